@@ -1,0 +1,62 @@
+"""Errors a user can cause: what is wrong, where, what was found, what to do; each with its exit code."""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the process returns; scripts depend on these numbers."""
+
+    ANSWER = 0
+    NOTHING_FITS = 1
+    USAGE = 2
+    THRESHOLD = 3
+    LOAD = 4
+    NETWORK = 5
+    INTERRUPT = 130
+
+
+class AdvisorError(Exception):
+    """A mistake the user can mend. `message` says what is wrong and where; `hint` says what to do."""
+
+    exit_code = ExitCode.USAGE
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(AdvisorError):
+    """A flag, an argument or an option has a value that cannot be used."""
+
+
+class ProfileError(AdvisorError):
+    """A profile, price or overlay file is wrong; `where` is `file:line: key`."""
+
+    def __init__(self, message: str, *, where: str, hint: str = "") -> None:
+        super().__init__(f"{where}: {message}", hint=hint)
+        self.where = where
+
+
+class NothingFitsError(AdvisorError):
+    """No offer satisfies the limits."""
+
+    exit_code = ExitCode.NOTHING_FITS
+
+
+class LoadError(AdvisorError):
+    """The model's file could not be found, imported or understood."""
+
+    exit_code = ExitCode.LOAD
+
+
+class TraceError(AdvisorError):
+    """The model was found but its step could not be traced."""
+
+    exit_code = ExitCode.LOAD
+
+
+class CoverageError(AdvisorError):
+    """`--strict` was asked for and an operator has no formula."""
+
+    exit_code = ExitCode.LOAD

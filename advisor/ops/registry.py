@@ -1,0 +1,122 @@
+"""The formulas of operators: operands and attributes in, FLOP and bytes out. No torch."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, Literal
+
+Number = Any
+"""A float or a numpy array over batch sizes: every formula works on both."""
+Autocast = Literal["low", "full", "widest"]
+"""Under CUDA autocast the operator runs in half, in fp32, or in the widest type of its inputs."""
+
+ITEMSIZE_BYTES: Mapping[str, float] = {
+    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1,
+    "complex128": 16, "complex64": 8, "complex32": 4,
+    "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8, "bool": 1,
+    "qint8": 1, "quint8": 1, "qint32": 4,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """An operand at a given batch size and precision."""
+
+    shape: tuple[Number, ...]
+    dtype: str
+
+    @property
+    def numel(self) -> Number:
+        return math.prod(self.shape)
+
+    @property
+    def size_bytes(self) -> Number:
+        return self.numel * ITEMSIZE_BYTES[self.dtype]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One operator call. `inputs` and `outputs` are the tensors in the order of the operator's schema."""
+
+    op: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    attributes: Mapping[str, Any]
+
+    @property
+    def read_bytes(self) -> Number:
+        return sum(tensor.size_bytes for tensor in self.inputs)
+
+    @property
+    def write_bytes(self) -> Number:
+        return sum(tensor.size_bytes for tensor in self.outputs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """FLOP (a multiply-add is two) and bytes that must move between the operator and memory."""
+
+    flops: Number
+    read_bytes: Number
+    write_bytes: Number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Formula:
+    """How one operator is counted. `attributes` names the schema's non-tensor arguments that `cost` needs.
+
+    `fusable`: torch.compile merges it with its neighbours (pointwise, norms, softmax, reductions).
+    """
+
+    op: str
+    family: str
+    autocast: Autocast
+    attributes: tuple[str, ...]
+    fusable: bool
+    cost: Callable[[Call], Cost]
+
+
+_FORMULAS: dict[str, Formula] = {}
+
+
+def formula(
+    *ops: str, family: str, autocast: Autocast = "widest", attributes: tuple[str, ...] = (), fusable: bool = False
+) -> Callable[[Callable[[Call], Cost]], Callable[[Call], Cost]]:
+    """Register the decorated function as the cost of every operator in `ops`."""
+
+    def register(cost: Callable[[Call], Cost]) -> Callable[[Call], Cost]:
+        for op in ops:
+            if op in _FORMULAS:
+                raise ValueError(f"operator {op} has two formulas: {_FORMULAS[op].cost} and {cost}")
+            _FORMULAS[op] = Formula(
+                op=op, family=family, autocast=autocast, attributes=attributes, fusable=fusable, cost=cost
+            )
+        return cost
+
+    return register
+
+
+def formula_of(op: str) -> Formula | None:
+    """The formula of `op`, or None: then the caller lists it as unknown, never as zero."""
+    _load_families()
+    return _FORMULAS.get(op)
+
+
+def formulas() -> Iterator[Formula]:
+    """Every formula, in order of registration."""
+    _load_families()
+    return iter(_FORMULAS.values())
+
+
+_loaded = False
+
+
+def _load_families() -> None:
+    global _loaded
+    if not _loaded:
+        package = import_module("advisor.ops")
+        for module in iter_modules(package.__path__):
+            import_module(f"advisor.ops.{module.name}")
+        _loaded = True

@@ -1,0 +1,75 @@
+"""Offers: what a provider rents, where, at which price, with date and source."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from advisor.records.device import Cpu, Efficiency, Gpu
+
+PriceKind = Literal["on_demand", "spot", "commit_1y", "commit_3y"]
+PriceBasis = Literal["list", "minimum_live_offer", "published"]
+Tier = Literal["hyperscaler", "neocloud", "marketplace"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """One price of a whole machine, billed by the hour or a part of it."""
+
+    kind: PriceKind
+    usd_per_hour: float
+    date: str
+    source: str
+    basis: PriceBasis = "list"
+    stale: bool = False
+    suspect: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """One instance type in one region. `gpu` and `cpu` are device ids; a machine without a GPU is a CPU offer.
+
+    `vcpus` can be used; `threads_per_core` 2 means that a vCPU is half a core. `billed_separately` names what the price leaves out.
+    """
+
+    id: str
+    provider: str
+    tier: Tier
+    region: str
+    geo: str
+    instance: str
+    vcpus: int | None
+    threads_per_core: int | None
+    memory_bytes: float | None
+    cpu: str | None
+    gpu: str | None
+    gpu_count: int
+    prices: tuple[Price, ...]
+    measured_read_bytes_per_s: float | None = None
+    host_to_device_bytes_per_s: float | None = None
+    interruption: str | None = None
+    billed_separately: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """An offer that is not in the ranking, and why. `code` groups: see `advisor.catalog` and `advisor.cost`."""
+
+    id: str
+    provider: str
+    region: str
+    instance: str
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalog:
+    """All profiles in force. `overlays` names the files that changed ours, first wins."""
+
+    gpus: Mapping[str, Gpu]
+    cpus: Mapping[str, Cpu]
+    efficiencies: tuple[Efficiency, ...]
+    offers: tuple[Offer, ...]
+    rejected: tuple[Rejection, ...]
+    overlays: tuple[str, ...]

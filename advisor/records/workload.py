@@ -1,0 +1,99 @@
+"""One step of a model as a device-neutral list of operator calls."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+SCHEMA_VERSION = 1
+
+Mode = Literal["inference", "training"]
+Phase = Literal["forward", "loss", "backward", "optimizer"]
+Dim = int | tuple[float, float]
+"""A dimension: a constant, or (a, b) for a + b x batch."""
+Attribute = bool | int | float | str | tuple[bool | int | float | str, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operand:
+    """One tensor that an operator reads or writes.
+
+    `low`: stored in half precision when the model runs under autocast.
+    `fused`: an edge between two fusable operators, which never reaches memory under torch.compile.
+    """
+
+    shape: tuple[Dim, ...]
+    dtype: str
+    low: bool = False
+    fused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """`count` calls of one operator with the same operands and attributes.
+
+    `op` is the operator's name without overload ("aten.convolution") or a composite caught above the dispatcher
+    ("attention", "attention_backward", "rnn", "rnn_backward", "encoder_layer", "optimizer"). `module` is the path of the
+    innermost module, with list indices as `*` ("layers.*.attn.q_proj").
+    """
+
+    op: str
+    family: str
+    phase: Phase
+    module: str
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    attributes: Mapping[str, Attribute]
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredBytes:
+    """Bytes of one kind of memory, each (a, b) for a + b x batch.
+
+    `low`: float32 that autocast stores in half; `float`: other float32; `other`: every other dtype.
+    """
+
+    low: tuple[float, float] = (0.0, 0.0)
+    float: tuple[float, float] = (0.0, 0.0)
+    other: tuple[float, float] = (0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryLine:
+    """What is live at one moment of the step that is the peak for some batch size or precision."""
+
+    phase: Phase
+    parameters: StoredBytes
+    buffers: StoredBytes
+    gradients: StoredBytes
+    optimizer_state: StoredBytes
+    activations: StoredBytes
+    temporaries: StoredBytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """One step, traced once and predicted anywhere.
+
+    `batch` is the batch size the source itself names. `batch_is_affine` is False when the dimensions do not grow as
+    a + b x batch; the rows then hold for `batch` alone. `method`: "fake" (fake tensors), "symbolic" (fake tensors with
+    data-dependent sizes assumed, see `assumptions`) or "cpu_step" (a real step was run).
+    `inputs` are the tensors that travel to the device each step.
+    """
+
+    schema_version: int
+    name: str
+    mode: Mode
+    batch: int
+    batch_is_affine: bool
+    traced_batches: tuple[int, ...]
+    method: Literal["fake", "symbolic", "cpu_step"]
+    torch_version: str
+    parameter_count: int
+    parameter_bytes: int
+    optimizer: str | None
+    inputs: tuple[Operand, ...]
+    rows: tuple[Row, ...]
+    memory: tuple[MemoryLine, ...]
+    unknown_ops: Mapping[str, int]
+    assumptions: tuple[str, ...]
