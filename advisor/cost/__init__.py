@@ -1,0 +1,1 @@
+"""From predictions and offers to priced, ranked quotes."""

@@ -29,11 +29,18 @@ class Tensor:
 
     @property
     def numel(self) -> Number:
+        """Elements, counted as the shape says."""
         return math.prod(self.shape)
 
     @property
+    def itemsize_bytes(self) -> float:
+        """Bytes of one element."""
+        return ITEMSIZE_BYTES[self.dtype]
+
+    @property
     def size_bytes(self) -> Number:
-        return self.numel * ITEMSIZE_BYTES[self.dtype]
+        """Bytes of all elements."""
+        return self.numel * self.itemsize_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +54,22 @@ class Call:
 
     @property
     def read_bytes(self) -> Number:
+        """Bytes of all inputs."""
         return sum(tensor.size_bytes for tensor in self.inputs)
 
     @property
     def write_bytes(self) -> Number:
+        """Bytes of all outputs."""
         return sum(tensor.size_bytes for tensor in self.outputs)
+
+    @property
+    def output_numel(self) -> Number:
+        """Elements of all outputs."""
+        return sum(tensor.numel for tensor in self.outputs)
+
+    def streamed(self, *, flops: Number) -> "Cost":
+        """The cost of reading every input once and writing every output once."""
+        return Cost(flops=flops, read_bytes=self.read_bytes, write_bytes=self.write_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +99,11 @@ class Formula:
 _FORMULAS: dict[str, Formula] = {}
 
 
+def aten(names: str) -> tuple[str, ...]:
+    """The full names of torch's own operators, given apart by spaces."""
+    return tuple(f"aten.{name}" for name in names.split())
+
+
 def formula(
     *ops: str, family: str, autocast: Autocast = "widest", attributes: tuple[str, ...] = (), fusable: bool = False
 ) -> Callable[[Callable[[Call], Cost]], Callable[[Call], Cost]]:
@@ -99,9 +122,12 @@ def formula(
 
 
 def formula_of(op: str) -> Formula | None:
-    """The formula of `op`, or None: then the caller lists it as unknown, never as zero."""
+    """The formula of `op`, or None: then the caller lists it as unknown, never as zero.
+
+    An in-place operator ("aten.add_") is counted as the one that it is the in-place form of.
+    """
     _load_families()
-    return _FORMULAS.get(op)
+    return _FORMULAS.get(op) or _FORMULAS.get(op.removesuffix("_"))
 
 
 def formulas() -> Iterator[Formula]:

@@ -1,0 +1,1 @@
+"""From a workload and a catalog's devices to step times and memory."""

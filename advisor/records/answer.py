@@ -10,6 +10,7 @@ from advisor.records.workload import Mode
 
 ANSWER_SCHEMA_VERSION = 1
 Bound = Literal["compute", "memory", "launch", "dispatch", "transfer"]
+BOUNDS: tuple[Bound, ...] = ("compute", "memory", "launch", "dispatch", "transfer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

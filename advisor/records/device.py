@@ -105,7 +105,8 @@ class Efficiency:
     """Fitted coefficients of one kind of device (and generation, and precision), with what they were fitted on.
 
     `generation` "*" and `precision` "*" are the fallback. `dispatch_s` is host time per operator call in eager mode,
-    `launch_s` the least time one kernel takes on the device.
+    `launch_s` what one kernel takes on the device beside its work. `overlap_ratio`: the share of the shorter one of
+    compute and memory time that hides behind the longer (1.0: the plain roofline).
     """
 
     kind: DeviceKind
@@ -116,6 +117,7 @@ class Efficiency:
     dispatch_s: float
     launch_s: float
     device_log_spread: float
+    overlap_ratio: float = 1.0
     fitted_on: tuple[str, ...] = field(default=())
     date: str
     source: str

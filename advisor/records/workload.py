@@ -50,11 +50,11 @@ class Row:
 class StoredBytes:
     """Bytes of one kind of memory, each (a, b) for a + b x batch.
 
-    `low`: float32 that autocast stores in half; `float`: other float32; `other`: every other dtype.
+    `low`: float32 that autocast stores in half; `full`: other float32; `other`: every other dtype.
     """
 
     low: tuple[float, float] = (0.0, 0.0)
-    float: tuple[float, float] = (0.0, 0.0)
+    full: tuple[float, float] = (0.0, 0.0)
     other: tuple[float, float] = (0.0, 0.0)
 
 
@@ -97,3 +97,16 @@ class Workload:
     memory: tuple[MemoryLine, ...]
     unknown_ops: Mapping[str, int]
     assumptions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondCount:
+    """The forward FLOP that fvcore counts on the real model at `batch`, a multiply-add taken as two, as ours are.
+
+    `unsupported_ops` are the operators it does not know, with their calls: it counts them as nothing.
+    """
+
+    batch: int
+    flops: float
+    flops_by_op: Mapping[str, float]
+    unsupported_ops: Mapping[str, int]

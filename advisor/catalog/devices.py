@@ -1,0 +1,109 @@
+"""Device and efficiency files in, records out; what SpareCores measured is joined to the shipped devices."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from advisor.catalog.fields import read_mapping, read_record, read_text
+from advisor.catalog.strict_yaml import Document, did_you_mean, read_documents
+from advisor.records.device import Cpu, Efficiency, Gpu
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredGpu:
+    """What cloud instances show of a GPU: less memory than sold (ECC, reserves), the power limit, the copy rate."""
+
+    visible_memory_bytes: float | None = None
+    power_limit_w: float | None = None
+    host_to_device_bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredInstance:
+    """What SpareCores saw on one instance type; `cpu` is a reported name or an id."""
+
+    cpu: str | None = None
+    vcpus: int | None = None
+    threads_per_core: int | None = None
+    read_bytes_per_s: float | None = None
+    host_to_device_bytes_per_s: float | None = None
+
+
+def read_gpus(files: Iterable[Path], *, measured: Path | None) -> dict[str, Gpu]:
+    """GPUs by id; the figures in SpareCores' file `measured` replace the sold ones."""
+    gpus: dict[str, Gpu] = {}
+    for document in _documents(files):
+        gpu = read_record(Gpu, document, (), document.values)
+        _refuse_repeated(gpu.id, among=gpus, document=document)
+        gpus[gpu.id] = gpu
+    for document in read_documents(measured) if measured else ():
+        for identifier, values in read_mapping(document, (), document.values).items():
+            if identifier not in gpus:
+                raise document.error((identifier,), "no such GPU", hint=did_you_mean(identifier, known=gpus))
+            seen = read_record(MeasuredGpu, document, (identifier,), values)
+            gpu = gpus[identifier]
+            gpus[identifier] = replace(
+                gpu,
+                memory_bytes=seen.visible_memory_bytes or gpu.memory_bytes,
+                tdp_w=seen.power_limit_w or gpu.tdp_w,
+                host_to_device_bytes_per_s=seen.host_to_device_bytes_per_s or gpu.host_to_device_bytes_per_s,
+            )
+    return gpus
+
+
+def read_cpus(files: Iterable[Path], *, measured: Path | None) -> dict[str, Cpu]:
+    """CPUs by id; keys that a CPU's own file leaves out are taken from SpareCores' file `measured`."""
+    measured_cpus: Mapping[str, Any] = {}
+    for document in read_documents(measured) if measured else ():
+        measured_cpus = read_mapping(document, (), document.values)
+    cpus: dict[str, Cpu] = {}
+    for document in _documents(files):
+        values = read_mapping(document, (), document.values)
+        seen = measured_cpus.get(str(values.get("id")), {})
+        cpu = read_record(Cpu, document, (), {**seen, **values})
+        _refuse_repeated(cpu.id, among=cpus, document=document)
+        cpus[cpu.id] = replace(cpu, source=f"{cpu.source}; SpareCores (CC BY-SA 4.0)") if seen else cpu
+    return cpus
+
+
+def read_cpu_aliases(files: Iterable[Path], *, cpus: Mapping[str, Cpu]) -> dict[str, str]:
+    """What `lscpu` reports -> the id of the CPU, which must be one of `cpus`."""
+    aliases: dict[str, str] = {}
+    for document in _documents(files):
+        for name, value in read_mapping(document, (), document.values).items():
+            identifier = read_text(document, (name,), value)
+            if identifier not in cpus:
+                raise document.error(
+                    (name,), f"no profile describes {identifier!r}", hint=did_you_mean(identifier, known=cpus)
+                )
+            aliases[name] = identifier
+    return aliases
+
+
+def read_efficiencies(files: Iterable[Path]) -> list[Efficiency]:
+    """Fitted efficiencies, in the order of the files."""
+    zero_allowed = ("n", "log_spread", "device_log_spread", "overlap_ratio", "dispatch_s", "launch_s")
+    return [
+        read_record(Efficiency, document, (), document.values, zero_allowed=zero_allowed)
+        for document in _documents(files)
+    ]
+
+
+def read_measured_instances(file: Path) -> dict[tuple[str, str], MeasuredInstance]:
+    """SpareCores' file of instances, by (provider, type)."""
+    return {
+        (provider, name): read_record(MeasuredInstance, document, (provider, name), values)
+        for document in read_documents(file)
+        for provider, types in read_mapping(document, (), document.values).items()
+        for name, values in read_mapping(document, (provider,), types).items()
+    }
+
+
+def _documents(files: Iterable[Path]) -> Iterable[Document]:
+    return (document for file in files for document in read_documents(file))
+
+
+def _refuse_repeated(identifier: str, *, among: Mapping[str, object], document: Document) -> None:
+    if identifier in among:
+        raise document.error(("id",), f"{identifier!r} is already the id of another file", hint="give it its own id")

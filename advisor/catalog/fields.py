@@ -1,0 +1,151 @@
+"""Values of a profile file in, a record of base units out, with an error at the line of whatever is wrong.
+
+A key may carry any unit of `_UNITS`: `memory_gib: 16` and `memory_bytes: 17179869184` both fill `memory_bytes`.
+"""
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import MISSING, fields
+from functools import cache
+from types import UnionType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from advisor.catalog.strict_yaml import Document, KeyPath, did_you_mean
+
+RecordT = TypeVar("RecordT")
+
+_UNITS = (
+    ("_gb_per_s", "_bytes_per_s", 1e9),
+    ("_tflops", "_flops_per_s", 1e12),
+    ("_gib", "_bytes", 2.0**30),
+    ("_mib", "_bytes", 2.0**20),
+    ("_ghz", "_hz", 1e9),
+    ("_mhz", "_hz", 1e6),
+)
+
+
+def read_record(
+    record: type[RecordT], document: Document, path: KeyPath, values: Any, *, zero_allowed: Collection[str] = ()
+) -> RecordT:
+    """Build `record` from the mapping at `path`; raise `ProfileError` for an unknown, missing, repeated or wrong value.
+
+    Numbers must be finite and positive; only the fields in `zero_allowed`, here or in a record within, may be 0.
+    """
+    kinds = _kinds(record)  # type: ignore[arg-type]  # mypy: a type variable is not hashable
+    found: dict[str, Any] = {}
+    for key, value in read_mapping(document, path, values).items():
+        name, factor = base_unit(key)
+        here = (*path, key)
+        if name not in kinds:
+            raise document.error(here, "unknown key", hint=did_you_mean(key, known=_spellings(kinds)))
+        if name in found:
+            raise document.error(here, f"{name} is given twice, in two units", hint="keep one of the two")
+        read = _read_value(document, here, value, kind=kinds[name], zero_allowed=zero_allowed)
+        found[name] = read if factor == 1.0 else read * factor
+    for field in fields(record):  # type: ignore[arg-type]
+        if field.name not in found and field.default is MISSING and field.default_factory is MISSING:
+            raise document.error(
+                path, f"{field.name} is missing", hint=f"add one of: {', '.join(_spelled(field.name))}"
+            )
+    return record(**found)
+
+
+def base_unit(key: str) -> tuple[str, float]:
+    """`memory_gib` -> (`memory_bytes`, 2^30): the key in base units, and the factor of its value."""
+    for unit, base, factor in _UNITS:
+        if f"{unit}_" in f"{key}_":
+            return f"{key}_".replace(f"{unit}_", f"{base}_")[:-1], factor
+    return key, 1.0
+
+
+def read_mapping(document: Document, path: KeyPath, value: Any) -> Mapping[str, Any]:
+    """A mapping."""
+    if not isinstance(value, Mapping):
+        raise document.error(path, f"expected keys and values, found {value!r}", hint="write `key: value` lines")
+    return value
+
+
+def check_keys(document: Document, path: KeyPath, value: Any, *, known: Collection[str]) -> Mapping[str, Any]:
+    """A mapping that has none but the known keys."""
+    mapping = read_mapping(document, path, value)
+    for key in mapping:
+        if key not in known:
+            raise document.error((*path, key), "unknown key", hint=did_you_mean(key, known=known))
+    return mapping
+
+
+def read_text(document: Document, path: KeyPath, value: Any) -> str:
+    """A text that is not empty."""
+    if not isinstance(value, str) or not value:
+        raise document.error(path, f"expected text, found {value!r}", hint="put it in quotes")
+    return value
+
+
+def read_choice(document: Document, path: KeyPath, value: Any, *, choices: Collection[str]) -> Any:
+    """One of a few words."""
+    if value not in choices:
+        raise document.error(path, f"expected one of {', '.join(choices)}, found {value!r}", hint="use one of these")
+    return value
+
+
+def read_number(document: Document, path: KeyPath, value: Any, *, zero_allowed: bool = False) -> float:
+    """A finite number above 0, or also 0 where that has a meaning."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise document.error(path, f"expected a number, found {value!r}", hint="write it like 24, 0.526 or 989.4e12")
+    if not math.isfinite(value) or value < 0 or (value == 0 and not zero_allowed):
+        least = "0 or more" if zero_allowed else "more than 0"
+        raise document.error(path, f"expected a number that is {least}, found {value}", hint="correct it or remove it")
+    return value
+
+
+def read_count(document: Document, path: KeyPath, value: Any, *, zero_allowed: bool = False) -> int:
+    """A whole number above 0, or also 0 where that has a meaning."""
+    number = read_number(document, path, value, zero_allowed=zero_allowed)
+    if number != int(number):
+        raise document.error(path, f"expected a whole number, found {value}", hint="write it without decimals")
+    return int(number)
+
+
+def _read_value(document: Document, path: KeyPath, value: Any, *, kind: Any, zero_allowed: Collection[str]) -> Any:
+    may_be_zero = path[-1] in zero_allowed
+    if kind is str:
+        return read_text(document, path, value)
+    if kind is int:
+        return read_count(document, path, value, zero_allowed=may_be_zero)
+    if kind is float:
+        return float(read_number(document, path, value, zero_allowed=may_be_zero))
+    if get_origin(kind) is Literal:
+        return read_choice(document, path, value, choices=get_args(kind))
+    if get_origin(kind) is tuple:
+        if not isinstance(value, list):
+            raise document.error(path, f"expected a list, found {value!r}", hint="write [one, two]")
+        return tuple(read_text(document, (*path, index), item) for index, item in enumerate(value))
+    _, item_record = get_args(kind)
+    return {
+        key: read_record(item_record, document, (*path, key), item, zero_allowed=zero_allowed)
+        for key, item in read_mapping(document, path, value).items()
+    }
+
+
+@cache
+def _kinds(record: type[Any]) -> Mapping[str, Any]:
+    """The type of each field, without `| None`: a key that has no value is left out of the file."""
+    kinds = {}
+    for name, hint in get_type_hints(record).items():
+        options = [option for option in get_args(hint) if option is not type(None)]
+        kinds[name] = options[0] if get_origin(hint) is UnionType else hint
+    return kinds
+
+
+def _spellings(names: Collection[str]) -> list[str]:
+    return [spelling for name in names for spelling in _spelled(name)]
+
+
+def _spelled(name: str) -> list[str]:
+    """The field's name in the units a person writes, else as it is."""
+    padded = f"{name}_"
+    return [
+        padded.replace(f"{base}_", f"{unit}_")[:-1]
+        for unit, base, _ in _UNITS
+        if f"{base}_" in padded and not (base == "_bytes" and "_bytes_per_s_" in padded)
+    ] or [name]

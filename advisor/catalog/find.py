@@ -1,0 +1,45 @@
+"""A device's name as a person, a data sheet or torch writes it in, the device out."""
+
+import re
+from difflib import get_close_matches
+
+from advisor.errors import UsageError
+from advisor.records.device import Cpu, Gpu
+from advisor.records.price import Catalog
+
+_BRANDS = {"nvidia", "amd", "intel", "tesla", "geforce", "instinct"}
+"""Words that names carry or not: torch says "NVIDIA A100-SXM4-40GB" and "Tesla T4"."""
+
+
+def find_device(catalog: Catalog, name: str) -> Gpu | Cpu:
+    """Look a device up by id, name or alias, whatever the case and the punctuation.
+
+    Raises `UsageError`, with the closest names, when there is none.
+    """
+    devices: list[Gpu | Cpu] = [*catalog.gpus.values(), *catalog.cpus.values()]
+    # An id wins over a name, a name over an alias: "A100" is one card's alias, not a part of another's id.
+    for names_of in (_ids, _names, _aliases):
+        for device in devices:
+            if _plain(name) in map(_plain, names_of(device)):
+                return device
+    known = {_plain(known): device.id for device in devices for known in (*_ids(device), *_names(device))}
+    close = dict.fromkeys(known[match] for match in get_close_matches(_plain(name), known, n=3, cutoff=0.5))
+    hint = f"did you mean {', '.join(close)}?" if close else "use the id of a file in profiles/devices"
+    raise UsageError(f"no profile describes the device {name!r}", hint=hint)
+
+
+def _ids(device: Gpu | Cpu) -> tuple[str, ...]:
+    return (device.id,)
+
+
+def _names(device: Gpu | Cpu) -> tuple[str, ...]:
+    return (device.name,)
+
+
+def _aliases(device: Gpu | Cpu) -> tuple[str, ...]:
+    return device.aliases
+
+
+def _plain(name: str) -> str:
+    words = re.findall(r"[a-z0-9]+", name.lower())
+    return "".join(word for word in words if word not in _BRANDS)

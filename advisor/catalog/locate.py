@@ -1,0 +1,13 @@
+"""Where the shipped profiles are."""
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def shipped_profiles() -> Path:
+    """The folder of shipped profiles: inside the package in a wheel, beside it in a checkout or an editable install."""
+    for folder in (_PACKAGE / "profiles", _PACKAGE.parent / "profiles"):
+        if (folder / "devices").is_dir():
+            return folder
+    raise FileNotFoundError(f"no profiles in or beside {_PACKAGE}: the installation is incomplete")

@@ -1,0 +1,77 @@
+"""Which files are in force, and in which order: flags, `./advisor.yaml`, the user's config folder, the shipped ones."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from advisor.catalog.locate import shipped_profiles
+from advisor.errors import UsageError
+
+OVERLAY_FILE = "advisor.yaml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """Files that win over those of the next layer, row by row.
+
+    `name` is what the user calls an overlay, "" for the shipped files; `measured` is the folder of SpareCores' files.
+    """
+
+    name: str
+    gpus: tuple[Path, ...] = ()
+    cpus: tuple[Path, ...] = ()
+    cpu_aliases: tuple[Path, ...] = ()
+    efficiencies: tuple[Path, ...] = ()
+    prices: tuple[Path, ...] = ()
+    measured: Path | None = None
+
+    def files(self) -> Iterator[Path]:
+        """Every file of the layer."""
+        yield from (*self.gpus, *self.cpus, *self.cpu_aliases, *self.efficiencies, *self.prices)
+        if self.measured is not None:
+            yield from sorted(self.measured.glob("*.yaml"))
+
+
+def layers(*, profiles: Path | None, prices: Sequence[Path], cwd: Path) -> list[Layer]:
+    """The layers in force, first wins, the shipped one last.
+
+    Raises `UsageError` when a folder or file that was asked for is not there.
+    """
+    found: list[Layer] = []
+    if profiles is not None:
+        if not profiles.is_dir():
+            raise UsageError(
+                f"--profiles {profiles}: no such folder", hint="give a folder with devices/ or prices/ in it"
+            )
+        found.append(_folder_layer(profiles, name=str(profiles)))
+    for file in prices:
+        if not file.is_file():
+            raise UsageError(f"--prices {file}: no such file", hint="give a YAML file of prices")
+        found.append(Layer(name=str(file), prices=(file,)))
+    config = platformdirs.user_config_path("advisor")
+    own = (cwd / OVERLAY_FILE, config / OVERLAY_FILE)
+    found.extend(Layer(name=str(file), prices=(file,)) for file in own if file.is_file())
+    if (config / "profiles").is_dir():
+        found.append(_folder_layer(config / "profiles", name=str(config / "profiles")))
+    shipped = shipped_profiles()
+    found.append(_folder_layer(shipped, name="", measured=shipped / "sparecores"))
+    return found
+
+
+def _folder_layer(folder: Path, *, name: str, measured: Path | None = None) -> Layer:
+    devices = folder / "devices"
+    return Layer(
+        name=name,
+        gpus=_yaml_files(devices / "gpu"),
+        cpus=_yaml_files(devices / "cpu"),
+        cpu_aliases=tuple(devices.glob("cpu_aliases.yaml")),
+        efficiencies=_yaml_files(folder / "efficiency"),
+        prices=_yaml_files(folder / "prices"),
+        measured=measured,
+    )
+
+
+def _yaml_files(folder: Path) -> tuple[Path, ...]:
+    return tuple(sorted(folder.glob("*.yaml")))

@@ -1,0 +1,66 @@
+"""Layers of files in, one checked catalog out: for every device, efficiency and price row, the first layer wins."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from advisor.catalog.devices import (
+    MeasuredInstance,
+    read_cpu_aliases,
+    read_cpus,
+    read_efficiencies,
+    read_gpus,
+    read_measured_instances,
+)
+from advisor.catalog.offers import Known, build_offers, names_of
+from advisor.catalog.overlay import Layer
+from advisor.catalog.prices import PriceRow, read_price_rows
+from advisor.catalog.strict_yaml import read_documents
+from advisor.records.device import Cpu, Efficiency, Gpu
+from advisor.records.price import Catalog
+
+
+def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
+    """Read every file and join devices, measurements and prices; raise `ProfileError` at the first mistake."""
+    gpus: dict[str, Gpu] = {}
+    cpus: dict[str, Cpu] = {}
+    efficiencies: dict[tuple[str, str, str, str], Efficiency] = {}
+    measured: dict[tuple[str, str], MeasuredInstance] = {}
+    for layer in in_force:
+        gpus = read_gpus(layer.gpus, measured=layer.measured and layer.measured / "gpus.yaml") | gpus
+        cpus = read_cpus(layer.cpus, measured=layer.measured and layer.measured / "cpus.yaml") | cpus
+        for efficiency in read_efficiencies(layer.efficiencies):
+            key = (efficiency.kind, efficiency.vendor, efficiency.generation, efficiency.precision)
+            efficiencies.setdefault(key, efficiency)
+        if layer.measured is not None:
+            measured = read_measured_instances(layer.measured / "instances.yaml") | measured
+    cpus = _with_aliases(cpus, in_force)
+
+    known = Known(gpu_ids=names_of(gpus), cpu_ids=names_of(cpus), measured=measured)
+    offers, rejected = build_offers(_price_rows(in_force), known=known)
+    return Catalog(
+        gpus=gpus,
+        cpus=cpus,
+        efficiencies=tuple(efficiencies.values()),
+        offers=tuple(offers),
+        rejected=tuple(rejected),
+        overlays=tuple(layer.name for layer in in_force if layer.name and any(layer.files())),
+    )
+
+
+def _with_aliases(cpus: dict[str, Cpu], in_force: Sequence[Layer]) -> dict[str, Cpu]:
+    aliases: dict[str, str] = {}
+    for layer in in_force:
+        aliases = read_cpu_aliases(layer.cpu_aliases, cpus=cpus) | aliases
+    return {
+        identifier: replace(
+            cpu, aliases=(*cpu.aliases, *(name for name, target in aliases.items() if target == identifier))
+        )
+        for identifier, cpu in cpus.items()
+    }
+
+
+def _price_rows(in_force: Sequence[Layer]) -> Iterator[PriceRow]:
+    for layer in in_force:
+        for file in layer.prices:
+            for document in read_documents(file):
+                yield from read_price_rows(document)

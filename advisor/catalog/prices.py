@@ -1,0 +1,251 @@
+"""Price files in, rows out: one instance type in one region, with its prices and where each of them is from.
+
+The files of the shipped catalog and the user's own have one shape:
+
+    provider: aws
+    tier: hyperscaler          # may be left out where the provider is known
+    price_per: machine         # or gpu: then the price is multiplied by gpu_count
+    price_basis: list
+    regions: {us-east-1: US}
+    sources:
+      invoice: {date: 2026-09-01, from: "our invoice of September"}
+    date: 2026-09-01           # of the prices that name no source
+    instances:
+      g5.xlarge:
+        machine: {vcpus: 4, memory_gib: 16, gpu: a10g, gpu_count: 1}    # may be left out where the type is known
+        usd_per_hour:
+          us-east-1: {on_demand: 0.93, spot: [0.41, invoice]}
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from typing import Any, Literal, get_args
+
+from advisor.catalog.fields import (
+    check_keys,
+    read_choice,
+    read_mapping,
+    read_number,
+    read_record,
+    read_text,
+)
+from advisor.catalog.strict_yaml import Document, KeyPath, did_you_mean
+from advisor.records.price import Price, PriceBasis, PriceKind, Tier
+
+PRICE_KINDS: tuple[PriceKind, ...] = get_args(PriceKind)
+_FILE_KEYS = ("provider", "tier", "price_per", "price_basis", "regions", "sources", "date", "instances")
+_INSTANCE_KEYS = ("machine", "tier", "billed_separately", "usd_per_hour")
+_ROW_KEYS = frozenset((*PRICE_KINDS, "stale", "suspect", "interruption_percent", "note"))
+_FIRST_CLOUD_PRICE = "2006-08-25"
+"""Amazon EC2's public beta; an older date is a slip."""
+_FUTURE_DAYS_ALLOWED = 366
+"""Prices are announced ahead, and clocks can be wrong; beyond a year it is a slip."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What an instance type is made of, as its file says. `accelerator` names one that has no profile."""
+
+    vcpus: int | None = None
+    usable_vcpus: int | None = None
+    memory_bytes: float | None = None
+    threads_per_core: int | None = None
+    cpu: str | None = None
+    gpu: str | None = None
+    gpu_count: int = 1
+    gpu_share: str | None = None
+    accelerator: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceRow:
+    """One instance type in one region. None: the file does not say, so the next file that knows the type does."""
+
+    provider: str
+    instance: str
+    region: str
+    geo: str | None
+    tier: Tier | None
+    machine: Machine | None
+    price_per: Literal["machine", "gpu"]
+    prices: tuple[Price, ...]
+    interruption: str | None
+    billed_separately: str | None
+    document: Document
+    path: KeyPath
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    text: str
+    date: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Head:
+    """What the head of a file says for all of its rows."""
+
+    provider: str
+    tier: Tier | None
+    price_per: Literal["machine", "gpu"]
+    basis: PriceBasis
+    geos: Mapping[str, str]
+    sources: Mapping[str, _Source]
+    default_source: _Source | None
+
+
+def read_price_rows(document: Document) -> Iterator[PriceRow]:
+    """Every row of one price file; raise `ProfileError` at the first thing that cannot be right."""
+    values = check_keys(document, (), document.values, known=_FILE_KEYS)
+    head = _read_head(document, values)
+    for instance, entry in read_mapping(document, ("instances",), values.get("instances")).items():
+        yield from _read_instance(document, head, instance, entry)
+
+
+def _read_head(document: Document, values: Mapping[str, Any]) -> _Head:
+    if "provider" not in values:
+        raise document.error((), "provider is missing", hint="add `provider: aws`, or whose prices these are")
+    sources = {
+        key: _read_source(document, ("sources", key), entry)
+        for key, entry in read_mapping(document, ("sources",), values.get("sources", {})).items()
+    }
+    default_source = None
+    if "date" in values:
+        default_source = _Source(text=document.label, date=_read_date(document, ("date",), values["date"]))
+    return _Head(
+        provider=read_text(document, ("provider",), values["provider"]),
+        tier=_read_tier(document, (), values),
+        price_per=read_choice(document, ("price_per",), values.get("price_per", "machine"), choices=("machine", "gpu")),
+        basis=read_choice(document, ("price_basis",), values.get("price_basis", "list"), choices=get_args(PriceBasis)),
+        geos={
+            region: read_text(document, ("regions", region), geo)
+            for region, geo in read_mapping(document, ("regions",), values.get("regions", {})).items()
+        },
+        sources=sources,
+        default_source=default_source,
+    )
+
+
+def _read_tier(document: Document, path: KeyPath, values: Mapping[str, Any]) -> Tier | None:
+    if "tier" not in values:
+        return None
+    tier: Tier = read_choice(document, (*path, "tier"), values["tier"], choices=get_args(Tier))
+    return tier
+
+
+def _read_source(document: Document, path: KeyPath, entry: Any) -> _Source:
+    values = check_keys(document, path, entry, known=("date", "from", "how"))
+    for key in ("date", "from"):
+        if key not in values:
+            raise document.error(path, f"{key} is missing", hint="write {date: 2026-09-01, from: where it was read}")
+    text = read_text(document, (*path, "from"), values["from"])
+    if "how" in values:
+        text = f"{text}; {read_text(document, (*path, 'how'), values['how'])}"
+    return _Source(text=text, date=_read_date(document, (*path, "date"), values["date"]))
+
+
+def _read_date(document: Document, path: KeyPath, value: Any) -> str:
+    hint = "write it like 2026-09-01"
+    if not isinstance(value, str) or not re.fullmatch(r"\d{4}-\d{2}-\d{2}", value):
+        raise document.error(path, f"expected a date, found {value!r}", hint=hint)
+    try:
+        found = date.fromisoformat(value)
+    except ValueError as error:
+        raise document.error(path, f"{value} is no date: {error}", hint=hint) from None
+    latest = date.today() + timedelta(days=_FUTURE_DAYS_ALLOWED)
+    if not date.fromisoformat(_FIRST_CLOUD_PRICE) <= found <= latest:
+        raise document.error(path, f"{value} cannot be the date of a cloud price", hint=f"correct the year; {hint}")
+    return value
+
+
+def _read_instance(document: Document, head: _Head, instance: str, entry: Any) -> Iterator[PriceRow]:
+    path = ("instances", instance)
+    values = check_keys(document, path, entry, known=_INSTANCE_KEYS)
+    machine = None
+    if "machine" in values:
+        machine = read_record(Machine, document, (*path, "machine"), values["machine"])
+    separately = _read_note(document, path, values, key="billed_separately")
+    for region, line in read_mapping(document, (*path, "usd_per_hour"), values.get("usd_per_hour")).items():
+        here = (*path, "usd_per_hour", region)
+        line_values = check_keys(document, here, line, known=_ROW_KEYS)
+        interruption = _read_note(document, here, line_values, key="interruption_percent")
+        yield PriceRow(
+            provider=head.provider,
+            instance=instance,
+            region=region,
+            geo=head.geos.get(region),
+            tier=_read_tier(document, path, values) or head.tier,
+            machine=machine,
+            price_per=head.price_per,
+            prices=_read_prices(document, here, line_values, head=head),
+            interruption=f"{interruption} %" if interruption else None,
+            billed_separately=separately,
+            document=document,
+            path=here,
+        )
+
+
+def _read_note(document: Document, path: KeyPath, values: Mapping[str, Any], *, key: str) -> str | None:
+    return read_text(document, (*path, key), values[key]) if key in values else None
+
+
+def _read_prices(document: Document, path: KeyPath, line: Mapping[str, Any], *, head: _Head) -> tuple[Price, ...]:
+    """The prices of one line, as written: of a machine or of one GPU."""
+    note = _read_note(document, path, line, key="note") or ""
+    prices = {
+        kind: _read_price(document, (*path, kind), line[kind], kind=kind, head=head, note=note)
+        for kind in PRICE_KINDS
+        if kind in line
+    }
+    if not prices:
+        raise document.error(path, "no price in this line", hint=f"give one of {', '.join(PRICE_KINDS)}")
+    on_demand = prices.get("on_demand")
+    for kind, price in prices.items():
+        if on_demand is None or price.usd_per_hour <= on_demand.usd_per_hour:
+            continue
+        if kind == "spot":
+            message = f"spot {price.usd_per_hour} is above on-demand {on_demand.usd_per_hour}"
+            raise document.error((*path, kind), message, hint="correct one of the two, or remove the spot price")
+        # It occurs: a commitment priced before a cut of the on-demand price.
+        prices[kind] = replace(price, suspect=True)
+    for kind in _read_kinds(document, (*path, "stale"), line.get("stale", []), given=prices):
+        prices[kind] = replace(prices[kind], stale=True)
+    for kind in _read_kinds(document, (*path, "suspect"), line.get("suspect", []), given=prices):
+        prices[kind] = replace(prices[kind], suspect=True)
+    return tuple(prices.values())
+
+
+def _read_kinds(document: Document, path: KeyPath, value: Any, *, given: Collection[PriceKind]) -> Sequence[PriceKind]:
+    """Which of the line's prices a flag is about."""
+    if not isinstance(value, list):
+        raise document.error(path, f"expected a list, found {value!r}", hint="write [on_demand]")
+    for index, kind in enumerate(value):
+        if kind not in given:
+            message = f"{kind!r} is not a price of this line"
+            raise document.error((*path, index), message, hint=did_you_mean(str(kind), known=given))
+    return value
+
+
+def _read_price(document: Document, path: KeyPath, value: Any, *, kind: PriceKind, head: _Head, note: str) -> Price:
+    """`0.93`, with the date of the file's head, or `[0.93, key of a source]`."""
+    source = head.default_source
+    if isinstance(value, list):
+        if len(value) != 2:
+            raise document.error(path, f"expected [dollars, source], found {value!r}", hint="write [0.93, my-source]")
+        value, key = value
+        source = head.sources.get(key)
+        if source is None:
+            message = f"no source {key!r} at the head of the file"
+            raise document.error(path, message, hint=did_you_mean(str(key), known=head.sources))
+    if source is None:
+        raise document.error(path, "this price has no date", hint="add `date: 2026-09-01` at the head of the file")
+    return Price(
+        kind=kind,
+        usd_per_hour=float(read_number(document, path, value)),
+        date=source.date,
+        source=source.text,
+        basis=head.basis,
+        note=note,
+    )

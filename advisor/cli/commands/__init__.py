@@ -1,0 +1,19 @@
+"""One command a file; each has its click command under the name `command`."""
+
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import click
+
+
+def command_names() -> list[str]:
+    """Every command by the name that is typed."""
+    return [module.name.replace("_", "-") for module in iter_modules(__path__)]
+
+
+def load_command(name: str) -> "click.Command":
+    """The command of one of `command_names`, from its file."""
+    command: click.Command = import_module(f"{__name__}.{name.replace('-', '_')}").command
+    return command

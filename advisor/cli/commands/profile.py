@@ -1,0 +1,94 @@
+"""`advise profile SOURCE`: a model in, the count of one step out."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from advisor.cli.progress import progress
+from advisor.cli.source import SourceCommand, check_script_args
+from advisor.errors import ExitCode
+
+if TYPE_CHECKING:
+    from advisor.cli.output import Output
+    from advisor.records.workload import Workload
+
+_OPTION_FLAGS = ("mode", "batch", "input", "top", "strict", "timeout")
+_GROUPINGS = ("module", "family", "phase")
+
+
+def _flags() -> list[click.Parameter]:
+    from advisor.cli.flags import choice, option_flags
+    from advisor.cli.output import output_flag
+
+    return [
+        *option_flags(only=_OPTION_FLAGS),
+        click.Option(
+            ["--by"],
+            type=choice("--by", _GROUPINGS),
+            default="module",
+            show_default=True,
+            metavar="|".join(_GROUPINGS),
+            help="what the rows are added up by",
+        ),
+        click.Option(
+            ["--second-count"],
+            is_flag=True,
+            help="run fvcore on the real model too, and show where the counts differ",
+        ),
+        output_flag(
+            {"table": ".txt", "json": ".json"},
+            help_text="table, or json for the whole workload, to stdout; or a file (.txt .json)",
+        ),
+    ]
+
+
+@click.command(
+    "profile", cls=SourceCommand, make_flags=_flags, short_help="Count the FLOP, bytes and memory of one step."
+)
+def command(
+    source: str,
+    script_args: tuple[str, ...],
+    run: bool,
+    output: "Output",
+    by: str,
+    second_count: bool,
+    **params: Any,
+) -> int:
+    """Count what one step of a model does: FLOP, bytes read and written, peak memory.
+
+    SOURCE is what "advise rank --help" lists. FILE.py, SCRIPT.py and FILE.pt2 are EXECUTED, in a process of their own
+    but with your rights: name only files that you trust.
+
+    One multiply-add is two FLOP. The count does not depend on a device; a saved one can be
+    ranked anywhere, without torch.
+
+    \b
+    Examples:
+      advise profile model.py
+      advise profile model.py --mode training --batch 32 --by phase
+      advise profile hf:./llama -o workload.json && advise workload.json
+      advise profile model.py --second-count
+    """
+    from advisor.cli.flags import options_from
+    from advisor.cli.output import view_of, write
+    from advisor.pipeline import profile_source
+
+    check_script_args(source, script_args, run=run)
+    options = options_from(params)
+    with progress(f"reading {source}"):
+        profile = profile_source(source, options, run=run, script_args=script_args, second_count=second_count)
+    if output.format == "json":
+        write(_json(profile.workload), output)
+    else:
+        from advisor.report.profile_text import render_profile
+
+        write(render_profile(profile.summary, profile.groups(by), by=by, view=view_of(output, top=options.top)), output)
+    return ExitCode.ANSWER
+
+
+def _json(workload: "Workload") -> str:
+    import json
+
+    from advisor.workload.file import workload_to_json
+
+    return json.dumps(workload_to_json(workload), allow_nan=False) + "\n"

@@ -1,0 +1,122 @@
+"""`advise`: arguments in, an exit code out; a user's mistake ends in `error:` and `hint:`, never in a traceback."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from advisor import __version__
+from advisor.cli.commands import command_names, load_command
+from advisor.errors import AdvisorError, ExitCode, UsageError
+
+DEFAULT_COMMAND = "rank"
+_OWN_FLAGS = ("-h", "--help", "--version")
+
+
+class AdviseGroup(click.Group):
+    """Finds its commands in `advisor.cli.commands` and imports one only when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The default command first."""
+        return sorted(command_names(), key=lambda name: (name != DEFAULT_COMMAND, name))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, if there is one."""
+        return load_command(cmd_name) if cmd_name in command_names() else None
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """What does not start with a command or a flag of the group is for the default command."""
+        if not args:
+            raise UsageError("no model is named", hint="advise model.py, or advise --help")
+        if args[0] not in (*command_names(), *_OWN_FLAGS):
+            args = [DEFAULT_COMMAND, *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(
+    cls=AdviseGroup, context_settings={"help_option_names": ["-h", "--help"]}, subcommand_metavar="[COMMAND] SOURCE"
+)
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def advise() -> None:
+    """Say which CPU or GPU instance does a PyTorch job for the least money, how sure that is, and why.
+
+    SOURCE is a model: a Python file, a training script, torchvision:NAME, timm:NAME, hf:CONFIG, a .pt2 or a saved
+    workload. A Python file, a script and a .pt2 are EXECUTED, in a process of their own but with your rights: name only
+    files that you trust. No GPU is needed, no weights are loaded, and nothing is rented.
+
+    Without a command, SOURCE is ranked; "advise rank --help" lists the flags. A command wins over a file of the same
+    name, which ./NAME reaches.
+
+    \b
+    Examples:
+      advise model.py                         cheapest instance for a million samples
+      advise model.py --mode training --samples 50000 --epochs 90
+      advise train.py --run -- --lr 0.1       trace the first step of a script
+      advise torchvision:resnet50 --device gpu --provider aws,gcp
+      advise profile model.py --by module     where the FLOP and the bytes go
+
+    \b
+    Exit codes:
+      0 answer    1 nothing fits the limits    2 usage, profile or price file
+      3 threshold exceeded    4 load, trace, timeout, --strict    5 network
+      130 interrupt
+
+    \b
+    Environment:
+      NO_COLOR    no colours
+      COLUMNS     width of tables (default: the terminal's; 80 without one)
+    """
+
+
+def main() -> NoReturn:
+    """Run `advise` on the process's arguments and leave with its exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run `advise` and return its exit code."""
+    try:
+        with advise.make_context("advise", list(arguments)) as context:
+            return int(advise.invoke(context))
+    except AdvisorError as error:
+        return _fail(error.message, hint=error.hint, code=error.exit_code)
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    except click.ClickException as error:
+        return _fail(_message(error), hint=_usage_hint(error), code=ExitCode.USAGE)
+    except (click.Abort, KeyboardInterrupt):
+        return ExitCode.INTERRUPT
+    except BrokenPipeError:
+        return _reader_left()
+
+
+def _reader_left() -> int:
+    """The reader (`| head`) has what it wanted: let the flush at exit go nowhere and end as if it had read all."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    os.close(devnull)
+    return ExitCode.ANSWER
+
+
+def _fail(message: str, *, hint: str, code: ExitCode) -> int:
+    click.echo(f"error: {message}", err=True)
+    if hint:
+        click.echo(f"hint: {hint}", err=True)
+    return code
+
+
+def _message(error: click.ClickException) -> str:
+    """Click's message in the shape of ours: no capital, no full stop, no suggestion."""
+    if isinstance(error, click.NoSuchOption):
+        return f"there is no flag {error.option_name}"
+    message = error.format_message().rstrip(".")
+    return message[:1].lower() + message[1:]
+
+
+def _usage_hint(error: click.ClickException) -> str:
+    if isinstance(error, click.NoSuchOption) and error.possibilities:
+        return f"did you mean {' or '.join(sorted(error.possibilities))}?"
+    context = getattr(error, "ctx", None)
+    return f"{context.command_path} --help lists what can be given" if context else ""

@@ -1,0 +1,38 @@
+"""SOURCE, `--run` and the script's own arguments: shared by every command that reads a model."""
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any
+
+import click
+
+from advisor.cli.commands import command_names
+from advisor.errors import UsageError
+
+
+class SourceCommand(click.Command):
+    """A command that reads a model. Its flags are made on first use: the list of commands needs none of them."""
+
+    def __init__(self, *args: Any, make_flags: Callable[[], list[click.Parameter]], **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.make_flags = make_flags
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """SOURCE, `-- ARGS` and `--run`, the command's own flags, `--help`."""
+        if not self.params:
+            self.params = [
+                click.Argument(["source"]),
+                click.Argument(["script_args"], nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS]"),
+                click.Option(["--run"], is_flag=True, help="run SOURCE as a script, with ARGS, until its first step"),
+                *self.make_flags(),
+            ]
+        return super().get_params(ctx)
+
+
+def check_script_args(source: str, script_args: tuple[str, ...], *, run: bool) -> None:
+    """Raise `UsageError` where arguments follow SOURCE although no script is run."""
+    if not script_args or run:
+        return
+    close = get_close_matches(source, command_names(), n=1)
+    hint = f"did you mean the command {close[0]}?" if close else "--run runs a script with the arguments after --"
+    raise UsageError(f"{script_args[0]!r} follows the source {source!r}, but one source is read at a time", hint=hint)

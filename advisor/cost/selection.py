@@ -1,0 +1,137 @@
+"""All offers and the user's limits in, the offers that may win out, and why each of the others may not."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from advisor.errors import UsageError
+from advisor.records.options import Options
+from advisor.records.price import Offer, Price, PriceKind, Rejection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricedOffer:
+    """An offer with the price to pay for it."""
+
+    offer: Offer
+    price: Price
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Offers with the price to pay. The first `may_win_count` may win.
+
+    The others may not, but what they would cost is worth telling: `apart` says why, one rejection each in their order.
+    """
+
+    priced: tuple[PricedOffer, ...]
+    may_win_count: int
+    apart: tuple[Rejection, ...]
+    rejected: tuple[Rejection, ...]
+
+    @property
+    def offers(self) -> tuple[Offer, ...]:
+        """The offers of `priced`."""
+        return tuple(priced.offer for priced in self.priced)
+
+
+def select_offers(offers: Sequence[Offer], *, options: Options, price_kind: PriceKind) -> Selection:
+    """Apply the limits of `options` to the offers; `options.device` holds "cpu", "gpu" or ids of devices.
+
+    Rejection codes: "other-provider", "other-region", "other-tier", "other-device", "uses-1-of-n", "no-price",
+    "stale-price", "suspect-price"; set apart with "marketplace" and "billed-separately". Raises UsageError on a
+    provider or region that no offer has.
+    """
+    _check_known("provider", options.provider, {offer.provider for offer in offers})
+    _check_known("region", options.region, {name for offer in offers for name in (offer.region, offer.geo)})
+    selected: list[PricedOffer] = []
+    set_apart: list[PricedOffer] = []
+    apart: list[Rejection] = []
+    rejected: list[Rejection] = []
+    limits = _Limits.of(options)
+    for offer in offers:
+        price = next((price for price in offer.prices if price.kind == price_kind), None)
+        outside = limits.exclude(offer) or _unusable(offer, price, price_kind=price_kind)
+        if outside or price is None:
+            code, reason = outside or ("no-price", "")
+            rejected.append(rejection(offer, code=code, reason=reason))
+        elif why := _why_apart(offer, is_tier_chosen=bool(options.tier)):
+            set_apart.append(PricedOffer(offer=offer, price=price))
+            apart.append(rejection(offer, code=why[0], reason=why[1]))
+        else:
+            selected.append(PricedOffer(offer=offer, price=price))
+    return Selection(
+        priced=(*selected, *set_apart), may_win_count=len(selected), apart=tuple(apart), rejected=tuple(rejected)
+    )
+
+
+def rejection(offer: Offer, *, code: str, reason: str) -> Rejection:
+    """The offer with why it is not in the ranking."""
+    return Rejection(
+        id=offer.id, provider=offer.provider, region=offer.region, instance=offer.instance, code=code, reason=reason
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limits:
+    """The user's limits, folded to lower case once; an empty one lets everything through."""
+
+    providers: frozenset[str]
+    regions: frozenset[str]
+    tiers: frozenset[str]
+    devices: frozenset[str]
+
+    @classmethod
+    def of(cls, options: Options) -> "_Limits":
+        return cls(
+            providers=_folded(options.provider),
+            regions=_folded(options.region),
+            tiers=frozenset(options.tier),
+            devices=_folded(options.device),
+        )
+
+    def exclude(self, offer: Offer) -> tuple[str, str] | None:
+        """Code and reason of the first limit that leaves the offer out."""
+        if self.providers and offer.provider.lower() not in self.providers:
+            return "other-provider", f"{offer.provider} was not asked for"
+        if self.regions and self.regions.isdisjoint((offer.region.lower(), offer.geo.lower())):
+            return "other-region", f"{offer.region} was not asked for"
+        if self.tiers and offer.tier not in self.tiers:
+            return "other-tier", f"a {offer.tier} was not asked for"
+        kind = "cpu" if offer.gpu is None else "gpu"
+        if self.devices and self.devices.isdisjoint((kind, (offer.gpu or offer.cpu or "").lower())):
+            return "other-device", f"{offer.gpu or offer.cpu} was not asked for"
+        return None
+
+
+def _folded(names: Sequence[str]) -> frozenset[str]:
+    return frozenset(name.lower() for name in names)
+
+
+def _unusable(offer: Offer, price: Price | None, *, price_kind: PriceKind) -> tuple[str, str] | None:
+    if offer.gpu_count > 1:
+        return "uses-1-of-n", f"uses 1 of {offer.gpu_count} GPUs"
+    if price is None:
+        return "no-price", f"has no {price_kind.replace('_', '-')} price"
+    if price.stale:
+        return "stale-price", price.note or f"the price of {price.date} is known to be out of date"
+    if price.suspect:
+        return "suspect-price", price.note or f"the price of {price.date} is not credible"
+    return None
+
+
+def _why_apart(offer: Offer, *, is_tier_chosen: bool) -> tuple[str, str] | None:
+    if offer.billed_separately is not None:
+        return "billed-separately", f"the price leaves out {offer.billed_separately}"
+    if offer.tier == "marketplace" and not is_tier_chosen:
+        return "marketplace", "hosts of a marketplace vary; --tier marketplace ranks them"
+    return None
+
+
+def _check_known(flag: str, asked: Sequence[str], known: set[str]) -> None:
+    folded = {name.lower(): name for name in known}
+    for name in asked:
+        if name.lower() not in folded:
+            close = get_close_matches(name.lower(), folded, n=1)
+            hint = f"did you mean {folded[close[0]]}?" if close else f"one of {', '.join(sorted(known))}"
+            raise UsageError(f"--{flag} {name}: no offer has it", hint=hint)

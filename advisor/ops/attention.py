@@ -1,0 +1,155 @@
+"""Scaled dot product attention in all its forms, and torch's fused encoder layers.
+
+FLOP are those of the matrix products: the softmax is not counted, as in `sdpa_flop` of torch/utils/flop_counter.py.
+Bytes are those of a fused kernel: the scores never reach memory. Under a causal mask only the pairs that may attend are
+counted, as a fused kernel skips the others (torch's counter counts them all).
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from advisor.ops.arithmetic import smaller
+from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula
+
+_BACKWARD_PER_FORWARD = 2.5
+"""The scores again and four gradients: 5 products against 2, as in torch's `sdpa_backward_flop_count`."""
+
+_COMPOSITE_ATTRIBUTES = ("causal", "is_causal", "dropout_ratio")
+"""Of the composite rows, which may also stand for torch's fused operator and then carry its `is_causal`. The cost needs
+no dropout: it tells a device which of its kernels can do the row."""
+
+
+def pair_count(*, q_len: Number, kv_len: Number, causal: bool) -> Number:
+    """Pairs (query, key) that attend. Causal: query i sees keys 0 to i, as `is_causal` aligns the mask (top left).
+
+    With m = min(q_len, kv_len) the first m queries see 1 + 2 + ... + m keys and the others see all.
+    """
+    if not causal:
+        return q_len * kv_len
+    diagonal = smaller(q_len, kv_len)
+    return diagonal * (diagonal + 1) / 2 + (q_len - diagonal) * kv_len
+
+
+def attention_flops(*, query: Tensor, key: Tensor, result: Tensor, length_axis: int, causal: bool) -> Number:
+    """2 x pairs x (head_dim + v_dim) for every head and sample of `result`, which has the query's heads.
+
+    Grouped-query attention shares keys among heads, it saves bytes but no FLOP.
+    """
+    q_len, kv_len = query.shape[length_axis], key.shape[length_axis]
+    heads_and_samples = math.prod(result.shape[:length_axis]) * math.prod(result.shape[length_axis + 1 : -1])
+    pairs = pair_count(q_len=q_len, kv_len=kv_len, causal=causal)
+    return 2 * heads_and_samples * pairs * (query.shape[-1] + result.shape[-1])
+
+
+def _is_causal(attributes: Mapping[str, Any]) -> bool:
+    """The composite says `causal`, torch's own operators say `is_causal`, or nothing where it has its default."""
+    return bool(attributes.get("causal", attributes.get("is_causal", False)))
+
+
+@formula("attention", family="attention", autocast="low", attributes=_COMPOSITE_ATTRIBUTES)
+@formula(
+    *aten("scaled_dot_product_attention _scaled_dot_product_attention_math"),
+    *aten("_scaled_dot_product_fused_attention_overrideable"),
+    *aten("_scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu"),
+    *aten("_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention"),
+    family="attention",
+    autocast="low",
+    attributes=("is_causal",),
+)
+def _attention(call: Call) -> Cost:
+    """Inputs (query, key, value[, mask]), each (..., heads, length, head_dim)."""
+    query, key = call.inputs[:2]
+    return call.streamed(
+        flops=attention_flops(
+            query=query, key=key, result=call.outputs[0], length_axis=-2, causal=_is_causal(call.attributes)
+        )
+    )
+
+
+@formula("attention_backward", family="attention", autocast="low", attributes=_COMPOSITE_ATTRIBUTES)
+@formula(
+    *aten("_scaled_dot_product_fused_attention_overrideable_backward"),
+    *aten("_scaled_dot_product_flash_attention_backward _scaled_dot_product_flash_attention_for_cpu_backward"),
+    *aten("_scaled_dot_product_efficient_attention_backward _scaled_dot_product_cudnn_attention_backward"),
+    family="attention",
+    autocast="low",
+    attributes=("is_causal",),
+)
+def _attention_backward(call: Call) -> Cost:
+    """Inputs (grad_out, query, key, value, ...), each (..., heads, length, head_dim)."""
+    grad_out, query, key = call.inputs[:3]
+    forward_flops = attention_flops(
+        query=query, key=key, result=grad_out, length_axis=-2, causal=_is_causal(call.attributes)
+    )
+    return call.streamed(flops=_BACKWARD_PER_FORWARD * forward_flops)
+
+
+@formula(
+    *aten("_flash_attention_forward _cudnn_attention_forward"),
+    family="attention",
+    autocast="low",
+    attributes=("is_causal",),
+)
+def _attention_length_first(call: Call) -> Cost:
+    """Inputs (query, key, value, ...), each (batch, length, heads, head_dim)."""
+    query, key = call.inputs[:2]
+    return call.streamed(
+        flops=attention_flops(
+            query=query, key=key, result=call.outputs[0], length_axis=-3, causal=_is_causal(call.attributes)
+        )
+    )
+
+
+@formula(
+    *aten("_flash_attention_backward _cudnn_attention_backward"),
+    family="attention",
+    autocast="low",
+    attributes=("is_causal",),
+)
+def _attention_length_first_backward(call: Call) -> Cost:
+    """Inputs (grad_out, query, key, value, ...), each (batch, length, heads, head_dim)."""
+    grad_out, query, key = call.inputs[:3]
+    forward_flops = attention_flops(
+        query=query, key=key, result=grad_out, length_axis=-3, causal=_is_causal(call.attributes)
+    )
+    return call.streamed(flops=_BACKWARD_PER_FORWARD * forward_flops)
+
+
+@formula("encoder_layer", *aten("_transformer_encoder_layer_fwd"), family="attention", autocast="low")
+def _encoder_layer(call: Call) -> Cost:
+    """Inputs (source, qkv weight and bias, output weight and bias, two norms, two feed-forward layers, ...).
+
+    Products with the four weight matrices, and attention among all positions. Between the kernels move, written and
+    read once: queries, keys and values (3), the attended values, their projection, the first norm's result, the second
+    feed-forward layer's (1 each) x width, and the hidden layer.
+    """
+    source, qkv_weight, _, out_weight, _, _, _, _, _, up_weight, _, down_weight = call.inputs[:12]
+    width = source.shape[-1]
+    tokens = math.prod(source.shape[:-1])
+    weights = qkv_weight.numel + out_weight.numel + up_weight.numel + down_weight.numel
+    hidden = up_weight.shape[0]
+    between_bytes = tokens * (7 * width + hidden) * source.itemsize_bytes
+    return Cost(
+        flops=2 * tokens * weights + 4 * tokens * source.shape[-2] * width,
+        read_bytes=call.read_bytes + between_bytes,
+        write_bytes=call.write_bytes + between_bytes,
+    )
+
+
+@formula("native_multi_head_attention", *aten("_native_multi_head_attention"), family="attention", autocast="low")
+def _multi_head_attention(call: Call) -> Cost:
+    """Inputs (query, key, value, qkv weight (3 x width, width) and bias, output weight and bias[, mask]).
+
+    Queries, keys, values (3 x width) and the attended values are written and read once between the kernels.
+    """
+    query, key, _, _, _, out_weight = call.inputs[:6]
+    width = query.shape[-1]
+    q_tokens, kv_tokens = math.prod(query.shape[:-1]), math.prod(key.shape[:-1])
+    projections = 2 * (2 * q_tokens + 2 * kv_tokens) * out_weight.numel
+    between_bytes = (2 * q_tokens + 2 * kv_tokens) * width * query.itemsize_bytes
+    return Cost(
+        flops=projections + 4 * q_tokens * key.shape[-2] * width,
+        read_bytes=call.read_bytes + between_bytes,
+        write_bytes=call.write_bytes + between_bytes,
+    )

@@ -1,0 +1,54 @@
+"""Copies, casts, concatenation, padding: elements move and nothing is computed."""
+
+from advisor.ops.registry import Call, Cost, aten, formula
+
+_WHOLE_COPIES = """
+    clone contiguous _to_copy to lift_fresh_copy cat concat concatenate stack hstack vstack dstack
+    repeat repeat_interleave tile flip fliplr flipud roll rot90 tril triu block_diag meshgrid
+    pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle _pin_memory
+    constant_pad_nd pad reflection_pad1d reflection_pad2d reflection_pad3d
+    replication_pad1d replication_pad2d replication_pad3d
+    im2col _pack_padded_sequence
+    narrow_copy lu_unpack
+    view_copy _reshape_copy expand_copy permute_copy transpose_copy t_copy squeeze_copy unsqueeze_copy slice_copy
+    select_copy split_copy split_with_sizes_copy unbind_copy unfold_copy diagonal_copy as_strided_copy detach_copy
+    alias_copy view_as_real_copy view_as_complex_copy _neg_view_copy _conj_copy
+    _chunk_cat _foreach_clone sum_to_size _nested_from_padded _nested_tensor_from_mask nested_to_padded_tensor
+    _to_dense to_dense to_sparse _to_sparse _padded_dense_to_jagged_forward _jagged_to_padded_dense_forward
+    mkldnn_reorder_conv2d_weight to_mkldnn
+"""
+_SCATTERED_VIEWS = "slice_scatter select_scatter diagonal_scatter as_strided_scatter"
+_ADDING_BACKWARDS = """
+    reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward
+    replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward
+    col2im unfold_backward
+"""
+_PLACING_BACKWARDS = "select_backward slice_backward diagonal_backward _pack_padded_sequence_backward"
+
+
+@formula(*aten(_WHOLE_COPIES), *aten(_PLACING_BACKWARDS), *aten(_SCATTERED_VIEWS), family="copy", fusable=True)
+def _copy(call: Call) -> Cost:
+    return call.streamed(flops=0.0)
+
+
+@formula(*aten("copy"), family="copy", fusable=True)
+def _copy_into(call: Call) -> Cost:
+    """Inputs (destination, source): the destination is only written."""
+    return Cost(flops=0.0, read_bytes=call.inputs[1].size_bytes, write_bytes=call.write_bytes)
+
+
+@formula(*aten("_foreach_copy"), family="copy", fusable=True)
+def _copy_each_into(call: Call) -> Cost:
+    """Inputs (destinations..., sources...), as many of each."""
+    sources = call.inputs[len(call.inputs) // 2 :]
+    return Cost(
+        flops=0.0,
+        read_bytes=sum(tensor.size_bytes for tensor in sources),
+        write_bytes=call.write_bytes,
+    )
+
+
+@formula(*aten(_ADDING_BACKWARDS), family="copy", fusable=True)
+def _copy_adding(call: Call) -> Cost:
+    """Several elements of the gradient may meet in one place: 1 addition for each."""
+    return call.streamed(flops=call.inputs[0].numel)

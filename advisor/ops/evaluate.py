@@ -1,0 +1,48 @@
+"""Evaluates a row of a workload at a batch size: row in, operator call or cost out."""
+
+from collections.abc import Callable
+
+from advisor.ops.registry import Call, Cost, Number, Tensor, formula_of
+from advisor.records.workload import Dim, Operand, Row
+
+DtypeOf = Callable[[Operand], str]
+"""The dtype in which an operand is stored at the precision asked for."""
+
+
+def row_cost(row: Row, *, batch: Number, dtype_of: DtypeOf | None = None) -> Cost:
+    """FLOP and bytes of one of the row's calls at `batch`, a number or a numpy array.
+
+    An operator without a formula is counted as moving its operands, with no FLOP (1 per output element in a row of the
+    pointwise family): the caller lists it, see `formula_of`.
+    """
+    call = call_at(row, batch=batch, dtype_of=dtype_of)
+    formula = formula_of(row.op)
+    if formula is not None:
+        return formula.cost(call)
+    return call.streamed(flops=call.output_numel if row.family == "pointwise" else 0.0)
+
+
+def call_at(row: Row, *, batch: Number, dtype_of: DtypeOf | None = None) -> Call:
+    """The operator call that the row stands for at `batch`, its operands rewritten to the dtypes of `dtype_of`."""
+    dtype = dtype_of or _traced_dtype
+    return Call(
+        op=row.op,
+        inputs=tuple(_tensor(operand, batch=batch, dtype=dtype(operand)) for operand in row.inputs),
+        outputs=tuple(_tensor(operand, batch=batch, dtype=dtype(operand)) for operand in row.outputs),
+        attributes=row.attributes,
+    )
+
+
+def _tensor(operand: Operand, *, batch: Number, dtype: str) -> Tensor:
+    return Tensor(shape=tuple(_length(dim, batch=batch) for dim in operand.shape), dtype=dtype)
+
+
+def _length(dim: Dim, *, batch: Number) -> Number:
+    if isinstance(dim, int):
+        return float(dim)  # numpy would overflow on a product of integers
+    constant, per_sample = dim
+    return constant + per_sample * batch
+
+
+def _traced_dtype(operand: Operand) -> str:
+    return operand.dtype

@@ -1,0 +1,115 @@
+"""Reads and writes at computed places: the elements picked or touched move, and their indices, not the whole tensor."""
+
+import math
+
+from advisor.ops.arithmetic import larger
+from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula
+
+
+@formula(
+    *aten("index index_select gather take take_along_dim _unsafe_index _unsafe_masked_index masked_select"),
+    family="gather",
+)
+def _gather(call: Call) -> Cost:
+    """Inputs (source, indices or mask...): as many elements of the source are read as the result has."""
+    source, *indices = call.inputs
+    picked_bytes = call.output_numel * source.itemsize_bytes
+    read_bytes = picked_bytes + sum(tensor.size_bytes for tensor in indices)
+    return Cost(flops=0.0, read_bytes=read_bytes, write_bytes=call.write_bytes)
+
+
+@formula(*aten("index_put _index_put_impl _unsafe_index_put"), family="gather")
+def _index_put(call: Call) -> Cost:
+    """Inputs (destination, indices..., values), written in place at the indices' places."""
+    destination, *indices, values = call.inputs
+    touched = _indexed_numel(destination, indices=indices, values=values)
+    return _write_touched(touched=touched, destination=destination, others=(*indices, values))
+
+
+@formula(*aten("_unsafe_masked_index_put_accumulate"), family="gather")
+def _masked_index_put(call: Call) -> Cost:
+    """Inputs (destination, mask, indices..., values), written in place at the indices' places."""
+    destination, *others, values = call.inputs
+    return _write_touched(touched=values.numel, destination=destination, others=(*others, values))
+
+
+@formula(*aten("scatter scatter_add scatter_reduce"), family="gather")
+def _scatter(call: Call) -> Cost:
+    """Inputs (destination, index[, source]): one element is written, or added to, for each index."""
+    destination, index, *source = call.inputs
+    read_bytes = index.size_bytes + index.numel * sum(tensor.itemsize_bytes for tensor in source)
+    touched_bytes = index.numel * destination.itemsize_bytes
+    return Cost(flops=index.numel, read_bytes=read_bytes + touched_bytes, write_bytes=touched_bytes)
+
+
+@formula(*aten("index_add index_copy index_reduce"), family="gather")
+def _index_add(call: Call) -> Cost:
+    """Inputs (destination, index, source): every element of the source goes to one of the destination."""
+    destination, index, source = call.inputs
+    return _write_touched(touched=source.numel, destination=destination, others=(index, source))
+
+
+@formula(*aten("index_fill"), family="gather", attributes=("dim",))
+def _index_fill(call: Call) -> Cost:
+    """Inputs (destination, index[, value]): the slices of `dim` that the index names are written."""
+    destination, index = call.inputs[:2]
+    dim = call.attributes["dim"] % len(destination.shape)
+    slice_numel = math.prod(destination.shape[:dim]) * math.prod(destination.shape[dim + 1 :])
+    touched_bytes = index.numel * slice_numel * destination.itemsize_bytes
+    return Cost(flops=0.0, read_bytes=index.size_bytes, write_bytes=touched_bytes)
+
+
+@formula(*aten("put"), family="gather")
+def _put(call: Call) -> Cost:
+    """Inputs (destination, index, source)."""
+    destination, index, source = call.inputs
+    return _write_touched(touched=index.numel, destination=destination, others=(index, source))
+
+
+@formula(*aten("masked_scatter masked_scatter_backward"), family="gather", fusable=True)
+def _masked_scatter(call: Call) -> Cost:
+    """Every element is looked at: where the mask is false it keeps its value."""
+    return call.streamed(flops=0.0)
+
+
+@formula(*aten("nonzero argwhere nonzero_static"), family="gather")
+def _nonzero(call: Call) -> Cost:
+    """One comparison per element, to count and to place the ones found."""
+    return call.streamed(flops=call.inputs[0].numel)
+
+
+def _write_touched(*, touched: Number, destination: Tensor, others: tuple[Tensor, ...]) -> Cost:
+    """Each place touched is read, added to (1 FLOP) and written."""
+    touched_bytes = touched * destination.itemsize_bytes
+    read_bytes = touched_bytes + sum(tensor.size_bytes for tensor in others)
+    return Cost(flops=touched, read_bytes=read_bytes, write_bytes=touched_bytes)
+
+
+def _indexed_numel(destination: Tensor, *, indices: list[Tensor], values: Tensor) -> Number:
+    """Places that `destination[indices]` names, at least as many as values that are put there.
+
+    A single value is spread over all of them: then they are the indices' own elements times the dimensions behind those
+    indexed, taken to be the first ones (the trace does not tell). A mask counts as all true.
+    """
+    if not _is_single(values):
+        return larger(values.numel, _broadcast_numel(indices))
+    indexed_dims = sum(len(index.shape) if index.dtype in ("bool", "uint8") else 1 for index in indices)
+    return _broadcast_numel(indices) * math.prod(destination.shape[indexed_dims:])
+
+
+def _is_single(tensor: Tensor) -> bool:
+    """Whether it has one element at every batch size: a length that grows with the batch is an array or no 1."""
+    return all(isinstance(length, int | float) and length == 1 for length in tensor.shape)
+
+
+def _broadcast_numel(tensors: list[Tensor]) -> Number:
+    """Elements of the shape that the tensors' shapes broadcast to."""
+    rank = max((len(tensor.shape) for tensor in tensors), default=0)
+    numel: Number = 1.0
+    for position in range(1, rank + 1):
+        lengths = [tensor.shape[-position] for tensor in tensors if len(tensor.shape) >= position]
+        longest = lengths[0]
+        for length in lengths[1:]:
+            longest = larger(longest, length)
+        numel = numel * longest
+    return numel

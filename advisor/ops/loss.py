@@ -1,0 +1,63 @@
+"""Losses. Pointwise ones: 3 FLOP per element (difference, function, sum), their gradients 2."""
+
+from advisor.ops.registry import Call, Cost, aten, formula
+
+_POINTWISE_LOSSES = """
+    mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits soft_margin_loss
+    kl_div multilabel_margin_loss_forward multi_margin_loss poisson_nll_loss cosine_embedding_loss hinge_embedding_loss
+"""
+_POINTWISE_LOSS_BACKWARDS = """
+    mse_loss_backward smooth_l1_loss_backward huber_loss_backward binary_cross_entropy_backward
+    soft_margin_loss_backward multilabel_margin_loss_backward multi_margin_loss_backward
+"""
+
+
+@formula(*aten(_POINTWISE_LOSSES), family="loss", autocast="full", fusable=True)
+def _pointwise_loss(call: Call) -> Cost:
+    return call.streamed(flops=3 * call.inputs[0].numel)
+
+
+@formula(*aten(_POINTWISE_LOSS_BACKWARDS), family="loss", autocast="full", fusable=True)
+def _pointwise_loss_backward(call: Call) -> Cost:
+    return call.streamed(flops=2 * call.output_numel)
+
+
+@formula(*aten("nll_loss nll_loss_forward nll_loss2d nll_loss2d_forward"), family="loss", autocast="full", fusable=True)
+def _nll_loss(call: Call) -> Cost:
+    """Inputs (log-probabilities (n, classes, ...), target[, weight]): one element is picked and added per target."""
+    log_probabilities, target = call.inputs[:2]
+    picked_bytes = target.numel * log_probabilities.itemsize_bytes
+    weight_bytes = sum(tensor.size_bytes for tensor in call.inputs[2:])
+    return Cost(
+        flops=target.numel,
+        read_bytes=picked_bytes + target.size_bytes + weight_bytes,
+        write_bytes=call.write_bytes,
+    )
+
+
+@formula(*aten("nll_loss_backward nll_loss2d_backward"), family="loss", autocast="full", fusable=True)
+def _nll_loss_backward(call: Call) -> Cost:
+    """Inputs (grad_output, log-probabilities, target, ...): the whole gradient is written, zero but at the targets."""
+    grad_output, _, *others = call.inputs
+    target = others[0]
+    read_bytes = grad_output.size_bytes + sum(tensor.size_bytes for tensor in others)
+    return Cost(flops=target.numel, read_bytes=read_bytes, write_bytes=call.write_bytes)
+
+
+_CTC_FLOPS_PER_STATE = 10
+"""alpha_t(s) is a log-sum-exp of three terms plus the emission: 2 maxima, 3 subtractions, 3 exponentials, 2 additions
+(Graves et al. 2006, equation 6, in log space; the logarithm and the emission's addition are left out of the ten)."""
+
+
+@formula(*aten("_ctc_loss _use_cudnn_ctc_loss _cudnn_ctc_loss"), family="loss", autocast="full")
+def _ctc_loss(call: Call) -> Cost:
+    """Inputs (log-probabilities (time, batch, classes), targets, ...); outputs (loss, alpha (batch, time, states))."""
+    return call.streamed(flops=_CTC_FLOPS_PER_STATE * call.outputs[1].numel)
+
+
+@formula(*aten("_ctc_loss_backward"), family="loss", autocast="full")
+def _ctc_loss_backward(call: Call) -> Cost:
+    """Inputs (grad, log-probabilities, targets, ..., loss, alpha): beta is as much work as alpha, then the gradient."""
+    alpha = call.inputs[-1]
+    gradient = call.outputs[0]
+    return call.streamed(flops=_CTC_FLOPS_PER_STATE * alpha.numel + 2 * gradient.numel)

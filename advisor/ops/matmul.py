@@ -1,0 +1,98 @@
+"""Matrix products: 2 FLOP per multiply-add. A bias or addend starts the accumulator and is not counted, as in torch."""
+
+import math
+
+from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula
+
+
+def product_flops(a: Tensor, b: Tensor) -> Number:
+    """FLOP of (..., m, k) x (..., k, n), of a batch where both have one: 2 x elements of `a` x n."""
+    return 2 * a.numel * b.shape[-1]
+
+
+@formula(*aten("mm bmm _int_mm _scaled_mm"), family="matmul", autocast="low")
+def _product(call: Call) -> Cost:
+    a, b = call.inputs[:2]
+    return call.streamed(flops=product_flops(a, b))
+
+
+@formula(*aten("addmm baddbmm addbmm _addmm_activation"), family="matmul", autocast="low")
+def _add_product(call: Call) -> Cost:
+    _, a, b = call.inputs[:3]
+    return call.streamed(flops=product_flops(a, b))
+
+
+@formula(*aten("mv dot vdot"), family="matmul", autocast="low")
+def _vector_product(call: Call) -> Cost:
+    return call.streamed(flops=2 * call.inputs[0].numel)
+
+
+@formula(*aten("addmv"), family="matmul", autocast="low")
+def _add_vector_product(call: Call) -> Cost:
+    return call.streamed(flops=2 * call.inputs[1].numel)
+
+
+@formula(*aten("addr"), family="matmul", autocast="low")
+def _outer_product(call: Call) -> Cost:
+    return call.streamed(flops=2 * call.output_numel)
+
+
+@formula(
+    *aten("matmul linear mkldnn_linear"),
+    "mkldnn._linear_pointwise",
+    "mkl._mkl_linear",
+    family="matmul",
+    autocast="low",
+)
+def _linear(call: Call) -> Cost:
+    """Every output element is a dot product over the input's last dimension."""
+    return call.streamed(flops=2 * call.outputs[0].numel * call.inputs[0].shape[-1])
+
+
+@formula(*aten("linear_backward mkldnn_linear_backward"), family="matmul", autocast="low", attributes=("output_mask",))
+def _linear_backward(call: Call) -> Cost:
+    """Inputs (input, grad_output, weight): one product as large as the forward's for each of the two gradients."""
+    _, grad_output, weight = call.inputs[:3]
+    wants_input, wants_weight, wants_bias = call.attributes["output_mask"]
+    product = 2 * grad_output.numel * weight.shape[-1]
+    return call.streamed(flops=(wants_input + wants_weight) * product + wants_bias * grad_output.numel)
+
+
+@formula(*aten("_euclidean_dist"), family="matmul", autocast="full")
+def _distances_by_product(call: Call) -> Cost:
+    """|x - y|^2 = |x|^2 - 2xy + |y|^2 as one product: k features and the two squared norms."""
+    return call.streamed(flops=2 * call.outputs[0].numel * (call.inputs[0].shape[-1] + 2))
+
+
+@formula(*aten("_grouped_mm _scaled_grouped_mm"), family="matmul", autocast="low")
+def _grouped_product(call: Call) -> Cost:
+    """Products of unequal groups of rows; a (groups, m, k) with b (k, columns) splits the columns among the groups."""
+    a, b = call.inputs[:2]
+    groups_share_columns = len(a.shape) == 3 and len(b.shape) == 2
+    groups = a.shape[0] if groups_share_columns else 1
+    return call.streamed(flops=product_flops(a, b) / groups)
+
+
+@formula(*aten("bilinear"), family="matmul", autocast="low")
+def _bilinear(call: Call) -> Cost:
+    """y_o = x1 W_o x2 with W (out, in1, in2): x1 W_o, then the dot product with x2."""
+    first, _, weight = call.inputs[:3]
+    samples = math.prod(first.shape[:-1])
+    out_features, _, in2_features = weight.shape
+    return call.streamed(flops=2 * samples * (weight.numel + out_features * in2_features))
+
+
+@formula(*aten("_trilinear"), family="matmul", autocast="low", attributes=("expand1", "expand2", "expand3", "sumdim"))
+def _trilinear(call: Call) -> Cost:
+    """The product of three tensors that were expanded to one shape, summed: two multiplications and one addition.
+
+    Without the expanded extents at hand they are taken from the operands: each dimension is the length of the operand
+    that does not expand in it.
+    """
+    expands = [call.attributes[name] for name in ("expand1", "expand2", "expand3")]
+    rank = len(call.inputs[0].shape) + len(expands[0])
+    extents: dict[int, Number] = {}
+    for tensor, expanded in zip(call.inputs[:3], expands, strict=True):
+        kept = (position for position in range(rank) if position not in expanded)
+        extents.update(zip(kept, tensor.shape, strict=True))
+    return call.streamed(flops=3 * math.prod(extents.values()))

@@ -1,0 +1,51 @@
+"""Optimizer steps: every trained element is read, updated and written."""
+
+from advisor.ops.registry import Call, Cost, aten, formula
+
+
+@formula(
+    "optimizer",
+    family="optimizer",
+    attributes=(
+        "name",
+        "element_count",
+        "tensor_count",
+        "flops_per_element",
+        "read_bytes_per_element",
+        "write_bytes_per_element",
+    ),
+)
+def _optimizer(call: Call) -> Cost:
+    """One step over all parameters. What it does to an element is the optimizer's own, so the attributes carry it."""
+    attributes = call.attributes
+    element_count = attributes["element_count"]
+    return Cost(
+        flops=element_count * attributes["flops_per_element"],
+        read_bytes=element_count * attributes["read_bytes_per_element"],
+        write_bytes=element_count * attributes["write_bytes_per_element"],
+    )
+
+
+@formula(*aten("_fused_sgd"), family="optimizer")
+def _fused_sgd(call: Call) -> Cost:
+    """Inputs (parameters..., gradients..., momenta...): weight decay, momentum and update, a multiply-add each."""
+    return call.streamed(flops=2 * sum(tensor.numel for tensor in call.inputs))
+
+
+@formula(*aten("_fused_adam _fused_adamw"), family="optimizer")
+def _fused_adam(call: Call) -> Cost:
+    """Inputs (parameters..., gradients..., first moments..., second moments..., ...): 16 FLOP per parameter, 4 per input.
+
+    Decay 2; m = b1 m + (1 - b1) g: 3; v = b2 v + (1 - b2) g g: 4; the moments' corrections 2; root, epsilon, quotient,
+    rate and difference: 5 (Kingma and Ba 2015, algorithm 1; Loshchilov and Hutter 2019, algorithm 2).
+    """
+    return call.streamed(flops=4 * sum(tensor.numel for tensor in call.inputs))
+
+
+@formula(*aten("_fused_adagrad"), family="optimizer")
+def _fused_adagrad(call: Call) -> Cost:
+    """Inputs (parameters..., gradients..., sums...): 9 FLOP per parameter, 3 per input.
+
+    Decay 2, s = s + g g: 2; root, epsilon, quotient, rate and difference: 5 (Duchi, Hazan and Singer 2011).
+    """
+    return call.streamed(flops=3 * sum(tensor.numel for tensor in call.inputs))

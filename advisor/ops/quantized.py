@@ -1,0 +1,38 @@
+"""Quantised layers: the packed weight is no tensor in the trace, the shapes before and behind it tell its size."""
+
+from advisor.ops.registry import Call, Cost, aten, formula
+
+
+@formula(
+    "quantized.linear",
+    "quantized.linear_relu",
+    "quantized.linear_dynamic",
+    "quantized.linear_relu_dynamic",
+    family="quantized",
+)
+def _linear(call: Call) -> Cost:
+    """Inputs (input (..., in)), outputs (output (..., out)); 1 byte per weight."""
+    return _packed_linear(call, weight_itemsize_bytes=1)
+
+
+@formula("quantized.linear_dynamic_fp16", "quantized.linear_relu_dynamic_fp16", family="quantized")
+def _linear_fp16(call: Call) -> Cost:
+    """Inputs (input (..., in)), outputs (output (..., out)); 2 bytes per weight."""
+    return _packed_linear(call, weight_itemsize_bytes=2)
+
+
+def _packed_linear(call: Call, *, weight_itemsize_bytes: int) -> Cost:
+    """Read: the input, the packed weight, and a bias of 4 bytes per output feature."""
+    in_features, out_features = call.inputs[0].shape[-1], call.outputs[0].shape[-1]
+    packed_bytes = weight_itemsize_bytes * in_features * out_features + 4 * out_features
+    return Cost(
+        flops=2 * call.outputs[0].numel * in_features,
+        read_bytes=call.read_bytes + packed_bytes,
+        write_bytes=call.write_bytes,
+    )
+
+
+@formula(*aten("_weight_int8pack_mm _weight_int4pack_mm _weight_int4pack_mm_for_cpu"), family="quantized")
+def _packed_weight_product(call: Call) -> Cost:
+    """Inputs (input (m, k), packed weight, scales, ...)."""
+    return call.streamed(flops=2 * call.outputs[0].numel * call.inputs[0].shape[-1])

@@ -1,0 +1,24 @@
+"""Random numbers: 1 FLOP per number drawn, the generator's own arithmetic is the device's affair."""
+
+from advisor.ops.registry import Call, Cost, aten, formula
+
+_DRAWS = """
+    rand randn randint randperm rand_like randn_like randint_like
+    uniform normal random exponential cauchy geometric log_normal normal_functional
+"""
+_DRAWS_FROM_INPUT = """
+    bernoulli poisson binomial multinomial _standard_gamma _standard_gamma_grad _sample_dirichlet _dirichlet_grad
+    native_dropout _fused_dropout dropout alpha_dropout feature_dropout rrelu_with_noise
+"""
+
+
+@formula(*aten(_DRAWS), family="random", fusable=True)
+def _draw(call: Call) -> Cost:
+    """Of an input, as in `rand_like`, only the shape is used."""
+    return Cost(flops=call.output_numel, read_bytes=0.0, write_bytes=call.write_bytes)
+
+
+@formula(*aten(_DRAWS_FROM_INPUT), family="random", fusable=True)
+def _draw_from_input(call: Call) -> Cost:
+    """Dropout draws a mask (1 FLOP per element) and applies it (1): it has both as outputs."""
+    return call.streamed(flops=call.output_numel)

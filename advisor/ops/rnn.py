@@ -1,0 +1,118 @@
+"""LSTM, GRU and plain RNN layers as one operator.
+
+FLOP are those of the matrix products; gates and states are pointwise work on the same elements, below 1 % for any usual
+width, and are left out as the softmax is in attention. Weights are counted as read once in the step: a device that
+reads them at every time step says so in its own lowering.
+"""
+
+import math
+from dataclasses import dataclass
+
+from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula
+
+_GATE_COUNTS = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+_ATTRIBUTES = ("mode", "input_size", "hidden_size", "proj_size", "num_layers", "bidirectional", "batch_first")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layers:
+    """A stack of recurrent layers: `recurrent_size` is what a layer hands on, its projection if it has one."""
+
+    gates: int
+    input_size: Number
+    hidden_size: Number
+    projection_size: Number
+    layer_count: int
+    direction_count: int
+
+    @property
+    def recurrent_size(self) -> Number:
+        return self.projection_size or self.hidden_size
+
+    @property
+    def weight_numel(self) -> Number:
+        """Per direction: gates x hidden x (input + recurrent) in every layer, and hidden x projection."""
+        later_inputs = (self.layer_count - 1) * self.direction_count * self.recurrent_size
+        gate_inputs = self.input_size + later_inputs + self.layer_count * self.recurrent_size
+        projections = self.layer_count * self.hidden_size * self.projection_size
+        return self.direction_count * (self.gates * self.hidden_size * gate_inputs + projections)
+
+    def forward_flops(self, *, output: Tensor) -> Number:
+        """Every weight is multiplied and added once per token; `output` is (..., directions x features)."""
+        return 2 * math.prod(output.shape[:-1]) * self.weight_numel
+
+    def between_bytes(self, *, output: Tensor) -> Number:
+        """What every layer but the last hands to the next: as large as the output."""
+        return (self.layer_count - 1) * output.size_bytes
+
+
+def _layers(call: Call) -> _Layers:
+    attributes = call.attributes
+    return _Layers(
+        gates=_GATE_COUNTS[attributes["mode"]],
+        input_size=attributes["input_size"],
+        hidden_size=attributes["hidden_size"],
+        projection_size=attributes.get("proj_size", 0),
+        layer_count=attributes["num_layers"],
+        direction_count=2 if attributes["bidirectional"] else 1,
+    )
+
+
+@formula("rnn", family="rnn", autocast="low", attributes=_ATTRIBUTES)
+def _rnn(call: Call) -> Cost:
+    """Inputs (input, states..., weights...), outputs (output, states...)."""
+    layers, output = _layers(call), call.outputs[0]
+    between_bytes = layers.between_bytes(output=output)
+    return Cost(
+        flops=layers.forward_flops(output=output),
+        read_bytes=call.read_bytes + between_bytes,
+        write_bytes=call.write_bytes + between_bytes,
+    )
+
+
+@formula("rnn_backward", family="rnn", autocast="low", attributes=_ATTRIBUTES)
+def _rnn_backward(call: Call) -> Cost:
+    """Inputs (grad of output, ...): each product has one for its input's gradient and one for its weight's."""
+    layers, output = _layers(call), call.inputs[0]
+    between_bytes = layers.between_bytes(output=output)
+    return Cost(
+        flops=2 * layers.forward_flops(output=output),
+        read_bytes=call.read_bytes + between_bytes,
+        write_bytes=call.write_bytes + between_bytes,
+    )
+
+
+@formula(*aten("mkldnn_rnn_layer"), family="rnn", autocast="low")
+def _one_layer(call: Call) -> Cost:
+    """Inputs (input, input weight, recurrent weight, ...): one layer in one direction, as the CPU runs it."""
+    source, input_weight, recurrent_weight = call.inputs[:3]
+    weight_numel = input_weight.numel + recurrent_weight.numel
+    return call.streamed(flops=2 * math.prod(source.shape[:-1]) * weight_numel)
+
+
+@formula(*aten("mkldnn_rnn_layer_backward"), family="rnn", autocast="low")
+def _one_layer_backward(call: Call) -> Cost:
+    """Inputs (input, input weight, recurrent weight, ...)."""
+    source, input_weight, recurrent_weight = call.inputs[:3]
+    weight_numel = input_weight.numel + recurrent_weight.numel
+    return call.streamed(flops=2 * 2 * math.prod(source.shape[:-1]) * weight_numel)
+
+
+@formula(*aten("quantized_lstm quantized_gru"), family="quantized", attributes=("num_layers", "bidirectional"))
+def _quantized_rnn(call: Call) -> Cost:
+    """Inputs (input, state (layers x directions, batch, hidden), ...): the packed int8 weights are no tensors."""
+    layers = _Layers(
+        gates=4 if call.op == "aten.quantized_lstm" else 3,
+        input_size=call.inputs[0].shape[-1],
+        hidden_size=call.inputs[1].shape[-1],
+        projection_size=0,
+        layer_count=call.attributes["num_layers"],
+        direction_count=2 if call.attributes["bidirectional"] else 1,
+    )
+    output = call.outputs[0]
+    between_bytes = layers.between_bytes(output=output)
+    return Cost(
+        flops=layers.forward_flops(output=output),
+        read_bytes=call.read_bytes + between_bytes + layers.weight_numel,
+        write_bytes=call.write_bytes + between_bytes,
+    )

@@ -1,0 +1,134 @@
+"""A row in, the program that a kind of device runs for one of its calls out: launches, dispatches, extra bytes."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from advisor.ops.evaluate import call_at
+from advisor.ops.registry import Number
+from advisor.records.device import DeviceKind
+from advisor.records.prediction import FloatArray
+from advisor.records.workload import Row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What one call costs beside the FLOP and bytes of its formula."""
+
+    launches: Number = 1.0
+    dispatches: Number = 1.0
+    extra_bytes: Number = 0.0
+
+
+_ONE_KERNEL = Program()
+_Lowering = Callable[[Row, float, FloatArray], Program]
+
+
+def program_of(row: Row, *, kind: DeviceKind, itemsize_bytes: float, batches: FloatArray) -> Program:
+    """The program of one call of the row: one kernel, unless its operator is a composite or known to need more."""
+    lowering = (_ON_GPU if kind == "gpu" else _ON_CPU).get(row.op)
+    return lowering(row, itemsize_bytes, batches) if lowering else _ONE_KERNEL
+
+
+def _kernels(launches: float) -> _Lowering:
+    def lowering(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
+        return Program(launches=launches)
+
+    return lowering
+
+
+def _cpu_attention(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
+    """Fused without dropout, as on CUDA. With dropout torch takes the math path, whose scores travel through memory.
+
+    Forward, each score: written by the product; read and written by softmax, then by dropout, which also writes and
+    keeps a mask of the same width; read by the second product: 7 passes in 6 operators (scale, two products, softmax,
+    random mask, multiplication). Backward: written and read around each product's gradient, dropout's and softmax's
+    with their saved results: 10 passes in 8 operators.
+    """
+    if not row.attributes.get("dropout_ratio"):
+        return _ONE_KERNEL
+    is_backward = row.op == "attention_backward"
+    query, key = call_at(row, batch=batches).inputs[1 if is_backward else 0 :][:2]
+    scores = query.numel / query.shape[-1] * key.shape[-2]
+    passes, operators = (10.0, 8.0) if is_backward else (7.0, 6.0)
+    return Program(launches=operators, dispatches=operators, extra_bytes=passes * scores * itemsize_bytes)
+
+
+def _gpu_rnn(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
+    """CuDNN: one product with the inputs of all time steps per layer, then two kernels (product, gates) per step.
+
+    The recurrent weights are read anew at every step; backward runs the steps twice, for the data and the weights.
+    Source: Appleyard et al., Optimizing Performance of Recurrent Neural Networks on GPUs, 2016.
+    """
+    passes = 2.0 if row.op == "rnn_backward" else 1.0
+    steps, layers = _rnn_steps(row, batches=batches), _rnn_layers(row)
+    return Program(
+        launches=passes * layers * (1 + 2 * steps),
+        extra_bytes=passes * layers * (steps - 1) * _recurrent_weight_count(row) * itemsize_bytes,
+    )
+
+
+def _cpu_rnn(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
+    """An LSTM runs in oneDNN, one operator per layer; GRU and plain layers as operators per step (ATen's RNN.cpp).
+
+    Those are a product, its bias and the gates' pointwise operators: 12 for a GRU's cell, 4 for a plain one. The
+    recurrent weights stay in cache between the steps.
+    """
+    passes = 2.0 if row.op == "rnn_backward" else 1.0
+    steps, layers = _rnn_steps(row, batches=batches), _rnn_layers(row)
+    operators = {"lstm": 1.0, "gru": 12.0 * steps}.get(str(row.attributes["mode"]), 4.0 * steps)
+    return Program(launches=passes * layers * operators, dispatches=passes * layers * operators)
+
+
+def _rnn_steps(row: Row, *, batches: FloatArray) -> Number:
+    """Time steps of the input (steps, batch, features), (batch, steps, features) or, unbatched, (steps, features)."""
+    shape = call_at(row, batch=batches).inputs[0].shape
+    return shape[1 if row.attributes["batch_first"] and len(shape) == 3 else 0]
+
+
+def _rnn_layers(row: Row) -> float:
+    layers = row.attributes["num_layers"]
+    return float(layers) * (2.0 if row.attributes["bidirectional"] else 1.0)  # type: ignore[arg-type]
+
+
+def _recurrent_weight_count(row: Row) -> float:
+    gates = {"lstm": 4.0, "gru": 3.0}.get(str(row.attributes["mode"]), 1.0)
+    hidden = float(row.attributes["hidden_size"])  # type: ignore[arg-type]
+    return gates * hidden * (float(row.attributes.get("proj_size") or 0.0) or hidden)  # type: ignore[arg-type]
+
+
+_FOREACH_TENSORS_PER_LAUNCH = 36
+"""Tensors in one launch over lists of four (`depth_to_max_tensors` in ATen's MultiTensorApply.cuh)."""
+_FOREACH_ELEMENTS_PER_LAUNCH = 320 * 65_536
+"""320 blocks with a chunk of 65,536 elements each (the same file)."""
+
+
+def _gpu_optimizer(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
+    """Foreach: one operator per pass over all tensors, in launches of so many tensors and elements; a pass per FLOP."""
+    passes = float(row.attributes["flops_per_element"])  # type: ignore[arg-type]
+    tensors, elements = float(row.attributes["tensor_count"]), float(row.attributes["element_count"])  # type: ignore[arg-type]
+    launches = math.ceil(tensors / _FOREACH_TENSORS_PER_LAUNCH) + math.floor(elements / _FOREACH_ELEMENTS_PER_LAUNCH)
+    return Program(launches=passes * launches, dispatches=passes)
+
+
+def _cpu_optimizer(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
+    """A loop over the tensors, an operator per pass over each."""
+    operators = float(row.attributes["flops_per_element"]) * float(row.attributes["tensor_count"])  # type: ignore[arg-type]
+    return Program(launches=operators, dispatches=operators)
+
+
+_ON_GPU: Mapping[str, _Lowering] = {
+    "attention_backward": _kernels(3),  # row sums, gradients, conversion: FlashAttention-2
+    "aten.convolution_backward": _kernels(2),  # gradients of the data and of the weight: cuDNN
+    "encoder_layer": _kernels(9),  # 4 products, attention, 2 x bias and activation, 2 x addition and norm
+    "rnn": _gpu_rnn,
+    "rnn_backward": _gpu_rnn,
+    "optimizer": _gpu_optimizer,
+}
+_ON_CPU: Mapping[str, _Lowering] = {
+    "attention": _cpu_attention,
+    "attention_backward": _cpu_attention,
+    "rnn": _cpu_rnn,
+    "rnn_backward": _cpu_rnn,
+    "optimizer": _cpu_optimizer,
+}

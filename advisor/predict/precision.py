@@ -1,0 +1,80 @@
+"""How a step runs on a device: the precision asked for in, the one used and the dtype of every operand out."""
+
+from collections.abc import Callable
+from typing import Literal
+
+from advisor.ops.registry import Autocast
+from advisor.records.device import Device, Precision
+from advisor.records.options import PrecisionChoice
+from advisor.records.workload import Operand
+
+Width = Literal["full", "autocast", "half"]
+"""Which operands are stored in half: none, those that autocast casts, or all."""
+
+_HALF: dict[Precision, str] = {"amp-fp16": "fp16", "amp-bf16": "bf16", "fp16": "fp16", "bf16": "bf16"}
+_WIDTHS: dict[Precision, Width] = {
+    "fp32": "full", "tf32": "full", "amp-fp16": "autocast", "amp-bf16": "autocast", "fp16": "half", "bf16": "half",
+}  # fmt: skip
+_PACKED_HALF_PER_FP32 = 2.0
+"""A 32-bit lane holds two halves: a higher rate can only come from tensor cores."""
+MATRIX_FAMILIES = frozenset({"matmul", "conv", "attention", "rnn"})
+"""Families that run on matrix units where there are any."""
+_FLOATS = frozenset({"float32", "float64", "bfloat16"})
+
+
+def resolve_precision(choice: PrecisionChoice, device: Device) -> Precision | None:
+    """The precision in which the step runs, or None where the device has no unit for the one asked for.
+
+    auto: bf16 autocast where native, else fp16 autocast on tensor cores, else fp32. TF32 is a permission that devices
+    without such a unit ignore, as torch does.
+    """
+    peaks = device.peak_flops_per_s
+    if choice == "auto":
+        return _auto_precision(device)
+    if choice == "tf32":
+        return "tf32" if "tf32" in peaks else "fp32"
+    if choice == "fp32":
+        return choice
+    return choice if _HALF[choice] in peaks else None
+
+
+def _auto_precision(device: Device) -> Precision:
+    peaks = device.peak_flops_per_s
+    if "bf16" in peaks:
+        return "amp-bf16"
+    if peaks.get("fp16", 0.0) > _PACKED_HALF_PER_FP32 * peaks["vector"] * 1.01:  # datasheets round
+        return "amp-fp16"
+    return "fp32"
+
+
+def width_of(precision: Precision) -> Width:
+    """Which operands the precision stores in half; the two halves are equally wide."""
+    return _WIDTHS[precision]
+
+
+def stored_dtype(operand: Operand, *, width: Width) -> str:
+    """The dtype in which the operand lies in memory between operators; "float16" stands for either half."""
+    if width == "half" and operand.dtype in _FLOATS:
+        return "float16"
+    return "float16" if width == "autocast" and operand.low and operand.dtype == "float32" else operand.dtype
+
+
+def computed_dtype(*, width: Width, autocast: Autocast) -> Callable[[Operand], str]:
+    """The dtype in which an operator with that autocast policy takes and gives each operand."""
+    if width != "autocast" or autocast == "widest":
+        return lambda operand: stored_dtype(operand, width=width)
+    target = "float16" if autocast == "low" else "float32"
+    return lambda operand: target if operand.dtype == "float32" else operand.dtype
+
+
+def unit_of(family: str, *, dtype: str, precision: Precision) -> str:
+    """The unit of `Device.peak_flops_per_s` that an operator of the family computes on."""
+    if dtype in ("float64", "complex128"):
+        return "fp64"
+    if family not in MATRIX_FAMILIES:
+        return "vector"
+    if dtype == "bfloat16":
+        return "bf16"
+    if dtype == "float16":
+        return _HALF.get(precision, "fp16")
+    return "tf32" if precision == "tf32" else "fp32"

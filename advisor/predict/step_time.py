@@ -1,0 +1,93 @@
+"""Workload, devices and efficiencies in, step times and memory of all of them at every batch size out."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from advisor.predict.efficiency import ANY, efficiency_of
+from advisor.predict.lowering import RowCounts, count_rows, lower
+from advisor.predict.memory import peak_memory_bytes
+from advisor.predict.precision import Width, resolve_precision, width_of
+from advisor.predict.roofline import step_times
+from advisor.records.device import CompileMode, Device, DeviceKind, Efficiency, Precision, TimeSource
+from advisor.records.options import PrecisionChoice
+from advisor.records.prediction import IndexArray, Predictions
+from advisor.records.workload import Workload
+
+
+def predict(
+    workload: Workload,
+    *,
+    devices: Sequence[Device],
+    efficiencies: Sequence[Efficiency],
+    batches: IndexArray,
+    precision: PrecisionChoice = "auto",
+    compile_mode: CompileMode = "eager",
+) -> Predictions:
+    """Predict one step of the workload on every device at every batch size.
+
+    Devices of one kind and precision run the same kernels and are predicted together.
+    """
+    precisions = tuple(resolve_precision(precision, device) for device in devices)
+    shape = (len(devices), len(batches))
+    step_s, low_s, high_s = (np.full(shape, np.inf) for _ in range(3))
+    bound = np.zeros(shape, dtype=np.intp)
+    peak_bytes = np.full(shape, np.inf)
+    time_sources: list[TimeSource] = ["datasheet"] * len(devices)
+    float_batches = batches.astype(np.float64)
+    counts_by_width: dict[Width, RowCounts] = {}
+    for (kind, used), members in _groups(devices, precisions).items():
+        width = width_of(used)
+        if width not in counts_by_width:
+            counts_by_width[width] = count_rows(workload, batches=float_batches, width=width, compile_mode=compile_mode)
+        kernels = lower(counts_by_width[width], kind=kind, precision=used, compile_mode=compile_mode)
+        group = [devices[index] for index in members]
+        fits = _efficiencies_of(group, precision=used, efficiencies=efficiencies)
+        times = step_times(kernels, kind=kind, devices=group, efficiencies=fits)
+        step_s[members], low_s[members], high_s[members] = times.mid_s, times.low_s, times.high_s
+        bound[members] = times.bound
+        peak_bytes[members] = peak_memory_bytes(workload, batches=float_batches, width=width, kind=kind)
+        for index, efficiency in zip(members, fits, strict=True):
+            time_sources[index] = _time_source(devices[index], efficiency)
+    memory_bytes = np.array([device.memory_bytes for device in devices])
+    return Predictions(
+        devices=tuple(devices),
+        precisions=precisions,
+        time_sources=tuple(time_sources),
+        compile=compile_mode,
+        batches=batches,
+        step_s=step_s,
+        step_low_s=low_s,
+        step_high_s=high_s,
+        bound=bound,
+        peak_memory_bytes=peak_bytes,
+        fits=peak_bytes <= memory_bytes[:, np.newaxis],
+    )
+
+
+def _groups(
+    devices: Sequence[Device], precisions: Sequence[Precision | None]
+) -> dict[tuple[DeviceKind, Precision], list[int]]:
+    groups: dict[tuple[DeviceKind, Precision], list[int]] = {}
+    for index, (device, precision) in enumerate(zip(devices, precisions, strict=True)):
+        if precision is not None:
+            groups.setdefault((device.kind, precision), []).append(index)
+    return groups
+
+
+def _efficiencies_of(
+    devices: Sequence[Device], *, precision: Precision, efficiencies: Sequence[Efficiency]
+) -> list[Efficiency]:
+    by_type: dict[tuple[str, str], Efficiency] = {}
+    for device in devices:
+        key = (device.vendor, device.generation)
+        if key not in by_type:
+            by_type[key] = efficiency_of(device, precision=precision, efficiencies=efficiencies)
+    return [by_type[device.vendor, device.generation] for device in devices]
+
+
+def _time_source(device: Device, efficiency: Efficiency) -> TimeSource:
+    """Fitted where measurements of the device's own generation were fitted, else as good as its datasheet."""
+    if device.source != "datasheet":
+        return device.source
+    return "datasheet" if efficiency.generation == ANY else "fitted"

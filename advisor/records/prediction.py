@@ -1,0 +1,46 @@
+"""Step times and memory of every device at every batch size, as arrays."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.records.device import CompileMode, Device, Precision, TimeSource
+
+FloatArray: TypeAlias = NDArray[np.float64]
+BoolArray: TypeAlias = NDArray[np.bool_]
+IndexArray: TypeAlias = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Predictions:
+    """One step of one workload; two-dimensional arrays are (devices, batches).
+
+    `step_low_s` and `step_high_s` are the ends of the 90 % interval. `bound` indexes `answer.BOUNDS`. A device with
+    precision None has no unit for the one asked for: its times are infinite and nothing fits.
+    """
+
+    devices: tuple[Device, ...]
+    precisions: tuple[Precision | None, ...]
+    time_sources: tuple[TimeSource, ...]
+    compile: CompileMode
+    batches: IndexArray
+    step_s: FloatArray
+    step_low_s: FloatArray
+    step_high_s: FloatArray
+    bound: IndexArray
+    peak_memory_bytes: FloatArray
+    fits: BoolArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Fleet:
+    """The distinct devices behind a list of offers: offer i runs on `devices[device_index[i]]`, on none where -1.
+
+    `problems[i]` says why offer i has no device.
+    """
+
+    devices: tuple[Device, ...]
+    device_index: IndexArray
+    problems: tuple[str, ...]

@@ -1,0 +1,47 @@
+"""`-o markdown`: the answer for an issue, a pull request or a wiki."""
+
+import re
+from collections.abc import Iterable
+
+from advisor.records.answer import Recommendation
+from advisor.report import sentence
+from advisor.report.columns import COLUMNS, shown_quotes
+from advisor.report.printable import printable
+from advisor.report.view import View
+
+SUFFIX = ".md"
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$])")
+
+
+def render(recommendation: Recommendation, view: View) -> str:
+    """Headline, what it rests on, table with every column, what was left out, warnings."""
+    rows = shown_quotes(recommendation.quotes, top=view.top)
+    lines = [f"**{escape(sentence.headline(recommendation))}**", ""]
+    lines += _bullets("Assumes", sentence.basis(recommendation))
+    if rows:
+        lines.append(_line(column.header for column in COLUMNS))
+        lines.append(_rule())
+        lines += [_line(column.cell(row) for column in COLUMNS) for row in rows]
+        lines.append("")
+        lines += _bullets("Rows", sentence.table_notes(rows, quote_count=len(recommendation.quotes)))
+    lines += _bullets(f"Left out ({len(recommendation.rejected):,})", sentence.left_out(recommendation))
+    lines += _bullets("Warnings", recommendation.warnings)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def escape(text: str) -> str:
+    """`text` as literal Markdown on one line: punctuation escaped, so that no name becomes a link, HTML or a cell."""
+    return _SPECIAL.sub(r"\\\1", printable(text))
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(escape(cell) for cell in cells) + " |"
+
+
+def _rule() -> str:
+    return "|" + "|".join("---:" if column.is_number else "---" for column in COLUMNS) + "|"
+
+
+def _bullets(title: str, lines: Iterable[str]) -> list[str]:
+    bullets = [f"- {escape(line)}" for line in lines]
+    return [f"{escape(title)}:", "", *bullets, ""] if bullets else []

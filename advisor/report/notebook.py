@@ -1,0 +1,34 @@
+"""A recommendation as an HTML fragment for notebooks."""
+
+from collections.abc import Iterable
+from html import escape
+
+from advisor.records.answer import Recommendation
+from advisor.report import sentence
+from advisor.report.columns import COLUMNS, shown_quotes
+
+
+def render_html(recommendation: Recommendation, *, top: int = 10) -> str:
+    """Headline, table, then the rest folded; plain elements only, so that the notebook's own theme applies."""
+    rows = shown_quotes(recommendation.quotes, top=top)
+    parts = [f"<p><strong>{escape(sentence.headline(recommendation))}</strong></p>"]
+    if rows:
+        head = _cells("th", (column.header for column in COLUMNS))
+        body = "".join(f"<tr>{_cells('td', (column.cell(row) for column in COLUMNS))}</tr>" for row in rows)
+        parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+        parts += [
+            f"<p>{escape(note)}</p>" for note in sentence.table_notes(rows, quote_count=len(recommendation.quotes))
+        ]
+    parts.append(_folded("Assumes", sentence.basis(recommendation)))
+    parts.append(_folded(f"Left out ({len(recommendation.rejected):,})", sentence.left_out(recommendation)))
+    parts += [f"<p>Warning: {escape(warning)}</p>" for warning in recommendation.warnings]
+    return "".join(parts)
+
+
+def _cells(tag: str, texts: Iterable[str]) -> str:
+    return "".join(f"<{tag}>{escape(text)}</{tag}>" for text in texts)
+
+
+def _folded(title: str, lines: Iterable[str]) -> str:
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return f"<details><summary>{escape(title)}</summary><ul>{items}</ul></details>" if items else ""

@@ -1,0 +1,115 @@
+"""The edges of the program: what a person writes becomes seconds, and base units become what a person reads."""
+
+import math
+import re
+
+from advisor.errors import UsageError
+
+_SECONDS_PER = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d+)\s*(us|ms|min|s|m|h|d)\s*", re.IGNORECASE)
+_SI_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
+_BINARY_PREFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_DURATION_UNITS = (("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0), ("days", 86400.0))
+
+
+def parse_duration_s(text: str) -> float:
+    """Read "50ms", "90s", "24h", "1h30m" or a bare number of seconds; raise `UsageError` for anything else."""
+    stripped = text.strip()
+    if re.fullmatch(r"\d+\.?\d*|\.\d+", stripped):
+        return float(stripped)
+    parts = list(_DURATION_PART.finditer(stripped))
+    if not parts or "".join(part.group() for part in parts) != stripped:
+        raise UsageError(
+            f"{text!r} is not a duration", hint="write seconds, or a number with us, ms, s, m, h or d: 1h30m"
+        )
+    return sum(float(part[1]) * _SECONDS_PER[part[2].lower()] for part in parts)
+
+
+def parse_count(text: str) -> int:
+    """Read "1000000", "1_000_000" or "1e6"; raise `UsageError` for what is not a whole number from 1."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not number.is_integer() or number < 1:
+        raise UsageError(f"{text!r} is not a whole number from 1", hint="write it out, or as 1e6")
+    return int(number)
+
+
+def format_duration(seconds: float) -> str:
+    """Three significant digits in the largest unit of which there is at least one: "12.3 ms", "1.5 h"."""
+    unit, unit_s = _duration_unit(seconds)
+    return f"{format_significant(seconds / unit_s)} {unit}"
+
+
+def format_interval_s(mid: float, low: float, high: float) -> str:
+    """All three in the unit of the middle: "12.3 ms [11.1-13.8]"."""
+    unit, unit_s = _duration_unit(mid)
+    mid_text, low_text, high_text = (format_significant(value / unit_s) for value in (mid, low, high))
+    return f"{mid_text} {unit} [{low_text}-{high_text}]"
+
+
+def format_bytes(size_bytes: float) -> str:
+    """Binary units: "16 GiB"."""
+    return _with_prefix(size_bytes, prefixes=_BINARY_PREFIXES, base=1024.0) + "B"
+
+
+def format_flops(flops: float) -> str:
+    """A count of FLOP, not a rate: "4.1 GFLOP"."""
+    return _with_prefix(flops, prefixes=_SI_PREFIXES, base=1000.0) + "FLOP"
+
+
+def format_count(count: float) -> str:
+    """A count in SI prefixes: "25.6 M"; whole below a thousand."""
+    return _with_prefix(count, prefixes=_SI_PREFIXES, base=1000.0).rstrip()
+
+
+def format_usd(usd: float, *, digits: int = 2) -> str:
+    """`digits` significant digits, at least cents, and no cents from 1,000 dollars: "$0.0042", "$3.06", "$1,235"."""
+    if usd == 0:
+        return "$0"
+    if usd >= 1000:
+        return f"${usd:,.0f}"
+    decimals = max(2, digits - 1 - math.floor(math.log10(usd)))
+    dollars, cents = f"{usd:.{decimals}f}".split(".")
+    return f"${dollars}.{cents[:2]}{cents[2:].rstrip('0')}"
+
+
+def format_ratio(ratio: float) -> str:
+    """A share as percent: "9 %", "0.4 %"."""
+    percent = ratio * 100
+    return f"{percent:.0f} %" if percent >= 1 or percent == 0 else f"{format_significant(percent, digits=1)} %"
+
+
+def format_times(ratio: float) -> str:
+    """How many times as much: "6.8x", "120x"."""
+    return f"{format_significant(ratio, digits=2 if ratio < 100 else 3)}x"
+
+
+def format_rate(per_s: float) -> str:
+    """Samples per second: "0.52", "12.3", "1,240"."""
+    return f"{float(f'{per_s:.3g}'):,.0f}" if per_s >= 100 else format_significant(per_s)
+
+
+def format_significant(value: float, *, digits: int = 3) -> str:
+    """`digits` significant digits, all whole ones, no exponent, no trailing zeros: "0.0123", "1234"."""
+    if value == 0:
+        return "0"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    text = f"{value:.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _duration_unit(seconds: float) -> tuple[str, float]:
+    rounded = float(f"{seconds:.3g}")
+    fitting = [unit for unit in _DURATION_UNITS if rounded >= unit[1]]
+    return fitting[-1] if fitting else _DURATION_UNITS[0]
+
+
+def _with_prefix(value: float, *, prefixes: tuple[str, ...], base: float) -> str:
+    """`value` with its prefix, chosen after rounding so that 999.9 M reads 1 G."""
+    power = 0
+    while max(value, float(f"{value:.3g}")) >= base and power < len(prefixes) - 1:
+        value /= base
+        power += 1
+    return f"{format_significant(value)} {prefixes[power]}"

@@ -1,0 +1,130 @@
+"""Merges traces of one step at several batch sizes into rows whose dimensions are a + b x batch."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from advisor.records.workload import Dim, MemoryLine, Operand, Row, StoredBytes
+from advisor.workload.recorder import CallKey, OperandKey, Recording, row_of
+from advisor.workload.storages import CATEGORIES, CELL, STORINGS
+
+_STORED_RATIOS = ({"low": 1.0, "full": 1.0}, {"low": 0.5, "full": 1.0}, {"low": 0.5, "full": 0.5})
+"""Bytes kept of each way of storing: as traced, under autocast, with the whole model in half."""
+
+
+def merge_rows(recordings: Sequence[Recording], batches: Sequence[int]) -> tuple[Row, ...] | None:
+    """Rows from traces at `batches`; the first two give the dimensions, the others check them.
+
+    None where the program or a dimension is not affine in the batch. One recording gives rows for its batch alone.
+    """
+    if len(recordings) == 1:
+        return tuple(row_of(key, count=count) for key, count in Counter(recordings[0].calls).items())
+    if len({len(recording.calls) for recording in recordings}) != 1:
+        return None
+    rows = []
+    for keys, count in Counter(zip(*(recording.calls for recording in recordings), strict=True)).items():
+        row = _merge(keys, batches, count=count)
+        if row is None:
+            return None
+        rows.append(row)
+    return tuple(rows)
+
+
+def _merge(keys: Sequence[CallKey], batches: Sequence[int], *, count: int) -> Row | None:
+    first = keys[0]
+    if any((*key[:4], key[6]) != (*first[:4], first[6]) for key in keys):
+        return None
+    inputs = _merge_operands([key[4] for key in keys], batches)
+    outputs = _merge_operands([key[5] for key in keys], batches)
+    if inputs is None or outputs is None:
+        return None
+    op, family, phase, module = first[:4]
+    return Row(
+        op=op,
+        family=family,
+        phase=phase,
+        module=module,
+        inputs=inputs,
+        outputs=outputs,
+        attributes=dict(first[6]),
+        count=count,
+    )
+
+
+def _merge_operands(traced: Sequence[tuple[OperandKey, ...]], batches: Sequence[int]) -> tuple[Operand, ...] | None:
+    operands = []
+    if len({len(keys) for keys in traced}) != 1:
+        return None
+    for keys in zip(*traced, strict=True):
+        _, dtype, low, fused = keys[0]
+        if any((key[1], len(key[0])) != (dtype, len(keys[0][0])) for key in keys):
+            return None
+        dims = [merge_dim(sizes, batches) for sizes in zip(*(key[0] for key in keys), strict=True)]
+        if any(dim is None for dim in dims):
+            return None
+        operands.append(Operand(shape=tuple(d for d in dims if d is not None), dtype=dtype, low=low, fused=fused))
+    return tuple(operands)
+
+
+def merge_dim(sizes: Sequence[int], batches: Sequence[int]) -> Dim | None:
+    """The dimension that is `sizes[i]` at `batches[i]`, or None if no a + b x batch is."""
+    if all(size == sizes[0] for size in sizes):
+        return sizes[0]
+    slope = (sizes[1] - sizes[0]) / (batches[1] - batches[0])
+    start = sizes[0] - slope * batches[0]
+    if any(start + slope * batch != size for size, batch in zip(sizes, batches, strict=True)):
+        return None
+    return (start, slope)
+
+
+def memory_lines(recordings: Sequence[Recording], batches: Sequence[int]) -> tuple[MemoryLine, ...]:
+    """The moments of the step that are its peak of memory for some batch size of at least 1, or at some precision.
+
+    Every storage is affine in the batch, so the live bytes of every moment are a line over the batch and the peak is
+    the upper envelope of these lines. With one recording the lines are flat. The optimizer's state, made in the first step,
+    is live in every moment of the later ones.
+    """
+    live = [np.array(recording.live_bytes, dtype=np.float64) for recording in recordings[:2]]
+    if len(live) == 2 and live[0].shape == live[1].shape:
+        slopes = (live[1] - live[0]) / (batches[1] - batches[0])
+        starts = live[0] - slopes * batches[0]
+    else:
+        starts, slopes = live[0], np.zeros_like(live[0])
+    starts[:, CELL["optimizer_state", "full"]] += recordings[0].optimizer_state_bytes
+    moments: set[int] = set()
+    for ratios in _STORED_RATIOS:
+        weights = np.array([ratios.get(storing, 1.0) for _, storing in CELL])
+        moments.update(_upper_envelope(starts @ weights, slopes @ weights))
+    phases = recordings[0].phases
+    return tuple(_line(phases[moment], starts[moment], slopes[moment]) for moment in sorted(moments))
+
+
+def _upper_envelope(starts: "np.ndarray[Any, Any]", slopes: "np.ndarray[Any, Any]") -> list[int]:
+    """Indices of the lines start + slope x batch that are the highest somewhere in batch >= 1, from 1 upwards."""
+    batch = 1.0
+    found = []
+    while True:
+        heights = starts + slopes * batch
+        highest = np.flatnonzero(heights >= heights.max() * (1 - 1e-12))
+        current = int(highest[np.argmax(slopes[highest])])
+        found.append(current)
+        steeper = np.flatnonzero(slopes > slopes[current])
+        if steeper.size == 0:
+            return found
+        crossings = (starts[current] - starts[steeper]) / (slopes[steeper] - slopes[current])
+        batch = max(float(crossings.min()), batch * (1 + 1e-9))
+
+
+def _line(phase: Any, starts: "np.ndarray[Any, Any]", slopes: "np.ndarray[Any, Any]") -> MemoryLine:
+    kinds = {
+        category: StoredBytes(
+            **{
+                storing: (float(starts[CELL[category, storing]]), float(slopes[CELL[category, storing]]))
+                for storing in STORINGS
+            }
+        )
+        for category in CATEGORIES
+    }
+    return MemoryLine(phase=phase, **kinds)

@@ -1,0 +1,133 @@
+"""Requests for an accelerator in, the CPU out: what asks for CUDA runs on a machine without a GPU.
+
+Left as they are, because they already do the right thing without a GPU: `torch.cuda.is_available()` and
+`device_count()` (False and 0: most code then takes the CPU itself), autocast for CUDA and GradScaler (off, so that the
+trace is in the model's own precision, which `--precision` then changes).
+"""
+
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Self
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+_CPU = torch.device("cpu")
+_ACCELERATORS = ("cuda", "mps", "xpu", "hip")
+_NAMED = re.compile(rf"(?:{'|'.join(_ACCELERATORS)})(?::\d+)?")
+
+
+@contextmanager
+def cuda_redirected() -> Iterator[None]:
+    """Send every device request to the CPU, make `torch.compile` and `torch.jit` leave the model as it is."""
+    with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", message=".*CUDA is not available")
+        warnings.filterwarnings("ignore", message=".*no accelerator is found")
+        for owner, name, replacement in _patches():
+            stack.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, replacement)
+        stack.enter_context(_RedirectMode())
+        yield
+
+
+class _RedirectMode(TorchFunctionMode):
+    """Rewrites the device arguments of every torch function and tensor method."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in _STAY:
+            return args[0]
+        if func is torch.Tensor.to:
+            args = tuple(map(_device_or_index, args))
+        elif kwargs or len(args) > 1:
+            args = tuple(map(_device, args))
+        if kwargs:
+            kwargs = {
+                name: _device_or_index(value) if name == "device" else _device(value) for name, value in kwargs.items()
+            }
+        return func(*args, **kwargs)
+
+
+_STAY = {torch.Tensor.cuda, torch.Tensor.pin_memory}
+
+
+def _device(value: Any) -> Any:
+    """The CPU for an accelerator, anything else as it is."""
+    if isinstance(value, torch.device) and value.type in _ACCELERATORS:
+        return _CPU
+    if isinstance(value, str) and _NAMED.fullmatch(value):
+        return _CPU
+    return value
+
+
+def _device_or_index(value: Any) -> Any:
+    """As `_device`, where a bare number too is the number of a GPU."""
+    return _CPU if type(value) is int else _device(value)
+
+
+class _Idle:
+    """Stands for a CUDA stream or event: its work is done when it is asked for."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+    def query(self) -> bool:
+        return True
+
+    def elapsed_time(self, _: Any) -> float:
+        return 1.0  # milliseconds; not 0, by which scripts divide
+
+    def _nothing(self, *_: Any, **__: Any) -> None:
+        pass
+
+    record = wait = synchronize = wait_stream = wait_event = record_event = _nothing
+
+
+def _nothing() -> Callable[..., None]:
+    return lambda *_, **__: None
+
+
+def _identity() -> Callable[..., Any]:
+    """`torch.compile(model)` and `@torch.compile(...)` alike."""
+    return lambda model=None, *_, **__: (lambda function: function) if model is None else model
+
+
+def _patches() -> Iterator[tuple[Any, str, Any]]:
+    """(owner, name, replacement) of what does not pass through `__torch_function__`.
+
+    Each replacement is an object of its own: torch._dynamo, if it is imported meanwhile, wants them distinct.
+    """
+    for name in ("init", "set_device", "synchronize", "ipc_collect", "reset_peak_memory_stats"):
+        yield torch.cuda, name, _nothing()
+    yield torch.cuda, "current_device", lambda: 0
+    for name in ("Stream", "Event", "stream", "current_stream", "default_stream", "device"):
+        yield torch.cuda, name, type(name, (_Idle,), {})
+    for name in ("range_push", "range_pop", "mark"):
+        yield torch.cuda.nvtx, name, _nothing()
+    yield torch.cuda.nvtx, "range", type("range", (_Idle,), {})
+
+    module_to, load, set_default_device = nn.Module.to, torch.load, torch.set_default_device
+    yield nn.Module, "to", lambda module, *args, **kwargs: module_to(
+        module,
+        *map(_device_or_index, args),
+        **{name: _device_or_index(value) if name == "device" else value for name, value in kwargs.items()},
+    )
+    yield nn.Module, "cuda", lambda module, device=None: module
+    yield nn.Module, "compile", _nothing()
+    yield torch, "compile", _identity()
+    yield torch.jit, "script", _identity()
+    yield torch.jit, "trace", _identity()
+    yield torch, "load", lambda file, map_location=None, **kwargs: load(file, map_location="cpu", **kwargs)
+    yield torch, "set_default_device", lambda device: set_default_device(_device_or_index(device))

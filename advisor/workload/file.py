@@ -1,0 +1,151 @@
+"""The Workload as a JSON document: rows as columns, with the totals a reader wants beside them."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advisor.errors import LoadError
+from advisor.records.workload import SCHEMA_VERSION, Operand, Workload
+from advisor.workload.summary import coverage_ratio, group_rows, totals
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+_DERIVED = frozenset({"totals", "by_family", "by_module", "by_phase", "coverage_ratio"})
+_COLUMNS = ("op", "family", "phase", "module", "count", "inputs", "outputs", "attributes")
+_LARGEST = 2.0**63
+"""No count, dimension or size is as large; a larger number is a mistake, and would overflow further on."""
+
+
+def workload_to_json(workload: Workload) -> dict[str, Any]:
+    """The document. Totals, groups and the columns of FLOP and bytes are at the source's own batch, for readers."""
+    document = {
+        name: getattr(workload, name)
+        for name in Workload.__dataclass_fields__
+        if name not in ("rows", "memory", "inputs", "unknown_ops")
+    }
+    groups = {
+        f"by_{by}": [asdict(group) for group in group_rows(workload, by=by, batch=workload.batch)]
+        for by in ("family", "module", "phase")
+    }
+    return {
+        **document,
+        "totals": asdict(totals(workload, batch=workload.batch)),
+        **groups,
+        "coverage_ratio": coverage_ratio(workload),
+        "unknown_ops": dict(workload.unknown_ops),
+        "inputs": [_operand_to_json(operand) for operand in workload.inputs],
+        "memory": [asdict(line) for line in workload.memory],
+        "rows": {
+            **{name: [getattr(row, name) for row in workload.rows] for name in _COLUMNS[:5]},
+            "inputs": [[_operand_to_json(operand) for operand in row.inputs] for row in workload.rows],
+            "outputs": [[_operand_to_json(operand) for operand in row.outputs] for row in workload.rows],
+            "attributes": [dict(row.attributes) for row in workload.rows],
+        },
+    }
+
+
+def _operand_to_json(operand: Operand) -> dict[str, Any]:
+    flags = {name: True for name in ("low", "fused") if getattr(operand, name)}
+    return {"shape": list(operand.shape), "dtype": operand.dtype, **flags}
+
+
+def workload_from_json(document: Any, *, where: str = "workload") -> Workload:
+    """The Workload in `document`; raise LoadError naming the key where it is not one. Derived keys are not read."""
+    if not isinstance(document, Mapping):
+        raise LoadError(f"{where}: found {type(document).__name__}, not a workload document", hint=_HINT)
+    version = document.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise LoadError(
+            f"{where}: schema_version: found {version!r}, this program reads {SCHEMA_VERSION}",
+            hint="write the workload anew with `advise profile SOURCE -o workload.json`",
+        )
+    fields = {name: value for name, value in document.items() if name not in _DERIVED}
+    _reject_unknown(fields, Workload.__dataclass_fields__, where=where)
+    fields["rows"] = list(_rows(document.get("rows"), where=where))
+    from pydantic import ValidationError
+
+    try:
+        workload = _adapter().validate_python(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        key = ".".join(str(part) for part in first["loc"])
+        found = f", found {first['input']!r:.80}" if first["type"] != "missing" else ""
+        raise LoadError(f"{where}: {key}: {first['msg'].lower()}{found}", hint=_HINT) from None
+    _check_numbers(asdict(workload), where=where)
+    return workload
+
+
+def read_workload(path: Path) -> Workload:
+    """The Workload in a JSON file; raise LoadError where it cannot be read."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_reject_constant)
+    except OSError as error:
+        raise LoadError(f"{path}: {error.strerror}", hint="check the path and its permissions") from None
+    except UnicodeDecodeError:
+        raise LoadError(f"{path}: not UTF-8 text", hint=_HINT) from None
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise LoadError(f"{path}: not JSON: {error}", hint=_HINT) from None
+    except _ConstantError as error:
+        raise LoadError(f"{path}: found {error}, which is no number", hint=_HINT) from None
+    return workload_from_json(document, where=str(path))
+
+
+_HINT = "a workload is what `advise profile SOURCE -o workload.json` writes"
+
+
+class _ConstantError(ValueError):
+    """NaN or an infinity."""
+
+
+def _reject_constant(name: str) -> Any:
+    raise _ConstantError(name)
+
+
+@cache
+def _adapter() -> "TypeAdapter[Workload]":
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Workload)
+
+
+def _rows(columns: Any, *, where: str) -> Iterator[dict[str, Any]]:
+    """The rows that the columns hold."""
+    if not isinstance(columns, Mapping):
+        raise LoadError(f"{where}: rows: found {type(columns).__name__}, not a table of columns", hint=_HINT)
+    _reject_unknown(columns, _COLUMNS, where=f"{where}: rows")
+    lengths = {}
+    for name in _COLUMNS:
+        if not isinstance(columns.get(name), list):
+            raise LoadError(f"{where}: rows.{name}: no list is there", hint=_HINT)
+        lengths[name] = len(columns[name])
+    if len(set(lengths.values())) > 1:
+        raise LoadError(f"{where}: rows: the columns differ in length: {lengths}", hint=_HINT)
+    for values in zip(*(columns[name] for name in _COLUMNS), strict=True):
+        yield dict(zip(_COLUMNS, values, strict=True))
+
+
+def _reject_unknown(found: Mapping[str, Any], known: Any, *, where: str) -> None:
+    for name in found:
+        if name not in known:
+            close = get_close_matches(str(name), list(known), n=1)
+            raise LoadError(
+                f"{where}: unknown key {str(name)!r}", hint=f"did you mean {close[0]!r}?" if close else _HINT
+            )
+
+
+def _check_numbers(value: Any, *, where: str) -> None:
+    """Every number is finite and of a size that something real can have; lines of memory may start below zero."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            _check_numbers(part, where=f"{where}: {key}")
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            _check_numbers(part, where=where)
+    elif isinstance(value, (int, float)) and not (math.isfinite(value) and abs(value) < _LARGEST):
+        raise LoadError(f"{where}: found {value}, which no tensor has", hint=_HINT)

@@ -1,0 +1,53 @@
+"""The texts of `--input` in, shapes and dtypes out. No torch, so that a typing error costs no import of it."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from advisor.errors import UsageError
+
+DTYPES = (
+    "float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool", "complex64",
+)  # fmt: skip
+_SPEC = re.compile(r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<shape>[1-9]\d*(?:x[1-9]\d*)*)?(?::(?P<dtype>\w+))?")
+_HINT = "write --input 3x224x224 or --input ids=1024:int64, without the batch dimension"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputSpec:
+    """One argument of the model's forward without its batch dimension; without a name it is passed by position."""
+
+    name: str | None
+    shape: tuple[int, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        """The text that `--input` takes."""
+        name = f"{self.name}=" if self.name else ""
+        dtype = f":{self.dtype}" if self.dtype != "float32" else ""
+        return f"{name}{'x'.join(map(str, self.shape))}{dtype}"
+
+
+def parse_input_spec(text: str) -> InputSpec:
+    """Read `[NAME=]SIZExSIZE[:DTYPE]`; `:int64` alone is one number a sample. Raise `UsageError` otherwise."""
+    match = _SPEC.fullmatch(text)
+    if match is None or not text or text.endswith("="):
+        raise UsageError(f"--input {text}: not a shape", hint=_HINT)
+    dtype = match["dtype"] or "float32"
+    if dtype not in DTYPES:
+        close = get_close_matches(dtype, DTYPES, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"one of {', '.join(DTYPES)}"
+        raise UsageError(f"--input {text}: unknown dtype {dtype}", hint=hint)
+    shape = tuple(int(size) for size in match["shape"].split("x")) if match["shape"] else ()
+    return InputSpec(name=match["name"], shape=shape, dtype=dtype)
+
+
+def parse_input_specs(texts: Iterable[str]) -> tuple[InputSpec, ...]:
+    """Read all `--input`; raise `UsageError` when a name comes twice."""
+    specs = tuple(parse_input_spec(text) for text in texts)
+    names = [spec.name for spec in specs if spec.name]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"--input {name}=... is given twice", hint="one --input for each argument")
+    return specs

@@ -1,0 +1,163 @@
+"""The user's `example_inputs` or `--input` in, the forward's arguments for any batch size out."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from advisor.errors import LoadError
+from advisor.workload.input_spec import InputSpec
+from advisor.workload.loaded import Inputs
+
+DEFAULT_BATCH = 32
+"""Where nothing names a batch size; the answer says so."""
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputPlan:
+    """How to make the forward's arguments. `batch_is_fixed`: for `batch` alone."""
+
+    make: Callable[[int], Inputs]
+    batch: int
+    batch_is_fixed: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def plan_from_example(example: Any, *, model: nn.Module) -> InputPlan:
+    """Plan from `example_inputs`: a function of the batch size, or a value whose leading dimension is the batch.
+
+    A tuple holds positional arguments, a mapping of parameter names keyword arguments; anything else, a list too, is
+    the one argument.
+    """
+    if not callable(example) or isinstance(example, torch.Tensor):
+        return _plan_from_value(example, model)
+    parameters = list(inspect.signature(example).parameters.values())
+    if not parameters:
+        return _plan_from_value(example(), model)
+    default = parameters[0].default
+    if isinstance(default, int):
+        return InputPlan(make=lambda batch: arguments_of(example(batch), model=model), batch=default)
+    return InputPlan(
+        make=lambda batch: arguments_of(example(batch), model=model),
+        batch=DEFAULT_BATCH,
+        notes=(f"batch size {DEFAULT_BATCH} assumed: example_inputs has no default",),
+    )
+
+
+def plan_from_specs(specs: Sequence[InputSpec], *, batch: int = DEFAULT_BATCH) -> InputPlan:
+    """Plan from `--input`: zeros, or ones for masks and booleans. Unnamed inputs are positional, in their order."""
+
+    def make(batch: int) -> Inputs:
+        args = tuple(_blank(spec, batch) for spec in specs if spec.name is None)
+        return args, {spec.name: _blank(spec, batch) for spec in specs if spec.name is not None}
+
+    return InputPlan(make=make, batch=batch, notes=(f"batch size {batch} assumed",))
+
+
+def arguments_of(example: Any, *, model: nn.Module) -> Inputs:
+    """The forward's positional and keyword arguments that `example` stands for."""
+    if example is None:
+        raise LoadError("example_inputs gave None", hint="return the tensors that the model takes")
+    if isinstance(example, Mapping) and _are_keywords(example, model):
+        return (), dict(example)
+    return (example if type(example) is tuple else (example,)), {}
+
+
+def resized(value: Any, batch: int, size: int) -> Any:
+    """`value` with the leading dimension `batch` of its tensors made `size`.
+
+    It is cut or repeated, so that values (indices, above all) stay in their range.
+    """
+    if isinstance(value, torch.Tensor):
+        if size == batch or value.dim() == 0 or value.shape[0] != batch:
+            return value
+        return value[torch.arange(size, device=value.device) % batch]
+    if isinstance(value, Mapping):
+        return {key: resized(item, batch, size) for key, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(resized(item, batch, size) for item in value))
+    if isinstance(value, (tuple, list)):
+        return type(value)(resized(item, batch, size) for item in value)
+    return value
+
+
+def describe_inputs(inputs: Inputs) -> str:
+    """The arguments as `images: (32, 3, 224, 224) float32, ...` for error messages."""
+    args, kwargs = inputs
+    return ", ".join([*map(_describe, args), *(f"{name}={_describe(value)}" for name, value in kwargs.items())])
+
+
+def suggest_inputs(model: nn.Module) -> str:
+    """An `--input` for each argument that this model's forward needs; sizes from its first layer where that tells."""
+    shape = _first_layer_shape(model)
+    names = _required_arguments(model) or ["x"]
+    return " ".join(["--input " + (shape if len(names) == 1 else f"{name}={shape}") for name in names])
+
+
+def _plan_from_value(value: Any, model: nn.Module) -> InputPlan:
+    inputs = arguments_of(value, model=model)
+    tensors = list(_tensors(inputs))
+    sized = [tensor for tensor in tensors if tensor.dim() > 0]
+    if not sized:
+        raise LoadError(
+            "example_inputs holds no tensor with a batch dimension",
+            hint="give the tensors that the model takes, or a function of the batch size that makes them",
+        )
+    batch = sized[0].shape[0]
+    kept = [tuple(tensor.shape) for tensor in sized if tensor.shape[0] != batch]
+    notes = (f"inputs of shape {', '.join(map(str, kept))} stay the same at every batch size",) if kept else ()
+    return InputPlan(make=lambda size: resized(inputs, batch, size), batch=batch, notes=notes)
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, (tuple, list)):
+        return [tensor for item in value for tensor in _tensors(item)]
+    return []
+
+
+def _blank(spec: InputSpec, batch: int) -> torch.Tensor:
+    dtype: torch.dtype = getattr(torch, spec.dtype)
+    # A mask of zeros would mask everything; an index of zero is always valid.
+    make = torch.ones if dtype == torch.bool or (spec.name or "").endswith("mask") else torch.zeros
+    return make((batch, *spec.shape), dtype=dtype)
+
+
+def _are_keywords(mapping: Mapping[Any, Any], model: nn.Module) -> bool:
+    parameters = inspect.signature(model.forward).parameters
+    open_ended = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
+    return bool(mapping) and all(isinstance(key, str) and (open_ended or key in parameters) for key in mapping)
+
+
+def _required_arguments(model: nn.Module) -> list[str]:
+    parameters = inspect.signature(model.forward).parameters.values()
+    return [p.name for p in parameters if p.kind in _POSITIONAL and p.default is inspect.Parameter.empty]
+
+
+def _first_layer_shape(model: nn.Module) -> str:
+    for layer in model.modules():
+        if isinstance(layer, (nn.Conv1d, nn.Conv2d, nn.Conv3d)):
+            sizes = {1: "16000", 2: "224x224", 3: "16x112x112"}[len(layer.kernel_size)]
+            return f"{layer.in_channels}x{sizes}"
+        if isinstance(layer, nn.Embedding):
+            return "128:int64"
+        if isinstance(layer, nn.RNNBase):
+            return f"128x{layer.input_size}"
+        if isinstance(layer, nn.Linear):
+            return f"{layer.in_features}"
+    return "3x224x224"
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+    if isinstance(value, (tuple, list)):
+        return f"[{', '.join(map(_describe, value))}]"
+    return type(value).__name__

@@ -1,0 +1,29 @@
+"""A source as the user names it in, a model with its inputs out. Runs in the child process: sources are code."""
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Protocol, cast
+
+from advisor.records.workload import Mode
+from advisor.workload.input_spec import InputSpec
+from advisor.workload.loaded import LoadedModel
+
+_SCHEMES = {"torchvision": "torchvision", "timm": "timm", "hf": "huggingface"}
+
+
+class Source(Protocol):
+    """What each module of `sources/` that a source text can name offers."""
+
+    def load(self, reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedModel:
+        """Find and build the model; raise `LoadError`. What the user's code raises passes through."""
+
+
+def load(source: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedModel:
+    """Load `FILE.py[::NAME]`, `FILE.pt2`, `torchvision:NAME`, `timm:NAME[@SIZE]` or `hf:CONFIG_DIR_OR_JSON`."""
+    scheme, colon, reference = source.partition(":")
+    if colon and scheme in _SCHEMES:
+        kind = _SCHEMES[scheme]
+    else:
+        kind, reference = ("exported" if source.endswith(".pt2") else "python_file"), source
+    module = cast(Source, import_module(f"advisor.workload.sources.{kind}"))
+    return module.load(reference, mode=mode, specs=specs)

@@ -1,0 +1,186 @@
+"""A FakeTensorMode that starts and dispatches faster, for a process that exists for one trace.
+
+torch's own mode imports the whole compiler in its constructor (0.6 s beside a torch import of 0.8 s), and its own table
+of known calls costs as much as a meta kernel. What this mode cannot answer in the short way goes to torch's own.
+"""
+
+import importlib
+import os
+import sys
+import types
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch._decomp import decomposition_table, meta_table
+from torch._subclasses.fake_impls import has_meta, op_implementations_checks
+from torch._subclasses.fake_tensor import (
+    FakeTensor,
+    FakeTensorMode,
+    in_kernel_invocation_manager,
+    torch_decomp_decompositions,
+)
+
+_Answer = Callable[["QuickFakeMode", Any, tuple[Any, ...], dict[str, Any]], Any]
+_CPU = torch.device("cpu")
+_PLAIN_TYPES = (
+    int,
+    float,
+    bool,
+    str,
+    complex,
+    type(None),
+    torch.dtype,
+    torch.layout,
+    torch.memory_format,
+    torch.device,
+)
+
+
+class _NotPlainError(Exception):
+    """An argument that only torch's own mode handles: a real tensor, a constant, a symbol, an object."""
+
+
+class QuickFakeMode(FakeTensorMode):
+    """Answers operators on plain fake CPU tensors by their meta kernel, and repeated calls from a table of shapes."""
+
+    _answers: dict[Any, _Answer | None]
+    _shapes: dict[Any, Any]
+
+    @classmethod
+    def create(cls) -> "QuickFakeMode":
+        """The mode, without torch._dynamo where that is not imported yet."""
+        if "torch._dynamo" not in sys.modules:
+            _stand_in_for_dynamo()
+        mode = cls(allow_non_fake_inputs=True)
+        mode._answers = {}
+        mode._shapes = {}
+        return mode
+
+    def _cached_dispatch_impl(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:  # type: ignore[override]
+        if func not in self._answers:
+            self._answers[func] = _short_answer(func)
+        answer = self._answers[func]
+        if answer is None:
+            return self._answer_as_torch(func, types, args, kwargs)
+        try:
+            key = (func, self._key(args), self._key(kwargs.values()), tuple(kwargs))
+        except _NotPlainError:
+            return self._answer_as_torch(func, types, args, kwargs)
+        known = self._shapes.get(key)
+        if known is not None:
+            return args[0] if known == "in place" else self._fresh(known)
+        result = answer(self, func, args, kwargs)
+        if result is NotImplemented:
+            return self._answer_as_torch(func, types, args, kwargs)
+        self._shapes[key] = _shapes_of(func, result, args)
+        return result
+
+    def _answer_as_torch(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        import torch._dynamo
+
+        _ = torch._dynamo.reset  # has the real one imported, in whole, before torch imports parts of it
+        return super()._cached_dispatch_impl(func, types, args, kwargs)
+
+    def _key(self, values: Iterable[Any]) -> tuple[Any, ...]:
+        parts: list[Any] = []
+        for value in values:
+            if isinstance(value, FakeTensor):
+                if value.fake_mode is not self or value.constant is not None or value.layout is not torch.strided:
+                    raise _NotPlainError
+                if value.fake_device != _CPU:
+                    raise _NotPlainError
+                parts.append((value.shape, value.stride(), value.dtype))
+            elif isinstance(value, _PLAIN_TYPES):
+                parts.append((type(value), value))
+            elif isinstance(value, (list, tuple)):
+                parts.append(self._key(value))
+            else:
+                raise _NotPlainError
+        return tuple(parts)
+
+    def _fresh(self, known: Any) -> Any:
+        if isinstance(known, list):
+            return tuple(self._fresh(part) for part in known)
+        if known is None:
+            return None
+        shape, stride, dtype = known
+        with in_kernel_invocation_manager(self):
+            meta = torch.empty_strided(shape, stride, dtype=dtype, device="meta")
+        return FakeTensor(self, meta, _CPU)
+
+
+def _shapes_of(func: Any, result: Any, args: tuple[Any, ...]) -> Any:
+    """What to answer when the same call comes again; None where the result shares memory with an argument."""
+    returns = func._schema.returns
+    if len(returns) == 1 and returns[0].alias_info is not None:
+        return "in place" if returns[0].alias_info.is_write and result is args[0] else None
+    parts = result if isinstance(result, (list, tuple)) else (result,)
+    if any(part is not None and type(part) is not FakeTensor for part in parts):
+        return None
+    if any(declared.alias_info is not None or "[]" in str(declared.type) for declared in returns):
+        return None
+    if any(part is not None and part.fake_device != _CPU for part in parts):
+        return None
+    known = [part if part is None else (tuple(part.shape), part.stride(), part.dtype) for part in parts]
+    return known if isinstance(result, (list, tuple)) else known[0]
+
+
+def _short_answer(func: Any) -> _Answer | None:
+    """How torch's mode would answer `func` in the end, found once per operator."""
+    if not isinstance(func, torch._ops.OpOverload) or func.namespace != "aten":
+        return None
+    if torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags:
+        return None
+    if func in FakeTensorMode.lift_fns or torch.Tag.inplace_view in func.tags:
+        return None
+    if func not in meta_table:
+        if func in decomposition_table and torch_decomp_decompositions(func):
+            return _decompose
+        if func._can_decompose():
+            return None
+    for applies, implementation in op_implementations_checks:
+        if applies(func):
+            return _answer_by(implementation)
+    return _run_meta_kernel if has_meta(func) else None
+
+
+def _answer_by(implementation: Callable[..., Any]) -> _Answer:
+    return lambda mode, func, args, kwargs: implementation(mode, func, *args, **kwargs)
+
+
+def _decompose(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    with mode:
+        return decomposition_table[func](*args, **kwargs)
+
+
+def _run_meta_kernel(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    with in_kernel_invocation_manager(mode):
+        result = func(*args, **kwargs)
+    flat = [*args, *kwargs.values()]
+    flat = [leaf for value in flat for leaf in (value if isinstance(value, (list, tuple)) else (value,))]
+    return mode.wrap_meta_outputs_with_default_device_logic(result, func, flat, device=kwargs.get("device"))
+
+
+def _stand_in_for_dynamo() -> None:
+    """Let FakeTensorMode read torch._dynamo's settings without importing the compiler.
+
+    The mode needs the settings module, and `torch._dynamo.disable`, which outside compilation changes nothing. A bare
+    package answers these; any other attribute imports the real one.
+    """
+    package = types.ModuleType("torch._dynamo")
+    package.__path__ = [os.path.join(os.path.dirname(torch.__file__), "_dynamo")]
+    package.__file__ = os.path.join(package.__path__[0], "__init__.py")
+    package.__dict__["disable"] = lambda function, *_, **__: function
+
+    def load_real(name: str) -> Any:
+        if name.startswith("__") and name != "__path__":
+            raise AttributeError(name)
+        if sys.modules.get("torch._dynamo") is package:
+            del sys.modules["torch._dynamo"]
+        return getattr(importlib.import_module("torch._dynamo"), name)
+
+    package.__dict__["__getattr__"] = load_real
+    sys.modules["torch._dynamo"] = package
+    importlib.import_module("torch._dynamo.config")
+    del package.__path__  # whoever imports another part gets the whole

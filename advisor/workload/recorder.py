@@ -1,0 +1,435 @@
+"""Records every operator call of a step: phase, module, operands, attributes, and the live memory after it."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from advisor.ops.evaluate import row_cost
+from advisor.ops.registry import Formula, formula_of
+from advisor.records.workload import Attribute, Operand, Phase, Row
+from advisor.workload.storages import CELL, Category, Storages, Stored
+
+OperandKey = tuple[tuple[int, ...], str, bool, bool]
+"""Shape, dtype, low, fused."""
+CallKey = tuple[str, str, Phase, str, tuple[OperandKey, ...], tuple[OperandKey, ...], tuple[tuple[str, Attribute], ...]]
+"""Op, family, phase, module, inputs, outputs, attributes: what a row is made of."""
+
+_ALLOCATIONS = frozenset(f"aten.{name}" for name in ("empty", "empty_like", "empty_strided", "new_empty"))
+_COMPOSITE_OF = {
+    "aten._scaled_dot_product_flash_attention_for_cpu": "attention",
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward": "attention_backward",
+    "aten._transformer_encoder_layer_fwd": "encoder_layer",
+}
+"""Fused CPU operators that every kind of device has in its own form."""
+_NAMES = {torch.float32: "float32", torch.int64: "int64", torch.bool: "bool"}
+
+
+@dataclass(slots=True)
+class _Call:
+    op: str
+    family: str
+    phase: Phase
+    module: str
+    inputs: list[tuple[tuple[int, ...], str, bool]]
+    outputs: list[tuple[tuple[int, ...], str, bool]]
+    attributes: tuple[tuple[str, Attribute], ...]
+    fusable: bool
+    reads: list[int]
+    writes: list[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Operator:
+    """What the recorder needs to know of an operator, looked up once."""
+
+    op: str
+    formula: Formula | None
+    family: str
+    argument_names: tuple[str, ...]
+    written_arguments: frozenset[int]
+    is_view: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """A traced step. `live_bytes` are samples of the live memory by `storages.CELL`, one after each call and one before
+    all; `phases` are theirs."""
+
+    calls: tuple[CallKey, ...]
+    live_bytes: tuple[tuple[int, ...], ...]
+    phases: tuple[Phase, ...]
+    optimizer_state_bytes: int
+    unknown_ops: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompositeCost:
+    """The sum over the calls a composite was made of."""
+
+    call_count: int
+    flops: float
+    read_bytes: float
+    write_bytes: float
+
+
+class Recorder(TorchDispatchMode):
+    """Writes down what the dispatcher is asked to do while it is active. Use inside a FakeTensorMode, or for real."""
+
+    def __init__(self, model: nn.Module, *, sizes: Callable[[Any], int]) -> None:
+        super().__init__()
+        self.phase: Phase = "forward"
+        self.sizes = sizes
+        self._storages = Storages(size_of=sizes)
+        self._calls: list[_Call] = []
+        self._live: list[tuple[int, ...]] = []
+        self._phases: list[Phase] = []
+        self._unknown: dict[str, int] = {}
+        self._operators: dict[Any, _Operator] = {}
+        self._paused = 0
+        self._state_bytes = 0
+        self._outer_calls: list[_Call] = []
+        self._outer_samples = 0
+        self._paths = {id(module): _generic(path) for path, module in model.named_modules()}
+        self._stack: list[str] = []
+        self._depth = 0
+        self._sequence_numbers: list[int] = []
+        self._sequence_modules: list[str] = []
+        self._gradient_hooks: list[Any] = []
+        for parameter in model.parameters():
+            self._storages.of(parameter, "parameters")
+            if parameter.requires_grad and parameter.is_leaf:
+                self._gradient_hooks.append(parameter.register_post_accumulate_grad_hook(self._on_gradient))
+        for buffer in model.buffers():
+            self._storages.of(buffer, "buffers")
+        self._sample()
+
+    # -- modules and phases -------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def following(self) -> Iterator[None]:
+        """Follow modules as they are entered and left, so that calls and gradients are laid to the right one."""
+        before = nn.modules.module.register_module_forward_pre_hook(self._on_enter)
+        after = nn.modules.module.register_module_forward_hook(self._on_leave, always_call=True)
+        try:
+            yield
+        finally:
+            before.remove()
+            after.remove()
+            for hook in self._gradient_hooks:
+                hook.remove()
+
+    def _on_enter(self, module: nn.Module, _: Any) -> None:
+        self._depth += 1
+        self._stack.append(self._paths.get(id(module)) or type(module).__name__)
+        self._mark()
+        if not _in_backward() and self._depth == 1:
+            self.phase = "forward" if id(module) in self._paths else "loss"
+
+    def _on_leave(self, module: nn.Module, _: Any, __: Any) -> None:
+        self._depth -= 1
+        self._stack.pop()
+        self._mark()
+        if self._depth == 0 and not _in_backward():
+            self.phase = "loss"
+
+    def _mark(self) -> None:
+        """Autograd numbers its nodes in order: gradients of nodes made from here on belong to this module."""
+        self._sequence_numbers.append(torch.autograd._get_sequence_nr())
+        self._sequence_modules.append(self._stack[-1] if self._stack else "")
+
+    def _module(self) -> str:
+        if self._stack:
+            return self._stack[-1]
+        node = torch._C._current_autograd_node()
+        if node is None:
+            return ""
+        number = node._sequence_nr()
+        index = bisect_right(self._sequence_numbers, number) - 1
+        return self._sequence_modules[index] if index >= 0 else ""
+
+    def _current_phase(self) -> Phase:
+        if _in_backward():
+            self.phase = "optimizer"  # what follows the gradients: clipping, the optimizer's step
+            return "backward"
+        return self.phase
+
+    def _on_gradient(self, parameter: torch.Tensor) -> None:
+        if parameter.grad is not None:
+            self._storages.move(parameter.grad, "gradients")
+
+    # -- calls --------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Record nothing: what runs inside is part of a composite that is recorded as one call."""
+        self._paused += 1
+        try:
+            yield
+        finally:
+            self._paused -= 1
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        if self._paused == 0 and func is not torch.ops.prim.device.default:
+            self._record_operator(func, args, kwargs, result)
+        return result
+
+    def _record_operator(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+        operator = self._operators.get(func)
+        if operator is None:
+            operator = self._operators[func] = _look_up(func)
+        outputs = list(_tensors(result))
+        if operator.is_view:
+            return
+        attributes: tuple[tuple[str, Attribute], ...] = ()
+        if operator.formula is not None and operator.formula.attributes:
+            values = {**dict(zip(operator.argument_names, args, strict=False)), **kwargs}
+            attributes = tuple(
+                (name, self._attribute(values[name])) for name in operator.formula.attributes if name in values
+            )
+        inputs = [tensor for value in (*args, *kwargs.values()) for tensor in _tensors(value)]
+        written = {
+            self._storages.of(tensor, "temporaries").serial
+            for index in operator.written_arguments
+            for tensor in _tensors(args[index] if index < len(args) else kwargs.get(operator.argument_names[index]))
+        }
+        self._append(operator, inputs, outputs, attributes, written)
+
+    def record(
+        self,
+        op: str,
+        *,
+        inputs: Iterable[torch.Tensor | None],
+        outputs: Iterable[torch.Tensor | None],
+        attributes: dict[str, Attribute],
+    ) -> None:
+        """Write down a composite, caught above the dispatcher, as one call."""
+        formula = formula_of(op)
+        if formula is None:
+            raise ValueError(f"composite {op} has no formula")
+        operator = _Operator(
+            op=op,
+            formula=formula,
+            family=formula.family,
+            argument_names=(),
+            written_arguments=frozenset(),
+            is_view=False,
+        )
+        read = [tensor for tensor in inputs if tensor is not None]
+        written = [tensor for tensor in outputs if tensor is not None]
+        self._append(operator, read, written, tuple(attributes.items()), set())
+
+    def _append(
+        self,
+        operator: _Operator,
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+        attributes: tuple[tuple[str, Attribute], ...],
+        written: set[int],
+    ) -> None:
+        phase = self._current_phase()
+        category: Category = "activations" if phase in ("forward", "loss") else "temporaries"
+        read = [(tensor, self._storages.of(tensor, "activations")) for tensor in inputs]
+        made = [(tensor, self._storages.of(tensor, category)) for tensor in outputs]
+        low = self._output_is_low(operator, read)
+        reads = [stored.value for _, stored in read]
+        for position, (tensor, stored) in enumerate(made):
+            if stored.serial in written or any(stored is other for _, other in read):
+                stored.value = self._storages.new_serial()
+            elif low and not (operator.family == "norm" and position > 0):
+                self._storages.mark_low(stored, dtype=tensor.dtype)
+        if operator.family != "view" and operator.op not in _ALLOCATIONS:
+            by_storage = operator.formula is not None and operator.formula.fusable
+            self._calls.append(
+                _Call(
+                    op=operator.op,
+                    family=operator.family,
+                    phase=phase,
+                    module=self._module(),
+                    inputs=[self._operand(tensor, stored, as_stored=by_storage) for tensor, stored in read],
+                    outputs=[self._operand(tensor, stored, as_stored=False) for tensor, stored in made],
+                    attributes=attributes,
+                    fusable=by_storage,
+                    reads=reads,
+                    writes=[stored.value for _, stored in made],
+                )
+            )
+            if operator.formula is None and operator.family == "unknown":
+                self._unknown[operator.op] = self._unknown.get(operator.op, 0) + 1
+        self._sample(phase)
+
+    def _output_is_low(self, operator: _Operator, read: list[tuple[torch.Tensor, Stored]]) -> bool:
+        """Whether autocast leaves the results in half: its policy for the operator, or the widest of the inputs.
+
+        Norms return the dtype of what they normalise, whatever their weights are.
+        """
+        policy = operator.formula.autocast if operator.formula is not None else "widest"
+        if policy != "widest":
+            return policy == "low"
+        floats = [stored for tensor, stored in read if tensor.dtype is torch.float32 and tensor.dim() > 0]
+        if operator.family == "norm":
+            return bool(floats) and floats[0].low
+        return bool(floats) and all(stored.low for stored in floats)
+
+    def _operand(self, tensor: torch.Tensor, stored: Stored, *, as_stored: bool) -> tuple[tuple[int, ...], str, bool]:
+        shape = tuple(self.sizes(size) for size in tensor.shape)
+        if as_stored and 0 in tensor.stride():
+            # An expanded tensor is read by the bytes that it has.
+            shape = tuple(1 if step == 0 else size for size, step in zip(shape, tensor.stride(), strict=True))
+        name = _NAMES.get(tensor.dtype) or str(tensor.dtype).removeprefix("torch.")
+        return shape, name, stored.low and tensor.dtype is torch.float32
+
+    def _attribute(self, value: Any) -> Attribute:
+        if isinstance(value, (list, tuple)):
+            return tuple(self._attribute(part) for part in value)  # type: ignore[misc]
+        if isinstance(value, (torch.SymInt, torch.SymFloat)):
+            return self.sizes(value)
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        return str(value)
+
+    def _sample(self, phase: Phase = "forward") -> None:
+        self._live.append(tuple(self._storages.live_bytes))
+        self._phases.append(phase)
+
+    def begin_composite(self) -> None:
+        """What follows, until `end_composite`, is measured but not written down."""
+        self._outer_calls, self._calls = self._calls, []
+        self._outer_samples = len(self._live)
+
+    def end_composite(self, *, state_bytes: int, held_bytes: int) -> "CompositeCost":
+        """What the calls since `begin_composite` cost. Their memory becomes one sample: of the most they held at once,
+        `held_bytes` are state; the step's `state_bytes` are live from then on, in every later step all the time."""
+        inner, self._calls = self._calls, self._outer_calls
+        before = self._live[self._outer_samples - 1]
+        most_bytes = max((sum(sample) for sample in self._live[self._outer_samples :]), default=sum(before))
+        del self._live[self._outer_samples :], self._phases[self._outer_samples :]
+        sample = list(before)
+        sample[CELL["temporaries", "full"]] += max(0, most_bytes - sum(before) - held_bytes)
+        self._live.append(tuple(sample))
+        self._phases.append("optimizer")
+        self._state_bytes += state_bytes
+        costs = [row_cost(row_of(_key(call, set())), batch=1) for call in inner]
+        return CompositeCost(
+            call_count=len(inner),
+            flops=sum(cost.flops for cost in costs),
+            read_bytes=sum(cost.read_bytes for cost in costs),
+            write_bytes=sum(cost.write_bytes for cost in costs),
+        )
+
+    def finish(self) -> Recording:
+        """The recording, once the step is over."""
+        fused = _fused_values(self._calls)
+        return Recording(
+            calls=tuple(_key(call, fused) for call in self._calls),
+            live_bytes=tuple(self._live),
+            phases=tuple(self._phases),
+            optimizer_state_bytes=self._state_bytes,
+            unknown_ops=dict(self._unknown),
+        )
+
+
+def row_of(key: CallKey, *, count: int = 1) -> Row:
+    """The row of one call at the batch size it was traced with."""
+    op, family, phase, module, inputs, outputs, attributes = key
+    return Row(
+        op=op,
+        family=family,
+        phase=phase,
+        module=module,
+        inputs=tuple(_operand_of(operand) for operand in inputs),
+        outputs=tuple(_operand_of(operand) for operand in outputs),
+        attributes=dict(attributes),
+        count=count,
+    )
+
+
+def _operand_of(key: OperandKey) -> Operand:
+    shape, dtype, low, fused = key
+    return Operand(shape=shape, dtype=dtype, low=low, fused=fused)
+
+
+def _in_backward() -> bool:
+    return torch._C._current_graph_task_id() != -1
+
+
+def _generic(path: str) -> str:
+    """`layers.3.attn` is `layers.*.attn`: layers of a list are one."""
+    return ".".join("*" if part.isdigit() else part for part in path.split("."))
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _tensors(part)
+
+
+def _look_up(func: Any) -> _Operator:
+    op = f"{func.namespace}.{func._schema.name.partition('::')[2]}"
+    op = _COMPOSITE_OF.get(op, op)
+    schema = func._schema
+    formula = formula_of(op)
+    returns = schema.returns
+    is_view = any(result.alias_info is not None and not result.alias_info.is_write for result in returns)
+    if formula is not None:
+        family = formula.family
+    elif is_view:
+        family = "view"
+    else:
+        family = "pointwise" if torch.Tag.pointwise in func.tags else "unknown"
+    return _Operator(
+        op=op,
+        formula=formula,
+        family=family,
+        argument_names=tuple(argument.name for argument in schema.arguments),
+        written_arguments=frozenset(
+            index
+            for index, argument in enumerate(schema.arguments)
+            if argument.alias_info is not None and argument.alias_info.is_write
+        ),
+        is_view=is_view,
+    )
+
+
+def _fused_values(calls: list[_Call]) -> set[int]:
+    """Values that torch.compile keeps out of memory: made by one fusable operator, used by such of the same graph.
+
+    Forward with loss, and backward, are two graphs: what crosses from one to the other is written and read.
+    """
+    graph_of = {"forward": 0, "loss": 0, "backward": 1, "optimizer": 2}
+    made_in: dict[int, int] = {}
+    blocked: set[int] = set()
+    used: set[int] = set()
+    for call in calls:
+        graph = graph_of[call.phase]
+        for value in call.reads:
+            used.add(value)
+            if not call.fusable or made_in.get(value) != graph:
+                blocked.add(value)
+        for value in call.writes:
+            if call.fusable and value not in made_in:
+                made_in[value] = graph
+            else:
+                blocked.add(value)
+    return {value for value in made_in if value in used and value not in blocked}
+
+
+def _key(call: _Call, fused: set[int]) -> CallKey:
+    return (
+        call.op,
+        call.family,
+        call.phase,
+        call.module,
+        tuple((*operand, value in fused) for operand, value in zip(call.inputs, call.reads, strict=True)),
+        tuple((*operand, value in fused) for operand, value in zip(call.outputs, call.writes, strict=True)),
+        call.attributes,
+    )

@@ -1,0 +1,87 @@
+"""An ordinary script in, its first step as a Workload out: the script runs for real until it calls its model."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from advisor.errors import TraceError
+from advisor.records.workload import Mode, Workload
+from advisor.workload.assumed_sizes import AssumedSizes
+from advisor.workload.fakes import fake_mode, to_clone, to_fake, with_tensors
+from advisor.workload.sources.script import StepCaptured, run_script
+from advisor.workload.trace import Follower, Method, following_step, merged_workload, method_notes
+
+
+def trace_script(path: Path, argv: Sequence[str], *, mode: Mode) -> Workload:
+    """Run the script until its first step is over: in training the optimizer's step, in inference the model's call.
+
+    On fake tensors, with data-dependent sizes assumed; where the script needs values, it runs once more with the step
+    on real ones. The step holds for the batch that the script makes. Raises what the script raises, LoadError where it
+    ends without calling a model and TraceError where it ends without the step.
+    """
+    try:
+        return _Capture(mode=mode, method="symbolic").run(path, argv)
+    except Exception:  # noqa: BLE001 - the script's own code runs in there, and may raise anything
+        return _Capture(mode=mode, method="cpu_step").run(path, argv)
+
+
+class _Capture:
+    """Switches tracing on at the script's first call of its model, and ends the script when the step is over."""
+
+    def __init__(self, *, mode: Mode, method: Method) -> None:
+        self._mode = mode
+        self._method = method
+        self._sizes = AssumedSizes()
+        self._open = ExitStack()
+        self._model: nn.Module | None = None
+        self._inputs: Any = None
+        self._follower: Follower | None = None
+        self._is_over = False
+
+    def run(self, path: Path, argv: Sequence[str]) -> Workload:
+        with self._open:
+            run_script(path, argv, on_first_forward=self._begin)
+        if self._model is None or self._follower is None or not self._is_over:
+            raise TraceError(
+                f"{path} ended before an optimizer's step",
+                hint="ask for --mode inference, or pass arguments that train",
+            )
+        step = self._follower.step(self._inputs)
+        batch = next((shape[0] for shape, _ in step.inputs if shape), 1)
+        return merged_workload(
+            model=self._model,
+            name=str(path),
+            mode=self._mode,
+            batch=batch,
+            batches=[batch],
+            steps=[step],
+            method=self._method,
+            assumptions=[
+                f"the script's first step, at its batch of {batch}",
+                *method_notes(self._method, self._sizes),
+            ],
+        )
+
+    def _begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        fake = fake_mode(symbolic=True, isolated=True) if self._method == "symbolic" else None
+        replaced = with_tensors(model, to_clone if fake is None else lambda tensor: to_fake(fake, tensor))
+        self._model = model
+        self._inputs = pytree.tree_leaves((args, kwargs))
+        if self._mode == "inference":
+            self._open.enter_context(torch.no_grad())
+        self._follower = self._open.enter_context(
+            following_step(model, fake=fake, sizes=self._sizes, replaced=replaced)
+        )
+        if self._mode == "inference":
+            model.register_forward_hook(lambda *_: self._end())
+        else:
+            self._follower.optimizers.on_step = self._end
+
+    def _end(self) -> None:
+        self._is_over = True
+        raise StepCaptured

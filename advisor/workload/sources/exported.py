@@ -1,0 +1,75 @@
+"""`FILE.pt2`: a program saved by `torch.export.save`. Loading it unpickles, so it is code like any other source."""
+
+import types
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.export import ExportedProgram
+
+from advisor.errors import LoadError
+from advisor.records.workload import Mode
+from advisor.workload.input_spec import InputSpec
+from advisor.workload.inputs import resized
+from advisor.workload.loaded import Inputs, LoadedModel
+
+
+def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedModel:  # noqa: ARG001 - one signature for all
+    """Load an exported program with the inputs it was exported with.
+
+    Its batch is fixed, unless the leading dimension of its first input was exported as dynamic. It cannot change
+    between training and evaluation; the notes say so.
+    """
+    program = torch.export.load(reference)
+    if specs or program.example_inputs is None:
+        raise LoadError(
+            f"{reference}: an exported program takes the inputs it was exported with",
+            hint="leave --input out and export with the shapes you mean",
+        )
+    inputs: Inputs = program.example_inputs
+    batch, batch_is_fixed = _batch(program, reference)
+
+    def make_inputs(size: int) -> Inputs:
+        if batch_is_fixed and size != batch:
+            raise LoadError(
+                f"{reference}: its batch is fixed at {batch}, not {size}",
+                hint="export with dynamic_shapes={...: {0: torch.export.Dim('batch')}}",
+            )
+        return resized(inputs, batch, size)
+
+    return LoadedModel(
+        name=Path(reference).stem,
+        model=_module(program),
+        make_inputs=make_inputs,
+        batch=batch,
+        batch_is_fixed=batch_is_fixed,
+        loss=None,
+        optimizer=None,
+        train_step=None,
+        notes=("exported program: dropout and batch norm as they were on export",),
+    )
+
+
+def _module(program: ExportedProgram) -> nn.Module:
+    """The program's module, whose `train()` and `eval()` do nothing instead of raising."""
+    module = program.module()
+    for name in ("train", "eval"):
+        setattr(module, name, types.MethodType(lambda self, *_: self, module))
+    return module
+
+
+def _batch(program: ExportedProgram, reference: str) -> tuple[int, bool]:
+    """The leading dimension of the first input that has one, and whether it is fixed."""
+    user_inputs = set(program.graph_signature.user_inputs)
+    sizes: list[Any] = [
+        node.meta["val"].shape[0]
+        for node in program.graph.nodes
+        if node.op == "placeholder" and node.name in user_inputs and getattr(node.meta["val"], "shape", ())
+    ]
+    args, kwargs = program.example_inputs
+    tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor) and value.dim()]
+    if not sizes or not tensors:
+        raise LoadError(f"{reference} takes no tensor with a batch dimension", hint="export the model with one")
+    return tensors[0].shape[0], isinstance(sizes[0], int)

@@ -1,0 +1,172 @@
+"""`hf:CONFIG_DIR_OR_JSON`: a Hugging Face model from its config alone: no weights, no download, never remote code."""
+
+import inspect
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from advisor.errors import LoadError
+from advisor.records.workload import Mode
+from advisor.workload.input_spec import InputSpec
+from advisor.workload.inputs import DEFAULT_BATCH
+from advisor.workload.loaded import LoadedModel
+from advisor.workload.sources.installed import require
+from advisor.workload.sources.live import load_live
+from advisor.workload.sources.python_file import build
+
+_TOKENS = 512
+_IMAGE_SIZE = 224
+_AUDIO_SAMPLES = 16_000
+"""One second at the 16 kHz that speech models take."""
+_POSITIONS = ("max_position_embeddings", "n_positions", "max_target_positions")
+
+Makers = dict[str, Callable[[int], torch.Tensor]]
+"""An argument's name, and how to make it for a batch size."""
+
+
+def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedModel:
+    """Build the model that a `config.json`, or the folder that holds it, describes; in training with its own loss."""
+    os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
+    path = Path(reference)
+    config_path = path / "config.json" if path.is_dir() else path
+    settings = _settings(config_path)
+    transformers = require("transformers")
+    config = _config(transformers, settings, config_path)
+    kind = _model_class(transformers, config, config_path)
+    model = build(lambda: kind(config), reference)
+    name = (path if path.is_dir() else path.with_suffix("")).resolve().name
+    if specs:
+        return load_live(model, specs=specs, name=name)
+    makers, note = _inputs(model, config, config_path)
+    labels = _labels(kind.__name__, makers) if mode == "training" else {}
+
+    def example_inputs(batch: int = DEFAULT_BATCH) -> dict[str, torch.Tensor]:
+        return {argument: make(batch) for argument, make in (makers | labels).items()}
+
+    return load_live(
+        model, example_inputs, name=name, loss=_loss_of_output if labels else None, notes=(note,)
+    )
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise LoadError(
+            f"there is no config {path}", hint="give a folder with a config.json, or the JSON file itself; no hub names"
+        )
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise LoadError(f"{path}: {error}", hint="a config is a JSON object") from error
+    if not isinstance(settings, dict) or not isinstance(settings.get("model_type"), str):
+        raise LoadError(f"{path} has no model_type", hint="give the config.json of a transformers model")
+    # `auto_map` names code to download and run; only the classes of the installed transformers are used.
+    return {key: value for key, value in settings.items() if key not in ("auto_map", "dtype", "torch_dtype")}
+
+
+def _config(transformers: Any, settings: Mapping[str, Any], path: Path) -> Any:
+    model_type = settings["model_type"]
+    known = transformers.CONFIG_MAPPING
+    if model_type not in known:
+        close = get_close_matches(model_type, list(known), n=1)
+        raise LoadError(
+            f"{path}: transformers {transformers.__version__} has no model_type {model_type}",
+            hint=f"did you mean {close[0]}?" if close else "remote code is never run; write a FILE.py that builds it",
+        )
+    config = known[model_type].from_dict(dict(settings))
+    config.use_cache = False  # one forward pass over the whole input
+    return config
+
+
+def _model_class(transformers: Any, config: Any, path: Path) -> Callable[[Any], nn.Module]:
+    """The class that `architectures` names; the bare model where it names none."""
+    if not config.architectures:
+        return transformers.MODEL_MAPPING[type(config)]  # type: ignore[no-any-return]
+    architecture = config.architectures[0]
+    kind = getattr(transformers, architecture, None)
+    if kind is None:
+        raise LoadError(
+            f"{path}: transformers {transformers.__version__} has no {architecture}",
+            hint="remote code is never run; write a FILE.py that builds it, or remove `architectures`",
+        )
+    return kind  # type: ignore[no-any-return]
+
+
+def _inputs(model: Any, config: Any, path: Path) -> tuple[Makers, str]:
+    """What the model's forward takes, and a note of the sizes chosen."""
+    forward = inspect.signature(model.forward).parameters
+    text = getattr(config, "text_config", config)
+    vision = getattr(config, "vision_config", config)
+    main = model.main_input_name
+    if main == "input_ids":
+        token_count = min([_TOKENS, *_known(text, _POSITIONS)])
+        makers = {"input_ids": _token_maker(token_count, text.vocab_size)}
+        note = f"input of {token_count} tokens assumed"
+        if "return_loss" in forward and "pixel_values" in forward:  # two towers, as in CLIP
+            makers["pixel_values"] = _image_maker(vision)
+    elif main == "pixel_values":
+        makers = {"pixel_values": _image_maker(vision)}
+        note = f"images of {' x '.join(map(str, _image_shape(vision)))} assumed"
+    elif main == "input_features":
+        shape = (config.num_mel_bins, 2 * config.max_source_positions)  # a convolution halves the frames
+        makers = {"input_features": lambda batch: torch.rand(batch, *shape)}
+        note = f"{shape[1]} frames of {shape[0]} mel bins assumed"
+    elif main == "input_values":
+        makers = {"input_values": lambda batch: torch.rand(batch, _AUDIO_SAMPLES)}
+        note = f"{_AUDIO_SAMPLES} audio samples assumed"
+    else:
+        raise LoadError(
+            f"{path}: what {type(model).__name__} takes as {main} is not known",
+            hint=f"pass --input {main}=SIZExSIZE:DTYPE",
+        )
+    if config.is_encoder_decoder and "decoder_input_ids" in forward:
+        decoded_count = min([_TOKENS, *_known(config, _POSITIONS)])
+        makers["decoder_input_ids"] = _token_maker(decoded_count, config.vocab_size)
+    return makers, note
+
+
+def _labels(architecture: str, makers: Makers) -> Makers:
+    """The labels with which the model computes its own loss; none where their form is not known."""
+    if architecture.endswith(("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForPreTraining")):
+        return {"labels": makers["input_ids"]} if "input_ids" in makers else {}
+    if architecture.endswith("ForConditionalGeneration") and "decoder_input_ids" in makers:
+        return {"labels": makers["decoder_input_ids"]}
+    if architecture.endswith("ForTokenClassification"):
+        return {"labels": lambda batch: torch.zeros_like(makers["input_ids"](batch))}
+    if architecture.endswith("Classification"):
+        return {"labels": _class_maker}
+    if architecture.endswith("ForQuestionAnswering"):
+        return {"start_positions": _class_maker, "end_positions": _class_maker}
+    return {}
+
+
+def _loss_of_output(output: Any, batch: Any) -> torch.Tensor:  # noqa: ARG001 - the labels went into the forward
+    return output.loss  # type: ignore[no-any-return]
+
+
+def _known(config: Any, names: Sequence[str]) -> list[int]:
+    """The positive values of those settings that the config has; some families write -1 or 0 for no limit."""
+    return [value for name in names if isinstance(value := getattr(config, name, None), int) and value > 0]
+
+
+def _image_shape(config: Any) -> tuple[int, int, int]:
+    size = getattr(config, "image_size", None) or _IMAGE_SIZE
+    height, width = (size, size) if isinstance(size, int) else size
+    return config.num_channels, height, width
+
+
+def _image_maker(config: Any) -> Callable[[int], torch.Tensor]:
+    return lambda batch: torch.rand(batch, *_image_shape(config))
+
+
+def _token_maker(token_count: int, vocabulary: int) -> Callable[[int], torch.Tensor]:
+    return lambda batch: torch.randint(vocabulary, (batch, token_count))
+
+
+def _class_maker(batch: int) -> torch.Tensor:
+    return torch.zeros(batch, dtype=torch.long)

@@ -1,0 +1,184 @@
+"""`FILE.py[::NAME]`: import the file, find the model in it, build it without its weights where its code allows."""
+
+import inspect
+import sys
+import types
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from advisor.errors import LoadError
+from advisor.records.workload import Mode
+from advisor.workload.input_spec import InputSpec
+from advisor.workload.loaded import LoadedModel
+from advisor.workload.sources.live import load_live
+
+FACTORIES = ("get_model", "build_model", "make_model")
+
+
+def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedModel:  # noqa: ARG001 - one signature for all
+    """Load a model from a Python file. `specs`, where given, win over the file's `example_inputs`."""
+    path, _, name = reference.partition("::")
+    module = import_file(Path(path))
+    found = _named(module, name, path) if name else _only(module, path)
+    return load_live(
+        build(found, path),
+        getattr(module, "example_inputs", None),
+        specs=specs,
+        name=name or Path(path).stem,
+        loss=getattr(module, "loss", None),
+        optimizer=getattr(module, "optimizer", None),
+        train_step=getattr(module, "train_step", None),
+    )
+
+
+def import_file(path: Path, *, name: str | None = None) -> types.ModuleType:
+    """Run the file as a module called `name`, else by its own name; leaves no bytecode beside it."""
+    try:
+        code = compile(path.read_bytes(), str(path), "exec")
+    except (OSError, ValueError) as error:  # not readable, or no text
+        raise LoadError(f"{path}: {error}", hint="name a Python file") from error
+    if name is None:
+        name = path.stem if path.stem not in sys.modules else f"_advised_{path.stem}"
+    module = types.ModuleType(name)
+    module.__file__ = str(path)
+    sys.modules[name] = module  # dataclasses and pickle look modules up by name
+    exec(code, module.__dict__)  # noqa: S102 - this is what the user asks for, and the help says so
+    return module
+
+
+def build(found: Any, path: str) -> nn.Module:
+    """The model that `found` (a module, a class or a factory) stands for; weightless where its code allows."""
+    if isinstance(found, nn.Module):
+        return found
+    required = [parameter.name for parameter in _parameters(found) if _is_required(parameter)]
+    if required:
+        raise LoadError(
+            f"{path}: {_call_text(found)} does not build without {', '.join(required)}",
+            hint=f"add this to {path} and fill in the dots:\n{_get_model_text(found)}",
+        )
+    model = build_on_meta(found)
+    if model is None:
+        model = found()
+    if not isinstance(model, nn.Module):
+        raise LoadError(
+            f"{path}: {_call_text(found)} gave {type(model).__name__}, not a torch.nn.Module",
+            hint="return the model itself",
+        )
+    return model
+
+
+def build_on_meta(factory: Callable[[], Any]) -> Any:
+    """What `factory` gives under the meta device, or None if its code needs real tensors."""
+    with torch.device("meta"), warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*meta")
+        try:
+            model = factory()
+        except Exception:  # noqa: BLE001 - the user's code; if it fails without the meta device too, that is reported
+            return None
+    return None if isinstance(model, nn.Module) and _holds_loose_meta_tensors(model) else model
+
+
+def _holds_loose_meta_tensors(model: nn.Module) -> bool:
+    """Whether a module keeps a meta tensor that is neither parameter nor buffer: no trace could tell it from data."""
+    return any(
+        tensor.is_meta for module in model.modules() for value in vars(module).values() for tensor in _loose(value)
+    )
+
+
+def _loose(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        yield from (item for item in value if isinstance(item, torch.Tensor))
+
+
+def _named(module: types.ModuleType, name: str, path: str) -> Any:
+    found = getattr(module, name, None)
+    if isinstance(found, nn.Module) or callable(found):
+        return found
+    choices = [*_instances(module), *_factories(module), *(kind.__name__ for kind in _classes(module))]
+    close = get_close_matches(name, choices, n=1)
+    hint = f"did you mean {path}::{close[0]}?" if close else f"the file has {', '.join(choices) or 'no model'}"
+    problem = f"has no {name}" if found is None else f"{name} is {type(found).__name__}, not a model"
+    raise LoadError(f"{path}: {problem}", hint=hint)
+
+
+def _only(module: types.ModuleType, path: str) -> Any:
+    """`model`, or the one factory, or the one class that builds without arguments."""
+    model = getattr(module, "model", None)
+    if isinstance(model, nn.Module) or callable(model):
+        return model
+    classes = _classes(module)
+    ready = [kind for kind in classes if not any(map(_is_required, _parameters(kind)))]
+    found = _factories(module) or [kind.__name__ for kind in ready]
+    if len(found) == 1:
+        return getattr(module, found[0])
+    if found:
+        raise LoadError(
+            f"{path} has several models: {', '.join(found)}", hint=f"choose one, for instance {path}::{found[-1]}"
+        )
+    instances = _instances(module)
+    if instances:
+        raise LoadError(
+            f"{path} has no `model`, but {', '.join(instances)}",
+            hint=f"choose with {path}::{instances[-1]}",
+        )
+    if classes:
+        listed = "\n".join(f"  {_call_text(kind)}" for kind in classes)
+        raise LoadError(
+            f"{path}: no class builds without arguments:\n{listed}",
+            hint=f"add this to {path} and fill in the dots:\n{_get_model_text(classes[-1])}",
+        )
+    raise LoadError(
+        f"{path} has no model: neither `model`, `get_model` nor a torch.nn.Module class",
+        hint="add `def get_model(): return ...`, or, if it is a script, use --run",
+    )
+
+
+def _instances(module: types.ModuleType) -> list[str]:
+    return [name for name, value in vars(module).items() if isinstance(value, nn.Module)]
+
+
+def _factories(module: types.ModuleType) -> list[str]:
+    return [name for name in FACTORIES if callable(getattr(module, name, None))]
+
+
+def _classes(module: types.ModuleType) -> list[type[nn.Module]]:
+    """The file's own module classes, in its order; what it imports is not meant."""
+    return [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, nn.Module) and value.__module__ == module.__name__
+    ]
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    return list(inspect.signature(function).parameters.values())
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+    open_ended = parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return parameter.default is inspect.Parameter.empty and not open_ended
+
+
+def _call_text(function: Callable[..., Any]) -> str:
+    name = getattr(function, "__name__", type(function).__name__)
+    signature = inspect.signature(function)
+    return f"{name}{signature.replace(return_annotation=inspect.Signature.empty)}"
+
+
+def _get_model_text(function: Callable[..., Any]) -> str:
+    """A `get_model()` to paste, which calls `function` with what it requires."""
+    name = getattr(function, "__name__", type(function).__name__)
+    arguments = [
+        "..." if parameter.kind is inspect.Parameter.POSITIONAL_ONLY else f"{parameter.name}=..."
+        for parameter in _parameters(function)
+        if _is_required(parameter)
+    ]
+    return f"def get_model():\n    return {name}({', '.join(arguments)})"

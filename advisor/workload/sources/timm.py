@@ -1,0 +1,45 @@
+"""`timm:NAME[@SIZE]`: a model of timm's registry, without weights, at its own or the given image size."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from advisor.errors import LoadError
+from advisor.records.workload import Mode
+from advisor.workload.input_spec import InputSpec
+from advisor.workload.inputs import DEFAULT_BATCH
+from advisor.workload.loaded import LoadedModel
+from advisor.workload.sources.installed import known_name, require
+from advisor.workload.sources.live import load_live
+from advisor.workload.sources.python_file import build
+
+
+def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedModel:  # noqa: ARG001 - one signature for all
+    """Build the model `reference` (a name, or `NAME@SIZE` for square images of SIZE pixels) of timm."""
+    timm = require("timm")
+    full_name, _, size_text = reference.partition("@")
+    name, dot, tag = full_name.partition(".")  # `vit_base_patch16_224.augreg_in1k`: the tag chooses weights
+    known_name(name, names=timm.list_models(), package="timm")
+    if size_text and not size_text.isdecimal():
+        raise LoadError(f"timm:{reference}: {size_text} is no image size", hint=f"write timm:{full_name}@384")
+    size = int(size_text) if size_text else None
+    model = _build(timm, name + dot + tag, size)
+    channels, height, width = model.pretrained_cfg["input_size"]  # type: ignore[index]
+    if size is not None:
+        height = width = size
+
+    def example_inputs(batch: int = DEFAULT_BATCH) -> torch.Tensor:
+        return torch.rand(batch, channels, height, width)
+
+    return load_live(model, example_inputs, specs=specs, name=reference)
+
+
+def _build(timm: Any, name: str, size: int | None) -> nn.Module:
+    if size is not None:
+        try:
+            return build(lambda: timm.create_model(name, img_size=size), f"timm:{name}")
+        except TypeError:
+            pass  # a convolutional network takes any size and no such argument
+    return build(lambda: timm.create_model(name), f"timm:{name}")

@@ -1,0 +1,100 @@
+"""Live memory over a step, from the lifetimes of tensor storages."""
+
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import torch
+
+Category = Literal["parameters", "buffers", "gradients", "optimizer_state", "activations", "temporaries"]
+Storing = Literal["low", "full", "other"]
+"""float32 that autocast stores in half; other float32; every other dtype."""
+
+CATEGORIES: tuple[Category, ...] = (
+    "parameters",
+    "buffers",
+    "gradients",
+    "optimizer_state",
+    "activations",
+    "temporaries",
+)
+STORINGS: tuple[Storing, ...] = ("low", "full", "other")
+CELL = {
+    (category, storing): row * len(STORINGS) + column
+    for row, category in enumerate(CATEGORIES)
+    for column, storing in enumerate(STORINGS)
+}
+"""Where a (category, storing) pair stands in a sample of live bytes."""
+
+SizeOf = Callable[[int | torch.SymInt], int]
+
+
+class Stored:
+    """One storage: a serial number in order of first sight, whether autocast keeps it in half, and its bytes."""
+
+    __slots__ = ("cell", "low", "reference", "serial", "size_bytes", "value")
+
+    def __init__(self, *, serial: int, low: bool) -> None:
+        self.serial = serial
+        self.low = low
+        self.value = serial  # changes with every write in place
+        self.cell = -1
+        self.size_bytes = 0
+        self.reference: weakref.ref[torch.UntypedStorage] | None = None
+
+
+class Storages:
+    """The storages seen in a step. `live_bytes` is by (category, storing), see `CELL`."""
+
+    def __init__(self, *, size_of: SizeOf) -> None:
+        self.live_bytes = [0] * len(CELL)
+        self._size_of = size_of
+        self._by_address: dict[int, Stored] = {}
+        self._serials = 0
+
+    def of(self, tensor: torch.Tensor, category: Category) -> Stored:
+        """The storage of `tensor`; counted as live in `category` when it is seen for the first time."""
+        storage = tensor.untyped_storage()
+        address = storage._cdata
+        stored = self._by_address.get(address)
+        if stored is None:
+            stored = Stored(serial=self.new_serial(), low=False)
+            stored.size_bytes = self._size_of(storage.nbytes())
+            stored.reference = weakref.ref(storage, lambda _, address=address: self._forget(address))  # type: ignore[misc]
+            self._by_address[address] = stored
+            self._enter(stored, category, tensor.dtype)
+        return stored
+
+    def new_serial(self) -> int:
+        """The next number for a storage or for a value written in place."""
+        self._serials += 1
+        return self._serials
+
+    def mark_low(self, stored: Stored, *, dtype: torch.dtype) -> None:
+        """Autocast keeps this storage in half."""
+        if dtype is torch.float32 and not stored.low:
+            self._leave(stored)
+            stored.low = True
+            self._enter(stored, CATEGORIES[stored.cell // len(STORINGS)], dtype)
+
+    def move(self, tensor: torch.Tensor, category: Category) -> None:
+        """Count the storage of `tensor` in another category, where autocast keeps fp32."""
+        stored = self.of(tensor, category)
+        self._leave(stored)
+        stored.low = False
+        self._enter(stored, category, tensor.dtype)
+
+    def serials(self) -> Iterator[int]:
+        """Every number given out so far."""
+        return iter(range(1, self._serials + 1))
+
+    def _enter(self, stored: Stored, category: Category, dtype: torch.dtype) -> None:
+        storing: Storing = "other" if dtype is not torch.float32 else "low" if stored.low else "full"
+        stored.cell = CELL[category, storing]
+        self.live_bytes[stored.cell] += stored.size_bytes
+
+    def _leave(self, stored: Stored) -> None:
+        self.live_bytes[stored.cell] -= stored.size_bytes
+
+    def _forget(self, address: int) -> None:
+        self._leave(self._by_address.pop(address))

@@ -1,0 +1,86 @@
+"""Totals, groups and coverage of a Workload at a batch size."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from advisor.ops.evaluate import row_cost
+from advisor.ops.registry import formula_of
+from advisor.records.answer import Totals, WorkloadSummary
+from advisor.records.workload import MemoryLine, StoredBytes, Workload
+
+GroupBy = Literal["family", "module", "phase"]
+_KINDS = ("parameters", "buffers", "gradients", "optimizer_state", "activations", "temporaries")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The part of a step that one family, module or phase does; `flops_ratio` is its share of all FLOP."""
+
+    name: str
+    flops: float
+    read_bytes: float
+    write_bytes: float
+    op_count: int
+    flops_ratio: float
+
+
+def summarize(workload: Workload, *, batch: int) -> WorkloadSummary:
+    """What an answer says of the workload."""
+    return WorkloadSummary(
+        name=workload.name,
+        totals=totals(workload, batch=batch),
+        coverage_ratio=coverage_ratio(workload),
+        unknown_ops=workload.unknown_ops,
+        method=workload.method,
+        optimizer=workload.optimizer,
+        assumptions=workload.assumptions,
+    )
+
+
+def totals(workload: Workload, *, batch: int) -> Totals:
+    """One step at `batch`, in the dtypes it was traced in."""
+    groups = group_rows(workload, by="phase", batch=batch)
+    return Totals(
+        batch=batch,
+        flops=sum(group.flops for group in groups),
+        read_bytes=sum(group.read_bytes for group in groups),
+        write_bytes=sum(group.write_bytes for group in groups),
+        peak_memory_bytes=max((_line_bytes(line, batch=batch) for line in workload.memory), default=0.0),
+        parameter_count=workload.parameter_count,
+        op_count=sum(group.op_count for group in groups),
+    )
+
+
+def group_rows(workload: Workload, *, by: GroupBy, batch: int) -> tuple[Group, ...]:
+    """The groups of a step at `batch`; those with the most FLOP, then the most bytes, first."""
+    sums: dict[str, list[float]] = {}
+    for row in workload.rows:
+        cost = row_cost(row, batch=batch)
+        entry = sums.setdefault(getattr(row, by), [0.0, 0.0, 0.0, 0.0])
+        for index, amount in enumerate((cost.flops, cost.read_bytes, cost.write_bytes, 1)):
+            entry[index] += amount * row.count
+    all_flops = sum(entry[0] for entry in sums.values())
+    groups = [
+        Group(
+            name=name,
+            flops=flops,
+            read_bytes=read_bytes,
+            write_bytes=write_bytes,
+            op_count=int(count),
+            flops_ratio=flops / all_flops if all_flops else 0.0,
+        )
+        for name, (flops, read_bytes, write_bytes, count) in sums.items()
+    ]
+    return tuple(sorted(groups, key=lambda group: (-group.flops, -group.read_bytes - group.write_bytes, group.name)))
+
+
+def coverage_ratio(workload: Workload) -> float:
+    """The share of operator calls that a formula counts; 1.0 is all of them. Views do not count."""
+    known = sum(row.count for row in workload.rows if formula_of(row.op) is not None or row.family == "pointwise")
+    total = sum(row.count for row in workload.rows)
+    return known / total if total else 1.0
+
+
+def _line_bytes(line: MemoryLine, *, batch: int) -> float:
+    kinds: list[StoredBytes] = [getattr(line, kind) for kind in _KINDS]
+    return sum(start + per_sample * batch for kind in kinds for start, per_sample in (kind.low, kind.full, kind.other))

@@ -1,0 +1,263 @@
+"""A loaded model in, one step of it as a Workload out, without running it where that can be avoided."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from advisor.errors import TraceError
+from advisor.records.workload import SCHEMA_VERSION, Mode, Operand, Workload
+from advisor.workload.affine import memory_lines, merge_dim, merge_rows
+from advisor.workload.assumed_sizes import AssumedSizes
+from advisor.workload.composites import Composites, fast_paths
+from advisor.workload.fakes import fake_inputs, fake_mode, to_clone, to_fake, untouched, with_tensors
+from advisor.workload.loaded import Inputs, LoadedModel
+from advisor.workload.optimizer_step import OptimizerSteps
+from advisor.workload.recorder import Recorder, Recording
+
+Method = Literal["fake", "symbolic", "cpu_step"]
+
+_CPU_STEP_BATCH = 4
+"""A real step is traced at this batch at most, twice and three times of it: sizes are learned, not speeds."""
+_CPU_STEP_COPIES = {"inference": 2, "training": 6}
+"""Copies of the parameters a real step needs room for: ours and activations; in training gradients and state too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One traced step: what was recorded, the tensors that were handed in, the optimizers that stepped."""
+
+    recording: Recording
+    inputs: tuple[tuple[tuple[int, ...], str], ...]
+    optimizers: tuple[str, ...]
+
+
+def trace(loaded: LoadedModel, *, mode: Mode, batch: int | None, isolated: bool = False) -> Workload:
+    """Trace one step of `loaded` on fake tensors; where its code needs values, on assumed sizes; else by a real step.
+
+    `batch` matters only where dimensions are not affine in the batch, or the batch is fixed. `isolated`: the process
+    exists for this trace alone. Raises whatever the user's code raises, and TraceError when a real step would be needed
+    and does not fit in this machine's memory.
+    """
+    first_error: Exception | None = None
+    for method in ("fake", "symbolic"):
+        tracer = _Tracer(loaded, mode=mode, method=method, isolated=isolated)
+        try:
+            return tracer.workload(batch)
+        except Exception as error:  # noqa: BLE001 - the user's code runs in there, and may raise anything
+            first_error = first_error or error
+    _require_memory_for_cpu_step(loaded, mode, first_error)
+    return _Tracer(loaded, mode=mode, method="cpu_step", isolated=isolated).workload(batch)
+
+
+class _Tracer:
+    """Traces one model by one method; keeps the fake mode, which knows the calls it has seen."""
+
+    def __init__(self, loaded: LoadedModel, *, mode: Mode, method: Method, isolated: bool) -> None:
+        self._loaded = loaded
+        self._mode = mode
+        self._method = method
+        self._sizes = AssumedSizes()
+        self._fake = None if method == "cpu_step" else fake_mode(symbolic=method == "symbolic", isolated=isolated)
+
+    def workload(self, batch: int | None) -> Workload:
+        wanted = batch or self._loaded.batch
+        if self._loaded.batch_is_fixed:
+            return self._merged([self._loaded.batch], [self._step(self._loaded.batch)])
+        base = min(self._loaded.batch, _CPU_STEP_BATCH) if self._method == "cpu_step" else self._loaded.batch
+        # A batch of one may take other ways through torch (squeezes, strides): it follows from larger ones.
+        batches = [2, 4, 3] if base == 1 else [base, 2 * base, 3 * base]
+        steps = [self._step(size) for size in batches]
+        if merge_rows([step.recording for step in steps], batches) is None:
+            return self._merged([wanted], [self._step(wanted)])
+        return self._merged(batches, steps)
+
+    def _step(self, batch: int) -> Step:
+        loaded = self._loaded
+        with untouched(loaded.model):
+            if self._fake is None:
+                inputs = loaded.make_inputs(batch)
+                replaced = with_tensors(loaded.model, to_clone)
+            else:
+                inputs = fake_inputs(self._fake, loaded.make_inputs, batch)
+                replaced = with_tensors(loaded.model, lambda tensor: to_fake(self._fake, tensor))
+            loaded.model.train(self._mode == "training")
+            with following_step(loaded.model, fake=self._fake, sizes=self._sizes, replaced=replaced) as follower:
+                if self._mode == "training":
+                    _training_step(loaded, inputs, follower.recorder)
+                else:
+                    with torch.no_grad():
+                        loaded.model(*inputs[0], **inputs[1])
+            return follower.step(inputs)
+
+    def _merged(self, batches: Sequence[int], steps: Sequence[Step]) -> Workload:
+        loaded = self._loaded
+        assumptions = list(loaded.notes)
+        if self._mode == "training" and loaded.train_step is None:
+            if loaded.loss is None:
+                assumptions.append("loss: the mean of the float outputs, since the file defines none")
+            if loaded.optimizer is None:
+                assumptions.append("optimizer: AdamW, since the file defines none")
+        return merged_workload(
+            model=loaded.model,
+            name=loaded.name,
+            mode=self._mode,
+            batch=loaded.batch if len(batches) > 1 else batches[0],
+            batches=batches,
+            steps=steps,
+            method=self._method,
+            assumptions=[*assumptions, *method_notes(self._method, self._sizes)],
+        )
+
+
+@dataclass(slots=True)
+class Follower:
+    """A step being traced."""
+
+    recorder: Recorder
+    optimizers: OptimizerSteps
+
+    def step(self, inputs: Any) -> Step:
+        """The step, once it is over."""
+        return Step(
+            recording=self.recorder.finish(),
+            inputs=tuple(
+                (tuple(self.recorder.sizes(size) for size in tensor.shape), str(tensor.dtype).removeprefix("torch."))
+                for tensor in pytree.tree_leaves(inputs)
+                if isinstance(tensor, torch.Tensor)
+            ),
+            optimizers=tuple(dict.fromkeys(self.optimizers.names)),
+        )
+
+
+@contextmanager
+def following_step(
+    model: nn.Module, *, fake: Any, sizes: Callable[[Any], int], replaced: dict[int, torch.Tensor]
+) -> Iterator[Follower]:
+    """Record what happens inside: on fake tensors with `fake`, a FakeTensorMode, for real without one.
+
+    `replaced` maps the id of each of the model's own tensors to the one that stands in for it.
+    """
+    recorder = Recorder(model, sizes=sizes)
+    optimizers = OptimizerSteps(recorder=recorder, fakes=replaced)
+    with ExitStack() as stack:
+        if fake is not None:
+            stack.enter_context(fake)
+        stack.enter_context(recorder.following())
+        stack.enter_context(optimizers.following())
+        stack.enter_context(fast_paths())
+        stack.enter_context(Composites(recorder, real=fake is None))
+        stack.enter_context(recorder)
+        yield Follower(recorder=recorder, optimizers=optimizers)
+
+
+def _training_step(loaded: LoadedModel, inputs: Inputs, recorder: Recorder) -> None:
+    """Forward, loss, backward, optimizer, as the file defines them or by default."""
+    batch = _batch_value(inputs)
+    if loaded.train_step is not None:
+        loaded.train_step(loaded.model, batch)
+        return
+    trained = [parameter for parameter in loaded.model.parameters() if parameter.requires_grad]
+    if not trained:
+        raise TraceError(
+            f"{loaded.name} has no parameter to train",
+            hint="use --mode inference, or set requires_grad on what you train",
+        )
+    make_optimizer = loaded.optimizer or torch.optim.AdamW
+    optimizer = make_optimizer(trained)
+    output = loaded.model(*inputs[0], **inputs[1])
+    recorder.phase = "loss"
+    loss = loaded.loss(output, batch) if loaded.loss is not None else _default_loss(output)
+    loss.backward()
+    optimizer.step()
+
+
+def _batch_value(inputs: Inputs) -> Any:
+    """What `example_inputs` gave: the dict, the tuple or the one tensor."""
+    args, kwargs = inputs
+    if kwargs:
+        return dict(kwargs)
+    return args[0] if len(args) == 1 else args
+
+
+def _default_loss(output: Any) -> torch.Tensor:
+    leaves = [
+        leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
+    ]
+    if not leaves:
+        raise TraceError(
+            f"the model's output, {type(output).__name__}, holds no float tensor to train on",
+            hint="define loss(output, batch) in the file",
+        )
+    return torch.stack([leaf.float().mean() for leaf in leaves]).mean()
+
+
+def merged_workload(
+    *,
+    model: nn.Module,
+    name: str,
+    mode: Mode,
+    batch: int,
+    batches: Sequence[int],
+    steps: Sequence[Step],
+    method: Method,
+    assumptions: Sequence[str],
+) -> Workload:
+    """The Workload of `steps`, traced at `batches`; with one step it holds for that batch alone."""
+    recordings = [step.recording for step in steps]
+    rows = merge_rows(recordings, batches)
+    if rows is None:
+        raise ValueError("steps that are not affine in the batch cannot be merged")
+    parameters = list(model.parameters())
+    optimizers = [optimizer for step in steps[:1] for optimizer in step.optimizers]
+    return Workload(
+        schema_version=SCHEMA_VERSION,
+        name=name,
+        mode=mode,
+        batch=batch,
+        batch_is_affine=len(batches) > 1,
+        traced_batches=tuple(batches),
+        method=method,
+        torch_version=torch.__version__,
+        parameter_count=sum(parameter.numel() for parameter in parameters),
+        parameter_bytes=sum(parameter.numel() * parameter.element_size() for parameter in parameters),
+        optimizer=", ".join(optimizers) or None,
+        inputs=_merged_inputs(steps, batches),
+        rows=rows,
+        memory=memory_lines(recordings, batches),
+        unknown_ops=recordings[0].unknown_ops,
+        assumptions=tuple(assumptions),
+    )
+
+
+def _merged_inputs(steps: Sequence[Step], batches: Sequence[int]) -> tuple[Operand, ...]:
+    operands = []
+    for traced in zip(*(step.inputs for step in steps), strict=True):
+        dims = [merge_dim(sizes, batches) for sizes in zip(*(shape for shape, _ in traced), strict=True)]
+        operands.append(Operand(shape=tuple(0 if dim is None else dim for dim in dims), dtype=traced[0][1]))
+    return tuple(operands)
+
+
+def method_notes(method: Method, sizes: AssumedSizes) -> tuple[str, ...]:
+    """What the user must know of how the step was traced."""
+    if method == "cpu_step":
+        return ("traced by a real step on this CPU, since the code needs values that fake tensors do not have",)
+    return sizes.notes()
+
+
+def _require_memory_for_cpu_step(loaded: LoadedModel, mode: Mode, error: Exception | None) -> None:
+    """Raise TraceError where the parameters alone show that a real step cannot fit."""
+    free_bytes = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    parameter_bytes = sum(parameter.numel() * parameter.element_size() for parameter in loaded.model.parameters())
+    needed_bytes = _CPU_STEP_COPIES[mode] * parameter_bytes
+    if needed_bytes > free_bytes:
+        raise TraceError(
+            f"{loaded.name} cannot be traced on fake tensors ({type(error).__name__}: {error}), and a real step needs "
+            f"about {needed_bytes / 2**30:.0f} GiB of the {free_bytes / 2**30:.0f} GiB that are free",
+            hint="trace a smaller configuration, or keep .item(), .tolist() and branches on values out of the step",
+        ) from error

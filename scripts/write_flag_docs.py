@@ -1,0 +1,56 @@
+"""Write docs/flags.md from the commands themselves: `python scripts/write_flag_docs.py`."""
+
+from pathlib import Path
+
+import click
+
+from advisor.cli.commands import load_command
+from advisor.cli.main import advise
+from advisor.report.as_markdown import escape
+
+TARGET = Path(__file__).parents[1] / "docs" / "flags.md"
+HEADER = """# Flags
+
+Written by `scripts/write_flag_docs.py` from the commands' own definitions; do not edit. `recommend()` takes the flags
+of `advise rank` under the same names, with underscores, except `--run`, `--output` and `--help`. `--provider`, `--region`, `--tier`
+and `--device` also take several values with commas between them.
+
+| flag | value | default | commands | meaning |
+|---|---|---|---|---|
+"""
+
+
+def flag_docs() -> str:
+    """The page: one line for each flag, in the order of `--help`."""
+    lines: dict[str, list[str]] = {}
+    commands: dict[str, list[str]] = {}
+    context = click.Context(advise, info_name="advise")
+    for name in advise.list_commands(context):
+        command = load_command(name)
+        for parameter in command.get_params(click.Context(command, info_name=name, parent=context)):
+            if isinstance(parameter, click.Option):
+                flag = ", ".join(f"`{opt}`" for opt in parameter.opts)
+                lines.setdefault(flag, [_value(parameter), _default(parameter), parameter.help or ""])
+                commands.setdefault(flag, []).append(name)
+    rows = (
+        (flag, escape(value), escape(default), ", ".join(commands[flag]), escape(text))
+        for flag, (value, default, text) in lines.items()
+    )
+    return HEADER + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _value(option: click.Option) -> str:
+    if option.is_flag:
+        return ""
+    return f"{option.metavar or ''}{', repeatable' if option.multiple else ''}"
+
+
+def _default(option: click.Option) -> str:
+    if option.is_flag or option.multiple or option.default in (None, ""):
+        return ""
+    return str(option.default)
+
+
+if __name__ == "__main__":
+    TARGET.write_text(flag_docs(), encoding="utf-8")
+    print(f"wrote {TARGET}")

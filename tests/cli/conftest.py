@@ -1,0 +1,53 @@
+"""A pipeline that answers at once, so that the command line is tested without a model, a catalog or torch."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from advisor.cli.main import run
+from advisor.records.answer import Recommendation
+from tests.report.toys import GENOA, L4, T4, recommendation
+
+
+@dataclass
+class Pipeline:
+    """Stands in for `advisor.pipeline`: keeps what it was asked and returns `answer`, or raises it."""
+
+    answer: Recommendation | BaseException = field(default_factory=lambda: recommendation(L4, T4, GENOA))
+    asked: list[dict[str, Any]] = field(default_factory=list)
+
+    def rank_source(self, source: str, options: Any, **more: Any) -> Recommendation:
+        self.asked.append({"source": source, "options": options, **more})
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
+
+
+@pytest.fixture
+def pipeline(monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    stand_in = Pipeline()
+    module = ModuleType("advisor.pipeline")
+    module.rank_source = stand_in.rank_source  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "advisor.pipeline", module)
+    return stand_in
+
+
+@dataclass(frozen=True)
+class Result:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def advise(capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
+    def call(*arguments: str) -> Result:
+        code = run(arguments)
+        out, err = capsys.readouterr()
+        return Result(code, out, err)
+
+    return call

@@ -1,0 +1,179 @@
+"""Which command runs, how it fails, and with which code."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from advisor import errors
+from tests.cli.conftest import Pipeline, Result
+from tests.report.toys import recommendation
+
+Advise = Callable[..., Result]
+
+
+def test_a_source_without_a_command_is_ranked(advise: Advise, pipeline: Pipeline) -> None:
+    assert advise("model.py").out == advise("rank", "model.py").out
+    assert [call["source"] for call in pipeline.asked] == ["model.py", "model.py"]
+
+
+def test_flags_may_come_before_the_source(advise: Advise, pipeline: Pipeline) -> None:
+    assert advise("--batch", "8", "model.py").code == 0
+    assert pipeline.asked[0]["options"].batch == "8"
+
+
+def test_a_command_wins_over_a_file_of_its_name(advise: Advise, pipeline: Pipeline) -> None:
+    result = advise("rank")
+    assert (result.code, result.err) == (
+        2,
+        "error: missing argument 'SOURCE'\nhint: advise rank --help lists what can be given\n",
+    )
+    assert advise("./rank").code == 0
+    assert pipeline.asked[0]["source"] == "./rank"
+
+
+def test_nothing_at_all_asks_for_a_model(advise: Advise) -> None:
+    result = advise()
+    assert (result.code, result.out) == (2, "")
+    assert result.err == "error: no model is named\nhint: advise model.py, or advise --help\n"
+
+
+def test_a_mistyped_command_is_recognised(advise: Advise, pipeline: Pipeline) -> None:
+    result = advise("profle", "model.py")
+    assert result.code == 2
+    assert result.err == (
+        "error: 'model.py' follows the source 'profle', but one source is read at a time\n"
+        "hint: did you mean the command profile?\n"
+    )
+    assert pipeline.asked == []
+
+
+def test_a_mistyped_flag_is_recognised(advise: Advise, pipeline: Pipeline) -> None:
+    result = advise("model.py", "--bach", "8")
+    assert (result.code, result.err) == (2, "error: there is no flag --bach\nhint: did you mean --batch?\n")
+
+
+def test_a_flag_without_its_value_is_a_usage_error(advise: Advise, pipeline: Pipeline) -> None:
+    result = advise("model.py", "--batch")
+    assert result.code == 2
+    assert result.err.startswith("error: option '--batch' requires an argument\nhint: advise rank --help")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.NothingFitsError("no offer has 1 TiB"), 1),
+        (errors.UsageError("odd"), 2),
+        (errors.ProfileError("a price of 0", where="advisor.yaml:3: usd_per_hour"), 2),
+        (errors.LoadError("there is no model.py"), 4),
+        (errors.TraceError("the step failed"), 4),
+        (errors.CoverageError("aten.foo has no formula"), 4),
+    ],
+)
+def test_every_mistake_of_the_user_has_its_code_and_no_traceback(
+    advise: Advise, pipeline: Pipeline, error: errors.AdvisorError, code: int
+) -> None:
+    pipeline.answer = error
+    result = advise("model.py")
+    assert (result.code, result.out, result.err) == (code, "", f"error: {error.message}\n")
+
+
+def test_a_hint_follows_its_error(advise: Advise, pipeline: Pipeline) -> None:
+    pipeline.answer = errors.LoadError("there is no modle.py", hint="did you mean model.py?")
+    assert advise("modle.py").err == "error: there is no modle.py\nhint: did you mean model.py?\n"
+
+
+def test_a_mistake_of_ours_is_not_hidden(advise: Advise, pipeline: Pipeline) -> None:
+    pipeline.answer = ZeroDivisionError("ours")
+    with pytest.raises(ZeroDivisionError, match="ours"):
+        advise("model.py")
+
+
+def test_an_interrupt_ends_with_130(advise: Advise, pipeline: Pipeline) -> None:
+    pipeline.answer = KeyboardInterrupt()
+    assert advise("model.py") == Result(130, "", "")
+
+
+def test_nothing_that_fits_ends_with_1_and_still_says_why(advise: Advise, pipeline: Pipeline) -> None:
+    pipeline.answer = recommendation()
+    result = advise("model.py")
+    assert result.code == 1
+    assert result.out.startswith("No instance does this job within the limits")
+
+
+def test_the_version_is_printed(advise: Advise) -> None:
+    from advisor import __version__
+
+    assert advise("--version") == Result(0, f"advise {__version__}\n", "")
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("rank", "--help"), ("profile", "-h"), ("model.py", "--help")])
+def test_every_help_says_that_the_file_is_executed_and_shows_examples(
+    advise: Advise, arguments: tuple[str, ...]
+) -> None:
+    result = advise(*arguments)
+    assert (result.code, result.err) == (0, "")
+    assert "EXECUTED" in result.out
+    assert "Examples:\n    advise " in result.out
+
+
+def test_the_first_help_lists_every_command_and_exit_code(advise: Advise) -> None:
+    text = advise("--help").out
+    assert "  rank     Rank instances" in text
+    assert "  profile  Count the FLOP" in text
+    for code in errors.ExitCode:
+        assert f"{int(code)} " in text[text.index("Exit codes:") :]
+
+
+def _python(*arguments: str, **more: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=60, **more)  # type: ignore[call-overload,no-any-return]
+
+
+def test_help_imports_neither_torch_nor_numpy_nor_pydantic_nor_rich() -> None:
+    done = _python(
+        "-c",
+        "import sys; from advisor.cli.main import run; run(['--help']); run(['rank', '--help']);"
+        "print(sorted({name.split('.')[0] for name in sys.modules} & {'torch', 'numpy', 'pydantic', 'rich', 'yaml'}))",
+    )
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
+
+
+def test_the_list_of_commands_needs_no_flags() -> None:
+    # The bar for `advise --help` is 6 times `python -c pass`; the records of the flags alone would cost as much again.
+    done = _python(
+        "-c",
+        "import sys; from advisor.cli.main import run; run(['--help']);"
+        "print([name for name in sys.modules if name.startswith(('advisor.records', 'advisor.report'))])",
+    )
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
+
+
+def test_a_reader_that_leaves_causes_no_noise() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "advisor", "rank", "--help"], stdout=writer, stderr=subprocess.PIPE, timeout=60
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_full_disk_is_an_error_not_a_traceback(
+    advise: Advise, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        result = advise("model.py")
+        monkeypatch.undo()
+        full.detach()
+    assert result.code == 2
+    assert result.err.startswith("error: cannot write to stdout: No space left on device\nhint: ")
+
+
+def test_python_dash_m_is_the_same_program() -> None:
+    done = _python("-m", "advisor", "--version")
+    assert (done.returncode, done.stdout.split()[0]) == (0, "advise")

@@ -1,0 +1,42 @@
+"""The CSV of an answer."""
+
+import csv
+from dataclasses import replace
+from io import StringIO
+
+from advisor.report.as_csv import render
+from advisor.report.view import View
+from tests.report.toys import GENOA, L4, quote, recommendation
+
+
+def test_every_quote_is_one_line_under_names_with_units() -> None:
+    rows = list(csv.DictReader(StringIO(render(recommendation(L4, GENOA), View(top=1)))))
+    assert [row["rank"] for row in rows] == ["1", "2"]
+    best = rows[0]
+    assert (best["instance"], best["device_name"], best["step_s_high"], best["job_usd_mid"], best["fits"]) == (
+        *("g6.xlarge", "L4", "0.128", "0.42", "true"),
+    )
+    assert (best["job_samples"], best["coverage_ratio"]) == ("1000000", "1.0")
+
+
+def test_a_spreadsheet_is_given_no_formula_to_run() -> None:
+    for name in ("=HYPERLINK(1)", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"):
+        evil = quote(name, kind="gpu", device="L4", usd=1.0)
+        (row,) = csv.DictReader(StringIO(render(recommendation(evil), View())))
+        assert row["instance"] == f"'{name}".replace("\t", " ").replace("\r", " ")
+
+
+def test_a_negative_number_stays_a_number() -> None:
+    (row,) = csv.DictReader(StringIO(render(recommendation(replace(L4, usd_per_million_samples=-0.5)), View())))
+    assert row["usd_per_million_samples"] == "-0.5"
+
+
+def test_a_comma_or_a_quote_in_a_name_stays_in_its_cell() -> None:
+    odd = quote('a "b", c', kind="gpu", device="L4", usd=1.0)
+    (row,) = csv.DictReader(StringIO(render(recommendation(odd), View())))
+    assert row["instance"] == 'a "b", c'
+
+
+def test_an_unknown_number_of_vcpus_is_an_empty_cell() -> None:
+    (row,) = csv.DictReader(StringIO(render(recommendation(replace(L4, vcpus=None)), View())))
+    assert row["vcpus"] == ""

@@ -1,0 +1,54 @@
+"""The profile of a model in a terminal."""
+
+from dataclasses import dataclass, replace
+
+from advisor.report.profile_text import render_profile
+from advisor.report.view import View
+from tests.report.toys import recommendation
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Group:
+    name: str
+    flops: float
+    read_bytes: float = 2**20
+    write_bytes: float = 2**19
+    count: int = 3
+    share: float = 0.0
+
+
+GROUPS = (
+    _Group(name="layer1.*.conv1", flops=6e9, share=0.75),
+    _Group(name="fc", flops=1.5e9, share=0.19),
+    _Group(name="", flops=5e8, share=0.06),
+)
+SUMMARY = recommendation().workload
+
+
+def test_the_totals_come_first_then_the_groups() -> None:
+    # 2e8 bytes / 2^20 = 190.7 MiB, 1e8 = 95.4 MiB, 1.5e8 = 143.1 MiB
+    assert render_profile(SUMMARY, GROUPS, by="module", view=View(width=100)).splitlines() == [
+        "resnet50: 8.18 GFLOP a step at batch 1, 25.6 M parameters, reads 191 MiB, writes 95.4 MiB, 143 MiB",
+        "at the peak, 175 operator calls.",
+        "",
+        "module                   FLOP  share   read  written  calls",
+        "layer1.*.conv1        6 GFLOP   75 %  1 MiB  512 KiB      3",
+        "fc                  1.5 GFLOP   19 %  1 MiB  512 KiB      3",
+        "(the model itself)  500 MFLOP    6 %  1 MiB  512 KiB      3",
+        "",
+        "Counted:",
+        "  traced on fake tensors: nothing was computed; formulas cover 100 % of the calls.",
+    ]
+
+
+def test_the_groups_beyond_the_top_are_added_up() -> None:
+    # 19 % + 6 % = 25 %
+    text = render_profile(SUMMARY, GROUPS, by="module", view=View(width=100, top=1))
+    assert "2 more with 25 % of the FLOP (--top 3 shows all).\n" in text
+    assert "fc" not in text
+
+
+def test_what_has_no_formula_is_listed() -> None:
+    summary = replace(SUMMARY, coverage_ratio=0.98, unknown_ops={"aten.foo": 1200}, optimizer="AdamW")
+    text = render_profile(summary, GROUPS, by="module", view=View(width=100))
+    assert "formulas cover 98 % of the calls.\n  no formula for aten.foo (1,200 calls).\n  optimizer: AdamW.\n" in text

@@ -1,0 +1,103 @@
+"""The sentences that every format shares."""
+
+from dataclasses import replace
+
+from advisor.report import sentence
+from advisor.report.columns import shown_quotes
+from tests.report.toys import A10G, GENOA, L4, T4, recommendation, rejection
+
+
+def test_the_headline_names_the_instance_its_cost_and_the_margin() -> None:
+    # 2.86 / 0.42 = 6.81; the interval is 0.9 and 1.1 times 0.42; the job takes 1800 s.
+    assert sentence.headline(recommendation(L4, T4, GENOA)) == (
+        "aws g6.xlarge (1x L4) does 1,000,000 samples for $0.42 ($0.38-$0.46) in 30 min: "
+        "a GPU is 6.8x cheaper here than the best CPU (aws c7a.xlarge, $2.86)."
+    )
+
+
+def test_a_small_margin_is_given_in_percent() -> None:
+    # A CPU job for 0.504 beside one for 0.42: 1 - 0.42 / 0.504 = 16.7 % less.
+    cpu = replace(GENOA, job_usd=replace(GENOA.job_usd, mid=0.504))
+    assert ": a GPU is 17 % cheaper here than the best CPU" in sentence.headline(recommendation(L4, cpu))
+
+
+def test_a_cpu_can_win() -> None:
+    cpu = replace(GENOA, job_usd=replace(GENOA.job_usd, mid=0.1, low=0.09, high=0.12))
+    # 0.42 / 0.10 = 4.2
+    assert sentence.headline(recommendation(cpu, replace(L4, indistinguishable=False))) == (
+        "aws c7a.xlarge (4 vCPU AMD EPYC 9R14) does 1,000,000 samples for $0.10 ($0.09-$0.12) in 30 min: "
+        "a CPU is 4.2x cheaper here than the best GPU (aws g6.xlarge, $0.42)."
+    )
+
+
+def test_overlapping_intervals_are_no_margin() -> None:
+    cpu = replace(GENOA, indistinguishable=True)
+    assert sentence.headline(recommendation(L4, cpu)).endswith(
+        ", not clearly cheaper than the best CPU (aws c7a.xlarge, $2.86): their intervals overlap."
+    )
+
+
+def test_a_ranking_of_one_kind_says_that_the_other_is_missing() -> None:
+    assert sentence.headline(recommendation(L4, A10G)).endswith("in 30 min; no CPU is in the ranking.")
+
+
+def test_a_training_job_trains() -> None:
+    answer = recommendation(L4)
+    training = replace(answer, job=replace(answer.job, mode="training"))
+    assert "(1x L4) trains on 1,000,000 samples for" in sentence.headline(training)
+
+
+def test_no_quote_is_said_with_the_number_of_offers() -> None:
+    answer = recommendation(rejected=(rejection("p5.48xlarge", code="memory", reason="needs 90 GiB of 80 GiB"),))
+    assert sentence.headline(answer) == "No instance does this job within the limits: 1 offer was left out."
+
+
+def test_the_basis_names_every_default_and_every_note() -> None:
+    job, workload, note = sentence.basis(recommendation(L4, notes=("./advisor.yaml is in force.",)))
+    assert job == (
+        "inference, the cheapest batch per device, precision auto (bf16 or fp16 autocast where native, else fp32), "
+        "eager, NCHW, on-demand prices; no job size was given, so 1,000,000 samples with the device kept busy."
+    )
+    assert workload == ("resnet50: 25.6 M parameters, 8.18 GFLOP a step at batch 1; every operator has a formula.")
+    assert note == "./advisor.yaml is in force."
+
+
+def test_a_job_that_was_given_is_not_called_assumed() -> None:
+    answer = recommendation(L4)
+    job = replace(answer.job, assumed=False, batch="32", precision="fp32", compile="compile", price="spot")
+    assert sentence.basis(replace(answer, job=job))[0] == "inference, batch 32, fp32, torch.compile, NCHW, spot prices."
+
+
+def test_operators_without_a_formula_are_listed_with_the_coverage() -> None:
+    workload = sentence.basis(recommendation(L4, unknown_ops={"aten.foo": 3, "aten.bar": 1}))[1]
+    assert workload.endswith(
+        "formulas cover 98 % of the operator calls, not aten.bar x1, aten.foo x3 (--strict fails on these)."
+    )
+
+
+def test_what_was_left_out_is_counted_by_reason_commonest_first() -> None:
+    answer = recommendation(
+        L4,
+        rejected=(
+            rejection("p3.2xlarge", code="memory", reason="needs 20 GiB of 16 GiB"),
+            rejection("g6.12xlarge", code="uses-1-of-n", reason="uses 1 of 4 GPUs"),
+            rejection("p5.48xlarge", code="uses-1-of-n", reason="uses 1 of 8 GPUs"),
+        ),
+    )
+    assert sentence.left_out(answer) == (
+        "2 uses-1-of-n, such as aws g6.12xlarge: uses 1 of 4 GPUs",
+        "1 memory: aws p3.2xlarge: needs 20 GiB of 16 GiB",
+    )
+
+
+def test_the_notes_of_a_table_explain_marks_jumps_and_cuts() -> None:
+    rows = shown_quotes((L4, T4, A10G, GENOA), top=3)
+    assert sentence.table_notes(rows, quote_count=4) == (
+        "~ cannot be told apart from the best: their intervals overlap.",
+        "Row 4 is the best CPU.",
+        "1 more in the ranking (--top 4 shows all).",
+    )
+
+
+def test_a_table_that_hides_nothing_needs_no_notes() -> None:
+    assert sentence.table_notes(shown_quotes((A10G, GENOA), top=10), quote_count=2) == ()

@@ -1,0 +1,97 @@
+"""The answer in a terminal."""
+
+import re
+from itertools import pairwise
+
+import pytest
+
+from advisor.report.columns import shown_quotes
+from advisor.report.printable import printable
+from advisor.report.text import fitting_columns, render_text
+from tests.report.toys import A10G, GENOA, L4, T4, quote, recommendation, rejection
+
+ANSWER = recommendation(
+    L4,
+    T4,
+    A10G,
+    GENOA,
+    rejected=(rejection("p5.48xlarge", code="uses-1-of-n", reason="uses 1 of 8 GPUs"),),
+    warnings=("The prices are 300 days old.",),
+)
+
+
+def test_the_whole_answer_at_80_columns() -> None:
+    assert render_text(ANSWER, width=80, color=False, top=3) == (
+        "aws g6.xlarge (1x L4) does 1,000,000 samples for $0.42 ($0.38-$0.46) in 30 min:\n"
+        "a GPU is 6.8x cheaper here than the best CPU (aws c7a.xlarge, $2.86).\n"
+        "\n"
+        "Assumes:\n"
+        "  inference, the cheapest batch per device, precision auto (bf16 or fp16\n"
+        "  autocast where native, else fp32), eager, NCHW, on-demand prices; no job size\n"
+        "  was given, so 1,000,000 samples with the device kept busy.\n"
+        "  resnet50: 25.6 M parameters, 8.18 GFLOP a step at batch 1; every operator has\n"
+        "  a formula.\n"
+        "\n"
+        " #  instance     provider  device                  $/h       step [90 %]   cost\n"
+        " 1  g6.xlarge    aws       1x L4                 $0.84  115 ms [104-128]  $0.42\n"
+        "~2  g4dn.xlarge  aws       1x T4                 $0.90  115 ms [104-128]  $0.45\n"
+        " 4  c7a.xlarge   aws       4 vCPU AMD EPYC 9R14  $5.72  115 ms [104-128]  $2.86\n"
+        "~ cannot be told apart from the best: their intervals overlap.\n"
+        "Row 4 is the best CPU.\n"
+        "1 more in the ranking (--top 4 shows all).\n"
+        "Not at this width: region, batch, precision, samples/s, memory, bound, price\n"
+        "date.\n"
+        "\n"
+        "Left out (1):\n"
+        "  1 uses-1-of-n: aws p5.48xlarge: uses 1 of 8 GPUs\n"
+        "\n"
+        "Warnings:\n"
+        "  The prices are 300 days old.\n"
+    )
+
+
+def test_a_wide_terminal_has_every_column() -> None:
+    text = render_text(ANSWER, width=200, color=False)
+    assert "Not at this width" not in text
+    assert " 1  g6.xlarge    aws       us-east-1  1x L4                 $0.84     64  amp-bf16" in text
+    assert "556  $0.42    12 %  memory   2025-11-02\n" in text
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 160])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    long = quote("Standard_NC24ads_A100_v4_constrained", kind="gpu", device="A100-PCIE-80GB", usd=1.0, provider="azure")
+    text = render_text(recommendation(long, GENOA), width=width, color=False)
+    assert max(len(line) for line in text.splitlines()) <= width
+
+
+def test_columns_go_in_the_stated_order_and_four_stay() -> None:
+    rows = shown_quotes(ANSWER.quotes, top=10)
+    headers = [[column.header for column in fitting_columns(rows, width=width)] for width in range(200, 20, -1)]
+    dropped = [gone for wide, narrow in pairwise(headers) for gone in wide if gone not in narrow]
+    assert dropped == [
+        *("price date", "precision", "memory", "bound", "samples/s", "region", "batch", "provider", "device")
+    ]
+    assert headers[-1] == ["#", "instance", "$/h", "step [90 %]", "cost"]
+
+
+def test_square_brackets_in_a_name_are_not_markup() -> None:
+    assert "net[bold]: 25.6 M parameters" in render_text(recommendation(L4, name="net[bold]"), width=80, color=False)
+
+
+def test_a_name_cannot_steer_the_terminal() -> None:
+    text = render_text(recommendation(L4, name="net\x1b[2J\nerror: fake"), width=200, color=False)
+    assert "net [2J error: fake: 25.6 M parameters" in text
+    assert printable("a\tb\u202ec") == "a b c"
+
+
+def test_colours_are_ansi_codes_around_the_same_text() -> None:
+    colored = render_text(ANSWER, width=200, color=True)
+    assert "\x1b[" in colored
+    stripped = "".join(f"{line.rstrip()}\n" for line in re.sub(r"\x1b\[[0-9;]*m", "", colored).splitlines())
+    assert stripped == render_text(ANSWER, width=200, color=False)
+
+
+def test_an_answer_without_quotes_has_no_table() -> None:
+    text = render_text(recommendation(), width=80, color=False)
+    assert text.startswith("No instance does this job within the limits: 0 offers were left out.\n")
+    assert "instance  " not in text

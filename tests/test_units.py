@@ -1,0 +1,142 @@
+"""Numbers at the edges, each worked out by hand."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor import units
+from advisor.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("120", 120.0),
+        ("0.5", 0.5),
+        ("50ms", 0.05),
+        ("90s", 90.0),
+        ("24h", 86400.0),  # 24 x 3600
+        ("1h30m", 5400.0),  # 3600 + 30 x 60
+        ("2 min", 120.0),
+        ("2d", 172800.0),  # 2 x 24 x 3600
+    ],
+)
+def test_a_duration_is_read_in_seconds(text: str, seconds: float) -> None:
+    assert units.parse_duration_s(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "5 parsecs", "-3s", "1h and 2m", "nan", "inf", "1e3"])
+def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a duration") as caught:
+        units.parse_duration_s(text)
+    assert "1h30m" in caught.value.hint
+
+
+@pytest.mark.parametrize(("text", "count"), [("1", 1), ("1_000_000", 1_000_000), ("1e6", 1_000_000), (" 32 ", 32)])
+def test_a_count_is_read_in_digits_or_with_an_exponent(text: str, count: int) -> None:
+    assert units.parse_count(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "many", "inf", "nan"])
+def test_what_is_no_whole_number_from_1_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a whole number from 1"):
+        units.parse_count(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "0 us"),
+        (2.5e-6, "2.5 us"),
+        (0.0123, "12.3 ms"),
+        (0.99999, "1 s"),  # rounds up to the next unit, not to "1000 ms"
+        (59.0, "59 s"),
+        (90.0, "1.5 min"),
+        (5400.0, "1.5 h"),
+        (86400.0 * 3, "3 days"),
+    ],
+)
+def test_a_duration_is_shown_in_the_largest_unit_that_fits(seconds: float, text: str) -> None:
+    assert units.format_duration(seconds) == text
+
+
+def test_an_interval_keeps_the_unit_of_its_middle() -> None:
+    # 0.9 ms is below one millisecond, yet it stays in ms beside 1.1 ms.
+    assert units.format_interval_s(0.0011, 0.0009, 0.00131) == "1.1 ms [0.9-1.31]"
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),  # whole digits are never rounded away
+        (16 * 2**30, "16 GiB"),
+        (2**20, "1 MiB"),
+        (24e9, "22.4 GiB"),  # 24e9 / 2^30 = 22.35
+        (1.5 * 2**20, "1.5 MiB"),
+    ],
+)
+def test_bytes_are_shown_in_binary_units(size_bytes: float, text: str) -> None:
+    assert units.format_bytes(size_bytes) == text
+
+
+@pytest.mark.parametrize(
+    ("flops", "text"), [(0, "0 FLOP"), (4.1e9, "4.1 GFLOP"), (999.9e6, "1 GFLOP"), (8.178e9, "8.18 GFLOP")]
+)
+def test_flops_are_shown_with_a_prefix(flops: float, text: str) -> None:
+    assert units.format_flops(flops) == text
+
+
+@pytest.mark.parametrize(("count", "text"), [(7, "7"), (25557032, "25.6 M"), (70e9, "70 G")])
+def test_counts_are_shown_with_a_prefix(count: float, text: str) -> None:
+    assert units.format_count(count) == text
+
+
+@pytest.mark.parametrize(
+    ("usd", "text"),
+    [
+        (0.0, "$0"),
+        (0.0042, "$0.0042"),
+        (0.09, "$0.09"),  # no third decimal that says nothing
+        (0.00000123, "$0.0000012"),
+        (0.42, "$0.42"),
+        (3.061, "$3.06"),
+        (999.5, "$999.50"),
+        (1234.6, "$1,235"),
+    ],
+)
+def test_money_is_shown_with_two_digits_that_matter(usd: float, text: str) -> None:
+    assert units.format_usd(usd) == text
+
+
+def test_an_hourly_price_keeps_its_third_digit() -> None:
+    assert units.format_usd(0.526, digits=3) == "$0.526"
+    assert units.format_usd(32.7726, digits=3) == "$32.77"
+
+
+@pytest.mark.parametrize(("ratio", "text"), [(0.0, "0 %"), (0.09, "9 %"), (1.0, "100 %"), (0.004, "0.4 %")])
+def test_a_share_is_shown_as_percent(ratio: float, text: str) -> None:
+    assert units.format_ratio(ratio) == text
+
+
+@pytest.mark.parametrize(("ratio", "text"), [(6.83, "6.8x"), (1.0, "1x"), (120.4, "120x"), (34.2, "34x")])
+def test_a_multiple_is_shown_with_two_digits(ratio: float, text: str) -> None:
+    assert units.format_times(ratio) == text
+
+
+@pytest.mark.parametrize(("per_s", "text"), [(0.5234, "0.523"), (12.34, "12.3"), (1236.0, "1,240"), (456.7, "457")])
+def test_a_rate_is_shown_with_three_digits(per_s: float, text: str) -> None:
+    assert units.format_rate(per_s) == text
+
+
+@given(st.floats(min_value=1e-9, max_value=1e15))
+def test_three_significant_digits_are_never_off_by_more_than_half_a_percent(value: float) -> None:
+    # The third digit is right to half a unit: at worst 0.5 of 100.
+    assert float(units.format_significant(value)) == pytest.approx(value, rel=0.005)
+
+
+@given(st.floats(min_value=1e-6, max_value=1e8), st.sampled_from(["us", "ms", "s", "m", "h", "d"]))
+def test_a_written_duration_scales_with_its_unit(number: float, unit: str) -> None:
+    written = f"{number:f}"
+    ratio = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}[unit]
+    assert units.parse_duration_s(written + unit) == pytest.approx(float(written) * ratio)
