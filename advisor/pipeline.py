@@ -16,7 +16,7 @@ from advisor.errors import CoverageError, UsageError
 from advisor.predict.batches import batch_candidates
 from advisor.predict.capability import fleet_of
 from advisor.predict.step_time import predict
-from advisor.records.answer import ANSWER_SCHEMA_VERSION, Recommendation
+from advisor.records.answer import ANSWER_SCHEMA_VERSION, Group, GroupBy, Recommendation
 from advisor.records.device import Device
 from advisor.records.options import Options
 from advisor.records.prediction import IndexArray, Predictions
@@ -24,7 +24,7 @@ from advisor.records.price import Catalog
 from advisor.records.workload import SecondCount, Workload
 from advisor.workload.file import read_workload, workload_from_json
 from advisor.workload.spawn import PendingProfile, ProfileRequest, start_profile
-from advisor.workload.summary import Group, GroupBy, group_rows, summarize
+from advisor.workload.summary import group_rows, summarize
 
 if TYPE_CHECKING:
     import torch

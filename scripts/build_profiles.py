@@ -41,11 +41,15 @@ CPU_ALIASES = {
     "Intel(R) Xeon(R) CPU @ 2.30GHz": "Intel Skylake/Broadwell/Haswell 2.0-2.3 GHz",
     "Intel(R) Xeon(R) CPU @ 2.60GHz": "Intel Xeon 2.8 GHz (Cascade Lake; Ice Lake 2.6 on some)",
     "Intel(R) Xeon(R) CPU @ 2.80GHz": "Intel Xeon 2.8 GHz (Cascade Lake; Ice Lake 2.6 on some)",
+    "Intel(R) Xeon(R) CPU E5-2686 v4 @ 2.30GHz": "Intel Xeon E5-2686 v4",
     "Neoverse-V2": "Google Axion",
     "Neoverse-N1": "Ampere Altra (Neoverse-N1)",
     "Neoverse-N2": "Azure Cobalt 100",
     "Ampere(R) Altra(R) (Neoverse-N1)": "Ampere Altra (Azure)",
 }
+
+GPU_OF_DRIVER_NAME = {"Tesla V100-SXM2-16GB": "Tesla V100 SXM2 16GB"}
+"""For types whose row does not mention their GPUs (AWS p3): the name that nvidia-smi reports -> the one in gpus.csv."""
 
 CPU_OF_SERIES = (
     # Types nobody inspected: the CPU that cpus.csv names for their series, and its threads per core.
@@ -341,15 +345,16 @@ def accelerator_of(row: Row, *, gpu_memory_gib: Mapping[str, float]) -> dict[str
         share = count
     elif "sold in 8x node" in row["notes"]:
         count = "8"
+    name = row["accelerator_name"]
     memory_gib = float(row["accelerator_memory_gib_each"] or 0)
+    if memory_gib and f"{memory_gib:g}GB" not in name:
+        name = f"{name} {memory_gib:g}GB"
     if not row["gpu_id"]:
-        return {
-            "accelerator": f"{row['accelerator_name']} {memory_gib:g} GB" if memory_gib else row["accelerator_name"]
-        }
+        return {"accelerator": name}
     if share:
         return {"gpu": gpu_id(row["gpu_id"]), "gpu_share": share}
     if memory_gib and abs(memory_gib / gpu_memory_gib[row["gpu_id"]] - 1) > MEMORY_MISMATCH_RATIO:
-        return {"accelerator": f"{row['accelerator_name']} {memory_gib:g} GB"}
+        return {"accelerator": name}
     return {"gpu": gpu_id(row["gpu_id"]), "gpu_count": int(count)}
 
 
@@ -380,6 +385,9 @@ def prices_of(row: Row, sources: Sources) -> dict[str, Any]:
     notes = [part for part in notes_of(row) if part != "per GPU-hour" and "billed separately" not in part]
     if "on_demand" in prices and "spot" in prices and prices["spot"][0] > prices["on_demand"][0]:
         notes.append(f"source lists spot {prices.pop('spot')[0]} above on-demand: left out")
+    if constrained := CONSTRAINED_SIZE.fullmatch(row["instance_type"]):
+        full_size = constrained[1] + constrained[3]
+        notes.append(f"{constrained[2]} of {row['vcpus']} vCPUs at the price of all; memory as in {full_size}")
     text = "; ".join(notes)
     derived_spot = ["spot"] if row["spot_kind"].startswith("DERIVED") else []
     stale = ["on_demand", *derived_spot] if "STALE: " in text or "may be stale" in text else []
@@ -470,9 +478,12 @@ def measured_instances(instances: Sequence[Row], inspected: Sequence[Row]) -> st
     provider = ""
     for (row_provider, name), row in {(row["provider"], row["instance_type"]): row for row in instances}.items():
         seen = hardware.get((row_provider, name.split("+")[0]))
+        unmentioned_gpu = seen is not None and seen["gpu"] != "" and row["accelerator_name"] == ""
         values: dict[str, Any] = {
             "cpu": row["cpu_model"] or None,
             "vcpus": number(seen["vcpus"]) if seen and not row["vcpus"] else None,
+            "gpu": gpu_id(GPU_OF_DRIVER_NAME[seen["gpu"]]) if seen and unmentioned_gpu else None,
+            "gpu_count": number(seen["gpu_count"]) if seen and unmentioned_gpu else None,
             "threads_per_core": number(seen["threads_per_core"]) if seen else None,
             "read_gb_per_s": number(row["measured_cpu_read_gbps"]),
             "host_to_device_gb_per_s": number(row["measured_h2d_gbps"]),

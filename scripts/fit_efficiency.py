@@ -2,20 +2,24 @@
 
 `python scripts/fit_efficiency.py --data ../shared/data --out profiles/efficiency`
 
-Sources: NeuSight's operators (fp32: P4, P100, T4, V100, A100), Vidur's (fp16: A40, A100), our own on one CPU. A ratio is the
-median, over operators that one resource clearly bounds, of the time at the full peak or bandwidth over the measured time.
+Sources: NeuSight's operators (fp32: P4, P100, T4, V100, A100), Vidur's (fp16: A40, A100), our own on one CPU. A ratio
+is the median, over operators that one resource clearly bounds, of the time at the full peak or bandwidth over the
+measured time.
 """
 
 import argparse
 import csv
 import gzip
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
+from advisor.predict.efficiency import ANY
+from advisor.predict.precision import MATRIX_FAMILIES
 from advisor.predict.roofline import smooth_maximum
+from advisor.records.prediction import BoolArray, FloatArray
 
 DATE = "2026-11-21"
 CPU_ROWS = Path("tests/data/measured/own/cpu_ops.csv")
@@ -82,7 +86,6 @@ class Fit:
     name: str
     comment: str
     kind: str
-    vendor: str
     generation: str
     precision: str
     dispatch_s: float
@@ -111,6 +114,8 @@ def operator(hardware: Hardware, family: str, *, flops: float, moved_bytes: floa
     )
 
 
+NARROWEST = 32
+"""Products narrower than this waste most of a tile on fp32 cores: they are no measure of the bandwidth."""
 NEUSIGHT_VECTOR_READS = {"add": 2, "div": 2, "mul": 2, "pow": 2}
 NEUSIGHT_VECTOR_FAMILIES = {"ln": "norm", "softmax": "softmax"}
 
@@ -123,6 +128,8 @@ def neusight_operators(folder: Path) -> Iterator[Operator]:
     by_kind: dict[tuple[str, str], list[Operator]] = {}
     for row in rows_of(folder / "ops_matmul.csv.gz"):
         batch, m, n, k = (float(row[key]) for key in ("B", "M", "N", "K"))
+        if min(m, n, k) < NARROWEST:
+            continue
         weight = k * n * (batch if row["op"] == "bmm" else 1)
         one = operator(
             NEUSIGHT[row["device"]],
@@ -207,81 +214,110 @@ def vidur_launch_s(path: Path) -> float:
     return float(np.quantile(times, 0.01))
 
 
-def fit_family(operators: Sequence[Operator], *, overlap_ratio: float, source: str) -> Family:
-    """Medians over the operators that compute or memory clearly bounds, and the spread of what is left."""
-    compute_s = np.array([one.compute_s for one in operators])
-    memory_s = np.array([one.memory_s for one in operators])
-    measured_s = np.array([one.measured_s for one in operators])
-    compute_ratio = bounded_ratio(compute_s, measured_s, compute_s > 4 * memory_s)
-    memory_ratio = bounded_ratio(memory_s, measured_s, memory_s > 4 * compute_s)
-    predicted_s = smooth_maximum(compute_s / compute_ratio, memory_s / memory_ratio, overlap=overlap_ratio)
+def fit_families(
+    operators: Iterable[Operator], *, overlap_ratio: float, label: str, fewest: int = 20
+) -> dict[str, Family]:
+    """One entry for each family with `fewest` operators; a family that memory never bounds has pointwise's share."""
+    members: dict[str, list[Operator]] = {}
+    for one in operators:
+        members.setdefault(one.family, []).append(one)
+    streamed_ratio = Times.of(members["pointwise"], fewest=fewest).memory_ratio or 1.0
+    return {
+        family: fit_family(
+            Times.of(measured, fewest=fewest), overlap_ratio=overlap_ratio, streamed_ratio=streamed_ratio, label=label
+        )
+        for family, measured in members.items()
+        if len(measured) >= fewest
+    }
+
+
+CLEARLY = 4.0
+"""How many times the other resource's time a bound is that leaves no doubt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Times:
+    """Ideal and measured times of several operators; `fewest` of them make a median."""
+
+    fewest: int
+    compute_s: FloatArray
+    memory_s: FloatArray
+    measured_s: FloatArray
+
+    @classmethod
+    def of(cls, operators: Sequence[Operator], *, fewest: int = 20) -> "Times":
+        """The operators' times as arrays."""
+        return cls(
+            fewest=fewest,
+            compute_s=np.array([one.compute_s for one in operators]),
+            memory_s=np.array([one.memory_s for one in operators]),
+            measured_s=np.array([one.measured_s for one in operators]),
+        )
+
+    @property
+    def compute_ratio(self) -> float | None:
+        """Share of the peak, where compute clearly bounds."""
+        return self._share(self.compute_s, bounds=self.compute_s > CLEARLY * self.memory_s)
+
+    @property
+    def memory_ratio(self) -> float | None:
+        """Share of the bandwidth, where memory clearly bounds."""
+        return self._share(self.memory_s, bounds=self.memory_s > CLEARLY * self.compute_s)
+
+    def _share(self, ideal_s: FloatArray, *, bounds: BoolArray) -> float | None:
+        if bounds.sum() < self.fewest:
+            return None
+        return min(1.0, float(np.median(ideal_s[bounds] / self.measured_s[bounds])))
+
+
+def fit_family(times: Times, *, overlap_ratio: float, streamed_ratio: float, label: str) -> Family:
+    """Medians over the operators that a resource clearly bounds, and the spread of what is left."""
+    compute_ratio, memory_ratio = times.compute_ratio or 1.0, times.memory_ratio or streamed_ratio
+    predicted_s = smooth_maximum(times.compute_s / compute_ratio, times.memory_s / memory_ratio, overlap=overlap_ratio)
+    never = "" if times.memory_ratio else "; memory_ratio as pointwise"
     return Family(
         compute_ratio=compute_ratio,
         memory_ratio=memory_ratio,
-        log_spread=spread_of_sums(measured_s, predicted_s),
-        n=len(operators),
-        source=source,
+        log_spread=spread_of_sums(times.measured_s, predicted_s),
+        n=len(times.measured_s),
+        source=f"{label}{never}",
     )
-
-
-def bounded_ratio(ideal_s: np.ndarray, measured_s: np.ndarray, chosen: np.ndarray) -> float:
-    """The median share that the chosen operators reach, at most 1; where there are fewer than 20, nothing bounds: 1."""
-    if chosen.sum() < 20:
-        return 1.0
-    return min(1.0, float(np.median(ideal_s[chosen] / measured_s[chosen])))
 
 
 OPERATORS_PER_NET = 20
 """Distinct operators of one family in a usual net; their single errors average out."""
 
 
-def spread_of_sums(measured_s: np.ndarray, predicted_s: np.ndarray) -> float:
-    """Root mean square of log(measured / predicted) over sums of 20 operators drawn at random, each with equal weight."""
+def spread_of_sums(measured_s: FloatArray, predicted_s: FloatArray) -> float:
+    """Root mean square of log(measured / predicted) over sums of 20 operators drawn at random, weighing the same."""
     draws = np.random.default_rng(0).integers(len(measured_s), size=(2000, OPERATORS_PER_NET))
     relative = (measured_s / predicted_s)[draws].mean(axis=1)
     return float(np.sqrt(np.mean(np.log(relative) ** 2)))
 
 
 def device_spread(operators: Sequence[Operator], families: Mapping[str, Family]) -> float:
-    """Standard deviation, over devices, of the mean over families of a device's median log(measured / ratio's)."""
-    offsets = []
-    for name in sorted({one.hardware.name for one in operators}):
-        medians = []
-        for family, fit in families.items():
-            logs = [
-                np.log(one.measured_s / max(one.compute_s / fit.compute_ratio, one.memory_s / fit.memory_ratio))
-                for one in operators
-                if one.hardware.name == name and one.family == family
-            ]
-            if len(logs) >= 20:
-                medians.append(float(np.median(logs)))
-        if medians:
-            offsets.append(float(np.mean(medians)))
-    return float(np.std(offsets, ddof=1))
+    """Standard deviation of log(measured / predicted) between devices, of their medians for products and streams."""
+    logs: dict[tuple[str, str], list[float]] = {}
+    for one in operators:
+        if one.family in ("matmul", "pointwise"):
+            fit = families[one.family]
+            predicted_s = max(one.compute_s / fit.compute_ratio, one.memory_s / fit.memory_ratio)
+            logs.setdefault((one.hardware.name, one.family), []).append(float(np.log(one.measured_s / predicted_s)))
+    return float(np.std([np.median(members) for members in logs.values() if len(members) >= 20], ddof=1))
 
 
 def fit_overlap(operators: Sequence[Operator]) -> float:
     """The overlap that leaves the least median error over matrix products that neither resource clearly bounds."""
-    products = [one for one in operators if one.family == "matmul"]
-    fit = fit_family(products, overlap_ratio=1.0, source="")
-    compute_s = np.array([one.compute_s for one in products]) / fit.compute_ratio
-    memory_s = np.array([one.memory_s for one in products]) / fit.memory_ratio
-    measured_s = np.array([one.measured_s for one in products])
-    between = (compute_s < 4 * memory_s) & (memory_s < 4 * compute_s)
+    times = Times.of([one for one in operators if one.family == "matmul"])
+    compute_s = times.compute_s / (times.compute_ratio or 1.0)
+    memory_s = times.memory_s / (times.memory_ratio or 1.0)
+    between = (compute_s < CLEARLY * memory_s) & (memory_s < CLEARLY * compute_s)
     candidates = np.arange(0.0, 1.01, 0.05)
     errors = [
-        np.median(np.abs(np.log(measured_s / smooth_maximum(compute_s, memory_s, overlap=overlap)))[between])
+        np.median(np.abs(np.log(times.measured_s / smooth_maximum(compute_s, memory_s, overlap=overlap)))[between])
         for overlap in candidates
     ]
     return float(candidates[int(np.argmin(errors))])
-
-
-def by_family(operators: Iterable[Operator]) -> dict[str, list[Operator]]:
-    """The operators of each family."""
-    families: dict[str, list[Operator]] = {}
-    for one in operators:
-        families.setdefault(one.family, []).append(one)
-    return families
 
 
 NEIGHBOURS = {
@@ -296,67 +332,131 @@ def with_neighbours(measured: Mapping[str, Family]) -> dict[str, Family]:
     families = dict(measured)
     for name, neighbour in NEIGHBOURS.items():
         if name not in families:
-            lender = families[neighbour]
-            families[name] = Family(
-                compute_ratio=lender.compute_ratio,
-                memory_ratio=lender.memory_ratio,
-                log_spread=lender.log_spread,
-                n=0,
-                source=f"as {neighbour}",
-            )
+            families[name] = replace(families[neighbour], n=0, source=f"as {neighbour}")
     return families
 
 
 def gpu_fits(data: Path) -> Iterator[Fit]:
-    """Efficiencies of GPUs: fp32 by generation and for any, half (and TF32) for Ampere and for any."""
+    """Efficiencies of GPUs: in fp32 by generation and for any other, in half (and TF32) for all."""
     neusight, vidur = data / "measured/neusight", data / "measured/vidur_mlp_ops_fp16.csv.gz"
     fp32, half = list(neusight_operators(neusight)), list(vidur_operators(vidur))
+    overlap_ratio = fit_overlap(half)
     dispatch_s, launch_s = neusight_dispatch_s(neusight), vidur_launch_s(vidur)
-    overlap_ratio = fit_overlap(fp32)
+    any_fp32 = fit_families(fp32, overlap_ratio=overlap_ratio, label="NeuSight fp32")
+    any_half = fit_families(half, overlap_ratio=overlap_ratio, label="Vidur fp16")
+    fp32_spread, half_spread = device_spread(fp32, any_fp32), device_spread(half, any_half)
 
-    def fit(name: str, comment: str, operators: Sequence[Operator], *, generation: str, precision: str) -> Fit:
+    def fit(generation: str, precision: str, operators: Sequence[Operator], families: Mapping[str, Family]) -> Fit:
         is_fp32 = precision == "fp32"
-        label = "NeuSight operators, fp32" if is_fp32 else "Vidur operators, fp16"
-        families = {
-            family: fit_family(members, overlap_ratio=overlap_ratio, source=label)
-            for family, members in by_family(operators).items()
-            if len(members) >= 20
-        }
         return Fit(
-            name=name,
-            comment=comment,
+            name=f"gpu-{_file_part(generation)}-{'fp32' if is_fp32 else 'half'}",
+            comment=f"GPUs of {_prose(generation)}, {'in fp32' if is_fp32 else 'on tensor cores'}",
             kind="gpu",
-            vendor="*",
             generation=generation,
             precision=precision,
             dispatch_s=dispatch_s,
             launch_s=launch_s,
-            device_log_spread=spread_within if generation != "*" else spread_between,
+            device_log_spread=fp32_spread if is_fp32 else max(fp32_spread, half_spread),
             overlap_ratio=overlap_ratio,
-            fitted_on=sorted({one.hardware.name for one in operators}),
+            fitted_on=names_of(operators),
             source=(
-                f"{label}; dispatch: NeuSight's smallest additions; launch: Vidur's smallest kernels; device spread: "
-                + ("A40 against A100" if generation != "*" else "P4, P100, V100, T4, A100")
+                f"{'NeuSight' if is_fp32 else 'Vidur'}'s operators; dispatch: NeuSight's smallest additions; launch: "
+                "Vidur's smallest kernels; overlap: Vidur's products; device spread: between the devices of "
+                f"{'NeuSight' if is_fp32 else 'NeuSight or Vidur, the larger'}"
             ),
             families=with_neighbours(families),
         )
 
-    all_families = {
-        family: fit_family(members, overlap_ratio=overlap_ratio, source="") for family, members in by_family(fp32).items()
-    }
-    half_families = {
-        family: fit_family(members, overlap_ratio=overlap_ratio, source="") for family, members in by_family(half).items()
-    }
-    spread_between = device_spread(fp32, all_families)
-    spread_within = device_spread(half, half_families)
     for generation in ("Pascal", "Volta", "Turing", "Ampere"):
         members = [one for one in fp32 if one.hardware.generation == generation]
-        yield fit(
-            f"gpu-{generation.lower()}-fp32", f"{generation} in fp32", members, generation=generation, precision="fp32"
+        families = fit_families(members, overlap_ratio=overlap_ratio, label="NeuSight fp32")
+        yield fit(generation, "fp32", members, families)
+    yield fit(ANY, "fp32", fp32, any_fp32)
+    yield fit("Ampere", ANY, half, any_half)
+    yield fit(ANY, ANY, half, any_half)
+
+
+def _file_part(generation: str) -> str:
+    return "any" if generation == ANY else generation.split(" Turin")[0].lower().replace(" ", "")
+
+
+def _prose(generation: str) -> str:
+    return "any other generation" if generation == ANY else generation
+
+
+def names_of(operators: Iterable[Operator]) -> list[str]:
+    """The devices that were measured."""
+    return sorted({one.hardware.name for one in operators})
+
+
+CPU_CACHE_BYTES = 32 * 2**20
+"""L3 of the CPU that was measured; what fits there is no measure of the memory's bandwidth."""
+CPU_LOG_SPREAD = 0.31
+"""log(1.36): a constant carried over from one CPU to another erred by 36 % between the i9-10940X of timm's results and
+the Xeon 8380 of Intel Neural Compressor's."""
+CPU_PEAK_SHARES = {"float32": 1.0, "bfloat16": 2.0}
+"""Peak by dtype over that of fp32: AVX512-BF16 multiplies two pairs at a time."""
+MKL_WITHOUT_AVX512 = 2.0
+"""On AMD, MKL takes its AVX2 path, half of what Zen 5's units can do: elsewhere the same share is of the full width."""
+
+
+def cpu_operators(path: Path, *, dtypes: Sequence[str]) -> Iterator[Operator]:
+    """Our own rows: those that compute clearly bounds, and those that move more than twice the cache."""
+    for row in rows_of(path):
+        if row["dtype"] not in dtypes:
+            continue
+        hardware = Hardware(
+            name=row["cpu"],
+            generation="Zen 5",
+            peak_flops_per_s=float(row["fp32_flops_per_s"]) * CPU_PEAK_SHARES[row["dtype"]],
+            memory_bytes_per_s=float(row["read_bytes_per_s"]),
         )
-    yield fit("gpu-any-fp32", "A GPU of any other generation in fp32", fp32, generation="*", precision="fp32")
-    yield fit("gpu-ampere-any", "Ampere on tensor cores", half, generation="Ampere", precision="*")
-    yield fit("gpu-any-any", "A GPU of any other generation on tensor cores", half, generation="*", precision="*")
+        one = operator(
+            hardware,
+            row["family"],
+            flops=float(row["flops"]),
+            moved_bytes=float(row["bytes"]),
+            measured_s=float(row["least_s"]),
+        )
+        if one.compute_s > CLEARLY * one.memory_s or float(row["bytes"]) > 2 * CPU_CACHE_BYTES:
+            yield one
+
+
+def cpu_dispatch_s(path: Path) -> float:
+    """Median time of the operators on one element."""
+    return float(np.median([float(row["least_s"]) for row in rows_of(path) if row["case"].endswith(" 1")]))
+
+
+def cpu_fits(path: Path) -> Iterator[Fit]:
+    """Efficiencies of CPUs, from one of Zen 5 as it is and, for any other, with matrix products on their full width."""
+    streams = [one for one in cpu_operators(path, dtypes=["float32"]) if one.family not in MATRIX_FAMILIES]
+    for precision, dtype in (("fp32", "float32"), (ANY, "bfloat16")):
+        products = [one for one in cpu_operators(path, dtypes=[dtype]) if one.family in MATRIX_FAMILIES]
+        measured = fit_families([*products, *streams], overlap_ratio=1.0, label=f"own, {dtype}", fewest=2)
+        wider = {
+            name: replace(
+                family,
+                compute_ratio=min(1.0, family.compute_ratio * MKL_WITHOUT_AVX512),
+                source=f"{family.source}; as AVX2's share",
+            )
+            for name, family in measured.items()
+            if dtype == "float32" and name in ("matmul", "attention")
+        }
+        for generation, families in (("Zen 5 Turin", measured), (ANY, measured | wider)):
+            yield Fit(
+                name=f"cpu-{_file_part(generation)}-{'fp32' if precision == 'fp32' else 'half'}",
+                comment=f"CPUs of {_prose(generation)}, matrix products in {dtype}",
+                kind="cpu",
+                generation=generation,
+                precision=precision,
+                dispatch_s=cpu_dispatch_s(path),
+                launch_s=0.0,
+                device_log_spread=CPU_LOG_SPREAD,
+                overlap_ratio=1.0,
+                fitted_on=names_of(products),
+                source="scripts/measure_cpu_ops.py on 1 machine, 1 core; a launch is part of the dispatch",
+                families=with_neighbours(families),
+            )
 
 
 def number(value: float) -> str:
@@ -372,7 +472,7 @@ def yaml_of(fit: Fit) -> str:
         f"# {fit.comment}: what operators sustain of peak and bandwidth.",
         "# Written by scripts/fit_efficiency.py; ratios are medians, spreads are of log(measured / predicted).",
         f"kind: {fit.kind}",
-        f'vendor: "{fit.vendor}"',
+        'vendor: "*"',
         f'generation: "{fit.generation}"',
         f'precision: "{fit.precision}"',
         f"dispatch_s: {number(fit.dispatch_s)}",
@@ -402,8 +502,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with measured/")
     parser.add_argument("--out", type=Path, required=True, help="folder for the efficiency files")
+    parser.add_argument("--cpu-rows", type=Path, default=CPU_ROWS, help="what scripts/measure_cpu_ops.py wrote")
     arguments = parser.parse_args()
-    for fit in gpu_fits(arguments.data):
+    for fit in (*gpu_fits(arguments.data), *cpu_fits(arguments.cpu_rows)):
         (arguments.out / f"{fit.name}.yaml").write_text(yaml_of(fit))
         print(f"{fit.name}: {sum(family.n for family in fit.families.values())} operators")
 

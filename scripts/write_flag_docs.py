@@ -5,15 +5,15 @@ from pathlib import Path
 import click
 
 from advisor.cli.commands import load_command
-from advisor.cli.main import advise
+from advisor.cli.main import DEFAULT_COMMAND, advise
 from advisor.report.as_markdown import escape
 
 TARGET = Path(__file__).parents[1] / "docs" / "flags.md"
 HEADER = """# Flags
 
 Written by `scripts/write_flag_docs.py` from the commands' own definitions; do not edit. `recommend()` takes the flags
-of `advise rank` under the same names, with underscores, except `--run`, `--output` and `--help`. `--provider`, `--region`, `--tier`
-and `--device` also take several values with commas between them.
+of `advise rank` under the same names, with underscores, except `--run`, `--timeout`, `--output` and `--help`.
+`--provider`, `--region`, `--tier` and `--device` also take several values with commas between them.
 
 | flag | value | default | commands | meaning |
 |---|---|---|---|---|
@@ -24,7 +24,7 @@ def flag_docs() -> str:
     """The page: one line for each flag, in the order of `--help`."""
     lines: dict[str, list[str]] = {}
     commands: dict[str, list[str]] = {}
-    context = click.Context(advise, info_name="advise")
+    context = advise.make_context("advise", [DEFAULT_COMMAND], resilient_parsing=True)
     for name in advise.list_commands(context):
         command = load_command(name)
         for parameter in command.get_params(click.Context(command, info_name=name, parent=context)):
@@ -33,8 +33,7 @@ def flag_docs() -> str:
                 lines.setdefault(flag, [_value(parameter), _default(parameter), parameter.help or ""])
                 commands.setdefault(flag, []).append(name)
     rows = (
-        (flag, escape(value), escape(default), ", ".join(commands[flag]), escape(text))
-        for flag, (value, default, text) in lines.items()
+        (flag, *map(escape, cells), ", ".join(commands[flag]), escape(text)) for flag, (*cells, text) in lines.items()
     )
     return HEADER + "".join(f"| {' | '.join(row)} |\n" for row in rows)
 

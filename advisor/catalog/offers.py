@@ -1,11 +1,12 @@
 """Price rows and what is known of their machines in, offers and rejections out."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from advisor.catalog.devices import MeasuredInstance
 from advisor.catalog.prices import Machine, PriceRow
 from advisor.catalog.strict_yaml import did_you_mean
+from advisor.errors import ProfileError
 from advisor.records.device import Cpu, Gpu
 from advisor.records.price import Offer, Rejection, Tier
 
@@ -14,7 +15,7 @@ _NOT_MEASURED = MeasuredInstance()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What rows are joined with. Devices are found by id or by any alias."""
+    """What rows are joined with: devices by id, name or alias, and what was measured by (provider, type)."""
 
     gpu_ids: Mapping[str, str]
     cpu_ids: Mapping[str, str]
@@ -28,79 +29,85 @@ def names_of(devices: Mapping[str, Gpu] | Mapping[str, Cpu]) -> dict[str, str]:
 
 
 def build_offers(rows: Iterable[PriceRow], *, known: Known) -> tuple[list[Offer], list[Rejection]]:
-    """Join the rows, the first of each (provider, type, region) wins; what a row leaves out, a later one fills in.
+    """Join the rows, in order of their ids; the first of each (provider, type, region) wins.
 
+    What a row leaves out about its machine, tier or place, a later row of the same type, provider or region fills in.
     Raises `ProfileError` for a device that no profile describes, a new type without a machine, a new provider without
     a tier.
     """
-    winners: dict[tuple[str, str, str], PriceRow] = {}
+    winners: dict[str, PriceRow] = {}
     machines: dict[tuple[str, str], Machine] = {}
-    tiers: dict[tuple[str, str], Tier] = {}
+    type_tiers: dict[tuple[str, str], Tier] = {}
     provider_tiers: dict[str, Tier] = {}
     geos: dict[tuple[str, str], str] = {}
     for row in rows:
-        winners.setdefault((row.provider, row.instance, row.region), row)
+        winners.setdefault(f"{row.provider}/{row.region}/{row.instance}", row)
         if row.machine is not None:
             machines.setdefault((row.provider, row.instance), row.machine)
         if row.tier is not None:
-            tiers.setdefault((row.provider, row.instance), row.tier)
+            type_tiers.setdefault((row.provider, row.instance), row.tier)
             provider_tiers.setdefault(row.provider, row.tier)
         if row.geo is not None:
             geos.setdefault((row.provider, row.region), row.geo)
 
     offers: list[Offer] = []
     rejected: list[Rejection] = []
-    for _, row in sorted(winners.items()):
-        key = (row.provider, row.instance)
-        machine = machines.get(key)
+    for identifier, row in sorted(winners.items()):
+        machine = machines.get((row.provider, row.instance))
         if machine is None:
-            siblings = [instance for provider, instance in machines if provider == row.provider]
-            message = f"{row.instance!r} is a new type, and its machine is not described"
-            hint = did_you_mean(row.instance, known=siblings) or "add `machine: {vcpus: 8, memory_gib: 32, gpu: l4}`"
-            raise row.document.error(row.path[:2], message, hint=hint)
-        tier = tiers.get(key) or provider_tiers.get(row.provider)
+            raise _new_type_error(row, known_types=[name for provider, name in machines if provider == row.provider])
+        tier = type_tiers.get((row.provider, row.instance)) or provider_tiers.get(row.provider)
         if tier is None:
             message = f"{row.provider!r} is a new provider, and its tier is not given"
             raise row.document.error(("provider",), message, hint="add `tier: neocloud`, hyperscaler or marketplace")
-        resolved = replace(row, tier=tier, machine=machine, geo=row.geo or geos.get((row.provider, row.region)))
-        offer = _offer(resolved, machine=machine, tier=tier, known=known)
-        if isinstance(offer, Offer):
-            offers.append(offer)
+        geo = geos.get((row.provider, row.region), "any")
+        joined = _join(identifier, row, machine=machine, tier=tier, geo=geo, known=known)
+        if isinstance(joined, Offer):
+            offers.append(joined)
         else:
-            rejected.append(offer)
+            rejected.append(joined)
     return offers, rejected
 
 
-def _offer(row: PriceRow, *, machine: Machine, tier: Tier, known: Known) -> Offer | Rejection:
+def _join(identifier: str, row: PriceRow, *, machine: Machine, tier: Tier, geo: str, known: Known) -> Offer | Rejection:
     measured = known.measured.get((row.provider, row.instance), _NOT_MEASURED)
-    if machine.accelerator is not None:
-        return _rejection(row, code="no-device-profile", reason=f"no profile describes {machine.accelerator}")
-    if machine.gpu_share is not None:
-        return _rejection(row, code="fractional-gpu", reason=f"rents {_share_text(machine)}, not a whole GPU")
-    gpu = _gpu_id(row, machine, known=known)
-    cpu = _cpu_id(row, machine, measured, known=known)
+    gpu, gpu_count = measured.gpu, measured.gpu_count
+    if machine.gpu is not None:
+        gpu, gpu_count = _device_id(row, key="gpu", name=machine.gpu, ids=known.gpu_ids), machine.gpu_count
+    cpu = known.cpu_ids.get(measured.cpu or "")
+    if machine.cpu is not None:
+        cpu = _device_id(row, key="cpu", name=machine.cpu, ids=known.cpu_ids)
     vcpus = machine.usable_vcpus or machine.vcpus or measured.vcpus
-    if gpu is None:
-        if cpu is None:
-            reported = f"{measured.cpu!r} has no profile" if measured.cpu else "nobody reports which CPU it has"
-            return _rejection(row, code="unknown-cpu", reason=reported)
-        missing = [name for name, value in (("vCPUs", vcpus), ("memory", machine.memory_bytes)) if value is None]
-        if missing:
-            return _rejection(row, code="incomplete-machine", reason=f"{' and '.join(missing)} not known")
-    price_factor = machine.gpu_count if row.price_per == "gpu" else 1
+
+    problem = _accelerator_problem(machine) or (
+        _cpu_machine_problem(cpu, reported_cpu=measured.cpu, vcpus=vcpus, memory_bytes=machine.memory_bytes)
+        if gpu is None
+        else None
+    )
+    if problem is not None:
+        code, reason = problem
+        return Rejection(
+            id=identifier,
+            provider=row.provider,
+            region=row.region,
+            instance=row.instance,
+            code=code,
+            reason=reason,
+        )
+    price_factor = gpu_count if row.price_per == "gpu" else 1
     return Offer(
-        id=_offer_id(row),
+        id=identifier,
         provider=row.provider,
         tier=tier,
         region=row.region,
-        geo=row.geo or "any",
+        geo=geo,
         instance=row.instance,
         vcpus=vcpus,
         threads_per_core=machine.threads_per_core or measured.threads_per_core,
         memory_bytes=machine.memory_bytes,
         cpu=cpu,
         gpu=gpu,
-        gpu_count=machine.gpu_count if gpu else 0,
+        gpu_count=gpu_count,
         prices=tuple(replace(price, usd_per_hour=price.usd_per_hour * price_factor) for price in row.prices),
         measured_read_bytes_per_s=measured.read_bytes_per_s,
         host_to_device_bytes_per_s=measured.host_to_device_bytes_per_s,
@@ -109,48 +116,38 @@ def _offer(row: PriceRow, *, machine: Machine, tier: Tier, known: Known) -> Offe
     )
 
 
-def _gpu_id(row: PriceRow, machine: Machine, *, known: Known) -> str | None:
-    if machine.gpu is None:
-        return None
-    identifier = known.gpu_ids.get(machine.gpu)
-    if identifier is None:
-        raise row.document.error(
-            (*row.path[:2], "machine", "gpu"),
-            f"no profile describes the GPU {machine.gpu!r}",
-            hint=did_you_mean(machine.gpu, known=known.gpu_ids),
-        )
-    return identifier
+def _accelerator_problem(machine: Machine) -> tuple[str, str] | None:
+    """Code and reason why the accelerator cannot be predicted; such a machine is never taken for a CPU."""
+    if machine.accelerator is not None:
+        return "no-device-profile", f"{machine.accelerator!r} matches no single device profile"
+    if machine.gpu_share is not None:
+        share = "a part" if machine.gpu_share == "fractional" else machine.gpu_share
+        return "fractional-gpu", f"rents {share} of one {machine.gpu or 'GPU'}, not a whole one"
+    return None
 
 
-def _cpu_id(row: PriceRow, machine: Machine, measured: MeasuredInstance, *, known: Known) -> str | None:
-    """The CPU that the file names, which must have a profile, else the one reported, where it has one."""
-    if machine.cpu is None:
-        return known.cpu_ids.get(measured.cpu or "")
-    identifier = known.cpu_ids.get(machine.cpu)
-    if identifier is None:
-        raise row.document.error(
-            (*row.path[:2], "machine", "cpu"),
-            f"no profile describes the CPU {machine.cpu!r}",
-            hint=did_you_mean(machine.cpu, known=known.cpu_ids),
-        )
-    return identifier
+def _cpu_machine_problem(
+    cpu: str | None, *, reported_cpu: str | None, vcpus: int | None, memory_bytes: float | None
+) -> tuple[str, str] | None:
+    """Code and reason why a machine without a GPU cannot be predicted."""
+    if cpu is None:
+        return "unknown-cpu", f"{reported_cpu!r} has no profile" if reported_cpu else "nobody reports which CPU it has"
+    missing = [name for name, value in (("vCPUs", vcpus), ("memory", memory_bytes)) if value is None]
+    return ("incomplete-machine", f"{' and '.join(missing)} not known") if missing else None
 
 
-def _share_text(machine: Machine) -> str:
-    share = machine.gpu_share if machine.gpu_share != "fractional" else "a part"
-    return f"{share} of one {machine.gpu or 'GPU'}"
+def _device_id(row: PriceRow, *, key: str, name: str, ids: Mapping[str, str]) -> str:
+    """The device that the file names: one without a profile is the file's mistake."""
+    if name not in ids:
+        message = f"no profile describes the {key.upper()} {name!r}"
+        raise row.document.error((*row.path[:2], "machine", key), message, hint=did_you_mean(name, known=ids))
+    return ids[name]
 
 
-def _offer_id(row: PriceRow) -> str:
-    return f"{row.provider}/{row.region}/{row.instance}"
-
-
-def _rejection(row: PriceRow, *, code: str, reason: str) -> Rejection:
-    return Rejection(
-        id=_offer_id(row),
-        provider=row.provider,
-        region=row.region,
-        instance=row.instance,
-        code=code,
-        reason=reason,
+def _new_type_error(row: PriceRow, *, known_types: Sequence[str]) -> ProfileError:
+    hint = did_you_mean(row.instance, known=known_types) if known_types else ""
+    return row.document.error(
+        row.path[:2],
+        f"{row.provider} has no type {row.instance!r} so far, and this file does not describe its machine",
+        hint=f"{hint} Or add `machine: {{vcpus: 8, memory_gib: 32, gpu: l4, gpu_count: 1}}`".strip(),
     )

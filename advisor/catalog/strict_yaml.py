@@ -80,6 +80,7 @@ def parse_documents(text: str, *, label: str) -> tuple[Document, ...]:
     """Parse YAML text; `label` names it in errors."""
     try:
         nodes = list(yaml.compose_all(text, Loader=_Loader))
+        return tuple(Document(label=label, values=_Builder(label).value(node), node=node) for node in nodes)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise ProfileError(
@@ -93,7 +94,6 @@ def parse_documents(text: str, *, label: str) -> tuple[Document, ...]:
         ) from None
     except RecursionError:
         raise ProfileError("nested too deeply", where=label, hint="a profile needs five levels at most") from None
-    return tuple(Document(label=label, values=_Builder(label).value(node), node=node) for node in nodes)
 
 
 def did_you_mean(found: str, *, known: Iterable[str]) -> str:

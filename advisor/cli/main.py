@@ -1,6 +1,5 @@
 """`advise`: arguments in, an exit code out; a user's mistake ends in `error:` and `hint:`, never in a traceback."""
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -9,6 +8,7 @@ import click
 
 from advisor import __version__
 from advisor.cli.commands import command_names, load_command
+from advisor.cli.stdout import discard_stdout
 from advisor.errors import AdvisorError, ExitCode, UsageError
 
 DEFAULT_COMMAND = "rank"
@@ -88,16 +88,9 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(_message(error), hint=_usage_hint(error), code=ExitCode.USAGE)
     except (click.Abort, KeyboardInterrupt):
         return ExitCode.INTERRUPT
-    except BrokenPipeError:
-        return _reader_left()
-
-
-def _reader_left() -> int:
-    """The reader (`| head`) has what it wanted: let the flush at exit go nowhere and end as if it had read all."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, sys.stdout.fileno())
-    os.close(devnull)
-    return ExitCode.ANSWER
+    except BrokenPipeError:  # the reader (`| head`) has what it wanted
+        discard_stdout()
+        return ExitCode.ANSWER
 
 
 def _fail(message: str, *, hint: str, code: ExitCode) -> int:
@@ -119,4 +112,4 @@ def _usage_hint(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption) and error.possibilities:
         return f"did you mean {' or '.join(sorted(error.possibilities))}?"
     context = getattr(error, "ctx", None)
-    return f"{context.command_path} --help lists what can be given" if context else ""
+    return f"{context.command_path if context else 'advise'} --help lists what can be given"

@@ -34,7 +34,7 @@ def _fused_sgd(call: Call) -> Cost:
 
 @formula(*aten("_fused_adam _fused_adamw"), family="optimizer")
 def _fused_adam(call: Call) -> Cost:
-    """Inputs (parameters..., gradients..., first moments..., second moments..., ...): 16 FLOP per parameter, 4 per input.
+    """Inputs (parameters, gradients, first and second moments, ...): 16 FLOP per parameter, 4 per input.
 
     Decay 2; m = b1 m + (1 - b1) g: 3; v = b2 v + (1 - b2) g g: 4; the moments' corrections 2; root, epsilon, quotient,
     rate and difference: 5 (Kingma and Ba 2015, algorithm 1; Loshchilov and Hutter 2019, algorithm 2).

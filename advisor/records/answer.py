@@ -9,6 +9,7 @@ from advisor.records.price import PriceBasis, PriceKind, Rejection, Tier
 from advisor.records.workload import Mode
 
 ANSWER_SCHEMA_VERSION = 1
+GroupBy = Literal["family", "module", "phase"]
 Bound = Literal["compute", "memory", "launch", "dispatch", "transfer"]
 BOUNDS: tuple[Bound, ...] = ("compute", "memory", "launch", "dispatch", "transfer")
 
@@ -89,6 +90,18 @@ class Totals:
     peak_memory_bytes: float
     parameter_count: int
     op_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The part of a step that one family, module or phase does; `flops_ratio` is its share of all FLOP."""
+
+    name: str
+    flops: float
+    read_bytes: float
+    write_bytes: float
+    op_count: int
+    flops_ratio: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,12 +17,16 @@ class RankedQuote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column. `drop_order`: narrow tables lose the lowest number first; None is kept at any width."""
+    """One column. `drop_order`: narrow tables lose the lowest number first; None is kept at any width.
+
+    Text wider than `max_width` wraps: marketplaces name their types in whole phrases.
+    """
 
     header: str
     cell: Callable[[RankedQuote], str]
     is_number: bool = False
     drop_order: int | None = None
+    max_width: int | None = None
 
 
 def shown_quotes(quotes: Sequence[Quote], *, top: int) -> tuple[RankedQuote, ...]:
@@ -56,19 +60,19 @@ def _step(row: RankedQuote) -> str:
 
 COLUMNS = (
     Column(header="#", cell=_place, is_number=True),
-    Column(header="instance", cell=lambda row: row.quote.instance),
-    Column(header="provider", cell=lambda row: row.quote.provider, drop_order=7),
-    Column(header="region", cell=lambda row: row.quote.region, drop_order=5),
-    Column(header="device", cell=lambda row: device_label(row.quote), drop_order=8),
+    Column(header="instance", cell=lambda row: row.quote.instance, max_width=26),
+    Column(header="provider", cell=lambda row: row.quote.provider, drop_order=8),
+    Column(header="region", cell=lambda row: row.quote.region, drop_order=6),
+    Column(header="device", cell=lambda row: device_label(row.quote), drop_order=9, max_width=22),
     Column(header="$/h", cell=lambda row: units.format_usd(row.quote.usd_per_hour, digits=3), is_number=True),
-    Column(header="batch", cell=lambda row: f"{row.quote.batch:,}", is_number=True, drop_order=6),
+    Column(header="batch", cell=lambda row: f"{row.quote.batch:,}", is_number=True, drop_order=7),
     Column(header="precision", cell=lambda row: row.quote.precision, drop_order=2),
     Column(header="step [90 %]", cell=_step, is_number=True),
     Column(
-        header="samples/s", cell=lambda row: units.format_rate(row.quote.samples_per_s), is_number=True, drop_order=4
+        header="samples/s", cell=lambda row: units.format_rate(row.quote.samples_per_s), is_number=True, drop_order=5
     ),
     Column(header="cost", cell=lambda row: units.format_usd(row.quote.job_usd.mid), is_number=True),
-    Column(header="memory", cell=_memory_share, is_number=True, drop_order=3),
+    Column(header="memory", cell=_memory_share, is_number=True, drop_order=4),
     Column(header="bound", cell=lambda row: row.quote.bound, drop_order=3),
     Column(header="price date", cell=lambda row: row.quote.price_date, drop_order=1),
 )

@@ -1,11 +1,38 @@
-"""Numbers for sizes that depend on data, which fake tensors do not have."""
+"""Numbers for sizes that depend on data, which fake tensors do not have.
 
+A mask's size is its elements times the share that is expected to be true. Where a mask comes from a choice among n
+(`topk`, `argmax`), as in the routing of a mixture of experts, every one is taken to be chosen equally often, so the
+share is 1 / n; of any other mask nothing is known, and a half is off by the least factor on either side.
+"""
+
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils.weak import WeakIdKeyDictionary
 
 _TRUE_RATIO = 0.5
-"""Share of a mask that is taken to be true: nothing is known, and a half is off by the least factor on either side."""
+_CHOICES = frozenset({"aten.topk", "aten.sort", "aten.argsort", "aten.argmax", "aten.argmin", "aten.max", "aten.min"})
+_EQUALITIES = frozenset({"aten.eq", "aten.eq_"})
+_INEQUALITIES = frozenset({"aten.ne", "aten.logical_not", "aten.bitwise_not"})
+_REDUCTIONS = frozenset({"aten.any", "aten.sum", "aten.amax"})
+_SAME_ELEMENTS = frozenset({"aten._to_copy", "aten.clone", "aten.gt", "aten.greater", "aten.copy_"})
+_INTEGERS = frozenset({torch.int64, torch.int32, torch.bool})
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Every element is one of `count` values, equally often."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Mask:
+    """This share of the elements is expected to be true, or not zero."""
+
+    true_ratio: float
 
 
 class AssumedSizes:
@@ -13,6 +40,7 @@ class AssumedSizes:
 
     def __init__(self) -> None:
         self._assumed: dict[Any, int] = {}
+        self._known: Any = WeakIdKeyDictionary()
 
     def __call__(self, size: Any) -> int:
         """The number for `size`, an int or a symbol of torch's."""
@@ -21,22 +49,82 @@ class AssumedSizes:
         expression = size.node.expr
         for symbol in sorted(expression.free_symbols, key=str):
             if symbol not in self._assumed:
-                self._assumed[symbol] = self._assume(size.node.shape_env, symbol)
+                self._assumed[symbol] = int(self._most(size.node.shape_env, symbol) * _TRUE_RATIO)
         return max(0, int(expression.subs(self._assumed)))
 
-    def _assume(self, shape_env: Any, symbol: Any) -> int:
-        """Half of the most that it can be: a mask of n elements selects n / 2 of them."""
+    def observe(self, op: str, args: tuple[Any, ...], results: list[torch.Tensor]) -> None:
+        """Learn what the results of an operator are likely to hold; called for every operator, in order."""
+        tensors = [value for value in _flat(args) if isinstance(value, torch.Tensor)]
+        if not tensors:
+            return
+        if op in ("aten.nonzero", "aten.index", "aten.masked_select"):
+            self._assume_selected(tensors, results)
+        if op in _CHOICES:
+            self._learn_choice(op, args, results)
+            return
+        known = self._known.get(tensors[0])
+        if known is None or not results or results[0].dtype not in _INTEGERS:
+            return
+        learned = _passed_on(op, known, args, results[0])
+        if learned is not None:
+            self._known[results[0]] = learned
+
+    def _learn_choice(self, op: str, args: tuple[Any, ...], results: list[torch.Tensor]) -> None:
+        numbers = [value for value in args[1:] if isinstance(value, int) and not isinstance(value, bool)]
+        dim = numbers[1] if op == "aten.topk" and len(numbers) > 1 else -1 if op == "aten.topk" else (numbers or [-1])[0]
+        for result in results:
+            if result.dtype is torch.int64 and args[0].dim() > 0:
+                self._known[result] = _Choice(self(args[0].shape[dim]))
+
+    def _assume_selected(self, tensors: list[torch.Tensor], results: list[torch.Tensor]) -> None:
+        """Number the symbol that this operator made, from the mask it selects by."""
+        mask = next((tensor for tensor in tensors[::-1] if tensor.dtype is torch.bool), tensors[0])
+        known = self._known.get(mask)
+        ratio = known.true_ratio if isinstance(known, _Mask) else _TRUE_RATIO
+        selected = round(math.prod(self(size) for size in mask.shape) * ratio)
+        for size in (size for result in results for size in result.shape):
+            if isinstance(size, torch.SymInt):
+                for symbol in size.node.expr.free_symbols:
+                    self._assumed.setdefault(symbol, selected)
+
+    @staticmethod
+    def _most(shape_env: Any, symbol: Any) -> int:
         upper = shape_env.bound_sympy(symbol).upper
-        most = int(upper) if upper.is_Integer and upper < torch.iinfo(torch.int32).max else 0
-        return int(most * _TRUE_RATIO)
+        return int(upper) if upper.is_Integer and upper < torch.iinfo(torch.int32).max else 0
 
     def notes(self) -> tuple[str, ...]:
         """What was assumed, in words."""
-        sizes = sorted(size for size in self._assumed.values() if size > 0)
+        sizes = [size for size in self._assumed.values() if size > 0]
         if not sizes:
             return ()
         shown = ", ".join(str(size) for size in sizes[:6]) + (", ..." if len(sizes) > 6 else "")
         return (
-            f"{len(sizes)} sizes depend on data: assumed {shown} (half of the most they can be, "
-            f"{_TRUE_RATIO:.0%} of a mask true)",
+            f"{len(sizes)} sizes depend on data, assumed {shown}: masks are {_TRUE_RATIO:.0%} true, "
+            "choices (experts) equally frequent",
         )
+
+
+def _passed_on(op: str, known: _Choice | _Mask, args: tuple[Any, ...], result: torch.Tensor) -> _Choice | _Mask | None:
+    """What an operator's result is known to hold, from what its first input is."""
+    if isinstance(known, _Choice):
+        return _Mask(1 / known.count) if op in _EQUALITIES else _same_elements(op, known, args, result)
+    if op in _INEQUALITIES and result.dtype is torch.bool:
+        return known if op == "aten.ne" else _Mask(1 - known.true_ratio)
+    if op in _REDUCTIONS:
+        merged = args[0].numel() / max(1, result.numel())
+        return _Mask(min(1.0, known.true_ratio * merged))
+    return _same_elements(op, known, args, result)
+
+
+def _same_elements(op: str, known: Any, args: tuple[Any, ...], result: torch.Tensor) -> Any:
+    """Views and conversions hold what they are of."""
+    is_view = result.untyped_storage()._cdata == args[0].untyped_storage()._cdata
+    return known if is_view or op in _SAME_ELEMENTS else None
+
+
+def _flat(values: Any) -> Any:
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            yield from _flat(value)
+        else:
+            yield value

@@ -5,7 +5,9 @@ parent, and a watchdog says where the file is when time runs out.
 """
 
 import fcntl
+import gc
 import json
+import logging
 import os
 import signal
 import sys
@@ -14,12 +16,16 @@ import traceback
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from advisor.errors import AdvisorError, LoadError, TraceError
 from advisor.workload.input_spec import parse_input_specs
 from advisor.workload.spawn import LENGTH_BYTES, ProfileRequest
 from advisor.workload.user_error import explain, raised_by_us, where_now
+
+if TYPE_CHECKING:
+    from advisor.records.workload import Workload
+    from advisor.workload.loaded import LoadedModel
 
 _PRIVATE_FD = 200
 """Descriptors are given out from 0 up: no stray write of the user's code lands on one up here."""
@@ -46,9 +52,9 @@ class ResultChannel:
         if not self._first_sender.acquire(blocking=False):
             threading.Event().wait()  # the other thread is about to end the process
         payload = json.dumps(message).encode()
-        with suppress(OSError):  # the parent is gone, or the user's code closed the descriptor
-            with open(self._fd, "wb", closefd=False) as stream:
-                stream.write(len(payload).to_bytes(LENGTH_BYTES, "big") + payload)
+        # The parent may be gone, or the user's code may have closed the descriptor.
+        with suppress(OSError), open(self._fd, "wb", closefd=False) as result:
+            result.write(len(payload).to_bytes(LENGTH_BYTES, "big") + payload)
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError, AttributeError):  # the user's code may have closed or replaced it
                 stream.flush()
@@ -76,14 +82,18 @@ def main() -> NoReturn:
     except BaseException as error:  # noqa: BLE001 - whatever the user's file raises, sys.exit included
         if raised_by_us(error):
             channel.finish({"error": {"kind": "internal", "message": traceback.format_exc(), "hint": ""}})
-        channel.fail(explain(error, what=request.source))
+        hint = "pass the script's own arguments after `--`" if request.run else ""
+        channel.fail(explain(error, what=request.source, hint=hint))
     channel.finish(message)
 
 
 def _profile(request: ProfileRequest) -> dict[str, Any]:
+    # torch is imported here, not above: the channel and the watchdog are there before it.
     from advisor.workload.cuda_redirect import cuda_redirected
     from advisor.workload.file import workload_to_json
 
+    # What goes wrong on fake tensors comes as an exception; torch's log would print it with its own traceback as well.
+    logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
     with cuda_redirected():
         if request.run:
             from advisor.workload.script_trace import trace_script
@@ -91,16 +101,30 @@ def _profile(request: ProfileRequest) -> dict[str, Any]:
             workload = trace_script(Path(request.source), request.script_args, mode=request.mode)
             return {"workload": workload_to_json(workload)}
         from advisor.workload.load import load
-        from advisor.workload.trace import trace
 
         loaded = load(request.source, mode=request.mode, specs=parse_input_specs(request.inputs))
-        workload = trace(loaded, mode=request.mode, batch=request.batch, isolated=True)
+        workload = _trace(loaded, request)
         message: dict[str, Any] = {"workload": workload_to_json(workload)}
         if request.second_count:
             from advisor.workload.second_count import count_with_fvcore
 
             message["second_count"] = asdict(count_with_fvcore(loaded, batch=workload.batch))
         return message
+
+
+def _trace(loaded: "LoadedModel", request: ProfileRequest) -> "Workload":
+    """Trace; what the user's code raises on the way becomes a `TraceError` that says what the model was given."""
+    from advisor.workload.inputs import describe_inputs
+    from advisor.workload.trace import trace
+
+    try:
+        return trace(loaded, mode=request.mode, batch=request.batch, isolated=True)
+    except Exception as error:
+        if isinstance(error, AdvisorError) or raised_by_us(error):
+            raise
+        given = describe_inputs(loaded.make_inputs(loaded.batch))
+        failure = explain(error, what=f"{request.source}: a step failed", hint=f"the model was given {given}")
+        raise TraceError(failure.message, hint=failure.hint) from error
 
 
 def _request(text: str) -> ProfileRequest:

@@ -22,6 +22,8 @@ from advisor.workload.recorder import Recorder
 _GATE_COUNTS = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 _RECURRENT = {torch.lstm: "lstm", torch.gru: "gru", torch.rnn_tanh: "rnn_tanh", torch.rnn_relu: "rnn_relu"}
 
+_ATTENTION = functional.scaled_dot_product_attention
+
 Tensors = tuple[torch.Tensor, ...]
 
 
@@ -107,10 +109,21 @@ class Composites(TorchFunctionMode):
         self._recorder = recorder
         self._real = real
 
+    @contextmanager
+    def catching(self) -> Iterator[None]:
+        """Catch what calls torch.nn.functional by its name, too: torch's own `multi_head_attention_forward` runs with
+        the mode switched off."""
+        functional.scaled_dot_product_attention = self._attention
+        try:
+            with self:
+                yield
+        finally:
+            functional.scaled_dot_product_attention = _ATTENTION
+
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func is functional.scaled_dot_product_attention:
-            return self._attention(func, *args, **kwargs)
+        if func is _ATTENTION:
+            return self._attention(*args, **kwargs)
         mode = _RECURRENT.get(func) if callable(func) else None
         if mode is not None and not kwargs:
             return self._recurrent(func, mode, args)
@@ -118,7 +131,6 @@ class Composites(TorchFunctionMode):
 
     def _attention(
         self,
-        func: Any,
         query: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
@@ -129,7 +141,7 @@ class Composites(TorchFunctionMode):
         enable_gqa: bool = False,
     ) -> torch.Tensor:
         if query.is_nested or query.dim() < 3:
-            return func(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)  # type: ignore[no-any-return]
+            return _ATTENTION(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
         _check_attention(query, key, value, enable_gqa=enable_gqa)
         samples = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
         heads, length, width = query.shape[-3], query.shape[-2], value.shape[-1]
@@ -141,7 +153,7 @@ class Composites(TorchFunctionMode):
 
         def run(inputs: Sequence[torch.Tensor]) -> Tensors:
             mask = inputs[3] if len(inputs) > 3 else None
-            result = func(*inputs[:3], mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+            result = _ATTENTION(*inputs[:3], mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
             return (result,)
 
         plan = _Plan(

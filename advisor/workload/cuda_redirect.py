@@ -118,12 +118,8 @@ def _patches() -> Iterator[tuple[Any, str, Any]]:
         yield torch.cuda.nvtx, name, _nothing()
     yield torch.cuda.nvtx, "range", type("range", (_Idle,), {})
 
-    module_to, load, set_default_device = nn.Module.to, torch.load, torch.set_default_device
-    yield nn.Module, "to", lambda module, *args, **kwargs: module_to(
-        module,
-        *map(_device_or_index, args),
-        **{name: _device_or_index(value) if name == "device" else value for name, value in kwargs.items()},
-    )
+    load, set_default_device = torch.load, torch.set_default_device
+    yield nn.Module, "to", _module_to(nn.Module.to)
     yield nn.Module, "cuda", lambda module, device=None: module
     yield nn.Module, "compile", _nothing()
     yield torch, "compile", _identity()
@@ -131,3 +127,12 @@ def _patches() -> Iterator[tuple[Any, str, Any]]:
     yield torch.jit, "trace", _identity()
     yield torch, "load", lambda file, map_location=None, **kwargs: load(file, map_location="cpu", **kwargs)
     yield torch, "set_default_device", lambda device: set_default_device(_device_or_index(device))
+
+
+def _module_to(to: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+    """`Module.to`, which reads its device before any tensor method is called."""
+
+    def redirected(module: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
+        return to(module, *map(_device_or_index, args), **{name: _device_or_index(kwargs[name]) for name in kwargs})
+
+    return redirected

@@ -44,7 +44,7 @@ def plan_from_example(example: Any, *, model: nn.Module) -> InputPlan:
     return InputPlan(
         make=lambda batch: arguments_of(example(batch), model=model),
         batch=DEFAULT_BATCH,
-        notes=(f"batch size {DEFAULT_BATCH} assumed: example_inputs has no default",),
+        notes=(f"batch size {DEFAULT_BATCH} assumed",),
     )
 
 

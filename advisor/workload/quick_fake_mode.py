@@ -128,8 +128,16 @@ def _shapes_of(func: Any, result: Any, args: tuple[Any, ...]) -> Any:
 
 def _short_answer(func: Any) -> _Answer | None:
     """How torch's mode would answer `func` in the end, found once per operator."""
-    if not isinstance(func, torch._ops.OpOverload) or func.namespace != "aten":
+    if not isinstance(func, torch._ops.OpOverload):
         return None
+    if func.namespace == "prims" and hasattr(func, "prim_meta_impl"):
+        return _run_prim
+    if func.namespace == "profiler":
+        return _run_as_it_is
+    if func.namespace != "aten":
+        return None
+    if func in _OWN_ANSWERS:
+        return _OWN_ANSWERS[func]
     if torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags:
         return None
     if func in FakeTensorMode.lift_fns or torch.Tag.inplace_view in func.tags:
@@ -138,7 +146,7 @@ def _short_answer(func: Any) -> _Answer | None:
         if func in decomposition_table and torch_decomp_decompositions(func):
             return _decompose
         if func._can_decompose():
-            return None
+            return _decompose_implicitly
     for applies, implementation in op_implementations_checks:
         if applies(func):
             return _answer_by(implementation)
@@ -154,6 +162,40 @@ def _decompose(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: di
         return decomposition_table[func](*args, **kwargs)
 
 
+def _decompose_implicitly(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    with mode:
+        return func.decompose(*args, **kwargs)
+
+
+def _run_prim(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    with mode:
+        return func.prim_meta_impl(*args, **kwargs)
+
+
+def _run_as_it_is(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return func(*args, **kwargs)
+
+
+def _grouped_mm(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The products of a mixture of experts. torch's meta kernel takes bf16 alone, its CPU kernel every float type.
+
+    (tokens, k) x (experts, k, n) is (tokens, n); (k, tokens) x (tokens, n), the weights' gradient, is (experts, k, n).
+    """
+    first, second = args[:2]
+    ends = kwargs.get("offs", args[2] if len(args) > 2 else None)
+    if (first.dim(), second.dim()) == (2, 3):
+        shape = [first.shape[0], second.shape[-1]]
+    elif (first.dim(), second.dim()) == (2, 2) and ends is not None:
+        shape = [ends.shape[0], first.shape[0], second.shape[-1]]
+    else:
+        return NotImplemented
+    with mode:
+        return torch.empty(shape, dtype=first.dtype)
+
+
+_OWN_ANSWERS: dict[Any, _Answer] = {torch.ops.aten._grouped_mm.default: _grouped_mm}
+
+
 def _run_meta_kernel(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     with in_kernel_invocation_manager(mode):
         result = func(*args, **kwargs)
@@ -165,13 +207,14 @@ def _run_meta_kernel(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwar
 def _stand_in_for_dynamo() -> None:
     """Let FakeTensorMode read torch._dynamo's settings without importing the compiler.
 
-    The mode needs the settings module, and `torch._dynamo.disable`, which outside compilation changes nothing. A bare
-    package answers these; any other attribute imports the real one.
+    The mode needs the settings module; dispatch and optimizers call `disable` and `graph_break`, which outside
+    compilation change nothing. A bare package answers these; any other attribute imports the real one.
     """
     package = types.ModuleType("torch._dynamo")
     package.__path__ = [os.path.join(os.path.dirname(torch.__file__), "_dynamo")]
     package.__file__ = os.path.join(package.__path__[0], "__init__.py")
     package.__dict__["disable"] = lambda function, *_, **__: function
+    package.__dict__["graph_break"] = lambda *_, **__: None
 
     def load_real(name: str) -> Any:
         if name.startswith("__") and name != "__path__":

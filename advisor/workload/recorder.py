@@ -1,7 +1,7 @@
 """Records every operator call of a step: phase, module, operands, attributes, and the live memory after it."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from advisor.ops.evaluate import row_cost
 from advisor.ops.registry import Formula, formula_of
 from advisor.records.workload import Attribute, Operand, Phase, Row
+from advisor.workload.assumed_sizes import AssumedSizes
 from advisor.workload.storages import CELL, Category, Storages, Stored
 
 OperandKey = tuple[tuple[int, ...], str, bool, bool]
@@ -81,10 +82,11 @@ class CompositeCost:
 class Recorder(TorchDispatchMode):
     """Writes down what the dispatcher is asked to do while it is active. Use inside a FakeTensorMode, or for real."""
 
-    def __init__(self, model: nn.Module, *, sizes: Callable[[Any], int]) -> None:
+    def __init__(self, model: nn.Module, *, sizes: AssumedSizes, symbolic: bool) -> None:
         super().__init__()
         self.phase: Phase = "forward"
         self.sizes = sizes
+        self._observe = sizes.observe if symbolic else None
         self._storages = Storages(size_of=sizes)
         self._calls: list[_Call] = []
         self._live: list[tuple[int, ...]] = []
@@ -186,6 +188,8 @@ class Recorder(TorchDispatchMode):
         if operator is None:
             operator = self._operators[func] = _look_up(func)
         outputs = list(_tensors(result))
+        if self._observe is not None:
+            self._observe(operator.op, args, outputs)
         if operator.is_view:
             return
         attributes: tuple[tuple[str, Attribute], ...] = ()

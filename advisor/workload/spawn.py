@@ -164,8 +164,7 @@ def start_profile(request: ProfileRequest) -> PendingProfile:
     result_fd, child_result_fd = os.pipe()
     child_lifeline_fd, lifeline_fd = os.pipe()
     try:
-        process = subprocess.Popen(
-            # S603: the interpreter is this one, and no shell is in between.
+        process = subprocess.Popen(  # noqa: S603 - this very interpreter, and no shell in between
             [
                 sys.executable, "-P", "-c", _START, _ROOT,
                 json.dumps(asdict(request)), str(child_result_fd), str(child_lifeline_fd),

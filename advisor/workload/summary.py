@@ -1,27 +1,11 @@
 """Totals, groups and coverage of a Workload at a batch size."""
 
-from dataclasses import dataclass
-from typing import Literal
-
 from advisor.ops.evaluate import row_cost
 from advisor.ops.registry import formula_of
-from advisor.records.answer import Totals, WorkloadSummary
+from advisor.records.answer import Group, GroupBy, Totals, WorkloadSummary
 from advisor.records.workload import MemoryLine, StoredBytes, Workload
 
-GroupBy = Literal["family", "module", "phase"]
 _KINDS = ("parameters", "buffers", "gradients", "optimizer_state", "activations", "temporaries")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """The part of a step that one family, module or phase does; `flops_ratio` is its share of all FLOP."""
-
-    name: str
-    flops: float
-    read_bytes: float
-    write_bytes: float
-    op_count: int
-    flops_ratio: float
 
 
 def summarize(workload: Workload, *, batch: int) -> WorkloadSummary:

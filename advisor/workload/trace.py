@@ -1,7 +1,7 @@
 """A loaded model in, one step of it as a Workload out, without running it where that can be avoided."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -137,13 +137,13 @@ class Follower:
 
 @contextmanager
 def following_step(
-    model: nn.Module, *, fake: Any, sizes: Callable[[Any], int], replaced: dict[int, torch.Tensor]
+    model: nn.Module, *, fake: Any, sizes: AssumedSizes, replaced: dict[int, torch.Tensor]
 ) -> Iterator[Follower]:
     """Record what happens inside: on fake tensors with `fake`, a FakeTensorMode, for real without one.
 
     `replaced` maps the id of each of the model's own tensors to the one that stands in for it.
     """
-    recorder = Recorder(model, sizes=sizes)
+    recorder = Recorder(model, sizes=sizes, symbolic=fake is not None and fake.shape_env is not None)
     optimizers = OptimizerSteps(recorder=recorder, fakes=replaced)
     with ExitStack() as stack:
         if fake is not None:
@@ -151,7 +151,7 @@ def following_step(
         stack.enter_context(recorder.following())
         stack.enter_context(optimizers.following())
         stack.enter_context(fast_paths())
-        stack.enter_context(Composites(recorder, real=fake is None))
+        stack.enter_context(Composites(recorder, real=fake is None).catching())
         stack.enter_context(recorder)
         yield Follower(recorder=recorder, optimizers=optimizers)
 

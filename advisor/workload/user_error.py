@@ -65,8 +65,11 @@ def where_now(thread_id: int) -> list[str]:
     return user_frames(reversed(frames))
 
 
-def explain(error: BaseException, *, what: str) -> LoadError:
-    """The user's exception as a `LoadError`: `what` failed, their frames, the exception's message, and a remedy."""
+def explain(error: BaseException, *, what: str, hint: str = "") -> LoadError:
+    """The user's exception as a `LoadError`: `what` failed, its message and their frames.
+
+    `hint` is for where the kind of exception itself tells no remedy.
+    """
     if isinstance(error, SyntaxError) and error.filename:
         return LoadError(_syntax_message(error), hint="mend the line; nothing was run")
     frames = user_frames(
@@ -74,8 +77,8 @@ def explain(error: BaseException, *, what: str) -> LoadError:
     )
     if isinstance(error, SystemExit):
         called = f"{what}: the file called sys.exit({error.code!r})"
-        return LoadError("\n".join([called, *frames]), hint='put it under `if __name__ == "__main__":`')
-    return LoadError("\n".join([f"{what}: {_summary(error)}", *frames]), hint=_hint(error))
+        return LoadError("\n".join([called, *frames]), hint=hint or 'put it under `if __name__ == "__main__":`')
+    return LoadError("\n".join([f"{what}: {_summary(error)}", *frames]), hint=_hint(error) or hint)
 
 
 def _syntax_message(error: SyntaxError) -> str:

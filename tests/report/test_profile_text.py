@@ -1,26 +1,21 @@
 """The profile of a model in a terminal."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from advisor.records.answer import Group
 from advisor.report.profile_text import render_profile
 from advisor.report.view import View
 from tests.report.toys import recommendation
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Group:
-    name: str
-    flops: float
-    read_bytes: float = 2**20
-    write_bytes: float = 2**19
-    count: int = 3
-    share: float = 0.0
+def group(name: str, *, flops: float, flops_ratio: float) -> Group:
+    return Group(name=name, flops=flops, read_bytes=2**20, write_bytes=2**19, op_count=3, flops_ratio=flops_ratio)
 
 
 GROUPS = (
-    _Group(name="layer1.*.conv1", flops=6e9, share=0.75),
-    _Group(name="fc", flops=1.5e9, share=0.19),
-    _Group(name="", flops=5e8, share=0.06),
+    group("layer1.*.conv1", flops=6e9, flops_ratio=0.75),
+    group("fc", flops=1.5e9, flops_ratio=0.19),
+    group("", flops=5e8, flops_ratio=0.06),
 )
 SUMMARY = recommendation().workload
 

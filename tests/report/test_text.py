@@ -69,7 +69,7 @@ def test_columns_go_in_the_stated_order_and_four_stay() -> None:
     headers = [[column.header for column in fitting_columns(rows, width=width)] for width in range(200, 20, -1)]
     dropped = [gone for wide, narrow in pairwise(headers) for gone in wide if gone not in narrow]
     assert dropped == [
-        *("price date", "precision", "memory", "bound", "samples/s", "region", "batch", "provider", "device")
+        *("price date", "precision", "bound", "memory", "samples/s", "region", "batch", "provider", "device")
     ]
     assert headers[-1] == ["#", "instance", "$/h", "step [90 %]", "cost"]
 

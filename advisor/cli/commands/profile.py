@@ -1,5 +1,6 @@
 """`advise profile SOURCE`: a model in, the count of one step out."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +11,10 @@ from advisor.errors import ExitCode
 
 if TYPE_CHECKING:
     from advisor.cli.output import Output
+    from advisor.pipeline import Profile
+    from advisor.records.answer import Group, GroupBy
     from advisor.records.workload import Workload
+    from advisor.report.view import View
 
 _OPTION_FLAGS = ("mode", "batch", "input", "top", "strict", "timeout")
 _GROUPINGS = ("module", "family", "phase")
@@ -50,7 +54,7 @@ def command(
     script_args: tuple[str, ...],
     run: bool,
     output: "Output",
-    by: str,
+    by: "GroupBy",
     second_count: bool,
     **params: Any,
 ) -> int:
@@ -80,10 +84,26 @@ def command(
     if output.format == "json":
         write(_json(profile.workload), output)
     else:
-        from advisor.report.profile_text import render_profile
-
-        write(render_profile(profile.summary, profile.groups(by), by=by, view=view_of(output, top=options.top)), output)
+        write(_text(profile, by=by, view=view_of(output, top=options.top)), output)
     return ExitCode.ANSWER
+
+
+def _text(profile: "Profile", *, by: "GroupBy", view: "View") -> str:
+    from advisor.report.profile_text import render_profile
+    from advisor.report.second_count_text import render_second_count
+
+    text = render_profile(profile.summary, profile.groups(by), by=by, view=view)
+    if profile.second_count is None:
+        return text
+    return f"{text}\n{render_second_count(profile.second_count, _forward_families(profile), view=view)}"
+
+
+def _forward_families(profile: "Profile") -> "tuple[Group, ...]":
+    """Our count of what fvcore counts: the forward alone, at its batch."""
+    workload = profile.workload
+    forward = replace(workload, rows=tuple(row for row in workload.rows if row.phase == "forward"))
+    batch = profile.second_count.batch if profile.second_count else profile.batch
+    return replace(profile, workload=forward, batch=batch).groups("family")
 
 
 def _json(workload: "Workload") -> str:

@@ -1,0 +1,1 @@
+"""One file per kind of model source; `load.py` chooses among them."""

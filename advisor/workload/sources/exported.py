@@ -16,7 +16,7 @@ from advisor.workload.inputs import resized
 from advisor.workload.loaded import Inputs, LoadedModel
 
 
-def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedModel:  # noqa: ARG001 - one signature for all
+def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedModel:
     """Load an exported program with the inputs it was exported with.
 
     Its batch is fixed, unless the leading dimension of its first input was exported as dynamic. It cannot change

@@ -14,7 +14,6 @@ from torch import nn
 from advisor.errors import LoadError
 from advisor.records.workload import Mode
 from advisor.workload.input_spec import InputSpec
-from advisor.workload.inputs import DEFAULT_BATCH
 from advisor.workload.loaded import LoadedModel
 from advisor.workload.sources.installed import require
 from advisor.workload.sources.live import load_live
@@ -37,6 +36,7 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedMod
     config_path = path / "config.json" if path.is_dir() else path
     settings = _settings(config_path)
     transformers = require("transformers")
+    transformers.logging.set_verbosity_error()
     config = _config(transformers, settings, config_path)
     kind = _model_class(transformers, config, config_path)
     model = build(lambda: kind(config), reference)
@@ -46,7 +46,7 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedMod
     makers, note = _inputs(model, config, config_path)
     labels = _labels(kind.__name__, makers) if mode == "training" else {}
 
-    def example_inputs(batch: int = DEFAULT_BATCH) -> dict[str, torch.Tensor]:
+    def example_inputs(batch: int) -> dict[str, torch.Tensor]:
         return {argument: make(batch) for argument, make in (makers | labels).items()}
 
     return load_live(
@@ -145,7 +145,7 @@ def _labels(architecture: str, makers: Makers) -> Makers:
     return {}
 
 
-def _loss_of_output(output: Any, batch: Any) -> torch.Tensor:  # noqa: ARG001 - the labels went into the forward
+def _loss_of_output(output: Any, batch: Any) -> torch.Tensor:
     return output.loss  # type: ignore[no-any-return]
 
 

@@ -21,7 +21,7 @@ from advisor.workload.sources.live import load_live
 FACTORIES = ("get_model", "build_model", "make_model")
 
 
-def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedModel:  # noqa: ARG001 - one signature for all
+def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedModel:
     """Load a model from a Python file. `specs`, where given, win over the file's `example_inputs`."""
     path, _, name = reference.partition("::")
     module = import_file(Path(path))

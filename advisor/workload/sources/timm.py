@@ -9,14 +9,13 @@ from torch import nn
 from advisor.errors import LoadError
 from advisor.records.workload import Mode
 from advisor.workload.input_spec import InputSpec
-from advisor.workload.inputs import DEFAULT_BATCH
 from advisor.workload.loaded import LoadedModel
 from advisor.workload.sources.installed import known_name, require
 from advisor.workload.sources.live import load_live
 from advisor.workload.sources.python_file import build
 
 
-def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedModel:  # noqa: ARG001 - one signature for all
+def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedModel:
     """Build the model `reference` (a name, or `NAME@SIZE` for square images of SIZE pixels) of timm."""
     timm = require("timm")
     full_name, _, size_text = reference.partition("@")
@@ -30,7 +29,7 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedMod
     if size is not None:
         height = width = size
 
-    def example_inputs(batch: int = DEFAULT_BATCH) -> torch.Tensor:
+    def example_inputs(batch: int) -> torch.Tensor:
         return torch.rand(batch, channels, height, width)
 
     return load_live(model, example_inputs, specs=specs, name=reference)

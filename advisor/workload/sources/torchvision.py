@@ -9,7 +9,6 @@ from torch import nn
 
 from advisor.records.workload import Mode
 from advisor.workload.input_spec import InputSpec
-from advisor.workload.inputs import DEFAULT_BATCH
 from advisor.workload.loaded import LoadedModel
 from advisor.workload.sources.installed import known_name, require
 from advisor.workload.sources.live import load_live
@@ -21,19 +20,21 @@ _DETECTION_SIZE = (800, 1066)
 """A 640 x 480 image after the detection models' own resizing (their min_size 800)."""
 
 
-def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedModel:  # noqa: ARG001 - one signature for all
+def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedModel:
     """Build the model `reference` of torchvision."""
     models = require("torchvision.models")
     name = known_name(reference, names=models.list_models(), package="torchvision")
     builder = models.get_model_builder(name)
-    # What a builder would download or warn about if it were not told.
-    wanted = {"weights": None, "weights_backbone": None, "init_weights": False}
-    arguments = {key: value for key, value in wanted.items() if key in inspect.signature(builder).parameters}
-    model = build(lambda: builder(**arguments), f"torchvision:{name}")
     category = builder.__module__.removeprefix("torchvision.models.").partition(".")[0]
+    arguments: dict[str, Any] = {"weights": None}
+    if "weights_backbone" in inspect.signature(builder).parameters:
+        arguments["weights_backbone"] = None  # else it is downloaded
+    if category in ("inception", "googlenet"):
+        arguments["init_weights"] = False  # else they warn
+    model = build(lambda: builder(**arguments), f"torchvision:{name}")
     height, width = _image_size(models, name, model, category)
 
-    def example_inputs(batch: int = DEFAULT_BATCH) -> Any:
+    def example_inputs(batch: int) -> Any:
         if category == "detection":
             return ([torch.rand(3, height, width) for _ in range(batch)],)
         if category == "optical_flow":

@@ -1,0 +1,18 @@
+import pytest
+from calls import cost, cost_of, tensor
+
+SOURCE = tensor(3, 4)
+
+
+@pytest.mark.parametrize("op", ["zeros", "ones_like", "zero_", "fill_", "new_full", "_foreach_zero_"])
+def test_a_fill_writes_and_reads_nothing(op):
+    assert cost_of(f"aten.{op}", [SOURCE], [SOURCE]) == cost(flops=0, read_bytes=0, write_bytes=48)
+
+
+@pytest.mark.parametrize("op", ["empty", "empty_like", "new_empty_strided"])
+def test_empty_memory_costs_nothing(op):
+    assert cost_of(f"aten.{op}", [SOURCE], [SOURCE]) == cost(flops=0, read_bytes=0, write_bytes=0)
+
+
+def test_a_diagonal_is_placed_in_zeros():
+    assert cost_of("aten.diag_embed", [tensor(3)], [tensor(3, 3)]) == cost(flops=0, read_bytes=12, write_bytes=36)

@@ -1,0 +1,73 @@
+import numpy as np
+import pytest
+
+from advisor.ops.evaluate import call_at, row_cost
+from advisor.ops.registry import formula_of
+from advisor.records.workload import Operand, Row
+
+
+def row(op, inputs, outputs, *, family="matmul"):
+    return Row(
+        op=op,
+        family=family,
+        phase="forward",
+        module="",
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        attributes={},
+        count=3,
+    )
+
+
+# (2 x batch, 3) x (3, 4)
+LINEAR = row(
+    "aten.mm",
+    [Operand(shape=((0.0, 2.0), 3), dtype="float32", low=True), Operand(shape=(3, 4), dtype="float32", low=True)],
+    [Operand(shape=((0.0, 2.0), 4), dtype="float32", low=True)],
+)
+
+
+def test_a_dimension_is_its_constant_part_and_its_share_of_the_batch():
+    source = Operand(shape=((1.0, 2.0), 3), dtype="int64")
+    call = call_at(row("aten.clone", [source], [source]), batch=5)
+    # 1 + 2 * 5
+    assert call.inputs[0].shape == (11, 3)
+
+
+def test_a_row_is_the_cost_of_one_call_whatever_its_count():
+    # At batch 5: 2 * 10 * 3 * 4 = 240; read (30 + 12) * 4, write 40 * 4.
+    found = row_cost(LINEAR, batch=5)
+    assert (found.flops, found.read_bytes, found.write_bytes) == (240, 168, 160)
+
+
+def test_many_batch_sizes_are_evaluated_at_once():
+    found = row_cost(LINEAR, batch=np.array([1.0, 5.0]))
+    assert found.flops.tolist() == [48, 240]
+    assert found.read_bytes.tolist() == [72, 168]
+
+
+def test_operands_can_be_stored_in_another_type():
+    found = row_cost(LINEAR, batch=5, dtype_of=lambda operand: "bfloat16" if operand.low else operand.dtype)
+    assert (found.flops, found.read_bytes, found.write_bytes) == (240, 84, 80)
+
+
+def test_large_integer_dimensions_do_not_overflow():
+    size = 2**20
+    square = Operand(shape=(size, size, 8), dtype="float32")
+    batch = np.array([1, 2])
+    found = row_cost(row("aten.bmm", [square, square], [square]), batch=batch)
+    # 2 * 2^20 * 2^20 * 8 * 8
+    assert found.flops == pytest.approx(128 * 2.0**40)
+
+
+def test_an_operator_without_a_formula_moves_its_operands():
+    operand = Operand(shape=((0.0, 1.0), 4), dtype="float32")
+    unknown = row("mine.op", [operand, operand], [operand], family="unknown")
+    assert formula_of("mine.op") is None
+    found = row_cost(unknown, batch=2)
+    assert (found.flops, found.read_bytes, found.write_bytes) == (0, 64, 32)
+
+
+def test_one_that_torch_calls_pointwise_is_a_flop_per_element():
+    operand = Operand(shape=((0.0, 1.0), 4), dtype="float32")
+    assert row_cost(row("mine.op", [operand], [operand], family="pointwise"), batch=2).flops == 8

@@ -1,0 +1,89 @@
+import numpy as np
+from calls import cost, cost_of, indices, tensor
+
+TABLE = tensor(1000, 8)
+
+
+def test_indexing_reads_the_elements_it_picks():
+    # 3 rows of 8: 96 bytes, and 24 of indices.
+    expected = cost(flops=0, read_bytes=120, write_bytes=96)
+    assert cost_of("aten.index", [TABLE, indices(3)], [tensor(3, 8)]) == expected
+    assert cost_of("aten.index_select", [TABLE, indices(3)], [tensor(3, 8)]) == expected
+
+
+def test_gathering_reads_one_element_per_index():
+    # 3 * 2 indices: 48 bytes, 24 picked, 24 written.
+    assert cost_of("aten.gather", [TABLE, indices(3, 2)], [tensor(3, 2)]) == cost(
+        flops=0, read_bytes=72, write_bytes=24
+    )
+
+
+def test_scattering_touches_one_element_per_index():
+    # 6 indices: read 48, 24 from the source, 24 of the destination; write 24; 6 additions.
+    inputs = [TABLE, indices(3, 2), tensor(3, 8)]
+    assert cost_of("aten.scatter_add_", inputs, [TABLE]) == cost(flops=6, read_bytes=96, write_bytes=24)
+
+
+def test_scattering_a_number_reads_no_source():
+    assert cost_of("aten.scatter_", [TABLE, indices(3, 2)], [TABLE]).read_bytes == 72
+
+
+def test_putting_rows_writes_those_rows():
+    # 3 rows of 8: read 96 of values, 24 of indices, 96 of the destination; write 96.
+    inputs = [TABLE, indices(3), tensor(3, 8)]
+    assert cost_of("aten.index_put_", inputs, [TABLE]) == cost(flops=24, read_bytes=216, write_bytes=96)
+    assert cost_of("aten.index_add", inputs, [TABLE]) == cost(flops=24, read_bytes=216, write_bytes=96)
+
+
+def test_putting_one_value_writes_whatever_the_indices_name():
+    # 3 rows of 8 from one number: read 96 + 24 + 4, write 96.
+    assert cost_of("aten.index_put_", [TABLE, indices(3), tensor()], [TABLE]) == cost(
+        flops=24, read_bytes=124, write_bytes=96
+    )
+
+
+def test_indices_are_broadcast_against_each_other():
+    # Rows (3, 1) with columns (1, 2): 6 places.
+    inputs = [TABLE, indices(3, 1), indices(1, 2), tensor()]
+    assert cost_of("aten.index_put_", inputs, [TABLE]).write_bytes == 24
+
+
+def test_a_mask_of_the_first_dimension_counts_as_all_true():
+    # 1000 rows of 8.
+    inputs = [TABLE, tensor(1000, dtype="bool"), tensor()]
+    assert cost_of("aten.index_put_", inputs, [TABLE]).write_bytes == 32000
+
+
+def test_filling_by_index_writes_the_slices_named():
+    # 2 columns of 1000: 8000 bytes; read the indices.
+    assert cost_of("aten.index_fill", [TABLE, indices(2)], [TABLE], dim=1) == cost(
+        flops=0, read_bytes=16, write_bytes=8000
+    )
+
+
+def test_putting_by_flat_index_touches_one_element_each():
+    # 3 indices 24, values 12, places 12.
+    assert cost_of("aten.put", [TABLE, indices(3), tensor(3)], [TABLE]) == cost(flops=3, read_bytes=48, write_bytes=12)
+
+
+def test_accumulating_under_a_mask_touches_as_many_as_there_are_values():
+    inputs = [TABLE, tensor(3, dtype="bool"), indices(3), tensor(3, 8)]
+    # 24 values: read 96 of places, 3 of mask, 24 of indices, 96 of values.
+    assert cost_of("aten._unsafe_masked_index_put_accumulate", inputs, [TABLE]) == cost(
+        flops=24, read_bytes=219, write_bytes=96
+    )
+
+
+def test_a_masked_copy_looks_at_every_element():
+    mask = tensor(4, dtype="bool")
+    assert cost_of("aten.masked_scatter", [tensor(4), mask, tensor(4)], [tensor(4)]).read_bytes == 36
+
+
+def test_searching_what_is_not_zero_compares_each_element():
+    assert cost_of("aten.nonzero", [tensor(10)], [indices(7, 1)]) == cost(flops=10, read_bytes=40, write_bytes=56)
+
+
+def test_the_number_of_indices_may_be_an_array_over_the_batch():
+    count = np.array([3.0, 1.0])
+    inputs = [TABLE, tensor(count, dtype="int64"), tensor(count, 8)]
+    assert cost_of("aten.index_put_", inputs, [TABLE]).write_bytes.tolist() == [96, 32]

@@ -1,0 +1,35 @@
+from calls import cost, cost_of, indices, tensor
+
+SOURCE = tensor(3, 4)
+
+
+def test_a_sum_is_one_flop_per_input_element():
+    assert cost_of("aten.sum", [SOURCE], [tensor(3)]) == cost(flops=12, read_bytes=48, write_bytes=12)
+    assert cost_of("aten.mean", [SOURCE], [tensor()]).flops == 12
+    assert cost_of("aten.max", [SOURCE], [tensor(3), indices(3)]).flops == 12
+
+
+def test_a_variance_is_four_a_norm_two_and_a_sum_of_exponentials_four():
+    assert cost_of("aten.var_mean", [SOURCE], [tensor(3), tensor(3)]).flops == 48
+    assert cost_of("aten.linalg_vector_norm", [SOURCE], [tensor()]).flops == 24
+    assert cost_of("aten.logsumexp", [SOURCE], [tensor(3)]).flops == 48
+
+
+def test_the_norms_of_many_tensors_count_them_all():
+    # Gradient clipping: 2 * (12 + 5).
+    assert cost_of("aten._foreach_norm", [SOURCE, tensor(5)], [tensor(), tensor()]).flops == 34
+    assert cost_of("aten._foreach_max", [SOURCE, tensor(5)], [tensor(), tensor()]).flops == 17
+
+
+def test_distances_are_three_flop_per_pair_and_feature():
+    # 5 x 6 pairs of 4 features: 360, as many for the gradient of one side.
+    pairs = tensor(5, 6)
+    assert cost_of("aten._cdist_forward", [tensor(5, 4), tensor(6, 4)], [pairs]).flops == 360
+    inputs = [pairs, tensor(5, 4), tensor(6, 4), pairs]
+    assert cost_of("aten._cdist_backward", inputs, [tensor(5, 4)]).flops == 360
+
+
+def test_distances_among_one_set_count_each_pair_once():
+    # 5 rows: 10 pairs of 4 features.
+    assert cost_of("aten._pdist_forward", [tensor(5, 4)], [tensor(10)]).flops == 120
+    assert cost_of("aten._pdist_backward", [tensor(10), tensor(5, 4), tensor(10)], [tensor(5, 4)]).flops == 120

@@ -1,0 +1,95 @@
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import advisor.ops
+from advisor.ops.registry import Formula, Tensor, aten, formula, formula_of, formulas
+
+FAMILIES = {
+    "matmul", "conv", "attention", "rnn", "embedding", "norm", "softmax", "pointwise", "reduction", "pool", "interpolate",
+    "fft", "gather", "sort", "copy", "loss", "optimizer", "random", "view", "creation", "quantized", "scan", "linalg",
+}  # fmt: skip
+COMPOSITES = {
+    "attention", "attention_backward", "rnn", "rnn_backward", "encoder_layer", "native_multi_head_attention",
+    "optimizer",
+}  # fmt: skip
+
+
+def _schemas() -> Iterator[torch._C.FunctionSchema]:
+    return iter(torch._C._jit_get_all_schemas())
+
+
+def _tagged(tag: torch.Tag) -> set[str]:
+    """Names of torch's operators with a tag."""
+    names = set()
+    for schema in _schemas():
+        namespace, _, name = schema.name.partition("::")
+        packet = getattr(torch.ops.aten, name, None) if namespace == "aten" else None
+        overload = getattr(packet, schema.overload_name or "default", None)
+        if tag in getattr(overload, "tags", ()):
+            names.add(f"aten.{name}")
+    return names
+
+
+def test_every_family_has_formulas():
+    assert {found.family for found in formulas()} == FAMILIES
+
+
+def test_the_composites_have_formulas():
+    assert all(formula_of(op) is not None for op in COMPOSITES)
+
+
+def test_an_operator_has_one_formula():
+    with pytest.raises(ValueError, match=r"aten\.mm has two formulas"):
+        formula(*aten("mm"), family="matmul")(lambda call: call.streamed(flops=0))
+
+
+def test_an_unknown_operator_has_none():
+    assert formula_of("mine.op") is None
+    assert formula_of("mine.op_") is None
+
+
+def test_in_place_is_the_same_operator_unless_it_has_a_formula_of_its_own():
+    assert formula_of("aten.relu_") is formula_of("aten.relu")
+    assert formula_of("aten.__and__").op == "aten.__and__"
+
+
+def test_every_name_of_torchs_own_exists_in_torch():
+    known = {schema.name.replace("::", ".") for schema in _schemas()}
+    ours = {found.op for found in formulas() if found.op.startswith("aten.")}
+    assert {op for op in ours if op not in known and f"{op}_" not in known} == set()
+
+
+def test_every_attribute_is_an_argument_of_its_operator():
+    arguments: dict[str, set[str]] = {}
+    for schema in _schemas():
+        names = arguments.setdefault(schema.name.replace("::", ".").removesuffix("_"), set())
+        names.update(argument.name for argument in schema.arguments)
+
+    def foreign(found: Formula) -> set[str]:
+        return set(found.attributes) - arguments[found.op]
+
+    assert {found.op: foreign(found) for found in formulas() if found.op in arguments and foreign(found)} == {}
+
+
+@pytest.mark.parametrize("tag", [torch.Tag.pointwise, torch.Tag.reduction, torch.Tag.core])
+def test_every_operator_that_torch_tags_has_a_formula(tag):
+    assert {op for op in _tagged(tag) if formula_of(op) is None} == set()
+
+
+def test_every_dtype_of_torch_with_an_item_size_has_the_same_here():
+    for name in ("float64", "float32", "bfloat16", "float8_e4m3fn", "complex64", "int16", "uint64", "bool", "qint8"):
+        assert Tensor(shape=(), dtype=name).size_bytes == getattr(torch, name).itemsize
+
+
+def test_the_formulas_load_without_torch_or_numpy():
+    program = (
+        "import sys; from advisor.ops.registry import formula_of; formula_of('aten.mm'); "
+        "sys.exit(bool({'torch', 'numpy', 'pydantic'} & set(sys.modules)))"
+    )
+    root = Path(advisor.ops.__file__).parents[2]
+    assert subprocess.run([sys.executable, "-c", program], cwd=root, check=False).returncode == 0
