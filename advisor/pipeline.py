@@ -1,7 +1,7 @@
 """The program on one page: source -> workload -> predictions -> quotes -> recommendation."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +15,7 @@ from advisor.cost.selection import select_offers
 from advisor.errors import CoverageError, UsageError
 from advisor.predict.batches import batch_candidates
 from advisor.predict.capability import fleet_of
+from advisor.predict.join import join_batches
 from advisor.predict.step_time import predict
 from advisor.records.answer import ANSWER_SCHEMA_VERSION, Group, GroupBy, Recommendation
 from advisor.records.device import Device
@@ -219,13 +220,8 @@ def _predict(
             hint=f"leave --batch out, or make the source's own batch {missing[0]}",
         )
     parts = [at(traced[batch], np.array([batch], dtype=np.intp)) for batch in sorted(asked)]
-    joined = {
-        field.name: np.concatenate([getattr(part, field.name) for part in parts], axis=-1)
-        for field in fields(Predictions)
-        if isinstance(getattr(parts[0], field.name), np.ndarray)
-    }
     warning = f"the dimensions do not grow with the batch in a straight line: predicted at batch {sorted(asked)} alone"
-    return replace(parts[0], **joined), (warning,)
+    return join_batches(parts), (warning,)
 
 
 def _is_workload_file(source: str) -> bool:

@@ -2,6 +2,8 @@
 
     advise examples/lstm.py
     advise examples/lstm.py --mode training --samples 25000 --epochs 10
+
+A class that builds without arguments is enough: `get_model` is not needed, nor is `optimizer` (AdamW is assumed).
 """
 
 import torch

@@ -1,7 +1,9 @@
 """A small network for tables of numbers: the smallest file the advisor takes, a `model` and its `example_inputs`.
 
     advise examples/mlp.py
-    advise examples/mlp.py --input 100      (without the batch dimension; wins over example_inputs)
+    advise examples/mlp.py --input 100
+
+`--input` is without the batch dimension, and wins over `example_inputs`.
 """
 
 import torch

@@ -1,8 +1,11 @@
 """A training script as people write them. It can ask for advice itself, or be traced from outside.
 
-    python examples/train.py --epochs 2                      trains, on a GPU if there is one
-    python examples/train.py --advise                        asks where this training is cheapest, and stops
-    advise examples/train.py --mode training --run -- --batch 256     the same without a line changed here
+    python examples/train.py --epochs 2
+    python examples/train.py --advise
+    advise examples/train.py --mode training --run -- --batch 256
+
+The first trains, on a GPU if there is one. The second asks where this training is cheapest, and stops. The third asks
+the same of any script, with no line of it changed.
 """
 
 import argparse

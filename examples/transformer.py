@@ -2,6 +2,8 @@
 
     advise examples/transformer.py --mode training --batch 8,16,32
     advise examples/transformer.py --device cpu
+
+`--batch` names the sizes to choose from; without it, training takes the default of `example_inputs`.
 """
 
 import torch

@@ -87,14 +87,13 @@ def _rnn_steps(row: Row, *, batches: FloatArray) -> Number:
 
 
 def _rnn_layers(row: Row) -> float:
-    layers = row.attributes["num_layers"]
-    return float(layers) * (2.0 if row.attributes["bidirectional"] else 1.0)  # type: ignore[arg-type]
+    return _numeric(row, "num_layers") * (2.0 if row.attributes["bidirectional"] else 1.0)
 
 
 def _recurrent_weight_count(row: Row) -> float:
     gates = {"lstm": 4.0, "gru": 3.0}.get(str(row.attributes["mode"]), 1.0)
-    hidden = float(row.attributes["hidden_size"])  # type: ignore[arg-type]
-    return gates * hidden * (float(row.attributes.get("proj_size") or 0.0) or hidden)  # type: ignore[arg-type]
+    hidden = _numeric(row, "hidden_size")
+    return gates * hidden * (_numeric(row, "proj_size") or hidden)
 
 
 _FOREACH_TENSORS_PER_LAUNCH = 36
@@ -104,17 +103,30 @@ _FOREACH_ELEMENTS_PER_LAUNCH = 320 * 65_536
 
 
 def _gpu_optimizer(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
-    """Foreach: one operator per pass over all tensors, in launches of so many tensors and elements; a pass per FLOP."""
-    passes = float(row.attributes["flops_per_element"])  # type: ignore[arg-type]
-    tensors, elements = float(row.attributes["tensor_count"]), float(row.attributes["element_count"])  # type: ignore[arg-type]
+    """Foreach: every operator passes over all tensors, in launches of so many tensors and elements."""
+    calls, tensors, elements = (_numeric(row, key) for key in ("calls_per_tensor", "tensor_count", "element_count"))
     launches = math.ceil(tensors / _FOREACH_TENSORS_PER_LAUNCH) + math.floor(elements / _FOREACH_ELEMENTS_PER_LAUNCH)
-    return Program(launches=passes * launches, dispatches=passes)
+    return Program(launches=calls * launches, dispatches=calls, extra_bytes=_optimizer_passes_bytes(row))
 
 
 def _cpu_optimizer(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
-    """A loop over the tensors, an operator per pass over each."""
-    operators = float(row.attributes["flops_per_element"]) * float(row.attributes["tensor_count"])  # type: ignore[arg-type]
-    return Program(launches=operators, dispatches=operators)
+    """A loop over the tensors, every operator on each."""
+    calls = _numeric(row, "calls_per_tensor") * _numeric(row, "tensor_count")
+    return Program(launches=calls, dispatches=calls, extra_bytes=_optimizer_passes_bytes(row))
+
+
+def _optimizer_passes_bytes(row: Row) -> float:
+    """What the operators' own passes over memory move beyond the single one of the formula."""
+    loop = _numeric(row, "loop_read_bytes_per_element") + _numeric(row, "loop_write_bytes_per_element")
+    once = _numeric(row, "read_bytes_per_element") + _numeric(row, "write_bytes_per_element")
+    return _numeric(row, "element_count") * max(0.0, loop - once)
+
+
+def _numeric(row: Row, key: str) -> float:
+    value = row.attributes[key]
+    if not isinstance(value, (int, float)):
+        raise TypeError(f"{row.op}: attribute {key} is {value!r}, not a number")
+    return float(value)
 
 
 _ON_GPU: Mapping[str, _Lowering] = {

@@ -115,9 +115,9 @@ class WorkloadSummary:
     assumptions: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Recommendation:
-    """The answer. `quotes` are cheapest first; `left_out` counts the rejections by code.
+    """The answer. `quotes` are cheapest first; in a terminal and in a notebook it shows itself as a table.
 
     `notes` are what the headline rests on (defaults, overlays in force); `warnings` are what may make it wrong.
     """
@@ -130,3 +130,15 @@ class Recommendation:
     rejected: tuple[Rejection, ...]
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        from shutil import get_terminal_size
+
+        from advisor.report.text import render_text
+
+        return render_text(self, width=get_terminal_size().columns, color=False)
+
+    def _repr_html_(self) -> str:
+        from advisor.report.notebook import render_html
+
+        return render_html(self)

@@ -104,7 +104,7 @@ class AssumedSizes:
         )
 
 
-def _passed_on(op: str, known: _Choice | _Mask, args: tuple[Any, ...], result: torch.Tensor) -> _Choice | _Mask | None:
+def _passed_on(op: str, known: _Choice | _Mask, args: tuple[Any, ...], result: torch.Tensor) -> Any:
     """What an operator's result is known to hold, from what its first input is."""
     if isinstance(known, _Choice):
         return _Mask(1 / known.count) if op in _EQUALITIES else _same_elements(op, known, args, result)

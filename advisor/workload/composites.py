@@ -22,7 +22,7 @@ from advisor.workload.recorder import Recorder
 _GATE_COUNTS = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 _RECURRENT = {torch.lstm: "lstm", torch.gru: "gru", torch.rnn_tanh: "rnn_tanh", torch.rnn_relu: "rnn_relu"}
 
-_ATTENTION = functional.scaled_dot_product_attention
+_ATTENTION: Callable[..., torch.Tensor] = functional.scaled_dot_product_attention
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -247,8 +247,8 @@ def fast_paths() -> Iterator[None]:
 
     try:
         for cls, original in zip(classes, originals, strict=True):
-            cls.forward = without_modes(original)  # type: ignore[method-assign]
+            cls.forward = without_modes(original)
         yield
     finally:
         for cls, original in zip(classes, originals, strict=True):
-            cls.forward = original  # type: ignore[method-assign]
+            cls.forward = original

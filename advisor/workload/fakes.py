@@ -42,7 +42,7 @@ def to_fake(mode: "FakeTensorMode", tensor: torch.Tensor) -> torch.Tensor:
     fake.requires_grad_(tensor.requires_grad)
     if isinstance(tensor, nn.Parameter):
         # As nn.Parameter marks tensor subclasses; its constructor would import torch.distributed to ask which.
-        fake._is_param = True  # type: ignore[attr-defined]
+        fake._is_param = True
     return fake
 
 

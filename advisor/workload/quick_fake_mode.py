@@ -57,7 +57,7 @@ class QuickFakeMode(FakeTensorMode):
         mode._shapes = {}
         return mode
 
-    def _cached_dispatch_impl(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:  # type: ignore[override]
+    def _cached_dispatch_impl(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if func not in self._answers:
             self._answers[func] = _short_answer(func)
         answer = self._answers[func]
@@ -201,7 +201,7 @@ def _run_meta_kernel(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwar
         result = func(*args, **kwargs)
     flat = [*args, *kwargs.values()]
     flat = [leaf for value in flat for leaf in (value if isinstance(value, (list, tuple)) else (value,))]
-    return mode.wrap_meta_outputs_with_default_device_logic(result, func, flat, device=kwargs.get("device"))
+    return mode.wrap_meta_outputs_with_default_device_logic(result, func, flat, device=kwargs.get("device"))  # type: ignore[arg-type]
 
 
 def _stand_in_for_dynamo() -> None:

@@ -83,7 +83,7 @@ class Recorder(TorchDispatchMode):
     """Writes down what the dispatcher is asked to do while it is active. Use inside a FakeTensorMode, or for real."""
 
     def __init__(self, model: nn.Module, *, sizes: AssumedSizes, symbolic: bool) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.phase: Phase = "forward"
         self.sizes = sizes
         self._observe = sizes.observe if symbolic else None
@@ -142,7 +142,7 @@ class Recorder(TorchDispatchMode):
 
     def _mark(self) -> None:
         """Autograd numbers its nodes in order: gradients of nodes made from here on belong to this module."""
-        self._sequence_numbers.append(torch.autograd._get_sequence_nr())
+        self._sequence_numbers.append(torch._C._autograd._get_sequence_nr())
         self._sequence_modules.append(self._stack[-1] if self._stack else "")
 
     def _module(self) -> str:

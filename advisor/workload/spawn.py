@@ -25,6 +25,8 @@ from advisor.workload.input_spec import parse_input_specs
 RESULT_LIMIT_BYTES = 64 * 2**20
 LENGTH_BYTES = 8
 SCHEMES = ("torchvision", "timm", "hf")
+_SOURCES = "FILE.py, FILE.py::NAME, FILE.pt2, torchvision:NAME, timm:NAME or hf:CONFIG"
+_WEIGHTS = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
 _GRACE_S = 2.0
 """The child itself says where the file was when time ran out; this long the parent waits for that."""
 _POLL_S = 0.1
@@ -203,7 +205,12 @@ def _check_source(request: ProfileRequest) -> None:
     if not path.is_file():
         raise LoadError(
             f"there is no file {path}",
-            hint="a model is FILE.py, FILE.py::NAME, FILE.pt2, torchvision:NAME, timm:NAME or hf:CONFIG",
+            hint=f"a model is {_SOURCES}",
+        )
+    if not request.run and path.suffix not in (".py", ".pt2"):
+        raise LoadError(
+            f"{path} is no Python file" + (": weights are not a model" if path.suffix in _WEIGHTS else ""),
+            hint=f"a model is {_SOURCES}",
         )
 
 

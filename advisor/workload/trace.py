@@ -80,14 +80,15 @@ class _Tracer:
     def _step(self, batch: int) -> Step:
         loaded = self._loaded
         with untouched(loaded.model):
-            if self._fake is None:
+            fake = self._fake
+            if fake is None:
                 inputs = loaded.make_inputs(batch)
                 replaced = with_tensors(loaded.model, to_clone)
             else:
-                inputs = fake_inputs(self._fake, loaded.make_inputs, batch)
-                replaced = with_tensors(loaded.model, lambda tensor: to_fake(self._fake, tensor))
+                inputs = fake_inputs(fake, loaded.make_inputs, batch)
+                replaced = with_tensors(loaded.model, lambda tensor: to_fake(fake, tensor))
             loaded.model.train(self._mode == "training")
-            with following_step(loaded.model, fake=self._fake, sizes=self._sizes, replaced=replaced) as follower:
+            with following_step(loaded.model, fake=fake, sizes=self._sizes, replaced=replaced) as follower:
                 if self._mode == "training":
                     _training_step(loaded, inputs, follower.recorder)
                 else:

@@ -10,8 +10,9 @@ import advisor.ops
 from advisor.ops.registry import Formula, Tensor, aten, formula, formula_of, formulas
 
 FAMILIES = {
-    "matmul", "conv", "attention", "rnn", "embedding", "norm", "softmax", "pointwise", "reduction", "pool", "interpolate",
-    "fft", "gather", "sort", "copy", "loss", "optimizer", "random", "view", "creation", "quantized", "scan", "linalg",
+    "matmul", "conv", "attention", "rnn", "embedding", "norm", "softmax", "pointwise", "reduction", "pool",
+    "interpolate", "fft", "gather", "sort", "copy", "loss", "optimizer", "random", "view", "creation",
+    "quantized", "scan", "linalg",
 }  # fmt: skip
 COMPOSITES = {
     "attention", "attention_backward", "rnn", "rnn_backward", "encoder_layer", "native_multi_head_attention",

@@ -64,6 +64,14 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     assert max(len(line) for line in text.splitlines()) <= width
 
 
+def test_a_table_that_fits_exactly_loses_nothing() -> None:
+    rows = shown_quotes(ANSWER.quotes, top=10)
+    table = render_text(ANSWER, width=300, color=False).split("\n\n")[2].splitlines()
+    natural_width = max(len(line) for line in table[:5])
+    assert len(fitting_columns(rows, width=natural_width)) == len(fitting_columns(rows, width=300))
+    assert len(fitting_columns(rows, width=natural_width - 1)) == len(fitting_columns(rows, width=300)) - 1
+
+
 def test_columns_go_in_the_stated_order_and_four_stay() -> None:
     rows = shown_quotes(ANSWER.quotes, top=10)
     headers = [[column.header for column in fitting_columns(rows, width=width)] for width in range(200, 20, -1)]

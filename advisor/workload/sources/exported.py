@@ -37,7 +37,8 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedMod
                 f"{reference}: its batch is fixed at {batch}, not {size}",
                 hint="export with dynamic_shapes={...: {0: torch.export.Dim('batch')}}",
             )
-        return resized(inputs, batch, size)
+        arguments: Inputs = resized(inputs, batch, size)
+        return arguments
 
     return LoadedModel(
         name=Path(reference).stem,

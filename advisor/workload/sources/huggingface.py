@@ -49,9 +49,7 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedMod
     def example_inputs(batch: int) -> dict[str, torch.Tensor]:
         return {argument: make(batch) for argument, make in (makers | labels).items()}
 
-    return load_live(
-        model, example_inputs, name=name, loss=_loss_of_output if labels else None, notes=(note,)
-    )
+    return load_live(model, example_inputs, name=name, loss=_loss_of_output if labels else None, notes=(note,))
 
 
 def _settings(path: Path) -> dict[str, Any]:

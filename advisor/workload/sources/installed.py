@@ -1,7 +1,7 @@
 """An optional package by name in, the imported package out, or what to install."""
 
-from difflib import get_close_matches
 from collections.abc import Iterable
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any

@@ -12,6 +12,8 @@ from advisor.workload.input_spec import InputSpec
 from advisor.workload.inputs import InputPlan, plan_from_example, plan_from_specs, suggest_inputs
 from advisor.workload.loaded import LoadedModel
 
+_ARGUMENTS = {"loss": ("output", "batch"), "optimizer": ("parameters",), "train_step": ("model", "batch")}
+
 
 def load_live(
     model: nn.Module,
@@ -26,25 +28,25 @@ def load_live(
 ) -> LoadedModel:
     """Make a model and its inputs ready to be traced. `specs`, where given, win over `example_inputs`.
 
-    `optimizer` is a function of the parameters, or an optimizer whose settings are taken over. What is no function is
-    left out with a note. Raise `LoadError` without any inputs.
+    `optimizer` is a function of the parameters, or an optimizer whose settings are taken over. A file may use these
+    names for something else: what cannot be called as needed is left out with a note. Raise `LoadError` without inputs.
     """
     plan = _plan(model, example_inputs, specs)
     if isinstance(optimizer, torch.optim.Optimizer):
         optimizer = _same_kind_of(optimizer)
     functions = {"loss": loss, "optimizer": optimizer, "train_step": train_step}
-    ignored = [name for name, function in functions.items() if function is not None and not callable(function)]
-    used = {name: None if name in ignored else function for name, function in functions.items()}
+    used = {role: function for role, function in functions.items() if _takes(function, _ARGUMENTS[role])}
+    ignored = [role for role, function in functions.items() if function is not None and role not in used]
     return LoadedModel(
         name=name or type(model).__name__,
         model=model,
         make_inputs=plan.make,
         batch=plan.batch,
         batch_is_fixed=plan.batch_is_fixed,
-        loss=used["loss"],
-        optimizer=used["optimizer"],
-        train_step=used["train_step"],
-        notes=(*notes, *plan.notes, *(f"`{name}` is not a function: left out" for name in ignored)),
+        loss=used.get("loss"),
+        optimizer=used.get("optimizer"),
+        train_step=used.get("train_step"),
+        notes=(*notes, *plan.notes, *(f"`{role}` is no function of ({', '.join(_ARGUMENTS[role])}): left out" for role in ignored)),
     )
 
 
@@ -58,6 +60,17 @@ def _plan(model: nn.Module, example_inputs: Any, specs: Sequence[InputSpec]) -> 
         f"what {type(model).__name__}.forward{signature} takes is not known: there are no `example_inputs`",
         hint=f"add `example_inputs(batch)` to the file, or pass for instance {suggest_inputs(model)}",
     )
+
+
+def _takes(function: Any, arguments: tuple[str, ...]) -> bool:
+    """Whether `function` can be called with so many arguments by position."""
+    if not callable(function):
+        return False
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError:
+        return False
+    return True
 
 
 def _same_kind_of(optimizer: torch.optim.Optimizer) -> Callable[[Any], torch.optim.Optimizer]:

@@ -4,7 +4,7 @@ import inspect
 import sys
 import types
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -85,17 +85,21 @@ def build_on_meta(factory: Callable[[], Any]) -> Any:
 
 
 def _holds_loose_meta_tensors(model: nn.Module) -> bool:
-    """Whether a module keeps a meta tensor that is neither parameter nor buffer: no trace could tell it from data."""
+    """Whether a module keeps a meta tensor that is neither parameter nor buffer, where no tracer would replace it."""
     return any(
-        tensor.is_meta for module in model.modules() for value in vars(module).values() for tensor in _loose(value)
+        tensor.is_meta
+        for module in model.modules()
+        for name, value in vars(module).items()
+        if name not in ("_parameters", "_buffers")
+        for tensor in _tensors(value)
     )
 
 
-def _loose(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        yield from (item for item in value if isinstance(item, torch.Tensor))
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return [item for item in values if isinstance(item, torch.Tensor)]
 
 
 def _named(module: types.ModuleType, name: str, path: str) -> Any:

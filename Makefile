@@ -1,0 +1,46 @@
+# `make demo` and `make test` need nothing but Python >= 3.11 and make.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+SOURCES := advisor scripts tests examples
+
+.PHONY: demo install test lint check-all bench accuracy docs clean
+
+demo: $(VENV)/installed
+	$(BIN)/advise examples/resnet50.py
+
+install: $(VENV)/installed $(VENV)/models-installed
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+# torchvision has no CPU build of its own operators: without its dependencies it brings none of torch's.
+$(VENV)/models-installed: $(VENV)/installed
+	$(BIN)/pip install --quiet --constraint constraints.txt transformers
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps torchvision timm
+	$(BIN)/pip install --quiet --constraint constraints.txt pillow safetensors huggingface-hub
+	touch $@
+
+lint: install
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+test: lint
+	$(BIN)/pytest -m "not slow"
+
+check-all: lint
+	$(BIN)/pytest
+
+bench: install
+	$(BIN)/python scripts/bench.py
+
+docs: install
+	$(BIN)/python scripts/write_flag_docs.py
+
+clean:
+	rm -rf $(VENV) dist build

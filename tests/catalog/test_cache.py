@@ -1,0 +1,121 @@
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.catalog.cache import catalog_from_json, catalog_to_json, content_key, read_cached, write_cached
+from advisor.records.device import Cpu, Efficiency, FamilyEfficiency, Gpu
+from advisor.records.price import Catalog, Offer, Price, Rejection
+
+EMPTY = Catalog(gpus={}, cpus={}, efficiencies=(), offers=(), rejected=(), overlays=())
+POSITIVE = st.floats(min_value=1e-9, max_value=1e18)
+
+
+def records(record: Any, **fields: Any) -> st.SearchStrategy[Any]:
+    """Every field by its type, None included; hypothesis leaves out those with defaults unless they are named."""
+    return st.builds(record, **fields)
+
+
+TEXTS = st.lists(st.text(max_size=5), max_size=3).map(tuple)
+GPUS = records(Gpu, aliases=TEXTS, boost_hz=POSITIVE, l2_bytes=st.none() | POSITIVE, notes=st.text(max_size=5))
+CPUS = records(Cpu, aliases=TEXTS, isa=TEXTS, base_hz=st.none() | POSITIVE)
+EFFICIENCIES = records(
+    Efficiency,
+    families=st.dictionaries(st.text(max_size=5), records(FamilyEfficiency, compute_ratio=POSITIVE), max_size=3),
+    fitted_on=TEXTS,
+    dispatch_s=POSITIVE,
+    launch_s=POSITIVE,
+    device_log_spread=POSITIVE,
+)
+PRICES = records(Price, usd_per_hour=POSITIVE, stale=st.booleans(), suspect=st.booleans(), note=st.text(max_size=5))
+OFFERS = records(Offer, prices=st.lists(PRICES, max_size=4).map(tuple), memory_bytes=st.none() | POSITIVE)
+
+
+@st.composite
+def catalogs(draw: st.DrawFn) -> Catalog:
+    gpus = draw(st.lists(GPUS, max_size=3))
+    cpus = draw(st.lists(CPUS, max_size=3))
+    return Catalog(
+        gpus={gpu.id: gpu for gpu in gpus},
+        cpus={cpu.id: cpu for cpu in cpus},
+        efficiencies=tuple(draw(st.lists(EFFICIENCIES, max_size=2))),
+        offers=tuple(draw(st.lists(OFFERS, max_size=4))),
+        rejected=tuple(draw(st.lists(st.builds(Rejection), max_size=3))),
+        overlays=draw(TEXTS),
+    )
+
+
+@given(catalogs())
+def test_a_catalog_written_and_read_is_the_same(catalog: Catalog) -> None:
+    assert catalog_from_json(catalog_to_json(catalog)) == catalog
+
+
+def test_the_shipped_catalog_written_and_read_is_the_same(shipped: Catalog) -> None:
+    assert catalog_from_json(catalog_to_json(shipped)) == shipped
+
+
+def test_a_stored_catalog_is_found_under_its_key_only(tmp_path: Path) -> None:
+    write_cached(EMPTY, tmp_path, key="one")
+    assert read_cached(tmp_path, key="one") == EMPTY
+    assert read_cached(tmp_path, key="two") is None
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"{}", b"not\njson", b"\x80\x04K\x01."], ids=["empty", "json", "text", "pickle"]
+)
+def test_a_cache_file_with_something_else_in_it_is_ignored(tmp_path: Path, damage: bytes) -> None:
+    write_cached(EMPTY, tmp_path, key="one")
+    (file,) = tmp_path.glob("catalog-*.json")
+    file.write_bytes(damage)
+    assert read_cached(tmp_path, key="one") is None
+
+
+def test_a_cache_file_with_one_byte_changed_or_missing_is_ignored(tmp_path: Path, shipped: Catalog) -> None:
+    write_cached(shipped, tmp_path, key="one")
+    (file,) = tmp_path.glob("catalog-*.json")
+    whole = file.read_bytes()
+    position = whole.index(b"1.006")
+    for damaged in (whole[:position] + b"9.006" + whole[position + 5 :], whole[:-1]):
+        file.write_bytes(damaged)
+        assert read_cached(tmp_path, key="one") is None
+
+
+def test_a_folder_that_cannot_be_written_is_let_be(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    write_cached(EMPTY, blocked / "cache", key="one")
+    assert read_cached(blocked / "cache", key="one") is None
+
+
+def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Path, target: Path) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    write_cached(EMPTY, tmp_path, key="one")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_the_newest_catalogs_are_kept(tmp_path: Path) -> None:
+    for index in range(10):
+        write_cached(EMPTY, tmp_path, key=f"key{index}")
+        os.utime(tmp_path / f"catalog-key{index}.json", (index, index))
+    write_cached(EMPTY, tmp_path, key="last")
+    assert len(list(tmp_path.iterdir())) == 8
+    assert read_cached(tmp_path, key="last") == EMPTY
+    assert read_cached(tmp_path, key="key0") is None
+
+
+def test_the_key_changes_with_content_name_and_order_of_files(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.yaml", tmp_path / "two.yaml"
+    one.write_text("a: 1")
+    two.write_text("a: 1")
+    keys = [content_key([one]), content_key([two]), content_key([one, two]), content_key([two, one])]
+    one.write_text("a: 2")
+    keys.append(content_key([one]))
+    assert len(set(keys)) == 5
+    one.write_text("a: 1")
+    assert content_key([one]) == keys[0]

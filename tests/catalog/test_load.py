@@ -1,0 +1,152 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from advisor.catalog.load import load_catalog
+from advisor.errors import ProfileError, UsageError
+from advisor.records.price import Catalog, Offer
+
+PRICE = """\
+provider: aws
+date: 2026-09-01
+instances:
+  g5.xlarge:
+    usd_per_hour:
+      us-east-1: {{on_demand: {usd}}}
+"""
+GPU = """\
+id: {id}
+name: Toy
+vendor: NVIDIA
+generation: Ampere
+sm_count: 10
+boost_mhz: 1500
+memory_gib: 16
+memory_gb_per_s: 300
+fp32_tflops: {tflops}
+source: made up
+"""
+
+
+def write(file: Path, text: str) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+def offer_of(catalog: Catalog, identifier: str) -> Offer:
+    return next(offer for offer in catalog.offers if offer.id == identifier)
+
+
+def usd_of(catalog: Catalog) -> float:
+    return offer_of(catalog, "aws/us-east-1/g5.xlarge").prices[0].usd_per_hour
+
+
+def test_of_a_row_in_every_layer_the_first_wins_flags_then_folder_then_user_then_ours(home: Path) -> None:
+    work = home / "work"
+    assert usd_of(load_catalog(cwd=work)) == 1.006  # profiles/prices/aws.yaml
+    write(home / "config/advisor/profiles/prices/aws.yaml", PRICE.format(usd=0.5))
+    assert usd_of(load_catalog(cwd=work)) == 0.5
+    write(home / "config/advisor/advisor.yaml", PRICE.format(usd=0.4))
+    assert usd_of(load_catalog(cwd=work)) == 0.4
+    write(work / "advisor.yaml", PRICE.format(usd=0.3))
+    assert usd_of(load_catalog(cwd=work)) == 0.3
+    prices = [write(work / "mine.yaml", PRICE.format(usd=0.2)), write(work / "other.yaml", PRICE.format(usd=0.25))]
+    assert usd_of(load_catalog(cwd=work, prices=prices)) == 0.2
+    write(work / "folder/prices/aws.yaml", PRICE.format(usd=0.1))
+    catalog = load_catalog(cwd=work, prices=prices, profiles=work / "folder")
+    assert usd_of(catalog) == 0.1
+    assert catalog.overlays == (
+        str(work / "folder"),
+        str(work / "mine.yaml"),
+        str(work / "other.yaml"),
+        str(work / "advisor.yaml"),
+        str(home / "config/advisor/advisor.yaml"),
+        str(home / "config/advisor/profiles"),
+    )
+
+
+def test_an_overlay_changes_its_row_and_nothing_else(home: Path) -> None:
+    ours = load_catalog(cwd=home / "work")
+    write(home / "work/advisor.yaml", PRICE.format(usd=0.3))
+    theirs = load_catalog(cwd=home / "work")
+    mine = offer_of(theirs, "aws/us-east-1/g5.xlarge")
+    assert (mine.gpu, mine.vcpus, mine.tier, mine.geo) == ("a10g", 4, "hyperscaler", "US")
+    assert [(price.kind, price.date) for price in mine.prices] == [("on_demand", "2026-09-01")]
+    same = {offer for offer in theirs.offers if offer is not mine}
+    assert same == {offer for offer in ours.offers if offer.id != mine.id}
+    assert theirs.rejected == ours.rejected
+
+
+def test_without_overlays_none_is_named(home: Path) -> None:
+    assert load_catalog(cwd=home / "work").overlays == ()
+
+
+def test_a_folder_adds_and_replaces_devices_by_id(home: Path) -> None:
+    folder = home / "work/mine"
+    write(folder / "devices/gpu/toy.yaml", GPU.format(id="toy", tflops=10))
+    write(folder / "devices/gpu/t4.yaml", GPU.format(id="t4", tflops=20))
+    catalog = load_catalog(cwd=home / "work", profiles=folder)
+    assert catalog.gpus["toy"].fp32_flops_per_s == 10e12
+    # What was measured on the shipped T4 is not joined to the user's.
+    assert (catalog.gpus["t4"].fp32_flops_per_s, catalog.gpus["t4"].host_to_device_bytes_per_s) == (20e12, None)
+    assert catalog.gpus["l4"] == load_catalog(cwd=home / "work").gpus["l4"]
+
+
+def test_one_file_may_hold_several_providers_and_new_types(home: Path) -> None:
+    text = PRICE.format(usd=0.3) + (
+        "---\nprovider: mine\ntier: neocloud\ndate: 2026-09-01\nregions: {cellar: EU}\ninstances:\n"
+        "  box: {machine: {vcpus: 8, gpu: rtx-4090}, usd_per_hour: {cellar: {on_demand: 0.05}}}\n"
+    )
+    write(home / "work/advisor.yaml", text)
+    catalog = load_catalog(cwd=home / "work")
+    assert usd_of(catalog) == 0.3
+    box = offer_of(catalog, "mine/cellar/box")
+    assert (box.gpu, box.gpu_count, box.geo, box.tier) == ("rtx-4090", 1, "EU", "neocloud")
+
+
+def test_a_mistake_in_an_overlay_is_refused_at_its_line(home: Path) -> None:
+    file = write(home / "work/advisor.yaml", PRICE.format(usd=0))
+    with pytest.raises(ProfileError) as caught:
+        load_catalog(cwd=home / "work")
+    assert caught.value.where == f"{file}:6: instances.g5.xlarge.usd_per_hour.us-east-1.on_demand"
+    write(home / "work/advisor.yaml", PRICE.format(usd=1).replace("g5.xlarge", "g5.xlrage"))
+    with pytest.raises(ProfileError, match=r"advisor.yaml:4: instances.g5.xlrage: aws has no type") as caught:
+        load_catalog(cwd=home / "work")
+    assert caught.value.hint.startswith("did you mean 'g5.xlarge'?")
+
+
+def test_a_flag_that_names_no_file_or_folder_is_refused(home: Path) -> None:
+    with pytest.raises(UsageError, match=r"--profiles .*absent: no such folder"):
+        load_catalog(cwd=home / "work", profiles=home / "absent")
+    with pytest.raises(UsageError, match=r"--prices .*absent.yaml: no such file"):
+        load_catalog(cwd=home / "work", prices=[home / "absent.yaml"])
+
+
+def test_a_second_load_gives_the_same_catalog_from_the_cache(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = load_catalog(cwd=home / "work")
+    monkeypatch.setattr("advisor.catalog.parse.parse_catalog", lambda in_force: pytest.fail("parsed again"))
+    assert load_catalog(cwd=home / "work") == first
+
+
+def test_a_change_of_any_file_is_seen(home: Path) -> None:
+    write(home / "work/advisor.yaml", PRICE.format(usd=0.3))
+    assert usd_of(load_catalog(cwd=home / "work")) == 0.3
+    write(home / "work/advisor.yaml", PRICE.format(usd=0.2))
+    assert usd_of(load_catalog(cwd=home / "work")) == 0.2
+
+
+def test_a_cached_catalog_is_loaded_without_the_yaml_parser_pydantic_numpy_or_torch(tmp_path: Path) -> None:
+    code = (
+        "import pathlib, platformdirs, sys\n"
+        "from advisor.catalog.load import load_catalog\n"
+        f"platformdirs.user_cache_path = platformdirs.user_config_path = lambda name: pathlib.Path({str(tmp_path)!r})\n"
+        f"load_catalog(cwd=pathlib.Path({str(tmp_path)!r}))\n"
+        "print(*sorted({'yaml', 'pydantic', 'numpy', 'torch', 'advisor.catalog.parse'} & set(sys.modules)))\n"
+    )
+    command = [sys.executable, "-c", code]
+    first, second = (subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(2))
+    assert first.stdout.split() == ["advisor.catalog.parse", "yaml"]
+    assert second.stdout.split() == []

@@ -1,0 +1,104 @@
+import pytest
+
+from advisor.catalog.devices import MeasuredInstance
+from advisor.catalog.offers import Known, build_offers
+from advisor.catalog.prices import read_price_rows
+from advisor.catalog.strict_yaml import parse_documents
+from advisor.errors import ProfileError
+from advisor.records.price import Offer, Rejection
+
+KNOWN = Known(
+    gpu_ids={"l4": "l4", "L4": "l4", "a10g": "a10g"},
+    cpu_ids={"epyc": "epyc", "AMD EPYC 7R13 Processor": "epyc"},
+    measured={
+        ("aws", "c6a.large"): MeasuredInstance(
+            cpu="AMD EPYC 7R13 Processor", threads_per_core=2, read_bytes_per_s=20e9
+        ),
+        ("aws", "n4.large"): MeasuredInstance(cpu="GENUINE INTEL(R) 0000"),
+        ("aws", "p3.large"): MeasuredInstance(vcpus=8, gpu="l4", gpu_count=2),
+    },
+)
+
+
+def join(*machines: str, head: str = "provider: aws\ntier: neocloud") -> tuple[list[Offer], list[Rejection]]:
+    """Types `NAME: {machine...}` at 1 dollar an hour in one region."""
+    instances = "\n".join(
+        "  {}:\n    machine: {}\n    usd_per_hour: {{eu: {{on_demand: 1}}}}".format(*machine.split(": ", 1))
+        for machine in machines
+    )
+    text = f"{head}\ndate: 2026-09-01\ninstances:\n{instances}\n"
+    rows = [row for document in parse_documents(text, label="prices.yaml") for row in read_price_rows(document)]
+    return build_offers(rows, known=KNOWN)
+
+
+def test_a_machine_with_a_gpu_is_an_offer_without_more_being_known() -> None:
+    (offer,), rejected = join("box: {gpu: L4, gpu_count: 4}")
+    assert not rejected
+    assert (offer.id, offer.gpu, offer.gpu_count, offer.cpu, offer.vcpus) == ("aws/eu/box", "l4", 4, None, None)
+    assert offer.prices[0].usd_per_hour == 1.0
+
+
+def test_a_price_per_gpu_is_multiplied_by_the_gpus_of_the_machine() -> None:
+    (offer,), _ = join("box: {gpu: l4, gpu_count: 4}", head="provider: aws\ntier: neocloud\nprice_per: gpu")
+    assert offer.prices[0].usd_per_hour == 4.0
+
+
+def test_a_machine_without_a_gpu_is_joined_with_what_was_measured() -> None:
+    (offer,), _ = join("c6a.large: {vcpus: 2, memory_gib: 4}")
+    # 4 GiB = 4 x 2^30 = 4,294,967,296 bytes
+    assert (offer.cpu, offer.gpu, offer.gpu_count, offer.memory_bytes) == ("epyc", None, 0, 4294967296.0)
+    assert (offer.threads_per_core, offer.measured_read_bytes_per_s) == (2, 20e9)
+
+
+def test_a_type_whose_gpus_only_the_inspection_knows_is_not_taken_for_a_cpu() -> None:
+    (offer,), _ = join("p3.large: {}")
+    assert (offer.gpu, offer.gpu_count, offer.vcpus) == ("l4", 2, 8)
+
+
+def test_only_the_usable_vcpus_of_a_constrained_size_count() -> None:
+    (offer,), _ = join("hb: {vcpus: 120, usable_vcpus: 16, memory_gib: 456, cpu: epyc}")
+    assert offer.vcpus == 16
+
+
+@pytest.mark.parametrize(
+    ("machine", "code", "reason"),
+    [
+        ("trn1: {vcpus: 8, memory_gib: 32, cpu: epyc, accelerator: trainium}", "no-device-profile", "'trainium'"),
+        ("g6f: {vcpus: 2, memory_gib: 8, gpu: l4, gpu_share: 1/8}", "fractional-gpu", "rents 1/8 of one l4"),
+        ("n4.large: {vcpus: 2, memory_gib: 8}", "unknown-cpu", "'GENUINE INTEL(R) 0000' has no profile"),
+        ("n4a.large: {vcpus: 2, memory_gib: 8}", "unknown-cpu", "nobody reports which CPU it has"),
+        ("c6a.large: {vcpus: 2}", "incomplete-machine", "memory not known"),
+        ("c6a.large: {}", "incomplete-machine", "vCPUs and memory not known"),
+    ],
+)
+def test_what_cannot_be_predicted_is_rejected_with_its_code_and_reason(machine: str, code: str, reason: str) -> None:
+    offers, (rejection,) = join(machine)
+    assert not offers
+    assert rejection.code == code
+    assert reason in rejection.reason
+
+
+@pytest.mark.parametrize(
+    ("machine", "message", "hint"),
+    [
+        ("box: {gpu: a10}", "prices.yaml:6: instances.box.machine.gpu: no profile describes the GPU 'a10'", "'a10g'"),
+        ("box: {cpu: epic}", "prices.yaml:6: instances.box.machine.cpu: no profile describes the CPU 'epic'", "'epyc'"),
+    ],
+)
+def test_a_file_that_names_an_unknown_device_is_refused(machine: str, message: str, hint: str) -> None:
+    with pytest.raises(ProfileError) as caught:
+        join(machine)
+    assert caught.value.message == message
+    assert hint in caught.value.hint
+
+
+def test_a_new_provider_must_say_its_tier() -> None:
+    with pytest.raises(ProfileError, match=r"prices.yaml:1: provider: 'mine' is a new provider"):
+        join("box: {gpu: l4}", head="provider: mine")
+
+
+def test_offers_are_in_the_order_of_their_ids_whatever_the_order_of_the_rows() -> None:
+    forth, _ = join("a: {gpu: l4}", "b: {gpu: l4}")
+    back, _ = join("b: {gpu: l4}", "a: {gpu: l4}")
+    assert [offer.id for offer in forth] == ["aws/eu/a", "aws/eu/b"]
+    assert back == forth
