@@ -1,6 +1,5 @@
 """`advise`: arguments in, an exit code out; a user's mistake ends in `error:` and `hint:`, never in a traceback."""
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -9,6 +8,7 @@ import click
 
 from advisor import __version__
 from advisor.cli.commands import command_names, load_command
+from advisor.cli.stdout import discard_stdout
 from advisor.errors import AdvisorError, ExitCode, UsageError
 
 DEFAULT_COMMAND = "rank"
@@ -89,15 +89,8 @@ def run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return ExitCode.INTERRUPT
     except BrokenPipeError:  # the reader (`| head`) has what it wanted
-        _discard_stdout()
+        discard_stdout()
         return ExitCode.ANSWER
-
-
-def _discard_stdout() -> None:
-    """Let the interpreter's own flush at exit go nowhere (Python's library reference, note on SIGPIPE)."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, sys.stdout.fileno())
-    os.close(devnull)
 
 
 def _fail(message: str, *, hint: str, code: ExitCode) -> int:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
-from io import TextIOWrapper
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
 import click
 
+from advisor.cli.stdout import write_stdout
 from advisor.errors import UsageError
 from advisor.report.view import View
 
@@ -90,7 +90,7 @@ def write(text: str, output: Output) -> None:
     """Write the answer; raise `UsageError` where the file or the stream does not take it."""
     try:
         if output.path is None:
-            _write_stdout(text)
+            write_stdout(text)
         else:
             _write_atomically(text, output.path)
     except BrokenPipeError:  # no mistake of the user: `main` ends quietly
@@ -98,14 +98,6 @@ def write(text: str, output: Output) -> None:
     except OSError as error:
         where = "stdout" if output.path is None else str(output.path)
         raise UsageError(f"cannot write to {where}: {error.strerror}", hint="choose another place with -o") from error
-
-
-def _write_stdout(text: str) -> None:
-    """Write and flush; what the stream's encoding lacks is escaped."""
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
-    sys.stdout.write(text)
-    sys.stdout.flush()
 
 
 def _write_atomically(text: str, path: Path) -> None:

@@ -1,4 +1,8 @@
-"""Reads and writes at computed places: the elements picked or touched move, and their indices, not the whole tensor."""
+"""Reads and writes at computed places: the elements picked or touched move, and their indices, not the whole tensor.
+
+A form that is not in place is counted as if it were: torch's gradients write in place into zeros, and only turn to the
+other form while they are traced.
+"""
 
 import math
 

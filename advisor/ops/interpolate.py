@@ -17,11 +17,11 @@ _TAPS = {
 
 
 def _register(name: str, *, taps: int) -> None:
-    @formula(f"aten.{name}", family="interpolate", fusable=True)
+    @formula(f"aten.{name}", family="interpolate", autocast="full", fusable=True)
     def _upsample(call: Call) -> Cost:
         return call.streamed(flops=2 * taps * call.outputs[0].numel)
 
-    @formula(f"aten.{name}_backward", family="interpolate", fusable=True)
+    @formula(f"aten.{name}_backward", family="interpolate", autocast="full", fusable=True)
     def _upsample_backward(call: Call) -> Cost:
         """Every gradient is added to its taps, at least to one."""
         return call.streamed(flops=max(1, 2 * taps) * call.inputs[0].numel)
@@ -38,7 +38,6 @@ _GRID_TAPS = {0: 2, 1: 0, 2: 4}
 @formula(
     *aten("grid_sampler_2d grid_sampler_3d _grid_sampler_2d_cpu_fallback"),
     family="interpolate",
-    autocast="full",
     attributes=("interpolation_mode",),
 )
 def _grid_sample(call: Call) -> Cost:
@@ -50,7 +49,6 @@ def _grid_sample(call: Call) -> Cost:
 @formula(
     *aten("grid_sampler_2d_backward grid_sampler_3d_backward _grid_sampler_2d_cpu_fallback_backward"),
     family="interpolate",
-    autocast="full",
     attributes=("interpolation_mode",),
 )
 def _grid_sample_backward(call: Call) -> Cost:
@@ -72,7 +70,12 @@ def _affine_grid(call: Call) -> Cost:
     return call.streamed(flops=2 * grid.numel * (grid.shape[-1] + 1))
 
 
-@formula("torchvision.roi_align", "torchvision.ps_roi_align", family="interpolate", attributes=("sampling_ratio",))
+@formula(
+    *("torchvision.roi_align", "torchvision.ps_roi_align"),
+    family="interpolate",
+    autocast="full",
+    attributes=("sampling_ratio",),
+)
 def _roi_align(call: Call) -> Cost:
     """Inputs (features, boxes): each output element averages sampling_ratio^2 bilinear samples (2 x 2 if adaptive)."""
     ratio = call.attributes["sampling_ratio"]
@@ -80,7 +83,7 @@ def _roi_align(call: Call) -> Cost:
     return call.streamed(flops=samples * 2 * 4 * call.outputs[0].numel)
 
 
-@formula("torchvision.roi_pool", "torchvision.ps_roi_pool", family="interpolate")
+@formula("torchvision.roi_pool", "torchvision.ps_roi_pool", family="interpolate", autocast="full")
 def _roi_pool(call: Call) -> Cost:
     """Inputs (features, boxes): every feature is compared once, as boxes tile more or less the image."""
     return call.streamed(flops=call.inputs[0].numel)

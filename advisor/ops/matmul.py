@@ -22,7 +22,8 @@ def _add_product(call: Call) -> Cost:
     return call.streamed(flops=product_flops(a, b))
 
 
-@formula(*aten("mv dot vdot"), family="matmul", autocast="low")
+@formula(*aten("mv"), family="matmul", autocast="low")
+@formula(*aten("dot vdot"), family="matmul")
 def _vector_product(call: Call) -> Cost:
     return call.streamed(flops=2 * call.inputs[0].numel)
 
@@ -73,7 +74,7 @@ def _grouped_product(call: Call) -> Cost:
     return call.streamed(flops=product_flops(a, b) / groups)
 
 
-@formula(*aten("bilinear"), family="matmul", autocast="low")
+@formula(*aten("bilinear"), family="matmul")
 def _bilinear(call: Call) -> Cost:
     """y_o = x1 W_o x2 with W (out, in1, in2): x1 W_o, then the dot product with x2."""
     first, _, weight = call.inputs[:3]
@@ -82,7 +83,7 @@ def _bilinear(call: Call) -> Cost:
     return call.streamed(flops=2 * samples * (weight.numel + out_features * in2_features))
 
 
-@formula(*aten("_trilinear"), family="matmul", autocast="low", attributes=("expand1", "expand2", "expand3", "sumdim"))
+@formula(*aten("_trilinear"), family="matmul", attributes=("expand1", "expand2", "expand3", "sumdim"))
 def _trilinear(call: Call) -> Cost:
     """The product of three tensors that were expanded to one shape, summed: two multiplications and one addition.
 

@@ -59,13 +59,14 @@ def _norm_backward(call: Call) -> Cost:
     return call.streamed(flops=2 * _FLOPS_WITH_STATISTICS * call.inputs[1].numel)
 
 
-@formula(*aten("_weight_norm_interface renorm"), family="norm", autocast="full", fusable=True)
+@formula(*aten("_weight_norm_interface"), family="norm", fusable=True)
+@formula(*aten("renorm"), family="norm", autocast="full", fusable=True)
 def _weight_norm(call: Call) -> Cost:
     """Square, sum and scale each element."""
     return call.streamed(flops=3 * call.inputs[0].numel)
 
 
-@formula(*aten("_weight_norm_interface_backward"), family="norm", autocast="full", fusable=True)
+@formula(*aten("_weight_norm_interface_backward"), family="norm", fusable=True)
 def _weight_norm_backward(call: Call) -> Cost:
     """A dot product with the gradient for the length, and the gradient of the direction: twice the forward."""
     return call.streamed(flops=6 * call.inputs[0].numel)

@@ -70,7 +70,7 @@ formula(*(f"aten._foreach_{name}" for name in _FOREACH.split()), family="pointwi
 formula(*aten(_FAKE_QUANTIZE), family="quantized", fusable=True)(_per_output_element)
 
 
-@formula(*aten("_thnn_fused_lstm_cell _thnn_fused_gru_cell"), family="pointwise", fusable=True)
+@formula(*aten("_thnn_fused_lstm_cell _thnn_fused_gru_cell"), family="pointwise", autocast="low", fusable=True)
 def _fused_cell(call: Call) -> Cost:
     """Gates come in as two sums to be added, go out kept for backward: 1 FLOP per element of either."""
     return call.streamed(flops=call.inputs[0].numel + call.output_numel)

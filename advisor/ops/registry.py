@@ -10,7 +10,10 @@ from typing import Any, Literal
 Number = Any
 """A float or a numpy array over batch sizes: every formula works on both."""
 Autocast = Literal["low", "full", "widest"]
-"""Under CUDA autocast the operator runs in half, in fp32, or in the widest type of its inputs."""
+"""Under CUDA autocast the operator runs in half, in fp32, or in the widest type of its inputs.
+
+As torch lists them (ATen/autocast_mode.h); a gradient follows its forward.
+"""
 
 ITEMSIZE_BYTES: Mapping[str, float] = {
     "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1,

@@ -13,7 +13,7 @@ def _extreme_scan(call: Call) -> Cost:
     return call.streamed(flops=call.inputs[0].numel)
 
 
-@formula(*aten("logcumsumexp _logcumsumexp"), family="scan", autocast="full")
+@formula(*aten("logcumsumexp _logcumsumexp"), family="scan")
 def _log_scan(call: Call) -> Cost:
     """Maximum, subtract, exponential, add."""
     return call.streamed(flops=4 * call.inputs[0].numel)

@@ -19,14 +19,15 @@ class RankedQuote:
 class Column:
     """One column. `drop_order`: narrow tables lose the lowest number first; None is kept at any width.
 
-    Text wider than `max_width` wraps: marketplaces name their types in whole phrases.
+    Where room is short, text wider than `wraps_at` wraps before a column is lost: some providers name their types in
+    whole phrases.
     """
 
     header: str
     cell: Callable[[RankedQuote], str]
     is_number: bool = False
     drop_order: int | None = None
-    max_width: int | None = None
+    wraps_at: int | None = None
 
 
 def shown_quotes(quotes: Sequence[Quote], *, top: int) -> tuple[RankedQuote, ...]:
@@ -60,10 +61,10 @@ def _step(row: RankedQuote) -> str:
 
 COLUMNS = (
     Column(header="#", cell=_place, is_number=True),
-    Column(header="instance", cell=lambda row: row.quote.instance, max_width=26),
-    Column(header="provider", cell=lambda row: row.quote.provider, drop_order=8),
+    Column(header="instance", cell=lambda row: row.quote.instance, wraps_at=24),
+    Column(header="provider", cell=lambda row: row.quote.provider, drop_order=9),
     Column(header="region", cell=lambda row: row.quote.region, drop_order=6),
-    Column(header="device", cell=lambda row: device_label(row.quote), drop_order=9, max_width=22),
+    Column(header="device", cell=lambda row: device_label(row.quote), drop_order=8, wraps_at=22),
     Column(header="$/h", cell=lambda row: units.format_usd(row.quote.usd_per_hour, digits=3), is_number=True),
     Column(header="batch", cell=lambda row: f"{row.quote.batch:,}", is_number=True, drop_order=7),
     Column(header="precision", cell=lambda row: row.quote.precision, drop_order=2),

@@ -18,11 +18,10 @@ COLUMN_GAP = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heading:
-    """The head of a column. Text wider than `max_width` wraps; numbers stand to the right and never wrap."""
+    """The head of a column. Numbers stand to the right and never wrap; of the rest, the widest wraps first."""
 
     text: str
     is_number: bool = False
-    max_width: int | None = None
 
 
 class Page:
@@ -66,7 +65,6 @@ class Page:
                 justify="right" if heading.is_number else "left",
                 no_wrap=heading.is_number,
                 overflow="fold",
-                max_width=heading.max_width,
             )
         for index, row in enumerate(rows):
             table.add_row(*(Text(printable(cell)) for cell in row), style="green" if index == 0 else "")

@@ -20,7 +20,7 @@ def render_text(recommendation: Recommendation, *, width: int, color: bool, top:
         columns = fitting_columns(rows, width=width)
         page.blank()
         page.table(
-            [Heading(text=c.header, is_number=c.is_number, max_width=c.max_width) for c in columns],
+            [Heading(text=column.header, is_number=column.is_number) for column in columns],
             [[column.cell(row) for column in columns] for row in rows],
         )
         notes = sentence.table_notes(rows, quote_count=len(recommendation.quotes))
@@ -44,7 +44,7 @@ def fitting_columns(rows: Sequence[RankedQuote], *, width: int) -> tuple[Column,
 
 def _column_width(column: Column, rows: Sequence[RankedQuote]) -> int:
     widest = max(cell_len(text) for text in (column.header, *(column.cell(row) for row in rows)))
-    return widest if column.max_width is None else min(widest, column.max_width)
+    return widest if column.wraps_at is None else min(widest, column.wraps_at)
 
 
 def _dropped_note(columns: Sequence[Column]) -> list[str]:

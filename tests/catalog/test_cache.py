@@ -1,6 +1,6 @@
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -12,38 +12,33 @@ from advisor.records.price import Catalog, Offer, Price, Rejection
 
 EMPTY = Catalog(gpus={}, cpus={}, efficiencies=(), offers=(), rejected=(), overlays=())
 POSITIVE = st.floats(min_value=1e-9, max_value=1e18)
-
-
-def records(record: Any, **fields: Any) -> st.SearchStrategy[Any]:
-    """Every field by its type, None included; hypothesis leaves out those with defaults unless they are named."""
-    return st.builds(record, **fields)
-
-
 TEXTS = st.lists(st.text(max_size=5), max_size=3).map(tuple)
-GPUS = records(Gpu, aliases=TEXTS, boost_hz=POSITIVE, l2_bytes=st.none() | POSITIVE, notes=st.text(max_size=5))
-CPUS = records(Cpu, aliases=TEXTS, isa=TEXTS, base_hz=st.none() | POSITIVE)
-EFFICIENCIES = records(
-    Efficiency,
-    families=st.dictionaries(st.text(max_size=5), records(FamilyEfficiency, compute_ratio=POSITIVE), max_size=3),
-    fitted_on=TEXTS,
-    dispatch_s=POSITIVE,
-    launch_s=POSITIVE,
-    device_log_spread=POSITIVE,
-)
-PRICES = records(Price, usd_per_hour=POSITIVE, stale=st.booleans(), suspect=st.booleans(), note=st.text(max_size=5))
-OFFERS = records(Offer, prices=st.lists(PRICES, max_size=4).map(tuple), memory_bytes=st.none() | POSITIVE)
+
+
+def records(record: Any, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Every field by its type; the catalog's doors let only finite numbers in."""
+    by_hint = {float: POSITIVE, float | None: st.none() | POSITIVE, tuple[str, ...]: TEXTS}
+    hints = get_type_hints(record).items()
+    every = {
+        name: by_hint[hint] if hint in by_hint else st.from_type(hint) for name, hint in hints if name not in fields
+    }
+    return st.builds(record, **every, **fields)
+
+
+OFFERS = records(Offer, prices=st.lists(records(Price), max_size=4).map(tuple))
+EFFICIENCIES = records(Efficiency, families=st.dictionaries(st.text(max_size=5), records(FamilyEfficiency), max_size=3))
 
 
 @st.composite
 def catalogs(draw: st.DrawFn) -> Catalog:
-    gpus = draw(st.lists(GPUS, max_size=3))
-    cpus = draw(st.lists(CPUS, max_size=3))
+    gpus = draw(st.lists(records(Gpu), max_size=3))
+    cpus = draw(st.lists(records(Cpu), max_size=3))
     return Catalog(
         gpus={gpu.id: gpu for gpu in gpus},
         cpus={cpu.id: cpu for cpu in cpus},
         efficiencies=tuple(draw(st.lists(EFFICIENCIES, max_size=2))),
         offers=tuple(draw(st.lists(OFFERS, max_size=4))),
-        rejected=tuple(draw(st.lists(st.builds(Rejection), max_size=3))),
+        rejected=tuple(draw(st.lists(records(Rejection), max_size=3))),
         overlays=draw(TEXTS),
     )
 

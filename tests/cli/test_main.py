@@ -150,30 +150,36 @@ def test_the_list_of_commands_needs_no_flags() -> None:
     assert done.stdout.splitlines()[-1] == "[]", done.stderr
 
 
-def test_a_reader_that_leaves_causes_no_noise() -> None:
+def _process(*arguments: str, stdout: int) -> tuple[int, bytes]:
+    """Exit code and stderr of `advise` in a process of its own, which flushes stdout once more as it ends."""
+    stand_in = (
+        "import sys; from tests.cli.conftest import Pipeline; sys.modules['advisor.pipeline'] = Pipeline();"
+        "from advisor.cli.main import main; main()"
+    )
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        [sys.executable, "-c", stand_in, *arguments], stdout=stdout, stderr=subprocess.PIPE, timeout=60, env=buffered
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("rank", "--help"), ("model.py",), ("model.py", "-o", "json")])
+def test_a_reader_that_leaves_causes_no_noise(arguments: tuple[str, ...]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "advisor", "rank", "--help"], stdout=writer, stderr=subprocess.PIPE, timeout=60
-        )
+        assert _process(*arguments, stdout=writer) == (0, b"")
     finally:
         os.close(writer)
-    assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a stream that takes nothing")
 def test_a_full_disk_is_an_error_not_a_traceback() -> None:
-    stand_in = (
-        "import sys; from tests.cli.conftest import Pipeline; sys.modules['advisor.pipeline'] = Pipeline();"
-        "from advisor.cli.main import main; sys.argv[1:] = ['model.py']; main()"
-    )
-    with open("/dev/full", "w") as full:
-        done = subprocess.run([sys.executable, "-c", stand_in], stdout=full, stderr=subprocess.PIPE, timeout=60)
-    assert (done.returncode, done.stderr) == (
-        2,
-        b"error: cannot write to stdout: No space left on device\nhint: choose another place with -o\n",
-    )
+    with open("/dev/full", "wb") as full:
+        assert _process("model.py", stdout=full.fileno()) == (
+            2,
+            b"error: cannot write to stdout: No space left on device\nhint: choose another place with -o\n",
+        )
 
 
 def test_python_dash_m_is_the_same_program() -> None:

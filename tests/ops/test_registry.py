@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -80,6 +81,29 @@ def test_every_attribute_is_an_argument_of_its_operator():
 @pytest.mark.parametrize("tag", [torch.Tag.pointwise, torch.Tag.reduction, torch.Tag.core])
 def test_every_operator_that_torch_tags_has_a_formula(tag):
     assert {op for op in _tagged(tag) if formula_of(op) is None} == set()
+
+
+def _autocast_list(macro: str) -> set[str]:
+    """Operators in one of the lists of torch's header: `#define MACRO(_) _(conv1d) _(conv2d, input) ...`."""
+    header = Path(torch.__file__).parent / "include" / "ATen" / "autocast_mode.h"
+    _, _, rest = header.read_text().partition(f"#define {macro}(_)")
+    definition = re.match(r"(?:.*\\\n)*.*", rest).group()
+    return {f"aten.{name}" for name in re.findall(r"_\((\w+)", definition)}
+
+
+@pytest.mark.parametrize(
+    ("macro", "policy"),
+    [
+        ("AT_FORALL_LOWER_PRECISION_FP", "low"),
+        ("AT_FORALL_FP32", "full"),
+        ("AT_FORALL_FP32_SET_OPT_DTYPE", "full"),
+        ("AT_FORALL_PROMOTE", "widest"),
+    ],
+)
+def test_autocast_treats_operators_as_torchs_lists_say(macro, policy):
+    ours = {op: found.autocast for op in _autocast_list(macro) if (found := formula_of(op)) is not None}
+    assert len(ours) >= 5
+    assert ours == dict.fromkeys(ours, policy)
 
 
 def test_every_dtype_of_torch_with_an_item_size_has_the_same_here():

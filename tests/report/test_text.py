@@ -77,7 +77,7 @@ def test_columns_go_in_the_stated_order_and_four_stay() -> None:
     headers = [[column.header for column in fitting_columns(rows, width=width)] for width in range(200, 20, -1)]
     dropped = [gone for wide, narrow in pairwise(headers) for gone in wide if gone not in narrow]
     assert dropped == [
-        *("price date", "precision", "bound", "memory", "samples/s", "region", "batch", "provider", "device")
+        *("price date", "precision", "bound", "memory", "samples/s", "region", "batch", "device", "provider")
     ]
     assert headers[-1] == ["#", "instance", "$/h", "step [90 %]", "cost"]
 
@@ -103,3 +103,11 @@ def test_an_answer_without_quotes_has_no_table() -> None:
     text = render_text(recommendation(), width=80, color=False)
     assert text.startswith("No instance does this job within the limits: 0 offers were left out.\n")
     assert "instance  " not in text
+
+
+def test_a_long_name_wraps_before_the_provider_is_lost() -> None:
+    phrase = "NVIDIA GeForce RTX 4090 24GB PCIe [on-demand]"
+    long = quote(phrase, kind="gpu", device="GeForce RTX 4090", usd=1.0, provider="genesis-cloud")
+    text = render_text(recommendation(long, GENOA), width=80, color=False)
+    assert "\n 1  NVIDIA GeForce RTX 4090   genesis-cloud  " in text
+    assert "\n    24GB PCIe [on-demand]\n" in text

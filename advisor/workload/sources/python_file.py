@@ -86,11 +86,11 @@ def build_on_meta(factory: Callable[[], Any]) -> Any:
 
 def _holds_loose_meta_tensors(model: nn.Module) -> bool:
     """Whether a module keeps a meta tensor that is neither parameter nor buffer, where no tracer would replace it."""
+    registered = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
     return any(
-        tensor.is_meta
+        tensor.is_meta and id(tensor) not in registered
         for module in model.modules()
-        for name, value in vars(module).items()
-        if name not in ("_parameters", "_buffers")
+        for value in vars(module).values()
         for tensor in _tensors(value)
     )
 

@@ -1,0 +1,273 @@
+"""The benchmarks of the project: ratios measured in one run, written to docs/benchmarks.md.
+
+Every figure is a median beside its reference, both timed in turns on the same machine, so that load hits both alike.
+"""
+
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+ADVISE = [str(Path(sys.executable).parent / "advise")]
+REPEATS = 7
+LLAMA_70B = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 8192,
+    "intermediate_size": 28672,
+    "num_hidden_layers": 80,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 2048,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One line of the table: the medians, their ratio, and the bar it is held to."""
+
+    what: str
+    subject: str
+    reference: str
+    ratio: str
+    bar: str
+    is_met: bool
+
+
+def main() -> None:
+    """Run everything and write the table."""
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        large = seventy_billion(scratch)
+        results = [*command_lines(), *catalogs(scratch), ranking(scratch), tracing(), *large]
+    table = as_markdown(results)
+    (ROOT / "docs" / "benchmarks.md").write_text(table)
+    print(table)
+    if not all(result.is_met for result in results):
+        sys.exit(1)
+
+
+def command_lines() -> list[Result]:
+    """Start-up of the help, and the whole way from a model file to the answer."""
+    nothing, torch = [sys.executable, "-c", "pass"], [sys.executable, "-c", "import torch"]
+    model = str(ROOT / "examples" / "resnet50.py")
+    return [
+        _ratio("advise --help / python -c pass", run(*ADVISE, "--help"), run(*nothing), most=6.0),
+        _ratio("advise resnet50.py / import torch", run(*ADVISE, model), run(*torch), most=1.8),
+        _ratio(
+            "advise resnet50.py --mode training / import torch",
+            run(*ADVISE, model, "--mode", "training"),
+            run(*torch),
+            most=2.3,
+        ),
+    ]
+
+
+def catalogs(scratch: Path) -> list[Result]:
+    """Loading all profiles: parsed, and from the cache of what was parsed."""
+    cache = {"XDG_CACHE_HOME": str(scratch / "cache")}
+    load = (
+        "import time; from advisor.catalog.load import load_catalog; start = time.perf_counter(); load_catalog(); "
+        "print(time.perf_counter() - start)"
+    )
+
+    def cold() -> float:
+        subprocess.run(["rm", "-rf", cache["XDG_CACHE_HOME"]], check=True)
+        return _printed_s(load, cache)
+
+    def warm() -> float:
+        return _printed_s(load, cache)
+
+    torch = "import time; start = time.perf_counter(); import torch; print(time.perf_counter() - start)"
+    cold()
+    return [
+        _ratio("catalog warm / cold", warm, cold, most=0.1, interleaved=False),
+        _ratio("catalog cold / import torch", cold, lambda: _printed_s(torch, cache), most=0.5),
+    ]
+
+
+def ranking(scratch: Path) -> Result:
+    """Prediction and ranking of every offer at 20 batch sizes for a GPT-2 training step."""
+    config = scratch / "gpt2.json"
+    config.write_text(json.dumps({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}))
+    saved = scratch / "workload.json"
+    subprocess.run(
+        [*ADVISE, "profile", f"hf:{config}", "--mode", "training", "-o", str(saved)], check=True, capture_output=True
+    )
+    code = (
+        "import sys, time; from pathlib import Path; from advisor.pipeline import rank_workload;"
+        "from advisor.catalog.load import load_catalog; from advisor.workload.file import read_workload;"
+        "from advisor.records.options import Options; catalog = load_catalog();"
+        "workload = read_workload(Path(sys.argv[1]));"
+        "options = Options(mode='training', batch=','.join(str(n) for n in range(1, 21)));"
+        "rank_workload(workload, options, catalog=catalog);"
+        "start = time.perf_counter(); rank_workload(workload, options, catalog=catalog);"
+        "print(time.perf_counter() - start)"
+    )
+    torch = "import time; start = time.perf_counter(); import torch; print(time.perf_counter() - start)"
+    return _ratio(
+        "predict and rank all offers x 20 batches, GPT-2 training / import torch",
+        lambda: _printed_s(code, {}, str(saved)),
+        lambda: _printed_s(torch, {}),
+        most=0.2,
+    )
+
+
+def tracing() -> Result:
+    """One trace of ResNet-50 at batch 256 against fvcore's count of the same."""
+    common = (
+        "import sys, time, warnings, torch; sys.path.insert(0, sys.argv[1]); warnings.simplefilter('ignore');"
+        "from resnet50 import get_model; model = get_model().eval();"
+    )
+    ours = common + (
+        "from advisor.workload.trace import trace; from advisor.workload.sources.live import load_live;"
+        "start = time.perf_counter();"
+        "trace(load_live(model, lambda batch=256: torch.zeros(batch, 3, 224, 224)), mode='inference', batch=256,"
+        "      isolated=True);"
+        "print(time.perf_counter() - start)"
+    )
+    theirs = common + (
+        "from fvcore.nn import FlopCountAnalysis; start = time.perf_counter();"
+        "FlopCountAnalysis(model, torch.zeros(256, 3, 224, 224)).unsupported_ops_warnings(False).total();"
+        "print(time.perf_counter() - start)"
+    )
+    examples = str(ROOT / "examples")
+    return _ratio(
+        "trace of ResNet-50 at batch 256 (three batch sizes) / fvcore's count",
+        lambda: _printed_s(ours, {}, examples),
+        lambda: _printed_s(theirs, {}, examples),
+        most=0.2,
+        repeats=3,
+    )
+
+
+def seventy_billion(scratch: Path) -> list[Result]:
+    """The training profile of a 70-billion-parameter transformer, from nothing, and its memory."""
+    config = scratch / "llama-70b.json"
+    config.write_text(json.dumps(LLAMA_70B))
+    start = time.perf_counter()
+    subprocess.run(
+        [*ADVISE, "profile", f"hf:{config}", "--mode", "training", "--batch", "1"], check=True, capture_output=True
+    )
+    elapsed_s = time.perf_counter() - start
+    peak_gib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
+    return [
+        Result(
+            what="70-billion-parameter training profile, whole command",
+            subject=f"{elapsed_s:.1f} s",
+            reference="-",
+            ratio="-",
+            bar="under 10 s",
+            is_met=elapsed_s < 10,
+        ),
+        Result(
+            what="its peak memory (the largest process)",
+            subject=f"{peak_gib:.2f} GiB",
+            reference="-",
+            ratio="-",
+            bar="under 1.5 GiB",
+            is_met=peak_gib < 1.5,
+        ),
+    ]
+
+
+def run(*command: str) -> Callable[[], float]:
+    """A timer of the whole command."""
+
+    def timed() -> float:
+        start = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True)
+        return time.perf_counter() - start
+
+    return timed
+
+
+def _printed_s(code: str, environment: dict[str, str], *arguments: str) -> float:
+    """Seconds that a program prints of itself."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+    )
+    return float(done.stdout.split()[-1])
+
+
+def _ratio(
+    what: str,
+    subject: Callable[[], float],
+    reference: Callable[[], float],
+    *,
+    most: float,
+    repeats: int = REPEATS,
+    interleaved: bool = True,
+) -> Result:
+    """Medians of `subject` and `reference` in turns, after one warm-up of each."""
+    subject()
+    reference()
+    subjects, references = [], []
+    if interleaved:
+        for _ in range(repeats):
+            subjects.append(subject())
+            references.append(reference())
+    else:
+        references = [reference() for _ in range(repeats)]
+        subjects = [subject() for _ in range(repeats)]
+    ratio = statistics.median(subjects) / statistics.median(references)
+    return Result(
+        what=what,
+        subject=_with_spread(subjects),
+        reference=_with_spread(references),
+        ratio=f"{ratio:.2f}",
+        bar=f"at most {most:g}",
+        is_met=ratio <= most,
+    )
+
+
+def _with_spread(times_s: Sequence[float]) -> str:
+    ordered = sorted(times_s)
+    return f"{statistics.median(ordered) * 1e3:.0f} ms [{ordered[0] * 1e3:.0f}-{ordered[-1] * 1e3:.0f}]"
+
+
+def as_markdown(results: Sequence[Result]) -> str:
+    """The page."""
+    import torch
+
+    lines = [
+        "# Benchmarks",
+        "",
+        "Written by `make bench`. Ratios of medians, measured in turns in one run; in brackets the least and the most.",
+        f"{datetime.now(UTC):%Y-%m-%d}, {_cpu_name()}, {os.cpu_count()} vCPU, Python {platform.python_version()}, "
+        f"torch {torch.__version__}, {REPEATS} repeats.",
+        "",
+        "| what | subject | reference | ratio | bar | met |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    lines += [
+        f"| {r.what} | {r.subject} | {r.reference} | {r.ratio} | {r.bar} | {'yes' if r.is_met else 'NO'} |"
+        for r in results
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _cpu_name() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+if __name__ == "__main__":
+    main()

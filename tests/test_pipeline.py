@@ -1,0 +1,179 @@
+"""From a source to the answer: the same by every way in."""
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from advisor import recommend
+from advisor.catalog.load import load_catalog
+from advisor.errors import CoverageError, UsageError
+from advisor.pipeline import profile_source, rank_source, rank_workload
+from advisor.records.options import Options
+from advisor.records.price import Catalog
+from advisor.records.workload import Operand, Row, Workload
+from advisor.workload.file import workload_to_json
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+
+
+def two_layers() -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return load_catalog()
+
+
+def test_a_saved_workload_gives_the_same_answer_as_its_model_to_the_digit(tmp_path: Path) -> None:
+    source = str(EXAMPLES / "mlp.py")
+    options = Options(mode="training", samples=50_000)
+    saved = tmp_path / "workload.json"
+    saved.write_text(json.dumps(workload_to_json(profile_source(source, options).workload)))
+
+    direct, from_file = rank_source(source, options), rank_source(str(saved), options)
+
+    assert asdict(from_file) == asdict(direct)
+
+
+def test_ranking_a_saved_workload_imports_no_torch(tmp_path: Path) -> None:
+    saved = tmp_path / "workload.json"
+    profile = profile_source(str(EXAMPLES / "mlp.py"), Options())
+    saved.write_text(json.dumps(workload_to_json(profile.workload)))
+    code = (
+        "import sys; from advisor.pipeline import rank_source; from advisor.records.options import Options;"
+        f"answer = rank_source({str(saved)!r}, Options()); assert answer.best is not None;"
+        "sys.exit('torch' in sys.modules or 'fvcore' in sys.modules)"
+    )
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_recommend_answers_as_the_command_does_for_a_file_with_the_model(tmp_path: Path) -> None:
+    file = tmp_path / "two_layers.py"
+    file.write_text(
+        "import torch\nfrom torch import nn\n"
+        "model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))\n"
+        "example_inputs = torch.zeros(4, 8)\n"
+    )
+
+    from_file = rank_source(str(file), Options(samples=1000))
+    from_python = recommend(two_layers(), torch.zeros(4, 8), samples=1000)
+
+    assert from_python.quotes == from_file.quotes
+    assert from_python.workload.totals == from_file.workload.totals
+
+
+def test_recommend_prints_nothing_and_leaves_the_model_as_it_was(capfd: pytest.CaptureFixture[str]) -> None:
+    model = two_layers()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+
+    recommend(model, torch.zeros(4, 8), mode="training")
+
+    assert capfd.readouterr() == ("", "")
+    assert model.training
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+def test_the_answer_shows_itself_in_a_prompt_and_in_a_notebook() -> None:
+    answer = recommend(two_layers(), torch.zeros(4, 8))
+
+    assert answer.best is not None
+    assert answer.best.instance in repr(answer)
+    assert answer.best.instance in answer._repr_html_()
+
+
+def test_cpu_and_gpu_are_both_ranked_and_the_cheapest_is_first(catalog: Catalog, linear_workload: Workload) -> None:
+    answer = rank_workload(linear_workload, Options(), catalog=catalog)
+
+    costs = [quote.job_usd.mid for quote in answer.quotes]
+    assert costs == sorted(costs)
+    assert answer.best == answer.quotes[0]
+    assert {quote.device.kind for quote in answer.quotes} == {"cpu", "gpu"}
+
+
+def test_every_offer_is_quoted_or_rejected_once(catalog: Catalog, linear_workload: Workload) -> None:
+    answer = rank_workload(linear_workload, Options(), catalog=catalog)
+
+    listed = [quote.id for quote in answer.quotes] + [rejection.id for rejection in answer.rejected]
+    assert len(listed) == len(set(listed)) == len(catalog.offers) + len(catalog.rejected)
+
+
+def test_a_device_is_found_by_any_of_its_names(catalog: Catalog, linear_workload: Workload) -> None:
+    answer = rank_workload(linear_workload, Options(device=("Tesla T4",)), catalog=catalog)
+
+    assert {quote.device.id for quote in answer.quotes} == {"t4"}
+
+
+def test_strict_fails_on_an_operator_without_a_formula(catalog: Catalog, linear_workload: Workload) -> None:
+    workload = replace(linear_workload, unknown_ops={"mine.magic": 2})
+
+    with pytest.raises(CoverageError, match=r"mine\.magic"):
+        rank_workload(workload, Options(strict=True), catalog=catalog)
+    assert "mine.magic (2 calls)" in " ".join(rank_workload(workload, Options(), catalog=catalog).warnings)
+
+
+def test_dimensions_that_are_not_affine_are_traced_again_at_each_batch_asked(
+    catalog: Catalog, linear_workload: Workload
+) -> None:
+    fixed = replace(linear_workload, batch_is_affine=False)
+    traced: list[int] = []
+
+    def trace_at(batch: int) -> Workload:
+        traced.append(batch)
+        return replace(fixed, batch=batch)
+
+    answer = rank_workload(fixed, Options(batch="4,8,16"), catalog=catalog, trace_at=trace_at)
+
+    assert traced == [8, 16]
+    assert {quote.batch for quote in answer.quotes} <= {4, 8, 16}
+    assert "straight line" in " ".join(answer.warnings)
+
+
+def test_a_fixed_batch_refuses_another(catalog: Catalog, linear_workload: Workload) -> None:
+    fixed = replace(linear_workload, batch_is_affine=False)
+
+    with pytest.raises(UsageError, match="at batch 4 alone, not at 8"):
+        rank_workload(fixed, Options(batch="8"), catalog=catalog)
+
+
+@pytest.fixture
+def linear_workload() -> Workload:
+    """A linear layer of 1024 x 1024 at batch 4, dimensions affine."""
+    activation = Operand(shape=((0.0, 1.0), 1024), dtype="float32")
+    return Workload(
+        schema_version=1,
+        name="linear",
+        mode="inference",
+        batch=4,
+        batch_is_affine=True,
+        traced_batches=(4, 8, 12),
+        method="fake",
+        torch_version="2.13.0",
+        parameter_count=1024 * 1024,
+        parameter_bytes=4 * 1024 * 1024,
+        optimizer=None,
+        inputs=(activation,),
+        rows=(
+            Row(
+                op="aten.mm",
+                family="matmul",
+                phase="forward",
+                module="",
+                inputs=(activation, Operand(shape=(1024, 1024), dtype="float32")),
+                outputs=(activation,),
+                attributes={},
+                count=1,
+            ),
+        ),
+        memory=(),
+        unknown_ops={},
+        assumptions=(),
+    )

@@ -1,0 +1,53 @@
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from advisor.errors import LoadError
+from advisor.workload.input_spec import parse_input_specs
+from advisor.workload.sources.live import load_live
+
+MODEL = nn.Linear(3, 2)
+INPUTS = torch.zeros(4, 3)
+
+
+def test_what_the_user_gives_is_what_the_tracer_gets() -> None:
+    def loss(output: Any, batch: Any) -> torch.Tensor:
+        return output.sum()
+
+    loaded = load_live(MODEL, INPUTS, loss=loss, optimizer=torch.optim.SGD, train_step=lambda model, batch: None)
+    assert loaded.model is MODEL
+    assert (loaded.name, loaded.batch, loaded.loss, loaded.optimizer) == ("Linear", 4, loss, torch.optim.SGD)
+    assert loaded.train_step is not None
+    assert loaded.notes == ()
+
+
+def test_an_optimizer_object_stands_for_its_kind_and_settings() -> None:
+    given = torch.optim.AdamW(nn.Linear(1, 1).parameters(), lr=0.25, weight_decay=0.5)
+    made = load_live(MODEL, INPUTS, optimizer=given).optimizer
+    assert made is not None
+    optimizer = made(MODEL.parameters())
+    assert isinstance(optimizer, torch.optim.AdamW)
+    assert (optimizer.defaults["lr"], optimizer.defaults["weight_decay"]) == (0.25, 0.5)
+    assert optimizer.param_groups[0]["params"] == list(MODEL.parameters())
+
+
+def test_a_name_used_for_something_else_is_left_out_with_a_note() -> None:
+    loaded = load_live(MODEL, INPUTS, loss=0.5, train_step=lambda model, optimizer, x, y: None)
+    assert (loaded.loss, loaded.train_step) == (None, None)
+    assert loaded.notes == (
+        "`loss` is no function of (output, batch): left out",
+        "`train_step` is no function of (model, batch): left out",
+    )
+
+
+def test_specs_win_over_example_inputs() -> None:
+    loaded = load_live(MODEL, INPUTS, specs=parse_input_specs(["7x3"]))
+    assert tuple(loaded.make_inputs(2)[0][0].shape) == (2, 7, 3)
+
+
+def test_without_inputs_the_error_shows_the_forward_and_an_input_that_fits() -> None:
+    with pytest.raises(LoadError, match=r"Linear\.forward\(input: torch\.Tensor\)") as caught:
+        load_live(MODEL)
+    assert "--input 3" in caught.value.hint
