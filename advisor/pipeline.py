@@ -17,7 +17,13 @@ from advisor.predict.batches import batch_candidates
 from advisor.predict.capability import fleet_of
 from advisor.predict.join import join_batches
 from advisor.predict.step_time import predict
-from advisor.records.answer import ANSWER_SCHEMA_VERSION, Group, GroupBy, Recommendation
+from advisor.records.answer import (
+    ANSWER_SCHEMA_VERSION,
+    Group,
+    GroupBy,
+    Recommendation,
+    WorkloadSummary,
+)
 from advisor.records.device import Device
 from advisor.records.options import Options
 from advisor.records.prediction import IndexArray, Predictions
@@ -44,7 +50,7 @@ class Profile:
     second_count: SecondCount | None
 
     @property
-    def summary(self) -> Any:
+    def summary(self) -> WorkloadSummary:
         """Totals, coverage and assumptions."""
         return summarize(self.workload, batch=self.batch)
 

@@ -134,7 +134,7 @@ def write_profiles(data: Path, *, out: Path) -> None:
         write(out / f"devices/gpu/{gpu_id(gpu['name'])}.yaml", gpu_profile(gpu))
     for cpu in cpus:
         write(out / f"devices/cpu/{cpu_id(cpu['model'])}.yaml", cpu_profile(cpu))
-    write(out / "devices/cpu_aliases.yaml", cpu_aliases(instances, cpus))
+    write(out / "sparecores/cpu_aliases.yaml", cpu_aliases(instances, cpus))
     for provider in sorted({row["provider"] for row in instances}):
         rows = [row for row in instances if row["provider"] == provider]
         write(out / f"prices/{provider}.yaml", price_file(provider, rows, gpus=gpus))
@@ -207,7 +207,7 @@ def cpu_profile(row: Row) -> str:
     channels = f"{row['mem_channels']} channels x {row['mem_mts']} MT/s x 8 B, one socket"
     uninspected = UNINSPECTED_CPUS.get(row["model"], {})
     lines = [
-        f"# {row['model']}: {row['instances']}.",
+        f"# {row['model']}: published figures of one CPU, as clouds rent it.",
         "# Instruction sets, base clock, cache and measured bandwidth: sparecores/cpus.yaml, joined when loaded.",
         pair("id", cpu_id(row["model"])),
         pair("name", row["model"]),
@@ -241,8 +241,8 @@ def cpu_aliases(instances: Sequence[Row], cpus: Sequence[Row]) -> str:
         if identifier in ids:
             by_name[reported] = identifier
     lines = [
-        "# What lscpu reports on an instance -> the id of the CPU profile. A name that is not here is an unknown CPU,",
-        "# and its instances are left out with that reason.",
+        SPARECORES_HEADER.format(title="The CPU names that lscpu reports on instances -> the ids of their profiles.")
+        + "# A name that is not here is an unknown CPU, and its instances are left out with that reason.",
         *(f"{quoted(name)}: {identifier}" for name, identifier in by_name.items()),
     ]
     return text_of(lines)
@@ -463,7 +463,7 @@ def measured_cpus(cpus: Sequence[Row]) -> str:
         }
         known = {key: value for key, value in values.items() if value is not None}
         if known:
-            lines.append(f"{cpu_id(row['model'])}: {flow(known)}")
+            lines.append(pair(cpu_id(row["model"]), known, comment=row["instances"]))
     return text_of(lines)
 
 

@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -18,6 +17,7 @@ from typing import Any, TypeVar
 
 import advisor.records.device
 import advisor.records.price
+from advisor.errors import ProfileError
 from advisor.records.device import Cpu, Efficiency, FamilyEfficiency, Gpu
 from advisor.records.price import Catalog, Offer, Price, Rejection
 
@@ -29,12 +29,19 @@ _KEPT_COUNT = 8
 
 
 def content_key(files: Iterable[Path]) -> str:
-    """A hash of the paths and bytes of `files`, in order, and of the code that turns them into a catalog."""
+    """A hash of the paths and bytes of `files`, in order, and of the code that turns them into a catalog.
+
+    Raises `ProfileError` for a file that cannot be read.
+    """
     records = (advisor.records.device.__file__, advisor.records.price.__file__)
     code = (*sorted(Path(__file__).parent.glob("*.py")), *(Path(file) for file in records))
     digest = hashlib.sha256()
     for file in (*code, *files):
-        content = file.read_bytes()
+        try:
+            content = file.read_bytes()
+        except OSError as error:
+            message = error.strerror or "cannot be read"
+            raise ProfileError(message, where=str(file), hint="check the path and its permissions") from None
         digest.update(f"{file} {len(content)}\n".encode())
         digest.update(content)
     return digest.hexdigest()
@@ -53,6 +60,8 @@ def read_cached(folder: Path, *, key: str) -> Catalog | None:
 
 def write_cached(catalog: Catalog, folder: Path, *, key: str) -> None:
     """Store the catalog under `key` in one step, and remove the oldest; a folder that cannot be written is let be."""
+    import tempfile  # the way that reads, which is the usual one, is spared its imports
+
     payload = catalog_to_json(catalog)
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)

@@ -69,18 +69,17 @@ def read_cpus(files: Iterable[Path], *, measured: Path | None) -> dict[str, Cpu]
     return cpus
 
 
-def read_cpu_aliases(files: Iterable[Path], *, cpus: Mapping[str, Cpu]) -> dict[str, str]:
-    """What `lscpu` reports -> the id of the CPU, which must be one of `cpus`."""
-    aliases: dict[str, str] = {}
-    for document in _documents(files):
+def with_reported_names(cpus: Mapping[str, Cpu], *, file: Path) -> dict[str, Cpu]:
+    """The CPUs with the names that `lscpu` reports of them, from a file `reported name: id`, among their aliases."""
+    named = dict(cpus)
+    for document in read_documents(file):
         for name, value in read_mapping(document, (), document.values).items():
             identifier = read_text(document, (name,), value)
             if identifier not in cpus:
-                raise document.error(
-                    (name,), f"no profile describes {identifier!r}", hint=did_you_mean(identifier, known=cpus)
-                )
-            aliases[name] = identifier
-    return aliases
+                message = f"no profile describes {identifier!r}"
+                raise document.error((name,), message, hint=did_you_mean(identifier, known=cpus))
+            named[identifier] = replace(named[identifier], aliases=(*named[identifier].aliases, name))
+    return named
 
 
 def read_efficiencies(files: Iterable[Path]) -> list[Efficiency]:

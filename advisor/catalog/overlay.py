@@ -22,14 +22,13 @@ class Layer:
     name: str
     gpus: tuple[Path, ...] = ()
     cpus: tuple[Path, ...] = ()
-    cpu_aliases: tuple[Path, ...] = ()
     efficiencies: tuple[Path, ...] = ()
     prices: tuple[Path, ...] = ()
     measured: Path | None = None
 
     def files(self) -> Iterator[Path]:
         """Every file of the layer."""
-        yield from (*self.gpus, *self.cpus, *self.cpu_aliases, *self.efficiencies, *self.prices)
+        yield from (*self.gpus, *self.cpus, *self.efficiencies, *self.prices)
         if self.measured is not None:
             yield from sorted(self.measured.glob("*.yaml"))
 
@@ -45,7 +44,11 @@ def layers(*, profiles: Path | None, prices: Sequence[Path], cwd: Path) -> list[
             raise UsageError(
                 f"--profiles {profiles}: no such folder", hint="give a folder with devices/ or prices/ in it"
             )
-        found.append(_folder_layer(profiles, name=str(profiles)))
+        layer = _folder_layer(profiles, name=str(profiles))
+        if not any(layer.files()):
+            hint = "put YAML files into its devices/gpu, devices/cpu, prices or efficiency"
+            raise UsageError(f"--profiles {profiles}: no profiles in this folder", hint=hint)
+        found.append(layer)
     for file in prices:
         if not file.is_file():
             raise UsageError(f"--prices {file}: no such file", hint="give a YAML file of prices")
@@ -61,12 +64,10 @@ def layers(*, profiles: Path | None, prices: Sequence[Path], cwd: Path) -> list[
 
 
 def _folder_layer(folder: Path, *, name: str, measured: Path | None = None) -> Layer:
-    devices = folder / "devices"
     return Layer(
         name=name,
-        gpus=_yaml_files(devices / "gpu"),
-        cpus=_yaml_files(devices / "cpu"),
-        cpu_aliases=tuple(devices.glob("cpu_aliases.yaml")),
+        gpus=_yaml_files(folder / "devices/gpu"),
+        cpus=_yaml_files(folder / "devices/cpu"),
         efficiencies=_yaml_files(folder / "efficiency"),
         prices=_yaml_files(folder / "prices"),
         measured=measured,
@@ -74,4 +75,4 @@ def _folder_layer(folder: Path, *, name: str, measured: Path | None = None) -> L
 
 
 def _yaml_files(folder: Path) -> tuple[Path, ...]:
-    return tuple(sorted(folder.glob("*.yaml")))
+    return tuple(sorted(file for file in folder.glob("*") if file.suffix in (".yaml", ".yml")))

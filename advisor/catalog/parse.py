@@ -1,15 +1,14 @@
 """Layers of files in, one checked catalog out: for every device, efficiency and price row, the first layer wins."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from advisor.catalog.devices import (
     MeasuredInstance,
-    read_cpu_aliases,
     read_cpus,
     read_efficiencies,
     read_gpus,
     read_measured_instances,
+    with_reported_names,
 )
 from advisor.catalog.offers import Known, build_offers, names_of
 from advisor.catalog.overlay import Layer
@@ -32,8 +31,8 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
             key = (efficiency.kind, efficiency.vendor, efficiency.generation, efficiency.precision)
             efficiencies.setdefault(key, efficiency)
         if layer.measured is not None:
-            measured = read_measured_instances(layer.measured / "instances.yaml") | measured
-    cpus = _with_aliases(cpus, in_force)
+            measured = read_measured_instances(layer.measured / "instances.yaml")
+            cpus = with_reported_names(cpus, file=layer.measured / "cpu_aliases.yaml")
 
     known = Known(gpu_ids=names_of(gpus), cpu_ids=names_of(cpus), measured=measured)
     offers, rejected = build_offers(_price_rows(in_force), known=known)
@@ -45,18 +44,6 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
         rejected=tuple(rejected),
         overlays=tuple(layer.name for layer in in_force if layer.name and any(layer.files())),
     )
-
-
-def _with_aliases(cpus: dict[str, Cpu], in_force: Sequence[Layer]) -> dict[str, Cpu]:
-    aliases: dict[str, str] = {}
-    for layer in in_force:
-        aliases = read_cpu_aliases(layer.cpu_aliases, cpus=cpus) | aliases
-    return {
-        identifier: replace(
-            cpu, aliases=(*cpu.aliases, *(name for name, target in aliases.items() if target == identifier))
-        )
-        for identifier, cpu in cpus.items()
-    }
 
 
 def _price_rows(in_force: Sequence[Layer]) -> Iterator[PriceRow]:

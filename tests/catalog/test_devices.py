@@ -4,11 +4,11 @@ import pytest
 
 from advisor.catalog.devices import (
     MeasuredInstance,
-    read_cpu_aliases,
     read_cpus,
     read_efficiencies,
     read_gpus,
     read_measured_instances,
+    with_reported_names,
 )
 from advisor.errors import ProfileError
 from advisor.records.device import FamilyEfficiency
@@ -78,9 +78,9 @@ def test_a_reported_name_must_belong_to_a_cpu_that_there_is(tmp_path: Path) -> N
     cpus = read_cpus([write(tmp_path, "toy.yaml", CPU + "isa: [avx2]\n")], measured=None)
     good = write(tmp_path, "good.yaml", "Toy(R) CPU @ 3GHz: toy-cpu\n")
     bad = write(tmp_path, "bad.yaml", "Toy(R) CPU @ 3GHz: toy-cpi\n")
-    assert read_cpu_aliases([good], cpus=cpus) == {"Toy(R) CPU @ 3GHz": "toy-cpu"}
+    assert with_reported_names(cpus, file=good)["toy-cpu"].aliases == ("Toy(R) CPU @ 3GHz",)
     with pytest.raises(ProfileError, match="no profile describes 'toy-cpi'"):
-        read_cpu_aliases([bad], cpus=cpus)
+        with_reported_names(cpus, file=bad)
 
 
 def test_an_efficiency_file_is_read_with_its_families(tmp_path: Path) -> None:

@@ -125,6 +125,27 @@ def test_a_flag_that_names_no_file_or_folder_is_refused(home: Path) -> None:
         load_catalog(cwd=home / "work", prices=[home / "absent.yaml"])
 
 
+def test_a_folder_without_profiles_is_refused_instead_of_changing_nothing(home: Path) -> None:
+    write(home / "work/folder/toy.yaml", GPU.format(id="toy", tflops=10))
+    with pytest.raises(UsageError, match="no profiles in this folder") as caught:
+        load_catalog(cwd=home / "work", profiles=home / "work/folder")
+    assert "devices/gpu" in caught.value.hint
+
+
+def test_a_file_that_cannot_be_read_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write(home / "work/advisor.yaml", PRICE.format(usd=0.3))
+    read_bytes = Path.read_bytes
+
+    def forbidden(self: Path) -> bytes:
+        if self == file:
+            raise PermissionError(13, "Permission denied")
+        return read_bytes(self)
+
+    monkeypatch.setattr(Path, "read_bytes", forbidden)
+    with pytest.raises(ProfileError, match=r"advisor.yaml: Permission denied"):
+        load_catalog(cwd=home / "work")
+
+
 def test_a_second_load_gives_the_same_catalog_from_the_cache(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = load_catalog(cwd=home / "work")
     monkeypatch.setattr("advisor.catalog.parse.parse_catalog", lambda in_force: pytest.fail("parsed again"))

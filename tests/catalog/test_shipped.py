@@ -288,7 +288,7 @@ def folder_bytes(name: str) -> int:
 
 def test_every_file_from_sparecores_has_its_header_and_the_licence_text_beside_it() -> None:
     files = sorted((ROOT / "sparecores").glob("*.yaml"))
-    assert [file.stem for file in files] == ["cpus", "gpus", "instances", "startup_times"]
+    assert [file.stem for file in files] == ["cpu_aliases", "cpus", "gpus", "instances", "startup_times"]
     for file in files:
         head = file.read_text().split("\n\n")[0]
         assert "SpareCores" in head

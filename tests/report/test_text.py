@@ -109,5 +109,5 @@ def test_a_long_name_wraps_before_the_provider_is_lost() -> None:
     phrase = "NVIDIA GeForce RTX 4090 24GB PCIe [on-demand]"
     long = quote(phrase, kind="gpu", device="GeForce RTX 4090", usd=1.0, provider="genesis-cloud")
     text = render_text(recommendation(long, GENOA), width=80, color=False)
-    assert "\n 1  NVIDIA GeForce RTX 4090   genesis-cloud  " in text
-    assert "\n    24GB PCIe [on-demand]\n" in text
+    assert "\n1  NVIDIA GeForce RTX 4090 24GB    genesis-cloud  $2.00  " in text
+    assert "\n   PCIe [on-demand]\n" in text

@@ -1,0 +1,95 @@
+"""Offers and predictions with round numbers, for the tests of the ranking."""
+
+from typing import Any
+
+import numpy as np
+
+from advisor.cost.selection import Selection, select_offers
+from advisor.records.answer import Job
+from advisor.records.device import Device
+from advisor.records.options import Options
+from advisor.records.prediction import Fleet, Predictions
+from advisor.records.price import Offer, Price
+
+
+def price(usd_per_hour: float = 3.6, **changes: Any) -> Price:
+    return Price(
+        **({"kind": "on_demand", "usd_per_hour": usd_per_hour, "date": "2026-01-01", "source": "by hand"} | changes)
+    )
+
+
+def offer(instance: str = "m1", *, usd_per_hour: float = 3.6, **changes: Any) -> Offer:
+    """A CPU instance at 3.6 $/h: 0.001 $/s."""
+    region = changes.get("region", "us-1")
+    values: dict[str, Any] = {
+        "id": f"acme/{region}/{instance}",
+        "provider": "acme",
+        "tier": "hyperscaler",
+        "region": "us-1",
+        "geo": "US",
+        "instance": instance,
+        "vcpus": 8,
+        "threads_per_core": 2,
+        "memory_bytes": 32e9,
+        "cpu": "xeon",
+        "gpu": None,
+        "gpu_count": 0,
+        "prices": (price(usd_per_hour),),
+    }
+    return Offer(**(values | changes))
+
+
+def selection(*offers: Offer, **options: Any) -> Selection:
+    return select_offers(offers, options=Options(**options), price_kind="on_demand")
+
+
+def device(name: str, **changes: Any) -> Device:
+    values: dict[str, Any] = {
+        "id": name,
+        "name": name,
+        "kind": "cpu",
+        "vendor": "Acme",
+        "generation": "First",
+        "core_count": 4,
+        "peak_flops_per_s": {},
+        "memory_bytes": 32e9,
+        "memory_bytes_per_s": 1e11,
+        "cache_bytes": 0.0,
+    }
+    return Device(**(values | changes))
+
+
+def fleet(*device_index: int, devices: tuple[Device, ...]) -> Fleet:
+    problems = tuple("" if index >= 0 else "it is a riddle" for index in device_index)
+    return Fleet(devices=devices, device_index=np.array(device_index, dtype=np.intp), problems=problems)
+
+
+def predictions(*devices: Device, step_s: Any, batches: tuple[int, ...] = (1,), **changes: Any) -> Predictions:
+    """Times within 10 % either way, everything fits, a peak of 1 GB per sample."""
+    mid_s = np.array(step_s, dtype=np.float64)
+    values: dict[str, Any] = {
+        "precisions": ("fp32",) * len(devices),
+        "time_sources": ("fitted",) * len(devices),
+        "compile": "eager",
+        "step_low_s": mid_s * 0.9,
+        "step_high_s": mid_s * 1.1,
+        "bound": np.zeros(mid_s.shape, dtype=np.intp),
+        "peak_memory_bytes": np.full(mid_s.shape, 1e9) * np.array(batches),
+        "fits": np.ones(mid_s.shape, dtype=np.bool_),
+    }
+    return Predictions(devices=devices, batches=np.array(batches, dtype=np.intp), step_s=mid_s, **(values | changes))
+
+
+def job(samples: int = 1000) -> Job:
+    return Job(
+        mode="inference",
+        samples=samples,
+        epochs=None,
+        steps=None,
+        assumed=False,
+        batch="auto",
+        precision="auto",
+        layout="nchw",
+        compile="eager",
+        price="on_demand",
+    )

@@ -1,0 +1,51 @@
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from advisor.errors import LoadError
+from advisor.workload.input_spec import parse_input_specs
+from advisor.workload.loaded import LoadedModel
+from advisor.workload.sources.exported import load
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+
+
+def exported(folder: Path, **how: object) -> str:
+    path = folder / "net.pt2"
+    program = torch.export.export(nn.Linear(3, 2), (torch.zeros(4, 3),), **how)  # type: ignore[arg-type]
+    torch.export.save(program, path)
+    return str(path)
+
+
+def load_inference(path: str) -> LoadedModel:
+    return load(path, mode="inference", specs=())
+
+
+def test_the_batch_of_an_exported_program_is_fixed(tmp_path: Path) -> None:
+    loaded = load_inference(exported(tmp_path))
+    assert (loaded.name, loaded.batch, loaded.batch_is_fixed) == ("net", 4, True)
+    args, keywords = loaded.make_inputs(4)
+    assert loaded.model(*args, **keywords).shape == (4, 2)
+    with pytest.raises(LoadError, match="its batch is fixed at 4, not 8") as caught:
+        loaded.make_inputs(8)
+    assert "dynamic_shapes" in caught.value.hint
+
+
+def test_a_batch_exported_as_dynamic_is_free(tmp_path: Path) -> None:
+    loaded = load_inference(exported(tmp_path, dynamic_shapes=({0: torch.export.Dim("batch")},)))
+    assert not loaded.batch_is_fixed
+    args, keywords = loaded.make_inputs(7)
+    assert loaded.model(*args, **keywords).shape == (7, 2)
+
+
+def test_switching_to_training_changes_nothing_and_raises_nothing(tmp_path: Path) -> None:
+    loaded = load_inference(exported(tmp_path))
+    assert loaded.model.train().eval() is loaded.model
+    assert any("as they were on export" in note for note in loaded.notes)
+
+
+def test_other_inputs_than_the_exported_ones_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(LoadError, match="takes the inputs it was exported with"):
+        load(exported(tmp_path), mode="inference", specs=parse_input_specs(["5"]))

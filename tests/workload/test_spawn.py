@@ -1,0 +1,363 @@
+"""Real child processes: each of these files would take an advisor that imports them down with it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from advisor.errors import AdvisorError, ExitCode, LoadError, TraceError, UsageError
+from advisor.workload import spawn
+from advisor.workload.spawn import ProfileRequest, start_profile
+
+ROOT = Path(__file__).parents[2]
+NET = """
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, 2)
+
+        def forward(self, x):
+            return self.layer(x)
+
+    example_inputs = torch.zeros(4, 3)
+"""
+FLOPS = 2 * 4 * 3 * 2  # batch x in x out multiply-adds
+
+Write = Callable[[str], str]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Write a user's file into an empty working folder; gives its name."""
+    monkeypatch.chdir(tmp_path)
+
+    def write_file(text: str, name: str = "net.py") -> str:
+        Path(name).write_text(dedent(text), encoding="utf-8")
+        return name
+
+    return write_file
+
+
+def profile(source: str, **request: Any) -> dict[str, Any]:
+    with start_profile(ProfileRequest(source=source, **request)) as pending:
+        return pending.result()
+
+
+def error_of(source: str, **request: Any) -> AdvisorError:
+    with pytest.raises(AdvisorError) as caught:
+        profile(source, **request)
+    assert "Traceback" not in caught.value.message
+    return caught.value
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process is there and no zombie that only waits to be reaped."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def ends_within(pid: int, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while is_running(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not is_running(pid)
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+
+
+def test_a_file_comes_back_as_a_workload(write: Write) -> None:
+    workload = profile(write(NET))
+    assert (workload["name"], workload["batch"], workload["totals"]["flops"]) == ("net", 4, FLOPS)
+
+
+def test_the_parent_does_not_import_torch(write: Write) -> None:
+    code = (
+        "import sys; from advisor.workload.spawn import *; "
+        f"start_profile(ProfileRequest(source={write(NET)!r})).result(); "
+        "print([name for name in ('torch', 'numpy', 'pydantic') if name in sys.modules])"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    )
+    assert (run.stdout, run.stderr) == ("[]\n", "")
+
+
+def test_what_the_file_prints_goes_to_stderr_and_stdin_is_empty(
+    write: Write, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = """
+    import os, sys
+    print("printed", len(sys.stdin.read()))
+    os.write(1, b"written\\n")
+    os.system("echo by a shell")
+    """
+    workload = profile(write(dedent(text) + dedent(NET)))
+    captured = capfd.readouterr()
+    assert workload["totals"]["flops"] == FLOPS
+    assert captured.out == ""
+    assert [line for line in captured.err.splitlines() if line] == ["printed 0", "written", "by a shell"]
+
+
+def test_the_files_folder_is_on_the_path_and_argv_is_the_files(write: Write) -> None:
+    Path("beside").mkdir()
+    write("import sys\nARGV = list(sys.argv)\nwidth = 2\n", "beside/sizes.py")  # type: ignore[call-arg]
+    text = """
+    from sizes import ARGV
+    assert ARGV == ["beside/net.py"], ARGV
+    """
+    write(dedent(text) + dedent(NET), "beside/net.py")  # type: ignore[call-arg]
+    assert profile("beside/net.py")["totals"]["flops"] == FLOPS
+
+
+def test_files_named_like_the_standard_library_do_no_harm(write: Write) -> None:
+    for name in ("json.py", "copy.py", "types.py", "random.py"):
+        write("raise SystemExit('shadowed')", name)  # type: ignore[call-arg]
+    assert profile(write(NET))["totals"]["flops"] == FLOPS
+
+
+def test_requests_for_cuda_are_redirected(write: Write) -> None:
+    text = NET.replace("return self.layer(x)", 'return self.layer(x.cuda()).to("cuda")')
+    assert profile(write(text + "\n    model = Net().cuda()\n"))["totals"]["flops"] == FLOPS
+
+
+def test_a_script_runs_as_main_with_its_arguments_until_its_first_step(write: Write) -> None:
+    text = """
+    import argparse
+    import torch
+    from torch import nn
+
+    if __name__ == "__main__":
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--batch", type=int, required=True)
+        arguments = parser.parse_args()
+        model = nn.Linear(3, 2).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(10**9):
+            loss = model(torch.zeros(arguments.batch, 3, device="cuda")).sum()
+            loss.backward()
+            optimizer.step()
+    """
+    name = write(text)
+    workload = profile(name, mode="training", run=True, script_args=("--batch", "6"))
+    assert (workload["batch"], workload["optimizer"]) == (6, "SGD")
+    error = error_of(name, run=True)
+    assert "sys.exit(2)" in error.message
+    assert "after `--`" in error.hint
+
+
+def test_a_script_that_calls_no_model_is_an_error(write: Write) -> None:
+    assert "ended without calling a model" in error_of(write("print('nothing to do')"), run=True).message
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("missing.py", "there is no file missing.py"),
+        (".", ". is a folder"),
+        ("weights.safetensors", "weights.safetensors is no Python file: weights are not a model"),
+    ],
+)
+def test_what_is_no_source_is_refused_without_a_child(
+    write: Write, monkeypatch: pytest.MonkeyPatch, source: str, message: str
+) -> None:
+    write("", "weights.safetensors")  # type: ignore[call-arg]
+    monkeypatch.delattr(subprocess, "Popen")
+    error = error_of(source)
+    assert (error.message, error.exit_code) == (message, ExitCode.LOAD)
+    assert error.hint
+
+
+def test_a_mistyped_input_is_refused_without_a_child(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(subprocess, "Popen")
+    with pytest.raises(UsageError, match="--input 3,4"):
+        profile(write(NET), inputs=("3,4",))
+
+
+def test_a_syntax_error_shows_their_line(write: Write) -> None:
+    error = error_of(write("x = 1\ndef f(:\n"))
+    assert error.message == "net.py:2: invalid syntax\n    def f(:\n          ^"
+    assert error.exit_code == ExitCode.LOAD
+
+
+def test_a_wrong_input_shape_shows_their_frames_torchs_reason_and_what_was_given(
+    write: Write, capfd: pytest.CaptureFixture[str]
+) -> None:
+    error = error_of(write(NET), inputs=("7",))
+    assert isinstance(error, TraceError)
+    first, *frames = error.message.splitlines()
+    assert "7" in first
+    assert "3x2" in first or "[3, 2]" in first
+    assert frames == ["  net.py:11 in forward: return self.layer(x)"]
+    assert error.hint == "the model was given (32, 7) float32"
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_an_import_that_raises_shows_their_frames_only(write: Write) -> None:
+    error = error_of(write("def prepare():\n    return {}['data']\nprepare()\n"))
+    assert error.message == (
+        "net.py: KeyError: 'data'\n  net.py:3: prepare()\n  net.py:2 in prepare: return {}['data']"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import sys; sys.exit(3)", "net.py: the file called sys.exit(3)"),
+        ("import os; os._exit(3)", "net.py ended the interpreter with exit code 3"),
+        ("import os; os.abort()", "net.py ended the interpreter: SIGABRT"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "net.py was killed (SIGKILL)"),
+        ("x = input('name? ')", "net.py: EOFError"),
+        ("import torch; x = torch.ones(2**38)", "can't allocate memory"),
+        ("x = bytearray(2**40)", "net.py: MemoryError"),
+    ],
+)
+def test_a_file_that_ends_the_interpreter_or_cannot_go_on_is_named_with_the_reason(
+    write: Write, text: str, message: str
+) -> None:
+    error = error_of(write(text))
+    assert isinstance(error, LoadError)
+    assert message in error.message
+    assert error.hint
+
+
+def test_a_loop_at_the_top_level_is_named_when_time_runs_out(write: Write) -> None:
+    text = """
+    import time
+    def train():
+        while True:
+            time.sleep(0.01)
+    for epoch in range(10):
+        train()
+    """
+    started_s = time.monotonic()
+    error = error_of(write(text), timeout_s=1.5)
+    assert time.monotonic() - started_s < 1.5 + 2
+    first, *frames = error.message.splitlines()
+    assert first == "net.py:7 was still running after 1.5 s"
+    assert frames[0] == "  net.py:7: train()"
+    assert 'if __name__ == "__main__"' in error.hint
+    assert "--run" in error.hint
+    assert "--timeout" in error.hint
+
+
+def test_a_child_that_cannot_report_is_killed_all_the_same(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spawn, "_GRACE_S", 0.5)
+    text = "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\n"  # not even its watchdog runs on
+    error = error_of(write(text), timeout_s=1)
+    assert error.message == "net.py was still running after 1 s"
+
+
+@needs_proc
+def test_forks_neither_answer_twice_nor_stay_behind(write: Write) -> None:
+    text = """
+    import os, time
+    forked = os.fork()
+    if forked:
+        open("pid", "w").write(str(forked))
+    else:
+        signal_ignoring = __import__("signal").signal(15, lambda *_: None)
+        if os.fork() == 0:
+            time.sleep(60)
+    """
+    workload = profile(write(dedent(text) + dedent(NET)))
+    assert workload["totals"]["flops"] == FLOPS
+    assert ends_within(int(Path("pid").read_text()), 2)
+
+
+@needs_proc
+def test_the_death_of_the_child_is_seen_though_a_fork_holds_its_descriptors(write: Write) -> None:
+    text = """
+    import os, time
+    if os.fork() == 0:
+        time.sleep(60)
+    os._exit(5)
+    """
+    assert "exit code 5" in error_of(write(text)).message
+
+
+@needs_proc
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_everything_dies_with_the_parent(write: Write, how: signal.Signals) -> None:
+    text = """
+    import os, time
+    forked = os.fork()
+    if forked:
+        open("pids.part", "w").write(f"{os.getpid()} {forked}")
+        os.rename("pids.part", "pids")
+    time.sleep(60)
+    """
+    code = (
+        "from advisor.workload.spawn import *\n"
+        f"with start_profile(ProfileRequest(source={write(text)!r})) as pending: pending.result()"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 20
+    while not Path("pids").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    pids = [int(pid) for pid in Path("pids").read_text().split()]
+    parent.send_signal(how)
+    parent.wait()
+    assert all(ends_within(pid, 2) for pid in pids)
+
+
+@needs_proc
+def test_a_profile_that_nobody_waits_for_is_ended_by_closing_it(write: Write) -> None:
+    with start_profile(ProfileRequest(source=write("while True: pass"))) as pending:
+        pid = pending._process.pid
+    assert ends_within(pid, 2)
+    pending.close()
+
+
+def test_a_result_over_the_limit_is_refused(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spawn, "RESULT_LIMIT_BYTES", 100)
+    assert "over the limit" in error_of(write(NET)).message
+
+
+def test_a_result_larger_than_a_pipe_holds_arrives_whole(write: Write) -> None:
+    text = """
+    import torch
+    from torch import nn
+    class Wide(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleDict({f"a_rather_long_name_of_layer_number_{i}": nn.Linear(i, i) for i in range(1, 700)})
+        def forward(self, x):
+            return sum(layer(x[:, : layer.in_features]).mean() for layer in self.layers.values())
+    example_inputs = torch.zeros(2, 700)
+    """
+    workload = profile(write(text))
+    # each layer has weights of i x i and a bias of i: the sum of i^2 + i for i below 700
+    assert workload["parameter_count"] == 699 * 700 * 1399 // 6 + 699 * 700 // 2
+
+
+def test_our_own_mistake_is_a_plain_exception_with_the_childs_traceback(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        spawn,
+        "_START",
+        spawn._START.replace("main()", "").rstrip("; ")
+        + """
+import advisor.workload.load, advisor.workload.child as child
+def broken(*_, **__): return 1 / 0
+broken.__code__ = broken.__code__.replace(co_filename=child.__file__)
+advisor.workload.load.load = broken
+child.main()""",
+    )
+    with pytest.raises(RuntimeError, match="(?s)tracing process failed.*ZeroDivisionError"):
+        profile(write(NET))

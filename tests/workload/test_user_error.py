@@ -1,0 +1,130 @@
+import os
+import threading
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+import torch
+
+import advisor.errors
+from advisor.errors import LoadError
+from advisor.workload.user_error import explain, is_user_file, raised_by_us, where_now
+
+TEXT = """\
+def outer(x):
+    return inner(x)
+
+def inner(x):
+    return torch.nn.functional.linear(x, torch.zeros(4, 3))
+
+outer(torch.zeros(2, 5))
+"""
+
+
+def run(folder: Path, text: str) -> BaseException:
+    """The exception that a user's file of this text raises."""
+    path = folder / "theirs.py"
+    path.write_text(dedent(text), encoding="utf-8")
+    with pytest.raises(BaseException) as caught:  # noqa: PT011 - whatever it is
+        exec(compile(path.read_bytes(), str(path), "exec"), {"torch": torch, "__name__": "theirs"})
+    return caught.value
+
+
+def message_of(folder: Path, text: str) -> LoadError:
+    return explain(run(folder, text), what="it failed")
+
+
+def test_the_message_shows_the_users_lines_and_torchs_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    first, *frames = message_of(tmp_path, TEXT).message.splitlines()
+    assert first.startswith("it failed: RuntimeError: ")
+    assert "shapes cannot be multiplied (2x5 and 3x4)" in first
+    assert [line for line in frames if "theirs.py" in line] == [
+        "  theirs.py:7: outer(torch.zeros(2, 5))",
+        "  theirs.py:2 in outer: return inner(x)",
+        "  theirs.py:5 in inner: return torch.nn.functional.linear(x, torch.zeros(4, 3))",
+    ]
+    assert not [line for line in frames if "functional.py" in line]
+
+
+def test_files_of_torch_of_the_standard_library_and_ours_are_not_the_users(tmp_path: Path) -> None:
+    others = (torch.__file__, os.__file__, advisor.errors.__file__, "<string>", "<frozen importlib._bootstrap>")
+    assert not any(map(is_user_file, others))
+    assert is_user_file(str(tmp_path / "theirs.py"))
+
+
+def test_a_syntax_error_shows_the_line_with_a_caret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = Path("theirs.py")
+    path.write_text("x = 1\nif x:\n    y = (1 + = 2)\n", encoding="utf-8")
+    with pytest.raises(SyntaxError) as caught:
+        compile(path.read_bytes(), str(path), "exec")
+    # column 14 of the line, of which 4 are its indentation: the caret stands under the lone `=`
+    assert explain(caught.value, what="").message == (
+        "theirs.py:3: invalid syntax\n    y = (1 + = 2)\n" + " " * 4 + " " * 9 + "^"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("raise MemoryError", "get_model"),
+        ("torch.empty(2**45)", "get_model"),
+        ("import nonesuch", "install nonesuch"),
+        ("from . import x", "outside the package"),
+        ("raise EOFError", "no terminal"),
+        ("import sys; sys.exit(3)", "__main__"),
+    ],
+)
+def test_what_can_be_mended_has_a_hint(tmp_path: Path, text: str, hint: str) -> None:
+    assert hint in message_of(tmp_path, text).hint
+
+
+def test_sys_exit_is_named_with_its_code(tmp_path: Path) -> None:
+    assert "it failed: the file called sys.exit(3)" in message_of(tmp_path, "import sys; sys.exit(3)").message
+
+
+def test_a_long_message_is_cut(tmp_path: Path) -> None:
+    message = message_of(tmp_path, "raise ValueError('\\n'.join(f'key {i}' for i in range(300)))").message
+    assert "key 11\n... and 288 more lines" in message
+    assert "key 12" not in message
+
+
+def test_only_an_error_without_any_line_of_theirs_is_ours(tmp_path: Path) -> None:
+    ours = compile("raise KeyError('row')", str(Path(advisor.errors.__file__).with_name("trace.py")), "exec")
+    theirs = compile("call()", str(tmp_path / "theirs.py"), "exec")
+    with pytest.raises(KeyError) as alone:
+        exec(ours)
+    with pytest.raises(KeyError) as through_theirs:
+        exec(theirs, {"call": lambda: exec(ours)})
+    # The outermost frame is this test's, which to the program is a user's file.
+    alone_traceback, through_traceback = alone.tb.tb_next, through_theirs.tb.tb_next
+    assert raised_by_us(alone.value.with_traceback(alone_traceback))
+    assert not raised_by_us(through_theirs.value.with_traceback(through_traceback))
+
+
+def test_a_syntax_error_is_theirs_though_we_compile(tmp_path: Path) -> None:
+    with pytest.raises(SyntaxError) as caught:
+        compile("def f(:", str(tmp_path / "theirs.py"), "exec")
+    assert not raised_by_us(caught.value)
+
+
+def test_where_a_thread_is_shows_the_users_lines_outermost_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = Path("theirs.py")
+    path.write_text("def step():\n    there.set()\n    go_on.wait()\n\nstep()\n", encoding="utf-8")
+    there, go_on = threading.Event(), threading.Event()
+    code = compile(path.read_bytes(), str(path), "exec")
+    thread = threading.Thread(target=exec, args=(code, {"there": there, "go_on": go_on}))
+    thread.start()
+    try:
+        there.wait()
+        frames = where_now(thread.ident or 0)
+    finally:
+        go_on.set()
+        thread.join()
+    assert frames[0] == "  theirs.py:5: step()"
+    assert frames[1].startswith("  theirs.py:")
+    assert " in step: " in frames[1]
