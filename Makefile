@@ -36,7 +36,7 @@ test: lint
 check-all: lint
 	$(BIN)/pytest
 
-bench: install
+bench: $(VENV)/installed
 	$(BIN)/python scripts/bench.py
 
 docs: install

@@ -3,7 +3,6 @@
 Every figure is a median beside its reference, both timed in turns on the same machine, so that load hits both alike.
 """
 
-import json
 import os
 import platform
 import resource
@@ -20,17 +19,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 ADVISE = [str(Path(sys.executable).parent / "advise")]
 REPEATS = 7
-LLAMA_70B = {
-    "model_type": "llama",
-    "architectures": ["LlamaForCausalLM"],
-    "hidden_size": 8192,
-    "intermediate_size": 28672,
-    "num_hidden_layers": 80,
-    "num_attention_heads": 64,
-    "num_key_value_heads": 8,
-    "vocab_size": 128256,
-    "max_position_embeddings": 2048,
-}
+SEVENTY_BILLION = """import sys
+sys.path.insert(0, {examples!r})
+from transformer import LanguageModel, example_inputs, loss, optimizer
+
+def get_model():  # 86 layers x 12 x 8192^2 weights = 69.3 billion, and 0.4 billion of embeddings
+    return LanguageModel(layer_count=86, width=8192, head_count=64)
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,11 +94,10 @@ def catalogs(scratch: Path) -> list[Result]:
 
 def ranking(scratch: Path) -> Result:
     """Prediction and ranking of every offer at 20 batch sizes for a GPT-2 training step."""
-    config = scratch / "gpt2.json"
-    config.write_text(json.dumps({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}))
     saved = scratch / "workload.json"
+    model = str(ROOT / "examples" / "transformer.py")
     subprocess.run(
-        [*ADVISE, "profile", f"hf:{config}", "--mode", "training", "-o", str(saved)], check=True, capture_output=True
+        [*ADVISE, "profile", model, "--mode", "training", "-o", str(saved)], check=True, capture_output=True
     )
     code = (
         "import sys, time; from pathlib import Path; from advisor.pipeline import rank_workload;"
@@ -154,12 +148,10 @@ def tracing() -> Result:
 
 def seventy_billion(scratch: Path) -> list[Result]:
     """The training profile of a 70-billion-parameter transformer, from nothing, and its memory."""
-    config = scratch / "llama-70b.json"
-    config.write_text(json.dumps(LLAMA_70B))
+    model = scratch / "seventy_billion.py"
+    model.write_text(SEVENTY_BILLION.format(examples=str(ROOT / "examples")))
     start = time.perf_counter()
-    subprocess.run(
-        [*ADVISE, "profile", f"hf:{config}", "--mode", "training", "--batch", "1"], check=True, capture_output=True
-    )
+    subprocess.run([*ADVISE, "profile", str(model), "--mode", "training"], check=True, capture_output=True)
     elapsed_s = time.perf_counter() - start
     peak_gib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
     return [

@@ -364,7 +364,7 @@ def terms_of(row: Row) -> list[str]:
     separately = [part for part in notes_of(row) if "billed separately" in part]
     return [
         pair("tier", "marketplace" if community else None),
-        pair("billed_separately", separately[0] if separately else None),
+        pair("billed_separately", separately[0].replace(" billed separately", "") if separately else None),
     ]
 
 

@@ -22,6 +22,7 @@ from advisor.predict.roofline import smooth_maximum
 from advisor.records.prediction import BoolArray, FloatArray
 
 DATE = "2026-11-21"
+LAYOUT_ROWS = Path("tests/data/measured/timm_layouts.csv")
 CPU_ROWS = Path("tests/data/measured/own/cpu_ops.csv")
 
 
@@ -92,6 +93,7 @@ class Fit:
     launch_s: float
     device_log_spread: float
     overlap_ratio: float
+    nchw_transposed_ratio: float
     fitted_on: Sequence[str]
     source: str
     families: Mapping[str, Family] = field(default_factory=dict)
@@ -289,10 +291,10 @@ OPERATORS_PER_NET = 20
 
 
 def spread_of_sums(measured_s: FloatArray, predicted_s: FloatArray) -> float:
-    """Root mean square of log(measured / predicted) over sums of 20 operators drawn at random, weighing the same."""
+    """Root mean square of log(measured / predicted) over sums of 20 operators drawn at random."""
     draws = np.random.default_rng(0).integers(len(measured_s), size=(2000, OPERATORS_PER_NET))
-    relative = (measured_s / predicted_s)[draws].mean(axis=1)
-    return float(np.sqrt(np.mean(np.log(relative) ** 2)))
+    logs = np.log(measured_s[draws].sum(axis=1) / predicted_s[draws].sum(axis=1))
+    return float(np.sqrt(np.mean(logs**2)))
 
 
 def device_spread(operators: Sequence[Operator], families: Mapping[str, Family]) -> float:
@@ -336,14 +338,41 @@ def with_neighbours(measured: Mapping[str, Family]) -> dict[str, Family]:
     return families
 
 
-def gpu_fits(data: Path) -> Iterator[Fit]:
-    """Efficiencies of GPUs: in fp32 by generation and for any other, in half (and TF32) for all."""
+RTX_3090_MEMORY_BYTES_PER_S = 936e9
+
+
+def transposed_ratio(path: Path, *, memory_ratio: float) -> float:
+    """Median over nets of what NCHW takes longer than NHWC, over the time to read and write all that convolutions move.
+
+    The rows are timm's AMP inference on an RTX 3090 (`scripts/list_timm_layouts.py`).
+    """
+    ratios = []
+    for row in rows_of(path):
+        longer_s = float(row["nchw_s"]) - float(row["nhwc_s"])
+        all_s = 2 * float(row["conv_bytes"]) / (RTX_3090_MEMORY_BYTES_PER_S * memory_ratio)
+        ratios.append(longer_s / all_s)
+    return float(np.median(ratios))
+
+
+def gpu_fits(data: Path, *, layout_rows: Path) -> Iterator[Fit]:
+    """Efficiencies of GPUs: in fp32 by generation and for any other, in half (and TF32) for all.
+
+    In half, convolutions, norms and softmax are taken to sustain the same shares as in fp32: Vidur has none of the first,
+    and its norms are not PyTorch's kernels.
+    """
     neusight, vidur = data / "measured/neusight", data / "measured/vidur_mlp_ops_fp16.csv.gz"
     fp32, half = list(neusight_operators(neusight)), list(vidur_operators(vidur))
     overlap_ratio = fit_overlap(half)
     dispatch_s, launch_s = neusight_dispatch_s(neusight), vidur_launch_s(vidur)
     any_fp32 = fit_families(fp32, overlap_ratio=overlap_ratio, label="NeuSight fp32")
-    any_half = fit_families(half, overlap_ratio=overlap_ratio, label="Vidur fp16")
+    ampere_fp32 = fit_families(
+        [one for one in fp32 if one.hardware.generation == "Ampere"],
+        overlap_ratio=overlap_ratio,
+        label="NeuSight fp32 on Ampere",
+    )
+    measured_half = fit_families(half, overlap_ratio=overlap_ratio, label="Vidur fp16")
+    any_half = measured_half | {name: ampere_fp32[name] for name in ("conv", "norm", "softmax")}
+    half_transposed_ratio = transposed_ratio(layout_rows, memory_ratio=any_half["pointwise"].memory_ratio)
     fp32_spread, half_spread = device_spread(fp32, any_fp32), device_spread(half, any_half)
 
     def fit(generation: str, precision: str, operators: Sequence[Operator], families: Mapping[str, Family]) -> Fit:
@@ -358,11 +387,12 @@ def gpu_fits(data: Path) -> Iterator[Fit]:
             launch_s=launch_s,
             device_log_spread=fp32_spread if is_fp32 else max(fp32_spread, half_spread),
             overlap_ratio=overlap_ratio,
+            nchw_transposed_ratio=0.0 if is_fp32 else half_transposed_ratio,
             fitted_on=names_of(operators),
             source=(
                 f"{'NeuSight' if is_fp32 else 'Vidur'}'s operators; dispatch: NeuSight's smallest additions; launch: "
                 "Vidur's smallest kernels; overlap: Vidur's products; device spread: between the devices of "
-                f"{'NeuSight' if is_fp32 else 'NeuSight or Vidur, the larger'}"
+                f"{'NeuSight' if is_fp32 else 'NeuSight or Vidur, the larger; NCHW: timm on the RTX 3090'}"
             ),
             families=with_neighbours(families),
         )
@@ -453,6 +483,7 @@ def cpu_fits(path: Path) -> Iterator[Fit]:
                 launch_s=0.0,
                 device_log_spread=CPU_LOG_SPREAD,
                 overlap_ratio=1.0,
+                nchw_transposed_ratio=0.0,
                 fitted_on=names_of(products),
                 source="scripts/measure_cpu_ops.py on 1 machine, 1 core; a launch is part of the dispatch",
                 families=with_neighbours(families),
@@ -479,6 +510,7 @@ def yaml_of(fit: Fit) -> str:
         f"launch_s: {number(fit.launch_s)}",
         f"device_log_spread: {number(fit.device_log_spread)}",
         f"overlap_ratio: {number(fit.overlap_ratio)}",
+        *([f"nchw_transposed_ratio: {number(fit.nchw_transposed_ratio)}"] if fit.nchw_transposed_ratio else []),
         f"fitted_on: [{', '.join(fit.fitted_on)}]",
         f"date: {DATE}",
         f'source: "{fit.source}"',
@@ -502,9 +534,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with measured/")
     parser.add_argument("--out", type=Path, required=True, help="folder for the efficiency files")
+    parser.add_argument("--layout-rows", type=Path, default=LAYOUT_ROWS)
     parser.add_argument("--cpu-rows", type=Path, default=CPU_ROWS, help="what scripts/measure_cpu_ops.py wrote")
     arguments = parser.parse_args()
-    for fit in (*gpu_fits(arguments.data), *cpu_fits(arguments.cpu_rows)):
+    gpus = gpu_fits(arguments.data, layout_rows=arguments.layout_rows)
+    for fit in (*gpus, *cpu_fits(arguments.cpu_rows)):
         (arguments.out / f"{fit.name}.yaml").write_text(yaml_of(fit))
         print(f"{fit.name}: {sum(family.n for family in fit.families.values())} operators")
 

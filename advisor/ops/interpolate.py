@@ -1,6 +1,6 @@
 """Resampling: 2 FLOP per tap (a multiply-add) and output element; nearest neighbours are only copied.
 
-Taps: 2 per dimension for linear, 4 for cubic. Every input is read once, as neighbours share their taps.
+Taps: 2 per dimension for linear, 4 for cubic, 6 for Lanczos. Every input is read once, as neighbours share their taps.
 """
 
 from advisor.ops.registry import Call, Cost, aten, formula

@@ -1,7 +1,7 @@
 """Pointwise operators: 1 FLOP per output element, whatever the function.
 
 A division or a tanh takes longer than an addition, but how much longer is the device's affair, and these operators wait
-for memory. XLA counts transcendentals apart and fvcore counts nothing: one rule for all is what can be checked by hand.
+for memory. XLA counts transcendentals apart, fvcore leaves them all out: one rule for all can be checked by hand.
 """
 
 from advisor.ops.registry import Call, Cost, aten, formula
@@ -76,11 +76,7 @@ def _fused_cell(call: Call) -> Cost:
     return call.streamed(flops=call.inputs[0].numel + call.output_numel)
 
 
-@formula(
-    *aten("_amp_foreach_non_finite_check_and_unscale"),
-    family="pointwise",
-    fusable=True,
-)
+@formula(*aten("_amp_foreach_non_finite_check_and_unscale"), family="pointwise", fusable=True)
 def _unscale(call: Call) -> Cost:
     """Inputs (gradients..., found_inf, inverse_scale): every gradient is checked, multiplied and written back."""
     gradients = call.inputs[:-2]

@@ -19,8 +19,6 @@ _VIEWS = """
     _assert_async _assert_scalar _assert_tensor_metadata sym_constrain_range sym_constrain_range_for_size
     requires_grad retain_grad _version record_stream
 """
-
-
 _BOOKKEEPING = (
     "prim.device",
     "prim.layout",

@@ -14,6 +14,7 @@ from advisor.records.workload import Operand, Row, Workload
 
 UNITS = ("fp32", "tf32", "fp16", "bf16", "fp64", "vector")
 """The units of `Device.peak_flops_per_s`."""
+_HALF_DTYPES = frozenset({"float16", "bfloat16"})
 _FLOAT_DTYPES = frozenset({"float64", "float32", "float16", "bfloat16", "complex128", "complex64"})
 
 
@@ -85,11 +86,19 @@ def count_rows(workload: Workload, *, batches: FloatArray, width: Width, compile
     )
 
 
-def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision, compile_mode: CompileMode) -> Kernels:
+def lower(
+    counts: RowCounts,
+    *,
+    kind: DeviceKind,
+    precision: Precision,
+    compile_mode: CompileMode,
+    transposed_ratio: float = 0.0,
+) -> Kernels:
     """The kernels that a kind of device runs for the rows: composites become that device's own programs.
 
     Under torch.compile a row whose results all stay inside a fused kernel launches none of its own, and the host
-    dispatches kernels, not operators.
+    dispatches kernels, not operators. `transposed_ratio` of what convolutions in half take and give is transposed: one
+    more read and write.
     """
     families = tuple(sorted({row.family for row in counts.rows}))
     moved_bytes = counts.moved_bytes.copy()
@@ -102,6 +111,10 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision, compile_
             continue
         program = program_of(row, kind=kind, itemsize_bytes=ITEMSIZE_BYTES[dtype], batches=counts.batches)
         moved_bytes[index] += row.count * program.extra_bytes
+        if transposed_ratio and row.family == "conv" and dtype in _HALF_DTYPES:
+            images = tuple(operand for operand in (*row.inputs, *row.outputs) if not is_constant(operand))
+            images_bytes = _operands_bytes(images, batches=counts.batches, dtype_of=lambda _: "float16")
+            moved_bytes[index] += row.count * 2 * transposed_ratio * images_bytes
         launches += row.count * program.launches + counts.casts[index]
         is_compiled = compile_mode == "compile" and row.phase != "optimizer"
         dispatches += row.count * (program.launches if is_compiled else program.dispatches) + counts.casts[index]

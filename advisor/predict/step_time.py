@@ -1,6 +1,6 @@
 """Workload, devices and efficiencies in, step times and memory of all of them at every batch size out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from advisor.predict.lowering import RowCounts, count_rows, lower
 from advisor.predict.memory import peak_memory_bytes
 from advisor.predict.precision import Width, resolve_precision, width_of
 from advisor.predict.roofline import step_times
-from advisor.records.device import CompileMode, Device, DeviceKind, Efficiency, Precision, TimeSource
+from advisor.records.device import CompileMode, Device, DeviceKind, Efficiency, Layout, Precision, TimeSource
 from advisor.records.options import PrecisionChoice
 from advisor.records.prediction import IndexArray, Predictions
 from advisor.records.workload import Workload
@@ -22,6 +22,7 @@ def predict(
     efficiencies: Sequence[Efficiency],
     batches: IndexArray,
     precision: PrecisionChoice = "auto",
+    layout: Layout = "nchw",
     compile_mode: CompileMode = "eager",
 ) -> Predictions:
     """Predict one step of the workload on every device at every batch size.
@@ -36,18 +37,25 @@ def predict(
     time_sources: list[TimeSource] = ["datasheet"] * len(devices)
     float_batches = batches.astype(np.float64)
     counts_by_width: dict[Width, RowCounts] = {}
-    for (kind, used), members in _groups(devices, precisions).items():
+    fits = _efficiencies_of(devices, precisions, efficiencies=efficiencies)
+    for (kind, used, transposed_ratio), members in _groups(devices, precisions, fits).items():
         width = width_of(used)
         if width not in counts_by_width:
             counts_by_width[width] = count_rows(workload, batches=float_batches, width=width, compile_mode=compile_mode)
-        kernels = lower(counts_by_width[width], kind=kind, precision=used, compile_mode=compile_mode)
+        kernels = lower(
+            counts_by_width[width],
+            kind=kind,
+            precision=used,
+            compile_mode=compile_mode,
+            transposed_ratio=transposed_ratio if layout == "nchw" else 0.0,
+        )
         group = [devices[index] for index in members]
-        fits = _efficiencies_of(group, precision=used, efficiencies=efficiencies)
-        times = step_times(kernels, kind=kind, devices=group, efficiencies=fits)
+        group_fits = [fits[index] for index in members]
+        times = step_times(kernels, kind=kind, devices=group, efficiencies=group_fits)
         step_s[members], low_s[members], high_s[members] = times.mid_s, times.low_s, times.high_s
         bound[members] = times.bound
         peak_bytes[members] = peak_memory_bytes(workload, batches=float_batches, width=width, kind=kind)
-        for index, efficiency in zip(members, fits, strict=True):
+        for index, efficiency in zip(members, group_fits, strict=True):
             time_sources[index] = _time_source(devices[index], efficiency)
     memory_bytes = np.array([device.memory_bytes for device in devices])
     return Predictions(
@@ -65,25 +73,31 @@ def predict(
     )
 
 
-def _groups(
-    devices: Sequence[Device], precisions: Sequence[Precision | None]
-) -> dict[tuple[DeviceKind, Precision], list[int]]:
-    groups: dict[tuple[DeviceKind, Precision], list[int]] = {}
-    for index, (device, precision) in enumerate(zip(devices, precisions, strict=True)):
-        if precision is not None:
-            groups.setdefault((device.kind, precision), []).append(index)
-    return groups
-
-
 def _efficiencies_of(
-    devices: Sequence[Device], *, precision: Precision, efficiencies: Sequence[Efficiency]
-) -> list[Efficiency]:
-    by_type: dict[tuple[str, str], Efficiency] = {}
-    for device in devices:
-        key = (device.vendor, device.generation)
+    devices: Sequence[Device], precisions: Sequence[Precision | None], *, efficiencies: Sequence[Efficiency]
+) -> dict[int, Efficiency]:
+    """The efficiency of every device that has a precision, by its index."""
+    by_type: dict[tuple[str, str, str, Precision], Efficiency] = {}
+    found: dict[int, Efficiency] = {}
+    for index, (device, precision) in enumerate(zip(devices, precisions, strict=True)):
+        if precision is None:
+            continue
+        key = (device.kind, device.vendor, device.generation, precision)
         if key not in by_type:
             by_type[key] = efficiency_of(device, precision=precision, efficiencies=efficiencies)
-    return [by_type[device.vendor, device.generation] for device in devices]
+        found[index] = by_type[key]
+    return found
+
+
+def _groups(
+    devices: Sequence[Device], precisions: Sequence[Precision | None], fits: Mapping[int, Efficiency]
+) -> dict[tuple[DeviceKind, Precision, float], list[int]]:
+    """The indices of the devices that run the same kernels: of one kind, precision and share of transposed images."""
+    groups: dict[tuple[DeviceKind, Precision, float], list[int]] = {}
+    for index, (device, precision) in enumerate(zip(devices, precisions, strict=True)):
+        if precision is not None:
+            groups.setdefault((device.kind, precision, fits[index].nchw_transposed_ratio), []).append(index)
+    return groups
 
 
 def _time_source(device: Device, efficiency: Efficiency) -> TimeSource:

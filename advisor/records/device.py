@@ -106,7 +106,8 @@ class Efficiency:
 
     `generation` "*" and `precision` "*" are the fallback. `dispatch_s` is host time per operator call in eager mode,
     `launch_s` what one kernel takes on the device beside its work. `overlap_ratio`: the share of the shorter one of
-    compute and memory time that hides behind the longer (1.0: the plain roofline).
+    compute and memory time that hides behind the longer (1.0: the plain roofline). `nchw_transposed_ratio`: the share
+    of a convolution's tensors that tensor cores transpose, in and back, where the model keeps images as NCHW.
     """
 
     kind: DeviceKind
@@ -118,6 +119,7 @@ class Efficiency:
     launch_s: float
     device_log_spread: float
     overlap_ratio: float = 1.0
+    nchw_transposed_ratio: float = 0.0
     fitted_on: tuple[str, ...] = field(default=())
     date: str
     source: str

@@ -74,7 +74,6 @@ def main() -> NoReturn:
     _die_with_parent(int(sys.argv[3]))
     _start_watchdog(request, channel)
     _limit_memory()
-    _pose_as(request)
     if not request.run:
         gc.disable()  # one trace, then the end: collecting would take a sixth of it
     try:
@@ -96,6 +95,7 @@ def _profile(request: ProfileRequest) -> dict[str, Any]:
 
     # What goes wrong on fake tensors comes as an exception; torch's log would print it with its own traceback as well.
     logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
+    _pose_as(request)  # after torch's import, which a `random.py` in the file's folder would break
     with cuda_redirected():
         if request.run:
             from advisor.workload.script_trace import trace_script

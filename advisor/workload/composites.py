@@ -7,7 +7,7 @@ recorded as one call with its arguments, and each kind of device lowers it in it
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
 
@@ -29,13 +29,17 @@ Tensors = tuple[torch.Tensor, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """How one composite is recorded. `results` is how many of `allocate`'s tensors the user sees; the rest is kept for
-    backward. `run` computes the composite for real, or is None on fake tensors."""
+    """How one composite is recorded. Both functions take its inputs and hold no tensor themselves: autograd keeps a
+    plan for as long as the graph lives, and a tensor in it would count as live for as long.
+
+    `allocate` makes results of the right shape: the first `results` are what the user sees, the rest is kept for
+    backward. `run` computes them for real; it is None on fake tensors.
+    """
 
     recorder: Recorder
     op: str
     attributes: dict[str, Attribute]
-    allocate: Callable[[], Tensors]
+    allocate: Callable[[Sequence[torch.Tensor]], Tensors]
     results: int
     run: Callable[[Sequence[torch.Tensor]], Tensors] | None
 
@@ -45,7 +49,7 @@ class _Composite(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, plan: _Plan, *inputs: torch.Tensor) -> Tensors:
-        made = _forward(ctx, plan, inputs, keep=True)
+        made = _forward(plan, inputs)
         ctx.plan = plan
         ctx.save_for_backward(*inputs, *made)
         ctx.input_count = len(inputs)
@@ -60,15 +64,7 @@ class _Composite(torch.autograd.Function):
             if plan.run is None:
                 found = [torch.empty_like(inputs[index]) for index in wanted]
             else:
-                pairs = [(out, grad) for out, grad in zip(ctx.real_outputs, grads, strict=True) if grad is not None]
-                found = list(
-                    torch.autograd.grad(
-                        [out for out, _ in pairs],
-                        [ctx.real_inputs[index] for index in wanted],
-                        [grad for _, grad in pairs],
-                        allow_unused=True,
-                    )
-                )
+                found = _gradients(plan.run, inputs, wanted=wanted, grads=grads)
         plan.recorder.record(
             f"{plan.op}_backward",
             inputs=[grads[0], *inputs, *made],
@@ -79,18 +75,31 @@ class _Composite(torch.autograd.Function):
         return (None, *(by_index.get(index) for index in range(len(inputs))))
 
 
-def _forward(ctx: Any, plan: _Plan, inputs: Sequence[torch.Tensor], *, keep: bool) -> Tensors:
+def _gradients(
+    run: Callable[[Sequence[torch.Tensor]], Tensors],
+    inputs: Sequence[torch.Tensor],
+    *,
+    wanted: Sequence[int],
+    grads: Sequence[torch.Tensor | None],
+) -> list[torch.Tensor]:
+    """Real gradients, by running forward again: an inner graph kept from the first time would count as memory."""
+    leaves = [tensor.detach().requires_grad_(index in wanted) for index, tensor in enumerate(inputs)]
+    with torch.enable_grad():
+        made = run(leaves)
+    pairs = [(out, grad) for out, grad in zip(made, grads, strict=False) if grad is not None and out.requires_grad]
+    found = torch.autograd.grad(
+        [out for out, _ in pairs],
+        [leaves[index] for index in wanted],
+        [grad for _, grad in pairs],
+        allow_unused=True,
+        materialize_grads=True,
+    )
+    return list(found)
+
+
+def _forward(plan: _Plan, inputs: Sequence[torch.Tensor]) -> Tensors:
     with plan.recorder.paused():
-        if plan.run is None:
-            made = plan.allocate()
-            made = made if keep else made[: plan.results]
-        elif keep:
-            ctx.real_inputs = [tensor.detach().requires_grad_(tensor.requires_grad) for tensor in inputs]
-            with torch.enable_grad():
-                ctx.real_outputs = plan.run(ctx.real_inputs)
-            made = tuple(tensor.detach() for tensor in ctx.real_outputs)
-        else:
-            made = plan.run(inputs)
+        made = plan.allocate(inputs) if plan.run is None else plan.run(inputs)
     plan.recorder.record(plan.op, inputs=inputs, outputs=made, attributes=plan.attributes)
     return made
 
@@ -98,7 +107,8 @@ def _forward(ctx: Any, plan: _Plan, inputs: Sequence[torch.Tensor], *, keep: boo
 def _apply(plan: _Plan, inputs: Sequence[torch.Tensor]) -> Tensors:
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
         return _Composite.apply(plan, *inputs)  # type: ignore[no-any-return, no-untyped-call]
-    return _forward(None, plan, inputs, keep=False)
+    shown_only = replace(plan, allocate=lambda given: plan.allocate(given)[: plan.results])
+    return _forward(shown_only, inputs)
 
 
 class Composites(TorchFunctionMode):
@@ -140,27 +150,26 @@ class Composites(TorchFunctionMode):
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> torch.Tensor:
+        options: dict[str, Any] = {
+            "dropout_p": dropout_p,
+            "is_causal": is_causal,
+            "scale": scale,
+            "enable_gqa": enable_gqa,
+        }
         if query.is_nested or query.dim() < 3:
-            return _ATTENTION(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+            with torch._C.DisableTorchFunction():
+                return _ATTENTION(query, key, value, attn_mask, **options)
         _check_attention(query, key, value, enable_gqa=enable_gqa)
-        samples = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
-        heads, length, width = query.shape[-3], query.shape[-2], value.shape[-1]
-
-        def allocate() -> Tensors:
-            # As the fused kernels lay it out: (batch, length, heads, width), seen as (batch, heads, length, width).
-            result = query.new_empty((*samples, length, heads, width)).transpose(-3, -2)
-            return result, query.new_empty((*samples, heads, length), dtype=torch.float32)
 
         def run(inputs: Sequence[torch.Tensor]) -> Tensors:
-            mask = inputs[3] if len(inputs) > 3 else None
-            result = _ATTENTION(*inputs[:3], mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
-            return (result,)
+            with torch._C.DisableTorchFunction():
+                return (_ATTENTION(*inputs, **options),)
 
         plan = _Plan(
             recorder=self._recorder,
             op="attention",
             attributes={"causal": bool(is_causal), "dropout_ratio": float(dropout_p)},
-            allocate=allocate,
+            allocate=_allocate_attention,
             results=1,
             run=run if self._real else None,
         )
@@ -168,51 +177,79 @@ class Composites(TorchFunctionMode):
         return _apply(plan, inputs)[0]
 
     def _recurrent(self, func: Any, mode: str, args: Any) -> Tensors:
-        packed = isinstance(args[2], (list, tuple)) and isinstance(args[3], (list, tuple))
-        packed = packed or (isinstance(args[1], torch.Tensor) and isinstance(args[2], torch.Tensor))
-        source, states, weights = (args[0], args[2], args[3]) if packed else args[:3]
-        num_layers, bidirectional = (args[5], args[8]) if packed else (args[4], args[7])
-        batch_first = not packed and bool(args[8])
+        """`args`: (input, states, weights, settings...), or (input, batch_sizes, states, ...) of a packed sequence."""
+        batch_sizes = args[1] if isinstance(args[3], (list, tuple)) else None
+        source, states, weights, *settings = args if batch_sizes is None else (args[0], *args[2:])
+        _, num_layers, _, _, bidirectional, *rest = settings  # biases, layers, dropout, training
         state_list = list(states) if isinstance(states, (list, tuple)) else [states]
         projected = mode == "lstm" and state_list[0].shape[-1] != state_list[-1].shape[-1]
-        recurrent = state_list[0].shape[-1]
-        hidden = weights[0].shape[0] // _GATE_COUNTS[mode]
-        directions = 2 if bidirectional else 1
+        layers = _Layers(
+            gates=_GATE_COUNTS[mode],
+            hidden_size=weights[0].shape[0] // _GATE_COUNTS[mode],
+            recurrent_size=state_list[0].shape[-1],
+            state_count=len(state_list),
+            layer_count=num_layers,
+            direction_count=2 if bidirectional else 1,
+        )
         attributes: dict[str, Attribute] = {
             "mode": mode,
             "input_size": source.shape[-1],
-            "hidden_size": hidden,
-            "proj_size": recurrent if projected else 0,
+            "hidden_size": layers.hidden_size,
+            "proj_size": layers.recurrent_size if projected else 0,
             "num_layers": num_layers,
             "bidirectional": bool(bidirectional),
-            "batch_first": batch_first,
+            "batch_first": bool(rest and rest[0]),
         }
-        tokens = source.shape[:-1]
-        state_count = len(state_list)
-
-        def allocate() -> Tensors:
-            output = source.new_empty((*tokens, directions * recurrent))
-            # Backward needs every gate's activation, and the cell's where there is one.
-            kept = _GATE_COUNTS[mode] + (1 if mode == "lstm" else 0)
-            reserve = source.new_empty((math.prod(tokens), num_layers * directions * hidden * kept))
-            return output, *(torch.empty_like(state) for state in state_list), reserve
 
         def run(inputs: Sequence[torch.Tensor]) -> Tensors:
-            first, given, rest = inputs[0], list(inputs[1 : 1 + state_count]), list(inputs[1 + state_count :])
-            state = given if isinstance(states, (list, tuple)) else given[0]
-            if packed:
-                return tuple(func(first, args[1], state, rest, *args[4:]))
-            return tuple(func(first, state, rest, *args[3:]))
+            first, given, parameters = inputs[0], inputs[1 : 1 + layers.state_count], inputs[1 + layers.state_count :]
+            state = tuple(given) if mode == "lstm" else given[0]
+            sizes = () if batch_sizes is None else (batch_sizes,)
+            return tuple(func(first, *sizes, state, list(parameters), *settings))
 
         plan = _Plan(
             recorder=self._recorder,
             op="rnn",
             attributes=attributes,
-            allocate=allocate,
-            results=1 + state_count,
+            allocate=layers.allocate,
+            results=1 + layers.state_count,
             run=run if self._real else None,
         )
         return _apply(plan, [source, *state_list, *weights])
+
+
+def _allocate_attention(inputs: Sequence[torch.Tensor]) -> Tensors:
+    """The result and the logarithm of each row's sum, as fused kernels keep them.
+
+    They lay the result out as (batch, length, heads, width), seen as (batch, heads, length, width).
+    """
+    query, key, value = inputs[:3]
+    samples = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
+    heads, length, width = query.shape[-3], query.shape[-2], value.shape[-1]
+    result = query.new_empty((*samples, length, heads, width)).transpose(-3, -2)
+    return result, query.new_empty((*samples, heads, length), dtype=torch.float32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layers:
+    """A stack of recurrent layers, as far as its results depend on it."""
+
+    gates: int
+    hidden_size: int
+    recurrent_size: int
+    state_count: int
+    layer_count: int
+    direction_count: int
+
+    def allocate(self, inputs: Sequence[torch.Tensor]) -> Tensors:
+        """The output, the last states and what backward needs: every gate's activation, and the cell of an LSTM."""
+        source, states = inputs[0], inputs[1 : 1 + self.state_count]
+        tokens = source.shape[:-1]
+        output = source.new_empty((*tokens, self.direction_count * self.recurrent_size))
+        kept_per_unit = self.gates + (1 if self.state_count == 2 else 0)
+        units = self.layer_count * self.direction_count * self.hidden_size
+        reserve = source.new_empty((math.prod(tokens), units * kept_per_unit))
+        return output, *(torch.empty_like(state) for state in states), reserve
 
 
 def _check_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, enable_gqa: bool) -> None:

@@ -43,6 +43,8 @@ class _RedirectMode(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in _STAY:
             return args[0]
+        if func is torch.device:  # naming a GPU is no request: autocast for it must stay off, not become the CPU's
+            return func(*args, **kwargs)
         if func is torch.Tensor.to:
             args = tuple(map(_device_or_index, args))
         elif kwargs or len(args) > 1:

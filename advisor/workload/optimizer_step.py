@@ -8,30 +8,33 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils import _pytree as pytree
 
-from advisor.workload.recorder import Recorder
+from advisor.workload.recorder import CompositeCost, Recorder
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Step:
-    groups: list[list[torch.Tensor]]
-    counts: dict[int, int]
-    parameters: list[torch.Tensor]
+    """A step that is running: each group as it was, and by a parameter's id for how many it stands."""
+
+    groups: list[dict[str, Any]]
+    counts: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class OptimizerSteps:
     """Follows `Optimizer.step`. Optimizers treat each parameter by itself and alike for equal shapes, so the step runs
-    on one parameter of each shape and is multiplied.
+    on one parameter of each shape and is multiplied; with a closure, which makes the gradients, it runs on all.
 
-    `fakes` maps the id of a real parameter to its fake: an optimizer built before tracing holds the real ones.
+    It runs twice: the first step, which makes the state, is not the one that training repeats. `fakes` maps the id of a
+    real parameter to its fake: an optimizer built before tracing may hold the real ones.
     """
 
     recorder: Recorder
     fakes: dict[int, torch.Tensor]
     names: list[str] = field(default_factory=list)
     on_step: Callable[[], None] | None = None
-    _running: dict[int, _Step] = field(default_factory=dict)
+    _running: dict[Optimizer, _Step] = field(default_factory=dict)
 
     @contextmanager
     def following(self) -> Iterator[None]:
@@ -43,68 +46,105 @@ class OptimizerSteps:
         finally:
             before.remove()
             after.remove()
+            for optimizer, step in self._running.items():  # steps that raised
+                self._put_back(optimizer, step)
 
-    def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        groups = [group["params"] for group in optimizer.param_groups]
+    def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        if optimizer in self._running:
+            return None
+        step = self._running[optimizer] = _Step(groups=[dict(group) for group in optimizer.param_groups])
         for group in optimizer.param_groups:
             group["params"] = [self.fakes.get(id(parameter), parameter) for parameter in group["params"]]
-        trained = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        counts: dict[int, int] = {}
-        if kwargs.get("closure") is None and len(args) < 2 and "closure" not in kwargs:
-            for group in optimizer.param_groups:
-                group["params"], seen = _one_of_each_shape(group["params"])
-                counts.update(seen)
-        self._running[id(optimizer)] = _Step(groups=groups, counts=counts, parameters=trained)
+            if group.get("foreach"):
+                group["foreach"] = False  # the loop shows what is done to each tensor; devices fuse it in their own way
+        closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
+        if closure is not None:
+            self.recorder.begin_composite()
+            return (args[0], self._outside(closure)), {name: kwargs[name] for name in kwargs if name != "closure"}
+        for group in optimizer.param_groups:
+            group["params"], counts = _one_of_each_shape(group["params"])
+            step.counts.update(counts)
+        with self.recorder.paused():
+            type(optimizer).step(*args, **kwargs)
+        self.recorder.leave_out(_state_tensors(optimizer))
         self.recorder.begin_composite()
+        return None
+
+    def _outside(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+        def followed() -> Any:
+            with self.recorder.outside_composite():
+                return closure()
+
+        return followed
 
     def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        step = self._running.pop(id(optimizer))
+        step = self._running[optimizer]
+        if not self.recorder.in_composite:
+            return  # the first step
         stepped = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        state_bytes = [_state_bytes(optimizer.state.get(parameter, {})) for parameter in stepped]
-        all_state_bytes = sum(
-            own_bytes * step.counts.get(id(parameter), 1)
-            for parameter, own_bytes in zip(stepped, state_bytes, strict=True)
+        counts = [step.counts.get(id(parameter), 1) for parameter in stepped]
+        state_bytes = sum(
+            count * _size_bytes(optimizer.state.get(parameter, {}))
+            for parameter, count in zip(stepped, counts, strict=True)
         )
-        cost = self.recorder.end_composite(state_bytes=all_state_bytes, held_bytes=sum(state_bytes))
-        for group, parameters in zip(optimizer.param_groups, step.groups, strict=True):
-            group["params"] = parameters
-        stand_ins = {id(fake) for fake in self.fakes.values()}
-        for parameter in stepped:
-            if id(parameter) in stand_ins:
-                optimizer.state.pop(parameter, None)
-        name = type(optimizer).__name__
-        self.names.append(name)
-        element_count = sum(parameter.numel() for parameter in step.parameters)
-        if element_count:
-            stepped_elements = sum(parameter.numel() for parameter in stepped)
-            item_bytes = sum(parameter.numel() * parameter.element_size() for parameter in step.parameters)
-            item_bytes_per_element = item_bytes / element_count
-            state_bytes_per_element = all_state_bytes / element_count
-            self.recorder.record(
-                "optimizer",
-                inputs=(),
-                outputs=(),
-                attributes={
-                    "name": name,
-                    "element_count": element_count,
-                    "tensor_count": len(step.parameters),
-                    "calls_per_tensor": cost.call_count / len(stepped),
-                    "flops_per_element": cost.flops / stepped_elements,
-                    "loop_read_bytes_per_element": cost.read_bytes / stepped_elements,
-                    "loop_write_bytes_per_element": cost.write_bytes / stepped_elements,
-                    # Once over memory: parameter, gradient and state are read, parameter and state written.
-                    "read_bytes_per_element": 2 * item_bytes_per_element + state_bytes_per_element,
-                    "write_bytes_per_element": item_bytes_per_element + state_bytes_per_element,
-                    "state_bytes_per_element": state_bytes_per_element,
-                },
-            )
+        cost = self.recorder.end_composite(
+            owner=id(optimizer), state=_state_tensors(optimizer), state_bytes=state_bytes
+        )
+        self._put_back(optimizer, self._running.pop(optimizer))
+        self.names.append(type(optimizer).__name__)
+        if stepped:
+            self._record(type(optimizer).__name__, cost, stepped=stepped, counts=counts, state_bytes=state_bytes)
         if self.on_step is not None:
             self.on_step()
 
+    def _record(
+        self, name: str, cost: CompositeCost, *, stepped: list[torch.Tensor], counts: list[int], state_bytes: int
+    ) -> None:
+        """Write the step down; `counts` says for how many parameters each that was stepped stands."""
+        stepped_elements = sum(parameter.numel() for parameter in stepped)
+        element_count = sum(count * p.numel() for p, count in zip(stepped, counts, strict=True))
+        item_bytes = sum(count * p.numel() * p.element_size() for p, count in zip(stepped, counts, strict=True))
+        item_bytes_per_element = item_bytes / element_count
+        state_bytes_per_element = state_bytes / element_count
+        self.recorder.record(
+            "optimizer",
+            inputs=(),
+            outputs=(),
+            attributes={
+                "name": name,
+                "element_count": element_count,
+                "tensor_count": sum(counts),
+                # A fused optimizer makes one call for all of them.
+                "calls_per_tensor": max(1.0, cost.call_count / len(stepped)),
+                "flops_per_element": cost.flops / stepped_elements,
+                "loop_read_bytes_per_element": cost.read_bytes / stepped_elements,
+                "loop_write_bytes_per_element": cost.write_bytes / stepped_elements,
+                # Once over memory: parameter, gradient and state are read, parameter and state written.
+                "read_bytes_per_element": 2 * item_bytes_per_element + state_bytes_per_element,
+                "write_bytes_per_element": item_bytes_per_element + state_bytes_per_element,
+                "state_bytes_per_element": state_bytes_per_element,
+            },
+        )
 
-def _state_bytes(state: dict[str, Any]) -> int:
-    tensors = [value for value in state.values() if isinstance(value, torch.Tensor)]
-    return sum(tensor.untyped_storage().nbytes() for tensor in tensors)
+    def _put_back(self, optimizer: Optimizer, step: _Step) -> None:
+        """The optimizer as it was: its groups, and no state for tensors that stand in for its own."""
+        for group, saved in zip(optimizer.param_groups, step.groups, strict=True):
+            group.clear()
+            group.update(saved)
+        for stand_in in self.fakes.values():
+            optimizer.state.pop(stand_in, None)
+
+
+def _state_tensors(optimizer: Optimizer) -> list[torch.Tensor]:
+    return [tensor for state in optimizer.state.values() for tensor in _tensors(state)]
+
+
+def _size_bytes(state: Any) -> int:
+    return sum(tensor.untyped_storage().nbytes() for tensor in _tensors(state))
+
+
+def _tensors(state: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(state) if isinstance(leaf, torch.Tensor)]
 
 
 def _one_of_each_shape(parameters: list[torch.Tensor]) -> tuple[list[torch.Tensor], dict[int, int]]:

@@ -1,7 +1,7 @@
 """Records every operator call of a step: phase, module, operands, attributes, and the live memory after it."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -69,6 +69,15 @@ class Recording:
     unknown_ops: dict[str, int]
 
 
+@dataclass(slots=True, kw_only=True)
+class _OpenComposite:
+    """Calls that become one; the most they held at once, above what was live when they began."""
+
+    calls: list[_Call]
+    start_bytes: int
+    most_bytes: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompositeCost:
     """The sum over the calls a composite was made of."""
@@ -82,7 +91,9 @@ class CompositeCost:
 class Recorder(TorchDispatchMode):
     """Writes down what the dispatcher is asked to do while it is active. Use inside a FakeTensorMode, or for real."""
 
-    def __init__(self, model: nn.Module, *, sizes: AssumedSizes, symbolic: bool) -> None:
+    def __init__(
+        self, model: nn.Module, *, companions: Sequence[nn.Module] = (), sizes: AssumedSizes, symbolic: bool
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.phase: Phase = "forward"
         self.sizes = sizes
@@ -94,21 +105,24 @@ class Recorder(TorchDispatchMode):
         self._unknown: dict[str, int] = {}
         self._operators: dict[Any, _Operator] = {}
         self._paused = 0
-        self._state_bytes = 0
-        self._outer_calls: list[_Call] = []
-        self._outer_samples = 0
+        self._state_bytes: dict[int, int] = {}
+        self._open: _OpenComposite | None = None
         self._paths = {id(module): _generic(path) for path, module in model.named_modules()}
+        for companion in companions:
+            for path, module in companion.named_modules(prefix=type(companion).__name__):
+                self._paths.setdefault(id(module), _generic(path))
         self._stack: list[str] = []
         self._depth = 0
         self._sequence_numbers: list[int] = []
         self._sequence_modules: list[str] = []
         self._gradient_hooks: list[Any] = []
-        for parameter in model.parameters():
-            self._storages.of(parameter, "parameters")
-            if parameter.requires_grad and parameter.is_leaf:
-                self._gradient_hooks.append(parameter.register_post_accumulate_grad_hook(self._on_gradient))
-        for buffer in model.buffers():
-            self._storages.of(buffer, "buffers")
+        for network in (model, *companions):
+            for parameter in network.parameters():
+                self._storages.of(parameter, "parameters")
+                if parameter.requires_grad and parameter.is_leaf:
+                    self._gradient_hooks.append(parameter.register_post_accumulate_grad_hook(self._on_gradient))
+            for buffer in network.buffers():
+                self._storages.of(buffer, "buffers")
         self._sample()
 
     # -- modules and phases -------------------------------------------------------------------------------------------
@@ -251,7 +265,8 @@ class Recorder(TorchDispatchMode):
                 self._storages.mark_low(stored, dtype=tensor.dtype)
         if operator.family != "view" and operator.op not in _ALLOCATIONS:
             by_storage = operator.formula is not None and operator.formula.fusable
-            self._calls.append(
+            calls = self._calls if self._open is None else self._open.calls
+            calls.append(
                 _Call(
                     op=operator.op,
                     family=operator.family,
@@ -300,33 +315,57 @@ class Recorder(TorchDispatchMode):
         return str(value)
 
     def _sample(self, phase: Phase = "forward") -> None:
+        if self._open is not None:
+            self._open.most_bytes = max(
+                self._open.most_bytes, sum(self._storages.live_bytes) - self._open.start_bytes
+            )
+            return
         self._live.append(tuple(self._storages.live_bytes))
         self._phases.append(phase)
 
     def begin_composite(self) -> None:
         """What follows, until `end_composite`, is measured but not written down."""
-        self._outer_calls, self._calls = self._calls, []
-        self._outer_samples = len(self._live)
+        self._open = _OpenComposite(calls=[], start_bytes=sum(self._storages.live_bytes))
 
-    def end_composite(self, *, state_bytes: int, held_bytes: int) -> "CompositeCost":
-        """What the calls since `begin_composite` cost. Their memory becomes one sample: of the most they held at once,
-        `held_bytes` are state; the step's `state_bytes` are live from then on, in every later step all the time."""
-        inner, self._calls = self._calls, self._outer_calls
-        before = self._live[self._outer_samples - 1]
-        most_bytes = max((sum(sample) for sample in self._live[self._outer_samples :]), default=sum(before))
-        del self._live[self._outer_samples :], self._phases[self._outer_samples :]
-        sample = list(before)
-        sample[CELL["temporaries", "full"]] += max(0, most_bytes - sum(before) - held_bytes)
+    @contextmanager
+    def outside_composite(self) -> Iterator[None]:
+        """Write down what runs inside, though a composite is open: the closure of an optimizer is a step of the model."""
+        composite, self._open = self._open, None
+        before_bytes = sum(self._storages.live_bytes)
+        try:
+            yield
+        finally:
+            self._open = composite
+            if composite is not None:
+                composite.start_bytes += sum(self._storages.live_bytes) - before_bytes
+
+    def end_composite(self, *, owner: int, state: Sequence[torch.Tensor], state_bytes: int) -> "CompositeCost":
+        """What the calls since `begin_composite` cost; their memory becomes one sample, of the most they held at once.
+
+        `state` are the tensors that the composite keeps from one step to the next: they are no longer counted, since
+        the `state_bytes` of each `owner` are live in every moment of the later steps.
+        """
+        composite, self._open = self._open, None
+        if composite is None:
+            raise ValueError("no composite was begun")
+        kept_bytes = sum(self._storages.leave_out(tensor) for tensor in state)
+        self._state_bytes[owner] = state_bytes
+        sample = list(self._storages.live_bytes)
+        sample[CELL["temporaries", "full"]] += max(0, composite.most_bytes - kept_bytes)
         self._live.append(tuple(sample))
         self._phases.append("optimizer")
-        self._state_bytes += state_bytes
-        costs = [row_cost(row_of(_key(call, set())), batch=1) for call in inner]
+        costs = [row_cost(row_of(_key(call, set())), batch=1) for call in composite.calls]
         return CompositeCost(
-            call_count=len(inner),
+            call_count=len(composite.calls),
             flops=sum(cost.flops for cost in costs),
             read_bytes=sum(cost.read_bytes for cost in costs),
             write_bytes=sum(cost.write_bytes for cost in costs),
         )
+
+    def leave_out(self, state: Iterable[torch.Tensor]) -> None:
+        """Count no memory for these tensors: whoever keeps them says how much they are."""
+        for tensor in state:
+            self._storages.leave_out(tensor)
 
     def finish(self) -> Recording:
         """The recording, once the step is over."""
@@ -335,7 +374,7 @@ class Recorder(TorchDispatchMode):
             calls=tuple(_key(call, fused) for call in self._calls),
             live_bytes=tuple(self._live),
             phases=tuple(self._phases),
-            optimizer_state_bytes=self._state_bytes,
+            optimizer_state_bytes=sum(self._state_bytes.values()),
             unknown_ops=dict(self._unknown),
         )
 

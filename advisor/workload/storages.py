@@ -1,7 +1,7 @@
 """Live memory over a step, from the lifetimes of tensor storages."""
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -84,9 +84,13 @@ class Storages:
         stored.low = False
         self._enter(stored, category, tensor.dtype)
 
-    def serials(self) -> Iterator[int]:
-        """Every number given out so far."""
-        return iter(range(1, self._serials + 1))
+    def leave_out(self, tensor: torch.Tensor) -> int:
+        """Count the storage of `tensor` no more; the bytes that it was counted with."""
+        stored = self.of(tensor, "temporaries")
+        counted_bytes = stored.size_bytes
+        self._leave(stored)
+        stored.size_bytes = 0
+        return counted_bytes
 
     def _enter(self, stored: Stored, category: Category, dtype: torch.dtype) -> None:
         storing: Storing = "other" if dtype is not torch.float32 else "low" if stored.low else "full"

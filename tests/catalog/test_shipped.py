@@ -85,8 +85,12 @@ def test_the_least_of_many_live_offers_is_not_called_a_list_price(shipped: Catal
 
 
 def test_what_a_price_leaves_out_is_named(shipped: Catalog) -> None:
-    separately = {offer.provider for offer in shipped.offers if offer.billed_separately}
-    assert separately == {"salad", "coreweave", "modal"}  # Dataoorts' CPU and RAM are free
+    left_out = {offer.provider: offer.billed_separately for offer in shipped.offers if offer.billed_separately}
+    assert left_out == {  # Dataoorts' CPU and RAM are free
+        "salad": "vCPU/RAM: $0.004/vCPU/h + $0.001/GB/h",
+        "coreweave": "vCPU $0.01/h and RAM $0.005/GB/h",
+        "modal": "CPU/RAM/storage",
+    }
 
 
 def test_tokyo_is_japan_in_all_clouds(shipped: Catalog) -> None:

@@ -119,8 +119,8 @@ def test_a_type_is_quoted_once_in_its_cheapest_region() -> None:
 
 
 def test_overlapping_costs_are_indistinguishable_from_the_best() -> None:
-    # 100 s at 3.6 $/h cost 0.09 to 0.11 $, 1,000 s at 0.4 $/h 0.1 to 0.122 $: they overlap. At 0.5 $/h they do not.
-    close = ranked(offer("m1"), offer("m2", usd_per_hour=0.4), device_index=(1, 0))
+    # 100 s at 3.6 $/h cost 0.09 to 0.11 $, 1,000 s at 0.42 $/h 0.105 to 0.128 $: they overlap. At 0.5 $/h they do not.
+    close = ranked(offer("m1"), offer("m2", usd_per_hour=0.42), device_index=(1, 0))
     assert [quote.indistinguishable for quote in close.quotes] == [False, True]
     apart = ranked(offer("m1"), offer("m2", usd_per_hour=0.5), device_index=(1, 0))
     assert [quote.indistinguishable for quote in apart.quotes] == [False, False]

@@ -37,7 +37,7 @@ def test_a_transposed_convolution_scatters_every_input():
     # Input (1, 4, 5, 5), weight (4, 6, 2, 2): 100 inputs, each to 6 * 4 places: 2 * 100 * 24 = 4800.
     inputs = [tensor(1, 4, 5, 5), tensor(4, 6, 2, 2)]
     assert cost_of("aten.convolution", inputs, [tensor(1, 6, 10, 10)], transposed=True).flops == 4800
-    assert cost_of("aten.conv_transpose2d", inputs, [tensor(1, 6, 10, 10)]).flops == 4800
+    assert cost_of("aten.conv_transpose2d", [*inputs, tensor(6)], [tensor(1, 6, 10, 10)]).flops == 4800
 
 
 def test_a_grouped_transposed_convolution_scatters_within_its_group():

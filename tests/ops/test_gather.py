@@ -55,10 +55,11 @@ def test_a_mask_of_the_first_dimension_counts_as_all_true():
 
 
 def test_filling_by_index_writes_the_slices_named():
-    # 2 columns of 1000: 8000 bytes; read the indices.
-    assert cost_of("aten.index_fill", [TABLE, indices(2)], [TABLE], dim=1) == cost(
-        flops=0, read_bytes=16, write_bytes=8000
-    )
+    # 2 of the middle dimension's slices of 3 * 5 elements: 120 bytes; read the indices.
+    volume = tensor(3, 4, 5)
+    expected = cost(flops=0, read_bytes=16, write_bytes=120)
+    assert cost_of("aten.index_fill", [volume, indices(2)], [volume], dim=1) == expected
+    assert cost_of("aten.index_fill", [volume, indices(2), tensor()], [volume], dim=-2) == expected
 
 
 def test_putting_by_flat_index_touches_one_element_each():
@@ -76,7 +77,9 @@ def test_accumulating_under_a_mask_touches_as_many_as_there_are_values():
 
 def test_a_masked_copy_looks_at_every_element():
     mask = tensor(4, dtype="bool")
-    assert cost_of("aten.masked_scatter", [tensor(4), mask, tensor(4)], [tensor(4)]).read_bytes == 36
+    assert cost_of("aten.masked_scatter", [tensor(4), mask, tensor(4)], [tensor(4)]) == cost(
+        flops=0, read_bytes=36, write_bytes=16
+    )
 
 
 def test_searching_what_is_not_zero_compares_each_element():

@@ -17,6 +17,15 @@ def test_resampling_is_a_multiply_add_per_tap(mode, flops):
     assert cost_of(f"aten.upsample_{mode}", [SMALL], [LARGE]) == cost(flops=flops, read_bytes=128, write_bytes=512)
 
 
+def test_every_dimension_has_its_own_taps():
+    # Linear 2, trilinear 2 x 2 x 2, Lanczos 6 x 6 (3 on either side); exact nearest neighbours are copies too.
+    line, volume = tensor(1, 2, 8), tensor(1, 2, 4, 4, 4)
+    assert cost_of("aten.upsample_linear1d", [line], [line]).flops == 2 * 2 * 16
+    assert cost_of("aten.upsample_trilinear3d", [volume], [volume]).flops == 2 * 8 * 128
+    assert cost_of("aten._upsample_lanczos2d_aa", [SMALL], [LARGE]).flops == 2 * 36 * 128
+    assert cost_of("aten._upsample_nearest_exact2d", [SMALL], [LARGE]).flops == 0
+
+
 def test_its_gradient_is_added_to_the_same_taps():
     # Nearest: one addition for each of 128 gradients; bilinear: 2 * 4 * 128.
     assert cost_of("aten.upsample_nearest2d_backward", [LARGE], [SMALL]) == cost(
@@ -45,7 +54,7 @@ def test_a_grids_gradient_goes_over_the_taps_twice():
 def test_a_region_of_interest_averages_bilinear_samples():
     # 2 x 2 samples of 4 multiply-adds for each of 5 * 2 * 3 * 3 = 90 outputs.
     inputs = [SMALL, tensor(5, 5)]
-    assert cost_of("torchvision.roi_align", inputs, [tensor(5, 2, 3, 3)], sampling_ratio=2).flops == 4 * 8 * 90
+    assert cost_of("torchvision.roi_align", inputs, [tensor(5, 2, 3, 3)], sampling_ratio=1).flops == 8 * 90
     assert cost_of("torchvision.roi_align", inputs, [tensor(5, 2, 3, 3)], sampling_ratio=-1).flops == 4 * 8 * 90
 
 

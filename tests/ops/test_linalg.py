@@ -14,7 +14,12 @@ SQUARE = tensor(2, 6, 6)
         ("linalg_qr", 2 * 288),  # 2 * 36 * (6 - 2)
         ("_linalg_eigh", 2 * 1944),  # 9 * 216
         ("linalg_eig", 2 * 5400),  # 25 * 216
+        ("linalg_householder_product", 2 * 288),
+        ("linalg_eigvalsh", 2 * 288),  # 4 * 216 / 3
+        ("linalg_eigvals", 2 * 2160),  # 10 * 216
         ("_linalg_svd", 2 * 4752),  # 14 * 216 + 8 * 216
+        ("linalg_svdvals", 2 * 576),  # 4 * 216 - 4 * 216 / 3
+        ("linalg_lstsq", 2 * 288),  # by QR
         ("linalg_matrix_exp", 2 * 2160),  # 5 products of 2 * 216
     ],
 )
@@ -26,6 +31,9 @@ def test_a_tall_matrix_and_a_wide_one_are_alike():
     # QR of 9 x 3: 2 * 9 * (9 - 1) = 144.
     assert cost_of("aten.linalg_qr", [tensor(9, 3)], [tensor(9, 3)]).flops == 144
     assert cost_of("aten.linalg_qr", [tensor(3, 9)], [tensor(3, 9)]).flops == 144
+    # Singular values: 4 * 9 * 9 - 4 * 27 / 3 = 288; with vectors 14 * 9 * 9 + 8 * 27 = 1350.
+    assert cost_of("aten.linalg_svdvals", [tensor(9, 3)], [tensor(3)]).flops == 288
+    assert cost_of("aten._linalg_svd", [tensor(3, 9)], [tensor(3, 3)]).flops == 1350
 
 
 def test_solving_is_a_factorisation_and_two_triangles():

@@ -10,6 +10,12 @@ def test_the_negative_log_likelihood_picks_one_score_per_target():
     )
 
 
+def test_weights_of_the_classes_are_read_too():
+    # 10 more floats.
+    inputs = [SCORES, indices(6), tensor(10)]
+    assert cost_of("aten.nll_loss_forward", inputs, [tensor(), tensor()]).read_bytes == 112
+
+
 def test_its_gradient_writes_every_score():
     # Read the gradient 4, targets 48, total weight 4; write 240. The scores themselves are not read.
     inputs = [tensor(), SCORES, indices(6), tensor()]

@@ -44,5 +44,5 @@ def test_a_mistyped_dtype_gets_the_nearest_one() -> None:
 
 
 def test_a_name_given_twice_is_refused() -> None:
-    with pytest.raises(UsageError, match="ids=... is given twice"):
+    with pytest.raises(UsageError, match=r"ids=\.\.\. is given twice"):
         parse_input_specs(["ids=8:int64", "mask=8:int64", "ids=9:int64"])

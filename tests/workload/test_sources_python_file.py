@@ -188,7 +188,7 @@ def test_a_file_without_any_model_is_sent_to_run(load_text: LoadText) -> None:
 
 
 def test_a_mistyped_name_gets_the_nearest_one(load_text: LoadText) -> None:
-    with pytest.raises(LoadError, match="net.py: has no Nte") as caught:
+    with pytest.raises(LoadError, match=r"net\.py: has no Nte") as caught:
         load_text(NET, name="Nte")
     assert caught.value.hint == "did you mean net.py::Net?"
 

@@ -1,11 +1,12 @@
 """Real child processes: each of these files would take an advisor that imports them down with it."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -33,7 +34,7 @@ NET = """
 """
 FLOPS = 2 * 4 * 3 * 2  # batch x in x out multiply-adds
 
-Write = Callable[[str], str]
+Write = Callable[..., str]
 
 
 @pytest.fixture
@@ -95,6 +96,20 @@ def test_the_parent_does_not_import_torch(write: Write) -> None:
     assert (run.stdout, run.stderr) == ("[]\n", "")
 
 
+@pytest.fixture
+def full_stdin() -> Iterator[None]:
+    """Put text that waits to be read on this process's stdin."""
+    before = os.dup(0)
+    read_end, write_end = os.pipe()
+    os.write(write_end, b"for nobody\n")
+    os.dup2(read_end, 0)
+    yield
+    os.dup2(before, 0)
+    for descriptor in (before, read_end, write_end):
+        os.close(descriptor)
+
+
+@pytest.mark.usefixtures("full_stdin")
 def test_what_the_file_prints_goes_to_stderr_and_stdin_is_empty(
     write: Write, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,18 +128,18 @@ def test_what_the_file_prints_goes_to_stderr_and_stdin_is_empty(
 
 def test_the_files_folder_is_on_the_path_and_argv_is_the_files(write: Write) -> None:
     Path("beside").mkdir()
-    write("import sys\nARGV = list(sys.argv)\nwidth = 2\n", "beside/sizes.py")  # type: ignore[call-arg]
+    write("import sys\nARGV = sys.argv\n", "beside/sizes.py")
     text = """
     from sizes import ARGV
     assert ARGV == ["beside/net.py"], ARGV
     """
-    write(dedent(text) + dedent(NET), "beside/net.py")  # type: ignore[call-arg]
+    write(dedent(text) + dedent(NET), "beside/net.py")
     assert profile("beside/net.py")["totals"]["flops"] == FLOPS
 
 
 def test_files_named_like_the_standard_library_do_no_harm(write: Write) -> None:
     for name in ("json.py", "copy.py", "types.py", "random.py"):
-        write("raise SystemExit('shadowed')", name)  # type: ignore[call-arg]
+        write("raise SystemExit('shadowed')", name)
     assert profile(write(NET))["totals"]["flops"] == FLOPS
 
 
@@ -173,7 +188,7 @@ def test_a_script_that_calls_no_model_is_an_error(write: Write) -> None:
 def test_what_is_no_source_is_refused_without_a_child(
     write: Write, monkeypatch: pytest.MonkeyPatch, source: str, message: str
 ) -> None:
-    write("", "weights.safetensors")  # type: ignore[call-arg]
+    write("", "weights.safetensors")
     monkeypatch.delattr(subprocess, "Popen")
     error = error_of(source)
     assert (error.message, error.exit_code) == (message, ExitCode.LOAD)
@@ -243,10 +258,10 @@ def test_a_loop_at_the_top_level_is_named_when_time_runs_out(write: Write) -> No
         train()
     """
     started_s = time.monotonic()
-    error = error_of(write(text), timeout_s=1.5)
-    assert time.monotonic() - started_s < 1.5 + 2
+    error = error_of(write(text), timeout_s=6)
+    assert time.monotonic() - started_s < 6 + 2
     first, *frames = error.message.splitlines()
-    assert first == "net.py:7 was still running after 1.5 s"
+    assert first == "net.py:7 was still running after 6 s"
     assert frames[0] == "  net.py:7: train()"
     assert 'if __name__ == "__main__"' in error.hint
     assert "--run" in error.hint
@@ -256,36 +271,42 @@ def test_a_loop_at_the_top_level_is_named_when_time_runs_out(write: Write) -> No
 def test_a_child_that_cannot_report_is_killed_all_the_same(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spawn, "_GRACE_S", 0.5)
     text = "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\n"  # not even its watchdog runs on
-    error = error_of(write(text), timeout_s=1)
-    assert error.message == "net.py was still running after 1 s"
+    error = error_of(write(text), timeout_s=4)
+    assert error.message == "net.py was still running after 4 s"
 
 
 @needs_proc
-def test_forks_neither_answer_twice_nor_stay_behind(write: Write) -> None:
+def test_a_fork_does_not_stay_behind(write: Write) -> None:
     text = """
     import os, time
     forked = os.fork()
-    if forked:
-        open("pid", "w").write(str(forked))
-    else:
-        signal_ignoring = __import__("signal").signal(15, lambda *_: None)
-        if os.fork() == 0:
-            time.sleep(60)
+    if not forked:
+        time.sleep(60)
+    open("pid", "w").write(str(forked))
     """
-    workload = profile(write(dedent(text) + dedent(NET)))
-    assert workload["totals"]["flops"] == FLOPS
+    assert profile(write(dedent(text) + dedent(NET)))["totals"]["flops"] == FLOPS
     assert ends_within(int(Path("pid").read_text()), 2)
 
 
-@needs_proc
+def test_a_fork_that_goes_on_does_not_answer(write: Write) -> None:
+    text = """
+    import os
+    forked = os.fork()
+    if forked:
+        os.waitpid(forked, 0)  # the fork has loaded, traced and sent all it wants to
+    example_inputs = torch.zeros(4 if forked else 5, 3)
+    """
+    assert profile(write(dedent(NET) + dedent(text)))["batch"] == 4
+
+
 def test_the_death_of_the_child_is_seen_though_a_fork_holds_its_descriptors(write: Write) -> None:
     text = """
-    import os, time
-    if os.fork() == 0:
+    import ctypes, os, time
+    if ctypes.CDLL(None).fork() == 0:  # behind Python's back
         time.sleep(60)
     os._exit(5)
     """
-    assert "exit code 5" in error_of(write(text)).message
+    assert "exit code 5" in error_of(write(text), timeout_s=20).message
 
 
 @needs_proc
@@ -332,32 +353,31 @@ def test_a_result_larger_than_a_pipe_holds_arrives_whole(write: Write) -> None:
     text = """
     import torch
     from torch import nn
+
     class Wide(nn.Module):
         def __init__(self):
             super().__init__()
-            self.layers = nn.ModuleDict({f"a_rather_long_name_of_layer_number_{i}": nn.Linear(i, i) for i in range(1, 700)})
+            self.layers = nn.ModuleDict({"layer_" + "long" * 50 + str(i): nn.Linear(i, i) for i in range(1, 200)})
+
         def forward(self, x):
             return sum(layer(x[:, : layer.in_features]).mean() for layer in self.layers.values())
-    example_inputs = torch.zeros(2, 700)
+
+    example_inputs = torch.zeros(2, 200)
     """
     workload = profile(write(text))
-    # each layer has weights of i x i and a bias of i: the sum of i^2 + i for i below 700
-    assert workload["parameter_count"] == 699 * 700 * 1399 // 6 + 699 * 700 // 2
+    assert len(json.dumps(workload)) > 2**16  # what a pipe of Linux holds
+    # each layer has weights of i x i and a bias of i: the sum of i^2 and of i for i below 200
+    assert workload["parameter_count"] == 199 * 200 * 399 // 6 + 199 * 200 // 2
 
 
 def test_our_own_mistake_is_a_plain_exception_with_the_childs_traceback(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        spawn,
-        "_START",
-        spawn._START.replace("main()", "").rstrip("; ")
-        + """
-import advisor.workload.load, advisor.workload.child as child
-def broken(*_, **__): return 1 / 0
-broken.__code__ = broken.__code__.replace(co_filename=child.__file__)
-advisor.workload.load.load = broken
-child.main()""",
-    )
-    with pytest.raises(RuntimeError, match="(?s)tracing process failed.*ZeroDivisionError"):
+    broken = """
+import advisor.workload.load as load
+exec(compile("def load_broken(*_, **__): return 1 / 0", load.__file__, "exec"))
+load.load = load_broken
+main()"""
+    monkeypatch.setattr(spawn, "_START", spawn._START.replace("; main()", broken))
+    with pytest.raises(RuntimeError, match=r"(?s)tracing process failed.*ZeroDivisionError"):
         profile(write(NET))

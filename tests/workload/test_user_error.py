@@ -26,7 +26,7 @@ def run(folder: Path, text: str) -> BaseException:
     path = folder / "theirs.py"
     path.write_text(dedent(text), encoding="utf-8")
     with pytest.raises(BaseException) as caught:  # noqa: PT011 - whatever it is
-        exec(compile(path.read_bytes(), str(path), "exec"), {"torch": torch, "__name__": "theirs"})
+        exec(compile(path.read_bytes(), str(path), "exec"), {"torch": torch, "__name__": "theirs", "__package__": ""})
     return caught.value
 
 

@@ -37,6 +37,7 @@ def load_live(
     functions = {"loss": loss, "optimizer": optimizer, "train_step": train_step}
     used = {role: function for role, function in functions.items() if _takes(function, _ARGUMENTS[role])}
     ignored = [role for role, function in functions.items() if function is not None and role not in used]
+    left_out = [f"`{role}` is no function of ({', '.join(_ARGUMENTS[role])}): left out" for role in ignored]
     return LoadedModel(
         name=name or type(model).__name__,
         model=model,
@@ -46,7 +47,7 @@ def load_live(
         loss=used.get("loss"),
         optimizer=used.get("optimizer"),
         train_step=used.get("train_step"),
-        notes=(*notes, *plan.notes, *(f"`{role}` is no function of ({', '.join(_ARGUMENTS[role])}): left out" for role in ignored)),
+        notes=(*notes, *plan.notes, *left_out),
     )
 
 

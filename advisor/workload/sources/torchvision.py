@@ -22,7 +22,7 @@ _DETECTION_SIZE = (800, 1066)
 
 def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedModel:
     """Build the model `reference` of torchvision."""
-    models = require("torchvision.models")
+    models = require("torchvision").models
     name = known_name(reference, names=models.list_models(), package="torchvision")
     builder = models.get_model_builder(name)
     category = builder.__module__.removeprefix("torchvision.models.").partition(".")[0]

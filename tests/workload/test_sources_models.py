@@ -1,0 +1,224 @@
+"""Models by name from torchvision, timm and Hugging Face configs, each where the package is installed."""
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from advisor.errors import LoadError
+from advisor.records.workload import Mode
+from advisor.workload.input_spec import parse_input_specs
+from advisor.workload.load import load
+from advisor.workload.loaded import LoadedModel
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # of the packages' own imports
+    pytest.importorskip("torchvision")
+    pytest.importorskip("timm")
+    pytest.importorskip("transformers")
+
+
+@pytest.fixture(autouse=True)
+def environment() -> Iterator[None]:
+    """Loading a config sets the offline variables, which are for the child process."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def load_inference(source: str) -> LoadedModel:
+    return load(source, mode="inference", specs=())
+
+
+def shapes(loaded: LoadedModel, batch: int = 2) -> list[tuple[int, ...]]:
+    args, _ = loaded.make_inputs(batch)
+    return [tuple(value.shape) for value in args]
+
+
+def keyword_shapes(loaded: LoadedModel, batch: int = 2) -> dict[str, tuple[int, ...]]:
+    _, keywords = loaded.make_inputs(batch)
+    return {name: tuple(value.shape) for name, value in keywords.items()}
+
+
+def is_weightless(loaded: LoadedModel) -> bool:
+    return all(parameter.is_meta for parameter in loaded.model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("resnet18", (2, 3, 224, 224)),
+        ("vit_b_16", (2, 3, 224, 224)),
+        ("inception_v3", (2, 3, 299, 299)),  # the size its paper was trained on
+        ("efficientnet_v2_s", (2, 3, 384, 384)),  # evaluated at 384, so says torchvision's table
+        ("fcn_resnet50", (2, 3, 520, 520)),
+        ("r3d_18", (2, 3, 16, 112, 112)),
+    ],
+)
+def test_torchvision_models_come_without_weights_with_inputs_of_their_size(name: str, shape: tuple[int, ...]) -> None:
+    loaded = load_inference(f"torchvision:{name}")
+    assert is_weightless(loaded)
+    assert (loaded.name, shapes(loaded)) == (name, [shape])
+
+
+def test_torchvisions_detectors_take_a_list_of_images() -> None:
+    (images,), _ = load_inference("torchvision:ssdlite320_mobilenet_v3_large").make_inputs(2)
+    assert [tuple(image.shape) for image in images] == [(3, 800, 1066)] * 2
+
+
+@pytest.mark.parametrize(
+    ("source", "shape"),
+    [
+        ("timm:resnet18", (2, 3, 224, 224)),
+        ("timm:resnet18@160", (2, 3, 160, 160)),  # a convolutional network takes any size
+        ("timm:vit_tiny_patch16_224@384", (2, 3, 384, 384)),  # a ViT must be built for it
+        ("timm:vit_tiny_patch16_224.augreg_in21k", (2, 3, 224, 224)),  # a tag chooses weights, not a network
+    ],
+)
+def test_timm_models_come_without_weights_at_their_own_or_the_given_size(source: str, shape: tuple[int, ...]) -> None:
+    loaded = load_inference(source)
+    assert is_weightless(loaded)
+    assert shapes(loaded) == [shape]
+    with torch.device("meta"):
+        assert loaded.model(torch.zeros(shape)).shape[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("source", "message", "hint"),
+    [
+        ("torchvision:resnet51", "torchvision has no model resnet51", "resnet50"),
+        ("timm:resnet51", "timm has no model resnet51", "resnet50"),
+        ("timm:resnet18@big", "big is no image size", "timm:resnet18@384"),
+    ],
+)
+def test_a_mistyped_name_gets_the_nearest_one(source: str, message: str, hint: str) -> None:
+    with pytest.raises(LoadError, match=message) as caught:
+        load_inference(source)
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("source", "package"),
+    [("torchvision:resnet18", "torchvision"), ("timm:resnet18", "timm"), ("hf:config.json", "transformers")],
+)
+def test_a_package_that_is_missing_is_named_with_what_to_install(
+    source: str, package: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("config.json").write_text('{"model_type": "gpt2"}', encoding="utf-8")
+    monkeypatch.setitem(sys.modules, package, None)  # how Python marks a module that must not be found
+    with pytest.raises(LoadError, match=f"{package} is not installed") as caught:
+        load_inference(source)
+    assert "pip install" in caught.value.hint
+
+
+def config(folder: Path, **settings: Any) -> str:
+    (folder / "config.json").write_text(json.dumps(settings), encoding="utf-8")
+    return f"hf:{folder}"
+
+
+GPT2 = {"model_type": "gpt2", "n_layer": 2, "n_embd": 8, "n_head": 2, "vocab_size": 50, "n_positions": 64}
+T5 = {"model_type": "t5", "num_layers": 1, "d_model": 8, "d_ff": 8, "d_kv": 4, "num_heads": 2, "vocab_size": 50}
+VIT = {"model_type": "vit", "num_hidden_layers": 1, "hidden_size": 8, "num_attention_heads": 2, "image_size": 32}
+
+
+def test_a_config_gives_the_architecture_it_names_without_weights(tmp_path: Path) -> None:
+    loaded = load_inference(config(tmp_path, **GPT2, architectures=["GPT2LMHeadModel"]))
+    assert type(loaded.model).__name__ == "GPT2LMHeadModel"
+    assert is_weightless(loaded)
+    assert (loaded.name, loaded.loss) == (tmp_path.name, None)
+    assert keyword_shapes(loaded) == {"input_ids": (2, 64)}
+    assert "input of 64 tokens assumed" in loaded.notes
+
+
+def test_a_config_without_architectures_gives_the_bare_model(tmp_path: Path) -> None:
+    assert type(load_inference(config(tmp_path, **GPT2)).model).__name__ == "GPT2Model"
+
+
+def test_the_json_file_itself_is_a_source_too(tmp_path: Path) -> None:
+    config(tmp_path, **GPT2)
+    assert load_inference(f"hf:{tmp_path / 'config.json'}").name == "config"
+
+
+def test_long_contexts_are_cut_to_512_tokens(tmp_path: Path) -> None:
+    loaded = load_inference(config(tmp_path, **(GPT2 | {"n_positions": 4096})))
+    assert keyword_shapes(loaded) == {"input_ids": (2, 512)}
+
+
+@pytest.mark.parametrize(
+    ("settings", "architecture", "inputs"),
+    [
+        (GPT2, "GPT2LMHeadModel", {"input_ids": (2, 64), "labels": (2, 64)}),
+        (GPT2 | {"pad_token_id": 0}, "GPT2ForSequenceClassification", {"input_ids": (2, 64), "labels": (2,)}),
+        (GPT2, "GPT2ForTokenClassification", {"input_ids": (2, 64), "labels": (2, 64)}),
+        (
+            GPT2,
+            "GPT2ForQuestionAnswering",
+            {"input_ids": (2, 64), "start_positions": (2,), "end_positions": (2,)},
+        ),
+        (
+            T5,
+            "T5ForConditionalGeneration",
+            {"input_ids": (2, 512), "decoder_input_ids": (2, 512), "labels": (2, 512)},
+        ),
+        (VIT, "ViTForImageClassification", {"pixel_values": (2, 3, 32, 32), "labels": (2,)}),
+    ],
+)
+def test_in_training_the_models_own_loss_is_used(
+    tmp_path: Path, settings: dict[str, Any], architecture: str, inputs: dict[str, tuple[int, ...]]
+) -> None:
+    mode: Mode = "training"
+    loaded = load(config(tmp_path, **settings, architectures=[architecture]), mode=mode, specs=())
+    assert keyword_shapes(loaded) == inputs
+    _, keywords = loaded.make_inputs(2)
+    model = loaded.model.to_empty(device="cpu")
+    for parameter in model.parameters():
+        torch.nn.init.zeros_(parameter)
+    output = model(**keywords)
+    assert loaded.loss is not None
+    assert loaded.loss(output, keywords).shape == ()
+
+
+def test_code_on_a_hub_is_never_run(tmp_path: Path) -> None:
+    (tmp_path / "modeling.py").write_text("raise SystemExit('ran')", encoding="utf-8")
+    remote = {"auto_map": {"AutoConfig": "modeling.Config", "AutoModel": "modeling.Model"}}
+    assert type(load_inference(config(tmp_path, **GPT2, **remote)).model).__name__ == "GPT2Model"
+    with pytest.raises(LoadError, match="no model_type own") as caught:
+        load_inference(config(tmp_path, model_type="own", **remote))
+    assert "remote code is never run" in caught.value.hint
+    with pytest.raises(LoadError, match="has no OwnModel"):
+        load_inference(config(tmp_path, **GPT2, **remote, architectures=["OwnModel"]))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("{", "config.json"), ("[]", "has no model_type"), ("{}", "has no model_type"), ('{"model_type": 3}', "has no")],
+)
+def test_what_is_no_config_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "config.json").write_text(text, encoding="utf-8")
+    with pytest.raises(LoadError, match=message):
+        load_inference(f"hf:{tmp_path}")
+
+
+def test_a_hub_name_is_refused_with_what_to_give_instead() -> None:
+    with pytest.raises(LoadError, match="there is no config gpt2") as caught:
+        load_inference("hf:gpt2")
+    assert "no hub names" in caught.value.hint
+
+
+def test_a_mistyped_model_type_gets_the_nearest_one(tmp_path: Path) -> None:
+    with pytest.raises(LoadError, match="no model_type gtp2") as caught:
+        load_inference(config(tmp_path, model_type="gtp2"))
+    assert caught.value.hint == "did you mean gpt2?"
+
+
+def test_inputs_on_the_command_line_win(tmp_path: Path) -> None:
+    loaded = load(config(tmp_path, **GPT2), mode="inference", specs=parse_input_specs(["input_ids=16:int64"]))
+    assert keyword_shapes(loaded) == {"input_ids": (2, 16)}
