@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from advisor.predict.efficiency import ANY
 from advisor.predict.precision import MATRIX_FAMILIES
@@ -242,6 +243,7 @@ class Times:
     """Ideal and measured times of several operators; `fewest` of them make a median."""
 
     fewest: int
+    devices: NDArray[np.str_]
     compute_s: FloatArray
     memory_s: FloatArray
     measured_s: FloatArray
@@ -251,6 +253,7 @@ class Times:
         """The operators' times as arrays."""
         return cls(
             fewest=fewest,
+            devices=np.array([one.hardware.name for one in operators]),
             compute_s=np.array([one.compute_s for one in operators]),
             memory_s=np.array([one.memory_s for one in operators]),
             measured_s=np.array([one.measured_s for one in operators]),
@@ -280,7 +283,7 @@ def fit_family(times: Times, *, overlap_ratio: float, streamed_ratio: float, lab
     return Family(
         compute_ratio=compute_ratio,
         memory_ratio=memory_ratio,
-        log_spread=spread_of_sums(times.measured_s, predicted_s),
+        log_spread=spread_of_sums(times.measured_s, without_offsets(times, predicted_s)),
         n=len(times.measured_s),
         source=f"{label}{never}",
     )
@@ -288,6 +291,15 @@ def fit_family(times: Times, *, overlap_ratio: float, streamed_ratio: float, lab
 
 OPERATORS_PER_NET = 20
 """Distinct operators of one family in a usual net; their single errors average out."""
+
+
+def without_offsets(times: Times, predicted_s: FloatArray) -> FloatArray:
+    """The predictions scaled to each device's own median: its offset is a term of its own in the interval."""
+    scaled_s = predicted_s.copy()
+    for name in np.unique(times.devices):
+        own = times.devices == name
+        scaled_s[own] *= np.median(times.measured_s[own] / predicted_s[own])
+    return scaled_s
 
 
 def spread_of_sums(measured_s: FloatArray, predicted_s: FloatArray) -> float:
@@ -357,7 +369,7 @@ def transposed_ratio(path: Path, *, memory_ratio: float) -> float:
 def gpu_fits(data: Path, *, layout_rows: Path) -> Iterator[Fit]:
     """Efficiencies of GPUs: in fp32 by generation and for any other, in half (and TF32) for all.
 
-    In half, convolutions, norms and softmax are taken to sustain the same shares as in fp32: Vidur has none of the first,
+    In half, convolutions, norms and softmax are taken to sustain the same shares as in fp32: Vidur has no convolution,
     and its norms are not PyTorch's kernels.
     """
     neusight, vidur = data / "measured/neusight", data / "measured/vidur_mlp_ops_fp16.csv.gz"
@@ -422,8 +434,8 @@ def names_of(operators: Iterable[Operator]) -> list[str]:
 CPU_CACHE_BYTES = 32 * 2**20
 """L3 of the CPU that was measured; what fits there is no measure of the memory's bandwidth."""
 CPU_LOG_SPREAD = 0.31
-"""log(1.36): a constant carried over from one CPU to another erred by 36 % between the i9-10940X of timm's results and
-the Xeon 8380 of Intel Neural Compressor's."""
+"""log(1.36): what one CPU's constant erred by on an unseen one in this project's prototypes. With a single CPU measured,
+the rows below cannot tell."""
 CPU_PEAK_SHARES = {"float32": 1.0, "bfloat16": 2.0}
 """Peak by dtype over that of fp32: AVX512-BF16 multiplies two pairs at a time."""
 MKL_WITHOUT_AVX512 = 2.0

@@ -53,8 +53,10 @@ class _Operator:
     formula: Formula | None
     family: str
     argument_names: tuple[str, ...]
-    written_arguments: frozenset[int]
+    written_names: tuple[str, ...]
+    out_names: frozenset[str]
     is_view: bool
+    falls_apart: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,33 +194,36 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        result = func(*args, **kwargs)
-        if self._paused == 0 and func is not torch.ops.prim.device.default:
-            self._record_operator(func, args, kwargs, result)
-        return result
-
-    def _record_operator(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+        if self._paused > 0 or func is torch.ops.prim.device.default:
+            return func(*args, **kwargs)
         operator = self._operators.get(func)
         if operator is None:
             operator = self._operators[func] = _look_up(func)
-        outputs = list(_tensors(result))
+        if operator.falls_apart:
+            with self:
+                return func.decompose(*args, **kwargs)
+        result = func(*args, **kwargs)
+        self._record_operator(operator, args, kwargs, result)
+        return result
+
+    def _record_operator(self, operator: _Operator, args: Any, kwargs: Any, result: Any) -> None:
+        named = dict(zip(operator.argument_names, args, strict=False)) | kwargs
+        written = [tensor for name in operator.written_names for tensor in _tensors(named.get(name))]
+        outputs = list(_tensors(result)) or written  # foreach operators return nothing
         if self._observe is not None:
             self._observe(operator.op, args, outputs)
         if operator.is_view:
             return
         attributes: tuple[tuple[str, Attribute], ...] = ()
-        if operator.formula is not None and operator.formula.attributes:
-            values = {**dict(zip(operator.argument_names, args, strict=False)), **kwargs}
+        if operator.formula is not None:
             attributes = tuple(
-                (name, self._attribute(values[name])) for name in operator.formula.attributes if name in values
+                (name, self._attribute(named[name])) for name in operator.formula.attributes if name in named
             )
-        inputs = [tensor for value in (*args, *kwargs.values()) for tensor in _tensors(value)]
-        written = {
-            self._storages.of(tensor, "temporaries").serial
-            for index in operator.written_arguments
-            for tensor in _tensors(args[index] if index < len(args) else kwargs.get(operator.argument_names[index]))
-        }
-        self._append(operator, inputs, outputs, attributes, written)
+        inputs = [
+            tensor for name, value in named.items() if name not in operator.out_names for tensor in _tensors(value)
+        ]
+        rewritten = {self._storages.of(tensor, "temporaries").serial for tensor in written}
+        self._append(operator, inputs, outputs, attributes, rewritten)
 
     def record(
         self,
@@ -237,8 +242,10 @@ class Recorder(TorchDispatchMode):
             formula=formula,
             family=formula.family,
             argument_names=(),
-            written_arguments=frozenset(),
+            written_names=(),
+            out_names=frozenset(),
             is_view=False,
+            falls_apart=False,
         )
         read = [tensor for tensor in inputs if tensor is not None]
         written = [tensor for tensor in outputs if tensor is not None]
@@ -322,6 +329,11 @@ class Recorder(TorchDispatchMode):
             return
         self._live.append(tuple(self._storages.live_bytes))
         self._phases.append(phase)
+
+    @property
+    def in_composite(self) -> bool:
+        """Whether a composite was begun."""
+        return self._open is not None
 
     def begin_composite(self) -> None:
         """What follows, until `end_composite`, is measured but not written down."""
@@ -434,12 +446,15 @@ def _look_up(func: Any) -> _Operator:
         formula=formula,
         family=family,
         argument_names=tuple(argument.name for argument in schema.arguments),
-        written_arguments=frozenset(
-            index
-            for index, argument in enumerate(schema.arguments)
+        written_names=tuple(
+            argument.name
+            for argument in schema.arguments
             if argument.alias_info is not None and argument.alias_info.is_write
         ),
+        out_names=frozenset(argument.name for argument in schema.arguments if argument.is_out),
         is_view=is_view,
+        # Autograd takes these apart; without it (inference mode) they come as they are.
+        falls_apart=func._can_decompose(),
     )
 
 
