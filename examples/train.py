@@ -72,7 +72,7 @@ def advise(data: TensorDataset, *, epochs: int, batch: int) -> None:
         epochs=epochs,
     )
     best = answer.best
-    print(f"{best.provider} {best.instance}: ${best.job_usd.mid:.4f}" if best else "nothing fits")
+    print(f"{best.provider} {best.instance}: ${best.job_usd.mid:.2g}" if best else "nothing fits")
 
 
 def main() -> None:

@@ -71,7 +71,9 @@ class AssumedSizes:
 
     def _learn_choice(self, op: str, args: tuple[Any, ...], results: list[torch.Tensor]) -> None:
         numbers = [value for value in args[1:] if isinstance(value, int) and not isinstance(value, bool)]
-        dim = numbers[1] if op == "aten.topk" and len(numbers) > 1 else -1 if op == "aten.topk" else (numbers or [-1])[0]
+        dim = (
+            numbers[1] if op == "aten.topk" and len(numbers) > 1 else -1 if op == "aten.topk" else (numbers or [-1])[0]
+        )
         for result in results:
             if result.dtype is torch.int64 and args[0].dim() > 0:
                 self._known[result] = _Choice(self(args[0].shape[dim]))

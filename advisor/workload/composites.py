@@ -219,14 +219,15 @@ class Composites(TorchFunctionMode):
 
 
 def _allocate_attention(inputs: Sequence[torch.Tensor]) -> Tensors:
-    """The result and the logarithm of each row's sum, as fused kernels keep them.
-
-    They lay the result out as (batch, length, heads, width), seen as (batch, heads, length, width).
-    """
+    """The result, laid out as the query is (`alloc_with_matching_layout` in torch/_meta_registrations.py), and the
+    logarithm of each row's sum, as fused kernels keep them for backward."""
     query, key, value = inputs[:3]
     samples = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
     heads, length, width = query.shape[-3], query.shape[-2], value.shape[-1]
-    result = query.new_empty((*samples, length, heads, width)).transpose(-3, -2)
+    if (*samples, heads, length, width) == tuple(query.shape):
+        result = torch.empty_like(query)
+    else:
+        result = query.new_empty((*samples, length, heads, width)).transpose(-3, -2)
     return result, query.new_empty((*samples, heads, length), dtype=torch.float32)
 
 

@@ -1,17 +1,23 @@
-"""Fake tensors: a model's parameters swapped for storage-less twins, and put back as they were."""
+"""Fake tensors: tensors swapped for storage-less twins, and everything put back as it was."""
 
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
 from torch.utils import _pytree as pytree
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
+
+StandIn = Callable[[torch.Tensor], torch.Tensor]
+_CONTAINERS = (dict, OrderedDict, defaultdict, Counter, list, deque, set)
+"""Exactly these: a subclass may refuse to be emptied."""
 
 
 def fake_mode(*, symbolic: bool, isolated: bool) -> "FakeTensorMode":
@@ -64,20 +70,18 @@ def _as_fake(mode: "FakeTensorMode", tensor: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def untouched(model: nn.Module) -> Iterator[None]:
-    """Put back afterwards whatever the traced step does to the model and to the interpreter.
+def untouched(objects: Sequence[Any]) -> Iterator[None]:
+    """Put back afterwards whatever the traced step does to `objects` and to the interpreter.
 
-    Covers each module's attributes (parameters, buffers, training flag, hooks, caches kept in lists and dicts), the
-    random generators of torch, Python and numpy, the default dtype and the grad mode.
+    Covers the attributes of each object and of each module in it (parameters, buffers, gradients, training flag, hooks,
+    what is cached in nested lists, dicts and sets), the random generators of torch, Python and numpy, the default dtype
+    and the grad mode.
     """
-    modules = list(model.modules())
-    attributes = [dict(module.__dict__) for module in modules]
-    containers = [
-        (value, value.copy())
-        for saved in attributes
-        for value in saved.values()
-        if isinstance(value, (dict, list, set))  # parameters and buffers live in dicts too
-    ]
+    attributes = [(owner, dict(vars(owner))) for owner in _owners(objects)]
+    contents = _containers(value for _, saved in attributes for value in saved.values())
+    containers = [(container, container.copy()) for container in contents]
+    parameters = [p for owner, _ in attributes if isinstance(owner, nn.Module) for p in owner._parameters.values()]
+    gradients = [(parameter, parameter.grad) for parameter in parameters if parameter is not None]
     torch_state = torch.get_rng_state()
     cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     python_state = random.getstate()
@@ -87,15 +91,14 @@ def untouched(model: nn.Module) -> Iterator[None]:
     try:
         yield
     finally:
-        for module, saved in zip(modules, attributes, strict=True):
-            module.__dict__.clear()
-            module.__dict__.update(saved)
+        for owner, saved in attributes:
+            vars(owner).clear()
+            vars(owner).update(saved)
         for container, content in containers:
             container.clear()
-            if isinstance(container, list):
-                container.extend(content)
-            else:
-                container.update(content)
+            _fill(container, content)
+        for parameter, gradient in gradients:
+            parameter.grad = gradient
         torch.set_rng_state(torch_state)
         if cuda_states:
             torch.cuda.set_rng_state_all(cuda_states)
@@ -106,24 +109,74 @@ def untouched(model: nn.Module) -> Iterator[None]:
         torch.set_grad_enabled(grad_enabled)
 
 
-def with_tensors(model: nn.Module, stand_in: Callable[[torch.Tensor], torch.Tensor]) -> dict[int, torch.Tensor]:
+def with_tensors(objects: Sequence[Any], stand_in: StandIn) -> dict[int, torch.Tensor]:
     """Put `stand_in(tensor)` in the place of every parameter and buffer; returns them by the id of the real one.
 
-    Tied tensors stay tied. Call inside `untouched`, which puts the real ones back.
+    Tied tensors stay tied, and other references to them (an optimizer's groups, the flat weights of an RNN) follow.
+    Tensors kept in any other attribute are small constants that code may read, or are written in place: they become
+    copies. Call inside `untouched`, which puts the real ones back.
     """
+    owners = _owners(objects)
+    registries = [
+        registry for owner in owners if isinstance(owner, nn.Module) for registry in (owner._parameters, owner._buffers)
+    ]
     replaced: dict[int, torch.Tensor] = {}
-    for module in model.modules():
-        for registry in (module._parameters, module._buffers):
-            for name, tensor in registry.items():
-                if tensor is None:
-                    continue
-                if id(tensor) not in replaced:
-                    replaced[id(tensor)] = stand_in(tensor)
-                registry[name] = replaced[id(tensor)]  # type: ignore[assignment]
-        if isinstance(module, nn.RNNBase):
-            # RNN layers keep a second list of their weights.
-            module._flat_weights = [replaced.get(id(weight), weight) for weight in module._flat_weights]
+    for registry in registries:
+        for tensor in registry.values():
+            if tensor is not None and id(tensor) not in replaced:
+                replaced[id(tensor)] = stand_in(tensor)
+
+    def replacement(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            if id(value) not in replaced:
+                replaced[id(value)] = stand_in(value) if value.is_meta else to_clone(value)
+            return replaced[id(value)]
+        if type(value) is tuple:
+            return tuple(map(replacement, value))
+        return value
+
+    # The state of an optimizer belongs to the real parameters: those that stand in for them get their own.
+    places = _containers(owner.param_groups if isinstance(owner, Optimizer) else vars(owner) for owner in owners)
+    for container in places:
+        if isinstance(container, dict):
+            container.update({name: replacement(value) for name, value in container.items() if _holds_tensor(value)})
+        elif any(map(_holds_tensor, container)):
+            content = list(map(replacement, container))
+            container.clear()
+            _fill(container, content)
     return replaced
+
+
+def _holds_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) or (type(value) is tuple and any(map(_holds_tensor, value)))
+
+
+def _owners(objects: Sequence[Any]) -> list[Any]:
+    """`objects` with the modules inside those that are modules, each once."""
+    owners: dict[int, Any] = {}
+    for found in objects:
+        for owner in found.modules() if isinstance(found, nn.Module) else (found,):
+            owners[id(owner)] = owner
+    return list(owners.values())
+
+
+def _containers(values: Iterable[Any]) -> list[Any]:
+    """The dicts, lists, deques and sets in `values` and inside each other, each once."""
+    found: dict[int, Any] = {}
+    waiting = list(values)
+    while waiting:
+        value = waiting.pop()
+        if type(value) in _CONTAINERS and id(value) not in found:
+            found[id(value)] = value
+            waiting.extend(value.values() if isinstance(value, dict) else value)
+    return list(found.values())
+
+
+def _fill(container: Any, content: Any) -> None:
+    if isinstance(container, (list, deque)):
+        container.extend(content)
+    else:
+        container.update(content)
 
 
 def to_clone(tensor: torch.Tensor) -> torch.Tensor:

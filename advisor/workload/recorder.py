@@ -323,9 +323,7 @@ class Recorder(TorchDispatchMode):
 
     def _sample(self, phase: Phase = "forward") -> None:
         if self._open is not None:
-            self._open.most_bytes = max(
-                self._open.most_bytes, sum(self._storages.live_bytes) - self._open.start_bytes
-            )
+            self._open.most_bytes = max(self._open.most_bytes, sum(self._storages.live_bytes) - self._open.start_bytes)
             return
         self._live.append(tuple(self._storages.live_bytes))
         self._phases.append(phase)

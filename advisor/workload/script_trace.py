@@ -1,5 +1,6 @@
 """An ordinary script in, its first step as a Workload out: the script runs for real until it calls its model."""
 
+import inspect
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,7 +13,8 @@ from torch.utils import _pytree as pytree
 from advisor.errors import TraceError
 from advisor.records.workload import Mode, Workload
 from advisor.workload.assumed_sizes import AssumedSizes
-from advisor.workload.fakes import fake_mode, to_clone, to_fake, with_tensors
+from advisor.workload.companions import companions_of
+from advisor.workload.fakes import fake_mode
 from advisor.workload.sources.script import StepCaptured, run_script
 from advisor.workload.trace import Follower, Method, following_step, merged_workload, method_notes
 
@@ -42,8 +44,10 @@ class _Capture:
         self._inputs: Any = None
         self._follower: Follower | None = None
         self._is_over = False
+        self._path = Path()
 
     def run(self, path: Path, argv: Sequence[str]) -> Workload:
+        self._path = path
         with self._open:
             run_script(path, argv, on_first_forward=self._begin)
         if self._model is None or self._follower is None or not self._is_over:
@@ -69,13 +73,12 @@ class _Capture:
 
     def _begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         fake = fake_mode(symbolic=True, isolated=True) if self._method == "symbolic" else None
-        replaced = with_tensors(model, to_clone if fake is None else lambda tensor: to_fake(fake, tensor))
         self._model = model
         self._inputs = pytree.tree_leaves((args, kwargs))
         if self._mode == "inference":
             self._open.enter_context(torch.no_grad())
         self._follower = self._open.enter_context(
-            following_step(model, fake=fake, sizes=self._sizes, replaced=replaced)
+            following_step(model, companions=_companions(model, path=self._path), fake=fake, sizes=self._sizes)
         )
         if self._mode == "inference":
             model.register_forward_hook(lambda *_: self._end())
@@ -85,3 +88,14 @@ class _Capture:
     def _end(self) -> None:
         self._is_over = True
         raise StepCaptured
+
+
+def _companions(model: nn.Module, *, path: Path) -> list[Any]:
+    """What the script's functions that are running hold besides the model: optimizers, other networks."""
+    roots: list[Any] = []
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_code.co_filename == str(path):
+            roots += [*frame.f_locals.values(), *frame.f_globals.values()]
+        frame = frame.f_back
+    return companions_of(model, roots)

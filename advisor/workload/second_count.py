@@ -39,9 +39,9 @@ def count_with_fvcore(loaded: LoadedModel, *, batch: int) -> SecondCount:
 
     args, kwargs = loaded.make_inputs(batch)
     logging.getLogger("fvcore").setLevel(logging.ERROR)
-    with untouched(loaded.model), torch.no_grad(), warnings.catch_warnings():
+    with untouched([loaded.model]), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.jit's tracer warns of every branch on a size
-        with_tensors(loaded.model, to_clone)
+        with_tensors([loaded.model], to_clone)
         loaded.model.eval()
         model = _Keywords(loaded.model, tuple(kwargs), len(args)) if kwargs else loaded.model
         analysis = FlopCountAnalysis(model, (*args, *kwargs.values()))

@@ -4,21 +4,25 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from advisor.errors import TraceError
+from advisor.errors import AdvisorError, TraceError
 from advisor.records.workload import SCHEMA_VERSION, Mode, Operand, Workload
 from advisor.workload.affine import memory_lines, merge_dim, merge_rows
 from advisor.workload.assumed_sizes import AssumedSizes
+from advisor.workload.companions import companions_of
 from advisor.workload.composites import Composites, fast_paths
 from advisor.workload.fakes import fake_inputs, fake_mode, to_clone, to_fake, untouched, with_tensors
 from advisor.workload.loaded import Inputs, LoadedModel
 from advisor.workload.optimizer_step import OptimizerSteps
 from advisor.workload.recorder import Recorder, Recording
+
+if TYPE_CHECKING:
+    from torch._subclasses.fake_tensor import FakeTensorMode
 
 Method = Literal["fake", "symbolic", "cpu_step"]
 
@@ -49,6 +53,8 @@ def trace(loaded: LoadedModel, *, mode: Mode, batch: int | None, isolated: bool 
         tracer = _Tracer(loaded, mode=mode, method=method, isolated=isolated)
         try:
             return tracer.workload(batch)
+        except AdvisorError:
+            raise
         except Exception as error:  # noqa: BLE001 - the user's code runs in there, and may raise anything
             first_error = first_error or error
     _require_memory_for_cpu_step(loaded, mode, first_error)
@@ -64,6 +70,8 @@ class _Tracer:
         self._method = method
         self._sizes = AssumedSizes()
         self._fake = None if method == "cpu_step" else fake_mode(symbolic=method == "symbolic", isolated=isolated)
+        functions = (loaded.loss, loaded.optimizer, loaded.train_step) if mode == "training" else ()
+        self._companions = companions_of(loaded.model, functions)
 
     def workload(self, batch: int | None) -> Workload:
         wanted = batch or self._loaded.batch
@@ -72,23 +80,25 @@ class _Tracer:
         base = min(self._loaded.batch, _CPU_STEP_BATCH) if self._method == "cpu_step" else self._loaded.batch
         # A batch of one may take other ways through torch (squeezes, strides): it follows from larger ones.
         batches = [2, 4, 3] if base == 1 else [base, 2 * base, 3 * base]
-        steps = [self._step(size) for size in batches]
+        try:
+            steps = [self._step(size) for size in batches]
+        except AdvisorError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the user's code, which may take no batch but its own
+            note = f"traced at batch {wanted} alone: others fail ({str(error).strip().partition(chr(10))[0]})"
+            return self._merged([wanted], [self._step(wanted)], notes=(note,))
         if merge_rows([step.recording for step in steps], batches) is None:
-            return self._merged([wanted], [self._step(wanted)])
+            sizes = ", ".join(map(str, batches))
+            note = f"traced at batch {wanted} alone: sizes at {sizes} do not grow as a + b x batch"
+            return self._merged([wanted], [self._step(wanted)], notes=(note,))
         return self._merged(batches, steps)
 
     def _step(self, batch: int) -> Step:
-        loaded = self._loaded
-        with untouched(loaded.model):
-            fake = self._fake
-            if fake is None:
-                inputs = loaded.make_inputs(batch)
-                replaced = with_tensors(loaded.model, to_clone)
-            else:
-                inputs = fake_inputs(fake, loaded.make_inputs, batch)
-                replaced = with_tensors(loaded.model, lambda tensor: to_fake(fake, tensor))
+        loaded, fake = self._loaded, self._fake
+        with untouched([loaded.model, *self._companions]):
+            inputs = loaded.make_inputs(batch) if fake is None else fake_inputs(fake, loaded.make_inputs, batch)
             loaded.model.train(self._mode == "training")
-            with following_step(loaded.model, fake=fake, sizes=self._sizes, replaced=replaced) as follower:
+            with following_step(loaded.model, companions=self._companions, fake=fake, sizes=self._sizes) as follower:
                 if self._mode == "training":
                     _training_step(loaded, inputs, follower.recorder)
                 else:
@@ -96,9 +106,11 @@ class _Tracer:
                         loaded.model(*inputs[0], **inputs[1])
             return follower.step(inputs)
 
-    def _merged(self, batches: Sequence[int], steps: Sequence[Step]) -> Workload:
+    def _merged(self, batches: Sequence[int], steps: Sequence[Step], *, notes: Sequence[str] = ()) -> Workload:
         loaded = self._loaded
-        assumptions = list(loaded.notes)
+        assumptions = [*loaded.notes, *notes]
+        if len(batches) > 1 and all(step.inputs == steps[0].inputs for step in steps):
+            assumptions.append("the inputs are the same at every batch size")
         if self._mode == "training" and loaded.train_step is None:
             if loaded.loss is None:
                 assumptions.append("loss: the mean of the float outputs, since the file defines none")
@@ -138,13 +150,14 @@ class Follower:
 
 @contextmanager
 def following_step(
-    model: nn.Module, *, fake: Any, sizes: AssumedSizes, replaced: dict[int, torch.Tensor]
+    model: nn.Module, *, companions: Sequence[Any], fake: "FakeTensorMode | None", sizes: AssumedSizes
 ) -> Iterator[Follower]:
-    """Record what happens inside: on fake tensors with `fake`, a FakeTensorMode, for real without one.
-
-    `replaced` maps the id of each of the model's own tensors to the one that stands in for it.
-    """
-    recorder = Recorder(model, sizes=sizes, symbolic=fake is not None and fake.shape_env is not None)
+    """Record what happens inside, on stand-ins for the tensors of `model` and `companions`: fake ones with `fake`, real
+    copies without. Call inside `untouched`, or where the process ends with the step."""
+    replaced = with_tensors([model, *companions], to_clone if fake is None else lambda tensor: to_fake(fake, tensor))
+    networks = [companion for companion in companions if isinstance(companion, nn.Module)]
+    symbolic = fake is not None and fake.shape_env is not None
+    recorder = Recorder(model, companions=networks, sizes=sizes, symbolic=symbolic)
     optimizers = OptimizerSteps(recorder=recorder, fakes=replaced)
     with ExitStack() as stack:
         if fake is not None:

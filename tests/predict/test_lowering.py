@@ -3,6 +3,7 @@ import pytest
 
 from advisor.predict.lowering import UNITS, count_rows, lower
 from advisor.predict.precision import Width
+from advisor.records.device import DeviceKind, Precision
 from advisor.records.workload import Row, Workload
 from tests.predict.toys import linear_row, operand, row, workload
 
@@ -76,6 +77,32 @@ def test_a_row_whose_results_stay_fused_launches_nothing_when_compiled() -> None
         counts = count_rows(toy, batches=BATCHES, width="full", compile_mode=mode)  # type: ignore[arg-type]
         launches[mode] = lower(counts, kind="gpu", precision="fp32", compile_mode=mode).launches[0]  # type: ignore[arg-type]
     assert launches == {"eager": 2, "compile": 1}
+
+
+def conv_row() -> Row:
+    """1 x 1 convolution of 3 channels to 5 on 10 x 10 images: 300 elements in and 500 out per sample."""
+    images, weight = operand((0.0, 1.0), 3, 10, 10, low=True), operand(5, 3, 1, 1)
+    attributes = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "transposed": False, "groups": 1}
+    result = operand((0.0, 1.0), 5, 10, 10, low=True)
+    return row("aten.convolution", (images, weight), (result,), family="conv", attributes=attributes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "precision", "width", "extra_bytes"),
+    [
+        ("gpu", "amp-fp16", "autocast", 2 * 0.25 * 2 * 800),  # a quarter of 800 halves, read and written once more
+        ("gpu", "fp32", "full", 0),
+    ],
+)
+def test_convolutions_on_tensor_cores_transpose_a_share_of_their_images(
+    kind: DeviceKind, precision: Precision, width: Width, extra_bytes: float
+) -> None:
+    counts = count_rows(workload(conv_row()), batches=BATCHES, width=width, compile_mode="eager")
+    plain, transposing = (
+        lower(counts, kind=kind, precision=precision, compile_mode="eager", transposed_ratio=ratio).moved_bytes
+        for ratio in (0.0, 0.25)
+    )
+    assert (transposing - plain).tolist() == [[extra_bytes, 4 * extra_bytes]]
 
 
 def test_inputs_travel_as_they_are_stored() -> None:

@@ -3,9 +3,11 @@ import pytest
 
 from advisor.predict.step_time import predict
 from advisor.records.answer import BOUNDS
+from advisor.records.device import Layout
 from advisor.records.workload import StoredBytes
-from tests.predict.toys import device, efficiency, linear_row, memory_line, workload
+from tests.predict.toys import device, efficiency, linear_row, memory_line, operand, row, workload
 
+LAYOUTS: tuple[Layout, ...] = ("nchw", "nhwc")
 BATCHES = np.array([1, 1_000_000])
 TENSOR_UNITS = {"vector": 1e12, "fp32": 1e12, "fp16": 8e12, "bf16": 8e12}
 PLAIN_UNITS = {"vector": 1e12, "fp32": 1e12}
@@ -30,6 +32,24 @@ def test_every_device_is_predicted_in_its_own_precision() -> None:
     assert predictions.step_s[1, 0] == pytest.approx(1248e-11)
     assert predictions.step_s[2, 0] == pytest.approx(1.0 + 672e-11)
     assert BOUNDS[predictions.bound[2, 0]] == "dispatch"
+
+
+def test_only_nchw_images_are_transposed() -> None:
+    images, weight = operand((0.0, 1.0), 3, 10, 10, low=True), operand(5, 3, 1, 1)
+    attributes = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "transposed": False, "groups": 1}
+    result = operand((0.0, 1.0), 5, 10, 10, low=True)
+    toy = workload(row("aten.convolution", (images, weight), (result,), family="conv", attributes=attributes))
+    step_s = {
+        layout: predict(
+            toy,
+            devices=[device(peak_flops_per_s=TENSOR_UNITS)],
+            efficiencies=[efficiency(nchw_transposed_ratio=0.25)],
+            batches=BATCHES,
+            layout=layout,
+        ).step_s[0, 0]
+        for layout in LAYOUTS
+    }
+    assert step_s["nchw"] - step_s["nhwc"] == pytest.approx(800e-11)  # 2 x 0.25 x 1,600 bytes at 100 GB/s
 
 
 def test_a_device_without_the_unit_asked_for_takes_for_ever() -> None:
