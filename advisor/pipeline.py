@@ -129,8 +129,9 @@ def recommend(
 
     `example_inputs` is what the model is called with (a tensor, a tuple, a dict of keyword arguments), or a function of
     the batch size that gives it; the leading dimension is the batch. `loss(output, batch)`, `optimizer(parameters)` and
-    `train_step(model, batch)` are as in a model file. The keywords are the flags of `advise`, by the same names. Prints
-    nothing and leaves the model as it was, wherever it lies. Raises `AdvisorError`, and what the model's own code raises.
+    `train_step(model, batch)` are as in a model file. The keywords are the flags of `advise`, by the same names.
+    Prints nothing and leaves the model as it was, wherever it lies. Raises `AdvisorError`, and what the model's own
+    code raises.
     """
     from advisor.workload.cuda_redirect import cuda_redirected
     from advisor.workload.sources.live import load_live
@@ -207,6 +208,7 @@ def _predict(
             efficiencies=catalog.efficiencies,
             batches=sizes,
             precision=options.precision,
+            layout=options.layout,
             compile_mode=options.compile,
         )
 

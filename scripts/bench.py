@@ -96,9 +96,7 @@ def ranking(scratch: Path) -> Result:
     """Prediction and ranking of every offer at 20 batch sizes for a GPT-2 training step."""
     saved = scratch / "workload.json"
     model = str(ROOT / "examples" / "transformer.py")
-    subprocess.run(
-        [*ADVISE, "profile", model, "--mode", "training", "-o", str(saved)], check=True, capture_output=True
-    )
+    subprocess.run([*ADVISE, "profile", model, "--mode", "training", "-o", str(saved)], check=True, capture_output=True)
     code = (
         "import sys, time; from pathlib import Path; from advisor.pipeline import rank_workload;"
         "from advisor.catalog.load import load_catalog; from advisor.workload.file import read_workload;"

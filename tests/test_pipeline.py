@@ -177,3 +177,16 @@ def linear_workload() -> Workload:
         unknown_ops={},
         assumptions=(),
     )
+
+
+def test_the_layout_reaches_the_prediction(catalog: Catalog) -> None:
+    options = Options(device=("rtx-3090",), batch="64")
+    source = str(EXAMPLES / "resnet50.py")
+    workload = profile_source(source, options).workload
+
+    nchw = rank_workload(workload, options, catalog=catalog)
+    nhwc = rank_workload(workload, replace(options, layout="nhwc"), catalog=catalog)
+
+    assert nchw.best is not None
+    assert nhwc.best is not None
+    assert nhwc.best.step_s.mid < nchw.best.step_s.mid

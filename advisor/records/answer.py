@@ -25,6 +25,8 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotedDevice:
+    """What the instance computes on, and how many of it there are."""
+
     id: str
     name: str
     kind: DeviceKind
@@ -106,6 +108,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadSummary:
+    """What was counted, how much of it the formulas cover, how it was traced and what was assumed."""
+
     name: str
     totals: Totals
     coverage_ratio: float

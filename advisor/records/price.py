@@ -29,7 +29,8 @@ class Price:
 class Offer:
     """One instance type in one region. `gpu` and `cpu` are device ids; a machine without a GPU is a CPU offer.
 
-    `vcpus` can be used; `threads_per_core` 2 means that a vCPU is half a core. `billed_separately` names what the price leaves out.
+    `vcpus` can be used; `threads_per_core` 2 means that a vCPU is half a core. `billed_separately` names what the price
+    leaves out.
     """
 
     id: str

@@ -32,8 +32,8 @@ class Row:
     """`count` calls of one operator with the same operands and attributes.
 
     `op` is the operator's name without overload ("aten.convolution") or a composite caught above the dispatcher
-    ("attention", "attention_backward", "rnn", "rnn_backward", "encoder_layer", "optimizer"). `module` is the path of the
-    innermost module, with list indices as `*` ("layers.*.attn.q_proj").
+    ("attention", "attention_backward", "rnn", "rnn_backward", "encoder_layer", "optimizer"). `module` is the path of
+    the innermost module, with list indices as `*` ("layers.*.attn.q_proj").
     """
 
     op: str

@@ -1,0 +1,1 @@
+"""A model source in, one step of it as a device-neutral Workload out."""

@@ -83,8 +83,8 @@ def memory_lines(recordings: Sequence[Recording], batches: Sequence[int]) -> tup
     """The moments of the step that are its peak of memory for some batch size of at least 1, or at some precision.
 
     Every storage is affine in the batch, so the live bytes of every moment are a line over the batch and the peak is
-    the upper envelope of these lines. With one recording the lines are flat. The optimizer's state, made in the first step,
-    is live in every moment of the later ones.
+    the upper envelope of these lines. With one recording the lines are flat. The optimizer's state, made in the first
+    step, is live in every moment of the later ones.
     """
     live = [np.array(recording.live_bytes, dtype=np.float64) for recording in recordings[:2]]
     if len(live) == 2 and live[0].shape == live[1].shape:

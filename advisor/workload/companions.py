@@ -18,8 +18,8 @@ _LONGEST = 1000
 def companions_of(model: nn.Module, roots: Iterable[Any]) -> list[Any]:
     """What `roots`, functions above all, can reach by name and that a step may change; without parts of the model.
 
-    Follows the globals that a function names, its closure and defaults, the object it is bound to, and the attributes of
-    objects whose class is the user's own.
+    Follows the globals that a function names, its closure and defaults, the object it is bound to, and the attributes
+    of objects whose class is the user's own.
     """
     known = {id(module) for module in model.modules()}
     seen: set[int] = set()

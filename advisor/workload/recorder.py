@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -178,8 +178,8 @@ class Recorder(TorchDispatchMode):
         return self.phase
 
     def _on_gradient(self, parameter: torch.Tensor) -> None:
-        if parameter.grad is not None:
-            self._storages.move(parameter.grad, "gradients")
+        for part in _tensors(parameter.grad):
+            self._storages.move(part, "gradients")
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
@@ -203,6 +203,9 @@ class Recorder(TorchDispatchMode):
             with self:
                 return func.decompose(*args, **kwargs)
         result = func(*args, **kwargs)
+        if not operator.is_view and any(map(_is_sparse, (*args, result))):
+            # Formulas are of dense operators.
+            operator = replace(operator, op=f"{operator.op}[sparse]", formula=None, family="unknown")
         self._record_operator(operator, args, kwargs, result)
         return result
 
@@ -305,7 +308,9 @@ class Recorder(TorchDispatchMode):
         return bool(floats) and all(stored.low for stored in floats)
 
     def _operand(self, tensor: torch.Tensor, stored: Stored, *, as_stored: bool) -> tuple[tuple[int, ...], str, bool]:
-        shape = tuple(self.sizes(size) for size in tensor.shape)
+        shape = tuple(self.sizes(size) for size in (_mean_shape(tensor) if tensor.is_nested else tensor.shape))
+        if tensor.is_nested:
+            return shape, str(tensor.dtype).removeprefix("torch."), stored.low
         if as_stored and 0 in tensor.stride():
             # An expanded tensor is read by the bytes that it has.
             shape = tuple(1 if step == 0 else size for size, step in zip(shape, tensor.stride(), strict=True))
@@ -339,7 +344,7 @@ class Recorder(TorchDispatchMode):
 
     @contextmanager
     def outside_composite(self) -> Iterator[None]:
-        """Write down what runs inside, though a composite is open: the closure of an optimizer is a step of the model."""
+        """Write down what runs inside though a composite is open: an optimizer's closure is a step of the model."""
         composite, self._open = self._open, None
         before_bytes = sum(self._storages.live_bytes)
         try:
@@ -409,6 +414,16 @@ def _operand_of(key: OperandKey) -> Operand:
     return Operand(shape=shape, dtype=dtype, low=low, fused=fused)
 
 
+def _is_sparse(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout is torch.sparse_coo
+
+
+def _mean_shape(nested: torch.Tensor) -> list[int]:
+    """(samples, mean of each dimension): a ragged tensor as a dense one with as many elements, or nearly."""
+    sizes = nested._nested_tensor_size()
+    return [len(sizes), *(round(size) for size in sizes.double().mean(dim=0).tolist())]
+
+
 def _in_backward() -> bool:
     return torch._C._current_graph_task_id() != -1
 
@@ -419,8 +434,12 @@ def _generic(path: str) -> str:
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors in `value`; of a sparse one its indices and its values."""
     if isinstance(value, torch.Tensor):
-        yield value
+        if _is_sparse(value):
+            yield from (value._indices(), value._values())
+        else:
+            yield value
     elif isinstance(value, (list, tuple)):
         for part in value:
             yield from _tensors(part)

@@ -85,13 +85,12 @@ class _Tracer:
         except AdvisorError:
             raise
         except Exception as error:  # noqa: BLE001 - the user's code, which may take no batch but its own
-            note = f"traced at batch {wanted} alone: others fail ({str(error).strip().partition(chr(10))[0]})"
-            return self._merged([wanted], [self._step(wanted)], notes=(note,))
-        if merge_rows([step.recording for step in steps], batches) is None:
-            sizes = ", ".join(map(str, batches))
-            note = f"traced at batch {wanted} alone: sizes at {sizes} do not grow as a + b x batch"
-            return self._merged([wanted], [self._step(wanted)], notes=(note,))
-        return self._merged(batches, steps)
+            reason = f"others fail ({str(error).strip().partition(chr(10))[0]})"
+        else:
+            if merge_rows([step.recording for step in steps], batches) is not None:
+                return self._merged(batches, steps)
+            reason = f"sizes at {', '.join(map(str, batches))} do not grow as a + b x batch"
+        return self._merged([wanted], [self._step(wanted)], notes=(f"traced at batch {wanted} alone: {reason}",))
 
     def _step(self, batch: int) -> Step:
         loaded, fake = self._loaded, self._fake
