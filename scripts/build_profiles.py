@@ -313,11 +313,12 @@ def by_instance(rows: Iterable[Row]) -> dict[str, list[Row]]:
     """Rows of each type; a second row of the same type and region becomes a type of its own, `NAME #2`."""
     grouped: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        name = row["instance_type"]
+        # The kind of price is said beside the price; what else stands in brackets is a tier of the provider's.
+        plain_name = name = row["instance_type"].removesuffix(" [on-demand]")
         copy = 1
         while any(other["region"] == row["region"] for other in grouped[name]):
             copy += 1
-            name = f"{row['instance_type']} #{copy}"
+            name = f"{plain_name} #{copy}"
         grouped[name].append(row)
     return dict(grouped)
 

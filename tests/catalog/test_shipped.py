@@ -128,7 +128,7 @@ def test_aws_p3_whose_row_does_not_mention_its_gpus_is_a_v100_machine(shipped: C
 
 
 def test_a_price_per_gpu_of_a_machine_sold_whole_is_that_of_the_machine(shipped: Catalog) -> None:
-    offer = offer_of(shipped, "vultr/global/NVIDIA L40S 48GB PCIe [on-demand]")
+    offer = offer_of(shipped, "vultr/global/NVIDIA L40S 48GB PCIe")
     # "Bare Metal sold in 8x node; price normalized per GPU": 8 x 0.848 = 6.784
     assert offer.gpu_count == 8
     assert price_of(offer).usd_per_hour == pytest.approx(6.784)

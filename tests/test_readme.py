@@ -1,0 +1,67 @@
+"""What the README tells a new user to type, typed."""
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    return tmp_path
+
+
+def test_every_command_answers(folder: Path) -> None:
+    commands = [line.removeprefix("$ ") for block in blocks("console") for line in block.splitlines()]
+    assert len(commands) >= 6
+    for command in commands:
+        program, *arguments = shlex.split(command)
+        assert program == "advise"
+        done = subprocess.run(
+            [sys.executable, "-m", "advisor", *arguments], cwd=folder, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+
+
+def test_the_model_file_it_shows_is_ranked(folder: Path) -> None:
+    (source,) = (block for block in blocks("python") if "def get_model" in block)
+    (folder / "model.py").write_text(source)
+    for mode in ("inference", "training"):
+        arguments = [sys.executable, "-m", "advisor", "model.py", "--mode", mode, "-o", "csv"]
+        done = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+def test_the_overlay_it_shows_is_the_example() -> None:
+    (overlay,) = blocks("yaml")
+    assert overlay == (ROOT / "examples" / "advisor.yaml").read_text()
+
+
+def test_the_answer_it_shows_is_what_the_demo_prints() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "advisor", "examples/resnet50.py"],
+        cwd=ROOT,
+        env={"COLUMNS": "100", "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (shown,) = blocks("text")
+    assert done.stdout == shown
+
+
+def test_every_file_it_links_is_there() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert target.startswith("http") or (ROOT / target).exists(), target

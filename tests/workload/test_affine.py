@@ -1,0 +1,150 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.records.workload import Operand
+from advisor.workload.affine import memory_lines, merge_dim, merge_rows
+from advisor.workload.recorder import Recording
+from advisor.workload.storages import CELL
+from advisor.workload.summary import _line_bytes
+
+
+def call(*shape, op="aten.mm", module="", attributes=(), dtype="float32"):
+    operands = ((shape, dtype, False, False),)
+    return (op, "matmul", "forward", module, operands, operands, attributes)
+
+
+def recording(*calls, live=None):
+    samples = tuple(live or [(0,) * len(CELL)])
+    return Recording(
+        calls=calls,
+        live_bytes=samples,
+        phases=("forward",) * len(samples),
+        optimizer_state_bytes=0,
+        unknown_ops={},
+    )
+
+
+@given(a=st.integers(-50, 50), b=st.integers(0, 100), batches=st.lists(st.integers(1, 64), min_size=3, max_size=4))
+def test_every_dimension_that_is_affine_is_found(a, b, batches):
+    batches = sorted(set(batches))
+    sizes = [a + b * batch for batch in batches]
+    merged = merge_dim(sizes, batches) if len(batches) > 1 else sizes[0]
+    for batch in (1, 7, 1000) if len(batches) > 1 else batches:
+        assert (merged if isinstance(merged, int) else merged[0] + merged[1] * batch) == a + b * batch
+
+
+def test_a_constant_dimension_is_a_plain_number():
+    assert merge_dim([64, 64, 64], [4, 8, 12]) == 64
+
+
+def test_a_square_is_not_affine():
+    assert merge_dim([16, 64, 144], [4, 8, 12]) is None
+
+
+def test_a_dimension_that_the_third_batch_refutes_is_not_affine():
+    assert merge_dim([4, 8, 13], [4, 8, 12]) is None
+
+
+def test_a_slope_below_one_is_kept():
+    # Pairs of samples: 2, 4, 6 at 4, 8, 12 is 0 + 0.5 x batch.
+    assert merge_dim([2, 4, 6], [4, 8, 12]) == (0.0, 0.5)
+
+
+def test_equal_calls_are_one_row_with_their_count():
+    [row] = merge_rows([recording(call(4, 8), call(4, 8)), recording(call(8, 8), call(8, 8))], [4, 8])
+    assert row.count == 2
+    assert row.inputs == (Operand(shape=((0.0, 1.0), 8), dtype="float32"),)
+
+
+def test_calls_that_part_at_another_batch_are_two_rows():
+    # 8 is a constant in one and the batch in the other.
+    rows = merge_rows([recording(call(8), call(8)), recording(call(8), call(16))], [8, 16])
+    assert [row.inputs[0].shape for row in rows] == [(8,), ((0.0, 1.0),)]
+
+
+def test_programs_that_differ_are_not_merged():
+    batches = [4, 8]
+    same = recording(call(4))
+    assert merge_rows([same, recording(call(8))], batches) is not None
+    for other in (
+        recording(call(8), call(8)),
+        recording(call(8, op="aten.addmm")),
+        recording(call(8, module="head")),
+        recording(call(8, attributes=(("dim", 1),))),
+        recording(call(8, dtype="int64")),
+        recording(call(8, 1)),
+    ):
+        assert merge_rows([same, other], batches) is None
+
+
+def test_one_recording_gives_rows_for_its_batch():
+    [row] = merge_rows([recording(call(4, 8))], [4])
+    assert row.inputs[0].shape == (4, 8)
+
+
+def sample(**bytes_of):
+    cells = [0] * len(CELL)
+    for name, size_bytes in bytes_of.items():
+        category, _, storing = name.rpartition("_")
+        cells[CELL[category, storing]] = size_bytes
+    return tuple(cells)
+
+
+def test_a_moment_is_a_line_over_the_batch():
+    # 100 bytes of parameters, 10 per sample of activations.
+    at_4 = sample(parameters_full=100, activations_full=40)
+    at_8 = sample(parameters_full=100, activations_full=80)
+    [line] = memory_lines([recording(live=[at_4]), recording(live=[at_8])], [4, 8])
+    assert line.parameters.full == (100, 0)
+    assert line.activations.full == (0, 10)
+
+
+def test_the_peak_may_be_elsewhere_at_another_precision():
+    # In fp32 the first moment is higher, under autocast, where `low` halves, the second.
+    first, second = sample(activations_low=100), sample(activations_full=80)
+    lines = memory_lines([recording(live=[first, second]), recording(live=[first, second])], [4, 8])
+    assert len(lines) == 2
+
+
+MOMENTS = st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**4)), min_size=1, max_size=40)
+
+
+@given(moments=MOMENTS, batch=st.integers(1, 10**5))
+def test_the_lines_that_are_kept_give_the_peak_at_every_batch(moments, batch):
+    def at(size):
+        return recording(live=[sample(activations_full=start + slope * size) for start, slope in moments])
+
+    lines = memory_lines([at(4), at(8)], [4, 8])
+    kept = max(_line_bytes(line, batch=batch) for line in lines)
+    np.testing.assert_allclose(kept, max(start + slope * batch for start, slope in moments), rtol=1e-9)
+    assert len(lines) <= len(moments)
+
+
+@given(moments=MOMENTS, low=MOMENTS, batch=st.integers(1, 10**4))
+def test_they_do_so_at_every_precision(moments, low, batch):
+    pairs = list(zip(moments, low, strict=False))
+
+    def at(size):
+        return recording(
+            live=[sample(activations_full=a + b * size, temporaries_low=c + d * size) for (a, b), (c, d) in pairs]
+        )
+
+    lines = memory_lines([at(4), at(8)], [4, 8])
+    for full_ratio, low_ratio in ((1, 1), (1, 0.5), (0.5, 0.5)):
+        expected = max((a + b * batch) * full_ratio + (c + d * batch) * low_ratio for (a, b), (c, d) in pairs)
+        kept = max(
+            (line.activations.full[0] + line.activations.full[1] * batch) * full_ratio
+            + (line.temporaries.low[0] + line.temporaries.low[1] * batch) * low_ratio
+            for line in lines
+        )
+        np.testing.assert_allclose(kept, expected, rtol=1e-9)
+
+
+def test_the_state_of_the_optimizer_is_live_all_the_time():
+    moment = sample(activations_full=40)
+    state = Recording(
+        calls=(), live_bytes=(moment,), phases=("forward",), optimizer_state_bytes=64, unknown_ops={}
+    )  # fmt: skip
+    [line] = memory_lines([state], [4])
+    assert line.optimizer_state.full == (64, 0)
