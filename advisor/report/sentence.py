@@ -17,6 +17,19 @@ _PRICE_NAMES = {
 }
 
 
+_TIME_NAMES = {
+    "measured": "measured",
+    "calibrated": "calibrated on this device",
+    "fitted": "predicted from operators measured on its generation",
+    "datasheet": "predicted from its published figures",
+}
+_BASIS_NAMES = {
+    "list": "list price",
+    "published": "as published",
+    "minimum_live_offer": "the cheapest offer then live",
+}
+
+
 def headline(recommendation: Recommendation) -> str:
     """The answer in one sentence: the instance, its cost, and the margin over the other kind of device."""
     best = recommendation.best
@@ -54,6 +67,7 @@ def basis(recommendation: Recommendation) -> tuple[str, ...]:
     """What the headline rests on: the job as understood, the step that was counted, and the notes of the pipeline."""
     return (
         _job(recommendation.job),
+        *([] if recommendation.best is None else [_best(recommendation.best)]),
         _workload(recommendation.workload),
         *recommendation.workload.assumptions,
         *recommendation.notes,
@@ -70,6 +84,15 @@ def _job(job: Job) -> str:
     if job.assumed:
         return f"{settings}; no job size was given, so {job.samples:,} samples with the device kept busy."
     return f"{settings}."
+
+
+def _best(best: Quote) -> str:
+    """What the best one's figures rest on, and what its cost covers."""
+    return (
+        f"the best: batch {best.batch:,}, {best.precision}; its time is {_TIME_NAMES[best.time_source]}, its price "
+        f"({units.format_usd(best.usd_per_hour, digits=3)} an hour, {_BASIS_NAMES[best.price_basis]}) of "
+        f"{best.price_date}; the cost covers the hours of computing, nothing else."
+    )
 
 
 def _workload(workload: WorkloadSummary) -> str:

@@ -53,10 +53,14 @@ def test_no_quote_is_said_with_the_number_of_offers() -> None:
 
 
 def test_the_basis_names_every_default_and_every_note() -> None:
-    job, workload, note = sentence.basis(recommendation(L4, notes=("./advisor.yaml is in force.",)))
+    job, best, workload, note = sentence.basis(recommendation(L4, notes=("./advisor.yaml is in force.",)))
     assert job == (
         "inference, the cheapest batch per device, precision auto (bf16 or fp16 autocast where native, else fp32), "
         "eager, NCHW, on-demand prices; no job size was given, so 1,000,000 samples with the device kept busy."
+    )
+    assert best == (
+        "the best: batch 64, amp-bf16; its time is predicted from operators measured on its generation, its price "
+        "($0.84 an hour, list price) of 2025-11-02; the cost covers the hours of computing, nothing else."
     )
     assert workload == ("resnet50: 25.6 M parameters, 8.18 GFLOP a step at batch 1; every operator has a formula.")
     assert note == "./advisor.yaml is in force."
@@ -69,7 +73,7 @@ def test_a_job_that_was_given_is_not_called_assumed() -> None:
 
 
 def test_operators_without_a_formula_are_listed_with_the_coverage() -> None:
-    workload = sentence.basis(recommendation(L4, unknown_ops={"aten.foo": 3, "aten.bar": 1}))[1]
+    workload = sentence.basis(recommendation(L4, unknown_ops={"aten.foo": 3, "aten.bar": 1}))[2]
     assert workload.endswith(
         "formulas cover 98 % of the operator calls, not aten.bar x1, aten.foo x3 (--strict fails on these)."
     )

@@ -37,6 +37,7 @@ def tracked_peak_bytes(model, inputs, optimizer):
                 running.zero_grad()
                 inputs.grad = None
                 del output, loss
+                tracker.reset_mod_stats()
                 tracker._peak_mem.clear()
                 tracker._peak_mem_snap.clear()
     return total_bytes(tracker)
@@ -70,7 +71,7 @@ def vit(dropout=0.0):
 
 def checkpointed(*, reentrant):
     def run(self, x):
-        x = x.requires_grad_() if reentrant else x
+        x = x.requires_grad_() if reentrant and self.training else x
         for layer in self.layers:
             x = checkpoint(layer, x, use_reentrant=reentrant)
         return x
@@ -163,15 +164,10 @@ def test_a_recurrent_layer_keeps_its_gates_for_backward():
 
 
 def test_dropout_in_attention_keeps_no_scores():
-    # With a kernel that is fused, as on CUDA, the (heads, length, length) of each sample are never in memory.
-    def held_per_sample(dropout):
-        workload = traced(vit(dropout=dropout), images, mode="training", loss=mean, optimizer=sgd)
-        return max(line.activations.low[1] + line.activations.full[1] for line in workload.memory)
-
-    scores_bytes = 2 * 16 * 16 * 4
-    plain, dropped = held_per_sample(0.0), held_per_sample(1e-9)
-    # Dropout on 5 tensors of 16 x 8 and 16 x 32 per layer keeps masks, but 2 layers' scores would add 4 x as much.
-    assert dropped - plain < 2 * scores_bytes
+    # With a kernel that is fused, as on CUDA, the (heads, 16, 16) of each sample are never in memory.
+    workload = traced(vit(dropout=0.1), images, mode="training", loss=mean, optimizer=sgd)
+    shapes = [operand.shape for row in workload.rows for operand in (*row.inputs, *row.outputs)]
+    assert not [shape for shape in shapes if shape[-2:] == (16, 16)]
 
 
 def test_frozen_parameters_have_no_gradients():
