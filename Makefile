@@ -41,6 +41,7 @@ bench: $(VENV)/installed
 
 docs: install
 	$(BIN)/python scripts/write_flag_docs.py
+	$(BIN)/python scripts/write_schema.py
 
 clean:
 	rm -rf $(VENV) dist build
