@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from advisor.catalog.find import find_device
+from advisor.catalog.find import find_devices
 from advisor.catalog.load import load_catalog
 from advisor.cost.job import job_of
 from advisor.cost.ranking import rank
 from advisor.cost.selection import select_offers
-from advisor.errors import CoverageError, UsageError
+from advisor.errors import CoverageError, TraceError, UsageError
 from advisor.predict.batches import batch_candidates
 from advisor.predict.capability import fleet_of
 from advisor.predict.join import join_batches
@@ -63,8 +63,10 @@ def rank_source(
     source: str, options: Options, *, run: bool = False, script_args: tuple[str, ...] = ()
 ) -> Recommendation:
     """Rank every offer for the model in `source`, a file, a named model or a saved workload."""
+    _check_source(source, options, run=run)
     if _is_workload_file(source):
-        return rank_workload(read_workload(Path(source)), options, catalog=_catalog(options))
+        workload = _read_saved(source, options)
+        return rank_workload(workload, replace(options, mode=workload.mode), catalog=_catalog(options))
 
     def start(batch: int | None) -> PendingProfile:
         return start_profile(_request(source, options, batch=batch, run=run, script_args=script_args))
@@ -86,18 +88,23 @@ def profile_source(
     second_count: bool = False,
 ) -> Profile:
     """Count one step of the model in `source` at `options.batch`, or at the source's own batch."""
+    _check_source(source, options, run=run)
     wanted = _single_batch(options)
+    if wanted is None and options.batch not in ("", "auto"):
+        raise UsageError(
+            f"--batch {options.batch}: a profile is of one batch", hint="write one number, or leave it out"
+        )
     if _is_workload_file(source):
         if second_count:
             raise UsageError(f"{source} is a saved workload: fvcore needs the model", hint="name the model's own file")
-        workload, count = read_workload(Path(source)), None
+        workload, count = _read_saved(source, options), None
     else:
         request = _request(source, options, batch=wanted, run=run, script_args=script_args, second_count=second_count)
         with start_profile(request) as pending:
             workload = workload_from_json(pending.result(), where=source)
             count = SecondCount(**pending.second_count) if pending.second_count else None
     _check_coverage(workload, options)
-    return Profile(workload=workload, batch=_batches(workload, wanted)[0], second_count=count)
+    return Profile(workload=workload, batch=_profiled_batch(workload, wanted), second_count=count)
 
 
 def recommend(
@@ -135,9 +142,10 @@ def recommend(
     """
     from advisor.workload.cuda_redirect import cuda_redirected
     from advisor.workload.sources.live import load_live
+    from advisor.workload.torch_log import fake_tensor_log_silenced
     from advisor.workload.trace import trace
 
-    options = Options(
+    options = _checked_options(
         mode=mode,
         precision=precision,
         batch=str(batch),
@@ -148,7 +156,7 @@ def recommend(
         steps=steps,
         provider=_names(provider),
         region=_names(region),
-        tier=_names(tier),  # type: ignore[arg-type] # checked with the other options
+        tier=_names(tier),
         device=_names(device),
         price=price,
         top=top,
@@ -160,7 +168,7 @@ def recommend(
     loaded = load_live(model, example_inputs, loss=loss, optimizer=optimizer, train_step=train_step)
 
     def trace_at(batch: int | None) -> Workload:
-        with cuda_redirected():
+        with cuda_redirected(), fake_tensor_log_silenced():
             return trace(loaded, mode=mode, batch=batch)
 
     return rank_workload(trace_at(_single_batch(options)), options, catalog=catalog, trace_at=trace_at)
@@ -171,7 +179,14 @@ def rank_workload(
 ) -> Recommendation:
     """Predict the workload on every device on offer, price the job, and rank."""
     _check_coverage(workload, options)
+    if not workload.rows:
+        raise TraceError(
+            f"{workload.name} calls no operator that computes or copies: there is nothing to predict",
+            hint="check that its forward does something with its inputs",
+        )
     job = job_of(options, source_batch=workload.batch)
+    if job.batch == "auto" and not workload.batch_is_affine:
+        job = replace(job, batch=str(workload.batch))
     wanted = batch_candidates(options.batch, mode=options.mode, source_batch=workload.batch)
     selection = select_offers(
         catalog.offers, options=replace(options, device=_device_ids(catalog, options.device)), price_kind=job.price
@@ -222,18 +237,34 @@ def _predict(
             traced[again.batch] = again
     missing = [batch for batch in asked if batch not in traced]
     if missing:
-        raise UsageError(
-            f"{workload.name} can be predicted at batch {workload.batch} alone, not at {missing[0]}: its dimensions do "
-            "not grow with the batch in a straight line, or its batch is fixed",
-            hint=f"leave --batch out, or make the source's own batch {missing[0]}",
-        )
+        raise _other_batch(workload, missing[0])
     parts = [at(traced[batch], np.array([batch], dtype=np.intp)) for batch in sorted(asked)]
-    warning = f"the dimensions do not grow with the batch in a straight line: predicted at batch {sorted(asked)} alone"
-    return join_batches(parts), (warning,)
+    listed = ", ".join(map(str, sorted(asked)))
+    return join_batches(parts), (f"how the step grows with the batch is not known: predicted at batch {listed} alone",)
 
 
 def _is_workload_file(source: str) -> bool:
     return source.endswith(".json") and not source.startswith("hf:")
+
+
+def _check_source(source: str, options: Options, *, run: bool) -> None:
+    """Refuse what would otherwise be ignored: the source has settled it."""
+    if run and not source.endswith(".py"):
+        raise UsageError(f"--run: {source} is no script", hint="name a Python file, without ::NAME, or leave --run out")
+    if options.input and (run or _is_workload_file(source)):
+        kind = "a script" if run else "a saved workload"
+        raise UsageError(f"--input: {source} is {kind} and has inputs of its own", hint="leave --input out")
+
+
+def _read_saved(source: str, options: Options) -> Workload:
+    """The saved workload; its mode is the job's, so `--mode training` may not contradict it."""
+    workload = read_workload(Path(source))
+    if options.mode == "training" and workload.mode == "inference":
+        raise UsageError(
+            f"--mode training: {source} is a saved step of inference",
+            hint="save it with `advise profile SOURCE --mode training -o workload.json`",
+        )
+    return workload
 
 
 def _request(source: str, options: Options, *, batch: int | None, **how: Any) -> ProfileRequest:
@@ -252,12 +283,45 @@ def _single_batch(options: Options) -> int | None:
     return int(options.batch) if options.batch.isascii() and options.batch.isdigit() else None
 
 
-def _batches(workload: Workload, wanted: int | None) -> tuple[int, ...]:
-    return (wanted if wanted and workload.batch_is_affine else workload.batch,)
+def _profiled_batch(workload: Workload, wanted: int | None) -> int:
+    if wanted is None or workload.batch_is_affine:
+        return wanted or workload.batch
+    if wanted != workload.batch:
+        raise _other_batch(workload, wanted)
+    return wanted
+
+
+def _other_batch(workload: Workload, batch: int) -> UsageError:
+    return UsageError(
+        f"{workload.name} can be predicted at batch {workload.batch} alone, not at {batch}: its dimensions do "
+        "not grow with the batch in a straight line, or its batch is fixed",
+        hint=f"leave --batch out, or make the source's own batch {batch}",
+    )
 
 
 def _device_ids(catalog: Catalog, names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name if name in ("cpu", "gpu") else find_device(catalog, name).id for name in names)
+    return tuple(
+        identifier
+        for name in names
+        for identifier in ([name] if name in ("cpu", "gpu") else [device.id for device in find_devices(catalog, name)])
+    )
+
+
+def _checked_options(**given: Any) -> Options:
+    """The options that keywords give; raise `UsageError` as the command line does."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        options = TypeAdapter(Options).validate_python(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        raise UsageError(
+            f"{first['loc'][0]}: {first['msg'].lower()}, found {first['input']!r}",
+            hint="`advise rank --help` lists them",
+        ) from None
+    if options.top < 1:
+        raise UsageError(f"top: {options.top} is not a whole number from 1", hint="leave it out or write 1 or more")
+    return options
 
 
 def _names(value: Any) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from torch import nn
 
 from advisor import recommend
 from advisor.catalog.load import load_catalog
-from advisor.errors import CoverageError, UsageError
+from advisor.errors import CoverageError, TraceError, UsageError
 from advisor.pipeline import profile_source, rank_source, rank_workload
 from advisor.records.options import Options
 from advisor.records.price import Catalog
@@ -134,7 +135,7 @@ def test_dimensions_that_are_not_affine_are_traced_again_at_each_batch_asked(
 
     assert traced == [8, 16]
     assert {quote.batch for quote in answer.quotes} <= {4, 8, 16}
-    assert "straight line" in " ".join(answer.warnings)
+    assert answer.warnings == ("how the step grows with the batch is not known: predicted at batch 4, 8, 16 alone",)
 
 
 def test_a_fixed_batch_refuses_another(catalog: Catalog, linear_workload: Workload) -> None:
@@ -190,3 +191,83 @@ def test_the_layout_reaches_the_prediction(catalog: Catalog) -> None:
     assert nchw.best is not None
     assert nhwc.best is not None
     assert nhwc.best.step_s.mid < nchw.best.step_s.mid
+
+
+def _saved(workload: Workload, folder: Path) -> str:
+    path = folder / "workload.json"
+    path.write_text(json.dumps(workload_to_json(workload)))
+    return str(path)
+
+
+def test_a_saved_step_of_training_is_ranked_as_training(tmp_path: Path, linear_workload: Workload) -> None:
+    answer = rank_source(_saved(replace(linear_workload, mode="training"), tmp_path), Options())
+
+    assert answer.job.mode == "training"
+    assert answer.job.batch == "4"
+
+
+def test_a_saved_step_of_inference_is_no_answer_for_training(tmp_path: Path, linear_workload: Workload) -> None:
+    with pytest.raises(UsageError, match="is a saved step of inference"):
+        rank_source(_saved(linear_workload, tmp_path), Options(mode="training"))
+
+
+@pytest.mark.parametrize(
+    ("source", "run", "options", "message"),
+    [
+        ("workload.json", False, Options(input=("8",)), "workload.json is a saved workload and has inputs of its own"),
+        ("train.py", True, Options(input=("8",)), "train.py is a script and has inputs of its own"),
+        ("train.py::Net", True, Options(), "train.py::Net is no script"),
+        ("torchvision:resnet18", True, Options(), "torchvision:resnet18 is no script"),
+    ],
+)
+def test_what_a_source_has_settled_is_refused_and_not_ignored(
+    source: str, run: bool, options: Options, message: str
+) -> None:
+    for ask in (rank_source, profile_source):
+        with pytest.raises(UsageError, match=message):
+            ask(source, options, run=run)
+
+
+def test_a_profile_is_of_one_batch(tmp_path: Path, linear_workload: Workload) -> None:
+    with pytest.raises(UsageError, match="--batch 2,3: a profile is of one batch"):
+        profile_source(_saved(linear_workload, tmp_path), Options(batch="2,3"))
+
+
+def test_a_saved_fixed_batch_is_not_profiled_at_another(tmp_path: Path, linear_workload: Workload) -> None:
+    saved = _saved(replace(linear_workload, batch_is_affine=False), tmp_path)
+
+    assert profile_source(saved, Options(batch="4")).batch == 4
+    with pytest.raises(UsageError, match="at batch 4 alone, not at 8"):
+        profile_source(saved, Options(batch="8"))
+
+
+def test_a_step_without_operators_has_no_price(catalog: Catalog, linear_workload: Workload) -> None:
+    with pytest.raises(TraceError, match="nothing to predict"):
+        rank_workload(replace(linear_workload, rows=()), Options(), catalog=catalog)
+
+
+def test_the_job_names_the_only_batch_there_is(catalog: Catalog, linear_workload: Workload) -> None:
+    answer = rank_workload(replace(linear_workload, batch_is_affine=False), Options(), catalog=catalog)
+
+    assert answer.job.batch == "4"
+    assert answer.warnings == ("how the step grows with the batch is not known: predicted at batch 4 alone",)
+
+
+@pytest.mark.parametrize(
+    "keywords", [{"precision": "int8"}, {"mode": "train"}, {"samples": 1.5}, {"tier": "cloud"}, {"top": 0}]
+)
+def test_recommend_refuses_what_the_flags_refuse(keywords: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=next(iter(keywords))):
+        recommend(two_layers(), torch.zeros(4, 8), **keywords)
+
+
+def test_recommend_prints_nothing_when_the_model_fails() -> None:
+    code = (
+        "import torch; from advisor import recommend\n"
+        "try: recommend(torch.nn.Linear(3, 3), torch.zeros(2, 4))\n"
+        "except RuntimeError as error: assert 'shapes cannot be multiplied' in str(error)\n"
+        "else: raise SystemExit('no error')"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")

@@ -28,6 +28,19 @@ def find_device(catalog: Catalog, name: str) -> Gpu | Cpu:
     raise UsageError(f"no profile describes the device {name!r}", hint=hint)
 
 
+def find_devices(catalog: Catalog, name: str) -> tuple[Gpu | Cpu, ...]:
+    """The device of that id or name, else every device whose id has all words of `name`: "A100" is four cards.
+
+    An alias is looked up last. Raises `UsageError`, with the closest names, when there is none.
+    """
+    devices: list[Gpu | Cpu] = [*catalog.gpus.values(), *catalog.cpus.values()]
+    exact = [device for device in devices if _plain(name) in (_plain(device.id), _plain(device.name))]
+    words = set(_words(name))
+    return tuple(exact or [device for device in devices if words and words <= set(_words(device.id))]) or (
+        find_device(catalog, name),
+    )
+
+
 def _ids(device: Gpu | Cpu) -> tuple[str, ...]:
     return (device.id,)
 
@@ -41,5 +54,8 @@ def _aliases(device: Gpu | Cpu) -> tuple[str, ...]:
 
 
 def _plain(name: str) -> str:
-    words = re.findall(r"[a-z0-9]+", name.lower())
-    return "".join(word for word in words if word not in _BRANDS)
+    return "".join(_words(name))
+
+
+def _words(name: str) -> list[str]:
+    return [word for word in re.findall(r"[a-z0-9]+", name.lower()) if word not in _BRANDS]

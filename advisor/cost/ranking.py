@@ -81,7 +81,9 @@ def _one_per_type(priced: Sequence[PricedOffer], feasible: Sequence[int]) -> tup
         offer = priced[index].offer
         key = (offer.provider, offer.instance, offer.tier)
         if key in region_by_type:
-            dearer.append(rejection(offer, code="dearer-region", reason=f"not dearer in {region_by_type[key]}"))
+            dearer.append(
+                rejection(offer, code="dearer-region", reason=f"costs the same or less in {region_by_type[key]}")
+            )
         else:
             region_by_type[key] = offer.region
             chosen.append(index)
@@ -182,7 +184,8 @@ def _reject_impossible(
         if device_index < 0:
             rejected.append(rejection(offer, code="no-device-profile", reason=fleet.problems[index]))
         elif predictions.precisions[device_index] is None:
-            reason = f"{predictions.devices[device_index].name} has no unit for the precision asked for"
+            name = predictions.devices[device_index].name
+            reason = f"{name} has no unit for the precision asked for, or no kernels for quantized operators"
             rejected.append(rejection(offer, code="no-native-precision", reason=reason))
         else:
             rejected.append(_too_small(offer, device_index, predictions=predictions))

@@ -29,7 +29,9 @@ def predict(
 
     Devices of one kind and precision run the same kernels and are predicted together.
     """
-    precisions = tuple(resolve_precision(precision, device) for device in devices)
+    precisions = tuple(
+        resolve_precision(precision, device) if _has_kernels(workload, device.kind) else None for device in devices
+    )
     shape = (len(devices), len(batches))
     step_s, low_s, high_s = (np.full(shape, np.inf) for _ in range(3))
     bound = np.zeros(shape, dtype=np.intp)
@@ -71,6 +73,11 @@ def predict(
         peak_memory_bytes=peak_bytes,
         fits=peak_bytes <= memory_bytes[:, np.newaxis],
     )
+
+
+def _has_kernels(workload: Workload, kind: DeviceKind) -> bool:
+    """Whether torch can run every operator there: its `quantized` ones are for CPUs alone (docs, "Quantization")."""
+    return kind == "cpu" or not any(row.op.startswith("quantized.") for row in workload.rows)
 
 
 def _efficiencies_of(

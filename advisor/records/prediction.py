@@ -18,7 +18,8 @@ class Predictions:
     """One step of one workload; two-dimensional arrays are (devices, batches).
 
     `step_low_s` and `step_high_s` are the ends of the 90 % interval. `bound` indexes `answer.BOUNDS`. A device with
-    precision None has no unit for the one asked for: its times are infinite and nothing fits.
+    precision None has no unit for the one asked for, or no kernels for the step: its times are infinite and nothing
+    fits.
     """
 
     devices: tuple[Device, ...]

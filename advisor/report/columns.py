@@ -65,10 +65,15 @@ COLUMNS = (
     Column(header="provider", cell=lambda row: row.quote.provider, drop_order=9),
     Column(header="region", cell=lambda row: row.quote.region, drop_order=6),
     Column(header="device", cell=lambda row: device_label(row.quote), drop_order=8, wraps_at=22),
-    Column(header="$/h", cell=lambda row: units.format_usd(row.quote.usd_per_hour, digits=3), is_number=True),
+    Column(
+        header="$/h",
+        cell=lambda row: units.format_usd(row.quote.usd_per_hour, digits=3),
+        is_number=True,
+        drop_order=10,
+    ),
     Column(header="batch", cell=lambda row: f"{row.quote.batch:,}", is_number=True, drop_order=7),
     Column(header="precision", cell=lambda row: row.quote.precision, drop_order=2),
-    Column(header="step [90 %]", cell=_step, is_number=True),
+    Column(header="step [90 %]", cell=_step, is_number=True, drop_order=11),
     Column(
         header="samples/s", cell=lambda row: units.format_rate(row.quote.samples_per_s), is_number=True, drop_order=5
     ),

@@ -7,7 +7,6 @@ parent, and a watchdog says where the file is when time runs out.
 import fcntl
 import gc
 import json
-import logging
 import os
 import signal
 import sys
@@ -42,8 +41,9 @@ class ResultChannel:
 
     def _disown(self) -> None:
         """In a fork of the user's code: the result is not its to send."""
-        os.close(self._fd)
-        self._fd = -1
+        if self._fd >= 0:  # else it is a fork of a fork
+            os.close(self._fd)
+            self._fd = -1
 
     def finish(self, message: dict[str, Any]) -> NoReturn:
         """Send `message` and end at once, without the interpreter's and torch's own slow ending."""
@@ -92,11 +92,10 @@ def _profile(request: ProfileRequest) -> dict[str, Any]:
     # torch is imported here, not above: the channel and the watchdog are there before it.
     from advisor.workload.cuda_redirect import cuda_redirected
     from advisor.workload.file import workload_to_json
+    from advisor.workload.torch_log import fake_tensor_log_silenced
 
-    # What goes wrong on fake tensors comes as an exception; torch's log would print it with its own traceback as well.
-    logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
     _pose_as(request)  # after torch's import, which a `random.py` in the file's folder would break
-    with cuda_redirected():
+    with cuda_redirected(), fake_tensor_log_silenced():
         if request.run:
             from advisor.workload.script_trace import trace_script
 
@@ -124,7 +123,7 @@ def _trace(loaded: "LoadedModel", request: ProfileRequest) -> "Workload":
     except Exception as error:
         if isinstance(error, AdvisorError) or raised_by_us(error):
             raise
-        given = describe_inputs(loaded.make_inputs(loaded.batch))
+        given = describe_inputs(loaded.make_inputs(request.batch or loaded.batch))
         failure = explain(error, what=f"{request.source}: a step failed", hint=f"the model was given {given}")
         raise TraceError(failure.message, hint=failure.hint) from error
 

@@ -1,7 +1,6 @@
 """The Workload as a JSON document: rows as columns, with the totals a reader wants beside them."""
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from difflib import get_close_matches
@@ -10,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor.errors import LoadError
-from advisor.records.workload import SCHEMA_VERSION, Operand, Workload
-from advisor.workload.summary import coverage_ratio, group_rows, totals
+from advisor.ops.evaluate import row_cost
+from advisor.ops.registry import ITEMSIZE_BYTES
+from advisor.records.workload import SCHEMA_VERSION, Operand, Row, StoredBytes, Workload
+from advisor.workload.summary import KINDS, coverage_ratio, group_rows, totals
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -71,13 +72,17 @@ def workload_from_json(document: Any, *, where: str = "workload") -> Workload:
     from pydantic import ValidationError
 
     try:
-        workload = _adapter().validate_python(fields)
+        # As JSON, since only there "strict" (no "3" for 3, no true for 1) lets a list stand for a tuple.
+        workload = _adapter().validate_json(json.dumps(fields), strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         key = ".".join(str(part) for part in first["loc"])
         found = f", found {first['input']!r:.80}" if first["type"] != "missing" else ""
         raise LoadError(f"{where}: {key}: {first['msg'].lower()}{found}", hint=_HINT) from None
-    _check_numbers(asdict(workload), where=where)
+    except RecursionError:
+        raise LoadError(f"{where}: nested too deeply", hint=_HINT) from None
+    for problem in _problems(workload):
+        raise LoadError(f"{where}: {problem}", hint=_HINT)
     return workload
 
 
@@ -139,13 +144,52 @@ def _reject_unknown(found: Mapping[str, Any], known: Any, *, where: str) -> None
             )
 
 
-def _check_numbers(value: Any, *, where: str) -> None:
-    """Every number is finite and of a size that something real can have; lines of memory may start below zero."""
-    if isinstance(value, Mapping):
-        for key, part in value.items():
-            _check_numbers(part, where=f"{where}: {key}")
-    elif isinstance(value, (list, tuple)):
-        for part in value:
-            _check_numbers(part, where=where)
-    elif isinstance(value, (int, float)) and not (math.isfinite(value) and abs(value) < _LARGEST):
-        raise LoadError(f"{where}: found {value}, which no tensor has", hint=_HINT)
+def _problems(workload: Workload) -> Iterator[str]:
+    """What the types do not say: counts and sizes are those of something real, and every row can be counted."""
+    for key in ("batch", "parameter_count", "parameter_bytes"):
+        yield from _outside(getattr(workload, key), least=1 if key == "batch" else 0, key=key)
+    for key in ("traced_batches", "memory"):
+        if not getattr(workload, key):
+            yield f"{key}: nothing is there"
+    for op, count in workload.unknown_ops.items():
+        yield from _outside(count, least=1, key=f"unknown_ops.{op}")
+    for index, operand in enumerate(workload.inputs):
+        yield from _operand_problems(operand, batch=workload.batch, key=f"inputs.{index}")
+    for index, line in enumerate(workload.memory):
+        for kind in KINDS:
+            stored: StoredBytes = getattr(line, kind)
+            for number in (*stored.low, *stored.full, *stored.other):
+                # The line of one moment may start below zero, or fall.
+                yield from _outside(number, least=-_LARGEST, key=f"memory.{index}.{kind}")
+    for index, row in enumerate(workload.rows):
+        yield from _row_problems(row, batch=workload.batch, key=f"rows.{index} ({row.op})")
+
+
+def _row_problems(row: Row, *, batch: int, key: str) -> Iterator[str]:
+    yield from _outside(row.count, least=1, key=f"{key}.count")
+    for side in ("inputs", "outputs"):
+        for index, operand in enumerate(getattr(row, side)):
+            yield from _operand_problems(operand, batch=batch, key=f"{key}.{side}.{index}")
+    for name, value in row.attributes.items():
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, (int, float)):
+                yield from _outside(part, least=-_LARGEST, key=f"{key}.attributes.{name}")
+    try:
+        row_cost(row, batch=batch)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        yield f"{key}: its operands and attributes are not those of this operator ({type(error).__name__}: {error})"
+
+
+def _operand_problems(operand: Operand, *, batch: int, key: str) -> Iterator[str]:
+    if operand.dtype not in ITEMSIZE_BYTES:
+        yield f"{key}.dtype: found {operand.dtype!r}, which is no dtype of torch"
+    for dim in operand.shape:
+        constant, per_sample = dim if isinstance(dim, tuple) else (dim, 0)
+        for number in (constant, per_sample):
+            yield from _outside(number, least=-_LARGEST, key=f"{key}.shape")
+        yield from _outside(constant + per_sample * batch, least=0, key=f"{key}.shape")
+
+
+def _outside(number: float, *, least: float, key: str) -> Iterator[str]:
+    if not least <= number < _LARGEST:  # NaN is neither
+        yield f"{key}: found {number}, expected at least {least:g} and less than {_LARGEST:g}"

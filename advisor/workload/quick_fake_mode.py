@@ -61,11 +61,18 @@ class QuickFakeMode(FakeTensorMode):
         if func not in self._answers:
             self._answers[func] = _short_answer(func)
         answer = self._answers[func]
-        if answer is None:
-            return self._answer_as_torch(func, types, args, kwargs)
         try:
-            key = (func, self._key(args), self._key(kwargs.values()), tuple(kwargs))
+            if answer is None:
+                raise _NotPlainError
+            key = (func, self._key(args), self._key(kwargs.values()), tuple(kwargs), torch.get_default_dtype())
         except _NotPlainError:
+            result = self._answer_constant(func, args, kwargs)
+            if result is not NotImplemented:
+                return result
+            only_reads = all(argument.alias_info is None for argument in func._schema.arguments)
+            plain = [self._without_value(value) for value in args] if only_reads else args
+            if any(value is not arg for value, arg in zip(plain, args, strict=True)):
+                return self._cached_dispatch_impl(func, types, tuple(plain), kwargs)
             return self._answer_as_torch(func, types, args, kwargs)
         known = self._shapes.get(key)
         if known is not None:
@@ -75,6 +82,36 @@ class QuickFakeMode(FakeTensorMode):
             return self._answer_as_torch(func, types, args, kwargs)
         self._shapes[key] = _shapes_of(func, result, args)
         return result
+
+    def _answer_constant(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Numbers that code makes into tensors keep their values, as in torch's own mode: optimizers count in them."""
+        if func in FakeTensorMode.lift_fns:
+            return self._constant(args[0].clone()) if self._may_be_constant(args[0]) else NotImplemented
+        values = [value.constant if isinstance(value, FakeTensor) else value for value in args]
+        are_known = all(isinstance(value, (torch.Tensor, int, float)) for value in values)
+        has_constant = any(isinstance(value, FakeTensor) for value in args)
+        if kwargs or not are_known or not has_constant or torch.Tag.nondeterministic_seeded in func.tags:
+            return NotImplemented
+        result = func(*values)
+        if result is values[0]:
+            return args[0]
+        if isinstance(result, (int, float)):
+            return result
+        return self._constant(result) if self._may_be_constant(result) else NotImplemented
+
+    def _without_value(self, value: Any) -> Any:
+        if isinstance(value, FakeTensor) and value.constant is not None:
+            return self._fresh((tuple(value.shape), value.stride(), value.dtype))
+        return value
+
+    def _may_be_constant(self, value: Any) -> bool:
+        return type(value) is torch.Tensor and value.device == _CPU and self.may_turn_const(value)
+
+    def _constant(self, value: torch.Tensor) -> FakeTensor:
+        fake: FakeTensor = self._fresh((tuple(value.shape), value.stride(), value.dtype))
+        fake.constant = value
+        self.fake_tensor_converter.add_constant_storage_mapping(fake)
+        return fake
 
     def _answer_as_torch(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         import torch._dynamo
@@ -118,8 +155,8 @@ def _shapes_of(func: Any, result: Any, args: tuple[Any, ...]) -> Any:
     parts = result if isinstance(result, (list, tuple)) else (result,)
     if any(part is not None and type(part) is not FakeTensor for part in parts):
         return None
-    if any(declared.alias_info is not None or "[]" in str(declared.type) for declared in returns):
-        return None
+    if any(declared.alias_info is not None or isinstance(declared.type, torch.ListType) for declared in returns):
+        return None  # the tensors of a list may share one storage
     if any(part is not None and part.fake_device != _CPU for part in parts):
         return None
     known = [part if part is None else (tuple(part.shape), part.stride(), part.dtype) for part in parts]

@@ -5,7 +5,7 @@ from advisor.ops.registry import formula_of
 from advisor.records.answer import Group, GroupBy, Totals, WorkloadSummary
 from advisor.records.workload import MemoryLine, StoredBytes, Workload
 
-_KINDS = ("parameters", "buffers", "gradients", "optimizer_state", "activations", "temporaries")
+KINDS = ("parameters", "buffers", "gradients", "optimizer_state", "activations", "temporaries")
 
 
 def summarize(workload: Workload, *, batch: int) -> WorkloadSummary:
@@ -66,5 +66,5 @@ def coverage_ratio(workload: Workload) -> float:
 
 
 def _line_bytes(line: MemoryLine, *, batch: int) -> float:
-    kinds: list[StoredBytes] = [getattr(line, kind) for kind in _KINDS]
+    kinds: list[StoredBytes] = [getattr(line, kind) for kind in KINDS]
     return sum(start + per_sample * batch for kind in kinds for start, per_sample in (kind.low, kind.full, kind.other))

@@ -1,6 +1,6 @@
 import pytest
 
-from advisor.catalog.find import find_device
+from advisor.catalog.find import find_device, find_devices
 from advisor.errors import UsageError
 from advisor.records.price import Catalog
 
@@ -41,3 +41,22 @@ def test_a_name_nobody_has_is_refused_with_the_closest_ones(shipped: Catalog) ->
     with pytest.raises(UsageError) as caught:
         find_device(shipped, "NVIDIA")
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "identifiers"),
+    [
+        ("A100", {"a100-pcie-40gb", "a100-pcie-80gb", "a100-sxm4-40gb", "a100-sxm4-80gb"}),
+        ("NVIDIA A100 80GB", {"a100-pcie-80gb", "a100-sxm4-80gb"}),
+        ("L4", {"l4"}),  # an id, so not the words of "L4 something"
+        ("NVIDIA A100-SXM4-40GB", {"a100-sxm4-40gb"}),
+        ("NVIDIA RTX 6000 Ada Generation", {"rtx-6000-ada"}),  # an alias: no id has the word "generation"
+    ],
+)
+def test_a_name_that_several_cards_share_means_all_of_them(shipped: Catalog, name: str, identifiers: set[str]) -> None:
+    assert {device.id for device in find_devices(shipped, name)} == identifiers
+
+
+def test_a_brand_alone_names_no_device(shipped: Catalog) -> None:
+    with pytest.raises(UsageError, match="no profile describes the device 'NVIDIA'"):
+        find_devices(shipped, "NVIDIA")

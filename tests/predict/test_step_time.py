@@ -86,3 +86,15 @@ def test_the_order_of_the_devices_does_not_matter() -> None:
     forward = predict(workload(linear_row()), devices=devices, efficiencies=fits, batches=BATCHES)
     backward = predict(workload(linear_row()), devices=devices[::-1], efficiencies=fits, batches=BATCHES)
     assert forward.step_s.tolist() == backward.step_s[::-1].tolist()
+
+
+def test_quantized_operators_run_on_cpus_alone() -> None:
+    linear = row("quantized.linear_dynamic", (operand((0.0, 1.0), 4),), (operand((0.0, 1.0), 4),), family="quantized")
+    predictions = predict(
+        workload(linear),
+        devices=[device(peak_flops_per_s=TENSOR_UNITS), device(kind="cpu", peak_flops_per_s=PLAIN_UNITS)],
+        efficiencies=[efficiency(), efficiency(kind="cpu")],
+        batches=BATCHES,
+    )
+    assert predictions.precisions == (None, "fp32")
+    assert predictions.fits.tolist() == [[False, False], [True, True]]

@@ -75,14 +75,22 @@ def test_a_table_that_fits_exactly_loses_nothing() -> None:
     assert len(fitting_columns(rows, width=natural_width - 1)) == len(fitting_columns(rows, width=300)) - 1
 
 
-def test_columns_go_in_the_stated_order_and_four_stay() -> None:
+def test_columns_go_in_the_stated_order_and_three_stay() -> None:
     rows = shown_quotes(ANSWER.quotes, top=10)
-    headers = [[column.header for column in fitting_columns(rows, width=width)] for width in range(200, 20, -1)]
+    headers = [[column.header for column in fitting_columns(rows, width=width)] for width in range(200, 10, -1)]
     dropped = [gone for wide, narrow in pairwise(headers) for gone in wide if gone not in narrow]
     assert dropped == [
-        *("price date", "precision", "bound", "memory", "samples/s", "region", "batch", "device", "provider")
+        *("price date", "precision", "bound", "memory", "samples/s", "region", "batch", "device", "provider"),
+        *("$/h", "step [90 %]"),
     ]
-    assert headers[-1] == ["#", "instance", "$/h", "step [90 %]", "cost"]
+    assert headers[-1] == ["#", "instance", "cost"]
+
+
+def test_a_number_is_never_cut_short_on_a_narrow_terminal() -> None:
+    cheap = quote("c4a-highcpu-1", kind="cpu", device="Google Axion", usd=0.01685)
+    lines = render_text(recommendation(L4, cheap), width=30, color=False).splitlines()
+    assert "1  g6.xlarge       $0.42" in lines
+    assert "2  c4a-highcpu-1  $0.017" in lines  # two significant digits of 0.01685
 
 
 def test_square_brackets_in_a_name_are_not_markup() -> None:

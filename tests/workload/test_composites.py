@@ -194,7 +194,11 @@ def test_self_attention_in_training_is_one_row_unless_its_weights_are_asked_for(
 
 
 def test_the_fused_paths_are_put_back():
-    before = (nn.TransformerEncoderLayer.forward, nn.MultiheadAttention.forward, functional.scaled_dot_product_attention)
+    before = (
+        nn.TransformerEncoderLayer.forward,
+        nn.MultiheadAttention.forward,
+        functional.scaled_dot_product_attention,
+    )
     traced(encoder(), sequences)
     with pytest.raises(RuntimeError):
         traced(nn.Linear(3, 4), sequences)

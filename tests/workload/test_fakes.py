@@ -1,5 +1,6 @@
 """Tracing leaves the user's model, and the interpreter, as they were: on fake tensors, for real, and when it fails."""
 
+import copy
 import random
 from collections import OrderedDict, deque
 
@@ -111,12 +112,13 @@ def test_hooks_stay_and_no_others_are_left(way):
 
 
 def test_random_generators_stay(way):
+    model = mlp()
     states = torch.get_rng_state(), random.getstate(), np.random.get_state()
 
     def run(inner, batch):
         torch.rand(3), random.random(), np.random.rand()
 
-    trace_in_mode(way, run, mlp())
+    trace_in_mode(way, run, model)
     assert torch.equal(torch.get_rng_state(), states[0])
     assert random.getstate() == states[1]
     assert np.array_equal(np.random.get_state()[1], states[2][1])
@@ -126,8 +128,9 @@ def test_random_generators_stay(way):
 def test_seeds_set_by_the_step_do_not_stay(way):
     torch.manual_seed(5)
     expected = torch.rand(3)
+    model = mlp()
     torch.manual_seed(5)
-    trace_in_mode(way, lambda inner, batch: torch.manual_seed(1), mlp())
+    trace_in_mode(way, lambda inner, batch: torch.manual_seed(1), model)
     assert torch.equal(torch.rand(3), expected)
 
 
@@ -218,11 +221,17 @@ def test_a_network_beside_the_model_is_counted():
 
 
 def test_weight_averages_are_followed_and_stay(way):
-    average = torch.optim.swa_utils.AveragedModel(mlp())
-    before = average.module[0].weight.clone()
-    trace_in_mode(way, lambda inner, batch: average.update_parameters(inner), mlp())
-    assert torch.equal(average.module[0].weight, before)
-    assert average.n_averaged == 0
+    model = mlp()
+    average = copy.deepcopy(model)
+    before = average[0].weight.clone()
+
+    def run(inner, batch):
+        with torch.no_grad():
+            for mean, parameter in zip(average.parameters(), inner.parameters(), strict=True):
+                mean.lerp_(parameter, 0.1)
+
+    trace_in_mode(way, run, model)
+    assert torch.equal(average[0].weight, before)
 
 
 def test_a_scaler_stays(way):

@@ -108,7 +108,9 @@ def depthwise():
 
 
 def in_place():
-    return Calls(lambda self, x: functional.relu_(self.inner(x).mul_(2)).cumsum(1)[:, ::2].exp(), inner=nn.Linear(8, 40))
+    return Calls(
+        lambda self, x: functional.relu_(self.inner(x).mul_(2)).cumsum(1)[:, ::2].exp(), inner=nn.Linear(8, 40)
+    )
 
 
 MODELS = {

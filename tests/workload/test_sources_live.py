@@ -51,3 +51,9 @@ def test_without_inputs_the_error_shows_the_forward_and_an_input_that_fits() -> 
     with pytest.raises(LoadError, match=r"Linear\.forward\(input: torch\.Tensor\)") as caught:
         load_live(MODEL)
     assert "--input 3" in caught.value.hint
+
+
+@pytest.mark.parametrize(("model", "found"), [(nn.Linear, "the class Linear"), ("net", "str")])
+def test_what_is_no_module_is_refused(model: Any, found: str) -> None:
+    with pytest.raises(LoadError, match=f"the model is {found}, not a torch.nn.Module"):
+        load_live(model, INPUTS)

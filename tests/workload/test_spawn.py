@@ -220,6 +220,11 @@ def test_a_wrong_input_shape_shows_their_frames_torchs_reason_and_what_was_given
     assert "Traceback" not in capfd.readouterr().err
 
 
+def test_a_batch_that_the_model_refuses_is_named_as_it_was_asked_for(write: Write) -> None:
+    source = write(NET.replace("return self.layer(x)", "assert len(x) == 4; return self.layer(x)"))
+    assert error_of(source, batch=7).hint == "the model was given (7, 3) float32"
+
+
 def test_an_import_that_raises_shows_their_frames_only(write: Write) -> None:
     error = error_of(write("def prepare():\n    return {}['data']\nprepare()\n"))
     assert error.message == (
@@ -297,6 +302,21 @@ def test_a_fork_that_goes_on_does_not_answer(write: Write) -> None:
     example_inputs = torch.zeros(4 if forked else 5, 3)
     """
     assert profile(write(dedent(NET) + dedent(text)))["batch"] == 4
+
+
+def test_forks_of_forks_say_nothing(write: Write, capfd: pytest.CaptureFixture[str]) -> None:
+    text = """
+    import os
+    for _ in range(2):
+        forked = os.fork()
+        if forked:
+            os.waitpid(forked, 0)
+            break
+    else:
+        os._exit(0)
+    """
+    assert profile(write(dedent(text) + dedent(NET)))["totals"]["flops"] == FLOPS
+    assert capfd.readouterr().err == ""
 
 
 def test_the_death_of_the_child_is_seen_though_a_fork_holds_its_descriptors(write: Write) -> None:

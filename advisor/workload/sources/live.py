@@ -31,6 +31,9 @@ def load_live(
     `optimizer` is a function of the parameters, or an optimizer whose settings are taken over. A file may use these
     names for something else: what cannot be called as needed is left out with a note. Raise `LoadError` without inputs.
     """
+    if not isinstance(model, nn.Module):
+        found = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+        raise LoadError(f"the model is {found}, not a torch.nn.Module", hint="pass the model itself")
     plan = _plan(model, example_inputs, specs)
     if isinstance(optimizer, torch.optim.Optimizer):
         optimizer = _same_kind_of(optimizer)
