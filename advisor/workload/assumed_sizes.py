@@ -52,6 +52,12 @@ class AssumedSizes:
                 self._assumed[symbol] = int(self._most(size.node.shape_env, symbol) * _TRUE_RATIO)
         return max(0, int(expression.subs(self._assumed)))
 
+    def value_of(self, expression: Any) -> Any:
+        """The expression with the assumed numbers in it; None where it holds a symbol that no size has."""
+        if not expression.free_symbols <= self._assumed.keys():
+            return None
+        return expression.subs(self._assumed)
+
     def observe(self, op: str, args: tuple[Any, ...], results: list[torch.Tensor]) -> None:
         """Learn what the results of an operator are likely to hold; called for every operator, in order."""
         tensors = [value for value in _flat(args) if isinstance(value, torch.Tensor)]

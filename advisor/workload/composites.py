@@ -134,6 +134,9 @@ class Composites(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is _ATTENTION:
             return self._attention(*args, **kwargs)
+        if func is torch.Tensor.backward:
+            with self:  # checkpoints run forward again in there
+                return _backward(*args, **kwargs)
         mode = _RECURRENT.get(func) if callable(func) else None
         if mode is not None and not kwargs:
             return self._recurrent(func, mode, args)
@@ -216,6 +219,17 @@ class Composites(TorchFunctionMode):
             run=run if self._real else None,
         )
         return _apply(plan, [source, *state_list, *weights])
+
+
+def _backward(
+    tensor: torch.Tensor,
+    gradient: torch.Tensor | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """`Tensor.backward` itself, below the function modes."""
+    torch.autograd.backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
 
 
 def _allocate_attention(inputs: Sequence[torch.Tensor]) -> Tensors:

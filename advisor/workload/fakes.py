@@ -28,10 +28,9 @@ def fake_mode(*, symbolic: bool, isolated: bool) -> "FakeTensorMode":
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     if symbolic:
-        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+        from advisor.workload.assuming_shapes import AssumingShapeEnv
 
-        shape_env = ShapeEnv(allow_dynamic_output_shape_ops=True, allow_scalar_outputs=True)
-        return FakeTensorMode(allow_non_fake_inputs=True, shape_env=shape_env, static_shapes=True)
+        return FakeTensorMode(allow_non_fake_inputs=True, shape_env=AssumingShapeEnv(), static_shapes=True)
     if isolated:
         from advisor.workload.quick_fake_mode import QuickFakeMode
 

@@ -1,5 +1,6 @@
 """The optimizer's step as one composite: what it does per element, and what state it keeps."""
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -78,6 +79,9 @@ class OptimizerSteps:
         return followed
 
     def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if optimizer not in self._running:
+            self._after_closure(optimizer)
+            return
         step = self._running[optimizer]
         if not self.recorder.in_composite:
             return  # the first step
@@ -94,6 +98,16 @@ class OptimizerSteps:
         self.names.append(type(optimizer).__name__)
         if stepped:
             self._record(type(optimizer).__name__, cost, stepped=stepped, counts=counts, state_bytes=state_bytes)
+        if self.on_step is not None:
+            self.on_step()
+
+    def _after_closure(self, optimizer: Optimizer) -> None:
+        """A step that began before tracing did: its closure made the first call of the model. The gradients are there,
+        so the update is made again, unless the optimizer (LBFGS) cannot without its closure."""
+        if inspect.signature(type(optimizer).step).parameters["closure"].default is None:
+            type(optimizer).step(optimizer)
+            return
+        self.names.append(type(optimizer).__name__)
         if self.on_step is not None:
             self.on_step()
 

@@ -107,9 +107,11 @@ class Recorder(TorchDispatchMode):
         self._unknown: dict[str, int] = {}
         self._operators: dict[Any, _Operator] = {}
         self._paused = 0
+        self._backward_ids: set[int] = set()
         self._state_bytes: dict[int, int] = {}
         self._open: _OpenComposite | None = None
         self._paths = {id(module): _generic(path) for path, module in model.named_modules()}
+        self._own = frozenset(self._paths)
         for companion in companions:
             for path, module in companion.named_modules(prefix=type(companion).__name__):
                 self._paths.setdefault(id(module), _generic(path))
@@ -147,7 +149,7 @@ class Recorder(TorchDispatchMode):
         self._stack.append(self._paths.get(id(module)) or type(module).__name__)
         self._mark()
         if not _in_backward() and self._depth == 1:
-            self.phase = "forward" if id(module) in self._paths else "loss"
+            self.phase = "forward" if id(module) in self._own else "loss"
 
     def _on_leave(self, module: nn.Module, _: Any, __: Any) -> None:
         self._depth -= 1
@@ -173,9 +175,15 @@ class Recorder(TorchDispatchMode):
 
     def _current_phase(self) -> Phase:
         if _in_backward():
+            self._backward_ids.add(torch._C._current_graph_task_id())
             self.phase = "optimizer"  # what follows the gradients: clipping, the optimizer's step
             return "backward"
         return self.phase
+
+    @property
+    def backward_count(self) -> int:
+        """How many times gradients were computed."""
+        return len(self._backward_ids)
 
     def _on_gradient(self, parameter: torch.Tensor) -> None:
         for part in _tensors(parameter.grad):

@@ -10,9 +10,8 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from advisor.errors import TraceError
+from advisor.errors import AdvisorError, TraceError
 from advisor.records.workload import Mode, Workload
-from advisor.workload.assumed_sizes import AssumedSizes
 from advisor.workload.companions import companions_of
 from advisor.workload.fakes import fake_mode
 from advisor.workload.sources.script import StepCaptured, run_script
@@ -22,13 +21,19 @@ from advisor.workload.trace import Follower, Method, following_step, merged_work
 def trace_script(path: Path, argv: Sequence[str], *, mode: Mode) -> Workload:
     """Run the script until its first step is over: in training the optimizer's step, in inference the model's call.
 
-    On fake tensors, with data-dependent sizes assumed; where the script needs values, it runs once more with the step
-    on real ones. The step holds for the batch that the script makes. Raises what the script raises, LoadError where it
-    ends without calling a model and TraceError where it ends without the step.
+    In training, calls without gradients before it (a first evaluation) run for real. On fake tensors, with
+    data-dependent sizes assumed; where the step needs values, the script runs once more with the step on real ones. The
+    step holds for the batch that the script makes. Raises what the script raises, LoadError where it ends without
+    calling a model and TraceError where it ends without the step.
     """
+    capture = _Capture(mode=mode, method="symbolic")
     try:
-        return _Capture(mode=mode, method="symbolic").run(path, argv)
-    except Exception:  # noqa: BLE001 - the script's own code runs in there, and may raise anything
+        return capture.run(path, argv)
+    except AdvisorError:
+        raise
+    except Exception:  # the script's own code runs in there, and may raise anything
+        if not capture.has_begun:
+            raise
         return _Capture(mode=mode, method="cpu_step").run(path, argv)
 
 
@@ -38,25 +43,30 @@ class _Capture:
     def __init__(self, *, mode: Mode, method: Method) -> None:
         self._mode = mode
         self._method = method
-        self._sizes = AssumedSizes()
         self._open = ExitStack()
         self._model: nn.Module | None = None
         self._inputs: Any = None
         self._follower: Follower | None = None
+        self._batches: list[int] = []
         self._is_over = False
         self._path = Path()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the script has called its model."""
+        return self._model is not None
 
     def run(self, path: Path, argv: Sequence[str]) -> Workload:
         self._path = path
         with self._open:
-            run_script(path, argv, on_first_forward=self._begin)
+            run_script(path, argv, on_first_forward=self._begin, with_gradients=self._mode == "training")
         if self._model is None or self._follower is None or not self._is_over:
             raise TraceError(
                 f"{path} ended before an optimizer's step",
                 hint="ask for --mode inference, or pass arguments that train",
             )
         step = self._follower.step(self._inputs)
-        batch = next((shape[0] for shape, _ in step.inputs if shape), 1)
+        batch, passes = self._batch(self._follower.recorder.backward_count)
         return merged_workload(
             model=self._model,
             name=str(path),
@@ -66,8 +76,9 @@ class _Capture:
             steps=[step],
             method=self._method,
             assumptions=[
-                f"the script's first step, at its batch of {batch}",
-                *method_notes(self._method, self._sizes),
+                f"the script's first step, at its batch of {batch}"
+                + (f": gradients of {passes} passes are accumulated" if passes > 1 else ""),
+                *method_notes(self._method, step),
             ],
         )
 
@@ -78,12 +89,22 @@ class _Capture:
         if self._mode == "inference":
             self._open.enter_context(torch.no_grad())
         self._follower = self._open.enter_context(
-            following_step(model, companions=_companions(model, path=self._path), fake=fake, sizes=self._sizes)
+            following_step(model, companions=_companions(model, path=self._path), fake=fake)
         )
+        model.register_forward_pre_hook(self._on_forward, with_kwargs=True)
         if self._mode == "inference":
             model.register_forward_hook(lambda *_: self._end())
         else:
             self._follower.optimizers.on_step = self._end
+
+    def _on_forward(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor) and leaf.dim()]
+        self._batches.append(tensors[0].shape[0] if tensors else 1)
+
+    def _batch(self, backward_count: int) -> tuple[int, int]:
+        """Samples of the step, and its passes: with a backward for each forward, gradients are accumulated."""
+        passes = len(self._batches) if backward_count >= len(self._batches) else 1
+        return sum(self._batches[:passes]), passes
 
     def _end(self) -> None:
         self._is_over = True

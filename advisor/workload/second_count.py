@@ -35,12 +35,13 @@ def count_with_fvcore(loaded: LoadedModel, *, batch: int) -> SecondCount:
 
     Raises LoadError where fvcore's jit tracer cannot trace the model.
     """
-    from fvcore.nn import FlopCountAnalysis
-
     args, kwargs = loaded.make_inputs(batch)
     logging.getLogger("fvcore").setLevel(logging.ERROR)
     with untouched([loaded.model]), torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch.jit's tracer warns of every branch on a size
+        # fvcore's import warns of what it uses of torch.jit, and torch.jit's tracer of every branch on a size.
+        warnings.simplefilter("ignore")
+        from fvcore.nn import FlopCountAnalysis
+
         with_tensors([loaded.model], to_clone)
         loaded.model.eval()
         model = _Keywords(loaded.model, tuple(kwargs), len(args)) if kwargs else loaded.model

@@ -34,11 +34,13 @@ _CPU_STEP_COPIES = {"inference": 2, "training": 6}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One traced step: what was recorded, the tensors that were handed in, the optimizers that stepped."""
+    """One traced step: what was recorded, the tensors that were handed in, the optimizers that stepped, and what was
+    assumed of sizes, in words."""
 
     recording: Recording
     inputs: tuple[tuple[tuple[int, ...], str], ...]
     optimizers: tuple[str, ...]
+    assumed: tuple[str, ...]
 
 
 def trace(loaded: LoadedModel, *, mode: Mode, batch: int | None, isolated: bool = False) -> Workload:
@@ -68,7 +70,6 @@ class _Tracer:
         self._loaded = loaded
         self._mode = mode
         self._method = method
-        self._sizes = AssumedSizes()
         self._fake = None if method == "cpu_step" else fake_mode(symbolic=method == "symbolic", isolated=isolated)
         functions = (loaded.loss, loaded.optimizer, loaded.train_step) if mode == "training" else ()
         self._companions = companions_of(loaded.model, functions)
@@ -97,7 +98,7 @@ class _Tracer:
         with untouched([loaded.model, *self._companions]):
             inputs = loaded.make_inputs(batch) if fake is None else fake_inputs(fake, loaded.make_inputs, batch)
             loaded.model.train(self._mode == "training")
-            with following_step(loaded.model, companions=self._companions, fake=fake, sizes=self._sizes) as follower:
+            with following_step(loaded.model, companions=self._companions, fake=fake) as follower:
                 if self._mode == "training":
                     _training_step(loaded, inputs, follower.recorder)
                 else:
@@ -123,7 +124,7 @@ class _Tracer:
             batches=batches,
             steps=steps,
             method=self._method,
-            assumptions=[*assumptions, *method_notes(self._method, self._sizes)],
+            assumptions=[*assumptions, *method_notes(self._method, steps[0])],
         )
 
 
@@ -144,19 +145,21 @@ class Follower:
                 if isinstance(tensor, torch.Tensor)
             ),
             optimizers=tuple(dict.fromkeys(self.optimizers.names)),
+            assumed=self.recorder.sizes.notes(),
         )
 
 
 @contextmanager
-def following_step(
-    model: nn.Module, *, companions: Sequence[Any], fake: "FakeTensorMode | None", sizes: AssumedSizes
-) -> Iterator[Follower]:
+def following_step(model: nn.Module, *, companions: Sequence[Any], fake: "FakeTensorMode | None") -> Iterator[Follower]:
     """Record what happens inside, on stand-ins for the tensors of `model` and `companions`: fake ones with `fake`, real
     copies without. Call inside `untouched`, or where the process ends with the step."""
     replaced = with_tensors([model, *companions], to_clone if fake is None else lambda tensor: to_fake(fake, tensor))
     networks = [companion for companion in companions if isinstance(companion, nn.Module)]
-    symbolic = fake is not None and fake.shape_env is not None
-    recorder = Recorder(model, companions=networks, sizes=sizes, symbolic=symbolic)
+    sizes = AssumedSizes()
+    shape_env: Any = None if fake is None else fake.shape_env
+    if shape_env is not None:
+        shape_env.sizes = sizes
+    recorder = Recorder(model, companions=networks, sizes=sizes, symbolic=shape_env is not None)
     optimizers = OptimizerSteps(recorder=recorder, fakes=replaced)
     with ExitStack() as stack:
         if fake is not None:
@@ -256,11 +259,11 @@ def _merged_inputs(steps: Sequence[Step], batches: Sequence[int]) -> tuple[Opera
     return tuple(operands)
 
 
-def method_notes(method: Method, sizes: AssumedSizes) -> tuple[str, ...]:
+def method_notes(method: Method, step: Step) -> tuple[str, ...]:
     """What the user must know of how the step was traced."""
     if method == "cpu_step":
         return ("traced by a real step on this CPU, since the code needs values that fake tensors do not have",)
-    return sizes.notes()
+    return step.assumed
 
 
 def _require_memory_for_cpu_step(loaded: LoadedModel, mode: Mode, error: Exception | None) -> None:

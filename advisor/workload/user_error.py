@@ -5,7 +5,7 @@ import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -78,7 +78,9 @@ def explain(error: BaseException, *, what: str, hint: str = "") -> LoadError:
     if isinstance(error, SystemExit):
         called = f"{what}: the file called sys.exit({error.code!r})"
         return LoadError("\n".join([called, *frames]), hint=hint or 'put it under `if __name__ == "__main__":`')
-    return LoadError("\n".join([f"{what}: {_summary(error)}", *frames]), hint=_hint(error) or hint)
+    return LoadError(
+        "\n".join([f"{what}: {_summary(error)}", *frames]), hint=_hint(error) or _gpu_hint(error, frames) or hint
+    )
 
 
 def _syntax_message(error: SyntaxError) -> str:
@@ -105,10 +107,18 @@ def _hint(error: BaseException) -> str:
     text = str(error)
     if isinstance(error, MemoryError) or any(phrase in text.lower() for phrase in _OUT_OF_MEMORY):
         return "give a factory `get_model()` or a class: it is built without allocating its weights"
-    if isinstance(error, ModuleNotFoundError):
+    if isinstance(error, ModuleNotFoundError) and error.name:
         return f"install {error.name} into {sys.prefix}, or run advise where the model runs"
     if isinstance(error, ImportError) and "relative import" in text:
         return "name a file outside the package that imports the model from it"
     if isinstance(error, EOFError):
         return "the file has no terminal here: its input is empty"
+    return ""
+
+
+def _gpu_hint(error: BaseException, frames: Sequence[str]) -> str:
+    """For code that insists on a GPU: `assert torch.cuda.is_available()`, or a question that only one can answer."""
+    is_refusal = isinstance(error, AssertionError) or "NVIDIA" in str(error)  # a torch with, one without CUDA
+    if is_refusal and frames and "cuda" in frames[-1]:
+        return "there is no GPU here: ask torch.cuda.is_available() first; what then asks for cuda gets the CPU"
     return ""

@@ -3,23 +3,12 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from advisor.errors import TraceError
-from tests.workload.tracing import Calls, flops_by_op, op_counts, rows_of, sequences, tokens, traced
+from tests.workload.tracing import Calls, attention_block, flops_by_op, op_counts, rows_of, sequences, tokens, traced
 
 
 def needs_values(x):
     """Fake tensors cannot answer this: a real step is traced."""
     return bool(x.sum() > -1e9)
-
-
-def attention(**options):
-    """Self-attention of one layer, 2 heads 4 wide, on (batch, 6, 8)."""
-
-    def run(self, x):
-        q, k, v = self.qkv(x).view(*x.shape[:2], 3, 2, 4).permute(2, 0, 3, 1, 4)
-        return functional.scaled_dot_product_attention(q, k, v, **options)
-
-    return Calls(run, qkv=nn.Linear(8, 24))
 
 
 def gpt2(**options):
@@ -47,24 +36,24 @@ def test_gpt2_in_training_has_12_attentions_forward_and_12_backward():
 def test_the_attention_that_torch_would_fall_back_on_is_one_row_too():
     mask = torch.zeros(6, 6)
     for options in ({}, {"dropout_p": 0.2}, {"attn_mask": mask}, {"is_causal": True}, {"scale": 0.1}):
-        counts = op_counts(traced(attention(**options), sequences, mode="training"))
+        counts = op_counts(traced(attention_block(**options), sequences, mode="training"))
         assert (counts["attention"], counts["attention_backward"]) == (1, 1)
         assert not counts.keys() & {"aten.bmm", "aten._softmax", "aten._scaled_dot_product_attention_math"}
 
 
 def test_attention_flops_are_those_of_its_two_products():
     # Per sample: 2 heads x (2 x 6 x 6 x 4 for the scores + 2 x 6 x 6 x 4 for the values) = 1152; backward 2.5 as many.
-    flops = flops_by_op(traced(attention(dropout_p=0.1), sequences, mode="training"), batch=3)
+    flops = flops_by_op(traced(attention_block(dropout_p=0.1), sequences, mode="training"), batch=3)
     assert (flops["attention"], flops["attention_backward"]) == (3 * 1152, 3 * 2880)
 
 
 def test_causal_attention_counts_the_pairs_that_may_attend():
     # Per sample: 2 heads x 21 pairs of 36 x 2 x (4 + 4) = 672.
-    assert flops_by_op(traced(attention(is_causal=True), sequences), batch=5)["attention"] == 5 * 672
+    assert flops_by_op(traced(attention_block(is_causal=True), sequences), batch=5)["attention"] == 5 * 672
 
 
 def test_a_mask_is_an_operand_of_its_attention():
-    [row] = rows_of(traced(attention(attn_mask=torch.zeros(6, 6)), sequences), "attention")
+    [row] = rows_of(traced(attention_block(attn_mask=torch.zeros(6, 6)), sequences), "attention")
     assert [operand.shape for operand in row.inputs][3] == (6, 6)
 
 
@@ -111,7 +100,7 @@ def test_attention_of_a_real_step_is_one_row():
         assert needs_values(x)
         return self.inner(x)
 
-    workload = traced(Calls(run, inner=attention(is_causal=True)), sequences, mode="training")
+    workload = traced(Calls(run, inner=attention_block(is_causal=True)), sequences, mode="training")
     assert workload.method == "cpu_step"
     counts = op_counts(workload)
     assert (counts["attention"], counts["attention_backward"]) == (1, 1)
@@ -120,7 +109,7 @@ def test_attention_of_a_real_step_is_one_row():
 
 def test_gradients_through_a_real_composite_are_those_of_torch():
     torch.manual_seed(0)
-    inner = attention(is_causal=True)
+    inner = attention_block(is_causal=True)
     x = torch.randn(2, 6, 8)
     inner(x).pow(2).sum().backward()
     expected = inner.qkv.weight.grad.clone()
@@ -150,7 +139,7 @@ def test_queries_are_freed_once_their_gradients_are_known():
 class _Residual(nn.Module):
     def __init__(self):
         super().__init__()
-        self.inner = attention()
+        self.inner = attention_block()
 
     def forward(self, x):
         return x + self.inner(x).transpose(1, 2).flatten(2)
@@ -275,8 +264,3 @@ def test_cells_called_by_hand_are_what_they_are():
 def test_an_embedding_before_a_recurrent_layer_keeps_its_gradient():
     model = Calls(lambda self, ids: self.layer(self.table(ids))[0], table=nn.Embedding(50, 8), layer=nn.GRU(8, 5))
     assert op_counts(traced(model, tokens, mode="training"), phase="backward")["aten.embedding_dense_backward"] == 1
-
-
-def test_nothing_to_train_is_said():
-    with pytest.raises(TraceError, match="no parameter to train"):
-        traced(nn.ReLU(), sequences, mode="training")

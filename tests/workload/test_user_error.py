@@ -128,3 +128,26 @@ def test_where_a_thread_is_shows_the_users_lines_outermost_first(
     assert frames[0] == "  theirs.py:5: step()"
     assert frames[1].startswith("  theirs.py:")
     assert " in step: " in frames[1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "assert torch.cuda.is_available()",
+        "torch.cuda.get_device_name(0)",
+        "raise RuntimeError('Found no NVIDIA driver')  # as cuda says",
+    ],
+)
+def test_code_that_insists_on_a_gpu_is_told_to_ask_first(tmp_path: Path, text: str) -> None:
+    assert message_of(tmp_path, text).hint.startswith("there is no GPU here: ask torch.cuda.is_available() first")
+
+
+def test_other_assertions_have_nothing_to_do_with_a_gpu(tmp_path: Path) -> None:
+    assert message_of(tmp_path, "assert torch.zeros(1)").hint == ""
+
+
+def test_a_module_without_a_name_is_not_to_be_installed(tmp_path: Path) -> None:
+    # transformers raises this for whatever goes wrong in a module that it loads late
+    error = message_of(tmp_path, "raise ModuleNotFoundError(\"Could not import module 'BertModel'\")")
+    assert error.hint == ""
+    assert "Could not import module 'BertModel'" in error.message

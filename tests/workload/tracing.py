@@ -91,3 +91,13 @@ def cnn():
     return nn.Sequential(
         nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(256, 5)
     )
+
+
+def attention_block(**options):
+    """Self-attention of one layer, 2 heads 4 wide, on (batch, 6, 8)."""
+
+    def run(self, x):
+        q, k, v = self.qkv(x).view(*x.shape[:2], 3, 2, 4).permute(2, 0, 3, 1, 4)
+        return nn.functional.scaled_dot_product_attention(q, k, v, **options)
+
+    return Calls(run, qkv=nn.Linear(8, 24))

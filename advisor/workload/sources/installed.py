@@ -18,9 +18,10 @@ def require(package: str) -> Any:
     try:
         return import_module(package)
     except (ImportError, RuntimeError) as error:
+        culprit = "torchvision" if "torchvision" in str(error) else package  # timm imports it
         raise LoadError(
             f"{package} is installed but cannot be imported: {error}",
-            hint=f"install the {package} that is built for torch {torch.__version__}",
+            hint=f"install the {culprit} that is built for torch {torch.__version__}",
         ) from error
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from advisor.errors import LoadError
@@ -17,11 +18,14 @@ class StepCaptured(BaseException):
     """Ends the script: the step is known. Not an `Exception`, so that the script's own handlers let it pass."""
 
 
-def run_script(path: Path, argv: Sequence[str], *, on_first_forward: FirstForward) -> None:
+def run_script(
+    path: Path, argv: Sequence[str], *, on_first_forward: FirstForward, with_gradients: bool = False
+) -> None:
     """Run `path` as `__main__` with `argv`; call `on_first_forward(module, args, kwargs)` before its first model call.
 
     The first model is the first called module that has parameters: a criterion or an augmentation before it is passed
-    over. Returns when the script raises `StepCaptured` or, its model called, ends in any other way. Raise `LoadError`
+    over, and `with_gradients` a call under `no_grad`. Returns when the script raises `StepCaptured` or, its model
+    called, ends in any other way. Raise `LoadError`
     if it ends without calling a model; what the script raises before that passes through.
     """
     call = nn.Module.__call__
@@ -29,7 +33,8 @@ def run_script(path: Path, argv: Sequence[str], *, on_first_forward: FirstForwar
 
     def watched_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
         nonlocal called
-        if not called and next(module.parameters(), None) is not None:
+        is_step = torch.is_grad_enabled() or not with_gradients
+        if not called and is_step and next(module.parameters(), None) is not None:
             called = True
             nn.Module.__call__ = call  # type: ignore[method-assign]
             on_first_forward(module, args, kwargs)

@@ -1,0 +1,281 @@
+import copy
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from advisor.errors import LoadError
+from advisor.records.workload import SCHEMA_VERSION, MemoryLine, Operand, Row, StoredBytes, Workload
+from advisor.workload.file import read_workload, workload_from_json, workload_to_json
+from tests.workload.tracing import Calls, cnn, images, sequences, traced
+
+# -- save then load is the identity ------------------------------------------------------------------------------------
+
+SIZES = st.integers(0, 10**9)
+DIMS = SIZES | st.tuples(st.floats(0, 1e6), st.floats(0, 1e6))
+OPERANDS = st.builds(
+    Operand,
+    shape=st.lists(DIMS, max_size=4).map(tuple),
+    dtype=st.sampled_from(["float32", "int64", "bfloat16"]),
+    low=st.booleans(),
+    fused=st.booleans(),
+)
+SCALARS = st.booleans() | st.integers(-100, 100) | st.floats(-1e9, 1e9) | st.text(max_size=8)
+ROWS = st.builds(
+    Row,
+    op=st.sampled_from(["aten.add", "aten.relu", "own.thing"]),
+    family=st.sampled_from(["pointwise", "unknown"]),
+    phase=st.sampled_from(["forward", "loss", "backward", "optimizer"]),
+    module=st.text(max_size=20),
+    inputs=st.lists(OPERANDS, max_size=3).map(tuple),
+    outputs=st.lists(OPERANDS, max_size=2).map(tuple),
+    attributes=st.dictionaries(
+        st.text(max_size=8), st.none() | SCALARS | st.lists(SCALARS, max_size=3).map(tuple), max_size=3
+    ),
+    count=st.integers(1, 10**6),
+)
+LINES = st.tuples(st.floats(-1e6, 1e12), st.floats(-1e6, 1e9))
+STORED = st.builds(StoredBytes, low=LINES, full=LINES, other=LINES)
+MOMENTS = st.builds(
+    MemoryLine,
+    phase=st.sampled_from(["forward", "backward"]),
+    parameters=STORED, buffers=STORED, gradients=STORED, optimizer_state=STORED, activations=STORED, temporaries=STORED,
+)  # fmt: skip
+WORKLOADS = st.builds(
+    Workload,
+    schema_version=st.just(SCHEMA_VERSION),
+    name=st.text(max_size=20),
+    mode=st.sampled_from(["inference", "training"]),
+    batch=st.integers(1, 4096),
+    batch_is_affine=st.booleans(),
+    traced_batches=st.lists(st.integers(1, 4096), min_size=1, max_size=3).map(tuple),
+    method=st.sampled_from(["fake", "symbolic", "cpu_step"]),
+    torch_version=st.text(max_size=10),
+    parameter_count=SIZES,
+    parameter_bytes=SIZES,
+    optimizer=st.none() | st.text(max_size=8),
+    inputs=st.lists(OPERANDS, max_size=2).map(tuple),
+    rows=st.lists(ROWS, max_size=4).map(tuple),
+    memory=st.lists(MOMENTS, min_size=1, max_size=3).map(tuple),
+    unknown_ops=st.dictionaries(st.text(min_size=1, max_size=8), st.integers(1, 100), max_size=2),
+    assumptions=st.lists(st.text(max_size=10), max_size=2).map(tuple),
+)
+
+
+def through_json(workload):
+    return workload_from_json(json.loads(json.dumps(workload_to_json(workload))))
+
+
+@given(WORKLOADS)
+def test_save_then_load_is_the_identity(workload):
+    assert through_json(workload) == workload
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_so_it_is_for_what_is_traced(mode):
+    recurrent = Calls(lambda self, x: self.layer(x)[0], layer=nn.LSTM(8, 4, bidirectional=True))
+    for model, make_inputs in ((cnn(), images), (recurrent, sequences)):
+        workload = traced(model, make_inputs, mode=mode)
+        assert through_json(workload) == workload
+
+
+def test_a_file_is_read_as_it_was_written(tmp_path):
+    workload = traced(cnn(), images)
+    path = tmp_path / "workload.json"
+    path.write_text(json.dumps(workload_to_json(workload)), encoding="utf-8")
+    assert read_workload(path) == workload
+
+
+def test_the_document_holds_what_a_reader_wants():
+    document = workload_to_json(traced(cnn(), images))
+    assert document["totals"].keys() == {
+        "batch", "flops", "read_bytes", "write_bytes", "peak_memory_bytes", "parameter_count", "op_count",
+    }  # fmt: skip
+    assert {"by_family", "by_module", "by_phase", "coverage_ratio", "unknown_ops", "rows"} <= document.keys()
+    # 4 x (a 3x3 convolution of 3 into 4 channels on 8 x 8: 2 x 27 x 4 x 64 = 13824; linear: 2 x 256 x 5 = 2560).
+    flops_by_family = {group["name"]: group["flops"] for group in document["by_family"]}
+    assert flops_by_family["conv"] == 4 * 13824
+    assert flops_by_family["matmul"] == 4 * 2560
+    json.dumps(document, allow_nan=False)
+
+
+# -- documents that are none -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def good():
+    return json.loads(json.dumps(workload_to_json(traced(cnn(), images))))
+
+
+@pytest.fixture
+def document(good):
+    return copy.deepcopy(good)
+
+
+def refused(document):
+    with pytest.raises(LoadError) as caught:
+        workload_from_json(document, where="w.json")
+    assert caught.value.message.startswith("w.json: ")
+    assert caught.value.hint
+    return caught.value
+
+
+KEYS = [name for name in Workload.__dataclass_fields__ if name not in ("schema_version", "rows")]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_missing_key_is_named(document, key):
+    del document[key]
+    assert key in refused(document).message
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_value_of_another_type_is_named(document, key):
+    document[key] = {"not": ["this"]}
+    assert key in refused(document).message
+
+
+def test_an_unknown_key_is_named_with_the_one_that_was_meant(document):
+    document["memroy"] = document.pop("memory")
+    error = refused(document)
+    assert "'memroy'" in error.message
+    assert error.hint == "did you mean 'memory'?"
+
+
+@pytest.mark.parametrize("version", [0, 2, "1", None])
+def test_another_version_is_refused(document, version):
+    document["schema_version"] = version
+    assert "schema_version" in refused(document).message
+
+
+@pytest.mark.parametrize("column", ["op", "family", "phase", "module", "count", "inputs", "outputs", "attributes"])
+def test_columns_have_one_length_and_are_all_there(document, column):
+    document["rows"][column].pop()
+    assert column in refused(document).message
+    del document["rows"][column]
+    assert f"rows.{column}" in refused(document).message
+
+
+def test_rows_are_columns(document):
+    document["rows"] = [{"op": "aten.mm"}]
+    assert "rows" in refused(document).message
+    document["rows"] = {"opp": []}
+    assert "'opp'" in refused(document).message
+
+
+NOT_NUMBERS = [math.nan, math.inf, -math.inf, 2.0**64, "3", True, None, [], 1.5]
+
+
+@pytest.mark.parametrize("number", [*NOT_NUMBERS, 0, -1])
+def test_a_count_is_a_whole_number_of_at_least_one(document, number):
+    document["rows"]["count"][0] = number
+    message = refused(document).message
+    assert "count" in message
+    assert "rows" in message
+
+
+@pytest.mark.parametrize("key", ["batch", "parameter_count", "parameter_bytes"])
+@pytest.mark.parametrize("number", [*NOT_NUMBERS, -1])
+def test_so_are_the_totals(document, key, number):
+    document[key] = number
+    assert key in refused(document).message
+
+
+NO_DIMENSIONS = [-1, -0.5, math.nan, math.inf, "8", None, [1, 2, 3], [1], [0, -1], [math.nan, 1], 2**64]
+
+
+@pytest.mark.parametrize("dim", NO_DIMENSIONS)
+def test_a_dimension_is_a_size(document, dim):
+    document["rows"]["inputs"][0][0]["shape"][1] = dim
+    message = refused(document).message
+    assert "rows.0" in message
+    assert "shape" in message
+
+
+def test_a_dtype_is_torchs(document):
+    document["rows"]["inputs"][0][0]["dtype"] = "float33"
+    assert "rows.0 (aten.convolution).inputs.0.dtype: found 'float33'" in refused(document).message
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, "1", None])
+def test_memory_is_made_of_numbers(document, number):
+    document["memory"][0]["activations"]["full"][0] = number
+    assert "memory.0.activations" in refused(document).message
+
+
+def test_memory_has_a_moment(document):
+    document["memory"] = []
+    assert "memory" in refused(document).message
+
+
+def test_an_unknown_operator_was_called(document):
+    document["unknown_ops"] = {"own.thing": -3}
+    assert "unknown_ops.own.thing" in refused(document).message
+
+
+def test_a_row_has_the_operands_of_its_operator(document):
+    document["rows"]["inputs"][0] = []
+    assert "rows.0 (aten.convolution)" in refused(document).message
+
+
+@pytest.mark.parametrize("key", ["mode", "method"])
+def test_a_choice_is_one_of_those_there_are(document, key):
+    document[key] = "quickly"
+    assert f"{key}: input should be" in refused(document).message
+
+
+@pytest.mark.parametrize("found", [[], 3, "workload", None])
+def test_a_document_is_a_mapping(found):
+    refused(found)
+
+
+def test_derived_keys_are_not_read(document, good):
+    document["totals"] = {"flops": -1}
+    document["coverage_ratio"] = "all"
+    assert workload_from_json(document) == workload_from_json(good)
+
+
+NOT_JSON = {
+    "text": "model = 3",
+    "empty": "",
+    "cut off": '{"schema_version": 1, "name": "a',
+    "nan": '{"schema_version": NaN}',
+    "infinite": '{"schema_version": -Infinity}',
+    "deep": "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("name", NOT_JSON)
+def test_a_file_that_is_no_json_is_refused(tmp_path, name):
+    path = tmp_path / "w.json"
+    path.write_text(NOT_JSON[name], encoding="utf-8")
+    with pytest.raises(LoadError, match=r"w\.json"):
+        read_workload(path)
+
+
+def test_a_number_too_large_for_a_float_is_refused(tmp_path, document):
+    path = tmp_path / "w.json"
+    text = json.dumps(document).replace(f'"parameter_count": {document["parameter_count"]}', '"parameter_count": 1e400')
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(LoadError, match="parameter_count"):
+        read_workload(path)
+
+
+@pytest.mark.parametrize("depth", [50, 900, 5000])
+def test_a_document_that_is_nested_deeply_is_refused(document, depth):
+    nested = []
+    for _ in range(depth):
+        nested = [nested]
+    document["rows"]["attributes"][0] = {"deep": nested}
+    refused(document)
+
+
+def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path):
+    with pytest.raises(LoadError, match="No such file"):
+        read_workload(tmp_path / "none.json")
+    (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(LoadError, match="UTF-8"):
+        read_workload(tmp_path / "binary.json")

@@ -1,0 +1,225 @@
+"""What is written down of each call: phase, module, operands, how autocast and torch.compile would store them."""
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from tests.workload.tracing import Calls, cnn, flops_by_op, images, mlp, op_counts, rows_of, sequences, traced, vectors
+
+
+def mean(output, batch):
+    return output.mean()
+
+
+def test_calls_are_laid_to_the_module_that_makes_them():
+    model = nn.Sequential(nn.Linear(8, 8), nn.Sequential(nn.Linear(8, 8), nn.ReLU()))
+    workload = traced(model, vectors)
+    assert sorted(row.module for row in workload.rows) == ["*", "*.*", "*.*"]
+
+
+def test_gradients_are_laid_to_the_module_of_their_forward():
+    model = Calls(lambda self, x: self.second(self.first(x)), first=nn.Linear(8, 6), second=nn.Linear(6, 4))
+    workload = traced(model, vectors, mode="training", loss=mean)
+    modules = {row.module: row.inputs[1].shape for row in rows_of(workload, "aten.mm") if row.phase == "backward"}
+    # The weight's gradient is grad^T x input: 8 wide for the first layer, 6 for the second.
+    assert modules["first"][-1] == 8
+    assert modules["second"][-1] in (6, 4)
+    assert set(modules) == {"first", "second"}
+
+
+def test_phases_follow_the_step():
+    def train_step(model, batch):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        loss = functional.mse_loss(model(batch).exp(), batch[:, :4])
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    workload = traced(mlp(), vectors, mode="training", train_step=train_step)
+    phase_of = {row.op: row.phase for row in workload.rows}
+    assert phase_of["aten.addmm"] == "forward"
+    assert phase_of["aten.exp"] == phase_of["aten.mse_loss"] == "loss"
+    assert phase_of["aten.mse_loss_backward"] == phase_of["aten.mm"] == "backward"
+    assert phase_of["aten.linalg_vector_norm"] == phase_of["optimizer"] == "optimizer"
+
+
+def test_a_criterion_is_loss_and_a_second_call_of_the_model_is_forward():
+    criterion = nn.MSELoss()
+
+    def train_step(model, batch):
+        for _ in range(2):
+            criterion(model(batch), batch[:, :4]).backward()
+
+    workload = traced(mlp(), vectors, mode="training", train_step=train_step)
+    assert op_counts(workload, phase="forward")["aten.addmm"] == 4
+    assert op_counts(workload, phase="loss")["aten.mse_loss"] == 2
+
+
+def test_what_is_computed_again_in_backward_is_backward():
+    for reentrant in (False, True):
+
+        def run(self, x, reentrant=reentrant):
+            return checkpoint(self.inner, x.requires_grad_(), use_reentrant=reentrant)
+
+        counts = op_counts(traced(Calls(run, inner=mlp()), vectors, mode="training", loss=mean), phase="backward")
+        assert counts["aten.addmm"] in (1, 2)  # of the last layer only its input is needed
+        assert counts["aten.mm"] == 4
+
+
+def test_composites_are_computed_again_in_backward_too():
+    model = Calls(lambda self, x: checkpoint(lambda y: self.layer(y)[0], x, use_reentrant=False), layer=nn.GRU(8, 5))
+    workload = traced(model, sequences, mode="training", loss=mean)
+    assert op_counts(workload, phase="forward")["rnn"] == 1
+    assert op_counts(workload, phase="backward")["rnn"] == 1
+    assert op_counts(workload, phase="backward")["rnn_backward"] == 1
+
+
+def test_accumulated_gradients_are_as_many_steps():
+    def train_step(model, batch):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for part in batch.chunk(2):
+            model(part).mean().backward()
+        optimizer.step()
+
+    workload = traced(mlp(), vectors, mode="training", train_step=train_step)
+    assert op_counts(workload)["aten.addmm"] == 4
+    assert op_counts(workload)["optimizer"] == 1
+    # Two halves are one whole: 2 x 10 x (8 x 16 + 16 x 4).
+    assert flops_by_op(workload, batch=10)["aten.addmm"] == 3840
+
+
+def test_the_second_order_is_traced():
+    def train_step(model, batch):
+        batch = batch.requires_grad_()
+        [gradient] = torch.autograd.grad(model(batch).tanh().sum(), batch, create_graph=True)
+        gradient.norm().backward()
+
+    workload = traced(mlp(), vectors, mode="training", train_step=train_step)
+    assert workload.method == "fake"
+    assert op_counts(workload, phase="backward")["aten.mm"] > 4
+
+
+def test_frozen_layers_have_no_gradient_of_their_weight():
+    model = mlp()
+    model[0].requires_grad_(False)
+    counts = op_counts(traced(model, vectors, mode="training", loss=mean), phase="backward")
+    assert counts["aten.mm"] == 1  # the second layer's weight; nothing before it needs a gradient
+
+
+def test_tied_weights_are_counted_once_and_used_twice():
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+    model[1].weight = model[0].weight
+    workload = traced(model, vectors, mode="training", loss=mean)
+    assert workload.parameter_count == 64 + 8 + 8
+    assert op_counts(workload, phase="forward")["aten.addmm"] == 2
+    assert workload.memory[-1].parameters.full[0] == 80 * 4
+
+
+def test_code_in_inference_mode_is_taken_apart_as_any_other():
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(), nn.Flatten(), nn.Linear(144, 2)
+    )
+
+    def run(self, x):
+        with torch.inference_mode():
+            return self.inner(x)
+
+    ordinary = op_counts(traced(model, images))
+    workload = traced(Calls(run, inner=model), images)
+    assert not workload.unknown_ops
+    assert ordinary.keys() <= op_counts(workload).keys()
+
+
+def test_sparse_gradients_are_traced():
+    model = Calls(lambda self, ids: self.table(ids).sum(1), table=nn.Embedding(50, 8, sparse=True))
+
+    def optimizer(parameters):
+        return torch.optim.SparseAdam(parameters)
+
+    workload = traced(
+        model, lambda batch: torch.zeros(batch, 6, dtype=torch.int64), mode="training", loss=mean, optimizer=optimizer
+    )
+    # What is not dense is listed, never counted by the formula of a dense operator.
+    assert all(op.endswith("[sparse]") for op in workload.unknown_ops)
+    assert workload.unknown_ops
+    # 6 rows of 8 floats and an index of 8 bytes for each sample, not the table.
+    assert max(line.gradients.full[1] for line in workload.memory) == 6 * 8 * 4
+
+
+# -- autocast ----------------------------------------------------------------------------------------------------------
+
+
+def low_of(workload, op):
+    [row] = rows_of(workload, op)
+    return [operand.low for operand in row.inputs], [operand.low for operand in row.outputs]
+
+
+def test_products_leave_halves_and_norms_what_they_normalise():
+    model = Calls(
+        lambda self, x: functional.softmax(self.norm(functional.relu(self.inner(x))), -1),
+        inner=nn.Linear(8, 8),
+        norm=nn.LayerNorm(8),
+    )
+    workload = traced(model, vectors)
+    assert low_of(workload, "aten.addmm") == ([False, False, False], [True])
+    assert low_of(workload, "aten.relu") == ([True], [True])
+    assert low_of(workload, "aten._softmax")[1] == [False]  # autocast runs it in float32
+
+
+def test_a_sum_of_a_half_and_a_float_is_a_float():
+    workload = traced(Calls(lambda self, x: self.inner(x) + x, inner=nn.Linear(8, 8)), vectors)
+    assert low_of(workload, "aten.add")[1] == [False]
+
+
+def test_other_dtypes_are_never_low():
+    model = nn.Linear(8, 4).double()
+    workload = traced(model, lambda batch: torch.zeros(batch, 8, dtype=torch.float64))
+    assert low_of(workload, "aten.addmm") == ([False, False, False], [False])
+
+
+# -- torch.compile -----------------------------------------------------------------------------------------------------
+
+
+def fused_of(workload, op):
+    [row] = rows_of(workload, op)
+    return [operand.fused for operand in row.inputs], [operand.fused for operand in row.outputs]
+
+
+def test_what_passes_between_pointwise_operators_stays_out_of_memory():
+    workload = traced(
+        Calls(lambda self, x: (x * 2).exp() @ self.weight, weight=nn.Parameter(torch.zeros(8, 4))), vectors
+    )
+    assert fused_of(workload, "aten.mul") == ([False], [True])
+    assert fused_of(workload, "aten.exp") == ([True], [False])  # the product reads it from memory
+    assert fused_of(workload, "aten.mm") == ([False, False], [False])
+
+
+def test_what_backward_needs_is_written():
+    model = Calls(lambda self, x: (self.inner(x) * 2).exp(), inner=nn.Linear(8, 4))
+    workload = traced(model, vectors, mode="training", loss=mean)
+    [row] = rows_of(workload, "aten.exp")
+    assert row.outputs[0].fused is False  # its backward multiplies by the result
+
+
+def test_results_of_the_step_are_written():
+    assert fused_of(traced(Calls(lambda self, x: x.exp()), vectors), "aten.exp") == ([False], [False])
+
+
+def test_equal_layers_are_one_row():
+    deep = nn.Sequential(*(nn.Linear(8, 8) for _ in range(50)))
+    workload = traced(deep, vectors)
+    assert len(workload.rows) <= 3  # the first reads what is not low, the others alike
+    assert op_counts(workload) == {"aten.addmm": 50}
+
+
+def test_hooks_on_tensors_are_run_as_they_are():
+    seen = []
+
+    def run(self, x):
+        y = self.inner(x)
+        y.register_hook(lambda gradient: seen.append(tuple(gradient.shape)))
+        return y
+
+    traced(Calls(run, inner=cnn()), images, mode="training", batch=2, batch_is_fixed=True, loss=mean)
+    assert seen == [(2, 5)]

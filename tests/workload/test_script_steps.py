@@ -1,0 +1,78 @@
+"""Which part of a script is its step: accumulated passes, evaluations before it, closures."""
+
+from pathlib import Path
+
+import pytest
+
+from advisor.errors import LoadError
+from advisor.records.workload import Workload
+from advisor.workload.script_trace import trace_script
+from advisor.workload.summary import group_rows
+
+HEAD = "import torch\nfrom torch import nn\nmodel = nn.Linear(100, 10)\n"
+
+
+def step_of(folder: Path, text: str) -> Workload:
+    script = folder / "script.py"
+    script.write_text(HEAD + text)
+    return trace_script(script, [], mode="training")
+
+
+def matmul_flops(workload: Workload) -> float:
+    groups = group_rows(workload, by="family", batch=workload.batch)
+    return next(group.flops for group in groups if group.name == "matmul")
+
+
+def test_gradients_accumulated_over_passes_make_one_step_of_all_their_samples(tmp_path: Path) -> None:
+    workload = step_of(
+        tmp_path,
+        "optimizer = torch.optim.SGD(model.parameters(), 0.1)\n"
+        "for _ in range(4):\n"
+        "    model(torch.rand(32, 100)).sum().backward()\n"
+        "optimizer.step()\n",
+    )
+
+    assert workload.batch == 4 * 32
+    assert "gradients of 4 passes are accumulated" in " ".join(workload.assumptions)
+    # Forward and the weight's gradient, each 2 x 128 samples x 100 x 10; the input needs no gradient.
+    assert matmul_flops(workload) == 2 * 2 * 128 * 100 * 10
+
+
+def test_an_evaluation_before_the_training_is_not_part_of_the_step(tmp_path: Path) -> None:
+    workload = step_of(
+        tmp_path,
+        "with torch.no_grad():\n"
+        "    model(torch.rand(1000, 100))\n"
+        "optimizer = torch.optim.SGD(model.parameters(), 0.1)\n"
+        "model(torch.rand(20, 100)).sum().backward()\n"
+        "optimizer.step()\n",
+    )
+
+    assert workload.batch == 20
+    # Forward and the weight's gradient, each 2 x 20 samples x 100 x 10.
+    assert matmul_flops(workload) == 2 * 2 * 20 * 100 * 10
+
+
+def test_a_closure_that_makes_the_gradients_is_the_step(tmp_path: Path) -> None:
+    workload = step_of(
+        tmp_path,
+        "optimizer = torch.optim.SGD(model.parameters(), 0.1)\n"
+        "def closure():\n"
+        "    optimizer.zero_grad()\n"
+        "    loss = model(torch.rand(20, 100)).sum()\n"
+        "    loss.backward()\n"
+        "    return loss\n"
+        "for _ in range(3):\n"
+        "    optimizer.step(closure)\n",
+    )
+
+    assert workload.optimizer == "SGD"
+    assert [row.op for row in workload.rows if row.phase == "optimizer"].count("optimizer") == 1
+    assert workload.batch == 20
+
+
+def test_a_script_that_calls_no_model_runs_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(LoadError, match="without calling a model"):
+        step_of(tmp_path, "print('ran')\n")
+
+    assert capfd.readouterr().out.count("ran") == 1

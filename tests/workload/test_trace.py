@@ -1,0 +1,262 @@
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from advisor.errors import LoadError, TraceError
+from advisor.workload.summary import totals
+from tests.workload.tracing import (
+    Calls,
+    cnn,
+    flops_by_op,
+    images,
+    loaded,
+    mlp,
+    op_counts,
+    rows_of,
+    sequences,
+    traced,
+    vectors,
+)
+
+# -- by hand -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_training_step_of_an_mlp_by_hand():
+    workload = traced(mlp(), vectors, mode="training", loss=lambda output, batch: output.mean())
+    flops = flops_by_op(workload, batch=5)
+    # Forward: 2 x 5 x (8 x 16 + 16 x 4) = 1920. Backward: the weights' gradients are as many, and that of the second
+    # layer's input 2 x 5 x 16 x 4 = 640; the first layer's input has none.
+    assert flops["aten.addmm"] == 1920
+    assert flops["aten.mm"] == 1920 + 640
+    # AdamW: 8 operators with 1 FLOP per element, on 212 elements, and the count of each of 4 tensors.
+    assert flops["optimizer"] == pytest.approx(8 * 212 + 4)
+    assert op_counts(workload, phase="loss") == {"aten.mean": 1}
+
+
+def test_a_training_step_of_a_cnn_by_hand():
+    workload = traced(cnn(), images, mode="training", loss=lambda output, batch: output.mean())
+    flops = flops_by_op(workload, batch=2)
+    # 3x3 of 3 into 4 channels on 8 x 8 pixels: 2 x 9 x 3 x 4 x 64 = 13824 per sample. Backward: as many for the weight,
+    # none for the image, and the sum of 4 x 64 for the bias.
+    assert flops["aten.convolution"] == 2 * 13824
+    assert flops["aten.convolution_backward"] == 2 * (13824 + 256)
+    assert flops["aten.addmm"] == 2 * 2 * 256 * 5
+    assert flops["aten.mm"] == 2 * flops["aten.addmm"]  # of the weight, and of the input
+
+
+def test_the_bytes_of_a_linear_layer_by_hand():
+    # Input (batch, 8), weight 8 x 4 and bias are read, the output is written.
+    result = totals(traced(nn.Linear(8, 4), vectors), batch=6)
+    assert (result.read_bytes, result.write_bytes) == (4 * (6 * 8 + 32 + 4), 4 * 6 * 4)
+
+
+def test_other_batch_sizes_need_no_other_trace():
+    for mode in ("inference", "training"):
+        options = {"mode": mode, "loss": lambda output, batch: output.mean()}
+        workload = traced(cnn(), images, batch=4, **options)
+        for batch in (1, 3, 100):
+            alone = traced(cnn(), images, batch=batch, batch_is_fixed=True, **options)
+            expected, found = totals(alone, batch=batch), totals(workload, batch=batch)
+            assert found.flops == pytest.approx(expected.flops)
+            assert found.read_bytes == pytest.approx(expected.read_bytes)
+            assert found.write_bytes == pytest.approx(expected.write_bytes)
+            assert found.peak_memory_bytes == pytest.approx(expected.peak_memory_bytes)
+
+
+def test_a_contrastive_loss_is_quadratic_in_the_batch():
+    def loss(output, batch):
+        return functional.cross_entropy(output @ output.t(), torch.arange(len(output)))
+
+    workload = traced(nn.Linear(8, 4), vectors, mode="training", loss=loss)
+    assert workload.batch_is_affine  # each dimension is; their product is not
+    similarity = [row for row in rows_of(workload, "aten.mm") if row.phase == "loss"]
+    assert [operand.shape for row in similarity for operand in row.outputs] == [((0.0, 1.0), (0.0, 1.0))]
+    # 2 x batch x batch x 4.
+    assert flops_by_op_in_loss(workload, batch=10) == 800
+    assert flops_by_op_in_loss(workload, batch=30) == 7200
+
+
+def flops_by_op_in_loss(workload, *, batch):
+    from advisor.ops.evaluate import row_cost
+
+    rows = [row for row in rows_of(workload, "aten.mm") if row.phase == "loss"]
+    return sum(row.count * row_cost(row, batch=batch).flops for row in rows)
+
+
+# -- batch sizes -------------------------------------------------------------------------------------------------------
+
+
+def pairs(self, x):
+    """The products of all pairs: batch x (batch - 1) / 2 of them."""
+    first, second = torch.triu_indices(len(x), len(x), 1)
+    return self.inner(x[first] * x[second])
+
+
+def test_what_is_not_affine_is_traced_at_the_batch_asked_for_and_said():
+    for asked, batch in ((None, 4), (10, 10)):
+        workload = traced(Calls(pairs, inner=nn.Linear(8, 2)), vectors, at=asked)
+        assert not workload.batch_is_affine
+        assert (workload.batch, workload.traced_batches) == (batch, (batch,))
+        pair_count = batch * (batch - 1) / 2
+        assert flops_by_op(workload, batch=batch)["aten.addmm"] == 2 * pair_count * 8 * 2
+        assert any(f"traced at batch {batch} alone" in note for note in workload.assumptions)
+
+
+def test_a_fixed_batch_is_traced_once():
+    sizes = []
+
+    def make_inputs(batch):
+        sizes.append(batch)
+        return vectors(batch)
+
+    workload = traced(mlp(), make_inputs, batch=3, batch_is_fixed=True, at=64)
+    assert sizes == [3]
+    assert (workload.batch, workload.batch_is_affine, workload.traced_batches) == (3, False, (3,))
+
+
+def test_a_batch_of_one_follows_from_larger_ones():
+    workload = traced(mlp(), vectors, batch=1)
+    assert workload.traced_batches == (2, 4, 3)
+    assert (workload.batch, workload.batch_is_affine) == (1, True)
+    assert totals(workload, batch=1).flops == 384 + 16
+
+
+def test_a_model_that_takes_no_batch_but_its_own_is_traced_at_that():
+    def run(self, x):
+        output, self.state = self.layer(x, self.state)
+        return output
+
+    model = Calls(run, layer=nn.GRU(8, 5, batch_first=True), state=torch.zeros(1, 4, 5))
+    workload = traced(model, sequences, batch=4)
+    assert not workload.batch_is_affine
+    assert any("traced at batch 4 alone: others fail (Expected hidden size" in note for note in workload.assumptions)
+
+
+def test_inputs_that_do_not_follow_the_batch_are_said():
+    workload = traced(mlp(), lambda batch: torch.zeros(4, 8))
+    assert "the inputs are the same at every batch size" in workload.assumptions
+    assert "the inputs are the same at every batch size" not in traced(mlp(), vectors).assumptions
+
+
+def test_inputs_are_what_travels_to_the_device():
+    workload = traced(
+        Calls(lambda self, *, x, mask: self.inner(x) * mask, inner=nn.Linear(8, 4)),
+        lambda batch: {"x": vectors(batch), "mask": torch.ones(batch, 4, dtype=torch.bool)},
+    )
+    assert [(operand.shape, operand.dtype) for operand in workload.inputs] == [
+        (((0.0, 1.0), 8), "float32"),
+        (((0.0, 1.0), 4), "bool"),
+    ]
+
+
+# -- training ----------------------------------------------------------------------------------------------------------
+
+
+def test_defaults_are_said():
+    assert traced(mlp(), vectors, mode="training").assumptions == (
+        "loss: the mean of the float outputs, since the file defines none",
+        "optimizer: AdamW, since the file defines none",
+    )
+    said = traced(mlp(), vectors, mode="training", loss=lambda output, batch: output.mean(), optimizer=torch.optim.SGD)
+    assert (said.assumptions, said.optimizer) == ((), "SGD")
+    assert traced(mlp(), vectors).assumptions == ()
+
+
+def test_the_loss_and_the_step_get_what_example_inputs_gave():
+    given = []
+
+    def loss(output, batch):
+        given.append(batch)
+        return output.mean()
+
+    pair = Calls(lambda self, x, y: self.inner(x) + self.inner(y), inner=nn.Linear(8, 4))
+    traced(mlp(), vectors, mode="training", loss=loss)
+    traced(pair, lambda batch: (vectors(batch), vectors(batch)), mode="training", loss=loss)
+    named = Calls(lambda self, *, x: self.inner(x), inner=nn.Linear(8, 4))
+    traced(named, lambda batch: {"x": vectors(batch)}, mode="training", loss=loss)
+    assert [type(value).__name__ for value in given[::3]] == ["FakeTensor", "tuple", "dict"]
+
+
+def test_the_default_loss_takes_every_float_of_the_output():
+    def run(self, x):
+        y = self.inner(x)
+        return {"scores": [y, y.argmax(1)], "more": y.half()}
+
+    counts = op_counts(traced(Calls(run, inner=nn.Linear(8, 4)), vectors, mode="training"), phase="loss")
+    assert counts["aten.mean"] == 3  # of two float outputs, and of these
+
+
+def test_an_output_without_floats_cannot_be_trained_on():
+    model = Calls(lambda self, x: self.inner(x).argmax(1), inner=nn.Linear(8, 4))
+    with pytest.raises(TraceError, match="no float tensor") as caught:
+        traced(model, vectors, mode="training")
+    assert "loss(output, batch)" in caught.value.hint
+
+
+def test_a_model_without_parameters_cannot_be_trained():
+    with pytest.raises(TraceError, match="no parameter to train"):
+        traced(nn.ReLU(), vectors, mode="training")
+
+
+def test_inference_needs_no_gradients_and_evaluates():
+    workload = traced(nn.Sequential(nn.Linear(8, 8), nn.Dropout(), nn.BatchNorm1d(8)), vectors)
+    assert op_counts(workload) == {"aten.addmm": 1, "aten._native_batch_norm_legit_no_training": 1}
+    assert {line.gradients.full for line in workload.memory} == {(0, 0)}
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_the_model_raises_is_raised():
+    def run(self, x):
+        raise KeyError("no such layer")
+
+    with pytest.raises(KeyError, match="no such layer"):
+        traced(Calls(run), vectors)
+
+
+def test_a_wrong_shape_is_torchs_error():
+    with pytest.raises(RuntimeError, match=r"mat1 and mat2|reduction dim"):
+        traced(nn.Linear(9, 4), vectors)
+
+
+def test_our_own_errors_end_the_trace_at_once():
+    calls = []
+
+    def make_inputs(batch):
+        calls.append(batch)
+        raise LoadError("fixed")
+
+    with pytest.raises(LoadError):
+        traced(mlp(), make_inputs)
+    assert len(calls) == 1
+
+
+def test_a_real_step_that_does_not_fit_is_refused_with_the_numbers(monkeypatch):
+    with torch.device("meta"):
+        model = nn.Linear(8, 2**28, bias=False)  # 2^31 parameters: 8 GiB
+
+    def run(self, x):
+        return self.inner(x) if x.sum() > 0 else x
+
+    pages = {"SC_AVPHYS_PAGES": 2**20, "SC_PAGE_SIZE": 2**12}  # 4 GiB
+    monkeypatch.setattr("os.sysconf", pages.__getitem__)
+    for mode, needed in (("inference", 16), ("training", 48)):
+        with pytest.raises(TraceError) as caught:
+            traced(Calls(run, inner=model), vectors, mode=mode)
+        assert f"a real step needs about {needed} GiB of the 4 GiB that are free" in caught.value.message
+        assert ".item()" in caught.value.hint
+
+
+def test_loaded_notes_come_first():
+    workload = traced(mlp(), vectors, mode="training", notes=("batch size 4 assumed",))
+    assert workload.assumptions[0] == "batch size 4 assumed"
+
+
+def test_the_record_names_its_source():
+    workload = traced(mlp(), vectors)
+    assert (workload.name, workload.mode, workload.method) == ("model", "inference", "fake")
+    assert workload.torch_version == torch.__version__
+    assert (workload.parameter_count, workload.parameter_bytes) == (212, 848)
+    assert loaded(mlp(), vectors).name == "model"
