@@ -197,7 +197,7 @@ def rank_workload(
     return Recommendation(
         schema_version=ANSWER_SCHEMA_VERSION,
         job=job,
-        workload=summarize(workload, batch=workload.batch),
+        workload=summarize(workload, batch=_summary_batch(workload, options)),
         best=ranking.quotes[0] if ranking.quotes else None,
         quotes=ranking.quotes,
         rejected=(*catalog.rejected, *ranking.rejected),
@@ -281,6 +281,11 @@ def _catalog(options: Options) -> Catalog:
 
 def _single_batch(options: Options) -> int | None:
     return int(options.batch) if options.batch.isascii() and options.batch.isdigit() else None
+
+
+def _summary_batch(workload: Workload, options: Options) -> int:
+    """The job's batch where it has one, else the source's own."""
+    return (_single_batch(options) if workload.batch_is_affine else None) or workload.batch
 
 
 def _profiled_batch(workload: Workload, wanted: int | None) -> int:

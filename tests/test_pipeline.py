@@ -271,3 +271,11 @@ def test_recommend_prints_nothing_when_the_model_fails() -> None:
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+def test_the_totals_are_of_the_batch_asked_for(catalog: Catalog, linear_workload: Workload) -> None:
+    asked = rank_workload(linear_workload, Options(batch="7"), catalog=catalog).workload.totals
+    chosen = rank_workload(linear_workload, Options(batch="7,9"), catalog=catalog).workload.totals
+
+    assert (asked.batch, asked.flops) == (7, 2 * 7 * 1024 * 1024)
+    assert (chosen.batch, chosen.flops) == (4, 2 * 4 * 1024 * 1024)

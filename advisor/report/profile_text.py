@@ -50,6 +50,6 @@ def _counting(summary: WorkloadSummary) -> tuple[str, ...]:
     }
     lines = [f"{methods[summary.method]}; formulas cover {units.format_ratio(summary.coverage_ratio)} of the calls."]
     lines += [f"no formula for {op} ({count:,} calls)." for op, count in sorted(summary.unknown_ops.items())]
-    if summary.optimizer:
+    if summary.optimizer and not any(line.startswith("optimizer:") for line in summary.assumptions):
         lines.append(f"optimizer: {summary.optimizer}.")
     return (*lines, *summary.assumptions)

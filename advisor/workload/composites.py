@@ -122,21 +122,26 @@ class Composites(TorchFunctionMode):
     @contextmanager
     def catching(self) -> Iterator[None]:
         """Catch what calls torch.nn.functional by its name, too: torch's own `multi_head_attention_forward` runs with
-        the mode switched off."""
+        the mode switched off, and so does backward, in which checkpoints run forward again."""
+        run_backward = torch.autograd._engine_run_backward
+
+        def run_backward_caught(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return run_backward(*args, **kwargs)
+
         functional.scaled_dot_product_attention = self._attention
+        torch.autograd._engine_run_backward = run_backward_caught
         try:
             with self:
                 yield
         finally:
             functional.scaled_dot_product_attention = _ATTENTION
+            torch.autograd._engine_run_backward = run_backward
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func is _ATTENTION:
             return self._attention(*args, **kwargs)
-        if func is torch.Tensor.backward:
-            with self:  # checkpoints run forward again in there
-                return _backward(*args, **kwargs)
         mode = _RECURRENT.get(func) if callable(func) else None
         if mode is not None and not kwargs:
             return self._recurrent(func, mode, args)
@@ -208,7 +213,8 @@ class Composites(TorchFunctionMode):
             first, given, parameters = inputs[0], inputs[1 : 1 + layers.state_count], inputs[1 + layers.state_count :]
             state = tuple(given) if mode == "lstm" else given[0]
             sizes = () if batch_sizes is None else (batch_sizes,)
-            return tuple(func(first, *sizes, state, list(parameters), *settings))
+            with torch._C.DisableTorchFunction():
+                return tuple(func(first, *sizes, state, list(parameters), *settings))
 
         plan = _Plan(
             recorder=self._recorder,
@@ -219,17 +225,6 @@ class Composites(TorchFunctionMode):
             run=run if self._real else None,
         )
         return _apply(plan, [source, *state_list, *weights])
-
-
-def _backward(
-    tensor: torch.Tensor,
-    gradient: torch.Tensor | None = None,
-    retain_graph: bool | None = None,
-    create_graph: bool = False,
-    inputs: Any = None,
-) -> None:
-    """`Tensor.backward` itself, below the function modes."""
-    torch.autograd.backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
 
 
 def _allocate_attention(inputs: Sequence[torch.Tensor]) -> Tensors:

@@ -1,6 +1,7 @@
 """Records every operator call of a step: phase, module, operands, attributes, and the live memory after it."""
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -110,11 +111,13 @@ class Recorder(TorchDispatchMode):
         self._backward_ids: set[int] = set()
         self._state_bytes: dict[int, int] = {}
         self._open: _OpenComposite | None = None
-        self._paths = {id(module): _generic(path) for path, module in model.named_modules()}
+        self._paths: dict[int, str] = {}
+        for identity, path in _generic_paths(model):
+            self._paths.setdefault(identity, path)
         self._own = frozenset(self._paths)
         for companion in companions:
-            for path, module in companion.named_modules(prefix=type(companion).__name__):
-                self._paths.setdefault(id(module), _generic(path))
+            for identity, path in _generic_paths(companion, type(companion).__name__):
+                self._paths.setdefault(identity, path)
         self._stack: list[str] = []
         self._depth = 0
         self._sequence_numbers: list[int] = []
@@ -436,9 +439,17 @@ def _in_backward() -> bool:
     return torch._C._current_graph_task_id() != -1
 
 
-def _generic(path: str) -> str:
-    """`layers.3.attn` is `layers.*.attn`: layers of a list are one."""
-    return ".".join("*" if part.isdigit() else part for part in path.split("."))
+def _generic_paths(module: nn.Module, path: str = "") -> Iterator[tuple[int, str]]:
+    """Each module's id and path, `layers.*.attn` for `layers.3.attn`: the blocks of a list are one.
+
+    The single layers of a Sequential keep their numbers: each does a work of its own.
+    """
+    yield id(module), path
+    kinds = Counter(type(child) for child in module.children())
+    for name, child in module.named_children():
+        is_block = not isinstance(module, nn.Sequential) or next(child.children(), None) is not None
+        label = "*" if name.isdigit() and kinds[type(child)] > 1 and is_block else name
+        yield from _generic_paths(child, f"{path}.{label}" if path else label)
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:

@@ -47,3 +47,8 @@ def test_what_has_no_formula_is_listed() -> None:
     summary = replace(SUMMARY, coverage_ratio=0.98, unknown_ops={"aten.foo": 1200}, optimizer="AdamW")
     text = render_profile(summary, GROUPS, by="module", view=View(width=100))
     assert "formulas cover 98 % of the calls.\n  no formula for aten.foo (1,200 calls).\n  optimizer: AdamW.\n" in text
+
+
+def test_the_optimizer_is_named_once() -> None:
+    summary = replace(SUMMARY, optimizer="AdamW", assumptions=("optimizer: AdamW, since the file defines none",))
+    assert render_profile(summary, GROUPS, by="module", view=View(width=100)).count("AdamW") == 1

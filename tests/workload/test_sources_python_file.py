@@ -228,3 +228,13 @@ def test_each_example_builds_and_takes_its_inputs(name: str, parameter_count: in
     model = loaded.model.to_empty(device="meta")
     args, _ = loaded.make_inputs(2)
     assert model(*(value.to("meta") for value in args)).shape[0] == 2
+
+
+def test_a_class_with_a_second_name_is_still_the_only_one(load_text: LoadText) -> None:
+    assert isinstance(load_text(NET + "    Network = Net\n").model, nn.Module)
+
+
+def test_a_factory_called_model_is_among_the_nearest_names(load_text: LoadText) -> None:
+    with pytest.raises(LoadError, match="has no modl") as caught:
+        load_text(NET + "    def model():\n        return Net()\n", name="modl")
+    assert caught.value.hint == "did you mean net.py::model?"

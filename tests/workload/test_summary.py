@@ -37,10 +37,10 @@ def test_the_phases_of_a_training_step_are_told_apart():
     }  # fmt: skip
 
 
-def test_modules_of_a_list_are_one_group():
-    blocks = nn.Sequential(*(nn.Linear(8, 8) for _ in range(3)), nn.Sequential(nn.Linear(8, 2)))
+def test_the_blocks_of_a_list_are_one_group_and_the_layers_of_a_sequential_are_not():
+    blocks = nn.Sequential(*(nn.Sequential(nn.Linear(8, 8), nn.ReLU()) for _ in range(3)), nn.Linear(8, 2))
     names = {group.name for group in group_rows(traced(blocks, vectors), by="module", batch=4)}
-    assert names == {"*", "*.*"}
+    assert names == {"*.0", "*.1", "3"}
 
 
 def test_the_shares_of_a_step_without_flop_are_zero():

@@ -107,6 +107,8 @@ def _named(module: types.ModuleType, name: str, path: str) -> Any:
     if isinstance(found, nn.Module) or callable(found):
         return found
     choices = [*_instances(module), *_factories(module), *(kind.__name__ for kind in _classes(module))]
+    if inspect.isfunction(getattr(module, "model", None)):
+        choices.append("model")
     close = get_close_matches(name, choices, n=1)
     hint = f"did you mean {path}::{close[0]}?" if close else f"the file has {', '.join(choices) or 'no model'}"
     problem = f"has no {name}" if found is None else f"{name} is {type(found).__name__}, not a model"
@@ -154,12 +156,13 @@ def _factories(module: types.ModuleType) -> list[str]:
 
 
 def _classes(module: types.ModuleType) -> list[type[nn.Module]]:
-    """The file's own module classes, in its order; what it imports is not meant."""
-    return [
+    """The file's own module classes, in its order, each once; what it imports is not meant."""
+    found = [
         value
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, nn.Module) and value.__module__ == module.__name__
     ]
+    return list(dict.fromkeys(found))  # a class may have a second name
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
