@@ -17,7 +17,7 @@ from advisor.errors import CoverageError, TraceError, UsageError
 from advisor.pipeline import profile_source, rank_source, rank_workload
 from advisor.records.options import Options
 from advisor.records.price import Catalog
-from advisor.records.workload import Operand, Row, Workload
+from advisor.records.workload import MemoryLine, Operand, Row, StoredBytes, Workload
 from advisor.workload.file import workload_to_json
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -174,7 +174,17 @@ def linear_workload() -> Workload:
                 count=1,
             ),
         ),
-        memory=(),
+        memory=(
+            MemoryLine(
+                phase="forward",
+                parameters=StoredBytes(full=(4.0 * 1024 * 1024, 0.0)),
+                buffers=StoredBytes(),
+                gradients=StoredBytes(),
+                optimizer_state=StoredBytes(),
+                activations=StoredBytes(),
+                temporaries=StoredBytes(),
+            ),
+        ),
         unknown_ops={},
         assumptions=(),
     )

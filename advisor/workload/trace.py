@@ -188,7 +188,7 @@ def _training_step(loaded: LoadedModel, inputs: Inputs, recorder: Recorder) -> N
     optimizer = make_optimizer(trained)
     output = loaded.model(*inputs[0], **inputs[1])
     recorder.phase = "loss"
-    loss = loaded.loss(output, batch) if loaded.loss is not None else _default_loss(output)
+    loss = _checked_loss(loaded.loss(output, batch)) if loaded.loss is not None else _default_loss(output)
     loss.backward()
     optimizer.step()
 
@@ -199,6 +199,13 @@ def _batch_value(inputs: Inputs) -> Any:
     if kwargs:
         return dict(kwargs)
     return args[0] if len(args) == 1 else args
+
+
+def _checked_loss(loss: Any) -> torch.Tensor:
+    if isinstance(loss, torch.Tensor) and loss.numel() == 1:
+        return loss
+    found = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else f"a {type(loss).__name__}"
+    raise TraceError(f"loss(output, batch) gave {found}, not a tensor with one element", hint="return loss.mean()")
 
 
 def _default_loss(output: Any) -> torch.Tensor:

@@ -12,7 +12,7 @@ import pytest
 
 from advisor.records.answer import Group, GroupBy, WorkloadSummary
 from advisor.records.options import Options
-from advisor.records.workload import Operand, Row, SecondCount, Workload
+from advisor.records.workload import MemoryLine, Operand, Row, SecondCount, StoredBytes, Workload
 from advisor.workload.file import workload_from_json
 from tests.cli.conftest import Result
 from tests.report.toys import recommendation
@@ -48,7 +48,17 @@ WORKLOAD = Workload(
     optimizer=None,
     inputs=(),
     rows=(_row("forward"), _row("backward")),
-    memory=(),
+    memory=(
+        MemoryLine(
+            phase="forward",
+            parameters=StoredBytes(full=(256.0, 0.0)),
+            buffers=StoredBytes(),
+            gradients=StoredBytes(),
+            optimizer_state=StoredBytes(),
+            activations=StoredBytes(),
+            temporaries=StoredBytes(),
+        ),
+    ),
     unknown_ops={},
     assumptions=(),
 )
