@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from torch import nn
 from torch.nn import functional
 from torch.utils.benchmark import Timer
 
@@ -88,7 +89,7 @@ def attention_cases(dtype: torch.dtype) -> Iterator[Case]:
 
 
 def streaming_cases() -> Iterator[Case]:
-    """Pointwise operators, norms, softmax and reductions over 1 to 256 MB and, for the dispatch, over one element."""
+    """Pointwise operators, norms, softmax and reductions over one element and 1 to 256 MB."""
     for elements in (1, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26):
         data, other = torch.randn(elements), torch.randn(elements)
         yield _streaming("pointwise", "add", elements, 3, partial(torch.add, data, other))
@@ -102,12 +103,27 @@ def streaming_cases() -> Iterator[Case]:
         yield _streaming("norm", "layer_norm", elements, 2, partial(functional.layer_norm, table, (1024,)))
 
 
+def dispatch_case() -> Case:
+    """Forty modules too small to compute anything: what Python, torch.nn and the dispatcher take for each."""
+    layers = [layer for _ in range(20) for layer in (nn.Linear(8, 8), nn.ReLU())]
+    model, data = nn.Sequential(*layers).eval(), torch.randn(1, 8)
+    return Case(
+        family="dispatch",
+        dtype=torch.float32,
+        label=f"modules {len(layers)}",
+        flops=0,
+        moved_bytes=0,
+        run=partial(model, data),
+    )
+
+
 def all_cases() -> Iterator[Case]:
     """Every operator; those that run on matrix units in bfloat16 too."""
     for dtype in (torch.float32, torch.bfloat16):
         for cases in (matmul_cases, conv_cases, attention_cases):
             yield from cases(dtype)
     yield from streaming_cases()
+    yield dispatch_case()
 
 
 def _streaming(family: str, label: str, elements: int, passes: int, run: Callable[[], torch.Tensor]) -> Case:

@@ -55,7 +55,7 @@ def select_offers(offers: Sequence[Offer], *, options: Options, price_kind: Pric
         if outside or price is None:
             code, reason = outside or ("no-price", "")
             rejected.append(rejection(offer, code=code, reason=reason))
-        elif why := _why_apart(offer, is_tier_chosen=bool(options.tier)):
+        elif why := _why_apart(offer, is_chosen=bool(options.tier or options.provider)):
             set_apart.append(PricedOffer(offer=offer, price=price))
             apart.append(rejection(offer, code=why[0], reason=why[1]))
         else:
@@ -120,11 +120,11 @@ def _unusable(offer: Offer, price: Price | None, *, price_kind: PriceKind) -> tu
     return None
 
 
-def _why_apart(offer: Offer, *, is_tier_chosen: bool) -> tuple[str, str] | None:
+def _why_apart(offer: Offer, *, is_chosen: bool) -> tuple[str, str] | None:
     if offer.billed_separately is not None:
         return "billed-separately", f"the price leaves out {offer.billed_separately}"
-    if offer.tier == "marketplace" and not is_tier_chosen:
-        return "marketplace", "hosts of a marketplace vary; --tier marketplace ranks them"
+    if offer.tier == "marketplace" and not is_chosen:
+        return "marketplace", "hosts of a marketplace vary; --tier marketplace or --provider ranks them"
     return None
 
 

@@ -123,20 +123,20 @@ class Composites(TorchFunctionMode):
     def catching(self) -> Iterator[None]:
         """Catch what calls torch.nn.functional by its name, too: torch's own `multi_head_attention_forward` runs with
         the mode switched off, and so does backward, in which checkpoints run forward again."""
-        run_backward = torch.autograd._engine_run_backward
+        run_backward = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
 
         def run_backward_caught(*args: Any, **kwargs: Any) -> Any:
             with self:
                 return run_backward(*args, **kwargs)
 
         functional.scaled_dot_product_attention = self._attention
-        torch.autograd._engine_run_backward = run_backward_caught
+        torch.autograd._engine_run_backward = run_backward_caught  # type: ignore[attr-defined]
         try:
             with self:
                 yield
         finally:
             functional.scaled_dot_product_attention = _ATTENTION
-            torch.autograd._engine_run_backward = run_backward
+            torch.autograd._engine_run_backward = run_backward  # type: ignore[attr-defined]
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

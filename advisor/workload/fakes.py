@@ -25,17 +25,15 @@ def fake_mode(*, symbolic: bool, isolated: bool) -> "FakeTensorMode":
 
     `isolated`: this process exists for the trace alone, so torch's compiler need not be imported.
     """
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
     if symbolic:
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
         from advisor.workload.assuming_shapes import AssumingShapeEnv
 
         return FakeTensorMode(allow_non_fake_inputs=True, shape_env=AssumingShapeEnv(), static_shapes=True)
-    if isolated:
-        from advisor.workload.quick_fake_mode import QuickFakeMode
+    from advisor.workload.quick_fake_mode import QuickFakeMode
 
-        return QuickFakeMode.create()
-    return FakeTensorMode(allow_non_fake_inputs=True)
+    return QuickFakeMode.create() if isolated else QuickFakeMode.create_beside_the_compiler()
 
 
 def to_fake(mode: "FakeTensorMode", tensor: torch.Tensor) -> torch.Tensor:

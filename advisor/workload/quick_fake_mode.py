@@ -52,6 +52,11 @@ class QuickFakeMode(FakeTensorMode):
         """The mode, without torch._dynamo where that is not imported yet."""
         if "torch._dynamo" not in sys.modules:
             _stand_in_for_dynamo()
+        return cls.create_beside_the_compiler()
+
+    @classmethod
+    def create_beside_the_compiler(cls) -> "QuickFakeMode":
+        """The mode; it imports torch._dynamo, as torch's own does."""
         mode = cls(allow_non_fake_inputs=True)
         mode._answers = {}
         mode._shapes = {}

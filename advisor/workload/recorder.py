@@ -210,7 +210,7 @@ class Recorder(TorchDispatchMode):
         operator = self._operators.get(func)
         if operator is None:
             operator = self._operators[func] = _look_up(func)
-        if operator.falls_apart:
+        if operator.falls_apart and not any(map(_is_nested, args)):  # which have kernels of their own
             with self:
                 return func.decompose(*args, **kwargs)
         result = func(*args, **kwargs)
@@ -423,6 +423,10 @@ def row_of(key: CallKey, *, count: int = 1) -> Row:
 def _operand_of(key: OperandKey) -> Operand:
     shape, dtype, low, fused = key
     return Operand(shape=shape, dtype=dtype, low=low, fused=fused)
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_nested
 
 
 def _is_sparse(value: Any) -> bool:

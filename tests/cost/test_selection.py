@@ -67,11 +67,16 @@ def test_what_cannot_be_priced_honestly_is_rejected_with_its_reason(candidate: O
     assert reason in chosen.rejected[0].reason
 
 
-def test_marketplaces_are_set_apart_unless_their_tier_is_asked_for() -> None:
+def test_marketplaces_are_set_apart_unless_asked_for() -> None:
     host = offer("h1", tier="marketplace")
     assert codes(selection(HERE, host)) == ["marketplace"]
     assert selection(HERE, host).offers == (HERE, host)
     assert kept(selection(HERE, host, tier=("marketplace",))) == [host.id]
+
+
+def test_a_provider_that_is_named_is_ranked_though_it_is_a_marketplace() -> None:
+    host = offer("h1", provider="bazaar", tier="marketplace")
+    assert kept(selection(host, provider=("bazaar",))) == [host.id]
 
 
 def test_a_price_that_leaves_parts_out_is_set_apart_whatever_the_tier() -> None:
