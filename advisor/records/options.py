@@ -32,7 +32,9 @@ class Options:
     steps: int | None = _flag(None, "job size in steps of the batch", metavar="N")
     provider: tuple[str, ...] = _flag((), "only these providers", metavar="NAME")
     region: tuple[str, ...] = _flag((), "only these regions", metavar="REGION|US|EU|JP")
-    tier: tuple[TierChoice, ...] = _flag((), "only these tiers; without it marketplaces are left out, unless named by --provider")
+    tier: tuple[TierChoice, ...] = _flag(
+        (), "only these tiers; without it marketplaces are left out, unless named by --provider"
+    )
     device: tuple[str, ...] = _flag((), "only cpu, gpu or these devices", metavar="cpu|gpu|NAME")
     price: PriceChoice = _flag("on-demand", "the price to pay")
     top: int = _flag(10, "rows shown", metavar="N")
