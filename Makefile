@@ -42,6 +42,7 @@ bench: $(VENV)/installed
 docs: install
 	$(BIN)/python scripts/write_flag_docs.py
 	$(BIN)/python scripts/write_schema.py
+	$(BIN)/python scripts/write_demo.py
 
 clean:
 	rm -rf $(VENV) dist build

@@ -204,7 +204,11 @@ class Recorder(TorchDispatchMode):
             self._paused -= 1
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+        # From here on, every look at a tensor's shape would ask the function modes, the kernels of fake tensors' too.
+        with torch._C.DisableTorchFunction():
+            return self._follow(func, args, kwargs or {})
+
+    def _follow(self, func: Any, args: Any, kwargs: Any) -> Any:
         if self._paused > 0 or func is torch.ops.prim.device.default:
             return func(*args, **kwargs)
         operator = self._operators.get(func)

@@ -58,7 +58,8 @@ class _Capture:
 
     def run(self, path: Path, argv: Sequence[str]) -> Workload:
         self._path = path
-        with self._open:
+        # The script's own `no_grad` ends before ours, which would put back what that had set.
+        with torch.set_grad_enabled(torch.is_grad_enabled()), self._open:
             run_script(path, argv, on_first_forward=self._begin, with_gradients=self._mode == "training")
         if self._model is None or self._follower is None or not self._is_over:
             raise TraceError(

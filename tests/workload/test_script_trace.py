@@ -1,0 +1,184 @@
+"""A script as it is becomes the Workload of its first step."""
+
+import sys
+from textwrap import dedent
+
+import pytest
+import torch
+
+from advisor.errors import LoadError, TraceError
+from advisor.workload.cuda_redirect import cuda_redirected
+from advisor.workload.script_trace import trace_script
+from tests.workload.tracing import flops_by_op, op_counts, rows_of
+
+HEAD = """
+import argparse, sys
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.first = nn.Linear(8, width)
+        self.second = nn.Linear(width, 4)
+
+    def forward(self, x):
+        return self.second(torch.relu(self.first(x)))
+"""
+
+
+@pytest.fixture(autouse=True)
+def _arguments(monkeypatch):
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+
+
+@pytest.fixture
+def script(tmp_path):
+    def write(body):
+        path = tmp_path / "script.py"
+        path.write_text(HEAD + dedent(body), encoding="utf-8")
+        return path
+
+    return write
+
+
+TRAINING = """
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--width", type=int, default=16)
+    parser.add_argument("--batch", type=int, default=4)
+    arguments = parser.parse_args()
+    model = Net(arguments.width)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    criterion = nn.CrossEntropyLoss()
+    for _ in range(1000):
+        optimizer.zero_grad()
+        loss = criterion(model(torch.randn(arguments.batch, 8)), torch.zeros(arguments.batch, dtype=torch.int64))
+        loss.backward()
+        optimizer.step()
+    raise AssertionError("the script went on after its first step")
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_training_script_gives_its_first_step(script):
+    workload = trace_script(script(TRAINING), ["--width", "32", "--batch", "10"], mode="training")
+    assert (workload.batch, workload.batch_is_affine, workload.method) == (10, False, "symbolic")
+    assert workload.parameter_count == 8 * 32 + 32 + 32 * 4 + 4
+    # 2 x 10 x (8 x 32 + 32 x 4); backward: both weights and the second input.
+    flops = flops_by_op(workload, batch=10)
+    assert flops["aten.addmm"] == 7680
+    assert flops["aten.mm"] == 7680 + 2560
+    assert workload.optimizer == "AdamW"
+    [row] = rows_of(workload, "optimizer")
+    assert row.attributes["element_count"] == workload.parameter_count
+    assert {row.phase for row in workload.rows} == {"forward", "loss", "backward", "optimizer"}
+    assert any("its batch of 10" in note for note in workload.assumptions)
+
+
+def test_an_inference_script_gives_its_first_call(script):
+    path = script("""
+        model = Net(16).eval()
+        with torch.no_grad():
+            for _ in range(1000):
+                output = model(torch.randn(5, 8))
+        raise AssertionError("the script went on after its first call")
+        """)
+    workload = trace_script(path, [], mode="inference")
+    assert (workload.mode, workload.batch) == ("inference", 5)
+    assert op_counts(workload) == {"aten.addmm": 2, "aten.relu": 1}
+    assert workload.optimizer is None
+
+
+def test_a_loss_that_is_printed_takes_a_real_step(script):
+    path = script("""
+        model = Net(16)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(1000):
+            loss = model(torch.randn(4, 8)).mean()
+            loss.backward()
+            print(f"{step}: {loss.item():.3f}")
+            optimizer.step()
+        """)
+    workload = trace_script(path, [], mode="training")
+    assert workload.method == "cpu_step"
+    assert op_counts(workload)["aten.addmm"] == 2
+    assert any("real step" in note for note in workload.assumptions)
+
+
+def test_a_loss_that_is_summed_up_does_not(script):
+    path = script("""
+        model = Net(16)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        total = 0.0
+        for step in range(1000):
+            loss = model(torch.randn(4, 8)).mean()
+            loss.backward()
+            total += loss.item()
+            optimizer.step()
+        """)
+    assert trace_script(path, [], mode="training").method == "symbolic"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="requests for CUDA are redirected where there is none")
+def test_an_optimizer_made_before_the_model_moves_is_followed(script):
+    path = script("""
+        model = Net(16)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+        model.cuda()
+        for _ in range(1000):
+            loss = model(torch.randn(4, 8, device="cuda")).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        """)
+    with cuda_redirected():
+        workload = trace_script(path, [], mode="training")
+    [row] = rows_of(workload, "optimizer")
+    assert (row.attributes["name"], row.attributes["element_count"]) == ("Adam", 212)
+
+
+def test_other_networks_of_the_script_are_part_of_its_step(script):
+    path = script("""
+        def train(model, teacher):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for _ in range(1000):
+                x = torch.randn(4, 8)
+                loss = nn.functional.mse_loss(model(x), teacher(x).detach())
+                loss.backward()
+                optimizer.step()
+
+        train(Net(16), Net(64))
+        """)
+    workload = trace_script(path, [], mode="training")
+    assert workload.parameter_count == 212
+    assert workload.memory[0].parameters.full[0] == 4 * (212 + 8 * 64 + 64 + 64 * 4 + 4)
+
+
+def test_a_script_that_never_calls_a_model_is_named(script):
+    with pytest.raises(LoadError, match="ended without calling a model"):
+        trace_script(script("print(Net(16))"), [], mode="inference")
+
+
+def test_a_script_that_never_steps_is_named(script):
+    path = script("Net(16)(torch.randn(4, 8))")
+    with pytest.raises(TraceError, match="ended before an optimizer's step") as caught:
+        trace_script(path, [], mode="training")
+    assert "--mode inference" in caught.value.hint
+
+
+def test_what_the_script_raises_before_its_model_is_raised(script):
+    with pytest.raises(FileNotFoundError):
+        trace_script(script("open('no such data')"), [], mode="training")
+
+
+def test_what_its_step_raises_is_raised(script):
+    with pytest.raises(RuntimeError):
+        trace_script(script("Net(16)(torch.randn(4, 9))"), [], mode="inference")
+
+
+def test_arguments_that_it_refuses_end_it(script):
+    with pytest.raises(SystemExit):
+        trace_script(script(TRAINING), ["--no-such-flag"], mode="training")
