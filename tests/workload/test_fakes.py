@@ -78,6 +78,20 @@ def test_gradients_stay(way):
         assert torch.equal(gradient, values)
 
 
+def test_so_they_do_where_the_step_holds_the_parameters_themselves(way):
+    model = mlp()
+    model(vectors(4)).sum().backward()
+    parameters = list(model.parameters())
+    before = [parameter.grad for parameter in parameters]
+
+    def run(inner, batch):
+        for parameter in parameters:
+            parameter.grad = None
+
+    trace_in_mode(way, run, model)
+    assert all(parameter.grad is gradient for parameter, gradient in zip(parameters, before, strict=True))
+
+
 def test_a_model_without_gradients_gets_none(way):
     model = mlp()
     trace_in_mode(way, nothing, model)

@@ -2,6 +2,7 @@ import pytest
 import torch
 from torch import nn
 
+from advisor.workload.summary import totals
 from tests.workload.tracing import Calls, mlp, op_counts, rows_of, traced, vectors
 
 ELEMENTS = 8 * 16 + 16 + 16 * 4 + 4  # of `mlp`: 212 in 4 tensors
@@ -236,6 +237,45 @@ def test_a_step_that_raises_leaves_the_optimizer_as_it_was():
         traced(model, vectors, mode="training", train_step=train_step)
     assert [id(p) for p in optimizer.param_groups[0]["params"]] == [id(p) for p in model.parameters()]
     assert optimizer.param_groups[0]["foreach"] is True
+
+
+def test_so_does_one_that_only_its_step_was_seen_of():
+    model = mlp()
+
+    class Broken(torch.optim.SGD):
+        def step(self, closure=None):
+            raise ValueError("broken")
+
+    class Settings:  # what classes hold is not searched for optimizers
+        optimizer = Broken(model.parameters(), lr=0.1)
+
+    def train_step(model, batch):
+        model(batch).mean().backward()
+        Settings.optimizer.step()
+
+    with pytest.raises(ValueError, match="broken"):
+        traced(model, vectors, mode="training", train_step=train_step)
+    assert [id(p) for p in Settings.optimizer.param_groups[0]["params"]] == [id(p) for p in model.parameters()]
+
+
+def test_a_closure_needs_no_more_memory_than_the_same_step_without():
+    def optimizer_of(model):
+        return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+    def with_closure(model, batch):
+        closure_step(optimizer_of(model))(model, batch)
+
+    def without(model, batch):
+        optimizer = optimizer_of(model)
+        loss = model(batch).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+
+    peaks = [
+        totals(traced(mlp(), vectors, mode="training", train_step=step), batch=4).peak_memory_bytes
+        for step in (with_closure, without)
+    ]
+    assert peaks[0] == pytest.approx(peaks[1], rel=0.02)
 
 
 def test_steps_after_the_trace_are_not_followed():
