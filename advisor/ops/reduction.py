@@ -66,3 +66,10 @@ def _self_distance_backward(call: Call) -> Cost:
     """Inputs (grad (pairs), input (rows, features), ...)."""
     grad, source = call.inputs[:2]
     return call.streamed(flops=3 * grad.numel * source.shape[-1])
+
+
+@formula(*aten("_nested_tensor_from_mask_left_aligned"), family="reduction")
+def _is_left_aligned(call: Call) -> Cost:
+    """Inputs (padded, mask): whether the true elements of every row come first. The mask alone is looked at."""
+    mask = call.inputs[1]
+    return Cost(flops=mask.numel, read_bytes=mask.size_bytes, write_bytes=0.0)

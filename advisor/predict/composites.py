@@ -81,8 +81,15 @@ def _cpu_rnn(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
 
 
 def _rnn_steps(row: Row, *, batches: FloatArray) -> Number:
-    """Time steps of the input (steps, batch, features), (batch, steps, features) or, unbatched, (steps, features)."""
-    shape = call_at(row, batch=batches).inputs[0].shape
+    """Time steps of the input (steps, batch, features), (batch, steps, features) or, unbatched, (steps, features).
+
+    A packed input is (tokens, features) beside a state (layers, batch, hidden): its steps are tokens per sample.
+    """
+    inputs = call_at(row, batch=batches).inputs
+    shape = inputs[0].shape
+    state = 2 if row.op == "rnn_backward" else 1  # behind the input, and in backward behind the output's gradient
+    if len(shape) == 2 and len(inputs) > state and len(inputs[state].shape) == 3:
+        return shape[0] / inputs[state].shape[1]
     return shape[1 if row.attributes["batch_first"] and len(shape) == 3 else 0]
 
 

@@ -33,3 +33,11 @@ def test_distances_among_one_set_count_each_pair_once():
     # 5 rows: 10 pairs of 4 features.
     assert cost_of("aten._pdist_forward", [tensor(5, 4)], [tensor(10)]).flops == 120
     assert cost_of("aten._pdist_backward", [tensor(10), tensor(5, 4), tensor(10)], [tensor(5, 4)]).flops == 120
+
+
+def test_whether_a_mask_is_left_aligned_looks_at_the_mask_alone():
+    # 3 rows of 4 booleans, one byte each; the padded tensor is not read.
+    mask = tensor(3, 4, dtype="bool")
+    padded = tensor(3, 4, 64)
+    expected = cost(flops=12, read_bytes=12, write_bytes=0)
+    assert cost_of("aten._nested_tensor_from_mask_left_aligned", [padded, mask], []) == expected

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,17 @@ def test_batch_first_inputs_have_their_steps_in_the_second_dimension() -> None:
         2 * (1 + 2),
         2 * (1 + 4),
     ]  # (5, batch, 16): as many steps
+
+
+def test_the_steps_of_a_packed_input_are_its_tokens_per_sample() -> None:
+    toy = rnn_row()
+    # 60 tokens of 4 samples: 15 steps on average, beside a state of (layers, samples, hidden).
+    packed = replace(toy, inputs=(operand(60, 16), operand(2, 4, 32)))
+    assert program(packed, "gpu").launches == 2 * (1 + 2 * 15)
+    backward = replace(packed, op="rnn_backward", inputs=(operand(60, 32), *packed.inputs))
+    assert program(backward, "gpu").launches == 2 * 2 * (1 + 2 * 15)
+    unbatched = replace(toy, inputs=(operand(60, 16), operand(2, 32)))
+    assert program(unbatched, "gpu").launches == 2 * (1 + 2 * 60)
 
 
 def test_a_cpu_runs_an_lstm_in_one_operator_per_layer_and_a_gru_step_by_step() -> None:
