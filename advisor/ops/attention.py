@@ -59,12 +59,7 @@ def _is_causal(attributes: Mapping[str, Any]) -> bool:
 )
 def _attention(call: Call) -> Cost:
     """Inputs (query, key, value[, mask]), each (..., heads, length, head_dim)."""
-    query, key = call.inputs[:2]
-    return call.streamed(
-        flops=attention_flops(
-            query=query, key=key, result=call.outputs[0], length_axis=-2, causal=_is_causal(call.attributes)
-        )
-    )
+    return _forward(call, length_axis=-2)
 
 
 @formula("attention_backward", family="attention", autocast="low", attributes=_COMPOSITE_ATTRIBUTES)
@@ -78,11 +73,7 @@ def _attention(call: Call) -> Cost:
 )
 def _attention_backward(call: Call) -> Cost:
     """Inputs (grad_out, query, key, value, ...), each (..., heads, length, head_dim)."""
-    grad_out, query, key = call.inputs[:3]
-    forward_flops = attention_flops(
-        query=query, key=key, result=grad_out, length_axis=-2, causal=_is_causal(call.attributes)
-    )
-    return call.streamed(flops=_BACKWARD_PER_FORWARD * forward_flops)
+    return _backward(call, length_axis=-2)
 
 
 @formula(
@@ -93,12 +84,7 @@ def _attention_backward(call: Call) -> Cost:
 )
 def _attention_length_first(call: Call) -> Cost:
     """Inputs (query, key, value, ...), each (batch, length, heads, head_dim)."""
-    query, key = call.inputs[:2]
-    return call.streamed(
-        flops=attention_flops(
-            query=query, key=key, result=call.outputs[0], length_axis=-3, causal=_is_causal(call.attributes)
-        )
-    )
+    return _forward(call, length_axis=-3)
 
 
 @formula(
@@ -109,10 +95,20 @@ def _attention_length_first(call: Call) -> Cost:
 )
 def _attention_length_first_backward(call: Call) -> Cost:
     """Inputs (grad_out, query, key, value, ...), each (batch, length, heads, head_dim)."""
+    return _backward(call, length_axis=-3)
+
+
+def _forward(call: Call, *, length_axis: int) -> Cost:
+    query, key = call.inputs[:2]
+    causal = _is_causal(call.attributes)
+    flops = attention_flops(query=query, key=key, result=call.outputs[0], length_axis=length_axis, causal=causal)
+    return call.streamed(flops=flops)
+
+
+def _backward(call: Call, *, length_axis: int) -> Cost:
     grad_out, query, key = call.inputs[:3]
-    forward_flops = attention_flops(
-        query=query, key=key, result=grad_out, length_axis=-3, causal=_is_causal(call.attributes)
-    )
+    causal = _is_causal(call.attributes)
+    forward_flops = attention_flops(query=query, key=key, result=grad_out, length_axis=length_axis, causal=causal)
     return call.streamed(flops=_BACKWARD_PER_FORWARD * forward_flops)
 
 

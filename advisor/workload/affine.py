@@ -59,13 +59,19 @@ def _merge_operands(traced: Sequence[tuple[OperandKey, ...]], batches: Sequence[
         return None
     for keys in zip(*traced, strict=True):
         _, dtype, low, fused = keys[0]
-        if any((key[1], len(key[0])) != (dtype, len(keys[0][0])) for key in keys):
+        shape = merge_shape([key[0] for key in keys], batches)
+        if shape is None or any(key[1] != dtype for key in keys):
             return None
-        dims = [merge_dim(sizes, batches) for sizes in zip(*(key[0] for key in keys), strict=True)]
-        if any(dim is None for dim in dims):
-            return None
-        operands.append(Operand(shape=tuple(d for d in dims if d is not None), dtype=dtype, low=low, fused=fused))
+        operands.append(Operand(shape=shape, dtype=dtype, low=low, fused=fused))
     return tuple(operands)
+
+
+def merge_shape(shapes: Sequence[tuple[int, ...]], batches: Sequence[int]) -> tuple[Dim, ...] | None:
+    """The shape that is `shapes[i]` at `batches[i]`, or None if its rank changes or a dimension is not affine."""
+    if len({len(shape) for shape in shapes}) != 1:
+        return None
+    dims = [merge_dim(sizes, batches) for sizes in zip(*shapes, strict=True)]
+    return None if None in dims else tuple(dim for dim in dims if dim is not None)
 
 
 def merge_dim(sizes: Sequence[int], batches: Sequence[int]) -> Dim | None:

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from advisor.errors import AdvisorError, TraceError
 from advisor.records.workload import SCHEMA_VERSION, Mode, Operand, Workload
-from advisor.workload.affine import memory_lines, merge_dim, merge_rows
+from advisor.workload.affine import memory_lines, merge_rows, merge_shape
 from advisor.workload.assumed_sizes import AssumedSizes
 from advisor.workload.companions import companions_of
 from advisor.workload.composites import Composites, fast_paths
@@ -30,6 +30,10 @@ _CPU_STEP_BATCH = 4
 """A real step is traced at this batch at most, twice and three times of it: sizes are learned, not speeds."""
 _CPU_STEP_COPIES = {"inference": 2, "training": 6}
 """Copies of the parameters a real step needs room for: ours and activations; in training gradients and state too."""
+
+
+class NotAffineError(Exception):
+    """The steps traced at several batch sizes do not follow from one another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +92,10 @@ class _Tracer:
         except Exception as error:  # noqa: BLE001 - the user's code, which may take no batch but its own
             reason = f"others fail ({str(error).strip().partition(chr(10))[0]})"
         else:
-            if merge_rows([step.recording for step in steps], batches) is not None:
+            try:
                 return self._merged(batches, steps)
-            reason = f"sizes at {', '.join(map(str, batches))} do not grow as a + b x batch"
+            except NotAffineError:
+                reason = f"sizes at {', '.join(map(str, batches))} do not grow as a + b x batch"
         return self._merged([wanted], [self._step(wanted)], notes=(f"traced at batch {wanted} alone: {reason}",))
 
     def _step(self, batch: int) -> Step:
@@ -231,11 +236,14 @@ def merged_workload(
     method: Method,
     assumptions: Sequence[str],
 ) -> Workload:
-    """The Workload of `steps`, traced at `batches`; with one step it holds for that batch alone."""
+    """The Workload of `steps`, traced at `batches`; with one step it holds for that batch alone.
+
+    Raises NotAffineError where rows or inputs do not grow with the batch as a + b x batch.
+    """
     recordings = [step.recording for step in steps]
-    rows = merge_rows(recordings, batches)
-    if rows is None:
-        raise ValueError("steps that are not affine in the batch cannot be merged")
+    rows, inputs = merge_rows(recordings, batches), _merged_inputs(steps, batches)
+    if rows is None or inputs is None:
+        raise NotAffineError
     parameters = list(model.parameters())
     optimizers = [optimizer for step in steps[:1] for optimizer in step.optimizers]
     return Workload(
@@ -250,7 +258,7 @@ def merged_workload(
         parameter_count=sum(parameter.numel() for parameter in parameters),
         parameter_bytes=sum(parameter.numel() * parameter.element_size() for parameter in parameters),
         optimizer=", ".join(optimizers) or None,
-        inputs=_merged_inputs(steps, batches),
+        inputs=inputs,
         rows=rows,
         memory=memory_lines(recordings, batches),
         unknown_ops=recordings[0].unknown_ops,
@@ -258,11 +266,15 @@ def merged_workload(
     )
 
 
-def _merged_inputs(steps: Sequence[Step], batches: Sequence[int]) -> tuple[Operand, ...]:
+def _merged_inputs(steps: Sequence[Step], batches: Sequence[int]) -> tuple[Operand, ...] | None:
+    if len({len(step.inputs) for step in steps}) != 1:
+        return None  # a list of as many tensors as samples
     operands = []
     for traced in zip(*(step.inputs for step in steps), strict=True):
-        dims = [merge_dim(sizes, batches) for sizes in zip(*(shape for shape, _ in traced), strict=True)]
-        operands.append(Operand(shape=tuple(0 if dim is None else dim for dim in dims), dtype=traced[0][1]))
+        shape = merge_shape([sizes for sizes, _ in traced], batches)
+        if shape is None:
+            return None
+        operands.append(Operand(shape=shape, dtype=traced[0][1]))
     return tuple(operands)
 
 

@@ -269,3 +269,10 @@ def test_the_record_names_its_source():
 def test_a_loss_that_is_no_single_number_is_refused(loss, found):
     with pytest.raises(TraceError, match=rf"gave {found}, not a tensor with one element"):
         traced(nn.Linear(8, 8), vectors, mode="training", loss=loss)
+
+
+def test_a_list_of_as_many_tensors_as_samples_is_traced_at_the_batch_asked_for():
+    model = Calls(lambda self, images: self.layer(images[0]), layer=nn.Linear(8, 8))
+    workload = traced(model, lambda batch: ([torch.zeros(8) for _ in range(batch)],))
+    assert not workload.batch_is_affine
+    assert len(workload.inputs) == workload.batch
