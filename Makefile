@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := advisor scripts tests examples
 
-.PHONY: demo install test lint check-all bench accuracy docs clean
+.PHONY: demo install test lint check-all bench fit accuracy docs clean
 
 demo: $(VENV)/installed
 	$(BIN)/advise examples/resnet50.py
@@ -38,6 +38,13 @@ check-all: lint
 
 bench: $(VENV)/installed
 	$(BIN)/python scripts/bench.py
+
+fit: install
+	$(BIN)/python scripts/fit.py --measured tests/data/measured --out profiles/efficiency
+
+accuracy: install
+	$(BIN)/python scripts/write_accuracy.py --measured tests/data/measured --sample
+	$(BIN)/python scripts/write_accuracy.py --measured tests/data/measured
 
 docs: install
 	$(BIN)/python scripts/write_flag_docs.py

@@ -119,6 +119,7 @@ def recommend(
     batch: str | int = "",
     layout: Literal["nchw", "nhwc"] = "nchw",
     compile: Literal["eager", "compile"] = "eager",  # noqa: A002 - the flag's name
+    attention: Literal["auto", "eager", "fused"] = "auto",
     samples: int | None = None,
     epochs: int | None = None,
     steps: int | None = None,
@@ -151,6 +152,7 @@ def recommend(
         batch=str(batch),
         layout=layout,
         compile=compile,
+        attention=attention,
         samples=samples,
         epochs=epochs,
         steps=steps,
@@ -169,7 +171,7 @@ def recommend(
 
     def trace_at(batch: int | None) -> Workload:
         with cuda_redirected(), fake_tensor_log_silenced():
-            return trace(loaded, mode=mode, batch=batch)
+            return trace(loaded, mode=mode, batch=batch, attention=attention)
 
     return rank_workload(trace_at(_single_batch(options)), options, catalog=catalog, trace_at=trace_at)
 
@@ -251,6 +253,8 @@ def _check_source(source: str, options: Options, *, run: bool) -> None:
     """Refuse what would otherwise be ignored: the source has settled it."""
     if run and not source.endswith(".py"):
         raise UsageError(f"--run: {source} is no script", hint="name a Python file, without ::NAME, or leave --run out")
+    if options.attention != "auto" and _is_workload_file(source):
+        raise UsageError(f"--attention: {source} is a saved workload", hint="save it anew with the attention you mean")
     if options.input and (run or _is_workload_file(source)):
         kind = "a script" if run else "a saved workload"
         raise UsageError(f"--input: {source} is {kind} and has inputs of its own", hint="leave --input out")
@@ -269,7 +273,13 @@ def _read_saved(source: str, options: Options) -> Workload:
 
 def _request(source: str, options: Options, *, batch: int | None, **how: Any) -> ProfileRequest:
     return ProfileRequest(
-        source=source, mode=options.mode, batch=batch, inputs=options.input, timeout_s=options.timeout, **how
+        source=source,
+        mode=options.mode,
+        batch=batch,
+        inputs=options.input,
+        attention=options.attention,
+        timeout_s=options.timeout,
+        **how,
     )
 
 

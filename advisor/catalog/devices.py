@@ -84,7 +84,15 @@ def with_reported_names(cpus: Mapping[str, Cpu], *, file: Path) -> dict[str, Cpu
 
 def read_efficiencies(files: Iterable[Path]) -> list[Efficiency]:
     """Fitted efficiencies, in the order of the files."""
-    zero_allowed = ("n", "log_spread", "device_log_spread", "overlap_ratio", "dispatch_s", "launch_s")
+    zero_allowed = (
+        "n",
+        "log_spread",
+        "device_log_spread",
+        "workload_log_spread",
+        "overlap_ratio",
+        "dispatch_s",
+        "launch_s",
+    )
     return [
         read_record(Efficiency, document, (), document.values, zero_allowed=zero_allowed)
         for document in _documents(files)

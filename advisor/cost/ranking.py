@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from advisor.cost.cheapest import compare_costs
 from advisor.cost.selection import PricedOffer, Selection, rejection
 from advisor.records.answer import BOUNDS, Interval, Job, Quote, QuotedDevice
-from advisor.records.prediction import BoolArray, Fleet, FloatArray, IndexArray, Predictions
+from advisor.records.prediction import Fleet, FloatArray, IndexArray, Predictions
 from advisor.records.price import Offer, Rejection
 
 _SECONDS_PER_HOUR = 3600
@@ -109,8 +110,12 @@ def _quotes(
     job_s = step_s * best_batch.step_count[devices]
     usd_per_s = np.array([priced[index].price.usd_per_hour for index in chosen]) / _SECONDS_PER_HOUR
     job_usd = job_s * usd_per_s
-    alike = _indistinguishable(predictions, devices, step_s=step_s[0], job_usd=job_usd)
     batch_sizes = predictions.batches[batches]
+    comparison = compare_costs(
+        job_usd[0],
+        own_log_spread=predictions.own_log_spread[devices, batches],
+        step=_same_steps(predictions, devices, batch_sizes=batch_sizes, step_s=step_s[0]),
+    )
     samples_per_s = batch_sizes / step_s[0]
     usd_per_million = usd_per_s / samples_per_s * 1e6
     bounds = predictions.bound[devices, batches]
@@ -149,7 +154,8 @@ def _quotes(
                 fits=True,
                 bound=BOUNDS[bounds[position]],
                 time_source=predictions.time_sources[devices[position]],
-                indistinguishable=bool(alike[position]),
+                chance_cheapest=float(comparison.chance_cheapest[position]),
+                indistinguishable=bool(comparison.indistinguishable[position]),
             )
         )
     return tuple(quotes)
@@ -160,19 +166,18 @@ def _interval(mid_low_high: FloatArray, position: int) -> Interval:
     return Interval(mid=mid, low=low, high=high)
 
 
-def _indistinguishable(
-    predictions: Predictions, devices: IndexArray, *, step_s: FloatArray, job_usd: FloatArray
-) -> BoolArray:
-    """Whether each quote's cost interval overlaps the first's.
+def _same_steps(
+    predictions: Predictions, devices: IndexArray, *, batch_sizes: IndexArray, step_s: FloatArray
+) -> IndexArray:
+    """Numbers the distinct steps, from 0 in the order of the quotes.
 
-    The same device with the same step errs the same way, so there the price alone decides.
+    A device is one whatever the cloud: where only the rate of copies to it differs, the step is the same unless they
+    bound it.
     """
-    _, low_usd, high_usd = job_usd
-    ids = np.array([predictions.devices[index].id for index in devices])
-    is_same_step = (ids == ids[0]) & (step_s == step_s[0])
-    alike: BoolArray = (low_usd <= high_usd[0]) & (~is_same_step | (job_usd[0] == job_usd[0, 0]))
-    alike[0] = False
-    return alike
+    ids = [predictions.devices[index].id for index in devices]
+    numbers: dict[tuple[str, int, float], int] = {}
+    keys = zip(ids, batch_sizes.tolist(), step_s.tolist(), strict=True)
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.intp)
 
 
 def _reject_impossible(

@@ -1,24 +1,50 @@
 """Which fitted efficiency holds for a device at a precision."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from advisor.records.device import Device, Efficiency, FamilyEfficiency, Precision
 
 ANY = "*"
+_HALF_UNITS = frozenset({"amp-fp16", "amp-bf16", "bf16", "fp16"})
+_STANDS_FOR: Mapping[str, Sequence[str]] = {
+    "conv_grouped_backward": ("conv_grouped", "conv_backward", "conv"),
+    "conv_depthwise_backward": ("conv_depthwise",),
+    "conv_grouped": ("conv",),
+    "conv_backward": ("conv",),
+    "conv_depthwise": (),
+    "norm_backward": ("norm",),
+    "pool_backward": ("pool",),
+    "attention_backward": ("attention", "matmul"),
+    "attention": ("matmul",),
+    "rnn": ("matmul",),
+    "linalg": ("matmul",),
+    "reduction": ("norm",),
+    "loss": ("softmax", "norm"),
+    "softmax": ("norm",),
+    "interpolate": ("copy",),
+    "creation": ("copy",),
+    "embedding": ("gather",),
+}
+"""The measured families that stand in for one that was not measured, nearest first; at last the entry "*"."""
+
+
+def precision_class(precision: Precision) -> str:
+    """What an efficiency file calls it: all that runs on 16-bit units is "half"."""
+    return "half" if precision in _HALF_UNITS else precision
 
 
 def efficiency_of(device: Device, *, precision: Precision, efficiencies: Sequence[Efficiency]) -> Efficiency:
-    """The most specific fit for the device: same vendor before any, same generation before any, then same precision.
+    """The most specific fit for the device: same precision before any, then same generation, then same vendor.
 
     Raises ValueError when there is no fallback for the kind of device: the shipped profiles hold one.
     """
 
     def specificity(efficiency: Efficiency) -> tuple[bool, ...] | None:
-        wanted = (device.vendor, device.generation, precision)
+        wanted = (device.vendor, device.generation, precision_class(precision))
         found = (efficiency.vendor, efficiency.generation, efficiency.precision)
         if efficiency.kind != device.kind or not all(b in (a, ANY) for a, b in zip(wanted, found, strict=True)):
             return None
-        return tuple(name != ANY for name in (efficiency.generation, efficiency.vendor, efficiency.precision))
+        return tuple(name != ANY for name in (efficiency.precision, efficiency.generation, efficiency.vendor))
 
     fitting = [(rank, efficiency) for efficiency in efficiencies if (rank := specificity(efficiency)) is not None]
     if not fitting:
@@ -27,5 +53,10 @@ def efficiency_of(device: Device, *, precision: Precision, efficiencies: Sequenc
 
 
 def family_efficiencies(efficiency: Efficiency, *, families: Iterable[str]) -> list[FamilyEfficiency]:
-    """The entry of each family; a family without one takes the entry "*"."""
-    return [efficiency.families.get(family) or efficiency.families[ANY] for family in families]
+    """The entry of each family; a family without one takes that of the nearest which stands in for it."""
+    return [_entry(efficiency, family) for family in families]
+
+
+def _entry(efficiency: Efficiency, family: str) -> FamilyEfficiency:
+    entries = efficiency.families
+    return next(entries[name] for name in (family, *_STANDS_FOR.get(family, ()), ANY) if name in entries)

@@ -1,15 +1,17 @@
 """A device-neutral workload in, the kernels that one kind of device runs for it out, as arrays."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 
-from advisor.ops.evaluate import DtypeOf, row_cost
-from advisor.ops.registry import ITEMSIZE_BYTES, formula_of
+from advisor.ops.evaluate import DtypeOf, call_at, row_cost
+from advisor.ops.registry import ITEMSIZE_BYTES, Number, formula_of
 from advisor.predict.composites import program_of
 from advisor.predict.precision import Width, computed_dtype, stored_dtype, unit_of
+from advisor.predict.products import Product, products_of
 from advisor.records.device import CompileMode, DeviceKind, Precision
-from advisor.records.prediction import FloatArray, IndexArray
+from advisor.records.prediction import BoolArray, FloatArray, IndexArray
 from advisor.records.workload import Operand, Row, Workload
 
 UNITS = ("fp32", "tf32", "fp16", "bf16", "fp64", "vector")
@@ -19,18 +21,32 @@ _FLOAT_DTYPES = frozenset({"float64", "float32", "float16", "bfloat16", "complex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RowCounts:
-    """FLOP, bytes and casts of every row, all its calls together, with operands of one width on any device.
+class RowWork:
+    """One row at every batch size, with operands of one width on any device; of one call, arrays (batches,).
 
-    Arrays are (rows, batches) but for `casts`, the operands converted before or after the calls. Rows are ordered by
-    family.
+    `parameter_bytes`, of what is as large at every batch size, are part of neither `read_bytes` nor `write_bytes`.
+    `cast_bytes` are those of `cast_count` conversions before or after the call, `fused_bytes` what torch.compile keeps
+    out of memory, and `image_bytes` all of a convolution's images.
     """
 
-    rows: tuple[Row, ...]
-    dtypes: tuple[str, ...]
+    row: Row
+    dtype: str
     flops: FloatArray
-    moved_bytes: FloatArray
-    casts: FloatArray
+    read_bytes: FloatArray
+    parameter_bytes: FloatArray
+    write_bytes: FloatArray
+    cast_bytes: FloatArray
+    cast_count: float
+    fused_bytes: FloatArray
+    image_bytes: FloatArray
+    products: tuple[Product, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RowCounts:
+    """The rows of a step that do work, and what the step copies to the device, (batches,)."""
+
+    rows: tuple[RowWork, ...]
     transfer_bytes: FloatArray
     batches: FloatArray
 
@@ -39,100 +55,225 @@ class RowCounts:
 class Kernels:
     """One step on one kind of device at one precision.
 
-    `flops` and `moved_bytes` are (rows, batches), of all calls of a row; `unit` and `family` are (rows,) and index
-    `UNITS` and `families`. Of the whole step, (batches,): `launches` of kernels, `dispatches` of operators by the host
-    and `transfer_bytes` to the device.
+    `families` are kernels' own: those of operators, with `_grouped`, `_depthwise` and `_backward` where these run at
+    other rates. `family`, `unit` (an index of `UNITS`), `row` (an index of the workload's rows) and `calls` are
+    (kernels,). Of one call, (kernels, batches): FLOP, bytes of parameters, bytes of what operators hand to each other,
+    launches, and the bytes whose weight is fitted: of casts, of images that may be transposed, of results that a bias
+    is added to. `groups` products (m, k) x (k, n), without end where the kernel is no product. Of the whole step,
+    (batches,): the operators that the host dispatches, in backward apart, the bytes that travel to the device, and
+    those of all parameters.
     """
 
     families: tuple[str, ...]
     family: IndexArray
     unit: IndexArray
+    row: IndexArray
+    calls: FloatArray
     flops: FloatArray
-    moved_bytes: FloatArray
+    weight_bytes: FloatArray
+    data_bytes: FloatArray
     launches: FloatArray
+    cast_bytes: FloatArray
+    transposed_bytes: FloatArray
+    biased_bytes: FloatArray
+    groups: FloatArray
+    m: FloatArray
+    n: FloatArray
+    k: FloatArray
+    can_winograd: BoolArray
     dispatches: FloatArray
+    backward_dispatches: FloatArray
     transfer_bytes: FloatArray
+    parameter_bytes: FloatArray
 
 
-def count_rows(workload: Workload, *, batches: FloatArray, width: Width, compile_mode: CompileMode) -> RowCounts:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kernel:
+    """One kernel of a row, with the fields of `Kernels` that have a value per kernel."""
+
+    family: str
+    unit: str
+    row: int
+    calls: float
+    flops: Number
+    weight_bytes: Number
+    data_bytes: Number
+    launches: Number
+    cast_bytes: Number
+    transposed_bytes: Number
+    biased_bytes: Number
+    product: Product | None
+
+
+_PER_CALL = ("flops", "weight_bytes", "data_bytes", "launches", "cast_bytes", "transposed_bytes", "biased_bytes")
+_ENDLESS = 1e9
+"""A dimension so long that no tile of it is left half empty."""
+
+
+def count_rows(workload: Workload, *, batches: FloatArray, width: Width) -> RowCounts:
     """Evaluate the formula of every row once for all batch sizes. Views do nothing and are left out."""
-    rows = tuple(sorted((row for row in workload.rows if row.family != "view"), key=lambda row: row.family))
-    flops = np.zeros((len(rows), len(batches)))
-    moved_bytes = np.zeros_like(flops)
-    casts = np.zeros(len(rows))
-    dtypes: list[str] = []
-    for index, row in enumerate(rows):
-        formula = formula_of(row.op)
-        dtype_of = computed_dtype(width=width, autocast=formula.autocast if formula else "widest")
-        cost = row_cost(row, batch=batches, dtype_of=dtype_of)
-        cast_operands = _cast_operands(row, width=width, dtype_of=dtype_of)
-        flops[index] = row.count * cost.flops
-        moved_bytes[index] = row.count * (
-            cost.read_bytes
-            + cost.write_bytes
-            + sum(_cast_bytes(operand, batches=batches) for operand in cast_operands)
-            - (_fused_bytes(row, batches=batches, dtype_of=dtype_of) if compile_mode == "compile" else 0.0)
-        )
-        casts[index] = row.count * len(cast_operands)
-        dtypes.append(_widest_float([dtype_of(operand) for operand in (*row.inputs, *row.outputs)]))
     return RowCounts(
-        rows=rows,
-        dtypes=tuple(dtypes),
-        flops=flops,
-        moved_bytes=np.maximum(moved_bytes, 0.0),
-        casts=casts,
+        rows=tuple(
+            _row_work(row, batches=batches, width=width) if row.family != "view" else _nothing(row, batches=batches)
+            for row in workload.rows
+        ),
         transfer_bytes=_operands_bytes(workload.inputs, batches=batches, dtype_of=lambda operand: operand.dtype),
         batches=batches,
     )
 
 
-def lower(
-    counts: RowCounts,
-    *,
-    kind: DeviceKind,
-    precision: Precision,
-    compile_mode: CompileMode,
-    transposed_ratio: float = 0.0,
-) -> Kernels:
+def _nothing(row: Row, *, batches: FloatArray) -> RowWork:
+    zeros = {field.name: np.zeros(len(batches)) for field in fields(RowWork) if field.type is FloatArray}
+    return RowWork(row=row, dtype="float32", cast_count=0.0, products=(), **zeros)
+
+
+def _row_work(row: Row, *, batches: FloatArray, width: Width) -> RowWork:
+    formula = formula_of(row.op)
+    dtype_of = computed_dtype(width=width, autocast=formula.autocast if formula else "widest")
+    cost = row_cost(row, batch=batches, dtype_of=dtype_of)
+    dtype = _widest_float([dtype_of(operand) for operand in (*row.inputs, *row.outputs)])
+    constants = tuple(operand for operand in row.inputs if is_constant(operand))
+    images = tuple(operand for operand in (*row.inputs, *row.outputs) if not is_constant(operand))
+    fused = tuple(operand for operand in (*row.inputs, *row.outputs) if operand.fused)
+    casts = _cast_operands(row, width=width, dtype_of=dtype_of)
+    nothing = np.zeros(len(batches))
+    read_bytes = nothing + cost.read_bytes
+    parameter_bytes = np.minimum(_operands_bytes(constants, batches=batches, dtype_of=dtype_of), read_bytes)
+    return RowWork(
+        row=row,
+        dtype=dtype,
+        flops=nothing + cost.flops,
+        read_bytes=read_bytes - parameter_bytes,
+        parameter_bytes=parameter_bytes,
+        write_bytes=nothing + cost.write_bytes,
+        cast_bytes=sum((_cast_bytes(operand, batches=batches) for operand in casts), nothing),
+        cast_count=float(len(casts)),
+        fused_bytes=_operands_bytes(fused, batches=batches, dtype_of=dtype_of),
+        image_bytes=_operands_bytes(images, batches=batches, dtype_of=dtype_of) if row.family == "conv" else nothing,
+        products=products_of(call_at(row, batch=batches, dtype_of=dtype_of)),
+    )
+
+
+def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision, compile_mode: CompileMode) -> Kernels:
     """The kernels that a kind of device runs for the rows: composites become that device's own programs.
 
-    Under torch.compile a row whose results all stay inside a fused kernel launches none of its own, and the host
-    dispatches kernels, not operators. `transposed_ratio` of what convolutions in half take and give is transposed: one
-    more read and write.
+    Under torch.compile what stays inside a fused kernel does not reach memory, a row whose results all stay there
+    launches nothing of its own, and the host dispatches kernels, not operators.
     """
-    families = tuple(sorted({row.family for row in counts.rows}))
-    moved_bytes = counts.moved_bytes.copy()
-    launches = np.zeros(len(counts.batches))
-    dispatches = np.zeros_like(launches)
-    for index, (row, dtype) in enumerate(zip(counts.rows, counts.dtypes, strict=True)):
-        if compile_mode == "compile" and row.outputs and all(operand.fused for operand in row.outputs):
+    kernels: list[_Kernel] = []
+    dispatches, backward_dispatches = (np.zeros(len(counts.batches)) for _ in range(2))
+    parameter_bytes = np.zeros(len(counts.batches))
+    for index, work in enumerate(counts.rows):
+        row = work.row
+        moved_bytes = work.read_bytes + work.parameter_bytes + work.write_bytes + work.cast_bytes
+        if not moved_bytes.any():
             continue
-        if not moved_bytes[index].any():
-            continue
-        program = program_of(row, kind=kind, itemsize_bytes=ITEMSIZE_BYTES[dtype], batches=counts.batches)
-        moved_bytes[index] += row.count * program.extra_bytes
-        if transposed_ratio and row.family == "conv" and dtype in _HALF_DTYPES:
-            images = tuple(operand for operand in (*row.inputs, *row.outputs) if not is_constant(operand))
-            images_bytes = _operands_bytes(images, batches=counts.batches, dtype_of=lambda _: "float16")
-            moved_bytes[index] += row.count * 2 * transposed_ratio * images_bytes
-        launches += row.count * program.launches + counts.casts[index]
         is_compiled = compile_mode == "compile" and row.phase != "optimizer"
-        dispatches += row.count * (program.launches if is_compiled else program.dispatches) + counts.casts[index]
+        is_inside = is_compiled and bool(row.outputs) and all(operand.fused for operand in row.outputs)
+        program = program_of(row, kind=kind, itemsize_bytes=ITEMSIZE_BYTES[work.dtype], batches=counts.batches)
+        if not is_inside:
+            called = program.launches if is_compiled else program.dispatches
+            calls = row.count * (called + work.cast_count)
+            if row.phase == "backward":
+                backward_dispatches = backward_dispatches + calls
+            else:
+                dispatches = dispatches + calls
+        parameter_bytes += row.count * work.parameter_bytes
+        launches = 0.0 if is_inside else program.launches + work.cast_count
+        kernels += _kernels_of(
+            index,
+            work,
+            precision=precision,
+            compiled=is_compiled,
+            launches=launches,
+            program_bytes=program.extra_bytes,
+        )
+    return _as_arrays(
+        kernels,
+        batches=counts.batches,
+        dispatches=dispatches,
+        backward_dispatches=backward_dispatches,
+        transfer_bytes=counts.transfer_bytes,
+        parameter_bytes=parameter_bytes,
+    )
+
+
+def _kernels_of(
+    index: int,
+    work: RowWork,
+    *,
+    precision: Precision,
+    compiled: bool,
+    launches: Number,
+    program_bytes: Number,
+) -> Iterator[_Kernel]:
+    """The kernels of one row: a backward convolution has one for each gradient, which share its FLOP and bytes."""
+    row = work.row
+    data_bytes = np.maximum(work.read_bytes + work.write_bytes - (work.fused_bytes if compiled else 0.0), 0.0)
+    is_half = work.dtype in _HALF_DTYPES
+    unit = unit_of(row.family, dtype=work.dtype, precision=precision)
+    has_bias = row.op == "aten.convolution" and len(row.inputs) > 2
+    products: Sequence[Product | None] = work.products or (None,)
+    for product in products:
+        family = _family(row, product)
+        yield _Kernel(
+            family=family,
+            unit="vector" if product is not None and product.is_depthwise else unit,
+            row=index,
+            calls=row.count,
+            flops=work.flops / len(products),
+            weight_bytes=work.parameter_bytes / len(products),
+            data_bytes=(data_bytes + program_bytes) / len(products),
+            launches=launches / len(products),
+            cast_bytes=work.cast_bytes / len(products),
+            transposed_bytes=work.image_bytes / len(products) if is_half and "depthwise" not in family else 0.0,
+            biased_bytes=work.write_bytes if has_bias else 0.0,
+            product=product,
+        )
+
+
+def _family(row: Row, product: Product | None) -> str:
+    """The family whose rates the kernel has."""
+    family = row.family
+    if product is not None and family == "conv":
+        if product.is_depthwise:
+            family = "conv_depthwise"
+        elif np.max(product.groups) > 1:
+            family = "conv_grouped"
+    is_backward = row.phase == "backward" and row.family in ("conv", "norm", "attention", "pool")
+    return f"{family}_backward" if is_backward else family
+
+
+def _as_arrays(kernels: Sequence[_Kernel], *, batches: FloatArray, **of_step: FloatArray) -> Kernels:
+    families = tuple(sorted({kernel.family for kernel in kernels}))
+    shape = (len(kernels), len(batches))
+
+    def filled(values: Sequence[Number]) -> FloatArray:
+        array = np.empty(shape)
+        for position, value in enumerate(values):
+            array[position] = value
+        return array
+
+    def of_products(name: str) -> FloatArray:
+        lengths = filled([getattr(kernel.product, name) if kernel.product else _ENDLESS for kernel in kernels])
+        return np.maximum(lengths, 1.0)  # an empty product has no FLOP, and a tile as any other
+
     return Kernels(
         families=families,
-        family=np.array([families.index(row.family) for row in counts.rows], dtype=np.intp),
-        unit=np.array(
+        family=np.array([families.index(kernel.family) for kernel in kernels], dtype=np.intp),
+        unit=np.array([UNITS.index(kernel.unit) for kernel in kernels], dtype=np.intp),
+        row=np.array([kernel.row for kernel in kernels], dtype=np.intp),
+        calls=np.array([kernel.calls for kernel in kernels], dtype=np.float64),
+        **{name: filled([getattr(kernel, name) for kernel in kernels]) for name in _PER_CALL},
+        **{name: of_products(name) for name in ("groups", "m", "n", "k")},
+        can_winograd=np.array(
             [
-                UNITS.index(unit_of(row.family, dtype=dtype, precision=precision))
-                for row, dtype in zip(counts.rows, counts.dtypes, strict=True)
+                kernel.product is not None and kernel.product.can_winograd and kernel.unit == "fp32"
+                for kernel in kernels
             ],
-            dtype=np.intp,
+            dtype=np.bool_,
         ),
-        flops=counts.flops,
-        moved_bytes=moved_bytes,
-        launches=launches,
-        dispatches=dispatches,
-        transfer_bytes=counts.transfer_bytes,
+        **of_step,
     )
 
 
@@ -160,11 +301,6 @@ def _cast_bytes(operand: Operand, *, batches: FloatArray) -> FloatArray:
     """A cast reads one width and writes the other."""
     numel = _operands_bytes((operand,), batches=batches, dtype_of=lambda _: "int8")
     return numel * (ITEMSIZE_BYTES["float32"] + ITEMSIZE_BYTES["float16"])
-
-
-def _fused_bytes(row: Row, *, batches: FloatArray, dtype_of: DtypeOf) -> FloatArray:
-    fused = tuple(operand for operand in (*row.inputs, *row.outputs) if operand.fused)
-    return _operands_bytes(fused, batches=batches, dtype_of=dtype_of)
 
 
 def _operands_bytes(operands: tuple[Operand, ...], *, batches: FloatArray, dtype_of: DtypeOf) -> FloatArray:

@@ -23,7 +23,9 @@ _FLOATS = frozenset({"float32", "float64", "bfloat16"})
 
 
 def resolve_precision(choice: PrecisionChoice, device: Device) -> Precision | None:
-    """The precision in which the step runs, or None where the device has no unit for the one asked for.
+    """The precision in which the step runs, or None where the device cannot run the one asked for.
+
+    GPUs without a unit for half store in half and compute in fp32, as cuDNN and cuBLAS do there.
 
     auto: bf16 autocast where native, else fp16 autocast on tensor cores, else fp32. TF32 is a permission that devices
     without such a unit ignore, as torch does.
@@ -35,7 +37,7 @@ def resolve_precision(choice: PrecisionChoice, device: Device) -> Precision | No
         return "tf32" if "tf32" in peaks else "fp32"
     if choice == "fp32":
         return choice
-    return choice if _HALF[choice] in peaks else None
+    return choice if device.kind == "gpu" or _HALF[choice] in peaks else None
 
 
 def _auto_precision(device: Device) -> Precision:

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.predict.efficiency import family_efficiencies
-from advisor.predict.lowering import UNITS, Kernels
+from advisor.predict.kernel_time import KernelTimes, kernel_times
+from advisor.predict.lowering import Kernels
+from advisor.predict.rates import rates_of
 from advisor.records.answer import BOUNDS
-from advisor.records.device import Device, DeviceKind, Efficiency
+from advisor.records.device import Device, DeviceKind, Efficiency, Layout
 from advisor.records.prediction import FloatArray, IndexArray
 
 _Z_90 = 1.645
@@ -17,10 +19,14 @@ _Z_90 = 1.645
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StepTimes:
-    """Arrays are (devices, batches); `log_spread` is one standard deviation of log(measured / predicted)."""
+    """Arrays are (devices, batches); `log_spread` is one standard deviation of log(measured / predicted).
+
+    `own_log_spread` is the part of it that each device has of its own; the rest comes from the model, on all alike.
+    """
 
     mid_s: FloatArray
     log_spread: FloatArray
+    own_log_spread: FloatArray
     bound: IndexArray
 
     @property
@@ -35,25 +41,24 @@ class StepTimes:
 
 
 def step_times(
-    kernels: Kernels, *, kind: DeviceKind, devices: Sequence[Device], efficiencies: Sequence[Efficiency]
+    kernels: Kernels,
+    *,
+    kind: DeviceKind,
+    devices: Sequence[Device],
+    efficiencies: Sequence[Efficiency],
+    layout: Layout = "nchw",
 ) -> StepTimes:
     """Time of one step on every device, all of one kind, at every batch size.
 
-    A row takes the smooth maximum of its compute and memory time. The kernels of a step follow each other, each with
-    its launch. A GPU works while the host dispatches and copies the next inputs (pinned memory), so the longest of the
-    three counts; a CPU dispatches and computes on the same cores, so both add.
-
-    The interval adds, as independent errors, the offset that all rows share on a device and each family's own, weighted
-    by its share of the time: all rows of a family err together.
+    The kernels of a step follow each other. A GPU works while the host dispatches and copies the next inputs (pinned
+    memory), so the longest of the three counts; a CPU dispatches and computes on the same cores, so both add.
     """
-    compute_s_per_flop, memory_s_per_byte = _seconds_per_unit_of_work(kernels, devices, efficiencies)
-    overlap = np.array([efficiency.overlap_ratio for efficiency in efficiencies])
-    family_s = _family_times(kernels, compute_s_per_flop, memory_s_per_byte, overlap)
-    launch_s = np.outer([efficiency.launch_s for efficiency in efficiencies], kernels.launches)
-    dispatch_s = np.outer([efficiency.dispatch_s for efficiency in efficiencies], kernels.dispatches)
-    device_s = family_s.sum(axis=0) + launch_s
-
-    work_s = (compute_s_per_flop @ kernels.flops, memory_s_per_byte @ kernels.moved_bytes, launch_s)
+    times = times_by_kernel(kernels, devices=devices, efficiencies=efficiencies, layout=layout)
+    calls = kernels.calls[:, np.newaxis]
+    family_s = _by_family(kernels, times.total_s * calls)
+    device_s = family_s.sum(axis=0)
+    dispatch_s = dispatch_times(kernels, efficiencies=efficiencies)
+    work_s = [(part * calls).sum(axis=1) for part in (times.compute_s, times.memory_s, times.launch_s)]
     if kind == "gpu":
         transfer_s = np.outer([_seconds_per_transferred_byte(device) for device in devices], kernels.transfer_bytes)
         mid_s = np.maximum(device_s, np.maximum(dispatch_s, transfer_s))
@@ -63,62 +68,35 @@ def step_times(
     else:
         mid_s = device_s + dispatch_s
         bound = np.argmax((*work_s, dispatch_s), axis=0)
-    return StepTimes(mid_s=mid_s, log_spread=_log_spread(kernels, family_s, efficiencies), bound=bound)
+    log_spread, own_log_spread = _log_spreads(kernels, family_s, efficiencies)
+    return StepTimes(mid_s=mid_s, log_spread=log_spread, own_log_spread=own_log_spread, bound=bound)
 
 
-def smooth_maximum(compute_s: FloatArray, memory_s: FloatArray, *, overlap: FloatArray | float) -> FloatArray:
-    """The larger of the two where `overlap` is 1, their sum where it is 0, between them otherwise.
-
-    (c + m + sqrt((c - m)^2 + 4 (1 - overlap)^2 c m)) / 2: a hyperbola with both times as asymptotes, which grows with
-    either. Where both are equal a share of (1 - overlap) of the second shows.
-    """
-    cross = 4 * (1 - overlap) ** 2 - 2
-    return (compute_s + memory_s + np.sqrt(compute_s**2 + memory_s**2 + cross * compute_s * memory_s)) / 2
-
-
-def _family_times(
-    kernels: Kernels, compute_s_per_flop: FloatArray, memory_s_per_byte: FloatArray, overlap: FloatArray
-) -> FloatArray:
-    """Seconds of work per family, (families, devices, batches).
-
-    The smooth maximum of every row, device and batch. What is under its root is, for one row, a sum of three products
-    of a device's number and a batch's: one small matrix product per row does it, much faster than elementwise.
-    """
-    cross = 4 * (1 - overlap)[:, np.newaxis] ** 2 - 2
-    per_device = np.stack(
-        (compute_s_per_flop**2, memory_s_per_byte**2, cross * compute_s_per_flop * memory_s_per_byte), axis=-1
+def times_by_kernel(
+    kernels: Kernels, *, devices: Sequence[Device], efficiencies: Sequence[Efficiency], layout: Layout
+) -> KernelTimes:
+    """Seconds of one call of every kernel, (devices, kernels, batches)."""
+    rates = rates_of(
+        devices, efficiencies, families=kernels.families, family=kernels.family, unit=kernels.unit, layout=layout
     )
-    per_batch = np.stack((kernels.flops**2, kernels.moved_bytes**2, kernels.flops * kernels.moved_bytes), axis=1)
-    family_s = np.empty((len(kernels.families), len(overlap), kernels.flops.shape[1]))
+    return kernel_times(kernels, rates)
+
+
+def dispatch_times(kernels: Kernels, *, efficiencies: Sequence[Efficiency]) -> FloatArray:
+    """Seconds that the host takes to dispatch the operators of a step, (devices, batches)."""
+    forward_s = np.outer([efficiency.dispatch_s for efficiency in efficiencies], kernels.dispatches)
+    backward_s = np.outer([efficiency.backward_dispatch_s for efficiency in efficiencies], kernels.backward_dispatches)
+    total: FloatArray = forward_s + backward_s
+    return total
+
+
+def _by_family(kernels: Kernels, kernel_s: FloatArray) -> FloatArray:
+    """Seconds per family, (families, devices, batches)."""
+    device_count, _, batch_count = kernel_s.shape
+    family_s = np.zeros((len(kernels.families), device_count, batch_count))
     for family in range(len(kernels.families)):
-        rows = kernels.family == family
-        root_s = np.matmul(per_device[:, rows].transpose(1, 0, 2), per_batch[rows])
-        np.sqrt(np.maximum(root_s, 0.0, out=root_s), out=root_s)
-        family_s[family] = root_s.sum(axis=0)
-        family_s[family] += compute_s_per_flop[:, rows] @ kernels.flops[rows]
-        family_s[family] += memory_s_per_byte[:, rows] @ kernels.moved_bytes[rows]
-    return family_s / 2
-
-
-def _seconds_per_unit_of_work(
-    kernels: Kernels, devices: Sequence[Device], efficiencies: Sequence[Efficiency]
-) -> tuple[FloatArray, FloatArray]:
-    """Seconds per FLOP and per byte, each (devices, rows), at what the row's family sustains of the row's unit."""
-    entries = [family_efficiencies(efficiency, families=kernels.families) for efficiency in efficiencies]
-    compute_ratio = np.array([[entry.compute_ratio for entry in row] for row in entries])
-    memory_ratio = np.array([[entry.memory_ratio for entry in row] for row in entries])
-    peaks = np.array([[_peak_flops_per_s(device, unit) for unit in UNITS] for device in devices])
-    bandwidths = np.array([device.memory_bytes_per_s for device in devices])
-    return (
-        1 / (peaks[:, kernels.unit] * compute_ratio[:, kernels.family]),
-        1 / (bandwidths[:, np.newaxis] * memory_ratio[:, kernels.family]),
-    )
-
-
-def _peak_flops_per_s(device: Device, unit: str) -> float:
-    """The unit's rate; a device without it converts its operands and multiplies them in fp32."""
-    peaks = device.peak_flops_per_s
-    return peaks.get(unit, peaks["fp32"])
+        family_s[family] = kernel_s[:, kernels.family == family].sum(axis=1)
+    return family_s
 
 
 def _seconds_per_transferred_byte(device: Device) -> float:
@@ -126,7 +104,14 @@ def _seconds_per_transferred_byte(device: Device) -> float:
     return 1 / rate if rate else 0.0
 
 
-def _log_spread(kernels: Kernels, family_s: FloatArray, efficiencies: Sequence[Efficiency]) -> FloatArray:
+def _log_spreads(
+    kernels: Kernels, family_s: FloatArray, efficiencies: Sequence[Efficiency]
+) -> tuple[FloatArray, FloatArray]:
+    """Of the whole error and of the device's own part, (devices, batches).
+
+    Independent errors add: the offset of the device for all workloads, that of the workload on all devices, and one of
+    each family, weighted by its share of the time, since all rows of a family err together.
+    """
     total_s = family_s.sum(axis=0)
     shares = np.divide(family_s, total_s, out=np.zeros_like(family_s), where=total_s > 0)
     spreads = np.array(
@@ -135,7 +120,8 @@ def _log_spread(kernels: Kernels, family_s: FloatArray, efficiencies: Sequence[E
             for efficiency in efficiencies
         ]
     )
-    device_spread = np.array([efficiency.device_log_spread for efficiency in efficiencies])
-    variance: FloatArray = (shares**2 * spreads.T[:, :, np.newaxis] ** 2).sum(axis=0)
-    variance += device_spread[:, np.newaxis] ** 2
-    return np.sqrt(variance)
+    device_spread = np.array([efficiency.device_log_spread for efficiency in efficiencies])[:, np.newaxis]
+    workload_spread = np.array([efficiency.workload_log_spread for efficiency in efficiencies])[:, np.newaxis]
+    of_families: FloatArray = (shares**2 * spreads.T[:, :, np.newaxis] ** 2).sum(axis=0)
+    own: FloatArray = np.sqrt(of_families + device_spread**2)
+    return np.sqrt(own**2 + workload_spread**2), own

@@ -1,6 +1,6 @@
 """Workload, devices and efficiencies in, step times and memory of all of them at every batch size out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -33,28 +33,23 @@ def predict(
         resolve_precision(precision, device) if _has_kernels(workload, device.kind) else None for device in devices
     )
     shape = (len(devices), len(batches))
-    step_s, low_s, high_s = (np.full(shape, np.inf) for _ in range(3))
+    step_s, low_s, high_s, log_spread, own_log_spread = (np.full(shape, np.inf) for _ in range(5))
     bound = np.zeros(shape, dtype=np.intp)
     peak_bytes = np.full(shape, np.inf)
     time_sources: list[TimeSource] = ["datasheet"] * len(devices)
     float_batches = batches.astype(np.float64)
     counts_by_width: dict[Width, RowCounts] = {}
     fits = _efficiencies_of(devices, precisions, efficiencies=efficiencies)
-    for (kind, used, transposed_ratio), members in _groups(devices, precisions, fits).items():
+    for (kind, used), members in _groups(devices, precisions).items():
         width = width_of(used)
         if width not in counts_by_width:
-            counts_by_width[width] = count_rows(workload, batches=float_batches, width=width, compile_mode=compile_mode)
-        kernels = lower(
-            counts_by_width[width],
-            kind=kind,
-            precision=used,
-            compile_mode=compile_mode,
-            transposed_ratio=transposed_ratio if layout == "nchw" else 0.0,
-        )
+            counts_by_width[width] = count_rows(workload, batches=float_batches, width=width)
+        kernels = lower(counts_by_width[width], kind=kind, precision=used, compile_mode=compile_mode)
         group = [devices[index] for index in members]
         group_fits = [fits[index] for index in members]
-        times = step_times(kernels, kind=kind, devices=group, efficiencies=group_fits)
+        times = step_times(kernels, kind=kind, devices=group, efficiencies=group_fits, layout=layout)
         step_s[members], low_s[members], high_s[members] = times.mid_s, times.low_s, times.high_s
+        log_spread[members], own_log_spread[members] = times.log_spread, times.own_log_spread
         bound[members] = times.bound
         peak_bytes[members] = peak_memory_bytes(workload, batches=float_batches, width=width, kind=kind)
         for index, efficiency in zip(members, group_fits, strict=True):
@@ -69,6 +64,8 @@ def predict(
         step_s=step_s,
         step_low_s=low_s,
         step_high_s=high_s,
+        log_spread=log_spread,
+        own_log_spread=own_log_spread,
         bound=bound,
         peak_memory_bytes=peak_bytes,
         fits=peak_bytes <= memory_bytes[:, np.newaxis],
@@ -97,13 +94,13 @@ def _efficiencies_of(
 
 
 def _groups(
-    devices: Sequence[Device], precisions: Sequence[Precision | None], fits: Mapping[int, Efficiency]
-) -> dict[tuple[DeviceKind, Precision, float], list[int]]:
-    """The indices of the devices that run the same kernels: of one kind, precision and share of transposed images."""
-    groups: dict[tuple[DeviceKind, Precision, float], list[int]] = {}
+    devices: Sequence[Device], precisions: Sequence[Precision | None]
+) -> dict[tuple[DeviceKind, Precision], list[int]]:
+    """The indices of the devices that run the same kernels: of one kind, at one precision."""
+    groups: dict[tuple[DeviceKind, Precision], list[int]] = {}
     for index, (device, precision) in enumerate(zip(devices, precisions, strict=True)):
         if precision is not None:
-            groups.setdefault((device.kind, precision, fits[index].nchw_transposed_ratio), []).append(index)
+            groups.setdefault((device.kind, precision), []).append(index)
     return groups
 
 

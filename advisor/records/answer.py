@@ -35,7 +35,11 @@ class QuotedDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quote:
-    """One offer with the predicted time and the cost of the job on it."""
+    """One offer with the predicted time and the cost of the job on it.
+
+    `chance_cheapest` is a ratio: the chance that no other ranked offer costs less. `indistinguishable`: the interval of
+    its cost overlaps that of the first. Both look at the error that each device has of its own.
+    """
 
     id: str
     provider: str
@@ -62,6 +66,7 @@ class Quote:
     fits: bool
     bound: Bound
     time_source: TimeSource
+    chance_cheapest: float
     indistinguishable: bool
 
 

@@ -14,7 +14,13 @@ TimeSource = Literal["measured", "calibrated", "fitted", "datasheet"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A GPU's published figures. Tensor rates are dense. None: the part has no such unit, or no figure is known."""
+    """A GPU's published figures. Tensor rates are dense. None: the part has no such unit, or no figure is known.
+
+    The `sustained` ratios are two figures of its own, from measured steps (`advise fit-device`): how fast it computes
+    and streams beside what is predicted from the figures above.
+
+    `fp32_matrix_flops_per_s` is of AMD's matrix cores, which take fp32 as it is; NVIDIA's need TF32.
+    """
 
     id: str
     name: str
@@ -26,9 +32,11 @@ class Gpu:
     boost_hz: float
     memory_bytes: float
     memory_bytes_per_s: float
+    memory_type: str | None = None
     l2_bytes: float | None = None
     fp64_flops_per_s: float | None = None
     fp32_flops_per_s: float
+    fp32_matrix_flops_per_s: float | None = None
     fp16_flops_per_s: float | None = None
     fp16_tensor_flops_per_s: float | None = None
     bf16_tensor_flops_per_s: float | None = None
@@ -37,6 +45,9 @@ class Gpu:
     pcie_bytes_per_s: float | None = None
     host_to_device_bytes_per_s: float | None = None
     tdp_w: float | None = None
+    sustained_compute_ratio: float | None = None
+    sustained_memory_ratio: float | None = None
+    sustained_source: str | None = None
     released: str | None = None
     source: str
     notes: str = ""
@@ -44,7 +55,10 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cpu:
-    """A CPU model as clouds rent it. Bandwidth is of one socket; `sustained_hz` is the all-core clock where known."""
+    """A CPU model. Bandwidth is of one socket; of a hybrid CPU only the performance cores count.
+
+    `sustained_hz` is the clock of all cores at work, `boost_hz` that of a single one; each where it is known.
+    """
 
     id: str
     name: str
@@ -54,13 +68,18 @@ class Cpu:
     isa: tuple[str, ...]
     base_hz: float | None = None
     sustained_hz: float | None = None
+    boost_hz: float | None = None
     cores_per_socket: int | None = None
     threads_per_core: int | None = None
     memory_bytes_per_s: float
+    l2_bytes_per_core: float | None = None
     l3_bytes: float | None = None
     measured_read_bytes_per_s_8_vcpu: float | None = None
     measured_read_bytes_per_s_largest: float | None = None
     largest_vcpu_count: int | None = None
+    sustained_compute_ratio: float | None = None
+    sustained_memory_ratio: float | None = None
+    sustained_source: str | None = None
     source: str
     notes: str = ""
 
@@ -72,6 +91,11 @@ class Device:
     For a CPU this is the whole instance: its usable cores, its memory, its measured bandwidth.
     `peak_flops_per_s` is by unit: "fp32", "tf32", "fp16", "bf16" are what a matmul of that dtype reaches at most
     (tensor cores, AMX or SIMD); "vector" is fp32 outside them. A dtype the device has no native unit for is absent.
+    `power_ratio` is by unit too: the power limit over the power that the unit would draw at its peak, 1 at most.
+    `streaming_ratio`: the share of the datasheet's bandwidth that long copies reach on its kind of memory.
+    `exceeds_rated_clock`: it is cooled and powered to run above the clock that its peak was computed from.
+    `cache_bytes_per_s`: how fast what lies in the last cache is read; None: nothing is known of it.
+    The `sustained` ratios are its own, measured beside what is predicted without them.
     """
 
     id: str
@@ -84,14 +108,23 @@ class Device:
     memory_bytes: float
     memory_bytes_per_s: float
     cache_bytes: float
+    cache_bytes_per_s: float | None = None
     host_to_device_bytes_per_s: float | None = None
     tdp_w: float | None = None
+    power_ratio: Mapping[str, float] = field(default_factory=dict)
+    streaming_ratio: float = 1.0
+    exceeds_rated_clock: bool = False
+    sustained_compute_ratio: float = 1.0
+    sustained_memory_ratio: float = 1.0
     source: TimeSource = "datasheet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FamilyEfficiency:
-    """Share of the peak and of the bandwidth that one op family sustains; the spread is of log(measured/predicted)."""
+    """Share of the peak and of the bandwidth that one family of kernels sustains.
+
+    `log_spread` is one standard deviation of log(measured / predicted) of a step that is all of this family.
+    """
 
     compute_ratio: float
     memory_ratio: float
@@ -104,10 +137,29 @@ class FamilyEfficiency:
 class Efficiency:
     """Fitted coefficients of one kind of device (and generation, and precision), with what they were fitted on.
 
-    `generation` "*" and `precision` "*" are the fallback. `dispatch_s` is host time per operator call in eager mode,
-    `launch_s` what one kernel takes on the device beside its work. `overlap_ratio`: the share of the shorter one of
-    compute and memory time that hides behind the longer (1.0: the plain roofline). `nchw_transposed_ratio`: the share
-    of a convolution's tensors that tensor cores transpose, in and back, where the model keeps images as NCHW.
+    `generation` "*" and `precision` "*" are the fallback; `precision` "half" stands for every one on 16-bit units.
+    All defaults are those of an ideal device.
+
+    Host: `dispatch_s` is its time per operator call in eager mode, `backward_dispatch_s` in the backward pass, which
+    runs without Python. Device: `launch_s` is what one kernel takes beside its work. `overlap_ratio`: the share of the
+    shorter one of compute and memory time that hides behind the longer (1.0: the plain roofline).
+
+    Matrix products (m, k) x (k, n): `edge_ramp` and `depth_ramp` are the m or n, and the k, at which half the rate is
+    reached; they run in tiles of `tile_rows` x `tile_columns`, one wave of them per `core_count` at a time, and
+    `wave_ratio` is the exponent with which the emptiness of the last wave counts. `winograd_speedup`: of 3 x 3
+    convolutions in fp32.
+
+    Bytes: `nchw_transposed_ratio`: the share of a convolution's images that tensor cores transpose, in and back, where
+    the model keeps them as NCHW; `bias_pass_ratio`: of a convolution's result that adding its bias reads and writes
+    again; `cast_ratio`: of the casts of autocast that memory sees. `cache_kept_ratio`: the share of the last cache that
+    still holds what the operator before has written; `cache_exponent`: how the sustained bandwidth grows with the cache
+    over `REFERENCE_CACHE_BYTES`, since it catches what kernels read twice.
+
+    Clocks: `power_exponent`: how the sustained rate falls with `Device.power_ratio`; `clock_ratio`: the sustained over
+    the rated clock of those that exceed it.
+
+    Spread, each one standard deviation of log(measured / predicted): `device_log_spread` is an offset that a device has
+    for all workloads, `workload_log_spread` one that a workload has on all devices.
     """
 
     kind: DeviceKind
@@ -116,10 +168,28 @@ class Efficiency:
     precision: str
     families: Mapping[str, FamilyEfficiency]
     dispatch_s: float
+    backward_dispatch_s: float
     launch_s: float
     device_log_spread: float
+    workload_log_spread: float = 0.0
     overlap_ratio: float = 1.0
+    edge_ramp: float = 0.0
+    depth_ramp: float = 0.0
+    tile_rows: float = 128.0
+    tile_columns: float = 128.0
+    wave_ratio: float = 0.0
+    winograd_speedup: float = 1.0
     nchw_transposed_ratio: float = 0.0
+    bias_pass_ratio: float = 0.0
+    cast_ratio: float = 1.0
+    cache_kept_ratio: float = 0.0
+    cache_exponent: float = 0.0
+    power_exponent: float = 0.0
+    clock_ratio: float = 1.0
     fitted_on: tuple[str, ...] = field(default=())
     date: str
     source: str
+
+
+REFERENCE_CACHE_BYTES = 6e6
+"""The last cache of the GPUs that most was measured on (RTX 3090, V100): `cache_exponent` counts from there."""

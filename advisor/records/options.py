@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from advisor.records.device import CompileMode, Layout
-from advisor.records.workload import Mode
+from advisor.records.workload import Attention, Mode
 
 PrecisionChoice = Literal["auto", "fp32", "tf32", "amp-fp16", "amp-bf16", "bf16", "fp16"]
 PriceChoice = Literal["on-demand", "spot", "commit-1y", "commit-3y"]
@@ -27,6 +27,9 @@ class Options:
     input: tuple[str, ...] = _flag((), "input without the batch dimension: 3x224x224 or ids=1024:int64", metavar="SPEC")
     layout: Layout = _flag("nchw", "memory layout of images")
     compile: CompileMode = _flag("eager", "eager, or compile for torch.compile")
+    attention: Attention = _flag(
+        "auto", "auto: as the model has it; eager: its scores travel through memory; fused: one kernel where it has one"
+    )
     samples: int | None = _flag(None, "job size in samples", metavar="N")
     epochs: int | None = _flag(None, "passes over --samples", metavar="N")
     steps: int | None = _flag(None, "job size in steps of the batch", metavar="N")

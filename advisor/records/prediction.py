@@ -17,9 +17,10 @@ IndexArray: TypeAlias = NDArray[np.intp]
 class Predictions:
     """One step of one workload; two-dimensional arrays are (devices, batches).
 
-    `step_low_s` and `step_high_s` are the ends of the 90 % interval. `bound` indexes `answer.BOUNDS`. A device with
-    precision None has no unit for the one asked for, or no kernels for the step: its times are infinite and nothing
-    fits.
+    `step_low_s` and `step_high_s` are the ends of the 90 % interval. `log_spread` is one standard deviation of
+    log(measured / predicted), `own_log_spread` that of the part which is independent from device to device: the rest
+    comes from the model and is the same on all. `bound` indexes `answer.BOUNDS`. A device with precision None has no
+    unit for the one asked for, or no kernels for the step: its times and spreads are infinite and nothing fits.
     """
 
     devices: tuple[Device, ...]
@@ -30,6 +31,8 @@ class Predictions:
     step_s: FloatArray
     step_low_s: FloatArray
     step_high_s: FloatArray
+    log_spread: FloatArray
+    own_log_spread: FloatArray
     bound: IndexArray
     peak_memory_bytes: FloatArray
     fits: BoolArray

@@ -7,6 +7,8 @@ from typing import Literal
 SCHEMA_VERSION = 1
 
 Mode = Literal["inference", "training"]
+Attention = Literal["auto", "eager", "fused"]
+"""How scores of attention travel: as the model has it, through memory, or within one kernel."""
 Phase = Literal["forward", "loss", "backward", "optimizer"]
 Dim = int | tuple[float, float]
 """A dimension: a constant, or (a, b) for a + b x batch."""

@@ -54,6 +54,11 @@ def _memory_share(row: RankedQuote) -> str:
     return units.format_ratio(row.quote.peak_memory_bytes / row.quote.device_memory_bytes)
 
 
+def percent_chance(quote: Quote) -> str:
+    """The chance that the quote is the cheapest in whole percents: "61 %"; it is not known more exactly."""
+    return units.format_ratio(round(quote.chance_cheapest, 2))
+
+
 def _step(row: RankedQuote) -> str:
     step_s = row.quote.step_s
     return units.format_interval_s(step_s.mid, step_s.low, step_s.high)
@@ -62,14 +67,14 @@ def _step(row: RankedQuote) -> str:
 COLUMNS = (
     Column(header="#", cell=_place, is_number=True),
     Column(header="instance", cell=lambda row: row.quote.instance, wraps_at=24),
-    Column(header="provider", cell=lambda row: row.quote.provider, drop_order=9),
+    Column(header="provider", cell=lambda row: row.quote.provider, drop_order=10),
     Column(header="region", cell=lambda row: row.quote.region, drop_order=6),
     Column(header="device", cell=lambda row: device_label(row.quote), drop_order=8, wraps_at=22),
     Column(
         header="$/h",
         cell=lambda row: units.format_usd(row.quote.usd_per_hour, digits=3),
         is_number=True,
-        drop_order=10,
+        drop_order=9,
     ),
     Column(header="batch", cell=lambda row: f"{row.quote.batch:,}", is_number=True, drop_order=7),
     Column(header="precision", cell=lambda row: row.quote.precision, drop_order=2),
@@ -78,6 +83,7 @@ COLUMNS = (
         header="samples/s", cell=lambda row: units.format_rate(row.quote.samples_per_s), is_number=True, drop_order=5
     ),
     Column(header="cost", cell=lambda row: units.format_usd(row.quote.job_usd.mid), is_number=True),
+    Column(header="cheapest", cell=lambda row: percent_chance(row.quote), is_number=True, drop_order=12),
     Column(header="memory", cell=_memory_share, is_number=True, drop_order=4),
     Column(header="bound", cell=lambda row: row.quote.bound, drop_order=3),
     Column(header="price date", cell=lambda row: row.quote.price_date, drop_order=1),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from advisor import units
 from advisor.records.answer import Job, Quote, Recommendation, WorkloadSummary
-from advisor.report.columns import RankedQuote, device_label
+from advisor.report.columns import RankedQuote, device_label, percent_chance
 
 _KIND_NAMES = {"cpu": "CPU", "gpu": "GPU"}
 _OTHER_KIND = {"cpu": "gpu", "gpu": "cpu"}
@@ -15,8 +15,6 @@ _PRICE_NAMES = {
     "commit_1y": "prices with a 1-year commitment",
     "commit_3y": "prices with a 3-year commitment",
 }
-
-
 _TIME_NAMES = {
     "measured": "measured",
     "calibrated": "calibrated on this device",
@@ -28,10 +26,11 @@ _BASIS_NAMES = {
     "published": "as published",
     "minimum_live_offer": "the cheapest offer then live",
 }
+_NAMED_RIVAL_COUNT = 3
 
 
 def headline(recommendation: Recommendation) -> str:
-    """The answer in one sentence: the instance, its cost, and the margin over the other kind of device."""
+    """The answer in one sentence: the instance, its cost, the margin over the other kind of device, and its rivals."""
     best = recommendation.best
     if best is None:
         return f"No instance does this job within the limits: {_offers(len(recommendation.rejected))} left out."
@@ -40,7 +39,8 @@ def headline(recommendation: Recommendation) -> str:
     return (
         f"{best.provider} {best.instance} ({device_label(best)}) {verb} {recommendation.job.samples:,} samples for "
         f"{units.format_usd(cost.mid)} ({units.format_usd(cost.low)}-{units.format_usd(cost.high)}) "
-        f"in {units.format_duration(best.job_s.mid)}{_margin(best, recommendation.quotes)}."
+        f"in {units.format_duration(best.job_s.mid)}{_margin(best, recommendation.quotes)}"
+        f"{_rivals(best, recommendation.quotes)}."
     )
 
 
@@ -61,6 +61,22 @@ def _margin(best: Quote, quotes: Sequence[Quote]) -> str:
 def _saving(best: Quote, other: Quote) -> str:
     ratio = other.job_usd.mid / best.job_usd.mid
     return units.format_times(ratio) if ratio >= 2 else units.format_ratio(1 - 1 / ratio)
+
+
+def _rivals(best: Quote, quotes: Sequence[Quote]) -> str:
+    """Which offers cannot be told apart from the best, the likeliest first, with the chance that each is cheapest."""
+    rivals = sorted(
+        (quote for quote in quotes[1:] if quote.indistinguishable), key=lambda quote: -quote.chance_cheapest
+    )
+    if not rivals:
+        return ""
+    named = [f"{rival.provider} {rival.instance} ({percent_chance(rival)})" for rival in rivals[:_NAMED_RIVAL_COUNT]]
+    unnamed = f" and {len(rivals) - len(named):,} more" if len(rivals) > len(named) else ""
+    others = "1 other" if len(rivals) == 1 else f"{len(rivals):,} others"
+    return (
+        f"; {others} cannot be told apart from the best (the cheapest with a chance of {percent_chance(best)}): "
+        f"{', '.join(named)}{unnamed}"
+    )
 
 
 def basis(recommendation: Recommendation) -> tuple[str, ...]:
@@ -115,7 +131,10 @@ def table_notes(rows: Sequence[RankedQuote], *, quote_count: int) -> tuple[str, 
     """What the table does not say itself: rows that are not shown and intervals that overlap."""
     notes = []
     if any(row.quote.indistinguishable and row.rank > 1 for row in rows):
-        notes.append("~ cannot be told apart from the best: their intervals overlap.")
+        notes.append(
+            "~ cannot be told apart from the best: their costs overlap by the error that each device has of its own; "
+            "cheapest is the chance of costing the least."
+        )
     last = rows[-1] if rows else None
     if last is not None and last.rank > len(rows):
         notes.append(f"Row {last.rank} is the best {_KIND_NAMES[last.quote.device.kind]}.")

@@ -1,4 +1,4 @@
-"""The process that runs the user's file: a request on the command line in, the Workload's JSON on a descriptor out.
+"""The process that runs the user's file: requests on one descriptor in, each one's Workload as JSON on another out.
 
 Started by `spawn.py`. From its first line on, what the file prints goes to stderr, the process group dies with the
 parent, and a watchdog says where the file is when time runs out.
@@ -8,6 +8,7 @@ import fcntl
 import gc
 import json
 import os
+import queue
 import signal
 import sys
 import threading
@@ -31,12 +32,10 @@ _PRIVATE_FD = 200
 
 
 class ResultChannel:
-    """Sends one message to the parent, and ends the process."""
+    """The way to the parent."""
 
     def __init__(self, fd: int) -> None:
-        self._fd = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _PRIVATE_FD)
-        os.close(fd)
-        self._first_sender = threading.Lock()
+        self._fd = _private(fd)
         os.register_at_fork(after_in_child=self._disown)
 
     def _disown(self) -> None:
@@ -45,47 +44,90 @@ class ResultChannel:
             os.close(self._fd)
             self._fd = -1
 
-    def finish(self, message: dict[str, Any]) -> NoReturn:
-        """Send `message` and end at once, without the interpreter's and torch's own slow ending."""
+    def send(self, message: dict[str, Any]) -> None:
+        """Send `message`; end the process where nobody takes it."""
         if self._fd < 0:
             os._exit(0)
-        if not self._first_sender.acquire(blocking=False):
-            threading.Event().wait()  # the other thread is about to end the process
-        payload = json.dumps(message).encode()
-        # The parent may be gone, or the user's code may have closed the descriptor.
-        with suppress(OSError), open(self._fd, "wb", closefd=False) as result:
-            result.write(len(payload).to_bytes(LENGTH_BYTES, "big") + payload)
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError, AttributeError):  # the user's code may have closed or replaced it
                 stream.flush()
+        payload = json.dumps(message).encode()
+        try:
+            with open(self._fd, "wb", closefd=False) as result:
+                result.write(len(payload).to_bytes(LENGTH_BYTES, "big") + payload)
+        except OSError:  # the parent is gone, or the user's code has closed the descriptor
+            os._exit(0)
+
+
+class Turn:
+    """One request's answer, which the first to speak gives: the trace or its watchdog."""
+
+    def __init__(self, channel: ResultChannel) -> None:
+        self._channel = channel
+        self._first_sender = threading.Lock()
+
+    def answer(self, message: dict[str, Any]) -> None:
+        """Send the answer; the process can be asked again."""
+        self._take()
+        self._channel.send({**message, "is_last": False})
+
+    def end(self, error: AdvisorError) -> NoReturn:
+        """Send the user's mistake and end the process, which cannot go on."""
+        self._take()
+        self._channel.send({**_failure(error), "is_last": True})
         os._exit(0)
 
-    def fail(self, error: AdvisorError) -> NoReturn:
-        """Send the user's mistake."""
-        self.finish({"error": {"kind": type(error).__name__, "message": error.message, "hint": error.hint}})
+    def _take(self) -> None:
+        if not self._first_sender.acquire(blocking=False):
+            threading.Event().wait()  # for ever: the other thread has answered
+
+
+def _failure(error: AdvisorError) -> dict[str, Any]:
+    return {"error": {"kind": type(error).__name__, "message": error.message, "hint": error.hint}}
+
+
+def _private(fd: int) -> int:
+    """The descriptor moved out of the way, and closed where the user's code starts another program."""
+    moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _PRIVATE_FD)
+    os.close(fd)
+    return moved
 
 
 def main() -> NoReturn:
-    """Serve the one request in `sys.argv`: its JSON, the result's descriptor, the lifeline's descriptor."""
-    request = _request(sys.argv[1])
+    """Serve requests until the parent closes their pipe: `sys.argv` holds its descriptor and the results'."""
     channel = ResultChannel(int(sys.argv[2]))
     os.dup2(2, 1)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    _die_with_parent(int(sys.argv[3]))
-    _start_watchdog(request, channel)
+    requests = _receive_requests(int(sys.argv[1]))
     _limit_memory()
+    while True:
+        _serve(_request(requests.get()), channel)
+
+
+def _serve(request: ProfileRequest, channel: ResultChannel) -> None:
+    turn = Turn(channel)
+    watchdog = _start_watchdog(request, turn)
     if not request.run:
-        gc.disable()  # one trace, then the end: collecting would take a sixth of it
+        gc.disable()  # collecting would take a sixth of a trace
+    message = _message(request)
+    watchdog.cancel()
+    turn.answer(message)
+    del message
+    gc.collect()
+    gc.freeze()  # what is left are modules and tables: the next collection need not go through them
+
+
+def _message(request: ProfileRequest) -> dict[str, Any]:
+    """The step, or what went wrong with it."""
     try:
-        message = _profile(request)
+        return _profile(request)
     except AdvisorError as error:
-        channel.fail(error)
+        return _failure(error)
     except BaseException as error:  # noqa: BLE001 - whatever the user's file raises, sys.exit included
         if raised_by_us(error):
-            channel.finish({"error": {"kind": "internal", "message": traceback.format_exc(), "hint": ""}})
+            return {"error": {"kind": "internal", "message": traceback.format_exc(), "hint": ""}}
         hint = "pass the script's own arguments after `--`" if request.run else ""
-        channel.fail(explain(error, what=request.source, hint=hint))
-    channel.finish(message)
+        return _failure(explain(error, what=request.source, hint=hint))
 
 
 def _profile(request: ProfileRequest) -> dict[str, Any]:
@@ -99,11 +141,14 @@ def _profile(request: ProfileRequest) -> dict[str, Any]:
         if request.run:
             from advisor.workload.script_trace import trace_script
 
-            workload = trace_script(Path(request.source), request.script_args, mode=request.mode)
+            workload = trace_script(
+                Path(request.source), request.script_args, mode=request.mode, attention=request.attention
+            )
             return {"workload": workload_to_json(workload)}
         from advisor.workload.load import load
 
-        loaded = load(request.source, mode=request.mode, specs=parse_input_specs(request.inputs))
+        specs = parse_input_specs(request.inputs)
+        loaded = load(request.source, mode=request.mode, specs=specs, attention=request.attention)
         workload = _trace(loaded, request)
         message: dict[str, Any] = {"workload": workload_to_json(workload)}
         if request.second_count:
@@ -119,7 +164,7 @@ def _trace(loaded: "LoadedModel", request: ProfileRequest) -> "Workload":
     from advisor.workload.trace import trace
 
     try:
-        return trace(loaded, mode=request.mode, batch=request.batch, isolated=True)
+        return trace(loaded, mode=request.mode, batch=request.batch, isolated=True, attention=request.attention)
     except Exception as error:
         if isinstance(error, AdvisorError) or raised_by_us(error):
             raise
@@ -128,7 +173,7 @@ def _trace(loaded: "LoadedModel", request: ProfileRequest) -> "Workload":
         raise TraceError(failure.message, hint=failure.hint) from error
 
 
-def _request(text: str) -> ProfileRequest:
+def _request(text: bytes) -> ProfileRequest:
     fields = json.loads(text)
     lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
     return ProfileRequest(**(fields | lists))
@@ -142,34 +187,38 @@ def _pose_as(request: ProfileRequest) -> None:
         sys.path.insert(0, str(path.resolve().parent))
 
 
-def _die_with_parent(lifeline_fd: int) -> None:
-    """Kill the whole process group when the other end of the pipe, held by the parent alone, closes."""
-    os.set_inheritable(lifeline_fd, False)
+def _receive_requests(fd: int) -> "queue.SimpleQueue[bytes]":
+    """The requests as they come. Where the other end of the pipe, held by the parent alone, closes, the whole process
+    group is killed."""
+    pipe = _private(fd)
+    received: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
-    def watch() -> None:
-        os.read(lifeline_fd, 1)
+    def receive() -> None:
+        with open(pipe, "rb", closefd=False) as requests:
+            while length := requests.read(LENGTH_BYTES):
+                received.put(requests.read(int.from_bytes(length, "big")))
         os.killpg(0, signal.SIGKILL)
 
-    threading.Thread(target=watch, daemon=True).start()
+    threading.Thread(target=receive, daemon=True).start()
+    return received
 
 
-def _start_watchdog(request: ProfileRequest, channel: ResultChannel) -> None:
+def _start_watchdog(request: ProfileRequest, turn: Turn) -> threading.Timer:
     main_thread_id = threading.get_ident()
 
     def report() -> None:
         frames = where_now(main_thread_id)
         still = f"was still running after {request.timeout_s:g} s"
-        if not frames:
-            channel.fail(LoadError(f"{request.source} {still}", hint="give it more time with --timeout"))
         hint = "give it more time with --timeout"
-        place = frames[0].strip().partition(": ")[0]
-        if not request.run and " in " not in place:  # at the top level, while the file is imported
+        place = frames[0].strip().partition(": ")[0] if frames else request.source
+        if frames and not request.run and " in " not in place:  # at the top level, while the file is imported
             hint = f'put it under `if __name__ == "__main__":`, run the file as a script with --run, or {hint}'
-        channel.fail(LoadError("\n".join([f"{place} {still}", *frames]), hint=hint))
+        turn.end(LoadError("\n".join([f"{place} {still}", *frames]), hint=hint))
 
     timer = threading.Timer(request.timeout_s, report)
     timer.daemon = True
     timer.start()
+    return timer
 
 
 def _limit_memory() -> None:

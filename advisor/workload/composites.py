@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from advisor.records.workload import Attribute
+from advisor.records.workload import Attention, Attribute
 from advisor.workload.recorder import Recorder
 
 _GATE_COUNTS = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
@@ -112,12 +112,16 @@ def _apply(plan: _Plan, inputs: Sequence[torch.Tensor]) -> Tensors:
 
 
 class Composites(TorchFunctionMode):
-    """Catches attention and recurrent layers while it is active. `real`: compute them too, on real tensors."""
+    """Catches attention and recurrent layers while it is active. `real`: compute them too, on real tensors.
 
-    def __init__(self, recorder: Recorder, *, real: bool) -> None:
+    Where `attention` is "eager" it falls apart into the products and the softmax of torch's math path instead.
+    """
+
+    def __init__(self, recorder: Recorder, *, real: bool, attention: Attention = "auto") -> None:
         super().__init__()
         self._recorder = recorder
         self._real = real
+        self._decomposes_attention = attention == "eager"
 
     @contextmanager
     def catching(self) -> Iterator[None]:
@@ -168,6 +172,9 @@ class Composites(TorchFunctionMode):
             with torch._C.DisableTorchFunction():
                 return _ATTENTION(query, key, value, attn_mask, **options)
         _check_attention(query, key, value, enable_gqa=enable_gqa)
+        if self._decomposes_attention:
+            with torch._C.DisableTorchFunction():
+                return torch._scaled_dot_product_attention_math(query, key, value, attn_mask, **options)[0]
 
         def run(inputs: Sequence[torch.Tensor]) -> Tensors:
             with torch._C.DisableTorchFunction():

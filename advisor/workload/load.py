@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Protocol, cast
 
-from advisor.records.workload import Mode
+from advisor.records.workload import Attention, Mode
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.loaded import LoadedModel
 
@@ -14,11 +14,16 @@ _SCHEMES = {"torchvision": "torchvision", "timm": "timm", "hf": "huggingface"}
 class Source(Protocol):
     """What each module of `sources/` that a source text can name offers."""
 
-    def load(self, reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedModel:
-        """Find and build the model; raise `LoadError`. What the user's code raises passes through."""
+    def load(
+        self, reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Attention = "auto"
+    ) -> LoadedModel:
+        """Find and build the model; raise `LoadError`. What the user's code raises passes through.
+
+        A source whose models have their attention in several forms builds the one asked for; the others ignore it.
+        """
 
 
-def load(source: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedModel:
+def load(source: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Attention = "auto") -> LoadedModel:
     """Load `FILE.py[::NAME]`, `FILE.pt2`, `torchvision:NAME`, `timm:NAME[@SIZE]` or `hf:CONFIG_DIR_OR_JSON`."""
     scheme, colon, reference = source.partition(":")
     if colon and scheme in _SCHEMES:
@@ -26,4 +31,4 @@ def load(source: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedModel:
     else:
         kind, reference = ("exported" if source.endswith(".pt2") else "python_file"), source
     module = cast(Source, import_module(f"advisor.workload.sources.{kind}"))
-    return module.load(reference, mode=mode, specs=specs)
+    return module.load(reference, mode=mode, specs=specs, attention=attention)

@@ -11,14 +11,14 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from advisor.errors import AdvisorError, TraceError
-from advisor.records.workload import Mode, Workload
+from advisor.records.workload import Attention, Mode, Workload
 from advisor.workload.companions import companions_of
 from advisor.workload.fakes import fake_mode
 from advisor.workload.sources.script import StepCaptured, run_script
 from advisor.workload.trace import Follower, Method, following_step, merged_workload, method_notes
 
 
-def trace_script(path: Path, argv: Sequence[str], *, mode: Mode) -> Workload:
+def trace_script(path: Path, argv: Sequence[str], *, mode: Mode, attention: Attention = "auto") -> Workload:
     """Run the script until its first step is over: in training the optimizer's step, in inference the model's call.
 
     In training, calls without gradients before it (a first evaluation) run for real. On fake tensors, with
@@ -26,7 +26,7 @@ def trace_script(path: Path, argv: Sequence[str], *, mode: Mode) -> Workload:
     step holds for the batch that the script makes. Raises what the script raises, LoadError where it ends without
     calling a model and TraceError where it ends without the step.
     """
-    capture = _Capture(mode=mode, method="symbolic")
+    capture = _Capture(mode=mode, method="symbolic", attention=attention)
     try:
         return capture.run(path, argv)
     except AdvisorError:
@@ -34,14 +34,15 @@ def trace_script(path: Path, argv: Sequence[str], *, mode: Mode) -> Workload:
     except Exception:  # the script's own code runs in there, and may raise anything
         if not capture.has_begun:
             raise
-        return _Capture(mode=mode, method="cpu_step").run(path, argv)
+        return _Capture(mode=mode, method="cpu_step", attention=attention).run(path, argv)
 
 
 class _Capture:
     """Switches tracing on at the script's first call of its model, and ends the script when the step is over."""
 
-    def __init__(self, *, mode: Mode, method: Method) -> None:
+    def __init__(self, *, mode: Mode, method: Method, attention: Attention) -> None:
         self._mode = mode
+        self._attention = attention
         self._method = method
         self._open = ExitStack()
         self._model: nn.Module | None = None
@@ -90,7 +91,7 @@ class _Capture:
         if self._mode == "inference":
             self._open.enter_context(torch.no_grad())
         self._follower = self._open.enter_context(
-            following_step(model, companions=_companions(model, path=self._path), fake=fake)
+            following_step(model, companions=_companions(model, path=self._path), fake=fake, attention=self._attention)
         )
         model.register_forward_pre_hook(self._on_forward, with_kwargs=True)
         if self._mode == "inference":

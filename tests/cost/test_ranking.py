@@ -119,16 +119,48 @@ def test_a_type_is_quoted_once_in_its_cheapest_region() -> None:
 
 
 def test_overlapping_costs_are_indistinguishable_from_the_best() -> None:
-    # 100 s at 3.6 $/h cost 0.09 to 0.11 $, 1,000 s at 0.42 $/h 0.105 to 0.128 $: they overlap. At 0.5 $/h they do not.
+    # Within a factor of 1.1, 100 s at 3.6 $/h cost 0.091 to 0.11 $, 1,000 s at 0.42 $/h 0.106 to 0.128 $: they overlap.
+    # At 0.5 $/h they do not: 0.126 to 0.153 $.
     close = ranked(offer("m1"), offer("m2", usd_per_hour=0.42), device_index=(1, 0))
     assert [quote.indistinguishable for quote in close.quotes] == [False, True]
     apart = ranked(offer("m1"), offer("m2", usd_per_hour=0.5), device_index=(1, 0))
     assert [quote.indistinguishable for quote in apart.quotes] == [False, False]
 
 
+def test_only_the_error_that_a_device_has_of_its_own_is_compared() -> None:
+    # 0.1 $ against 1,000 s at 0.42 $/h, 0.117 $: the times may be off by e^0.5, but all by the same factor.
+    own = np.full((2, 1), 0.01)
+    quotes = rank(
+        selection(offer("m1"), offer("m2", usd_per_hour=0.42)),
+        fleet=fleet(1, 0, devices=(SLOW, FAST)),
+        predictions=predictions(SLOW, FAST, step_s=[[1.0], [0.1]], log_spread=np.full((2, 1), 0.5), own_log_spread=own),
+        job=job(),
+    ).quotes
+    assert [quote.indistinguishable for quote in quotes] == [False, False]
+    assert quotes[0].chance_cheapest == pytest.approx(1.0)
+
+
 def test_on_the_same_device_the_price_decides() -> None:
     ranking = ranked(offer("m1", usd_per_hour=1.00), offer("m2", usd_per_hour=1.01), device_index=(0, 0))
     assert [quote.indistinguishable for quote in ranking.quotes] == [False, False]
+    assert [quote.chance_cheapest for quote in ranking.quotes] == [1.0, 0.0]
+
+
+def test_a_device_errs_alike_on_every_cloud() -> None:
+    here, there = (device("t4", kind="gpu", host_to_device_bytes_per_s=rate) for rate in (6e9, 12e9))
+    quotes = rank(
+        selection(offer("m1", usd_per_hour=1.00), offer("m2", usd_per_hour=1.01)),
+        fleet=fleet(0, 1, devices=(here, there)),
+        predictions=predictions(here, there, step_s=[[1.0], [1.0]]),
+        job=job(),
+    ).quotes
+    assert [quote.chance_cheapest for quote in quotes] == [1.0, 0.0]
+
+
+def test_devices_that_cost_the_same_are_the_cheapest_by_even_chances() -> None:
+    # 100 s at 3.6 $/h and 1,000 s at 0.36 $/h both cost 0.1 $; 1,000 s at 3.6 $/h cost ten times as much.
+    ranking = ranked(offer("m1"), offer("m2", usd_per_hour=0.36), offer("m3", usd_per_hour=3.6), device_index=(1, 0, 0))
+    assert [quote.chance_cheapest for quote in ranking.quotes] == pytest.approx([0.5, 0.5, 0.0], abs=1e-3)
 
 
 def test_marketplaces_never_win_but_what_they_would_save_is_told() -> None:

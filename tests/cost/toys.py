@@ -1,5 +1,6 @@
 """Offers and predictions with round numbers, for the tests of the ranking."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ def fleet(*device_index: int, devices: tuple[Device, ...]) -> Fleet:
 
 
 def predictions(*devices: Device, step_s: Any, batches: tuple[int, ...] = (1,), **changes: Any) -> Predictions:
-    """Times within 10 % either way, everything fits, a peak of 1 GB per sample."""
+    """Times within 10 % either way, as much in each device's own error, everything fits, a peak of 1 GB per sample."""
     mid_s = np.array(step_s, dtype=np.float64)
     values: dict[str, Any] = {
         "precisions": ("fp32",) * len(devices),
@@ -73,6 +74,8 @@ def predictions(*devices: Device, step_s: Any, batches: tuple[int, ...] = (1,), 
         "compile": "eager",
         "step_low_s": mid_s * 0.9,
         "step_high_s": mid_s * 1.1,
+        "log_spread": np.full(mid_s.shape, math.log(1.1) / 1.645),  # 1.645: the 95th percentile of a normal
+        "own_log_spread": np.full(mid_s.shape, math.log(1.1) / 1.645),
         "bound": np.zeros(mid_s.shape, dtype=np.intp),
         "peak_memory_bytes": np.full(mid_s.shape, 1e9) * np.array(batches),
         "fits": np.ones(mid_s.shape, dtype=np.bool_),

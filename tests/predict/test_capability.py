@@ -1,8 +1,18 @@
+from statistics import median
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.predict.capability import cpu_device, cpu_memory_bytes_per_s, fleet_of, fp32_flops_per_cycle, gpu_device
+from advisor.catalog.load import load_catalog
+from advisor.predict.capability import (
+    cpu_device,
+    cpu_memory_bytes_per_s,
+    fleet_of,
+    fp32_flops_per_cycle,
+    gpu_device,
+    sustained_clock_hz,
+)
 from advisor.records.device import Cpu, Gpu
 from advisor.records.price import Offer
 
@@ -77,6 +87,57 @@ def test_the_base_clock_stands_in_where_no_sustained_one_is_known() -> None:
     device = cpu_device(a_cpu(sustained_hz=None, base_hz=2e9), an_offer())
     assert device is not None
     assert device.peak_flops_per_s["fp32"] == 4 * 2e9 * 64
+
+
+@pytest.mark.parametrize(
+    ("clocks", "sustained"),
+    [
+        ({"sustained_hz": 3e9, "base_hz": 2e9, "boost_hz": 4e9}, 3e9),  # as published
+        ({"base_hz": 2e9, "boost_hz": 4e9}, 3.26e9),  # 2 + 0.63 x (4 - 2)
+        ({"base_hz": 2e9}, 2e9),
+        ({"boost_hz": 4e9}, None),
+        ({}, None),
+    ],
+)
+def test_a_clock_that_nobody_published_lies_between_base_and_boost(
+    clocks: dict[str, float], sustained: float | None
+) -> None:
+    assert sustained_clock_hz(a_cpu(**({"sustained_hz": None} | clocks))) == pytest.approx(sustained)
+
+
+def test_the_shipped_cpus_lie_where_the_estimate_says_at_their_median() -> None:
+    cpus = [cpu for cpu in load_catalog().cpus.values() if cpu.sustained_hz and cpu.base_hz and cpu.boost_hz]
+    shares = [
+        (cpu.sustained_hz - cpu.base_hz) / (cpu.boost_hz - cpu.base_hz)
+        for cpu in cpus
+        if cpu.sustained_hz and cpu.base_hz and cpu.boost_hz and cpu.boost_hz > cpu.base_hz
+    ]
+    estimated = sustained_clock_hz(a_cpu(sustained_hz=None, base_hz=1.0, boost_hz=2.0))
+    assert estimated == pytest.approx(1 + median(shares), abs=0.02)
+
+
+def test_a_cpus_cache_gives_16_bytes_per_cycle_to_every_core() -> None:
+    device = cpu_device(a_cpu(l2_bytes_per_core=2e6), an_offer())
+    assert device is not None
+    assert device.cache_bytes == 64e6 * 4 / 32 + 4 * 2e6  # 4 of 32 cores
+    assert device.cache_bytes_per_s == 16 * 4 * 3e9
+
+
+def test_measured_figures_of_its_own_go_with_the_device() -> None:
+    own = {"sustained_compute_ratio": 0.9, "sustained_memory_ratio": 0.8}
+    for device in (gpu_device(a_gpu(**own)), cpu_device(a_cpu(**own), an_offer())):
+        assert device is not None
+        assert (device.sustained_compute_ratio, device.sustained_memory_ratio) == (0.9, 0.8)
+    assert gpu_device(a_gpu()).sustained_compute_ratio == 1.0
+
+
+def test_a_gpu_is_limited_by_its_power_and_its_kind_of_memory() -> None:
+    # 8 TFLOPS at Turing's 18.6 pJ per FLOP would draw 148.8 W.
+    device = gpu_device(a_gpu(compute_capability="7.5", tdp_w=74.4, memory_type="GDDR6"))
+    assert device.power_ratio == {"fp32": pytest.approx(0.5)}
+    assert device.streaming_ratio == 0.80
+    assert not device.exceeds_rated_clock
+    assert gpu_device(a_gpu(name="GeForce RTX 3090")).exceeds_rated_clock
 
 
 @pytest.mark.parametrize(

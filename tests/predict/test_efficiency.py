@@ -1,9 +1,9 @@
 import pytest
 
 from advisor.catalog.load import load_catalog
-from advisor.predict.efficiency import ANY, efficiency_of
+from advisor.predict.efficiency import ANY, efficiency_of, family_efficiencies, precision_class
 from advisor.records.device import Efficiency, Precision
-from tests.predict.toys import device, efficiency
+from tests.predict.toys import device, efficiency, family
 
 FITS = (
     efficiency(source="any"),
@@ -11,6 +11,10 @@ FITS = (
     efficiency(source="generation", generation="First"),
     efficiency(source="generation fp32", generation="First", precision="fp32"),
     efficiency(source="cpu", kind="cpu"),
+    efficiency(source="generation half", generation="Third", precision="half"),
+    efficiency(source="any half", precision="half"),
+    efficiency(source="Acme half", vendor="Acme", generation="Fourth", precision="half"),
+    efficiency(source="generation half again", generation="Fourth", precision="half"),
 )
 
 
@@ -18,12 +22,18 @@ FITS = (
     ("generation", "precision", "expected"),
     [
         ("First", "fp32", "generation fp32"),
-        ("First", "amp-bf16", "generation"),
+        ("First", "amp-bf16", "any half"),
+        ("First", "tf32", "generation"),
+        ("Third", "amp-bf16", "generation half"),
+        ("Third", "fp16", "generation half"),
+        ("Third", "fp32", "any fp32"),
+        ("Fourth", "fp16", "Acme half"),
+        ("Second", "bf16", "any half"),
         ("Second", "fp32", "any fp32"),
         ("Second", "tf32", "any"),
     ],
 )
-def test_the_most_specific_fit_wins_generation_before_precision(
+def test_the_most_specific_fit_wins_precision_before_generation_before_vendor(
     generation: str, precision: Precision, expected: str
 ) -> None:
     for fits in (FITS, FITS[::-1]):
@@ -34,6 +44,54 @@ def test_a_fit_for_another_vendor_or_kind_never_applies() -> None:
     others = (efficiency(vendor="Other"), efficiency(kind="cpu"))
     with pytest.raises(ValueError, match="no efficiency"):
         efficiency_of(device(), precision="fp32", efficiencies=others)
+
+
+@pytest.mark.parametrize("precision", ["amp-fp16", "amp-bf16", "fp16", "bf16"])
+def test_all_that_runs_on_16_bit_units_is_of_one_class(precision: Precision) -> None:
+    assert precision_class(precision) == "half"
+
+
+def test_fp32_and_tf32_are_classes_of_their_own() -> None:
+    precisions: tuple[Precision, ...] = ("fp32", "tf32")
+    assert [precision_class(precision) for precision in precisions] == ["fp32", "tf32"]
+
+
+@pytest.mark.parametrize(
+    ("measured", "wanted", "expected"),
+    [
+        (("conv", "conv_backward", "conv_grouped", "conv_grouped_backward"), "conv_grouped_backward", None),
+        (("conv", "conv_backward", "conv_grouped"), "conv_grouped_backward", "conv_grouped"),
+        (("conv", "conv_backward"), "conv_grouped_backward", "conv_backward"),
+        (("conv",), "conv_grouped_backward", "conv"),
+        (("conv", "conv_depthwise"), "conv_depthwise_backward", "conv_depthwise"),
+        (("conv",), "conv_depthwise_backward", "*"),  # runs outside matrix units, so nothing like `conv`
+        (("conv",), "conv_depthwise", "*"),
+        (("conv",), "conv_grouped", "conv"),
+        (("conv",), "conv_backward", "conv"),
+        (("attention", "matmul"), "attention_backward", "attention"),
+        (("matmul",), "attention_backward", "matmul"),
+        (("matmul",), "attention", "matmul"),
+        (("matmul",), "rnn", "matmul"),
+        (("norm",), "norm_backward", "norm"),
+        (("pool",), "pool_backward", "pool"),
+        (("softmax", "norm"), "loss", "softmax"),
+        (("norm",), "loss", "norm"),
+        (("gather",), "embedding", "gather"),
+        (("matmul",), "sort", "*"),
+    ],
+)
+def test_a_family_that_was_not_measured_takes_the_nearest_one_that_was(
+    measured: tuple[str, ...], wanted: str, expected: str | None
+) -> None:
+    entries = {name: family(compute_ratio=0.1 + index / 100) for index, name in enumerate((*measured, ANY))}
+    (found,) = family_efficiencies(efficiency(families=entries), families=(wanted,))
+    assert found is entries[expected or wanted]
+
+
+def test_entries_come_in_the_order_asked_for() -> None:
+    entries = {"matmul": family(compute_ratio=0.5), ANY: family()}
+    found = family_efficiencies(efficiency(families=entries), families=("copy", "matmul"))
+    assert [entry.compute_ratio for entry in found] == [1.0, 0.5]
 
 
 SHIPPED = load_catalog().efficiencies
@@ -48,10 +106,23 @@ def test_a_shipped_efficiency_is_physical_and_sourced(fit: Efficiency) -> None:
     assert fit.dispatch_s > 0
     assert fit.device_log_spread > 0
     for name, entry in fit.families.items():
-        assert 0 < entry.compute_ratio <= 1, name
-        assert 0 < entry.memory_ratio <= 1, name
+        assert 0 < entry.compute_ratio <= 1.2, name
+        assert 0 < entry.memory_ratio <= 1.2, name
         assert entry.log_spread >= 0, name
         assert entry.n > 0 or entry.source.startswith("as "), name
+
+
+@pytest.mark.parametrize("fit", SHIPPED, ids=lambda fit: f"{fit.kind}-{fit.generation}-{fit.precision}")
+def test_the_coefficients_of_a_shipped_efficiency_are_physical(fit: Efficiency) -> None:
+    for ratio in (fit.wave_ratio, fit.nchw_transposed_ratio, fit.bias_pass_ratio, fit.cast_ratio, fit.cache_kept_ratio):
+        assert 0 <= ratio <= 1
+    for positive in (fit.tile_rows, fit.tile_columns, fit.backward_dispatch_s):
+        assert positive > 0
+    for at_least_nothing in (fit.edge_ramp, fit.depth_ramp, fit.launch_s, fit.cache_exponent, fit.power_exponent):
+        assert at_least_nothing >= 0
+    assert fit.winograd_speedup >= 1
+    assert fit.clock_ratio >= 1
+    assert fit.workload_log_spread >= 0
 
 
 def test_every_shipped_device_has_a_shipped_efficiency() -> None:

@@ -1,18 +1,27 @@
 import numpy as np
 import pytest
 
-from advisor.predict.lowering import UNITS, count_rows, lower
-from advisor.predict.precision import Width
-from advisor.records.device import DeviceKind, Precision
+from advisor.predict.lowering import UNITS, Kernels, count_rows, lower
+from advisor.predict.precision import width_of
+from advisor.records.device import CompileMode, DeviceKind, Precision
 from advisor.records.workload import Row, Workload
 from tests.predict.toys import linear_row, operand, row, workload
 
 BATCHES = np.array([1.0, 4.0])
 
 
-def moved_bytes(toy: Workload, *, width: Width = "full", compile_mode: str = "eager") -> list[float]:
-    counts = count_rows(toy, batches=BATCHES, width=width, compile_mode=compile_mode)  # type: ignore[arg-type]
-    return [float(value) for value in counts.moved_bytes.sum(axis=0)]
+def lowered(
+    toy: Workload, *, kind: DeviceKind = "gpu", precision: Precision = "fp32", compile_mode: CompileMode = "eager"
+) -> Kernels:
+    counts = count_rows(toy, batches=BATCHES, width=width_of(precision))
+    return lower(counts, kind=kind, precision=precision, compile_mode=compile_mode)
+
+
+def moved_bytes(toy: Workload, *, precision: Precision = "fp32", compile_mode: CompileMode = "eager") -> list[float]:
+    """Of the whole step, casts with it."""
+    kernels = lowered(toy, precision=precision, compile_mode=compile_mode)
+    one_call = kernels.weight_bytes + kernels.data_bytes + kernels.cast_bytes
+    return [float(value) for value in kernels.calls @ one_call]
 
 
 def chain_row(*, fused_in: bool, fused_out: bool) -> Row:
@@ -21,47 +30,66 @@ def chain_row(*, fused_in: bool, fused_out: bool) -> Row:
 
 
 def test_flops_and_bytes_are_of_all_calls_at_every_batch() -> None:
-    counts = count_rows(workload(linear_row(count=3)), batches=BATCHES, width="full", compile_mode="eager")
-    assert counts.flops.tolist() == [[3 * 256, 3 * 4 * 256]]
+    toy = workload(linear_row(count=3))
+    kernels = lowered(toy)
+    assert (kernels.calls @ kernels.flops).tolist() == [3 * 256, 3 * 4 * 256]
     # 4 bytes x (bias 16 + weight 128 + batch x (8 in + 16 out)), three times.
-    assert counts.moved_bytes.tolist() == [[3 * 4 * (144 + 24), 3 * 4 * (144 + 4 * 24)]]
+    assert moved_bytes(toy) == [3 * 4 * (144 + 24), 3 * 4 * (144 + 4 * 24)]
+
+
+def test_parameters_are_counted_apart_and_once_more_for_the_whole_step() -> None:
+    kernels = lowered(workload(linear_row(count=3)))
+    assert kernels.calls.tolist() == [3]
+    assert kernels.weight_bytes.tolist() == [[4 * 144, 4 * 144]]
+    assert kernels.data_bytes.tolist() == [[4 * 24, 4 * 4 * 24]]
+    assert kernels.parameter_bytes.tolist() == [3 * 4 * 144, 3 * 4 * 144]
 
 
 def test_views_are_left_out() -> None:
     toy = workload(row("aten.view", (operand(8),), (operand(8),), family="view"))
-    counts = count_rows(toy, batches=BATCHES, width="full", compile_mode="eager")
-    assert counts.rows == ()
-    kernels = lower(counts, kind="gpu", precision="fp32", compile_mode="eager")
-    assert kernels.launches.tolist() == [0, 0]
+    kernels = lowered(toy)
+    assert kernels.families == ()
+    assert kernels.launches.shape == (0, 2)
+    assert kernels.dispatches.tolist() == [0, 0]
+
+
+def test_a_kernel_says_of_which_row_it_is_views_counted() -> None:
+    view = row("aten.view", (operand(8),), (operand(8),), family="view")
+    assert lowered(workload(view, linear_row())).row.tolist() == [1]
 
 
 def test_pure_half_moves_half_the_bytes() -> None:
     toy = workload(linear_row())
-    assert moved_bytes(toy, width="half") == [value / 2 for value in moved_bytes(toy)]
+    assert moved_bytes(toy, precision="fp16") == [value / 2 for value in moved_bytes(toy)]
 
 
 def test_autocast_pays_for_the_casts_of_operands_stored_in_fp32() -> None:
     # In half: 2 x (144 + 24) = 336 at batch 1. Casts read 4 and write 2 bytes of bias, weight and data: 6 x (144 + 8).
-    assert moved_bytes(workload(linear_row()), width="autocast")[0] == 336 + 6 * 152
+    assert moved_bytes(workload(linear_row()), precision="amp-fp16")[0] == 336 + 6 * 152
 
 
 def test_backward_finds_the_half_copies_of_weights_and_casts_their_gradients_back() -> None:
     weight, grad_out = operand(16, 8), operand((0.0, 1.0), 16, low=True)
     to_data = row("aten.mm", (grad_out, weight), (operand((0.0, 1.0), 8, low=True),), family="matmul", phase="backward")
     # In half: 2 x (16 + 128 + 8); the weight is there in half already, the result stays in half.
-    assert moved_bytes(workload(to_data), width="autocast")[0] == 2 * 152
+    assert moved_bytes(workload(to_data), precision="amp-fp16")[0] == 2 * 152
     turned = operand(16, (0.0, 1.0), low=True)
     data = operand((0.0, 1.0), 8, low=True)
     to_weight = row("aten.mm", (turned, data), (operand(16, 8, low=True),), family="matmul", phase="backward")
     # In half: 2 x (16 + 8 + 128), and the gradient (128) is cast to fp32: 6 x 128.
-    assert moved_bytes(workload(to_weight), width="autocast")[0] == 2 * 152 + 6 * 128
+    assert moved_bytes(workload(to_weight), precision="amp-fp16")[0] == 2 * 152 + 6 * 128
 
 
 def test_casts_are_launches_of_their_own() -> None:
-    counts = count_rows(workload(linear_row(count=2)), batches=BATCHES, width="autocast", compile_mode="eager")
-    kernels = lower(counts, kind="gpu", precision="amp-fp16", compile_mode="eager")
-    assert kernels.launches.tolist() == [2 * (1 + 3), 2 * (1 + 3)]  # bias, data and weight each
-    assert kernels.dispatches.tolist() == [8, 8]
+    kernels = lowered(workload(linear_row(count=2)), precision="amp-fp16")
+    assert kernels.launches.tolist() == [[1 + 3, 1 + 3]]  # bias, data and weight each
+    assert kernels.dispatches.tolist() == [8, 8]  # two calls
+
+
+def test_the_backward_pass_dispatches_for_itself() -> None:
+    kernels = lowered(workload(linear_row(count=2), linear_row(phase="backward", count=3)))
+    assert kernels.dispatches.tolist() == [2, 2]
+    assert kernels.backward_dispatches.tolist() == [3, 3]
 
 
 def test_fused_operands_do_not_move_when_compiled() -> None:
@@ -72,47 +100,116 @@ def test_fused_operands_do_not_move_when_compiled() -> None:
 
 def test_a_row_whose_results_stay_fused_launches_nothing_when_compiled() -> None:
     toy = workload(chain_row(fused_in=False, fused_out=True), chain_row(fused_in=True, fused_out=False))
-    launches = {}
-    for mode in ("eager", "compile"):
-        counts = count_rows(toy, batches=BATCHES, width="full", compile_mode=mode)  # type: ignore[arg-type]
-        launches[mode] = lower(counts, kind="gpu", precision="fp32", compile_mode=mode).launches[0]  # type: ignore[arg-type]
-    assert launches == {"eager": 2, "compile": 1}
+    eager, compiled = lowered(toy), lowered(toy, compile_mode="compile")
+    assert eager.launches.tolist() == [[1, 1], [1, 1]]
+    assert compiled.launches.tolist() == [[0, 0], [1, 1]]
+    assert (eager.dispatches[0], compiled.dispatches[0]) == (2, 1)
 
 
-def conv_row() -> Row:
-    """1 x 1 convolution of 3 channels to 5 on 10 x 10 images: 300 elements in and 500 out per sample."""
-    images, weight = operand((0.0, 1.0), 3, 10, 10, low=True), operand(5, 3, 1, 1)
-    attributes = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "transposed": False, "groups": 1}
-    result = operand((0.0, 1.0), 5, 10, 10, low=True)
-    return row("aten.convolution", (images, weight), (result,), family="conv", attributes=attributes)
+def conv_row(*, inputs: int = 3, outputs: int = 5, groups: int = 1, size: int = 1, bias: bool = False) -> Row:
+    """Convolution of `size` x `size` that keeps 10 x 10 images as large as they are."""
+    images, result = (operand((0.0, 1.0), channels, 10, 10, low=True) for channels in (inputs, outputs))
+    weight = operand(outputs, inputs // groups, size, size)
+    attributes = {
+        "stride": (1, 1), "padding": (size // 2, size // 2), "dilation": (1, 1), "transposed": False, "groups": groups,
+    }  # fmt: skip
+    operands = (images, weight, operand(outputs)) if bias else (images, weight)
+    return row("aten.convolution", operands, (result,), family="conv", attributes=attributes)
+
+
+def backward_conv_row(**shape: int) -> Row:
+    """The gradients of the convolution's input and weight."""
+    forward = conv_row(**shape)
+    (images, weight), (result,) = forward.inputs, forward.outputs
+    attributes = {**forward.attributes, "output_mask": (True, True, False)}
+    return row(
+        "aten.convolution_backward",
+        (result, images, weight),
+        (images, weight),
+        family="conv",
+        phase="backward",
+        attributes=attributes,
+    )
 
 
 @pytest.mark.parametrize(
-    ("kind", "precision", "width", "extra_bytes"),
+    ("precision", "per_sample"),
+    [("amp-fp16", 2 * 800), ("fp16", 2 * 800), ("fp32", 0), ("tf32", 0)],  # 300 halves in and 500 out
+)
+def test_images_may_be_transposed_for_convolutions_in_half(precision: Precision, per_sample: float) -> None:
+    kernels = lowered(workload(conv_row()), precision=precision)
+    assert kernels.transposed_bytes.tolist() == [[per_sample, 4 * per_sample]]
+
+
+def test_depthwise_convolutions_transpose_nothing() -> None:
+    kernels = lowered(workload(conv_row(inputs=4, outputs=4, groups=4, size=3)), precision="amp-fp16")
+    assert not kernels.transposed_bytes.any()
+
+
+def test_a_bias_is_added_to_the_result_of_a_convolution() -> None:
+    assert not lowered(workload(conv_row())).biased_bytes.any()
+    kernels = lowered(workload(conv_row(bias=True)))
+    assert kernels.biased_bytes.tolist() == [[4 * 500, 4 * 2000]]  # 500 floats per sample
+
+
+@pytest.mark.parametrize(
+    ("toy", "family", "unit"),
     [
-        ("gpu", "amp-fp16", "autocast", 2 * 0.25 * 2 * 800),  # a quarter of 800 halves, read and written once more
-        ("gpu", "fp32", "full", 0),
+        (conv_row(), "conv", "bf16"),
+        (conv_row(inputs=4, outputs=8, groups=2), "conv_grouped", "bf16"),
+        (conv_row(inputs=4, outputs=4, groups=4), "conv_depthwise", "vector"),
+        (backward_conv_row(), "conv_backward", "bf16"),
+        (backward_conv_row(inputs=4, outputs=8, groups=2), "conv_grouped_backward", "bf16"),
+        (backward_conv_row(inputs=4, outputs=4, groups=4), "conv_depthwise_backward", "vector"),
+        (linear_row(phase="backward"), "matmul", "bf16"),
     ],
 )
-def test_convolutions_on_tensor_cores_transpose_a_share_of_their_images(
-    kind: DeviceKind, precision: Precision, width: Width, extra_bytes: float
-) -> None:
-    counts = count_rows(workload(conv_row()), batches=BATCHES, width=width, compile_mode="eager")
-    plain, transposing = (
-        lower(counts, kind=kind, precision=precision, compile_mode="eager", transposed_ratio=ratio).moved_bytes
-        for ratio in (0.0, 0.25)
-    )
-    assert (transposing - plain).tolist() == [[extra_bytes, 4 * extra_bytes]]
+def test_kernels_have_the_family_and_unit_whose_rates_they_run_at(toy: Row, family: str, unit: str) -> None:
+    kernels = lowered(workload(toy), precision="amp-bf16")
+    assert kernels.families == (family,)
+    assert {UNITS[index] for index in kernels.unit} == {unit}
+
+
+def test_a_backward_convolution_is_two_kernels_that_share_its_work() -> None:
+    toy = workload(backward_conv_row())
+    kernels = lowered(toy)
+    assert kernels.row.tolist() == [0, 0]
+    # Each gradient: 2 x 100 pixels x 3 x 5 FLOP per sample.
+    assert kernels.flops.tolist() == [[3000, 12_000], [3000, 12_000]]
+    assert kernels.launches.tolist() == [[1, 1], [1, 1]]
+    assert kernels.weight_bytes[0].tolist() == kernels.weight_bytes[1].tolist() == [4 * 15 / 2, 4 * 15 / 2]
+    assert kernels.backward_dispatches.tolist() == [1, 1]
+
+
+def test_only_3_x_3_convolutions_in_fp32_have_a_winograd_algorithm() -> None:
+    toy = workload(conv_row(size=3))
+    assert lowered(toy).can_winograd.tolist() == [True]
+    assert lowered(toy, precision="tf32").can_winograd.tolist() == [False]
+    assert lowered(toy, precision="amp-fp16").can_winograd.tolist() == [False]
+    assert lowered(workload(conv_row())).can_winograd.tolist() == [False]
+
+
+def test_products_have_their_dimensions_at_every_batch_and_the_rest_has_none() -> None:
+    copy = row("aten.clone", (operand((0.0, 1.0)),), (operand((0.0, 1.0)),), family="copy")
+    kernels = lowered(workload(linear_row(), copy))
+    assert kernels.m[0].tolist() == [1, 4]
+    assert (kernels.n[0, 0], kernels.k[0, 0], kernels.groups[0, 0]) == (16, 8, 1)
+    assert (kernels.m[1] >= 1e9).all()  # so long that no tile is left half empty
+
+
+def test_an_empty_product_has_sizes_that_can_be_divided_by() -> None:
+    nothing, weight = operand(0, 8), operand(8, 16)
+    kernels = lowered(workload(row("aten.mm", (nothing, weight), (operand(0, 16),), family="matmul")))
+    assert kernels.flops.tolist() == [[0, 0]]
+    assert kernels.m.tolist() == [[1, 1]]
 
 
 def test_inputs_travel_as_they_are_stored() -> None:
     toy = workload(inputs=(operand((0.0, 1.0), 10), operand((0.0, 1.0), 10, dtype="int64")))
-    counts = count_rows(toy, batches=BATCHES, width="half", compile_mode="eager")
-    assert counts.transfer_bytes.tolist() == [120, 480]  # 10 x (4 + 8) bytes per sample
+    assert lowered(toy, precision="fp16").transfer_bytes.tolist() == [120, 480]  # 10 x (4 + 8) bytes per sample
 
 
-@pytest.mark.parametrize(("width", "unit"), [("full", "fp32"), ("autocast", "bf16")])
-def test_products_run_on_the_unit_of_their_width(width: Width, unit: str) -> None:
-    counts = count_rows(workload(linear_row()), batches=BATCHES, width=width, compile_mode="eager")
-    kernels = lower(counts, kind="gpu", precision="fp32" if width == "full" else "amp-bf16", compile_mode="eager")
+@pytest.mark.parametrize(("precision", "unit"), [("fp32", "fp32"), ("amp-bf16", "bf16")])
+def test_products_run_on_the_unit_of_their_width(precision: Precision, unit: str) -> None:
+    kernels = lowered(workload(linear_row()), precision=precision)
     assert [UNITS[index] for index in kernels.unit] == [unit]

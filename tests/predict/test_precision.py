@@ -1,8 +1,9 @@
 import pytest
 
 from advisor.predict.precision import computed_dtype, resolve_precision, stored_dtype, unit_of
+from advisor.predict.rates import sustained_flops_per_s
 from advisor.records.device import Precision
-from tests.predict.toys import device, operand
+from tests.predict.toys import device, efficiency, operand
 
 
 def with_units(**flops_per_s: float) -> dict[str, float]:
@@ -24,11 +25,18 @@ def test_auto_is_bf16_where_native_else_fp16_on_tensor_cores_else_fp32(
     assert resolve_precision("auto", device(peak_flops_per_s=units)) == expected
 
 
-def test_a_precision_without_a_unit_is_refused() -> None:
-    plain = device(peak_flops_per_s=with_units())
+def test_a_cpu_refuses_a_precision_without_a_unit() -> None:
+    plain = device(kind="cpu", peak_flops_per_s=with_units())
     assert resolve_precision("amp-bf16", plain) is None
     assert resolve_precision("fp16", plain) is None
     assert resolve_precision("fp32", plain) == "fp32"
+
+
+def test_a_gpu_without_a_unit_for_half_stores_in_half_and_computes_in_fp32() -> None:
+    plain = device(peak_flops_per_s=with_units())
+    choices: tuple[Precision, ...] = ("amp-fp16", "amp-bf16", "fp16", "bf16")
+    assert [resolve_precision(choice, plain) for choice in choices] == list(choices)
+    assert sustained_flops_per_s(plain, efficiency(), unit="bf16") == 10e12  # the rate of fp32
 
 
 def test_tf32_is_a_permission_that_other_devices_ignore() -> None:

@@ -55,14 +55,21 @@ def test_only_nchw_images_are_transposed() -> None:
 def test_a_device_without_the_unit_asked_for_takes_for_ever() -> None:
     predictions = predict(
         workload(linear_row()),
-        devices=[device(peak_flops_per_s=PLAIN_UNITS)],
-        efficiencies=[efficiency()],
+        devices=[device(kind="cpu", peak_flops_per_s=PLAIN_UNITS)],
+        efficiencies=[efficiency(kind="cpu")],
         batches=BATCHES,
         precision="bf16",
     )
     assert predictions.precisions == (None,)
     assert np.isinf(predictions.step_s).all()
     assert not predictions.fits.any()
+
+
+def test_a_step_without_work_takes_no_time() -> None:
+    view = row("aten.view", (operand(8),), (operand(8),), family="view")
+    predictions = predict(workload(view), devices=[device()], efficiencies=[efficiency()], batches=BATCHES)
+    assert predictions.step_s.tolist() == [[0, 0]]
+    assert predictions.fits.all()
 
 
 def test_what_needs_more_than_the_device_has_does_not_fit() -> None:

@@ -43,6 +43,7 @@ def efficiency(*, kind: DeviceKind = "gpu", **changes: Any) -> Efficiency:
         "precision": "*",
         "families": {"*": family()},
         "dispatch_s": 0.0,
+        "backward_dispatch_s": 0.0,
         "launch_s": 0.0,
         "device_log_spread": 0.0,
         "date": "2026-01-01",
@@ -51,19 +52,24 @@ def efficiency(*, kind: DeviceKind = "gpu", **changes: Any) -> Efficiency:
     return Efficiency(kind=kind, **(values | changes))
 
 
-def kernels(*, flops: Any, moved_bytes: Any, **changes: Any) -> Kernels:
-    """Rows (rows, batches) of one family on the vector unit."""
+def kernels(*, flops: Any, data_bytes: Any, **changes: Any) -> Kernels:
+    """Kernels (kernels, batches) of one family on the vector unit, each called once, of which none is a product."""
     work = np.array(flops, dtype=np.float64)
-    rows, batches = work.shape
+    count, batches = work.shape
+    others = ("weight_bytes", "launches", "cast_bytes", "transposed_bytes", "biased_bytes")
+    of_step = ("dispatches", "backward_dispatches", "transfer_bytes", "parameter_bytes")
     values: dict[str, Any] = {
         "families": ("pointwise",),
-        "family": np.zeros(rows, dtype=np.intp),
-        "unit": np.full(rows, UNITS.index("vector")),
-        "launches": np.zeros(batches),
-        "dispatches": np.zeros(batches),
-        "transfer_bytes": np.zeros(batches),
+        "family": np.zeros(count, dtype=np.intp),
+        "unit": np.full(count, UNITS.index("vector")),
+        "row": np.arange(count),
+        "calls": np.ones(count),
+        "can_winograd": np.zeros(count, dtype=np.bool_),
+        **{name: np.zeros_like(work) for name in others},
+        **{name: np.full_like(work, 1e9) for name in ("groups", "m", "n", "k")},
+        **{name: np.zeros(batches) for name in of_step},
     }
-    return Kernels(flops=work, moved_bytes=np.array(moved_bytes, dtype=np.float64), **(values | changes))
+    return Kernels(flops=work, data_bytes=np.array(data_bytes, dtype=np.float64), **(values | changes))
 
 
 def operand(*shape: Any, **changes: Any) -> Operand:

@@ -16,6 +16,7 @@ def test_every_quote_is_one_line_under_names_with_units() -> None:
     assert (best["instance"], best["device_name"], best["step_s_high"], best["job_usd_mid"], best["fits"]) == (
         *("g6.xlarge", "L4", "0.128", "0.42", "true"),
     )
+    assert (best["chance_cheapest"], best["indistinguishable"]) == ("0.614", "false")
     assert (best["job_samples"], best["coverage_ratio"]) == ("1000000", "1.0")
 
 

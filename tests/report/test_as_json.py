@@ -22,7 +22,7 @@ def test_the_keys_are_those_of_the_record_in_its_order() -> None:
         *("id", "provider", "tier", "region", "instance", "vcpus", "device", "gpus_used", "price_kind", "price_basis"),
         *("usd_per_hour", "price_date", "precision", "compile", "batch", "step_s", "samples_per_s"),
         *("usd_per_million_samples", "job_usd", "job_s", "peak_memory_bytes", "device_memory_bytes", "fits", "bound"),
-        *("time_source", "indistinguishable"),
+        *("time_source", "chance_cheapest", "indistinguishable"),
     ]
     assert document["quotes"][0]["device"] == {"id": "l4", "name": "L4", "kind": "gpu", "count": 1}
     assert document["quotes"][0]["step_s"] == {"mid": 0.1152, "low": 0.104, "high": 0.128}

@@ -11,7 +11,8 @@ def test_the_whole_answer() -> None:
     )
     assert render(answer, View(top=2)).splitlines() == [
         r"**aws g6.xlarge (1x L4) does 1,000,000 samples for \$0.42 (\$0.38-\$0.46) in 30 min: "
-        r"a GPU is 6.8x cheaper here than the best CPU (aws c7a.xlarge, \$2.86).**",
+        r"a GPU is 6.8x cheaper here than the best CPU (aws c7a.xlarge, \$2.86); "
+        "1 other cannot be told apart from the best (the cheapest with a chance of 61 %): aws g4dn.xlarge (39 %).**",
         "",
         "Assumes:",
         "",
@@ -22,12 +23,12 @@ def test_the_whole_answer() -> None:
         "- resnet50: 25.6 M parameters, 8.18 GFLOP a step at batch 1; every operator has a formula.",
         "",
         r"| # | instance | provider | region | device | \$/h | batch | precision | step \[90 %\] | samples/s | cost "
-        "| memory | bound | price date |",
-        "|---:|---|---|---|---|---:|---:|---|---:|---:|---:|---:|---|---|",
+        "| cheapest | memory | bound | price date |",
+        "|---:|---|---|---|---|---:|---:|---|---:|---:|---:|---:|---:|---|---|",
         r"| 1 | g6.xlarge | aws | us-east-1 | 1x L4 | \$0.84 | 64 | amp-bf16 | 115 ms \[104-128\] | 556 | \$0.42 "
-        "| 12 % | memory | 2025-11-02 |",
+        "| 61 % | 12 % | memory | 2025-11-02 |",
         r"| 3 | c7a.xlarge | aws | us-east-1 | 4 vCPU AMD EPYC 9R14 | \$5.72 | 64 | fp32 | 115 ms \[104-128\] | 556 "
-        r"| \$2.86 | 12 % | compute | 2025-11-02 |",
+        r"| \$2.86 | 0 % | 12 % | compute | 2025-11-02 |",
         "",
         "Rows:",
         "",

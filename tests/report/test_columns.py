@@ -1,9 +1,11 @@
 """Which quotes and which columns a table shows."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.report.columns import COLUMNS, device_label, shown_quotes
+from advisor.report.columns import COLUMNS, device_label, percent_chance, shown_quotes
 from tests.report.toys import A10G, GENOA, L4, T4, quote
 
 
@@ -40,7 +42,7 @@ def test_a_gpu_is_labelled_by_its_count_and_a_cpu_by_its_vcpus() -> None:
 
 
 def test_the_cells_of_a_row_say_what_the_quote_says() -> None:
-    (row,) = shown_quotes((quote("g6.xlarge", kind="gpu", device="L4", usd=0.42),), top=1)
+    (row,) = shown_quotes((quote("g6.xlarge", kind="gpu", device="L4", usd=0.42, chance_cheapest=0.614),), top=1)
     cells = {column.header: column.cell(row) for column in COLUMNS}
     assert cells == {
         "#": "1",
@@ -54,7 +56,13 @@ def test_the_cells_of_a_row_say_what_the_quote_says() -> None:
         "step [90 %]": "115 ms [104-128]",
         "samples/s": "556",  # 64 / 0.1152 = 555.6
         "cost": "$0.42",
+        "cheapest": "61 %",
         "memory": "12 %",  # 2 GiB of 16 GiB = 12.5 %, to even
         "bound": "memory",
         "price date": "2025-11-02",
     }
+
+
+def test_a_chance_is_told_in_whole_percents_alone() -> None:
+    chances = [replace(L4, chance_cheapest=chance) for chance in (0.0, 0.004, 0.006, 0.9949, 1.0)]
+    assert [percent_chance(one) for one in chances] == ["0 %", "0 %", "1 %", "99 %", "100 %"]

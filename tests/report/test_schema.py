@@ -27,7 +27,8 @@ def test_a_quote_has_the_keys_that_scripts_rely_on() -> None:
     assert set(quote) >= {
         "id", "provider", "tier", "region", "instance", "vcpus", "device", "gpus_used", "price_kind", "price_basis",
         "usd_per_hour", "price_date", "precision", "compile", "batch", "step_s", "samples_per_s",
-        "usd_per_million_samples", "job_usd", "peak_memory_bytes", "fits", "bound", "time_source", "indistinguishable",
+        "usd_per_million_samples", "job_usd", "peak_memory_bytes", "fits", "bound", "time_source", "chance_cheapest",
+        "indistinguishable",
     }  # fmt: skip
     assert set(quote["device"]) == {"id", "name", "kind", "count"}
     assert set(quote["step_s"]) == set(quote["job_usd"]) == {"mid", "low", "high"}

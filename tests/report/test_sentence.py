@@ -4,12 +4,12 @@ from dataclasses import replace
 
 from advisor.report import sentence
 from advisor.report.columns import shown_quotes
-from tests.report.toys import A10G, GENOA, L4, T4, recommendation, rejection
+from tests.report.toys import A10G, GENOA, L4, T4, quote, recommendation, rejection
 
 
 def test_the_headline_names_the_instance_its_cost_and_the_margin() -> None:
     # 2.86 / 0.42 = 6.81; the interval is 0.9 and 1.1 times 0.42; the job takes 1800 s.
-    assert sentence.headline(recommendation(L4, T4, GENOA)) == (
+    assert sentence.headline(recommendation(L4, A10G, GENOA)) == (
         "aws g6.xlarge (1x L4) does 1,000,000 samples for $0.42 ($0.38-$0.46) in 30 min: "
         "a GPU is 6.8x cheaper here than the best CPU (aws c7a.xlarge, $2.86)."
     )
@@ -24,7 +24,7 @@ def test_a_small_margin_is_given_in_percent() -> None:
 def test_a_cpu_can_win() -> None:
     cpu = replace(GENOA, job_usd=replace(GENOA.job_usd, mid=0.1, low=0.09, high=0.12))
     # 0.42 / 0.10 = 4.2
-    assert sentence.headline(recommendation(cpu, replace(L4, indistinguishable=False))) == (
+    assert sentence.headline(recommendation(cpu, L4)) == (
         "aws c7a.xlarge (4 vCPU AMD EPYC 9R14) does 1,000,000 samples for $0.10 ($0.09-$0.12) in 30 min: "
         "a CPU is 4.2x cheaper here than the best GPU (aws g6.xlarge, $0.42)."
     )
@@ -32,8 +32,25 @@ def test_a_cpu_can_win() -> None:
 
 def test_overlapping_intervals_are_no_margin() -> None:
     cpu = replace(GENOA, indistinguishable=True)
-    assert sentence.headline(recommendation(L4, cpu)).endswith(
-        ", not clearly cheaper than the best CPU (aws c7a.xlarge, $2.86): their intervals overlap."
+    assert (
+        ", not clearly cheaper than the best CPU (aws c7a.xlarge, $2.86): their intervals overlap; 1 other cannot"
+    ) in sentence.headline(recommendation(L4, cpu))
+
+
+def test_the_headline_names_an_offer_that_cannot_be_told_apart_with_both_chances() -> None:
+    assert sentence.headline(recommendation(L4, T4, A10G)).endswith(
+        "; 1 other cannot be told apart from the best (the cheapest with a chance of 61 %): aws g4dn.xlarge (39 %)."
+    )
+
+
+def test_of_many_rivals_the_three_likeliest_are_named() -> None:
+    rivals = [
+        quote(name, kind="gpu", device="T4", usd=0.5, chance_cheapest=chance, indistinguishable=True)
+        for name, chance in (("b", 0.1), ("c", 0.02), ("d", 0.2), ("e", 0.05))
+    ]
+    assert sentence.headline(recommendation(L4, *rivals)).endswith(
+        "; 4 others cannot be told apart from the best (the cheapest with a chance of 61 %): "
+        "aws d (20 %), aws b (10 %), aws e (5 %) and 1 more."
     )
 
 
@@ -97,7 +114,8 @@ def test_what_was_left_out_is_counted_by_reason_commonest_first() -> None:
 def test_the_notes_of_a_table_explain_marks_jumps_and_cuts() -> None:
     rows = shown_quotes((L4, T4, A10G, GENOA), top=3)
     assert sentence.table_notes(rows, quote_count=4) == (
-        "~ cannot be told apart from the best: their intervals overlap.",
+        "~ cannot be told apart from the best: their costs overlap by the error that each device has of its own; "
+        "cheapest is the chance of costing the least.",
         "Row 4 is the best CPU.",
         "1 more in the ranking (--top 4 shows all).",
     )

@@ -23,7 +23,9 @@ ANSWER = recommendation(
 def test_the_whole_answer_at_80_columns() -> None:
     assert render_text(ANSWER, width=80, color=False, top=3) == (
         "aws g6.xlarge (1x L4) does 1,000,000 samples for $0.42 ($0.38-$0.46) in 30 min:\n"
-        "a GPU is 6.8x cheaper here than the best CPU (aws c7a.xlarge, $2.86).\n"
+        "a GPU is 6.8x cheaper here than the best CPU (aws c7a.xlarge, $2.86); 1 other\n"
+        "cannot be told apart from the best (the cheapest with a chance of 61 %): aws\n"
+        "g4dn.xlarge (39 %).\n"
         "\n"
         "Assumes:\n"
         "  inference, the cheapest batch per device, precision auto (bf16 or fp16\n"
@@ -35,15 +37,16 @@ def test_the_whole_answer_at_80_columns() -> None:
         "  resnet50: 25.6 M parameters, 8.18 GFLOP a step at batch 1; every operator has\n"
         "  a formula.\n"
         "\n"
-        " #  instance     provider  device                  $/h       step [90 %]   cost\n"
-        " 1  g6.xlarge    aws       1x L4                 $0.84  115 ms [104-128]  $0.42\n"
-        "~2  g4dn.xlarge  aws       1x T4                 $0.90  115 ms [104-128]  $0.45\n"
-        " 4  c7a.xlarge   aws       4 vCPU AMD EPYC 9R14  $5.72  115 ms [104-128]  $2.86\n"
-        "~ cannot be told apart from the best: their intervals overlap.\n"
+        " #  instance     provider    $/h       step [90 %]   cost  cheapest\n"
+        " 1  g6.xlarge    aws       $0.84  115 ms [104-128]  $0.42      61 %\n"
+        "~2  g4dn.xlarge  aws       $0.90  115 ms [104-128]  $0.45      39 %\n"
+        " 4  c7a.xlarge   aws       $5.72  115 ms [104-128]  $2.86       0 %\n"
+        "~ cannot be told apart from the best: their costs overlap by the error that each\n"
+        "device has of its own; cheapest is the chance of costing the least.\n"
         "Row 4 is the best CPU.\n"
         "1 more in the ranking (--top 4 shows all).\n"
-        "Not at this width: region, batch, precision, samples/s, memory, bound, price\n"
-        "date.\n"
+        "Not at this width: region, device, batch, precision, samples/s, memory, bound,\n"
+        "price date.\n"
         "\n"
         "Left out (1):\n"
         "  1 uses-1-of-n: aws p5.48xlarge: uses 1 of 8 GPUs\n"
@@ -57,7 +60,7 @@ def test_a_wide_terminal_has_every_column() -> None:
     text = render_text(ANSWER, width=200, color=False)
     assert "Not at this width" not in text
     assert " 1  g6.xlarge    aws       us-east-1  1x L4                 $0.84     64  amp-bf16" in text
-    assert "556  $0.42    12 %  memory   2025-11-02\n" in text
+    assert "556  $0.42      61 %    12 %  memory   2025-11-02\n" in text
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 160])
@@ -80,8 +83,8 @@ def test_columns_go_in_the_stated_order_and_three_stay() -> None:
     headers = [[column.header for column in fitting_columns(rows, width=width)] for width in range(200, 10, -1)]
     dropped = [gone for wide, narrow in pairwise(headers) for gone in wide if gone not in narrow]
     assert dropped == [
-        *("price date", "precision", "bound", "memory", "samples/s", "region", "batch", "device", "provider"),
-        *("$/h", "step [90 %]"),
+        *("price date", "precision", "bound", "memory", "samples/s", "region", "batch", "device", "$/h"),
+        *("provider", "step [90 %]", "cheapest"),
     ]
     assert headers[-1] == ["#", "instance", "cost"]
 
@@ -120,5 +123,5 @@ def test_a_long_name_wraps_before_the_provider_is_lost() -> None:
     phrase = "NVIDIA GeForce RTX 4090 24GB PCIe [on-demand]"
     long = quote(phrase, kind="gpu", device="GeForce RTX 4090", usd=1.0, provider="genesis-cloud")
     text = render_text(recommendation(long, GENOA), width=80, color=False)
-    assert "\n1  NVIDIA GeForce RTX 4090 24GB    genesis-cloud  $2.00  " in text
-    assert "\n   PCIe [on-demand]\n" in text
+    assert "\n1  NVIDIA GeForce RTX 4090      genesis-cloud  115 ms [104-128]  $1.00 " in text
+    assert "\n   24GB PCIe [on-demand]\n" in text

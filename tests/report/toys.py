@@ -21,6 +21,7 @@ def quote(
     device: str,
     usd: float,
     provider: str = "aws",
+    chance_cheapest: float = 0.0,
     indistinguishable: bool = False,
     bound: Bound = "memory",
 ) -> Quote:
@@ -51,12 +52,13 @@ def quote(
         fits=True,
         bound=bound,
         time_source="fitted",
+        chance_cheapest=chance_cheapest,
         indistinguishable=indistinguishable,
     )
 
 
-L4 = quote("g6.xlarge", kind="gpu", device="L4", usd=0.42, indistinguishable=True)
-T4 = quote("g4dn.xlarge", kind="gpu", device="T4", usd=0.45, indistinguishable=True)
+L4 = quote("g6.xlarge", kind="gpu", device="L4", usd=0.42, chance_cheapest=0.614)
+T4 = quote("g4dn.xlarge", kind="gpu", device="T4", usd=0.45, chance_cheapest=0.386, indistinguishable=True)
 A10G = quote("g5.xlarge", kind="gpu", device="A10G", usd=0.63)
 GENOA = quote("c7a.xlarge", kind="cpu", device="AMD EPYC 9R14", usd=2.86, bound="compute")
 

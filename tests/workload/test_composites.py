@@ -41,6 +41,30 @@ def test_the_attention_that_torch_would_fall_back_on_is_one_row_too():
         assert not counts.keys() & {"aten.bmm", "aten._softmax", "aten._scaled_dot_product_attention_math"}
 
 
+@pytest.mark.parametrize("method", ["fake", "cpu_step"])
+def test_eager_attention_falls_apart_into_two_products_and_a_softmax(method):
+    def attend(self, x):
+        assert method == "fake" or needs_values(x)
+        heads = x.unflatten(-1, (2, 4)).transpose(1, 2)
+        return functional.scaled_dot_product_attention(heads, heads, heads)
+
+    workload = traced(Calls(attend), sequences, attention="eager")
+    assert workload.method == method
+    counts = op_counts(workload)
+    softmaxes = counts["aten._softmax"] + counts["aten._safe_softmax"]
+    assert (counts["attention"], counts["aten.bmm"], softmaxes) == (0, 2, 1)
+    # Per sample and product: 2 heads x 2 x 6 x 6 x 4 = 576, as many as the fused kernel's half.
+    assert flops_by_op(workload, batch=3)["aten.bmm"] == 3 * 2 * 576
+
+
+def test_eager_attention_reaches_what_torchs_own_layers_call():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    for mode in ("inference", "training"):
+        counts = op_counts(traced(layer, sequences, mode=mode, attention="eager"))
+        assert not counts.keys() & {"attention", "encoder_layer"}
+        assert counts["aten._softmax"] + counts["aten._safe_softmax"] == 1
+
+
 def test_attention_flops_are_those_of_its_two_products():
     # Per sample: 2 heads x (2 x 6 x 6 x 4 for the scores + 2 x 6 x 6 x 4 for the values) = 1152; backward 2.5 as many.
     flops = flops_by_op(traced(attention_block(dropout_p=0.1), sequences, mode="training"), batch=3)

@@ -12,10 +12,11 @@ import pytest
 import torch
 
 from advisor.errors import LoadError
-from advisor.records.workload import Mode
+from advisor.records.workload import Attention, Mode
 from advisor.workload.input_spec import parse_input_specs
 from advisor.workload.load import load
 from advisor.workload.loaded import LoadedModel
+from advisor.workload.trace import trace
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of the packages' own imports
@@ -222,3 +223,19 @@ def test_a_mistyped_model_type_gets_the_nearest_one(tmp_path: Path) -> None:
 def test_inputs_on_the_command_line_win(tmp_path: Path) -> None:
     loaded = load(config(tmp_path, **GPT2), mode="inference", specs=parse_input_specs(["input_ids=16:int64"]))
     assert keyword_shapes(loaded) == {"input_ids": (2, 16)}
+
+
+def rows_of(source: str, attention: Attention) -> set[str]:
+    loaded = load(source, mode="inference", specs=(), attention=attention)
+    return {row.op for row in trace(loaded, mode="inference", batch=None, attention=attention).rows}
+
+
+def test_attention_is_built_in_the_form_asked_for(tmp_path: Path) -> None:
+    vit = "timm:vit_tiny_patch16_224"
+    for source in (config(tmp_path, **GPT2), vit):
+        assert "attention" in rows_of(source, "auto")
+        assert "attention" in rows_of(source, "fused")
+        eager = rows_of(source, "eager")
+        assert "attention" not in eager
+        assert eager >= {"aten.bmm", "aten._softmax"}
+    assert "attention" in rows_of(vit, "auto")  # timm's switch of the whole process is as it was

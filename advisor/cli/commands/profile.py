@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from advisor.records.workload import Workload
     from advisor.report.view import View
 
-_OPTION_FLAGS = ("mode", "batch", "input", "top", "strict", "timeout")
+_OPTION_FLAGS = ("mode", "batch", "input", "attention", "top", "strict", "timeout")
 _GROUPINGS = ("module", "family", "phase")
 
 

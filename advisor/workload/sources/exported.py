@@ -10,13 +10,13 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from advisor.errors import LoadError
-from advisor.records.workload import Mode
+from advisor.records.workload import Attention, Mode
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.inputs import resized
 from advisor.workload.loaded import Inputs, LoadedModel
 
 
-def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedModel:
+def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Attention = "auto") -> LoadedModel:
     """Load an exported program with the inputs it was exported with.
 
     Its batch is fixed, unless the leading dimension of its first input was exported as dynamic. It cannot change

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from advisor.errors import LoadError
-from advisor.records.workload import Mode
+from advisor.records.workload import Attention, Mode
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.loaded import LoadedModel
 from advisor.workload.sources.installed import require
@@ -23,13 +23,15 @@ _TOKENS = 512
 _IMAGE_SIZE = 224
 _AUDIO_SAMPLES = 16_000
 """One second at the 16 kHz that speech models take."""
+_ATTENTION = {"eager": "eager", "fused": "sdpa"}
+"""What transformers calls them."""
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_target_positions")
 
 Makers = dict[str, Callable[[int], torch.Tensor]]
 """An argument's name, and how to make it for a batch size."""
 
 
-def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedModel:
+def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Attention = "auto") -> LoadedModel:
     """Build the model that a `config.json`, or the folder that holds it, describes; in training with its own loss."""
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
     path = Path(reference)
@@ -37,6 +39,8 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedMod
     settings = _settings(config_path)
     transformers = require("transformers")
     transformers.logging.set_verbosity_error()
+    if attention in _ATTENTION:
+        settings["attn_implementation"] = _ATTENTION[attention]
     config = _config(transformers, settings, config_path)
     kind = _model_class(transformers, config, config_path)
     model = build(lambda: kind(config), reference)

@@ -1,20 +1,30 @@
 """An optional package by name in, the imported package out, or what to install."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from advisor.errors import LoadError
 
+_TORCHVISION = torch.library.Library("torchvision", "FRAGMENT")
+_TORCHVISION_SCHEMAS = {
+    "nms": "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms": "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+}
+"""The operators of its C++ library that torchvision looks up on import (torchvision/_meta_registrations.py)."""
+
 
 def require(package: str) -> Any:
     """Import `package`; raise `LoadError` with the remedy if it is not installed or does not fit this torch."""
     if find_spec(package) is None:
         raise LoadError(f"{package} is not installed", hint='pip install "device-advisor[models]"')
+    _declare_torchvision_operators()
     try:
         return import_module(package)
     except (ImportError, RuntimeError) as error:
@@ -23,6 +33,22 @@ def require(package: str) -> Any:
             f"{package} is installed but cannot be imported: {error}",
             hint=f"install the {culprit} that is built for torch {torch.__version__}",
         ) from error
+
+
+def _declare_torchvision_operators() -> None:
+    """Let a torchvision be imported whose C++ library is built for another torch, as beside a CPU build of torch.
+
+    timm and transformers import it too. Shapes are all that a trace needs, and only detectors call these operators.
+    """
+    spec = find_spec("torchvision")
+    if spec is None or spec.origin is None:
+        return
+    for file in Path(spec.origin).parent.glob("_C.*"):
+        with suppress(OSError):  # torchvision lets it be in the same way
+            torch.ops.load_library(str(file))
+    for name, schema in _TORCHVISION_SCHEMAS.items():
+        if not hasattr(torch.ops.torchvision, name):
+            _TORCHVISION.define(schema)
 
 
 def known_name(name: str, *, names: Iterable[str], package: str) -> str:

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from advisor.errors import LoadError
-from advisor.records.workload import Mode
+from advisor.records.workload import Attention, Mode
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.loaded import LoadedModel
 from advisor.workload.sources.live import load_live
@@ -21,7 +21,7 @@ from advisor.workload.sources.live import load_live
 FACTORIES = ("get_model", "build_model", "make_model")
 
 
-def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedModel:
+def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Attention = "auto") -> LoadedModel:
     """Load a model from a Python file. `specs`, where given, win over the file's `example_inputs`."""
     path, _, name = reference.partition("::")
     module = import_file(Path(path))

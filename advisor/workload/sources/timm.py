@@ -1,21 +1,23 @@
 """`timm:NAME[@SIZE]`: a model of timm's registry, without weights, at its own or the given image size."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
 
 from advisor.errors import LoadError
-from advisor.records.workload import Mode
+from advisor.records.workload import Attention, Mode
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.loaded import LoadedModel
+from advisor.workload.sources.classification import cross_entropy, sgd_with_momentum
 from advisor.workload.sources.installed import known_name, require
 from advisor.workload.sources.live import load_live
 from advisor.workload.sources.python_file import build
 
 
-def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedModel:
+def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Attention = "auto") -> LoadedModel:
     """Build the model `reference` (a name, or `NAME@SIZE` for square images of SIZE pixels) of timm."""
     timm = require("timm")
     full_name, _, size_text = reference.partition("@")
@@ -24,7 +26,8 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedMod
     if size_text and not size_text.isdecimal():
         raise LoadError(f"timm:{reference}: {size_text} is no image size", hint=f"write timm:{full_name}@384")
     size = int(size_text) if size_text else None
-    model = _build(timm, name + dot + tag, size)
+    with _attention_chosen(timm.layers, attention):
+        model = _build(timm, name + dot + tag, size)
     channels, height, width = model.pretrained_cfg["input_size"]  # type: ignore[index]
     if size is not None:
         height = width = size
@@ -32,7 +35,21 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedMod
     def example_inputs(batch: int) -> torch.Tensor:
         return torch.rand(batch, channels, height, width)
 
-    return load_live(model, example_inputs, specs=specs, name=reference)
+    return load_live(
+        model, example_inputs, specs=specs, name=reference, loss=cross_entropy, optimizer=sgd_with_momentum
+    )
+
+
+@contextmanager
+def _attention_chosen(layers: Any, attention: Attention) -> Iterator[None]:
+    """timm's models choose the form of their attention once, when they are built, by a switch of the whole process."""
+    before, before_experimental = layers.use_fused_attn(), layers.use_fused_attn(experimental=True)
+    if attention != "auto":
+        layers.set_fused_attn(attention == "fused")
+    try:
+        yield
+    finally:
+        layers.set_fused_attn(before, experimental=before_experimental)
 
 
 def _build(timm: Any, name: str, size: int | None) -> nn.Module:

@@ -7,20 +7,23 @@ from typing import Any
 import torch
 from torch import nn
 
-from advisor.records.workload import Mode
+from advisor.records.workload import Attention, Mode
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.loaded import LoadedModel
+from advisor.workload.sources.classification import cross_entropy, sgd_with_momentum
 from advisor.workload.sources.installed import known_name, require
 from advisor.workload.sources.live import load_live
 from advisor.workload.sources.python_file import build
 
 _VIDEO_FRAMES = 16
 """Frames of a clip in torchvision's video references (references/video_classification, --clip-len)."""
+_DENSE = frozenset({"detection", "segmentation", "optical_flow"})
+"""Categories of models that are no classifiers."""
 _DETECTION_SIZE = (800, 1066)
 """A 640 x 480 image after the detection models' own resizing (their min_size 800)."""
 
 
-def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedModel:
+def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Attention = "auto") -> LoadedModel:
     """Build the model `reference` of torchvision."""
     models = require("torchvision").models
     name = known_name(reference, names=models.list_models(), package="torchvision")
@@ -43,6 +46,8 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec]) -> LoadedMod
             return torch.rand(batch, 3, _VIDEO_FRAMES, height, width)
         return torch.rand(batch, 3, height, width)
 
+    if category not in _DENSE:
+        return load_live(model, example_inputs, specs=specs, name=name, loss=cross_entropy, optimizer=sgd_with_momentum)
     return load_live(model, example_inputs, specs=specs, name=name)
 
 

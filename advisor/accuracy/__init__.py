@@ -1,0 +1,1 @@
+"""Measurements and predictions in, how far they are apart out."""

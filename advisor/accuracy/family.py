@@ -1,0 +1,30 @@
+"""A model's source in, the family of architectures it belongs to out: `timm:vit`, `hf:gpt2`."""
+
+import json
+import re
+from pathlib import Path
+
+_NAME = re.compile(r"(?:tf_)?([a-z]+?)(?=v?\d|_|\W|$)", re.IGNORECASE)
+"""A name up to its first underscore, digit or version: `vit_base`, `resnet50`, `efficientnetv2_s`; timm marks weights
+ported from TensorFlow with `tf_`."""
+_NAMED = ("torchvision", "timm")
+
+
+def family_of(source: str) -> str:
+    """The kind of source, and the architecture that the model's name, its config or its file names."""
+    scheme, colon, reference = source.partition(":")
+    if colon and scheme in _NAMED:
+        match = _NAME.match(reference)
+        return f"{scheme}:{match[1].lower() if match else reference}"
+    if colon and scheme == "hf":
+        return f"hf:{_model_type(Path(reference))}"
+    return f"file:{Path(source.partition('::')[0]).stem}"
+
+
+def _model_type(path: Path) -> str:
+    """The config's `model_type`; the file's own name where it cannot be read, which the row's failure then explains."""
+    config = path / "config.json" if path.is_dir() else path
+    try:
+        return str(json.loads(config.read_text(encoding="utf-8"))["model_type"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return path.stem

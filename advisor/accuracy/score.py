@@ -1,0 +1,156 @@
+"""Predicted and failed rows in, how far the predictions are from the truth out.
+
+With r = predicted / measured of a row: its absolute percentage error (ape) is |r - 1|. A failed row has an ape of 1 and
+counts in nothing else.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from advisor.records.measurement import Accuracy, FailedRow, MeasuredRow, PredictedRow, Score, ScoredGroup
+from advisor.records.prediction import FloatArray
+
+RowT = TypeVar("RowT")
+KeyT = TypeVar("KeyT", bound=Hashable)
+
+_FAILED_APE = 1.0
+_LEAST_RANKED_COUNT = 3
+"""Two rows are in the right order or not: the rank correlation of fewer than three is 1 or -1."""
+_LEAST_CHOICE_COUNT = 2
+
+GROUPINGS: Mapping[str, Callable[[MeasuredRow], str]] = {
+    "device": lambda row: row.device,
+    "kind": lambda row: row.kind,
+    "mode": lambda row: row.measurement.mode,
+    "precision": lambda row: row.measurement.precision,
+    "family": lambda row: row.family,
+}
+"""What the rows are grouped by, one after the other."""
+
+
+def score(predicted: Sequence[PredictedRow], failed: Sequence[FailedRow]) -> Accuracy:
+    """The score of all rows and of every group. Raises ValueError where there is no row."""
+    if not predicted and not failed:
+        raise ValueError("there is nothing to score")
+    seconds_per_flop = _seconds_per_flop(predicted)
+    steps = [_first_of_each_device(rows) for rows in _grouped(predicted, by=_step).values()]
+    right_ratio, extra_ratio = _cheapest(steps)
+    groups = []
+    for name, key in GROUPINGS.items():
+        predicted_by, failed_by = _grouped(predicted, by=key), _grouped(failed, by=key)
+        for value in sorted({*predicted_by, *failed_by}):
+            group = _score(predicted_by.get(value, []), failed_by.get(value, []), seconds_per_flop=seconds_per_flop)
+            groups.append(ScoredGroup(by={name: value}, score=group))
+    return Accuracy(
+        overall=_score(predicted, failed, seconds_per_flop=seconds_per_flop),
+        kendall_devices=_mean_kendall(steps),
+        cheapest_right_ratio=right_ratio,
+        mean_extra_cost_ratio=extra_ratio,
+        groups=tuple(groups),
+        predicted=tuple(predicted),
+        failed=tuple(failed),
+    )
+
+
+def kendall_tau_b(first: FloatArray, second: FloatArray) -> float | None:
+    """Kendall's rank correlation with ties (tau-b; Kendall, "The treatment of ties in ranking problems", 1945).
+
+    None where one of the two is the same everywhere.
+    """
+    first_order = np.sign(first[:, np.newaxis] - first)
+    second_order = np.sign(second[:, np.newaxis] - second)
+    untied = float(np.sqrt((first_order**2).sum() * (second_order**2).sum()))
+    return float((first_order * second_order).sum()) / untied if untied else None
+
+
+def _score(
+    predicted: Sequence[PredictedRow], failed: Sequence[FailedRow], *, seconds_per_flop: Mapping[str, float]
+) -> Score:
+    """The baselines are the plain roofline, and FLOP x one constant for each kind of device, the median of these rows.
+
+    `kendall` is the mean over the devices and ways of running (mode, precision, layout, compile), each with all its
+    models and batch sizes. `bias` is the geometric mean of r, less 1.
+    """
+    measured_s = np.array([row.measurement.step_s for row in predicted])
+    ratios = np.array([row.predicted_s for row in predicted]) / measured_s
+    roofline = np.array([row.roofline_s for row in predicted]) / measured_s
+    constant = np.array([row.flops * seconds_per_flop[row.kind] for row in predicted]) / measured_s
+    apes = _apes(ratios, failed)
+    covered = [row.low_s <= row.measurement.step_s <= row.high_s for row in predicted]
+    return Score(
+        n=len(predicted) + len(failed),
+        failed_count=len(failed),
+        mape=float(apes.mean()),
+        median_ape=float(np.median(apes)),
+        p90_ape=float(np.quantile(apes, 0.9)),
+        bias=float(np.expm1(np.log(ratios).mean())) if predicted else None,
+        kendall=_mean_kendall(_grouped(predicted, by=_regime).values()),
+        coverage_90=float(np.mean(covered)) if predicted else None,
+        roofline_mape=float(_apes(roofline, failed).mean()),
+        constant_mape=float(_apes(constant, failed).mean()),
+    )
+
+
+def _apes(ratios: FloatArray, failed: Sequence[FailedRow]) -> FloatArray:
+    return np.concatenate((np.abs(ratios - 1), np.full(len(failed), _FAILED_APE)))
+
+
+def _seconds_per_flop(rows: Sequence[PredictedRow]) -> dict[str, float]:
+    """The one constant of each kind of device; 0 where no row has any FLOP."""
+    return {
+        kind: float(np.median([row.measurement.step_s / row.flops for row in members if row.flops] or [0.0]))
+        for kind, members in _grouped(rows, by=lambda row: row.kind).items()
+    }
+
+
+def _mean_kendall(blocks: Iterable[Sequence[PredictedRow]]) -> float | None:
+    taus = [
+        kendall_tau_b(np.array([row.predicted_s for row in rows]), np.array([row.measurement.step_s for row in rows]))
+        for rows in blocks
+        if len(rows) >= _LEAST_RANKED_COUNT
+    ]
+    known = [tau for tau in taus if tau is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _cheapest(steps: Iterable[Sequence[PredictedRow]]) -> tuple[float | None, float | None]:
+    """How often the device of the least predicted cost has the least true one, and what it costs more in the mean."""
+    extra_ratios = []
+    for step in steps:
+        rows = [row for row in step if row.usd_per_hour is not None]
+        if len(rows) < _LEAST_CHOICE_COUNT:
+            continue
+        usd_per_hour = np.array([row.usd_per_hour for row in rows])
+        true_cost = usd_per_hour * [row.measurement.step_s for row in rows]
+        chosen = int(np.argmin(usd_per_hour * [row.predicted_s for row in rows]))
+        extra_ratios.append(float(true_cost[chosen] / true_cost.min()) - 1)
+    if not extra_ratios:
+        return None, None
+    return float(np.mean([ratio == 0 for ratio in extra_ratios])), float(np.mean(extra_ratios))
+
+
+def _first_of_each_device(rows: Sequence[PredictedRow]) -> list[PredictedRow]:
+    return [members[0] for members in _grouped(rows, by=lambda row: row.device).values()]
+
+
+def _regime(row: PredictedRow) -> Hashable:
+    measurement = row.measurement
+    return row.device, measurement.mode, measurement.precision, measurement.layout, measurement.compile
+
+
+def _step(row: PredictedRow) -> Hashable:
+    """What is the same where several devices ran the same step."""
+    asked = row.measurement
+    return (
+        (asked.model, asked.input, asked.batch),
+        (asked.mode, asked.precision, asked.layout, asked.compile, asked.attention),
+    )
+
+
+def _grouped(rows: Iterable[RowT], *, by: Callable[[RowT], KeyT]) -> dict[KeyT, list[RowT]]:
+    groups: dict[KeyT, list[RowT]] = {}
+    for row in rows:
+        groups.setdefault(by(row), []).append(row)
+    return groups

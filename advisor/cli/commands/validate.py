@@ -1,0 +1,107 @@
+"""`advise validate --measurements FILE`: measured step times in, how far the predictions are from them out."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from advisor.cli.progress import counted_progress
+from advisor.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from advisor.cli.output import Output
+
+_OPTION_FLAGS = ("profiles", "prices", "timeout", "top")
+
+
+class ValidateCommand(click.Command):
+    """Its flags are made on first use: the list of commands needs none of them."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The command's own flags, `--help`."""
+        if not self.params:
+            self.params = _flags()
+        return super().get_params(ctx)
+
+
+def _flags() -> list[click.Parameter]:
+    from advisor.cli.flags import option_flags
+    from advisor.cli.output import output_flag
+
+    return [
+        click.Option(
+            ["--measurements"],
+            type=Path,
+            multiple=True,
+            required=True,
+            metavar="FILE",
+            help="CSV of measured steps: model, mode, precision, batch, device, step_s, source and more",
+        ),
+        click.Option(
+            ["--max-mape"],
+            type=_ratio,
+            default=None,
+            metavar="RATIO",
+            help="exit with 3 if the mean error of all rows is above: 0.2 is 20 %",
+        ),
+        click.Option(["--rows"], is_flag=True, help="add every prediction beside its measurement to the JSON"),
+        *option_flags(only=_OPTION_FLAGS),
+        output_flag({"table": ".txt", "json": ".json"}, help_text="table, or json, to stdout; or a file (.txt .json)"),
+    ]
+
+
+def _ratio(text: str) -> float:
+    try:
+        ratio = float(text)
+    except ValueError:
+        ratio = math.nan
+    if not 0 <= ratio < math.inf:
+        raise UsageError(f"--max-mape: {text!r} is not a ratio", hint="write 0.2 for 20 %")
+    return ratio
+
+
+@click.command("validate", cls=ValidateCommand, short_help="Compare predictions with measured step times.")
+def command(measurements: tuple[Path, ...], output: "Output", rows: bool, max_mape: float | None, **params: Any) -> int:
+    """Predict steps that somebody has measured, and say how far the predictions are from the truth.
+
+    A measurement is a row of a CSV file with the columns
+
+    \b
+      model       any SOURCE of "advise rank", paths as seen from the CSV's folder
+      mode        inference, forward_backward or training
+      precision   fp32, tf32, amp-fp16, amp-bf16, bf16 or fp16
+      layout      nchw (default) or nhwc
+      compile     eager (default) or compile
+      attention   auto (default), eager or fused
+      batch       samples in the step
+      input       as --input, with blanks between several; or empty
+      device      id or alias of a profile; ID@4 for four physical cores of a CPU
+      step_s      seconds the step took
+      source      who measured it
+
+    Python files among the models are EXECUTED, in processes of their own but with your rights. Each model is traced
+    once and kept in your cache folder. A row that cannot be predicted is listed and counts as an error of 100 %.
+
+    \b
+    Examples:
+      advise validate --measurements mine.csv
+      advise validate --measurements a.csv --measurements b.csv -o accuracy.json
+      advise validate --measurements mine.csv --max-mape 0.2
+    """
+    from advisor.cli.flags import options_from
+    from advisor.cli.output import view_of, write
+    from advisor.validation import validate
+
+    options = options_from(params)
+    with counted_progress("tracing models") as on_progress:
+        accuracy = validate(measurements, options, on_progress=on_progress)
+    if output.format == "json":
+        from advisor.report.accuracy_json import render_accuracy_json
+
+        write(render_accuracy_json(accuracy, with_rows=rows), output)
+    else:
+        from advisor.report.accuracy_text import render_accuracy
+
+        write(render_accuracy(accuracy, view=view_of(output, top=options.top)), output)
+    return ExitCode.THRESHOLD if max_mape is not None and accuracy.overall.mape > max_mape else ExitCode.ANSWER

@@ -1,0 +1,127 @@
+"""What is fitted: every coefficient with its start, its bounds and how far it may be pulled from the start."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.fit.sample import Sample
+from advisor.records.device import DeviceKind
+from advisor.records.prediction import FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coefficient:
+    """One number to fit, in logarithm: `log_sigma` is the standard deviation of its prior around `start`.
+
+    `families` are the kernels that it changes: none where it changes the host's time alone.
+    """
+
+    name: tuple[str, ...]
+    start: float
+    low: float
+    high: float
+    log_sigma: float
+    families: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Prior:
+    start: float
+    low: float
+    high: float
+    log_sigma: float = 0.5
+
+
+COMPUTING = (
+    "matmul", "conv", "conv_backward", "conv_grouped", "conv_grouped_backward", "conv_depthwise",
+    "conv_depthwise_backward", "attention", "attention_backward", "rnn",
+)  # fmt: skip
+"""Families whose FLOP count; the others only stream."""
+
+_SCALARS: Mapping[DeviceKind, Mapping[str, _Prior]] = {
+    "gpu": {
+        "launch_s": _Prior(4e-6, 1e-6, 8e-6),
+        "overlap_ratio": _Prior(0.6, 0.2, 1.0),
+        "wave_ratio": _Prior(0.5, 0.05, 1.0),
+        "winograd_speedup": _Prior(1.6, 1.0, 2.25),  # 2.25: F(2 x 2, 3 x 3), Lavin and Gray 2016
+        "nchw_transposed_ratio": _Prior(0.27, 0.02, 1.0),  # 1: every image is transposed
+        "bias_pass_ratio": _Prior(0.5, 0.02, 1.2),
+        "cast_ratio": _Prior(0.5, 0.02, 1.0),
+        "cache_kept_ratio": _Prior(0.3, 0.02, 1.0),
+        "cache_exponent": _Prior(0.05, 0.01, 0.12, 0.3),
+        "power_exponent": _Prior(0.75, 0.4, 1.2, 0.08),
+        "clock_ratio": _Prior(1.12, 1.0, 1.25, 0.03),  # GeForce boards run at 1.85 to 2.75 GHz, rated 1.7 to 2.52
+        "dispatch_s": _Prior(35e-6, 5e-6, 80e-6),
+        "backward_dispatch_s": _Prior(35e-6, 5e-6, 80e-6),
+    },
+    "cpu": {
+        "launch_s": _Prior(4e-6, 2e-7, 3e-5),
+        "overlap_ratio": _Prior(0.6, 0.2, 1.0),
+        "wave_ratio": _Prior(0.5, 0.05, 1.0),
+        "winograd_speedup": _Prior(1.1, 1.0, 2.25),
+        "cache_kept_ratio": _Prior(0.6, 0.05, 1.0),
+        "dispatch_s": _Prior(8e-6, 1e-6, 3e-5),
+        "backward_dispatch_s": _Prior(8e-6, 1e-6, 3e-5),
+    },
+}
+HOST = ("dispatch_s", "backward_dispatch_s")
+BY_PRECISION: Mapping[str, _Prior] = {"edge_ramp": _Prior(8.0, 0.5, 64.0), "depth_ramp": _Prior(8.0, 0.5, 64.0)}
+"""Tensor cores take larger tiles than vector units."""
+_COMPUTE = _Prior(0.75, 0.05, 1.0)
+_DEPTHWISE = _Prior(0.2, 0.01, 1.0)
+_MEMORY = _Prior(0.9, 0.15, 1.1)
+_GENERATION = _Prior(1.0, 0.6, 1.6, 0.06)
+_DEVICE = _Prior(1.0, 0.5, 2.0, 0.06)
+_HOST = _Prior(1.0, 0.3, 3.0, 0.3)
+
+
+def coefficients_of(sample: Sample, *, kind: DeviceKind) -> tuple[Coefficient, ...]:
+    """All coefficients that the sample says something about."""
+    families = sample.kernels.families
+    everything = frozenset(families)
+    products = frozenset(family for family in families if family in COMPUTING and "depthwise" not in family)
+    precisions = sorted({step.precision for step in sample.steps})
+    found = [
+        _coefficient(name, prior, families=frozenset() if name[0] in HOST else everything)
+        for name, prior in (((key,), prior) for key, prior in _SCALARS[kind].items())
+    ]
+    for precision in precisions:
+        found += [_coefficient((name, precision), prior, families=products) for name, prior in BY_PRECISION.items()]
+        present = _families_at(sample, precision)
+        found += [
+            _coefficient(
+                ("compute_ratio", precision, family),
+                _DEPTHWISE if "depthwise" in family else _COMPUTE,
+                families=frozenset({family}),
+            )
+            for family in families
+            if family in COMPUTING and family in present
+        ]
+    found += [_coefficient(("memory_ratio", family), _MEMORY, families=frozenset({family})) for family in families]
+    for generation in sorted({device.generation for device in sample.devices}):
+        found += _pair("generation", generation, _GENERATION, families=everything)
+    for device in sample.devices:
+        found += _pair("device", device.id, _DEVICE, families=everything)
+        found.append(_coefficient(("host", device.id), _HOST, families=frozenset()))
+    return tuple(found)
+
+
+def _pair(level: str, name: str, prior: _Prior, *, families: frozenset[str]) -> list[Coefficient]:
+    return [_coefficient((f"{level}_{what}", name), prior, families=families) for what in ("compute", "memory")]
+
+
+def _coefficient(name: tuple[str, ...], prior: _Prior, *, families: frozenset[str]) -> Coefficient:
+    return Coefficient(
+        name=name, start=prior.start, low=prior.low, high=prior.high, log_sigma=prior.log_sigma, families=families
+    )
+
+
+def _families_at(sample: Sample, precision: str) -> set[str]:
+    steps = np.array([step.precision == precision for step in sample.steps])
+    return {sample.kernels.families[index] for index in np.unique(sample.kernels.family[steps[sample.step]])}
+
+
+def starts(coefficients: Sequence[Coefficient]) -> FloatArray:
+    """The logarithms of the priors' centres."""
+    return np.log([coefficient.start for coefficient in coefficients])

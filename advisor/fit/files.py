@@ -1,0 +1,60 @@
+"""Fitted efficiencies in, the text of their YAML files out."""
+
+from collections.abc import Iterable
+from dataclasses import fields
+
+from advisor.records.device import Efficiency, FamilyEfficiency
+
+_WRITTEN_APART = frozenset({"families", "kind", "vendor", "generation", "precision", "fitted_on", "date", "source"})
+
+
+def file_name(efficiency: Efficiency) -> str:
+    """`gpu-ampere-half.yaml`; "any" where it holds for every generation or precision."""
+    parts = (efficiency.kind, efficiency.generation, efficiency.precision)
+    return (
+        "-".join("any" if part == "*" else part.lower().replace(" ", "").replace(".", "") for part in parts) + ".yaml"
+    )
+
+
+def yaml_text(efficiency: Efficiency) -> str:
+    """One line per coefficient and per family."""
+    lines = [
+        "# What kernels sustain of peak and bandwidth, written by `make fit`; spreads are of log(measured / predicted).",
+        f"kind: {efficiency.kind}",
+        f'vendor: "{efficiency.vendor}"',
+        f'generation: "{efficiency.generation}"',
+        f'precision: "{efficiency.precision}"',
+        *_coefficients(efficiency),
+        f"fitted_on: [{', '.join(efficiency.fitted_on)}]",
+        f"date: {efficiency.date}",
+        f'source: "{efficiency.source}"',
+        "families:",
+        *(_family(name, family) for name, family in efficiency.families.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _coefficients(efficiency: Efficiency) -> Iterable[str]:
+    for field in fields(Efficiency):
+        value = getattr(efficiency, field.name)
+        if field.name not in _WRITTEN_APART and value != field.default:
+            yield f"{field.name}: {number(value)}"
+
+
+def _family(name: str, family: FamilyEfficiency) -> str:
+    values = (
+        f"compute_ratio: {number(family.compute_ratio)}",
+        f"memory_ratio: {number(family.memory_ratio)}",
+        f"log_spread: {number(family.log_spread)}",
+        f"n: {family.n}",
+        f'source: "{family.source}"',
+    )
+    key = f'"{name}"' if name == "*" else name
+    return f"  {key}: {{{', '.join(values)}}}"
+
+
+def number(value: float) -> str:
+    """Four significant digits, never in a form that YAML reads as text."""
+    text = f"{value:.4g}"
+    mantissa, _, exponent = text.partition("e")
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}e{int(exponent):+03d}" if exponent else text

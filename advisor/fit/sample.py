@@ -1,0 +1,92 @@
+"""Measured steps in, the kernels of all of them side by side out, so that one evaluation predicts every step."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from advisor.predict.lowering import Kernels
+from advisor.records.device import Device
+from advisor.records.prediction import FloatArray, IndexArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MeasuredStep:
+    """One measured step: its kernels at its batch size alone, where it ran and how.
+
+    `group` names the rows that were measured together (source, device, precision, mode): they share a weight.
+    `precision` is a class of efficiency files: "fp32", "tf32" or "half".
+    """
+
+    kernels: Kernels
+    device: Device
+    precision: str
+    is_nchw: bool
+    group: tuple[str, ...]
+    measured_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sample:
+    """Many steps: `kernels` are those of all, with one batch column; `step` and `device` say whose each one is."""
+
+    steps: tuple[MeasuredStep, ...]
+    devices: tuple[Device, ...]
+    kernels: Kernels
+    step: IndexArray
+    device_of_step: IndexArray
+    measured_s: FloatArray
+    weights: FloatArray
+
+    @property
+    def device(self) -> IndexArray:
+        """The device of every kernel."""
+        return self.device_of_step[self.step]
+
+
+_PER_KERNEL = (
+    "flops", "weight_bytes", "data_bytes", "launches", "cast_bytes", "transposed_bytes", "biased_bytes",
+    "groups", "m", "n", "k", "unit", "row", "calls", "can_winograd",
+)  # fmt: skip
+_GROUP_EXPONENT = -0.35
+"""A thousand nets on one GPU weigh more than ten on another, but not a hundred times as much."""
+
+
+def sample_of(steps: Sequence[MeasuredStep]) -> Sample:
+    """Put the steps side by side."""
+    families = tuple(sorted({family for one in steps for family in one.kernels.families}))
+    place = {family: index for index, family in enumerate(families)}
+    counts = [len(one.kernels.family) for one in steps]
+    devices = tuple({one.device.id: one.device for one in steps}.values())
+    identifiers = [device.id for device in devices]
+    sizes: dict[tuple[str, ...], int] = {}
+    for one in steps:
+        sizes[one.group] = sizes.get(one.group, 0) + 1
+    weights = np.array([sizes[one.group] ** _GROUP_EXPONENT for one in steps])
+    kernels = Kernels(
+        families=families,
+        family=np.concatenate([[place[one.kernels.families[index]] for index in one.kernels.family] for one in steps]),
+        **{name: np.concatenate([getattr(one.kernels, name) for one in steps]) for name in _PER_KERNEL},
+        **{
+            name: np.array([getattr(one.kernels, name)[0] for one in steps])
+            for name in ("dispatches", "backward_dispatches", "transfer_bytes")
+        },
+        parameter_bytes=np.repeat([one.kernels.parameter_bytes[0] for one in steps], counts)[:, np.newaxis],
+    )
+    return Sample(
+        steps=tuple(steps),
+        devices=devices,
+        kernels=kernels,
+        step=np.repeat(np.arange(len(steps)), counts),
+        device_of_step=np.array([identifiers.index(one.device.id) for one in steps], dtype=np.intp),
+        measured_s=np.array([one.measured_s for one in steps]),
+        weights=weights / weights.mean(),
+    )
+
+
+def part_of(kernels: Kernels, chosen: IndexArray) -> Kernels:
+    """Those kernels of a sample alone."""
+    values = {field.name: getattr(kernels, field.name) for field in fields(Kernels)}
+    for name in (*_PER_KERNEL, "family", "parameter_bytes"):
+        values[name] = values[name][chosen]
+    return Kernels(**values)

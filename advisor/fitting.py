@@ -1,0 +1,167 @@
+"""Fitting on one page: measurements -> workloads -> kernels of every step -> coefficients -> efficiency files."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from advisor.accuracy.read import read_measurements
+from advisor.catalog.load import load_catalog
+from advisor.fit.coefficients import BY_PRECISION, COMPUTING, coefficients_of
+from advisor.fit.residuals import Spread, left_out, spreads
+from advisor.fit.sample import MeasuredStep, sample_of
+from advisor.fit.solve import Fit
+from advisor.predict.efficiency import ANY, precision_class
+from advisor.predict.lowering import count_rows, lower
+from advisor.predict.precision import resolve_precision, width_of
+from advisor.records.device import DeviceKind, Efficiency, FamilyEfficiency
+from advisor.records.measurement import Measurement
+from advisor.records.prediction import FloatArray
+from advisor.validation import Run, prepare, without_optimizer
+from advisor.workload.trace_many import OnProgress
+
+_TILES: Mapping[DeviceKind, tuple[float, float]] = {"gpu": (128.0, 128.0), "cpu": (32.0, 64.0)}
+"""Rows and columns of a product's tile: the most usual of cuBLAS, and oneDNN's blocks of pixels x channels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Fitted:
+    """The efficiencies of one kind of device, and log(measured / predicted) on devices left out, by step."""
+
+    efficiencies: tuple[Efficiency, ...]
+    steps: tuple[MeasuredStep, ...]
+    left_out_errors: FloatArray
+
+
+def measured_steps(
+    files: Sequence[Path],
+    *,
+    wanted: Callable[[Measurement], bool],
+    timeout_s: float,
+    on_progress: OnProgress | None = None,
+) -> list[MeasuredStep]:
+    """The kernels of every wanted step that can be traced, on its own device without figures of its own."""
+    catalog = load_catalog()
+    steps = []
+    for file in files:
+        measurements = [measurement for measurement in read_measurements(file) if wanted(measurement)]
+        runs = prepare(measurements, catalog, timeout_s=timeout_s, on_progress=on_progress)
+        steps += [_measured_step(run, file=file) for run in runs if isinstance(run, Run)]
+    return steps
+
+
+def _measured_step(run: Run, *, file: Path) -> MeasuredStep:
+    asked = run.measurement
+    device = replace(run.device.device, id=run.device.id, sustained_compute_ratio=1.0, sustained_memory_ratio=1.0)
+    precision = resolve_precision(asked.precision, device)
+    if precision is None:
+        raise ValueError(f"{file}: {asked.device} does not run {asked.precision}")
+    workload = without_optimizer(run.workload) if asked.mode == "forward_backward" else run.workload
+    batches = np.array([float(asked.batch)])
+    counts = count_rows(workload, batches=batches, width=width_of(precision))
+    kernels = lower(counts, kind=device.kind, precision=precision, compile_mode=asked.compile)
+    return MeasuredStep(
+        kernels=kernels,
+        device=device,
+        precision=precision_class(precision),
+        is_nchw=asked.layout == "nchw",
+        group=(file.stem, device.id, asked.precision, asked.mode, asked.compile),
+        measured_s=asked.step_s,
+    )
+
+
+def fit_kind(steps: Sequence[MeasuredStep], *, kind: DeviceKind, date: str, sources: str) -> Fitted:
+    """Fit every coefficient of one kind of device; the spreads come from fits that have not seen the device."""
+    own = [step for step in steps if step.device.kind == kind]
+    sample = sample_of(own)
+    rows, columns = _TILES[kind]
+    template = Efficiency(
+        kind=kind,
+        vendor=ANY,
+        generation=ANY,
+        precision=ANY,
+        families={},
+        dispatch_s=0.0,
+        backward_dispatch_s=0.0,
+        launch_s=0.0,
+        device_log_spread=0.0,
+        tile_rows=rows,
+        tile_columns=columns,
+        date=date,
+        source=sources,
+    )
+    fit = Fit(sample, coefficients_of(sample, kind=kind), template=template)
+    logs = fit.solve(chosen=np.ones(len(own), dtype=np.bool_))
+    errors = left_out(fit, logs)
+    return Fitted(efficiencies=_efficiencies(fit, logs, spreads(own, errors)), steps=tuple(own), left_out_errors=errors)
+
+
+def _efficiencies(fit: Fit, logs: FloatArray, spread_of: Mapping[str, Spread]) -> tuple[Efficiency, ...]:
+    """One for every precision and generation that was measured, and one of each precision for all others.
+
+    A precision or generation is further from what was fitted, so its devices' offsets spread by what generations
+    differ in beside the rest. The fallback of all precisions is that of fp32.
+    """
+    steps, devices = fit.sample.steps, fit.sample.devices
+    generations = sorted({device.generation for device in devices})
+    offsets = [fit.value(logs, f"generation_{what}", name) for name in generations for what in ("compute", "memory")]
+    between = float(np.std(np.log(offsets)))
+    found = []
+    for precision in fit.precisions:
+        here = {step.device.generation for step in steps if step.precision == precision}
+        for generation in (ANY, *(name for name in generations if name in here)):
+            used = [
+                step for step in steps if step.precision == precision and generation in (ANY, step.device.generation)
+            ]
+            spread = spread_of[precision]
+            ramps: dict[str, Any] = {name: fit.value(logs, name, precision) for name in BY_PRECISION}
+            found.append(
+                replace(
+                    fit.efficiency(logs),
+                    generation=generation,
+                    precision=precision,
+                    families=_families(fit, logs, precision, generation, used),
+                    device_log_spread=float(np.hypot(spread.device_log_spread, between if generation == ANY else 0.0)),
+                    workload_log_spread=spread.workload_log_spread,
+                    fitted_on=tuple(sorted({step.device.id for step in used})),
+                    **ramps,
+                )
+            )
+    fallback = next(one for one in found if one.generation == ANY and one.precision == "fp32")
+    return (*found, replace(fallback, precision=ANY))
+
+
+def _families(
+    fit: Fit, logs: FloatArray, precision: str, generation: str, used: Sequence[MeasuredStep]
+) -> dict[str, FamilyEfficiency]:
+    """Every family that the sample holds; its stand-ins are found when it is looked up."""
+    compute = fit.value(logs, "generation_compute", generation)
+    memory = fit.value(logs, "generation_memory", generation)
+    counts: dict[str, int] = {}
+    for step in used:
+        for family in step.kernels.families:
+            counts[family] = counts.get(family, 0) + 1
+    names = fit.sample.kernels.families
+    unseen = float(np.std([np.log(fit.value(logs, "memory_ratio", name)) for name in names]))
+    source = "fitted steps" if generation == ANY else f"fitted steps on {generation} and others"
+    entries = {
+        name: FamilyEfficiency(
+            compute_ratio=fit.compute_ratio(logs, precision, name) * (compute if name in COMPUTING else 1.0),
+            memory_ratio=fit.value(logs, "memory_ratio", name) * memory,
+            log_spread=0.0 if name in counts else unseen,
+            n=counts.get(name, 0),
+            source=source if name in counts else "no step of this precision; memory_ratio of the others",
+        )
+        for name in names
+        if name not in COMPUTING or name in counts
+    }
+    other = FamilyEfficiency(
+        compute_ratio=1.0,
+        memory_ratio=float(np.exp(np.median([np.log(one.memory_ratio) for one in entries.values()]))),
+        log_spread=unseen,
+        n=0,
+        source="the median of the measured families",
+    )
+    return {**entries, ANY: other}

@@ -1,0 +1,102 @@
+"""What kernels do and what devices sustain in, the seconds of one call of each out.
+
+Everything broadcasts: kernels (kernels, batches) against devices (devices, 1, 1), or flat arrays of one kernel on one
+device each, as a fit has them.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.predict.lowering import Kernels
+from advisor.records.prediction import FloatArray
+
+_QUARTER_TILE_COST = 1.2
+"""A product cut into tiles of a quarter of the size fills the last wave better and computes this much slower."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rates:
+    """What a device sustains for a kernel: `Efficiency` and `Device` as arrays that broadcast against the kernels.
+
+    `flops_per_s` and `memory_bytes_per_s` are sustained by the kernel's family; the rest is named as there.
+    """
+
+    flops_per_s: FloatArray
+    memory_bytes_per_s: FloatArray
+    cache_bytes: FloatArray
+    cache_bytes_per_s: FloatArray
+    core_count: FloatArray
+    launch_s: FloatArray
+    overlap_ratio: FloatArray
+    edge_ramp: FloatArray
+    depth_ramp: FloatArray
+    tile_rows: FloatArray
+    tile_columns: FloatArray
+    wave_ratio: FloatArray
+    winograd_speedup: FloatArray
+    transposed_ratio: FloatArray
+    bias_pass_ratio: FloatArray
+    cast_ratio: FloatArray
+    cache_kept_ratio: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class KernelTimes:
+    """Seconds of one call: of its FLOP, of its bytes, of its launches, and of all together."""
+
+    compute_s: FloatArray
+    memory_s: FloatArray
+    launch_s: FloatArray
+    total_s: FloatArray
+
+
+def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
+    """The roofline of every kernel, compute and memory overlapping in part, and its launches before it."""
+    compute_s = kernels.flops / (rates.flops_per_s * utilisation(kernels, rates))
+    compute_s = np.where(kernels.can_winograd[..., np.newaxis], compute_s / rates.winograd_speedup, compute_s)
+    memory_s = _memory_s(kernels, rates)
+    launch_s = kernels.launches * rates.launch_s
+    busy_s = smooth_maximum(compute_s, memory_s, overlap=rates.overlap_ratio)
+    return KernelTimes(compute_s=compute_s, memory_s=memory_s, launch_s=launch_s, total_s=busy_s + launch_s)
+
+
+def utilisation(kernels: Kernels, rates: Rates) -> FloatArray:
+    """The share of its rate that a product reaches: less where it is narrow or shallow, or leaves cores without a tile.
+
+    A wave is one tile for every core; in the last one some have none (Yu et al., NeuSight, 2025, use the same terms).
+    """
+    ramp = (1 + rates.edge_ramp / kernels.m) * (1 + rates.edge_ramp / kernels.n) * (1 + rates.depth_ramp / kernels.k)
+    tiles = kernels.groups * np.ceil(kernels.m / rates.tile_rows) * np.ceil(kernels.n / rates.tile_columns)
+    waves = tiles / rates.core_count
+    idle = np.minimum(np.ceil(waves) / waves, _QUARTER_TILE_COST * np.ceil(4 * waves) / (4 * waves))
+    result: FloatArray = 1 / (ramp * np.maximum(idle, 1.0) ** rates.wave_ratio)
+    return result
+
+
+def _memory_s(kernels: Kernels, rates: Rates) -> FloatArray:
+    """Bytes come from the last cache where what the operator before wrote, or the step before read, is still there.
+
+    An operator finds in the cache the share of its data that fits, and its parameters the share of all parameters.
+    """
+    kept_bytes = rates.cache_kept_ratio * rates.cache_bytes
+    kept_data = np.minimum(1.0, kept_bytes / np.maximum(kernels.data_bytes, 1.0))
+    kept_weights = np.minimum(1.0, kept_bytes / np.maximum(kernels.parameter_bytes, 1.0))
+    cached_bytes = kept_data * kernels.data_bytes + kept_weights * kernels.weight_bytes
+    moved_bytes = kernels.data_bytes + kernels.weight_bytes - cached_bytes
+    moved_bytes = moved_bytes + rates.cast_ratio * kernels.cast_bytes
+    moved_bytes = moved_bytes + 2 * rates.transposed_ratio * kernels.transposed_bytes
+    moved_bytes = moved_bytes + 2 * rates.bias_pass_ratio * kernels.biased_bytes
+    result: FloatArray = moved_bytes / rates.memory_bytes_per_s + cached_bytes / rates.cache_bytes_per_s
+    return result
+
+
+def smooth_maximum(compute_s: FloatArray, memory_s: FloatArray, *, overlap: FloatArray | float) -> FloatArray:
+    """The larger of the two where `overlap` is 1, their sum where it is 0, between them otherwise.
+
+    (c + m + sqrt((c - m)^2 + 4 (1 - overlap)^2 c m)) / 2: a hyperbola with both times as asymptotes, which grows with
+    either. Where both are equal a share of (1 - overlap) of the second shows.
+    """
+    cross = 4 * (1 - overlap) ** 2 - 2
+    root = np.sqrt(np.maximum(compute_s**2 + memory_s**2 + cross * compute_s * memory_s, 0.0))
+    return (compute_s + memory_s + root) / 2

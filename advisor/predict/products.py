@@ -1,0 +1,138 @@
+"""A call of a matrix family in, the matrix products that its kernels compute out."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from advisor.ops.registry import Call, Number, Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """One kernel of `groups` matrix products (m, k) x (k, n): what decides how well it fills tiles and multiprocessors.
+
+    `is_depthwise`: a convolution with one input channel per group, which runs outside matrix units.
+    `can_winograd`: a 3 x 3 convolution of stride 1, which has an algorithm with fewer multiplications.
+    """
+
+    groups: Number = 1.0
+    m: Number
+    n: Number
+    k: Number
+    is_depthwise: bool = False
+    can_winograd: bool = False
+
+
+def products_of(call: Call) -> tuple[Product, ...]:
+    """The products of one call; none where the operator is no matrix product or its shapes say nothing."""
+    find = _BY_OP.get(call.op)
+    return find(call) if find else ()
+
+
+def _matmul(call: Call) -> tuple[Product, ...]:
+    a, b = call.inputs[:2]
+    return (_of_matrices(a, b),)
+
+
+def _add_matmul(call: Call) -> tuple[Product, ...]:
+    _, a, b = call.inputs[:3]
+    return (_of_matrices(a, b),)
+
+
+def _of_matrices(a: Tensor, b: Tensor) -> Product:
+    """(..., m, k) x (..., k, n): batched where `b` has a batch, else one product of all rows."""
+    k, n = a.shape[-1], b.shape[-1]
+    if len(b.shape) > 2:
+        return Product(groups=math.prod(a.shape[:-2]), m=a.shape[-2], n=n, k=k)
+    return Product(m=math.prod(a.shape[:-1]), n=n, k=k)
+
+
+def _linear(call: Call) -> tuple[Product, ...]:
+    source, result = call.inputs[0], call.outputs[0]
+    return (Product(m=math.prod(result.shape[:-1]), n=result.shape[-1], k=source.shape[-1]),)
+
+
+def _convolution(call: Call) -> tuple[Product, ...]:
+    """Implicit GEMM: a row per output pixel, a column per output channel of a group."""
+    source, weight = call.inputs[:2]
+    return (_implicit_gemm(source, weight, call.outputs[0], transposed=bool(call.attributes.get("transposed"))),)
+
+
+def _implicit_gemm(source: Tensor, weight: Tensor, result: Tensor, *, transposed: bool) -> Product:
+    """Weight (out, in / groups, *kernel); transposed, the product runs from the larger image to the smaller."""
+    small, large = (source, result) if transposed else (result, source)
+    groups = _fixed(large.shape[1]) / _fixed(weight.shape[1])
+    pixels = small.shape[0] * math.prod(small.shape[2:])
+    kernel = tuple(_fixed(size) for size in weight.shape[2:])
+    return Product(
+        groups=groups,
+        m=pixels,
+        n=weight.shape[0] / groups,
+        k=math.prod(weight.shape[1:]),
+        is_depthwise=groups > 1 and _fixed(weight.shape[1]) == 1,
+        can_winograd=kernel == (3.0, 3.0) and groups == 1 and _same_size(source, result),
+    )
+
+
+def _convolution_backward(call: Call) -> tuple[Product, ...]:
+    """Inputs (grad_output, input, weight): the input's gradient sums over out x kernel, the weight's over pixels."""
+    grad_output, source, weight = call.inputs[:3]
+    forward = _implicit_gemm(source, weight, grad_output, transposed=bool(call.attributes.get("transposed")))
+    wants_input, wants_weight, _ = call.attributes["output_mask"]
+    taps = math.prod(weight.shape[2:])
+    products = []
+    if wants_input:
+        products.append(
+            Product(
+                groups=forward.groups,
+                m=source.shape[0] * math.prod(source.shape[2:]),
+                n=weight.shape[1],
+                k=forward.n * taps,
+                is_depthwise=forward.is_depthwise,
+                can_winograd=forward.can_winograd,
+            )
+        )
+    if wants_weight:
+        products.append(
+            Product(
+                groups=forward.groups,
+                m=forward.n,
+                n=forward.k,
+                k=forward.m,
+                is_depthwise=forward.is_depthwise,
+                can_winograd=forward.can_winograd,
+            )
+        )
+    return tuple(products)
+
+
+def _attention(call: Call) -> tuple[Product, ...]:
+    """Fused: a block of queries passes over all keys; (..., length, head_dim)."""
+    is_backward = call.op.endswith("backward")
+    query, key = call.inputs[1 if is_backward else 0 :][:2]
+    return (Product(groups=math.prod(query.shape[:-2]), m=query.shape[-2], n=query.shape[-1], k=key.shape[-2]),)
+
+
+def _same_size(source: Tensor, result: Tensor) -> bool:
+    return all(_fixed(a) == _fixed(b) for a, b in zip(source.shape[2:], result.shape[2:], strict=True))
+
+
+def _fixed(length: Number) -> float:
+    """A length that does not grow with the batch, though it may come as one number per batch size."""
+    return float(length if isinstance(length, (int, float)) else length.flat[0])
+
+
+_BY_OP: Mapping[str, Callable[[Call], tuple[Product, ...]]] = {
+    "aten.mm": _matmul,
+    "aten.bmm": _matmul,
+    "aten.matmul": _matmul,
+    "aten.addmm": _add_matmul,
+    "aten.baddbmm": _add_matmul,
+    "aten._addmm_activation": _add_matmul,
+    "aten.linear": _linear,
+    "aten.convolution": _convolution,
+    "aten.conv2d": _convolution,
+    "aten.convolution_backward": _convolution_backward,
+    "attention": _attention,
+    "attention_backward": _attention,
+}

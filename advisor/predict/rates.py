@@ -1,0 +1,79 @@
+"""Devices and their efficiencies in, the rates that a step's kernels sustain on them out."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from advisor.predict.efficiency import family_efficiencies
+from advisor.predict.kernel_time import Rates
+from advisor.predict.lowering import UNITS
+from advisor.records.device import REFERENCE_CACHE_BYTES, Device, Efficiency, Layout
+from advisor.records.prediction import FloatArray, IndexArray
+
+OF_EFFICIENCY = (
+    "launch_s", "overlap_ratio", "edge_ramp", "depth_ramp", "tile_rows", "tile_columns", "wave_ratio",
+    "winograd_speedup", "bias_pass_ratio", "cast_ratio", "cache_kept_ratio",
+)  # fmt: skip
+"""The fields of `Efficiency` that `Rates` takes as they are."""
+_CACHE_PER_MEMORY = 3.0
+"""Bandwidth of a last cache that nothing is known of, over the memory's: V100 and A100 in published microbenchmarks."""
+
+
+def rates_of(
+    devices: Sequence[Device],
+    efficiencies: Sequence[Efficiency],
+    *,
+    families: Sequence[str],
+    family: IndexArray,
+    unit: IndexArray,
+    layout: Layout,
+) -> Rates:
+    """Rates of every device, with its own efficiency, for kernels of `families[family]` on `UNITS[unit]`.
+
+    By kernel they are (devices, kernels, 1), else (devices, 1, 1).
+    """
+    entries = [family_efficiencies(efficiency, families=families) for efficiency in efficiencies]
+    compute_ratio = np.array([[entry.compute_ratio for entry in row] for row in entries])
+    memory_ratio = np.array([[entry.memory_ratio for entry in row] for row in entries])
+    pairs = list(zip(devices, efficiencies, strict=True))
+    flops_per_s = np.array([[sustained_flops_per_s(*pair, unit=name) for name in UNITS] for pair in pairs])
+    bytes_per_s = _column([sustained_bytes_per_s(*pair) for pair in pairs])
+    transposed = [efficiency.nchw_transposed_ratio if layout == "nchw" else 0.0 for efficiency in efficiencies]
+    return Rates(
+        flops_per_s=(flops_per_s[:, unit] * compute_ratio[:, family])[:, :, np.newaxis],
+        memory_bytes_per_s=bytes_per_s * memory_ratio[:, family][:, :, np.newaxis],
+        cache_bytes=_column([device.cache_bytes for device in devices]),
+        cache_bytes_per_s=_column([cache_bytes_per_s(device) for device in devices]),
+        core_count=_column([device.core_count for device in devices]),
+        transposed_ratio=_column(transposed),
+        **{name: _column([getattr(efficiency, name) for efficiency in efficiencies]) for name in OF_EFFICIENCY},
+    )
+
+
+def sustained_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) -> float:
+    """The unit's rate at the clock that power and cooling allow for long.
+
+    A device without the unit converts its operands and multiplies them in fp32.
+    """
+    peaks = device.peak_flops_per_s
+    used = unit if unit in peaks else "fp32"
+    power_ratio = device.power_ratio.get("fp32" if used == "vector" else used, 1.0)
+    throttled = math.pow(power_ratio, efficiency.power_exponent)
+    clock_ratio = efficiency.clock_ratio if device.exceeds_rated_clock else 1.0
+    return peaks[used] * throttled * clock_ratio * device.sustained_compute_ratio
+
+
+def sustained_bytes_per_s(device: Device, efficiency: Efficiency) -> float:
+    """What long copies reach, more where a large cache catches what kernels read twice."""
+    caught = (device.cache_bytes / REFERENCE_CACHE_BYTES) ** efficiency.cache_exponent if device.cache_bytes else 1.0
+    return device.memory_bytes_per_s * device.streaming_ratio * caught * device.sustained_memory_ratio
+
+
+def cache_bytes_per_s(device: Device) -> float:
+    """The bandwidth of the last cache."""
+    return device.cache_bytes_per_s or _CACHE_PER_MEMORY * device.memory_bytes_per_s
+
+
+def _column(values: Sequence[float]) -> FloatArray:
+    return np.array(values, dtype=np.float64)[:, np.newaxis, np.newaxis]

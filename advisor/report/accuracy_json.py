@@ -1,0 +1,35 @@
+"""How far predictions are from measurements as JSON: the groups, the whole, what failed, and each row where asked."""
+
+import json
+from typing import Any
+
+from advisor.records.measurement import Accuracy, FailedRow
+from advisor.report.as_json import to_plain
+
+
+def render_accuracy_json(accuracy: Accuracy, *, with_rows: bool) -> str:
+    """The scores of `by` and of all rows, in ratios; `with_rows` adds every prediction beside its measurement."""
+    document: dict[str, Any] = {
+        "groups": [{"by": dict(group.by), **to_plain(group.score)} for group in accuracy.groups],
+        "overall": {
+            **to_plain(accuracy.overall),
+            "kendall_devices": accuracy.kendall_devices,
+            "cheapest_right_ratio": accuracy.cheapest_right_ratio,
+            "mean_extra_cost_ratio": accuracy.mean_extra_cost_ratio,
+        },
+        "failed": [_failure(row) for row in accuracy.failed],
+    }
+    if with_rows:
+        document["rows"] = [to_plain(row) for row in accuracy.predicted]
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+def _failure(row: FailedRow) -> dict[str, Any]:
+    measurement = row.measurement
+    return {
+        "file": measurement.file,
+        "line": measurement.line,
+        "model": measurement.model,
+        "device": measurement.device,
+        "reason": row.reason,
+    }

@@ -1,0 +1,90 @@
+"""How far predictions are from measurements as text for a terminal: the whole, then each grouping, then what failed."""
+
+from collections.abc import Iterable, Sequence
+
+from advisor import units
+from advisor.records.measurement import Accuracy, FailedRow, Score, ScoredGroup
+from advisor.report.page import Heading, Page
+from advisor.report.view import View
+
+_HEADINGS = ("n", "mean", "med.", "90th", "bias", "in 90", "roof", "FLOP", "tau")
+_LEGEND = (
+    "In percent: mean, median and 90th percentile of |predicted / measured - 1|, where a failed row counts as 100; "
+    "bias, the geometric mean of predicted / measured less 1; in 90, the measurements inside the stated 90 % interval; "
+    "roof and FLOP, the mean error of the plain roofline and of FLOP times one constant.",
+    "tau: Kendall's rank correlation of the steps on one device.",
+)
+
+
+def render_accuracy(accuracy: Accuracy, *, view: View) -> str:
+    """The score of all rows and of the groups of each grouping; of what failed the `view.top` most frequent reasons."""
+    page = Page(width=view.width, color=view.color)
+    overall = accuracy.overall
+    page.line(
+        f"Mean error {units.format_ratio(overall.mape)}, median {units.format_ratio(overall.median_ape)}, "
+        f"over {overall.n:,} measured steps, {overall.failed_count:,} of them not predicted.",
+        style="bold",
+    )
+    for sentence in _devices(accuracy):
+        page.line(sentence)
+    page.blank()
+    for name, groups in _by_grouping(accuracy.groups).items():
+        headings = [Heading(text=text, is_number=True) for text in _HEADINGS]
+        shown = groups[: view.top]
+        rows = [("all", *_cells(overall)), *((group.by[name], *_cells(group.score)) for group in shown)]
+        page.table([Heading(text=name), *headings], rows)
+        if len(groups) > view.top:
+            page.line(f"{len(groups) - view.top:,} more (--top {len(groups)} shows all).", style="dim")
+        page.blank()
+    for line in _LEGEND:
+        page.line(line, style="dim")
+    reasons = _reasons(accuracy.failed)
+    page.titled_list("Not predicted:", reasons[: view.top])
+    if len(reasons) > view.top:
+        page.line(f"{len(reasons) - view.top:,} more reasons (-o json lists every row).", style="dim")
+    return page.text()
+
+
+def _devices(accuracy: Accuracy) -> Iterable[str]:
+    if accuracy.kendall_devices is not None:
+        yield f"Order of the devices for the same step: tau {accuracy.kendall_devices:.2f}."
+    if accuracy.cheapest_right_ratio is not None and accuracy.mean_extra_cost_ratio is not None:
+        yield (
+            f"The cheapest measured device is found for {units.format_ratio(accuracy.cheapest_right_ratio)} of the "
+            f"steps; the choice costs {units.format_ratio(accuracy.mean_extra_cost_ratio)} more than the best."
+        )
+
+
+def _by_grouping(groups: Iterable[ScoredGroup]) -> dict[str, list[ScoredGroup]]:
+    """The groups by what they are grouped by, the largest first."""
+    found: dict[str, list[ScoredGroup]] = {}
+    for group in groups:
+        (name,) = group.by
+        found.setdefault(name, []).append(group)
+    return {name: sorted(members, key=lambda group: -group.score.n) for name, members in found.items()}
+
+
+def _cells(score: Score) -> tuple[str, ...]:
+    return (
+        str(score.n),  # no comma: the names need the room
+        *map(_percent, (score.mape, score.median_ape, score.p90_ape)),
+        "" if score.bias is None else f"{score.bias * 100:+.1f}",
+        "" if score.coverage_90 is None else _percent(score.coverage_90),
+        *map(_percent, (score.roofline_mape, score.constant_mape)),
+        "" if score.kendall is None else f"{score.kendall:.2f}",
+    )
+
+
+def _percent(ratio: float) -> str:
+    return f"{ratio * 100:.1f}"
+
+
+def _reasons(failed: Sequence[FailedRow]) -> list[str]:
+    """Each reason's first line with its rows, the most frequent first."""
+    rows: dict[str, list[FailedRow]] = {}
+    for row in failed:
+        rows.setdefault(row.reason.partition("\n")[0], []).append(row)
+    return [
+        f"{len(members):,} rows, first {members[0].measurement.file}:{members[0].measurement.line}: {reason}"
+        for reason, members in sorted(rows.items(), key=lambda item: -len(item[1]))
+    ]

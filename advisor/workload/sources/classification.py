@@ -1,0 +1,24 @@
+"""How an image classifier is trained where nothing else is said: cross-entropy, and SGD with momentum.
+
+The defaults of timm's `train.py` and of torchvision's `references/classification/train.py`.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch.nn import functional
+from torch.utils import _pytree as pytree
+
+
+def cross_entropy(output: Any, batch: Any) -> torch.Tensor:
+    """Cross-entropy of logits (batch, classes) with integer labels, summed over auxiliary heads as Inception has."""
+    logits = [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
+    labels = torch.zeros(logits[0].shape[:1], dtype=torch.long, device=logits[0].device)
+    losses = [functional.cross_entropy(head, labels) for head in logits]
+    return torch.stack(losses).sum() if len(losses) > 1 else losses[0]
+
+
+def sgd_with_momentum(parameters: Iterable[Any]) -> torch.optim.Optimizer:
+    """SGD with a momentum of 0.9."""
+    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)

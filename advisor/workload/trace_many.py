@@ -1,0 +1,144 @@
+"""Requests in, the Workload of each out, or the error it met: from the cache, else by several children at work at once.
+
+A source that crashes or never ends costs only itself: its child is replaced.
+"""
+
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from advisor.errors import AdvisorError
+from advisor.records.workload import Workload
+from advisor.workload import trace_cache
+from advisor.workload.file import workload_from_json
+from advisor.workload.spawn import SCHEMES, ChildFailure, ProfileRequest, SourceDiedError, TracingProcess
+
+Outcome: TypeAlias = Workload | AdvisorError | ChildFailure
+OnProgress: TypeAlias = Callable[[int, int], None]
+"""Called with how many of how many requests are done."""
+_POLL_S = 0.1
+
+
+def trace_many(
+    requests: Iterable[ProfileRequest], *, on_progress: OnProgress | None = None
+) -> dict[ProfileRequest, Outcome]:
+    """Trace each distinct request once, as many at a time as this process may use cores."""
+    wanted = tuple(dict.fromkeys(requests))
+    outcomes: dict[ProfileRequest, Outcome] = {}
+    missing = []
+    for request in wanted:
+        known = trace_cache.read(request)
+        if known is None:
+            missing.append(request)
+        else:
+            outcomes[request] = known
+    if missing:
+        with _Crew(missing) as crew:
+            for _ in missing:
+                request, outcome = crew.next_outcome()
+                outcomes[request] = outcome
+                if on_progress is not None:
+                    on_progress(len(outcomes), len(wanted))
+        trace_cache.forget_oldest()
+    return {request: outcomes[request] for request in wanted}
+
+
+class _Crew:
+    """Threads that each keep one child busy. Leaving the `with` ends all children at once."""
+
+    def __init__(self, requests: Iterable[ProfileRequest]) -> None:
+        self._waiting: queue.SimpleQueue[ProfileRequest] = queue.SimpleQueue()
+        for request in requests:
+            self._waiting.put(request)
+        self._outcomes: queue.SimpleQueue[tuple[ProfileRequest, Outcome] | BaseException] = queue.SimpleQueue()
+        self._is_over = threading.Event()
+        worker_count = min(_usable_cpu_count(), self._waiting.qsize())
+        self._workers = [_Worker(is_over=self._is_over) for _ in range(worker_count)]
+        self._threads = [threading.Thread(target=self._work, args=(worker,)) for worker in self._workers]
+
+    def next_outcome(self) -> tuple[ProfileRequest, Outcome]:
+        """The next request that is done, in no order."""
+        outcome = self._outcomes.get()
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    def __enter__(self) -> "_Crew":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        for worker, thread in zip(self._workers, self._threads, strict=True):
+            while thread.is_alive():
+                worker.kill()
+                thread.join(_POLL_S)
+
+    def _work(self, worker: "_Worker") -> None:
+        try:
+            while not self._is_over.is_set():
+                request = self._waiting.get_nowait()
+                self._outcomes.put((request, worker.trace(request)))
+        except queue.Empty:
+            pass
+        except BaseException as mistake:  # noqa: BLE001 - our own, which the thread that waits raises
+            self._outcomes.put(mistake)
+        finally:
+            worker.close()
+
+
+class _Worker:
+    """One child, replaced when it has ended or has run a file of the user's, which may have left anything behind."""
+
+    def __init__(self, *, is_over: threading.Event) -> None:
+        self._is_over = is_over
+        self._child: TracingProcess | None = None
+
+    def trace(self, request: ProfileRequest) -> Outcome:
+        """The Workload, kept for the next time, or what went wrong."""
+        try:
+            request.check()
+            document = self._ask(request)
+            workload = workload_from_json(document, where=request.source)
+        except (AdvisorError, ChildFailure) as error:
+            return error
+        trace_cache.write(request, document)
+        return workload
+
+    def kill(self) -> None:
+        """End the child under the hands of the thread that uses it."""
+        if self._child is not None:
+            self._child.kill()
+
+    def close(self) -> None:
+        """End the child, if there is one."""
+        if self._child is not None:
+            self._child.close()
+            self._child = None
+
+    def _ask(self, request: ProfileRequest) -> dict[str, object]:
+        is_used = self._child is not None
+        try:
+            return self._ask_once(request)
+        except SourceDiedError:
+            if not is_used or self._is_over.is_set():
+                raise
+        # What the child served before may have filled its memory: the source is judged by a fresh one.
+        return self._ask_once(request)
+
+    def _ask_once(self, request: ProfileRequest) -> dict[str, object]:
+        child = self._child = self._child or TracingProcess.start(thread_count=1)
+        try:
+            child.ask(request)
+            document: dict[str, object] = child.answer()["workload"]
+            return document
+        finally:
+            if not child.is_ready or request.source.partition(":")[0] not in SCHEMES:
+                self.close()
+
+
+def _usable_cpu_count() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,71 @@
+"""Fit the efficiencies on measured steps: tables of times in, profiles/efficiency/*.yaml out.
+
+`python scripts/fit.py --measured tests/data/measured --out profiles/efficiency` (= `make fit`)
+"""
+
+import argparse
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+
+from advisor.fit.files import file_name, yaml_text
+from advisor.fitting import Fitted, fit_kind, measured_steps
+from advisor.records.device import DeviceKind, Efficiency
+from advisor.records.measurement import Measurement
+
+FILES = (
+    "neusight_e2e.csv",
+    "ryujaehun.csv",
+    "timm_infer_amp_nchw_rtx3090.csv",
+    "timm_infer_amp_nhwc_rtx3090.csv",
+    "timm_infer_amp_nchw_rtx4090.csv",
+    "timm_infer_amp_nchw_rtx4090_compile.csv",
+    "timm_train_amp_nchw_rtx3090.csv",
+    "timm_train_amp_nhwc_rtx3090.csv",
+    "timm_infer_fp32_nchw_i9_10940x_compile.csv",
+    "intel.csv",
+    "own/cpu_steps.csv",
+)
+SOURCES = "NeuSight, timm, ryujaehun, Intel Neural Compressor, own: tests/data/measured/README.md"
+DATE = "2026-11-21"
+EVERY = 4
+"""One timm net in four is fitted; the other three are there to test on."""
+
+
+def main() -> None:
+    """Fit, write, and show what is left on devices that the fit has not seen."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--measured", type=Path, required=True, help="folder with the tables of measurements")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the efficiency files")
+    arguments = parser.parse_args()
+    steps = measured_steps([arguments.measured / name for name in FILES], wanted=is_fitted, timeout_s=120.0)
+    written: list[Efficiency] = []
+    kinds: tuple[DeviceKind, ...] = ("gpu", "cpu")
+    for kind in kinds:
+        fitted = fit_kind(steps, kind=kind, date=DATE, sources=SOURCES)
+        show(fitted)
+        written += fitted.efficiencies
+    for old in arguments.out.glob("*.yaml"):
+        old.unlink()
+    for efficiency in written:
+        (arguments.out / file_name(efficiency)).write_text(yaml_text(efficiency))
+
+
+def is_fitted(measurement: Measurement) -> bool:
+    """All rows but timm's, of which one net in four is: the same in every file."""
+    return not measurement.model.startswith("timm:") or crc32(measurement.model.encode()) % EVERY == 0
+
+
+def show(fitted: Fitted) -> None:
+    """A line for every group of rows: how far predictions are off on a device left out."""
+    for group in sorted({step.group for step in fitted.steps}):
+        chosen = [index for index, step in enumerate(fitted.steps) if step.group == group]
+        ratios = np.exp(-fitted.left_out_errors[chosen])
+        errors = np.abs(ratios - 1)
+        bias = np.exp(np.mean(np.log(ratios))) - 1
+        print(*group, f"n {len(chosen)} mape {errors.mean():.3f} median {np.median(errors):.3f} bias {bias:+.3f}")
+
+
+if __name__ == "__main__":
+    main()

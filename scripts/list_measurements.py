@@ -1,0 +1,417 @@
+"""Put the published step times into measurement rows: the sources' own tables in, one CSV for each regime out.
+
+    python scripts/list_measurements.py --data ../shared/data --out tests/data/measured
+
+The same data gives the same bytes. What several rows of a source measured alike becomes one row with their median; what
+cannot be told exactly (another architecture, several GPUs, an unknown input) is left out and listed in `dropped.csv`.
+"""
+
+import argparse
+import csv
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+TIMM_COMMIT = "aa4b5850"
+NEUSIGHT_COMMIT = "6945927d"
+RYUJAEHUN_COMMIT = "3f47a9e2"
+INTEL_COMMIT = "8c60c630"
+
+DEVICE_IDS = {
+    # A device as the sources write it -> the id of its profile.
+    "rtx3090": "rtx-3090",
+    "rtx4090": "rtx-4090",
+    "cpu-i9_10940x": "intel-core-i9-10940x",
+    "AMD_Instinct_MI100": "mi100",
+    "NVIDIA_A100-PCIE-40GB": "a100-pcie-40gb",
+    "Tesla_P100-PCIE-16GB": "p100-pcie-16gb",
+    "Tesla_P4": "p4",
+    "Tesla_T4": "t4",
+    "Tesla_V100-PCIE-32GB": "v100-pcie-32gb",
+    "A100-SXM4-40GB": "a100-sxm4-40gb",
+    "GeForce GTX 1080 Ti": "gtx-1080-ti",
+    "GeForce RTX 2080 Ti": "rtx-2080-ti",
+    "TITAN RTX": "titan-rtx",
+    "TITAN V": "titan-v",
+    "TITAN Xp": "titan-xp",
+}
+
+TIMM_RESULTS = re.compile(
+    r"benchmark-(?P<task>infer|train)-(?P<precision>amp|fp32)-(?P<layout>nchw|nhwc)"
+    r"-pt(?P<torch>\d+)(?:-cu\d+)?-(?P<device>.+?)(?P<dynamo>-dynamo)?"
+)
+TIMM_RENAMED = {
+    # Weights of three sizes that timm's table of old names sends to one; the parameter counts tell them apart.
+    "ig_resnext101_32x16d": "resnext101_32x16d",
+    "ig_resnext101_32x32d": "resnext101_32x32d",
+}
+TIMM_CHANGED = {
+    # Names that stand for another net today: the parameter count of timm 1.0.31 is not the published one.
+    "ecaresnext50t_32x4d": "15.41 M parameters when measured, 25.05 M in timm 1.0.31",
+    "ig_resnext101_32x48d": "828.41 M parameters when measured, a size that timm 1.0.31 does not have",
+}
+
+NEUSIGHT_CLASSES = {
+    # What the authors build from each config (neusight/Tracing/trace.py); others are built as the config says.
+    ("bert_large", "inference"): "BertForSequenceClassification",
+    ("bert_large", "forward_backward"): "BertForPreTraining",
+}
+
+RYUJAEHUN_PRECISIONS = {"float": "fp32", "half": "fp16"}
+RYUJAEHUN_COPY = "new_results"
+"""Every row of this folder stands in results/2080ti(2) too, to the last digit."""
+TF32_DEVICES = {"A100-SXM4-40GB"}
+"""torch ran fp32 matrix products and convolutions in TF32 there, its default when this was measured."""
+
+INTEL_INSTANCES = "4 cores/instance x10 instances, bs1"
+INTEL_INSTANCE_COUNT = 10
+"""Of 4 cores each, they fill the 40 of a Xeon 8380; the published rate is their sum."""
+INTEL_IMAGE_MODELS = {
+    "Inception V3": "torchvision:inception_v3",
+    "MobileNet V2": "torchvision:mobilenet_v2",
+    "ResNet18": "torchvision:resnet18",
+    "ResNet50": "torchvision:resnet50",
+    "ResNeXt101_32x8d": "torchvision:resnext101_32x8d",
+    "Se_ResNeXt50_32x4d": "timm:legacy_seresnext50_32x4d@224",  # timm's port of the package that Intel's example names
+}
+INTEL_TEXT_MODELS = {
+    # The GLUE examples pad to 128 tokens (MAX_SEQ_LENGTH in their run_benchmark.sh).
+    "BERT base": "bert_base",
+    "BERT large": "bert_large",
+    "CamemBERT base": "camembert_base",
+    "DistilBERT base": "distilbert_base",
+    "Roberta Base": "roberta_base",
+    "SqueezeBERT": "squeezebert",
+    "Xlm Roberta base": "xlm_roberta_base",
+}
+GLUE_TASK = re.compile(r"(?P<model>.+) (?:COLA|MRPC|QNLI|RTE|SST2|STSB)(?: QAT| FX)?")
+GLUE_INPUT = "input_ids=128:int64 attention_mask=128:int64"
+
+ROBERTA: Mapping[str, Any] = {"max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
+INTEL_CONFIGS: Mapping[str, Mapping[str, Any]] = {
+    # What is not written here is the default of transformers, which is the published base model.
+    "bert_base": {"model_type": "bert", "architectures": ["BertForSequenceClassification"]},
+    "bert_large": {
+        "model_type": "bert",
+        "architectures": ["BertForSequenceClassification"],
+        "hidden_size": 1024,
+        "intermediate_size": 4096,
+        "num_attention_heads": 16,
+        "num_hidden_layers": 24,
+    },
+    "camembert_base": {
+        "model_type": "camembert",
+        "architectures": ["CamembertForSequenceClassification"],
+        "vocab_size": 32005,
+        **ROBERTA,
+    },
+    "distilbert_base": {"model_type": "distilbert", "architectures": ["DistilBertForSequenceClassification"]},
+    "roberta_base": {
+        "model_type": "roberta",
+        "architectures": ["RobertaForSequenceClassification"],
+        "vocab_size": 50265,
+        **ROBERTA,
+    },
+    "squeezebert": {"model_type": "squeezebert", "architectures": ["SqueezeBertForSequenceClassification"]},
+    "xlm_roberta_base": {
+        "model_type": "xlm-roberta",
+        "architectures": ["XLMRobertaForSequenceClassification"],
+        "vocab_size": 250002,
+        **ROBERTA,
+    },
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One measured step; the fields are the columns, in order."""
+
+    model: str
+    mode: str
+    precision: str
+    layout: str = "nchw"
+    compile: str = "eager"
+    attention: str = "auto"
+    batch: int
+    input: str = ""
+    device: str
+    step_s: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped:
+    """A published row that became none; the fields are the columns of `dropped.csv`, before the count."""
+
+    file: str
+    model: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """What becomes NAME.csv, and what was left out of it."""
+
+    name: str
+    rows: Sequence[Row]
+    dropped: Sequence[Dropped]
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """The rows of a published table."""
+    with path.open(newline="", encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
+
+
+def merged(rows: Iterable[Row]) -> list[Row]:
+    """One row for each step, in the order of the first: the median of what was measured alike."""
+    alike: dict[Row, list[Row]] = {}
+    for row in rows:
+        alike.setdefault(replace(row, step_s=0.0, source=""), []).append(row)
+    return [
+        group[0]
+        if len(group) == 1
+        else replace(
+            group[0],
+            step_s=median(row.step_s for row in group),
+            source=f"{group[0].source}, median of {len(group)} rows",
+        )
+        for group in alike.values()
+    ]
+
+
+def timm_names() -> tuple[set[str], dict[str, str]]:
+    """The architectures of the installed timm, and what it calls those of older versions."""
+    import timm
+
+    renamed = {old: new.partition(".")[0] for old, new in timm.models.get_deprecated_models().items() if new}
+    return set(timm.list_models()), renamed | TIMM_RENAMED
+
+
+def list_timm(path: Path, *, names: set[str], renamed: Mapping[str, str]) -> Table:
+    """One table of timm's, whose name says precision, layout, torch and device. torch 1.12 had no fused attention."""
+    regime = TIMM_RESULTS.fullmatch(path.stem)
+    if regime is None:
+        raise ValueError(f"{path}: no name of a table of timm's")
+    task, device = regime["task"], DEVICE_IDS[regime["device"]]
+    rows, dropped = [], []
+    for published in read_csv(path):
+        old_name = published["model"]
+        name = old_name if old_name in names else renamed.get(old_name, "")
+        if old_name in TIMM_CHANGED:
+            dropped.append(Dropped(file=path.name, model=old_name, reason=TIMM_CHANGED[old_name]))
+        elif name not in names:
+            dropped.append(Dropped(file=path.name, model=old_name, reason="timm has no such net any more"))
+        else:
+            rows.append(
+                Row(
+                    model=f"timm:{name}@{published[f'{task}_img_size']}",
+                    mode="inference" if task == "infer" else "training",
+                    precision="amp-fp16" if regime["precision"] == "amp" else "fp32",
+                    layout=regime["layout"],
+                    compile="compile" if regime["dynamo"] else "eager",
+                    attention="eager" if regime["torch"] == "112" else "auto",
+                    batch=int(published[f"{task}_batch_size"]),
+                    device=device,
+                    step_s=float(published[f"{task}_step_time"]) / 1e3,
+                    source=f"timm {path.name} @ {TIMM_COMMIT}",
+                )
+            )
+    parts = ["timm", task, regime["precision"], regime["layout"], regime["device"].removeprefix("cpu-")]
+    name = "_".join([*parts, "compile"] if regime["dynamo"] else parts)
+    return Table(name=name, rows=merged(rows), dropped=dropped)
+
+
+def list_neusight(data: Path) -> tuple[Table, Table]:
+    """NeuSight's end-to-end labels: eager attention; forward and backward timed one after the other.
+
+    A mixture of experts stands apart: what its experts compute depends on the values of the tokens.
+    """
+    path = data / "measured/neusight/e2e_measured_and_predicted.csv"
+    rows, dropped = [], []
+    for published in read_csv(path):
+        name, option = published["model_name"], published["option"]
+        if option not in ("", "fusion"):
+            dropped.append(Dropped(file=path.name, model=name, reason=f"four GPUs ({option})"))
+            continue
+        mode = "inference" if published["mode"] == "inf" else "forward_backward"
+        rows.append(
+            Row(
+                model=f"hf:neusight/{neusight_config_name(name, mode)}.json",
+                mode=mode,
+                precision="fp32",
+                compile="compile" if option else "eager",
+                attention="eager",
+                batch=int(published["batch"]),
+                input=neusight_input(name, int(published["seqlen"])),
+                device=DEVICE_IDS[published["device"]],
+                step_s=float(published["label_e2e_ms"]) / 1e3,
+                source=f"NeuSight {path.name} @ {NEUSIGHT_COMMIT}",
+            )
+        )
+    experts = [row for row in rows if "switch" in row.model]
+    others = [row for row in rows if row not in experts]
+    return (
+        Table(name="neusight_e2e", rows=merged(others), dropped=dropped),
+        Table(name="neusight_switch", rows=merged(experts), dropped=[]),
+    )
+
+
+def neusight_config_name(name: str, mode: str) -> str:
+    """The config's file: of a name of its own where the class differs with the mode."""
+    return f"{name}_{mode}" if (name, mode) in NEUSIGHT_CLASSES else name
+
+
+def neusight_input(name: str, token_count: int) -> str:
+    """What the authors pass: token ids, to an encoder-decoder on both sides."""
+    arguments = ("input_ids", "decoder_input_ids") if name.startswith("switch") else ("input_ids",)
+    return " ".join(f"{argument}={token_count}:int64" for argument in arguments)
+
+
+def neusight_configs(data: Path, rows: Iterable[Row]) -> dict[str, dict[str, Any]]:
+    """The configs behind `rows` by the name of their file, each naming the class that was measured."""
+    used = {row.model for row in rows}
+    configs = {}
+    for path in sorted((data / "measured/neusight/model_configs").glob("*.json")):
+        config = json.loads(path.read_text(encoding="utf-8"))
+        for mode in ("inference", "forward_backward"):
+            name = neusight_config_name(path.stem, mode)
+            if f"hf:neusight/{name}.json" in used:
+                kind = NEUSIGHT_CLASSES.get((path.stem, mode))
+                configs[name] = config | ({"architectures": [kind]} if kind else {})
+    return configs
+
+
+def list_ryujaehun(data: Path) -> Table:
+    """Torchvision's nets on desktop GPUs: one GPU; forward, loss and backward; the whole model in half as fp16."""
+    path = data / "measured/ryujaehun_torchvision_gpus.csv"
+    rows, dropped = [], []
+    for published in read_csv(path):
+        name, gpu, number = published["model"], published["gpu"], published["precision"]
+        if published["n_gpus"] != "1":
+            dropped.append(Dropped(file=path.name, model=name, reason="several GPUs"))
+        elif number not in RYUJAEHUN_PRECISIONS:
+            dropped.append(Dropped(file=path.name, model=name, reason=f"precision {number}"))
+        elif published["source_dir"] == RYUJAEHUN_COPY:
+            dropped.append(Dropped(file=path.name, model=name, reason="a copy of results/2080ti(2)"))
+        else:
+            tf32 = number == "float" and gpu in TF32_DEVICES
+            rows.append(
+                Row(
+                    model=f"torchvision:{name}",
+                    mode="inference" if published["mode"] == "inference" else "forward_backward",
+                    precision="tf32" if tf32 else RYUJAEHUN_PRECISIONS[number],
+                    batch=int(published["batch_size"]),
+                    device=DEVICE_IDS[gpu],
+                    step_s=float(published["median_ms"]) / 1e3,
+                    source=f"ryujaehun/pytorch-gpu-benchmark @ {RYUJAEHUN_COMMIT}",
+                )
+            )
+    return Table(name="ryujaehun", rows=merged(rows), dropped=dropped)
+
+
+def list_intel(data: Path) -> Table:
+    """Intel's fp32 baselines at batch 1, each of ten instances on four cores of a Xeon 8380."""
+    path = data / "measured/intel_neural_compressor_cpu.csv"
+    rows, dropped = [], []
+    for published in read_csv(path):
+        model, given = intel_model(published["model"])
+        reason = intel_problem(published, model)
+        if reason:
+            dropped.append(Dropped(file=path.name, model=published["model"], reason=reason))
+            continue
+        rows.append(
+            Row(
+                model=model,
+                mode="inference",
+                precision="fp32",
+                attention="eager",
+                batch=1,
+                input=given,
+                device="intel-xeon-platinum-8380@4",
+                step_s=INTEL_INSTANCE_COUNT / float(published["tput_fp32"]),
+                source=f"Intel Neural Compressor validated_model_list {published['inc_version']} @ {INTEL_COMMIT}",
+            )
+        )
+    return Table(name="intel", rows=merged(rows), dropped=dropped)
+
+
+def intel_problem(published: Mapping[str, str], model: str) -> str:
+    """Why a row of Intel's is left out; empty where it is not."""
+    if published["example"] == "IPEX":
+        return "Intel's extension, not plain PyTorch"
+    if INTEL_INSTANCES not in published["hardware"]:
+        return "instances that do not fill the socket"
+    return "" if model else "architecture or length of the input not certain"
+
+
+def intel_model(name: str) -> tuple[str, str]:
+    """The source and the input of one of Intel's names; empty where either is in doubt."""
+    if name in INTEL_IMAGE_MODELS:
+        return INTEL_IMAGE_MODELS[name], ""
+    glue = GLUE_TASK.fullmatch(name)
+    if glue is not None and glue["model"] in INTEL_TEXT_MODELS:
+        return f"hf:intel/{INTEL_TEXT_MODELS[glue['model']]}.json", GLUE_INPUT
+    return "", ""
+
+
+def write_rows(path: Path, rows: Sequence[Row]) -> None:
+    """Write measurement rows; times keep the seven digits that the sources have at most."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(field.name for field in fields(Row))
+        for row in rows:
+            writer.writerow(f"{value:.7g}" if isinstance(value, float) else value for value in astuple(row))
+
+
+def write_dropped(path: Path, dropped: Iterable[Dropped]) -> None:
+    """Write what was left out, with the number of published rows."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*(field.name for field in fields(Dropped)), "row_count"])
+        writer.writerows([*astuple(row), count] for row, count in Counter(dropped).items())
+
+
+def write_configs(folder: Path, configs: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write each config as NAME.json."""
+    folder.mkdir(exist_ok=True)
+    for name, config in configs.items():
+        (folder / f"{name}.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+
+
+def write_measurements(data: Path, *, out: Path) -> dict[str, int]:
+    """Write everything below `out`; return the row count of each CSV."""
+    names, renamed = timm_names()
+    neusight = list_neusight(data)
+    tables = [
+        *(list_timm(path, names=names, renamed=renamed) for path in sorted((data / "measured/timm").glob("*.csv"))),
+        *neusight,
+        list_ryujaehun(data),
+        list_intel(data),
+    ]
+    for table in tables:
+        write_rows(out / f"{table.name}.csv", table.rows)
+    dropped = [row for table in tables for row in table.dropped]
+    write_dropped(out / "dropped.csv", dropped)
+    write_configs(out / "neusight", neusight_configs(data, [row for table in neusight for row in table.rows]))
+    write_configs(out / "intel", INTEL_CONFIGS)
+    return {table.name: len(table.rows) for table in tables} | {"dropped": len(dropped)}
+
+
+def main() -> None:
+    """Write the files and say how many rows each has."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder with measured/")
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    for name, count in write_measurements(arguments.data, out=arguments.out).items():
+        print(f"{name}: {count} rows")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Put the accuracy of the shipped efficiencies into README.md: tables of measurements in, its table out.
+
+`python scripts/write_accuracy.py --measured tests/data/measured` (= `make accuracy`): every table, by `advise validate`'s
+own code. With `--sample` the sample alone, which is what the README shows and a test holds it to.
+"""
+
+import argparse
+from pathlib import Path
+
+from fit import FILES
+
+from advisor.accuracy.score import score
+from advisor.records.measurement import Accuracy, Score
+from advisor.records.options import Options
+from advisor.validation import validate
+
+ROOT = Path(__file__).resolve().parents[1]
+SAMPLE = "sample.csv"
+_BEGIN, _END = "<!-- accuracy: written by `make accuracy` -->", "<!-- end of accuracy -->"
+_HEAD = (
+    "| measured on | how | n | mean error | median | bias | inside the 90 % interval | plain roofline |",
+    "| --- | --- | --- | --- | --- | --- | --- | --- |",
+)
+
+
+def table(accuracy: Accuracy) -> str:
+    """A line for every device, precision and mode, and one for all."""
+    groups: dict[tuple[str, str], list[object]] = {}
+    for row in (*accuracy.predicted, *accuracy.failed):
+        asked = row.measurement
+        compiled = ", compiled" if asked.compile == "compile" else ""
+        groups.setdefault((row.device, f"{asked.mode.replace('_', ' + ')}, {asked.precision}{compiled}"), []).append(
+            row
+        )
+    lines = list(_HEAD)
+    for (device, how), rows in sorted(groups.items()):
+        members = set(map(id, rows))
+        part = score(
+            [row for row in accuracy.predicted if id(row) in members],
+            [row for row in accuracy.failed if id(row) in members],
+        )
+        lines.append(_line(device, how, part.overall))
+    lines.append(_line("all", "", accuracy.overall))
+    return "\n".join(lines)
+
+
+def _line(device: str, how: str, one: Score) -> str:
+    bias = "" if one.bias is None else f"{one.bias:+.0%}"
+    inside = "" if one.coverage_90 is None else f"{one.coverage_90:.0%}"
+    cells = (
+        device,
+        how,
+        str(one.n),
+        f"{one.mape:.0%}",
+        f"{one.median_ape:.0%}",
+        bias,
+        inside,
+        f"{one.roofline_mape:.0%}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def with_table(readme: str, text: str) -> str:
+    """The README with its table replaced."""
+    before, _, rest = readme.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    return f"{before}{_BEGIN}\n{text}\n{_END}{after}"
+
+
+def main() -> None:
+    """Validate, print, and with `--sample` write the README."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--measured", type=Path, required=True, help="folder with the tables of measurements")
+    parser.add_argument("--sample", action="store_true", help="the sample alone, into README.md")
+    arguments = parser.parse_args()
+    names = (SAMPLE,) if arguments.sample else FILES
+    text = table(validate([arguments.measured / name for name in names], Options()))
+    print(text)
+    if arguments.sample:
+        readme = ROOT / "README.md"
+        readme.write_text(with_table(readme.read_text(), text))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from advisor.catalog.devices import read_efficiencies
+from advisor.fit.coefficients import coefficients_of
+from advisor.fit.files import file_name, number, yaml_text
+from advisor.fit.residuals import spreads
+from advisor.fit.sample import MeasuredStep, Sample, sample_of
+from advisor.fit.solve import Fit
+from advisor.predict.lowering import count_rows, lower
+from advisor.predict.roofline import step_times
+from advisor.records.device import Device, Efficiency
+from tests.predict.toys import device, efficiency, family, operand, row, workload
+
+DEVICES = (
+    device(id="slow", generation="First", memory_bytes_per_s=1e11),
+    device(id="fast", generation="First", memory_bytes_per_s=4e11),
+)
+TRUE = efficiency(
+    families={"*": family(), "pointwise": family(memory_ratio=0.5), "norm": family(memory_ratio=0.8)}, launch_s=4e-6
+)
+FREE_OF_PRIOR = {"launch_s", "memory_ratio"}
+
+
+def steps_of(truth: Efficiency = TRUE) -> list[MeasuredStep]:
+    """Steps of one streaming operator, from 0.4 to 400 MB, timed as `truth` says."""
+    steps = []
+    for name in ("pointwise", "norm"):
+        op = {"pointwise": "aten.relu", "norm": "aten.native_layer_norm"}[name]
+        images = operand((0.0, 1.0), 1000)
+        toy = workload(row(op, (images,), (images,), family=name))
+        for batch in (50.0, 500.0, 5_000.0, 50_000.0):
+            counts = count_rows(toy, batches=np.array([batch]), width="full")
+            kernels = lower(counts, kind="gpu", precision="fp32", compile_mode="eager")
+            for one in DEVICES:
+                times = step_times(kernels, kind="gpu", devices=[one], efficiencies=[truth])
+                steps.append(measured(kernels, one, float(times.mid_s[0, 0])))
+    return steps
+
+
+def measured(kernels: object, one: Device, measured_s: float) -> MeasuredStep:
+    return MeasuredStep(
+        kernels=kernels,  # type: ignore[arg-type]
+        device=one,
+        precision="fp32",
+        is_nchw=True,
+        group=("toy", one.id),
+        measured_s=measured_s,
+    )
+
+
+def fit_of(sample: Sample) -> Fit:
+    coefficients = [one for one in coefficients_of(sample, kind="gpu") if one.name[0] in FREE_OF_PRIOR]
+    return Fit(sample, coefficients, template=efficiency(families={}))
+
+
+def test_a_fit_finds_the_shares_that_made_the_times() -> None:
+    fit = fit_of(sample_of(steps_of()))
+    logs = fit.solve(chosen=np.ones(len(fit.sample.steps), dtype=np.bool_))
+    assert fit.value(logs, "memory_ratio", "pointwise") == pytest.approx(0.5, rel=0.05)
+    assert fit.value(logs, "memory_ratio", "norm") == pytest.approx(0.8, rel=0.05)
+    assert fit.seconds(logs) == pytest.approx(fit.sample.measured_s, rel=0.06)
+
+
+def test_a_sample_is_timed_by_the_same_formula_as_a_step() -> None:
+    fit = fit_of(sample_of(steps_of()))
+    # The template is ideal, so with every coefficient at 1 and no launches the times are the ideal ones.
+    ideal = sample_of(steps_of(efficiency(launch_s=1e-6)))
+    logs = np.array([np.log(1e-6) if one.name == ("launch_s",) else 0.0 for one in fit.coefficients])
+    assert fit.seconds(logs) == pytest.approx(ideal.measured_s)
+
+
+def test_a_coefficient_without_data_stays_at_its_prior() -> None:
+    fit = fit_of(sample_of(steps_of()))
+    nothing = np.zeros(len(fit.sample.steps), dtype=np.bool_)
+    logs = fit.solve(chosen=nothing)
+    assert np.exp(logs) == pytest.approx([one.start for one in fit.coefficients])
+
+
+def test_groups_weigh_less_than_their_size_and_more_than_one() -> None:
+    steps = steps_of()
+    sample = sample_of([*steps, *(step for step in steps if step.device.id == "slow")])  # 16 slow, 8 fast
+    slow = sample.weights[0] * 16
+    fast = sample.weights[1] * 8
+    assert 1 < slow / fast < 2
+
+
+def test_the_interval_of_the_left_out_holds_nine_in_ten() -> None:
+    steps = steps_of() * 20
+    errors = np.random.default_rng(0).normal(0.0, 0.2, len(steps))
+    spread = spreads(steps, errors)["fp32"]
+    # All of a normal's error is the workloads' where devices have no offset.
+    assert np.hypot(spread.device_log_spread, spread.workload_log_spread) == pytest.approx(0.2, rel=0.15)
+    assert spread.device_log_spread < 0.05
+
+
+def test_a_file_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    written = efficiency(
+        precision="half",
+        generation="Ada Lovelace",
+        families={"conv": family(compute_ratio=0.5), "*": family()},
+        backward_dispatch_s=2e-5,
+        overlap_ratio=0.25,
+        fitted_on=("rtx-4090",),
+    )
+    assert file_name(written) == "gpu-adalovelace-half.yaml"
+    path = tmp_path / file_name(written)
+    path.write_text(yaml_text(written))
+    assert read_efficiencies([path]) == [written]
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.25, "0.25"), (2e-6, "2.0e-06"), (0.123456, "0.1235"), (128.0, "128")])
+def test_numbers_are_no_text_to_yaml(value: float, text: str) -> None:
+    assert number(value) == text

@@ -1,0 +1,257 @@
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.predict.kernel_time import KernelTimes, Rates, kernel_times, smooth_maximum, utilisation
+from advisor.predict.lowering import Kernels
+from tests.predict.toys import kernels
+
+WORK = st.just(0.0) | st.floats(1e-9, 1e15)
+BYTES = st.just(0.0) | st.floats(1.0, 1e12)
+FACTOR = st.floats(1.0, 100.0)
+RATIO = st.floats(0.0, 1.0)
+BYTE_FIELDS = ("data_bytes", "weight_bytes", "cast_bytes", "transposed_bytes", "biased_bytes")
+
+
+def rates(**changes: Any) -> Rates:
+    """100 FLOP/s and 100 byte/s on 4 cores, 400 byte/s from a cache of nothing; everything at its peak."""
+    values: dict[str, Any] = {
+        "flops_per_s": 100.0, "memory_bytes_per_s": 100.0, "cache_bytes": 0.0, "cache_bytes_per_s": 400.0,
+        "core_count": 4.0, "launch_s": 0.0, "overlap_ratio": 1.0, "edge_ramp": 0.0, "depth_ramp": 0.0,
+        "tile_rows": 128.0, "tile_columns": 128.0, "wave_ratio": 0.0, "winograd_speedup": 1.0, "transposed_ratio": 0.0,
+        "bias_pass_ratio": 0.0, "cast_ratio": 1.0, "cache_kept_ratio": 0.0,
+    }  # fmt: skip
+    return Rates(**{name: np.array(value) for name, value in (values | changes).items()})
+
+
+def product(*, groups: float = 1.0, m: float, n: float, k: float = 128.0) -> Kernels:
+    """A product of floats with its FLOP and bytes, two operands and a result."""
+    sizes = {name: np.array([[float(value)]]) for name, value in (("groups", groups), ("m", m), ("n", n), ("k", k))}
+    flops, data_bytes = 2 * groups * m * n * k, 4 * groups * (m * k + m * n)
+    weight_bytes = np.array([[4 * groups * k * n]])
+    return kernels(flops=[[flops]], data_bytes=[[data_bytes]], weight_bytes=weight_bytes, **sizes)
+
+
+def moving(**moved_bytes: float) -> Kernels:
+    """A kernel that only moves bytes."""
+    step = {name: np.array([moved_bytes.pop(name, 0.0)]) for name in ("parameter_bytes",)}
+    fields = {name: np.array([[value]]) for name, value in moved_bytes.items()}
+    return kernels(flops=[[0.0]], **({"data_bytes": [[0.0]]} | fields | step))
+
+
+def total_s(work: Kernels, at: Rates) -> float:
+    return float(kernel_times(work, at).total_s.item())
+
+
+def memory_s(work: Kernels, at: Rates) -> float:
+    return float(kernel_times(work, at).memory_s.item())
+
+
+def test_without_overlap_both_times_add_and_with_it_the_longer_hides_the_shorter() -> None:
+    compute_s, memory_s = np.array([3.0]), np.array([1.0])
+    assert smooth_maximum(compute_s, memory_s, overlap=0.0)[0] == pytest.approx(4.0)
+    assert smooth_maximum(compute_s, memory_s, overlap=1.0)[0] == pytest.approx(3.0)
+
+
+def test_where_both_are_equal_a_share_of_the_second_shows() -> None:
+    # (1 + 1 + sqrt(0 + 4 x 0.25^2)) / 2 = (2 + 0.5) / 2
+    assert smooth_maximum(np.array([1.0]), np.array([1.0]), overlap=0.75)[0] == pytest.approx(1.25)
+
+
+@given(WORK, WORK, st.floats(0, 1), st.floats(1, 10))
+def test_the_smooth_maximum_grows_with_either_time(compute: float, memory: float, overlap: float, more: float) -> None:
+    compute_s, memory_s = np.array([compute]), np.array([memory])
+    before = smooth_maximum(compute_s, memory_s, overlap=overlap)[0]
+    assert smooth_maximum(compute_s * more, memory_s, overlap=overlap)[0] >= before * (1 - 1e-9)
+    assert max(compute, memory) * (1 - 1e-9) <= before <= (compute + memory) * (1 + 1e-9)
+
+
+def test_narrow_and_shallow_products_ramp_up() -> None:
+    # Half the rate at m = 8, 3/4 of it at n = 24, half of it at k = 10: 1/2 x 3/4 x 1/2.
+    found = utilisation(product(m=8, n=24, k=10), rates(edge_ramp=8.0, depth_ramp=10.0))
+    assert found.item() == pytest.approx(3 / 16)
+
+
+@pytest.mark.parametrize(
+    ("tiles", "share"),
+    [
+        (8, 1.0),  # two full waves on 4 cores
+        (7, 7 / 8),  # one core of four without a tile in the second wave; quarter tiles would cost 1.2
+        (5, 1 / 1.2),  # 5 of 8 in whole tiles; 20 quarter tiles are 5 full waves, at 1.2 of the time
+        (1, 1 / 1.2),  # 4 quarter tiles
+    ],
+)
+def test_cores_without_a_tile_in_the_last_wave_idle(tiles: int, share: float) -> None:
+    assert utilisation(product(m=128 * tiles, n=128), rates(wave_ratio=1.0)).item() == pytest.approx(share)
+    square_root = utilisation(product(m=128 * tiles, n=128), rates(wave_ratio=0.5)).item()
+    assert square_root == pytest.approx(share**0.5)
+
+
+def test_most_cores_idle_where_even_quarter_tiles_are_too_few() -> None:
+    # 4 quarter tiles on 16 cores: 1.2 x 16 / 4.
+    assert utilisation(product(m=128, n=128), rates(wave_ratio=1.0, core_count=16.0)).item() == pytest.approx(1 / 4.8)
+
+
+def test_a_tile_begun_is_a_tile_and_groups_have_their_own() -> None:
+    at = rates(wave_ratio=1.0, core_count=64.0)
+    # 3 groups of 2 x 2 tiles are 12 whole or 48 quarter tiles on 64 cores: 1.2 x 64 / 48.
+    assert utilisation(product(groups=3, m=129, n=200), at).item() == pytest.approx(48 / 64 / 1.2)
+
+
+def test_a_kernel_that_is_no_product_fills_the_device() -> None:
+    found = utilisation(moving(data_bytes=1.0), rates(wave_ratio=1.0, edge_ramp=50.0, depth_ramp=50.0))
+    assert found.item() == pytest.approx(1.0, abs=1e-6)
+
+
+def test_compute_takes_its_flops_at_the_rate_that_it_reaches() -> None:
+    # 2 x 128^3 FLOP at 100 / 1.2 FLOP/s.
+    found = kernel_times(product(m=128, n=128), rates(wave_ratio=1.0))
+    assert found.compute_s.item() == pytest.approx(2 * 128**3 * 1.2 / 100)
+
+
+def test_winograds_algorithm_saves_flops_where_there_is_one() -> None:
+    work = kernels(flops=[[100.0], [100.0]], data_bytes=[[0.0], [0.0]], can_winograd=np.array([True, False]))
+    assert kernel_times(work, rates(winograd_speedup=2.0)).compute_s.tolist() == [[0.5], [1.0]]
+
+
+def test_data_that_fits_the_cache_comes_from_it() -> None:
+    # Half of 100 bytes of cache are kept: 40 of 40 bytes at 400 byte/s; of 200, 50 at 400 and 150 at 100.
+    at = rates(cache_bytes=100.0, cache_kept_ratio=0.5)
+    assert memory_s(moving(data_bytes=40.0), at) == pytest.approx(0.1)
+    assert memory_s(moving(data_bytes=200.0), at) == pytest.approx(1.5 + 0.125)
+
+
+def test_a_parameter_is_in_the_cache_as_far_as_all_of_them_fit() -> None:
+    # 50 bytes are kept of the step's 200: of these 80, 20 at 400 byte/s and 60 at 100.
+    at = rates(cache_bytes=100.0, cache_kept_ratio=0.5)
+    assert memory_s(moving(weight_bytes=80.0, parameter_bytes=200.0), at) == pytest.approx(0.6 + 0.05)
+    assert memory_s(moving(weight_bytes=40.0, parameter_bytes=40.0), at) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("moved", "ratio", "seconds"),
+    [
+        ("cast_bytes", "cast_ratio", 0.25),  # a quarter of 100 bytes at 100 byte/s
+        ("transposed_bytes", "transposed_ratio", 0.5),  # read and written
+        ("biased_bytes", "bias_pass_ratio", 0.5),  # read and written again
+    ],
+)
+def test_casts_transposes_and_biases_move_their_share_through_memory(moved: str, ratio: str, seconds: float) -> None:
+    plain = moving(**{moved: 100.0})
+    assert memory_s(plain, rates(**{ratio: 0.0})) == 0.0
+    assert memory_s(plain, rates(**{ratio: 0.25})) == pytest.approx(seconds)
+    cached = rates(**{ratio: 0.25, "cache_bytes": 1e9, "cache_kept_ratio": 1.0})
+    assert memory_s(plain, cached) == pytest.approx(seconds)
+
+
+def test_launches_add_to_the_roofline() -> None:
+    work = kernels(flops=[[100.0]], data_bytes=[[50.0]], launches=np.array([[3.0]]))
+    found = kernel_times(work, rates(launch_s=0.5))
+    assert (found.compute_s.item(), found.memory_s.item(), found.launch_s.item()) == (1.0, 0.5, 1.5)
+    assert found.total_s.item() == pytest.approx(1.0 + 1.5)
+    without_overlap = kernel_times(work, rates(launch_s=0.5, overlap_ratio=0.0))
+    assert without_overlap.total_s.item() == pytest.approx(1.0 + 0.5 + 1.5)
+
+
+def test_devices_and_kernels_broadcast() -> None:
+    work = kernels(flops=[[100.0, 200.0], [0.0, 0.0]], data_bytes=[[0.0, 0.0], [300.0, 600.0]])
+    found: KernelTimes = kernel_times(work, rates(flops_per_s=np.array([[[100.0]], [[50.0]], [[25.0]]])))
+    assert found.total_s.tolist() == [[[1, 2], [3, 6]], [[2, 4], [3, 6]], [[4, 8], [3, 6]]]
+
+
+def test_flat_kernels_each_run_at_their_own_rates() -> None:
+    work = kernels(flops=[[100.0], [100.0]], data_bytes=[[0.0], [0.0]], can_winograd=np.array([True, False]))
+    at = rates(flops_per_s=np.array([[100.0], [50.0]]), winograd_speedup=2.0)
+    assert kernel_times(work, at).total_s.tolist() == [[0.5], [2.0]]
+
+
+A_RATE = st.builds(
+    rates,
+    cache_bytes=BYTES,
+    core_count=st.integers(1, 200).map(float),
+    overlap_ratio=RATIO,
+    edge_ramp=st.floats(0, 64),
+    depth_ramp=st.floats(0, 64),
+    wave_ratio=RATIO,
+    cache_kept_ratio=RATIO,
+    cast_ratio=RATIO,
+    transposed_ratio=RATIO,
+    bias_pass_ratio=RATIO,
+    launch_s=RATIO,
+)
+
+
+def no_faster(after: float, before: float) -> bool:
+    return after >= before * (1 - 1e-9)
+
+
+@given(A_RATE, WORK, BYTES, FACTOR)
+def test_more_flop_is_never_faster(at: Rates, flops: float, data_bytes: float, more: float) -> None:
+    few, many = (kernels(flops=[[work]], data_bytes=[[data_bytes]]) for work in (flops, flops * more))
+    assert no_faster(total_s(many, at), total_s(few, at))
+
+
+@given(A_RATE, WORK, BYTES, BYTES, FACTOR, st.sampled_from(BYTE_FIELDS))
+def test_more_bytes_of_any_sort_are_never_faster(
+    at: Rates, flops: float, moved_bytes: float, parameter_bytes: float, more: float, name: str
+) -> None:
+    few, many = (
+        replace(moving(**{name: moved, "parameter_bytes": parameter_bytes}), flops=np.array([[flops]]))
+        for moved in (moved_bytes, moved_bytes * more)
+    )
+    assert no_faster(total_s(many, at), total_s(few, at))
+
+
+@given(A_RATE, st.integers(1, 128), st.integers(1, 128), st.integers(1, 4096), st.integers(1, 4096))
+def test_more_rows_within_a_tile_are_never_faster(at: Rates, first: int, second: int, n: int, k: int) -> None:
+    few, many = sorted((first, second))
+    assert no_faster(total_s(product(m=many, n=n, k=k), at), total_s(product(m=few, n=n, k=k), at))
+
+
+@given(
+    A_RATE, st.floats(0.0, 0.5), st.integers(1, 500), st.integers(1, 500), st.integers(1, 4096), st.integers(1, 4096)
+)
+def test_more_whole_tiles_are_never_faster(at: Rates, ratio: float, first: int, second: int, n: int, k: int) -> None:
+    few, many = sorted((first, second))
+    at = replace(at, wave_ratio=np.array(ratio))
+    assert no_faster(total_s(product(m=128 * many, n=n, k=k), at), total_s(product(m=128 * few, n=n, k=k), at))
+
+
+@given(A_RATE, st.integers(1, 2000), st.integers(1, 2000), st.integers(1, 4096), st.integers(1, 4096))
+def test_a_larger_batch_is_never_faster_where_waves_do_not_count(
+    at: Rates, first: int, second: int, n: int, k: int
+) -> None:
+    few, many = sorted((first, second))
+    at = replace(at, wave_ratio=np.array(0.0))
+    assert no_faster(total_s(product(m=many, n=n, k=k), at), total_s(product(m=few, n=n, k=k), at))
+
+
+@given(
+    A_RATE,
+    st.integers(1, 5000),
+    st.integers(1, 5000),
+    st.integers(1, 5000),
+    st.sampled_from(("flops_per_s", "memory_bytes_per_s", "cache_bytes_per_s", "winograd_speedup")),
+    FACTOR,
+)
+def test_a_faster_device_is_never_slower(at: Rates, m: int, n: int, k: int, name: str, faster: float) -> None:
+    work = replace(product(m=m, n=n, k=k), can_winograd=np.array([True]), parameter_bytes=np.array([1e6]))
+    assert no_faster(total_s(work, at), total_s(work, replace(at, **{name: getattr(at, name) * faster})))
+
+
+@given(A_RATE, BYTES, BYTES, BYTES, BYTES, FACTOR)
+def test_more_of_a_cache_that_is_faster_than_memory_is_never_slower(
+    at: Rates, data_bytes: float, weight_bytes: float, parameter_bytes: float, cache_bytes: float, more: float
+) -> None:
+    work = moving(data_bytes=data_bytes, weight_bytes=weight_bytes, parameter_bytes=weight_bytes + parameter_bytes)
+    small, large = (replace(at, cache_bytes=np.array(size)) for size in (cache_bytes, cache_bytes * more))
+    assert no_faster(total_s(work, small), total_s(work, large))
+
+
+@given(A_RATE, st.integers(1, 5000), st.integers(1, 5000), st.integers(1, 5000), st.integers(1, 64))
+def test_no_product_exceeds_its_rate(at: Rates, m: int, n: int, k: int, groups: int) -> None:
+    assert 0 < utilisation(product(groups=groups, m=m, n=n, k=k), at).item() <= 1 + 1e-9

@@ -1,0 +1,146 @@
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from advisor.ops.registry import Call, Tensor
+from advisor.predict.products import Product, products_of
+
+
+def tensor(*shape: Any) -> Tensor:
+    return Tensor(shape=shape, dtype="float32")
+
+
+def products(
+    op: str,
+    *inputs: Tensor,
+    output: Tensor | None = None,
+    attributes: Mapping[str, Any] | None = None,
+) -> tuple[Product, ...]:
+    outputs = () if output is None else (output,)
+    return products_of(Call(op=op, inputs=inputs, outputs=outputs, attributes=attributes or {}))
+
+
+def sizes(product: Product) -> tuple[Any, ...]:
+    return (product.groups, product.m, product.n, product.k)
+
+
+def convolution(source: Tensor, weight: Tensor, result: Tensor, *, transposed: bool = False) -> Product:
+    attributes = {"transposed": transposed}
+    (found,) = products("aten.convolution", source, weight, output=result, attributes=attributes)
+    return found
+
+
+def gradients(
+    grad_output: Tensor, source: Tensor, weight: Tensor, *, output_mask: tuple[bool, bool, bool] = (True, True, False)
+) -> tuple[Product, ...]:
+    attributes = {"transposed": False, "output_mask": output_mask}
+    return products("aten.convolution_backward", grad_output, source, weight, attributes=attributes)
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "expected"),
+    [
+        ("aten.mm", (tensor(6, 8), tensor(8, 16)), (1, 6, 16, 8)),
+        ("aten.addmm", (tensor(16), tensor(6, 8), tensor(8, 16)), (1, 6, 16, 8)),
+        ("aten.bmm", (tensor(5, 6, 8), tensor(5, 8, 16)), (5, 6, 16, 8)),
+        ("aten.baddbmm", (tensor(5, 6, 16), tensor(5, 6, 8), tensor(5, 8, 16)), (5, 6, 16, 8)),
+        ("aten.matmul", (tensor(2, 5, 6, 8), tensor(2, 5, 8, 16)), (10, 6, 16, 8)),
+        ("aten.matmul", (tensor(2, 5, 6, 8), tensor(8, 16)), (1, 60, 16, 8)),  # all rows against one matrix
+    ],
+)
+def test_a_product_multiplies_its_rows_by_its_columns(
+    op: str, inputs: tuple[Tensor, ...], expected: tuple[int, ...]
+) -> None:
+    (found,) = products(op, *inputs)
+    assert sizes(found) == expected
+
+
+def test_a_linear_layer_has_a_row_for_every_vector_and_a_column_for_every_feature() -> None:
+    (found,) = products("aten.linear", tensor(4, 10, 8), tensor(16, 8), output=tensor(4, 10, 16))
+    assert sizes(found) == (1, 40, 16, 8)
+
+
+def test_rows_grow_with_the_batch() -> None:
+    (found,) = products("aten.mm", tensor(np.array([1.0, 4.0]), 8), tensor(8, 16))
+    assert np.asarray(found.m).tolist() == [1, 4]
+
+
+def test_a_convolution_has_a_row_per_pixel_and_sums_over_channels_and_taps() -> None:
+    # 2 images of 3 channels, 8 x 8, to 16 channels with 3 x 3 taps and stride 2: 2 x 4 x 4 pixels, 3 x 9 terms.
+    found = convolution(tensor(2, 3, 8, 8), tensor(16, 3, 3, 3), tensor(2, 16, 4, 4))
+    assert sizes(found) == (1, 32, 16, 27)
+    assert not found.is_depthwise
+
+
+def test_a_grouped_convolution_is_a_product_for_each_group() -> None:
+    # 8 channels to 16 in 2 groups: each of 4 channels, 4 x 9 terms, to 8.
+    found = convolution(tensor(2, 8, 8, 8), tensor(16, 4, 3, 3), tensor(2, 16, 8, 8))
+    assert sizes(found) == (2, 128, 8, 36)
+    assert not found.is_depthwise
+
+
+def test_a_depthwise_convolution_sums_over_taps_alone() -> None:
+    found = convolution(tensor(2, 8, 8, 8), tensor(8, 1, 5, 5), tensor(2, 8, 8, 8))
+    assert sizes(found) == (8, 128, 1, 25)
+    assert found.is_depthwise
+
+
+def test_a_convolution_of_one_channel_is_not_depthwise() -> None:
+    found = convolution(tensor(2, 1, 8, 8), tensor(16, 1, 5, 5), tensor(2, 16, 8, 8))
+    assert sizes(found) == (1, 128, 16, 25)
+    assert not found.is_depthwise
+
+
+def test_a_transposed_convolution_runs_from_the_larger_image_to_the_smaller() -> None:
+    # 16 channels of 4 x 4 to 3 of 8 x 8, weight (in, out, 3, 3): 2 x 4 x 4 pixels, to 16 channels of 3 x 9 terms.
+    found = convolution(tensor(2, 16, 4, 4), tensor(16, 3, 3, 3), tensor(2, 3, 8, 8), transposed=True)
+    assert sizes(found) == (1, 32, 16, 27)
+
+
+def test_only_3_x_3_convolutions_that_keep_the_size_may_take_winograds_algorithm() -> None:
+    source = tensor(2, 8, 8, 8)
+    assert convolution(source, tensor(16, 8, 3, 3), tensor(2, 16, 8, 8)).can_winograd
+    assert not convolution(source, tensor(16, 8, 3, 3), tensor(2, 16, 4, 4)).can_winograd  # stride 2
+    assert not convolution(source, tensor(16, 8, 5, 5), tensor(2, 16, 8, 8)).can_winograd
+    assert not convolution(source, tensor(16, 4, 3, 3), tensor(2, 16, 8, 8)).can_winograd  # 2 groups
+
+
+def test_a_convolution_goes_backward_in_a_product_for_each_gradient() -> None:
+    # 2 images of 3 channels, 8 x 8, to 16 channels of 4 x 4. The input's gradient: a row for each of its 2 x 64 pixels,
+    # a column for each of its channels, 16 x 9 terms. The weight's: 16 x (3 x 9), summed over 2 x 16 pixels.
+    to_input, to_weight = gradients(tensor(2, 16, 4, 4), tensor(2, 3, 8, 8), tensor(16, 3, 3, 3))
+    assert sizes(to_input) == (1, 128, 3, 144)
+    assert sizes(to_weight) == (1, 16, 27, 32)
+
+
+def test_a_grouped_convolution_goes_backward_group_by_group() -> None:
+    # 8 channels to 16 in 2 groups of 4 to 8.
+    to_input, to_weight = gradients(tensor(2, 16, 8, 8), tensor(2, 8, 8, 8), tensor(16, 4, 3, 3))
+    assert sizes(to_input) == (2, 128, 4, 72)
+    assert sizes(to_weight) == (2, 8, 36, 128)
+
+
+def test_a_depthwise_convolution_goes_backward_depthwise() -> None:
+    found = gradients(tensor(2, 8, 8, 8), tensor(2, 8, 8, 8), tensor(8, 1, 3, 3))
+    assert [product.is_depthwise for product in found] == [True, True]
+
+
+@pytest.mark.parametrize("output_mask", [(False, True, False), (False, True, True)])
+def test_the_first_layer_has_no_gradient_for_its_input(output_mask: tuple[bool, bool, bool]) -> None:
+    found = gradients(tensor(2, 16, 4, 4), tensor(2, 3, 8, 8), tensor(16, 3, 3, 3), output_mask=output_mask)
+    assert [sizes(product) for product in found] == [(1, 16, 27, 32)]
+
+
+def test_attention_passes_blocks_of_queries_over_all_keys() -> None:
+    query, key = tensor(2, 12, 10, 64), tensor(2, 12, 20, 64)
+    (forward,) = products("attention", query, key, key, output=query)
+    assert sizes(forward) == (24, 10, 64, 20)
+    (backward,) = products("attention_backward", query, query, key, key)
+    assert sizes(backward) == (24, 10, 64, 20)
+
+
+def test_what_is_no_product_has_none() -> None:
+    assert products("aten.relu", tensor(4), output=tensor(4)) == ()
+    assert products("aten.linalg_cholesky_ex", tensor(4, 4), output=tensor(4, 4)) == ()

@@ -1,0 +1,116 @@
+from typing import Any
+
+import numpy as np
+import pytest
+
+from advisor.predict.kernel_time import Rates
+from advisor.predict.lowering import UNITS
+from advisor.predict.rates import cache_bytes_per_s, rates_of, sustained_bytes_per_s, sustained_flops_per_s
+from advisor.records.device import Device, Efficiency, Layout
+from tests.predict.toys import device, efficiency, family
+
+
+def rates(devices: list[Device], fits: list[Efficiency], *, layout: Layout = "nchw") -> Rates:
+    """For three kernels: a product in fp16, a copy on the vector units, a product in fp32."""
+    units = [UNITS.index(unit) for unit in ("fp16", "vector", "fp32")]
+    return rates_of(
+        devices,
+        fits,
+        families=("copy", "matmul"),
+        family=np.array([1, 0, 1]),
+        unit=np.array(units),
+        layout=layout,
+    )
+
+
+def test_a_device_that_is_not_limited_sustains_its_peak() -> None:
+    assert sustained_flops_per_s(device(), efficiency(power_exponent=0.5), unit="fp16") == 1e12
+
+
+def test_a_unit_that_the_device_lacks_is_replaced_by_fp32() -> None:
+    own = device(peak_flops_per_s={"vector": 1e12, "fp32": 2e12}, power_ratio={"fp32": 0.25})
+    assert sustained_flops_per_s(own, efficiency(), unit="bf16") == 2e12
+    assert sustained_flops_per_s(own, efficiency(power_exponent=0.5), unit="bf16") == 1e12  # sqrt(0.25) of it
+
+
+@pytest.mark.parametrize(
+    ("exponent", "share"),
+    [(0.0, 1.0), (0.5, 0.5), (1.0, 0.25)],  # of a quarter of the power
+)
+def test_the_rate_falls_with_the_power_that_is_missing(exponent: float, share: float) -> None:
+    own = device(power_ratio={"fp32": 1.0, "fp16": 0.25})
+    fit = efficiency(power_exponent=exponent)
+    assert sustained_flops_per_s(own, fit, unit="fp16") == pytest.approx(share * 1e12)
+    assert sustained_flops_per_s(own, fit, unit="fp32") == 1e12
+
+
+def test_vector_units_draw_the_power_of_fp32() -> None:
+    own = device(power_ratio={"fp32": 0.25, "fp16": 1.0})
+    assert sustained_flops_per_s(own, efficiency(power_exponent=0.5), unit="vector") == pytest.approx(0.5e12)
+
+
+def test_only_a_card_that_exceeds_its_rated_clock_gains_by_it() -> None:
+    fit = efficiency(clock_ratio=1.25)
+    assert sustained_flops_per_s(device(), fit, unit="fp32") == 1e12
+    assert sustained_flops_per_s(device(exceeds_rated_clock=True), fit, unit="fp32") == 1.25e12
+
+
+def test_a_devices_own_figures_scale_what_is_predicted_without_them() -> None:
+    own = device(sustained_compute_ratio=0.5, sustained_memory_ratio=0.75)
+    assert sustained_flops_per_s(own, efficiency(), unit="fp32") == 0.5e12
+    assert sustained_bytes_per_s(own, efficiency()) == 0.75e11
+
+
+def test_long_copies_reach_the_share_of_their_kind_of_memory() -> None:
+    assert sustained_bytes_per_s(device(streaming_ratio=0.8), efficiency()) == pytest.approx(0.8e11)
+
+
+@pytest.mark.parametrize(
+    ("cache_bytes", "share"),
+    [(24e6, 2.0), (6e6, 1.0), (1.5e6, 0.5), (0.0, 1.0)],  # square roots of 4, 1 and 1/4; nothing known: as it is
+)
+def test_a_larger_cache_catches_more_of_what_is_read_twice(cache_bytes: float, share: float) -> None:
+    own = device(cache_bytes=cache_bytes)
+    assert sustained_bytes_per_s(own, efficiency(cache_exponent=0.5)) == pytest.approx(share * 1e11)
+    assert sustained_bytes_per_s(own, efficiency()) == pytest.approx(1e11)
+
+
+def test_a_cache_of_unknown_speed_is_three_times_as_fast_as_memory() -> None:
+    assert cache_bytes_per_s(device()) == 3e11
+    assert cache_bytes_per_s(device(cache_bytes_per_s=5e11)) == 5e11
+
+
+def test_every_kernel_runs_at_its_familys_share_of_its_own_unit() -> None:
+    own = device(peak_flops_per_s={"vector": 1e12, "fp32": 2e12, "fp16": 8e12})
+    fit = efficiency(families={"matmul": family(compute_ratio=0.5, memory_ratio=0.75), "*": family(memory_ratio=0.25)})
+    found = rates([own, device()], [fit, efficiency()])
+    assert found.flops_per_s[:, :, 0].tolist() == [[4e12, 1e12, 1e12], [1e12, 1e12, 1e12]]
+    assert found.memory_bytes_per_s[:, :, 0].tolist() == [[0.75e11, 0.25e11, 0.75e11], [1e11, 1e11, 1e11]]
+    assert found.flops_per_s.shape == (2, 3, 1)
+
+
+def test_only_nchw_images_are_transposed() -> None:
+    fits = [efficiency(nchw_transposed_ratio=0.25), efficiency(nchw_transposed_ratio=0.5)]
+    devices = [device(), device()]
+    assert rates(devices, fits, layout="nchw").transposed_ratio.ravel().tolist() == [0.25, 0.5]
+    assert rates(devices, fits, layout="nhwc").transposed_ratio.ravel().tolist() == [0.0, 0.0]
+
+
+COEFFICIENTS = {
+    "launch_s": 2.0, "overlap_ratio": 0.5, "edge_ramp": 3.0, "depth_ramp": 4.0, "tile_rows": 256.0,
+    "tile_columns": 64.0, "wave_ratio": 0.25, "winograd_speedup": 2.5, "bias_pass_ratio": 0.125, "cast_ratio": 0.75,
+    "cache_kept_ratio": 0.6,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COEFFICIENTS)
+def test_a_coefficient_that_is_no_rate_is_passed_on_for_each_device(name: str) -> None:
+    changes: dict[str, Any] = {name: COEFFICIENTS[name]}
+    found = getattr(rates([device(), device()], [efficiency(), efficiency(**changes)]), name)
+    assert found.shape == (2, 1, 1)
+    assert found.ravel().tolist() == [getattr(efficiency(), name), COEFFICIENTS[name]]
+
+
+def test_cores_and_cache_are_the_devices() -> None:
+    found = rates([device(core_count=108, cache_bytes=40e6, cache_bytes_per_s=4e12)], [efficiency()])
+    assert (found.core_count.item(), found.cache_bytes.item(), found.cache_bytes_per_s.item()) == (108, 40e6, 4e12)

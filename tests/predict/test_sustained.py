@@ -1,0 +1,84 @@
+import pytest
+
+from advisor.catalog.load import load_catalog
+from advisor.predict.sustained import exceeds_rated_clock, power_ratios, streaming_ratio
+from advisor.records.device import Gpu
+from tests.predict.test_capability import a_gpu
+
+GPUS = load_catalog().gpus
+
+
+def test_a_t4_lacks_power_for_its_peak() -> None:
+    # A FLOP of Turing takes 18.6 pJ on vector units and 2.1 pJ on tensor cores: 8.14 TFLOPS would draw 151.404 W and
+    # 65.1 TFLOPS 136.71 W. A T4 has 70 W.
+    ratios = power_ratios(GPUS["t4"])
+    assert ratios["fp32"] == pytest.approx(70 / 151.404)
+    assert ratios["fp16"] == pytest.approx(70 / 136.71)
+
+
+def test_an_l4_lacks_power_for_its_peak() -> None:
+    # A FLOP of Ada takes 5.4 pJ and 0.97 pJ: 30.29 TFLOPS would draw 163.566 W and 121.2 TFLOPS 117.564 W, of 72 W.
+    ratios = power_ratios(GPUS["l4"])
+    assert ratios["fp32"] == pytest.approx(72 / 163.566)
+    assert ratios["fp16"] == ratios["bf16"] == ratios["tf32"] == pytest.approx(72 / 117.564)
+
+
+@pytest.mark.parametrize("identifier", ["v100-pcie-16gb", "rtx-2080-ti", "a100-pcie-40gb", "rtx-3090", "rtx-4090"])
+def test_the_parts_that_the_energy_was_taken_from_have_the_power_for_fp32(identifier: str) -> None:
+    # Within 1 %: datasheets round.
+    assert power_ratios(GPUS[identifier])["fp32"] == pytest.approx(1.0, rel=0.01)
+
+
+def test_a_gpu_without_tensor_cores_has_a_ratio_for_fp32_alone() -> None:
+    # 11.3 TFLOPS at 22 pJ draw 248.6 W; a card of half of that has half the power.
+    gpu = a_gpu(compute_capability="6.1", fp32_flops_per_s=11.3e12, tdp_w=124.3)
+    assert power_ratios(gpu) == {"fp32": pytest.approx(0.5)}
+
+
+@pytest.mark.parametrize("changes", [{"tdp_w": None}, {"compute_capability": None}, {"compute_capability": "99.0"}])
+def test_nothing_is_said_of_a_gpu_whose_power_or_generation_is_unknown(changes: dict[str, object]) -> None:
+    known: dict[str, object] = {"compute_capability": "7.5", "tdp_w": 70.0}
+    assert power_ratios(a_gpu(**known))
+    assert power_ratios(a_gpu(**(known | changes))) == {}
+
+
+@pytest.mark.parametrize("gpu", GPUS.values(), ids=lambda gpu: gpu.id)
+def test_no_shipped_gpu_sustains_more_than_its_datasheet_says(gpu: Gpu) -> None:
+    assert all(0 < ratio <= 1 for ratio in power_ratios(gpu).values())
+    assert 0 < streaming_ratio(gpu) < 1
+
+
+@pytest.mark.parametrize(
+    ("memory_type", "ratio"),
+    [("GDDR5", 0.77), ("GDDR6", 0.80), ("GDDR6X", 0.92), ("HBM2", 0.90), ("HBM2e", 0.87), ("HBM3", 0.90)],
+)
+def test_copies_reach_a_share_of_the_bandwidth_by_the_kind_of_memory(memory_type: str, ratio: float) -> None:
+    assert streaming_ratio(a_gpu(memory_type=memory_type)) == ratio
+
+
+def test_an_unknown_memory_is_as_good_as_most_and_the_p100s_is_its_own() -> None:
+    assert streaming_ratio(a_gpu(memory_type=None)) == streaming_ratio(a_gpu(memory_type="HBM9")) == 0.85
+    assert streaming_ratio(a_gpu(memory_type="HBM2", compute_capability="6.0")) == 0.75
+
+
+@pytest.mark.parametrize("gpu", GPUS.values(), ids=lambda gpu: gpu.id)
+def test_every_kind_of_memory_that_is_shipped_has_its_share(gpu: Gpu) -> None:
+    assert gpu.memory_type is None or streaming_ratio(gpu) != 0.85
+
+
+@pytest.mark.parametrize(
+    ("name", "exceeds"),
+    [
+        ("GeForce RTX 3090", True),
+        ("GeForce GTX 1080 Ti", True),
+        ("TITAN RTX", True),
+        ("RTX 6000 Ada", False),
+        ("RTX A6000", False),
+        ("RTX PRO 6000 Blackwell Server", False),
+        ("Quadro RTX 8000", False),
+        ("Tesla T4", False),
+        ("A100 SXM4 80GB", False),
+    ],
+)
+def test_cards_for_players_exceed_their_rated_clock_and_no_others(name: str, exceeds: bool) -> None:
+    assert exceeds_rated_clock(a_gpu(name=name)) is exceeds

@@ -1,0 +1,189 @@
+"""The published step times kept with the project, and the script that makes rows of them."""
+
+import importlib.util
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import timm
+import torch
+import torchvision
+
+from advisor.accuracy.read import read_measurements, source_of
+from advisor.catalog.find import find_device
+from advisor.catalog.load import load_catalog
+from advisor.records.measurement import Measurement
+from advisor.workload.input_spec import parse_input_specs
+
+ROOT = Path(__file__).parents[1]
+MEASURED = ROOT / "tests/data/measured"
+DATA = ROOT.parent / "shared/data"
+FILES = sorted(
+    file
+    for pattern in ("timm_infer_*.csv", "timm_train_*.csv", "neusight_*.csv", "ryujaehun.csv", "intel.csv")
+    for file in MEASURED.glob(pattern)
+)
+
+with_data = pytest.mark.skipif(not DATA.is_dir(), reason="the data is not part of the project")
+
+
+@pytest.fixture(scope="module")
+def script() -> Iterator[ModuleType]:
+    spec = importlib.util.spec_from_file_location("list_measurements", ROOT / "scripts/list_measurements.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look for the names of their fields' types
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
+
+
+@pytest.fixture(scope="module")
+def measurements() -> tuple[Measurement, ...]:
+    return tuple(measurement for file in FILES for measurement in read_measurements(file))
+
+
+def named(measurements: tuple[Measurement, ...], scheme: str) -> set[str]:
+    """What the measurements name behind `scheme`."""
+    models = (measurement.model.partition(":") for measurement in measurements)
+    return {reference for found, _, reference in models if found == scheme}
+
+
+def test_every_source_has_its_rows(measurements: tuple[Measurement, ...]) -> None:
+    assert {Path(measurement.file).stem for measurement in measurements} >= {
+        "timm_infer_amp_nchw_rtx3090",
+        "timm_infer_amp_nchw_rtx4090_compile",
+        "timm_infer_fp32_nchw_i9_10940x_compile",
+        "timm_train_amp_nhwc_rtx3090",
+        "neusight_e2e",
+        "ryujaehun",
+        "intel",
+    }
+
+
+def test_every_device_has_a_profile_of_that_very_id(measurements: tuple[Measurement, ...]) -> None:
+    catalog = load_catalog()
+    ids = {measurement.device.partition("@")[0] for measurement in measurements}
+    assert {find_device(catalog, device).id for device in ids} == ids
+
+
+def test_every_net_of_timm_and_torchvision_is_known_to_the_installed_package(
+    measurements: tuple[Measurement, ...],
+) -> None:
+    assert {reference.partition("@")[0] for reference in named(measurements, "timm")} <= set(timm.list_models())
+    assert named(measurements, "torchvision") <= set(torchvision.models.list_models())
+
+
+def test_every_config_lies_beside_the_rows_that_name_it(measurements: tuple[Measurement, ...]) -> None:
+    configs = {source_of(row).removeprefix("hf:") for row in measurements if row.model.startswith("hf:")}
+    assert configs
+    assert configs == {str(file) for folder in ("intel", "neusight") for file in (MEASURED / folder).glob("*.json")}
+
+
+def test_every_input_is_what_the_flag_takes(measurements: tuple[Measurement, ...]) -> None:
+    texts = {measurement.input for measurement in measurements}
+    assert {" ".join(map(str, parse_input_specs(text.split()))) for text in texts} == texts
+
+
+def test_no_step_has_two_times(measurements: tuple[Measurement, ...]) -> None:
+    steps = Counter(replace(measurement, step_s=0.0, source="", file="", line=0) for measurement in measurements)
+    assert [step for step, count in steps.items() if count > 1] == []
+
+
+@with_data
+def test_the_files_are_what_the_script_writes_byte_for_byte(script: ModuleType, tmp_path: Path) -> None:
+    script.write_measurements(DATA, out=tmp_path)
+    written = {file.relative_to(tmp_path): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    kept = [*FILES, MEASURED / "dropped.csv", *MEASURED.glob("intel/*.json"), *MEASURED.glob("neusight/*.json")]
+    assert written.keys() == {file.relative_to(MEASURED) for file in kept}
+    assert [name for name in written if written[name] != (MEASURED / name).read_bytes()] == []
+
+
+@pytest.mark.slow
+@with_data
+def test_the_nets_of_timm_have_the_published_number_of_parameters(script: ModuleType) -> None:
+    """A name may stand for another net today; only a head of other classes is let pass, 9 % of a net at most."""
+    names, renamed = script.timm_names()
+    counts: dict[str, tuple[int, float]] = {}
+    for path in (DATA / "measured/timm").glob("*.csv"):
+        task = "infer" if "infer" in path.name else "train"
+        for row in script.read_csv(path):
+            name = row["model"] if row["model"] in names else renamed.get(row["model"], "")
+            if name in names and row["model"] not in script.TIMM_CHANGED:
+                counts[name] = (int(row[f"{task}_img_size"]), float(row["param_count"]) * 1e6)
+    assert {name: count for name, (size, count) in counts.items() if not is_near(name, size, count)} == {}
+
+
+def is_near(name: str, size: int, count: float) -> bool:
+    """Whether the net that timm builds today has about `count` parameters."""
+    with torch.device("meta"):
+        try:
+            model = timm.create_model(name, img_size=size)
+        except TypeError:  # takes any size, and no such argument
+            model = timm.create_model(name)
+    return abs(sum(parameter.numel() for parameter in model.parameters()) / count - 1) < 0.1
+
+
+def a_row(script: ModuleType, *, step_s: float, batch: int = 1) -> object:
+    return script.Row(
+        model="timm:resnet18@224",
+        mode="training",
+        precision="amp-fp16",
+        batch=batch,
+        device="rtx-3090",
+        step_s=step_s,
+        source="a table",
+    )
+
+
+def test_rows_of_one_step_become_one_with_their_median(script: ModuleType) -> None:
+    rows = [a_row(script, step_s=time_s) for time_s in (0.3, 0.1, 0.9)]
+    other = a_row(script, step_s=0.5, batch=2)
+    (merged, kept) = script.merged([*rows, other])
+    assert (merged.step_s, merged.source) == (0.3, "a table, median of 3 rows")
+    assert kept == other
+
+
+@with_data
+def test_a_training_table_of_timm_gives_renamed_nets_with_scores_that_travel_through_memory(script: ModuleType) -> None:
+    names, renamed = script.timm_names()
+    path = DATA / "measured/timm/benchmark-train-amp-nhwc-pt112-cu113-rtx3090.csv"
+    table = script.list_timm(path, names=names, renamed=renamed)
+    assert table.name == "timm_train_amp_nhwc_rtx3090"
+    models = {row.model for row in table.rows}
+    assert "timm:resnext101_32x16d@224" in models  # ig_resnext101_32x16d, which timm itself sends to 32x8d
+    assert "ig_resnext101_32x48d" in {row.model for row in table.dropped}
+    assert {(row.mode, row.layout, row.attention) for row in table.rows} == {("training", "nhwc", "eager")}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ResNet18", ("torchvision:resnet18", "")),
+        ("BERT large QNLI", ("hf:intel/bert_large.json", "input_ids=128:int64 attention_mask=128:int64")),
+        ("DistilBERT base MRPC FX", ("hf:intel/distilbert_base.json", "input_ids=128:int64 attention_mask=128:int64")),
+        ("BERT large SQuAD", ("", "")),
+        ("Wave2Vec2", ("", "")),
+    ],
+)
+def test_a_name_of_intels_is_a_source_only_where_net_and_length_are_certain(
+    script: ModuleType, name: str, expected: tuple[str, str]
+) -> None:
+    assert script.intel_model(name) == expected
+
+
+def test_a_summed_rate_is_divided_by_its_instances(measurements: tuple[Measurement, ...]) -> None:
+    # Ten instances did 61.09 samples/s of ResNeXt101_32x8d at batch 1: each took 10 / 61.09 = 0.1636929 s for one.
+    (row,) = (row for row in measurements if row.file.endswith("intel.csv") and "resnext101" in row.model)
+    assert row.step_s == pytest.approx(0.1636929, rel=1e-6)
+
+
+def test_times_in_milliseconds_become_seconds_of_the_whole_batch(measurements: tuple[Measurement, ...]) -> None:
+    # 10.761 ms for 1,024 images.
+    (row,) = (row for row in measurements if row.model == "timm:test_byobnet@160" and row.layout == "nhwc")
+    assert (row.batch, row.step_s) == (1024, 0.010761)
