@@ -24,13 +24,19 @@ from advisor.workload.trace_many import OnProgress
 
 _TILES: Mapping[DeviceKind, tuple[float, float]] = {"gpu": (128.0, 128.0), "cpu": (32.0, 64.0)}
 """Rows and columns of a product's tile: the most usual of cuBLAS, and oneDNN's blocks of pixels x channels."""
+_TRUST: Mapping[str, float] = {"ryujaehun": 0.3}
+"""Its times hold the copy of pageable memory to the device, and two hosts with the same GPU differ by 29 %."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fitted:
-    """The efficiencies of one kind of device, and log(measured / predicted) on devices left out, by step."""
+    """The efficiencies of one kind of device, and log(measured / predicted) on devices left out, by step.
+
+    `sustained` are the two figures that each measured device has of its own: of its compute and of its bandwidth.
+    """
 
     efficiencies: tuple[Efficiency, ...]
+    sustained: Mapping[str, tuple[float, float]]
     steps: tuple[MeasuredStep, ...]
     left_out_errors: FloatArray
 
@@ -69,6 +75,7 @@ def _measured_step(run: Run, *, file: Path) -> MeasuredStep:
         is_nchw=asked.layout == "nchw",
         group=(file.stem, device.id, asked.precision, asked.mode, asked.compile),
         measured_s=asked.step_s,
+        trust=_TRUST.get(file.stem, 1.0),
     )
 
 
@@ -95,7 +102,15 @@ def fit_kind(steps: Sequence[MeasuredStep], *, kind: DeviceKind, date: str, sour
     fit = Fit(sample, coefficients_of(sample, kind=kind), template=template)
     logs = fit.solve(chosen=np.ones(len(own), dtype=np.bool_))
     errors = left_out(fit, logs)
-    return Fitted(efficiencies=_efficiencies(fit, logs, spreads(own, errors)), steps=tuple(own), left_out_errors=errors)
+    return Fitted(
+        efficiencies=_efficiencies(fit, logs, spreads(own, errors)),
+        sustained={
+            device.id: (fit.value(logs, "device_compute", device.id), fit.value(logs, "device_memory", device.id))
+            for device in sample.devices
+        },
+        steps=tuple(own),
+        left_out_errors=errors,
+    )
 
 
 def _efficiencies(fit: Fit, logs: FloatArray, spread_of: Mapping[str, Spread]) -> tuple[Efficiency, ...]:
@@ -122,6 +137,8 @@ def _efficiencies(fit: Fit, logs: FloatArray, spread_of: Mapping[str, Spread]) -
                     fit.efficiency(logs),
                     generation=generation,
                     precision=precision,
+                    generation_compute_ratio=fit.value(logs, "generation_compute", generation),
+                    generation_memory_ratio=fit.value(logs, "generation_memory", generation),
                     families=_families(fit, logs, precision, generation, used),
                     device_log_spread=float(np.hypot(spread.device_log_spread, between if generation == ANY else 0.0)),
                     workload_log_spread=spread.workload_log_spread,
@@ -137,8 +154,6 @@ def _families(
     fit: Fit, logs: FloatArray, precision: str, generation: str, used: Sequence[MeasuredStep]
 ) -> dict[str, FamilyEfficiency]:
     """Every family that the sample holds; its stand-ins are found when it is looked up."""
-    compute = fit.value(logs, "generation_compute", generation)
-    memory = fit.value(logs, "generation_memory", generation)
     counts: dict[str, int] = {}
     for step in used:
         for family in step.kernels.families:
@@ -148,8 +163,8 @@ def _families(
     source = "fitted steps" if generation == ANY else f"fitted steps on {generation} and others"
     entries = {
         name: FamilyEfficiency(
-            compute_ratio=fit.compute_ratio(logs, precision, name) * (compute if name in COMPUTING else 1.0),
-            memory_ratio=fit.value(logs, "memory_ratio", name) * memory,
+            compute_ratio=fit.compute_ratio(logs, precision, name),
+            memory_ratio=fit.value(logs, "memory_ratio", name),
             log_spread=0.0 if name in counts else unseen,
             n=counts.get(name, 0),
             source=source if name in counts else "no step of this precision; memory_ratio of the others",

@@ -167,9 +167,11 @@ def write_profiles(data: Path, *, out: Path) -> None:
 
     cores = read_csv(DATA_OF_OUR_OWN / "cores.csv")
     memory_types = {row["id"]: row["memory_type"] for row in read_csv(DATA_OF_OUR_OWN / "memory_types.csv")}
+    sustained = {row["id"]: row for row in read_csv(DATA_OF_OUR_OWN / "sustained.csv")}
     for gpu in (*map(corrected, gpus), *read_csv(DATA_OF_OUR_OWN / "gpus.csv")):
         identifier = gpu_id(gpu["name"])
-        write(out / f"devices/gpu/{identifier}.yaml", gpu_profile(gpu, memory_type=memory_types[identifier]))
+        own = {name: value for name, value in sustained.get(identifier, {}).items() if name.startswith("sustained")}
+        write(out / f"devices/gpu/{identifier}.yaml", gpu_profile({**gpu, **own}, memory_type=memory_types[identifier]))
     for cpu in cpus:
         write(out / f"devices/cpu/{cpu_id(cpu['model'])}.yaml", cloud_cpu_profile(cpu, core_of(cpu, cores)))
     for cpu in read_csv(DATA_OF_OUR_OWN / "cpus.csv"):
@@ -240,6 +242,12 @@ def gpu_profile(row: Row, *, memory_type: str) -> str:
         pair("nvlink_gb_per_s", number(row["nvlink_total_gbps"]) or None, comment=row["nvlink_source"]),
         pair("pcie_gb_per_s", number(row["pcie_theoretical_gbps_per_dir"]), comment=f"{row['pcie']}, one direction"),
         pair("tdp_w", number(row["tdp_w"])),
+        pair(
+            "sustained_compute_ratio",
+            number(row.get("sustained_compute_ratio", "")),
+            comment="of whole steps, make fit",
+        ),
+        pair("sustained_memory_ratio", number(row.get("sustained_memory_ratio", ""))),
         pair("source", row["base_source"]),
         pair("notes", row["notes"]),
     ]

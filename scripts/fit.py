@@ -4,6 +4,7 @@
 """
 
 import argparse
+import csv
 from pathlib import Path
 from zlib import crc32
 
@@ -29,6 +30,8 @@ FILES = (
 )
 SOURCES = "NeuSight, timm, ryujaehun, Intel Neural Compressor, own: tests/data/measured/README.md"
 DATE = "2026-11-21"
+SUSTAINED = Path(__file__).parent / "data/sustained.csv"
+"""What `scripts/build_profiles.py` puts into the profiles of the measured devices."""
 EVERY = 4
 """One timm net in four is fitted; the other three are there to test on."""
 
@@ -41,15 +44,21 @@ def main() -> None:
     arguments = parser.parse_args()
     steps = measured_steps([arguments.measured / name for name in FILES], wanted=is_fitted, timeout_s=120.0)
     written: list[Efficiency] = []
+    sustained: dict[str, tuple[float, float]] = {}
     kinds: tuple[DeviceKind, ...] = ("gpu", "cpu")
     for kind in kinds:
         fitted = fit_kind(steps, kind=kind, date=DATE, sources=SOURCES)
         show(fitted)
         written += fitted.efficiencies
+        sustained |= fitted.sustained
     for old in arguments.out.glob("*.yaml"):
         old.unlink()
     for efficiency in written:
         (arguments.out / file_name(efficiency)).write_text(yaml_text(efficiency))
+    with SUSTAINED.open("w", newline="") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(("id", "sustained_compute_ratio", "sustained_memory_ratio", "source"))
+        rows.writerows((name, f"{one[0]:.4g}", f"{one[1]:.4g}", f"make fit, {DATE}") for name, one in sustained.items())
 
 
 def is_fitted(measurement: Measurement) -> bool:

@@ -1,7 +1,7 @@
 """Put the accuracy of the shipped efficiencies into README.md: tables of measurements in, its table out.
 
-`python scripts/write_accuracy.py --measured tests/data/measured` (= `make accuracy`): every table, by `advise validate`'s
-own code. With `--sample` the sample alone, which is what the README shows and a test holds it to.
+`python scripts/write_accuracy.py --measured tests/data/measured` (= `make accuracy`): all tables, as `advise validate`.
+With `--sample` the sample alone, which is what the README shows and a test holds it to.
 """
 
 import argparse

@@ -15,7 +15,8 @@ class MeasuredStep:
     """One measured step: its kernels at its batch size alone, where it ran and how.
 
     `group` names the rows that were measured together (source, device, precision, mode): they share a weight.
-    `precision` is a class of efficiency files: "fp32", "tf32" or "half".
+    `precision` is a class of efficiency files: "fp32", "tf32" or "half". `trust` is a weight: less than 1 where the
+    time holds more than the step.
     """
 
     kernels: Kernels
@@ -24,6 +25,7 @@ class MeasuredStep:
     is_nchw: bool
     group: tuple[str, ...]
     measured_s: float
+    trust: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,7 +50,7 @@ _PER_KERNEL = (
     "flops", "weight_bytes", "data_bytes", "launches", "cast_bytes", "transposed_bytes", "biased_bytes",
     "groups", "m", "n", "k", "unit", "row", "calls", "can_winograd",
 )  # fmt: skip
-_GROUP_EXPONENT = -0.35
+_GROUP_EXPONENT = -0.25
 """A thousand nets on one GPU weigh more than ten on another, but not a hundred times as much."""
 
 
@@ -62,7 +64,7 @@ def sample_of(steps: Sequence[MeasuredStep]) -> Sample:
     sizes: dict[tuple[str, ...], int] = {}
     for one in steps:
         sizes[one.group] = sizes.get(one.group, 0) + 1
-    weights = np.array([sizes[one.group] ** _GROUP_EXPONENT for one in steps])
+    weights = np.array([one.trust * sizes[one.group] ** _GROUP_EXPONENT for one in steps])
     kernels = Kernels(
         families=families,
         family=np.concatenate([[place[one.kernels.families[index]] for index in one.kernels.family] for one in steps]),

@@ -65,12 +65,15 @@ def utilisation(kernels: Kernels, rates: Rates) -> FloatArray:
     """The share of its rate that a product reaches: less where it is narrow or shallow, or leaves cores without a tile.
 
     A wave is one tile for every core; in the last one some have none (Yu et al., NeuSight, 2025, use the same terms).
+    Narrowness and idle cores are one loss seen twice: the larger counts, so a larger product is never faster.
     """
-    ramp = (1 + rates.edge_ramp / kernels.m) * (1 + rates.edge_ramp / kernels.n) * (1 + rates.depth_ramp / kernels.k)
-    tiles = kernels.groups * np.ceil(kernels.m / rates.tile_rows) * np.ceil(kernels.n / rates.tile_columns)
+    edges = (1 + rates.edge_ramp / kernels.m) * (1 + rates.edge_ramp / kernels.n)
+    depth = 1 + rates.depth_ramp / kernels.k
+    rows, columns = np.maximum(kernels.m / rates.tile_rows, 1.0), np.maximum(kernels.n / rates.tile_columns, 1.0)
+    tiles = kernels.groups * rows * columns
     waves = tiles / rates.core_count
     idle = np.minimum(np.ceil(waves) / waves, _QUARTER_TILE_COST * np.ceil(4 * waves) / (4 * waves))
-    result: FloatArray = 1 / (ramp * np.maximum(idle, 1.0) ** rates.wave_ratio)
+    result: FloatArray = 1 / (depth * np.maximum(edges, np.maximum(idle, 1.0) ** rates.wave_ratio))
     return result
 
 

@@ -61,13 +61,20 @@ def sustained_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) 
     power_ratio = device.power_ratio.get("fp32" if used == "vector" else used, 1.0)
     throttled = math.pow(power_ratio, efficiency.power_exponent)
     clock_ratio = efficiency.clock_ratio if device.exceeds_rated_clock else 1.0
-    return peaks[used] * throttled * clock_ratio * device.sustained_compute_ratio
+    own_ratio = efficiency.generation_compute_ratio * device.sustained_compute_ratio
+    return peaks[used] * throttled * clock_ratio * own_ratio
 
 
 def sustained_bytes_per_s(device: Device, efficiency: Efficiency) -> float:
     """What long copies reach, more where a large cache catches what kernels read twice."""
     caught = (device.cache_bytes / REFERENCE_CACHE_BYTES) ** efficiency.cache_exponent if device.cache_bytes else 1.0
-    return device.memory_bytes_per_s * device.streaming_ratio * caught * device.sustained_memory_ratio
+    return (
+        device.memory_bytes_per_s
+        * device.streaming_ratio
+        * caught
+        * efficiency.generation_memory_ratio
+        * device.sustained_memory_ratio
+    )
 
 
 def cache_bytes_per_s(device: Device) -> float:

@@ -155,6 +155,7 @@ class Efficiency:
     still holds what the operator before has written; `cache_exponent`: how the sustained bandwidth grows with the cache
     over `REFERENCE_CACHE_BYTES`, since it catches what kernels read twice.
 
+    The generation beside all others: `generation_compute_ratio`, `generation_memory_ratio`, of what is sustained.
     Clocks: `power_exponent`: how the sustained rate falls with `Device.power_ratio`; `clock_ratio`: the sustained over
     the rated clock of those that exceed it.
 
@@ -186,6 +187,8 @@ class Efficiency:
     cache_exponent: float = 0.0
     power_exponent: float = 0.0
     clock_ratio: float = 1.0
+    generation_compute_ratio: float = 1.0
+    generation_memory_ratio: float = 1.0
     fitted_on: tuple[str, ...] = field(default=())
     date: str
     source: str

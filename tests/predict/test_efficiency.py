@@ -109,7 +109,8 @@ def test_a_shipped_efficiency_is_physical_and_sourced(fit: Efficiency) -> None:
         assert 0 < entry.compute_ratio <= 1.2, name
         assert 0 < entry.memory_ratio <= 1.2, name
         assert entry.log_spread >= 0, name
-        assert entry.n > 0 or entry.source.startswith("as "), name
+        assert entry.source, name
+        assert entry.n > 0 or entry.log_spread > 0, name  # what nobody measured is not certain
 
 
 @pytest.mark.parametrize("fit", SHIPPED, ids=lambda fit: f"{fit.kind}-{fit.generation}-{fit.precision}")
