@@ -87,7 +87,8 @@ def test_an_efficiency_file_is_read_with_its_families(tmp_path: Path) -> None:
     file = write(
         tmp_path,
         "efficiency.yaml",
-        "kind: gpu\nvendor: NVIDIA\ngeneration: Ampere\nprecision: fp32\ndispatch_s: 5e-6\nbackward_dispatch_s: 4e-6\nlaunch_s: 0\n"
+        "kind: gpu\nvendor: NVIDIA\ngeneration: Ampere\nprecision: fp32\ndispatch_s: 5e-6\n"
+        "backward_dispatch_s: 4e-6\nlaunch_s: 0\n"
         "device_log_spread: 0.1\ndate: 2026-09-01\nsource: made up\nfitted_on: [T4]\n"
         "families:\n  matmul: {compute_ratio: 0.9, memory_ratio: 0.8, log_spread: 0.1, n: 0, source: made up}\n",
     )

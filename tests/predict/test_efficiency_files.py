@@ -1,20 +1,21 @@
-"""The shipped efficiencies are what the fit makes of the measured data."""
-
-import subprocess
-import sys
-from pathlib import Path
+"""The shipped efficiencies say what they were fitted on, and there is one to fall back on for every kind of device."""
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-DATA = ROOT.parent / "shared" / "data"
-SHIPPED = ROOT / "profiles" / "efficiency"
+from advisor.catalog.load import load_catalog
+from advisor.fit.files import file_name, yaml_text
+from advisor.predict.efficiency import ANY
+from advisor.records.device import Efficiency
+
+EFFICIENCIES = load_catalog().efficiencies
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not DATA.exists(), reason="the measured data is not beside the project")
-def test_fitting_again_writes_the_same_files(tmp_path: Path) -> None:
-    command = [sys.executable, "scripts/fit_efficiency.py", "--data", str(DATA), "--out", str(tmp_path)]
-    subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
-    written = {file.name: file.read_text() for file in tmp_path.iterdir()}
-    assert written == {file.name: file.read_text() for file in SHIPPED.iterdir()}
+@pytest.mark.parametrize("efficiency", EFFICIENCIES, ids=file_name)
+def test_every_file_names_its_devices_and_is_as_the_fit_writes_it(efficiency: Efficiency) -> None:
+    assert efficiency.fitted_on
+    assert yaml_text(efficiency).startswith("# ")
+
+
+def test_every_kind_of_device_has_a_fallback() -> None:
+    fallbacks = {one.kind for one in EFFICIENCIES if (one.vendor, one.generation, one.precision) == (ANY, ANY, ANY)}
+    assert fallbacks == {"cpu", "gpu"}
