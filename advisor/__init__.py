@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
+    from advisor.explaining import explain
     from advisor.pipeline import recommend
     from advisor.records.answer import Recommendation
 
 __version__ = "0.1.0"
-__all__ = ["AdvisorError", "Recommendation", "__version__", "recommend"]
+__all__ = ["AdvisorError", "Recommendation", "__version__", "explain", "recommend"]
 
 
 def __getattr__(name: str) -> Any:
@@ -18,6 +19,10 @@ def __getattr__(name: str) -> Any:
         from advisor.pipeline import recommend
 
         return recommend
+    if name == "explain":
+        from advisor.explaining import explain
+
+        return explain
     if name == "Recommendation":
         from advisor.records.answer import Recommendation
 

@@ -14,7 +14,7 @@ from advisor.fit.residuals import Spread, left_out, spreads
 from advisor.fit.sample import MeasuredStep, sample_of
 from advisor.fit.solve import Fit
 from advisor.predict.efficiency import ANY, precision_class
-from advisor.predict.lowering import count_rows, lower
+from advisor.predict.lowering import Kernels, count_rows, lower
 from advisor.predict.precision import resolve_precision, width_of
 from advisor.records.device import DeviceKind, Efficiency, FamilyEfficiency
 from advisor.records.measurement import Measurement
@@ -24,8 +24,19 @@ from advisor.workload.trace_many import OnProgress
 
 _TILES: Mapping[DeviceKind, tuple[float, float]] = {"gpu": (128.0, 128.0), "cpu": (32.0, 64.0)}
 """Rows and columns of a product's tile: the most usual of cuBLAS, and oneDNN's blocks of pixels x channels."""
-_TRUST: Mapping[str, float] = {"ryujaehun": 0.3}
-"""Its times hold the copy of pageable memory to the device, and two hosts with the same GPU differ by 29 %."""
+_TRUST: Mapping[tuple[str, str], float] = {
+    ("ryujaehun", "fp32"): 0.3,
+    ("ryujaehun", "tf32"): 0.05,
+    ("ryujaehun", "half"): 0.05,
+    ("neusight_ops", "fp32"): 0.3,
+    ("vidur_ops", "half"): 0.3,
+}
+"""By file and class of precision. ryujaehun: two hosts with the same GPU differ by 29 %, and its cuDNN of 2020 ran
+depthwise and backward convolutions in half several times slower than today's. Single operators are no steps."""
+_WITH_COPY = frozenset({"ryujaehun"})
+"""Files whose times hold the copy of the inputs to the device."""
+_WITHOUT_HOST = frozenset({"vidur_ops"})
+"""Files whose times are those of kernels alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -68,6 +79,8 @@ def _measured_step(run: Run, *, file: Path) -> MeasuredStep:
     batches = np.array([float(asked.batch)])
     counts = count_rows(workload, batches=batches, width=width_of(precision))
     kernels = lower(counts, kind=device.kind, precision=precision, compile_mode=asked.compile)
+    if file.stem in _WITHOUT_HOST:
+        kernels = replace(kernels, dispatches=np.zeros(1))
     return MeasuredStep(
         kernels=kernels,
         device=device,
@@ -75,8 +88,14 @@ def _measured_step(run: Run, *, file: Path) -> MeasuredStep:
         is_nchw=asked.layout == "nchw",
         group=(file.stem, device.id, asked.precision, asked.mode, asked.compile),
         measured_s=asked.step_s,
-        trust=_TRUST.get(file.stem, 1.0),
+        copied_bytes=_copied_bytes(kernels, is_half=precision == "fp16") if file.stem in _WITH_COPY else 0.0,
+        trust=_TRUST.get((file.stem, precision_class(precision)), 1.0),
     )
+
+
+def _copied_bytes(kernels: Kernels, *, is_half: bool) -> float:
+    """The bytes of the inputs, in the dtype of the model."""
+    return float(kernels.transfer_bytes[0]) * (0.5 if is_half else 1.0)
 
 
 def fit_kind(steps: Sequence[MeasuredStep], *, kind: DeviceKind, date: str, sources: str) -> Fitted:

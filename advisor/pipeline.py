@@ -66,13 +66,13 @@ def rank_source(
     _check_source(source, options, run=run)
     if _is_workload_file(source):
         workload = _read_saved(source, options)
-        return rank_workload(workload, replace(options, mode=workload.mode), catalog=_catalog(options))
+        return rank_workload(workload, replace(options, mode=workload.mode), catalog=catalog_of(options))
 
     def start(batch: int | None) -> PendingProfile:
         return start_profile(_request(source, options, batch=batch, run=run, script_args=script_args))
 
-    with start(_single_batch(options)) as pending:
-        catalog = _catalog(options)  # while the child imports torch
+    with start(single_batch(options)) as pending:
+        catalog = catalog_of(options)  # while the child imports torch
         workload = workload_from_json(pending.result(), where=source)
     return rank_workload(
         workload, options, catalog=catalog, trace_at=lambda batch: workload_from_json(start(batch).result())
@@ -89,7 +89,7 @@ def profile_source(
 ) -> Profile:
     """Count one step of the model in `source` at `options.batch`, or at the source's own batch."""
     _check_source(source, options, run=run)
-    wanted = _single_batch(options)
+    wanted = single_batch(options)
     if wanted is None and options.batch not in ("", "auto"):
         raise UsageError(
             f"--batch {options.batch}: a profile is of one batch", hint="write one number, or leave it out"
@@ -146,7 +146,7 @@ def recommend(
     from advisor.workload.torch_log import fake_tensor_log_silenced
     from advisor.workload.trace import trace
 
-    options = _checked_options(
+    options = checked_options(
         mode=mode,
         precision=precision,
         batch=str(batch),
@@ -156,24 +156,24 @@ def recommend(
         samples=samples,
         epochs=epochs,
         steps=steps,
-        provider=_names(provider),
-        region=_names(region),
-        tier=_names(tier),
-        device=_names(device),
+        provider=names_of(provider),
+        region=names_of(region),
+        tier=names_of(tier),
+        device=names_of(device),
         price=price,
         top=top,
         strict=strict,
         profiles=None if profiles is None else str(profiles),
-        prices=_names(prices),
+        prices=names_of(prices),
     )
-    catalog = _catalog(options)
+    catalog = catalog_of(options)
     loaded = load_live(model, example_inputs, loss=loss, optimizer=optimizer, train_step=train_step)
 
     def trace_at(batch: int | None) -> Workload:
         with cuda_redirected(), fake_tensor_log_silenced():
             return trace(loaded, mode=mode, batch=batch, attention=attention)
 
-    return rank_workload(trace_at(_single_batch(options)), options, catalog=catalog, trace_at=trace_at)
+    return rank_workload(trace_at(single_batch(options)), options, catalog=catalog, trace_at=trace_at)
 
 
 def rank_workload(
@@ -283,19 +283,21 @@ def _request(source: str, options: Options, *, batch: int | None, **how: Any) ->
     )
 
 
-def _catalog(options: Options) -> Catalog:
+def catalog_of(options: Options) -> Catalog:
+    """All profiles and prices in force, the user's own included."""
     return load_catalog(
         profiles=Path(options.profiles) if options.profiles else None, prices=[Path(path) for path in options.prices]
     )
 
 
-def _single_batch(options: Options) -> int | None:
+def single_batch(options: Options) -> int | None:
+    """The batch where one number was asked for."""
     return int(options.batch) if options.batch.isascii() and options.batch.isdigit() else None
 
 
 def _summary_batch(workload: Workload, options: Options) -> int:
     """The job's batch where it has one, else the source's own."""
-    return (_single_batch(options) if workload.batch_is_affine else None) or workload.batch
+    return (single_batch(options) if workload.batch_is_affine else None) or workload.batch
 
 
 def _profiled_batch(workload: Workload, wanted: int | None) -> int:
@@ -322,7 +324,7 @@ def _device_ids(catalog: Catalog, names: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def _checked_options(**given: Any) -> Options:
+def checked_options(**given: Any) -> Options:
     """The options that keywords give; raise `UsageError` as the command line does."""
     from pydantic import TypeAdapter, ValidationError
 
@@ -339,7 +341,7 @@ def _checked_options(**given: Any) -> Options:
     return options
 
 
-def _names(value: Any) -> tuple[str, ...]:
+def names_of(value: Any) -> tuple[str, ...]:
     """One name or several, as the flags take them."""
     if isinstance(value, (str, Path)):
         return (str(value),)

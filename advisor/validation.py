@@ -14,10 +14,12 @@ from advisor.catalog.find import find_device
 from advisor.catalog.load import load_catalog
 from advisor.errors import AdvisorError, UsageError
 from advisor.predict.capability import gpu_device
+from advisor.predict.lowering import Kernels, count_rows, lower
 from advisor.predict.plain_roofline import plain_roofline
+from advisor.predict.precision import resolve_precision, width_of
 from advisor.predict.step_time import predict
 from advisor.predict.whole_cpu import whole_cpu_device
-from advisor.records.device import Device, Efficiency, Gpu
+from advisor.records.device import Device, Efficiency, Gpu, Precision
 from advisor.records.measurement import Accuracy, FailedRow, Measurement, PredictedRow
 from advisor.records.options import Options
 from advisor.records.price import Catalog
@@ -26,7 +28,7 @@ from advisor.workload.file import read_workload
 from advisor.workload.spawn import ChildFailure, ProfileRequest
 from advisor.workload.trace_many import OnProgress, Outcome, trace_many
 
-_CORES_MARK = "@"
+CORES_MARK = "@"
 """`xeon-8380@4`: four physical cores of that CPU."""
 
 
@@ -71,13 +73,7 @@ def validate(files: Sequence[Path], options: Options, *, on_progress: OnProgress
         profiles=Path(options.profiles) if options.profiles else None, prices=[Path(path) for path in options.prices]
     )
     prepared = prepare(measurements, catalog, timeout_s=options.timeout, on_progress=on_progress)
-    runs = [run for run in prepared if isinstance(run, Run)]
-    rows = [
-        *(row for row in prepared if isinstance(row, FailedRow)),
-        *(row for group in _groups(runs) for row in _predicted(group, catalog.efficiencies)),
-    ]
-    order = {measurement: place for place, measurement in enumerate(measurements)}
-    rows.sort(key=lambda row: order[row.measurement])
+    rows = predict_runs(prepared, catalog.efficiencies)
     return score(
         [row for row in rows if isinstance(row, PredictedRow)], [row for row in rows if isinstance(row, FailedRow)]
     )
@@ -104,7 +100,7 @@ def _devices(measurements: Iterable[Measurement], catalog: Catalog) -> _Devices:
 
 
 def _named_device(name: str, catalog: Catalog, usd_per_hour: Mapping[str, float]) -> NamedDevice:
-    plain_name, mark, cores = name.partition(_CORES_MARK)
+    plain_name, mark, cores = name.partition(CORES_MARK)
     profile = find_device(catalog, plain_name)
     if mark and (isinstance(profile, Gpu) or not cores.isdecimal()):
         raise UsageError(f"{name}: only a CPU is divided, into physical cores", hint="write ID@4 for four of them")
@@ -201,6 +197,16 @@ def _reason(error: AdvisorError | ChildFailure) -> str:
     return error.message if isinstance(error, AdvisorError) else str(error).strip().splitlines()[-1]
 
 
+def predict_runs(
+    prepared: Iterable[Run | FailedRow], efficiencies: Sequence[Efficiency]
+) -> list[PredictedRow | FailedRow]:
+    """A row for each of `prepared`, in their order; those that have failed stay as they are."""
+    prepared = list(prepared)
+    runs = [run for run in prepared if isinstance(run, Run)]
+    rows = {row.measurement: row for group in _groups(runs) for row in _predicted(group, efficiencies)}
+    return [rows[one.measurement] if isinstance(one, Run) else one for one in prepared]
+
+
 def _groups(runs: Iterable[Run]) -> Iterable[Sequence[Run]]:
     """The runs of one step in one way, on whatever devices and at whatever batch sizes: predicted together."""
     groups: dict[object, list[Run]] = {}
@@ -211,14 +217,32 @@ def _groups(runs: Iterable[Run]) -> Iterable[Sequence[Run]]:
     return groups.values()
 
 
+def kernels_of(run: Run) -> tuple[Kernels, Precision]:
+    """The kernels of a run at its batch size alone, and the precision that they run in.
+
+    Raises ValueError where the device has no unit for the precision.
+    """
+    asked, device = run.measurement, run.device.device
+    precision = resolve_precision(asked.precision, device)
+    if precision is None:
+        raise ValueError(f"{asked.file}:{asked.line}: {asked.device} does not run {asked.precision}")
+    counts = count_rows(_measured_part(run), batches=np.array([float(asked.batch)]), width=width_of(precision))
+    return lower(counts, kind=device.kind, precision=precision, compile_mode=asked.compile), precision
+
+
+def _measured_part(run: Run) -> Workload:
+    """What of the step was timed."""
+    return without_optimizer(run.workload) if run.measurement.mode == "forward_backward" else run.workload
+
+
 def _predicted(runs: Sequence[Run], efficiencies: Sequence[Efficiency]) -> Iterable[PredictedRow | FailedRow]:
-    asked = runs[0].measurement
-    workload = runs[0].workload if asked.mode != "forward_backward" else without_optimizer(runs[0].workload)
+    asked, workload = runs[0].measurement, _measured_part(runs[0])
     devices = {run.device.id: run.device.device for run in runs}
+    without_own = [without_own_figures(device) for device in devices.values()]
     batches = np.array(sorted({run.measurement.batch for run in runs}), dtype=np.intp)
     predictions = predict(
         workload,
-        devices=tuple(devices.values()),
+        devices=(*devices.values(), *without_own),
         efficiencies=efficiencies,
         batches=batches,
         precision=asked.precision,
@@ -227,14 +251,15 @@ def _predicted(runs: Sequence[Run], efficiencies: Sequence[Efficiency]) -> Itera
     )
     roofline = plain_roofline(
         workload,
-        devices=predictions.devices,
-        precisions=predictions.precisions,
+        devices=tuple(devices.values()),
+        precisions=predictions.precisions[: len(devices)],
         batches=batches,
         compile_mode=asked.compile,
     )
     places = list(devices)
     for run in runs:
-        at = places.index(run.device.id), int(np.searchsorted(batches, run.measurement.batch))
+        place, batch = places.index(run.device.id), int(np.searchsorted(batches, run.measurement.batch))
+        at, without_own_at = (place, batch), (place + len(devices), batch)
         if not 0 < predictions.step_s[at] < np.inf:
             yield run.failed(f"{run.device.id} has no unit for {asked.precision}, or no kernels for the step")
             continue
@@ -246,10 +271,21 @@ def _predicted(runs: Sequence[Run], efficiencies: Sequence[Efficiency]) -> Itera
             predicted_s=float(predictions.step_s[at]),
             low_s=float(predictions.step_low_s[at]),
             high_s=float(predictions.step_high_s[at]),
+            without_own_s=float(predictions.step_s[without_own_at]) if has_own_figures(run.device.device) else None,
             roofline_s=float(roofline.step_s[at]),
             flops=float(roofline.flops[at]),
             usd_per_hour=run.device.usd_per_hour,
         )
+
+
+def has_own_figures(device: Device) -> bool:
+    """Whether its profile says what it sustains beside what is predicted from its datasheet."""
+    return (device.sustained_compute_ratio, device.sustained_memory_ratio) != (1.0, 1.0)
+
+
+def without_own_figures(device: Device) -> Device:
+    """The device as its datasheet has it."""
+    return replace(device, sustained_compute_ratio=1.0, sustained_memory_ratio=1.0)
 
 
 def without_optimizer(workload: Workload) -> Workload:

@@ -7,39 +7,28 @@ cannot be told exactly (another architecture, several GPUs, an unknown input) is
 """
 
 import argparse
-import csv
 import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from statistics import median
 from typing import Any
 
+from measurement_table import (
+    DEVICE_IDS,
+    NEUSIGHT_COMMIT,
+    Dropped,
+    Row,
+    Table,
+    merged,
+    read_csv,
+    write_dropped,
+    write_rows,
+)
+from operator_measurements import list_neusight_operators, list_vidur
+
 TIMM_COMMIT = "aa4b5850"
-NEUSIGHT_COMMIT = "6945927d"
 RYUJAEHUN_COMMIT = "3f47a9e2"
 INTEL_COMMIT = "8c60c630"
-
-DEVICE_IDS = {
-    # A device as the sources write it -> the id of its profile.
-    "rtx3090": "rtx-3090",
-    "rtx4090": "rtx-4090",
-    "cpu-i9_10940x": "intel-core-i9-10940x",
-    "AMD_Instinct_MI100": "mi100",
-    "NVIDIA_A100-PCIE-40GB": "a100-pcie-40gb",
-    "Tesla_P100-PCIE-16GB": "p100-pcie-16gb",
-    "Tesla_P4": "p4",
-    "Tesla_T4": "t4",
-    "Tesla_V100-PCIE-32GB": "v100-pcie-32gb",
-    "A100-SXM4-40GB": "a100-sxm4-40gb",
-    "GeForce GTX 1080 Ti": "gtx-1080-ti",
-    "GeForce RTX 2080 Ti": "rtx-2080-ti",
-    "TITAN RTX": "titan-rtx",
-    "TITAN V": "titan-v",
-    "TITAN Xp": "titan-xp",
-}
 
 TIMM_RESULTS = re.compile(
     r"benchmark-(?P<task>infer|train)-(?P<precision>amp|fp32)-(?P<layout>nchw|nhwc)"
@@ -125,64 +114,6 @@ INTEL_CONFIGS: Mapping[str, Mapping[str, Any]] = {
         **ROBERTA,
     },
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One measured step; the fields are the columns, in order."""
-
-    model: str
-    mode: str
-    precision: str
-    layout: str = "nchw"
-    compile: str = "eager"
-    attention: str = "auto"
-    batch: int
-    input: str = ""
-    device: str
-    step_s: float
-    source: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dropped:
-    """A published row that became none; the fields are the columns of `dropped.csv`, before the count."""
-
-    file: str
-    model: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """What becomes NAME.csv, and what was left out of it."""
-
-    name: str
-    rows: Sequence[Row]
-    dropped: Sequence[Dropped]
-
-
-def read_csv(path: Path) -> list[dict[str, str]]:
-    """The rows of a published table."""
-    with path.open(newline="", encoding="utf-8") as lines:
-        return list(csv.DictReader(lines))
-
-
-def merged(rows: Iterable[Row]) -> list[Row]:
-    """One row for each step, in the order of the first: the median of what was measured alike."""
-    alike: dict[Row, list[Row]] = {}
-    for row in rows:
-        alike.setdefault(replace(row, step_s=0.0, source=""), []).append(row)
-    return [
-        group[0]
-        if len(group) == 1
-        else replace(
-            group[0],
-            step_s=median(row.step_s for row in group),
-            source=f"{group[0].source}, median of {len(group)} rows",
-        )
-        for group in alike.values()
-    ]
 
 
 def timm_names() -> tuple[set[str], dict[str, str]]:
@@ -360,23 +291,6 @@ def intel_model(name: str) -> tuple[str, str]:
     return "", ""
 
 
-def write_rows(path: Path, rows: Sequence[Row]) -> None:
-    """Write measurement rows; times keep the seven digits that the sources have at most."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(field.name for field in fields(Row))
-        for row in rows:
-            writer.writerow(f"{value:.7g}" if isinstance(value, float) else value for value in astuple(row))
-
-
-def write_dropped(path: Path, dropped: Iterable[Dropped]) -> None:
-    """Write what was left out, with the number of published rows."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*(field.name for field in fields(Dropped)), "row_count"])
-        writer.writerows([*astuple(row), count] for row, count in Counter(dropped).items())
-
-
 def write_configs(folder: Path, configs: Mapping[str, Mapping[str, Any]]) -> None:
     """Write each config as NAME.json."""
     folder.mkdir(exist_ok=True)
@@ -392,7 +306,9 @@ def write_measurements(data: Path, *, out: Path) -> dict[str, int]:
         *(list_timm(path, names=names, renamed=renamed) for path in sorted((data / "measured/timm").glob("*.csv"))),
         *neusight,
         list_ryujaehun(data),
+        list_neusight_operators(data),
         list_intel(data),
+        list_vidur(data),
     ]
     for table in tables:
         write_rows(out / f"{table.name}.csv", table.rows)

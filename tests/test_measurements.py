@@ -1,10 +1,11 @@
 """The published step times kept with the project, and the script that makes rows of them."""
 
-import importlib.util
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
+from math import prod
 from pathlib import Path
 from types import ModuleType
 
@@ -18,29 +19,47 @@ from advisor.catalog.find import find_device
 from advisor.catalog.load import load_catalog
 from advisor.records.measurement import Measurement
 from advisor.workload.input_spec import parse_input_specs
+from advisor.workload.load import load
+from advisor.workload.sources.python_file import import_file
+from advisor.workload.trace import trace
 
 ROOT = Path(__file__).parents[1]
+SCRIPTS = ROOT / "scripts"
 MEASURED = ROOT / "tests/data/measured"
+OPERATORS = MEASURED / "operators.py"
 DATA = ROOT.parent / "shared/data"
 FILES = sorted(
     file
-    for pattern in ("timm_infer_*.csv", "timm_train_*.csv", "neusight_*.csv", "ryujaehun.csv", "intel.csv")
+    for pattern in (
+        "timm_infer_*.csv",
+        "timm_train_*.csv",
+        "neusight_*.csv",
+        "ryujaehun.csv",
+        "intel.csv",
+        "vidur_*.csv",
+    )
     for file in MEASURED.glob(pattern)
 )
 
 with_data = pytest.mark.skipif(not DATA.is_dir(), reason="the data is not part of the project")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def scripts() -> Iterator[None]:
+    """The scripts import each other as they do where they are run."""
+    sys.path.insert(0, str(SCRIPTS))
+    yield
+    sys.path.remove(str(SCRIPTS))
+
+
 @pytest.fixture(scope="module")
-def script() -> Iterator[ModuleType]:
-    spec = importlib.util.spec_from_file_location("list_measurements", ROOT / "scripts/list_measurements.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look for the names of their fields' types
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+def script() -> ModuleType:
+    return import_module("list_measurements")
+
+
+@pytest.fixture(scope="module")
+def operators() -> ModuleType:
+    return import_module("operator_measurements")
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +80,10 @@ def test_every_source_has_its_rows(measurements: tuple[Measurement, ...]) -> Non
         "timm_infer_fp32_nchw_i9_10940x_compile",
         "timm_train_amp_nhwc_rtx3090",
         "neusight_e2e",
+        "neusight_ops",
         "ryujaehun",
         "intel",
+        "vidur_ops",
     }
 
 
@@ -187,3 +208,113 @@ def test_times_in_milliseconds_become_seconds_of_the_whole_batch(measurements: t
     # 10.761 ms for 1,024 images.
     (row,) = (row for row in measurements if row.model == "timm:test_byobnet@160" and row.layout == "nhwc")
     assert (row.batch, row.step_s) == (1024, 0.010761)
+
+
+# Single operators.
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("linear_3_5", (4, 5)),
+        ("bmm_2_3_5", (4, 2, 3)),  # (2, 5) by (5, 3)
+        ("conv_3_5_7", (4, 5, 7, 7)),
+        ("softmax_3", (4, 3)),
+        ("layer_norm_3", (4, 3)),
+        ("add", (4,)),
+        ("mul_number", (4,)),
+        ("pow", (4,)),
+        ("gelu", (4,)),
+    ],
+)
+def test_an_operator_gives_what_its_name_says(name: str, shape: tuple[int, ...]) -> None:
+    module = import_file(OPERATORS)
+    assert getattr(module, name)()(module.example_inputs(4)).shape == shape
+
+
+def test_every_named_operator_can_be_built(measurements: tuple[Measurement, ...]) -> None:
+    module = import_file(OPERATORS)
+    names = {measurement.model.partition("::")[2] for measurement in measurements if "::" in measurement.model}
+    with torch.device("meta"):
+        assert len(names) > 300
+        assert [name for name in names if not isinstance(getattr(module, name)(), torch.nn.Module)] == []
+
+
+def test_the_step_of_an_operator_is_that_operator_and_copies_nothing_to_the_device() -> None:
+    loaded = load(f"{OPERATORS}::linear_3_5", mode="inference", specs=())
+    workload = trace(loaded, mode="inference", batch=None)
+    assert [row.op for row in workload.rows if row.family != "creation"] == ["aten.mm"]
+    (given,) = workload.inputs
+    assert given.shape[-1] == 0
+    assert workload.batch_is_affine
+
+
+def test_no_matrix_product_was_faster_than_the_published_peak(measurements: tuple[Measurement, ...]) -> None:
+    """A wrong width, or a wrong part of a tensor-parallel layer, would show itself here."""
+    catalog = load_catalog()
+    for row in measurements:
+        if not row.model.startswith(("operators.py::linear", "operators.py::bmm")):
+            continue
+        gpu = find_device(catalog, row.device)
+        peak = gpu.fp16_tensor_flops_per_s if row.precision == "fp16" else gpu.fp32_flops_per_s
+        sizes = [int(size) for size in row.model.partition("::")[2].split("_")[1:]]
+        assert 2 * row.batch * prod(sizes) / row.step_s < peak, row
+
+
+def a_time(operators: ModuleType, name: str, *, device: str, step_s: float, size: int) -> object:
+    row = operators.Row(
+        model=f"operators.py::{name}",
+        mode="inference",
+        precision="fp32",
+        batch=1,
+        device=device,
+        step_s=step_s,
+        source="a table",
+    )
+    return operators.Timed(file="a.csv", operator="softmax", size=size, row=row)
+
+
+def test_a_shape_is_drawn_of_each_range_of_sizes_if_every_device_ran_it(operators: ModuleType) -> None:
+    # Two ranges of log(size) over 1 to 100: up to 10 and above.
+    times = [
+        *(a_time(operators, "softmax_1", device=device, step_s=1.0, size=1) for device in ("t4", "p4")),
+        a_time(operators, "softmax_2", device="t4", step_s=1.0, size=2),
+        *(a_time(operators, "softmax_100", device=device, step_s=1.0, size=100) for device in ("t4", "p4")),
+    ]
+    drawn = operators.drawn_steps(times, count=2, overheads=frozenset())
+    assert drawn == [("operators.py::softmax_1", 1), ("operators.py::softmax_100", 1)]
+
+
+def test_a_time_below_twice_the_least_of_its_device_is_overhead(operators: ModuleType) -> None:
+    least, near, far = (
+        a_time(operators, f"softmax_{size}", device="t4", step_s=step_s, size=size)
+        for size, step_s in ((1, 1.0), (2, 1.9), (3, 2.0))
+    )
+    other = a_time(operators, "softmax_4", device="p4", step_s=0.5, size=4)
+    assert operators.overheads_of([least, near, far, other]) == {least, near, other}
+
+
+def test_the_layers_of_a_tensor_parallel_worker_have_its_part_of_the_widths(operators: ModuleType) -> None:
+    # Llama-2-70b on four workers. Heads of 8192 / 64 = 128; queries, keys and values: 128 x (64 + 8 + 8) / 4 = 2560.
+    # 8192 / 4 = 2048 of the attention's output; two halves of 28672 / 4 = 7168 up, one of them down.
+    published = {
+        "gpu": "a40",
+        "model": "meta-llama/Llama-2-70b-hf",
+        "n_head": "64",
+        "n_kv_head": "8",
+        "n_embd": "8192",
+        "n_expanded_embd": "28672",
+        "use_gated_mlp": "True",
+        "num_tokens": "16",
+        "num_tensor_parallel_workers": "4",
+        **dict.fromkeys((f"{operator}_ms" for operator in operators.VIDUR_SHAPE_COUNTS), "0.25"),
+    }
+    times = list(operators.vidur_times(published))
+    assert {time.operator: (time.row.model.partition("::")[2], time.row.batch) for time in times} == {
+        "attn_pre_proj": ("linear_8192_2560", 16),
+        "attn_post_proj": ("linear_2048_8192", 16),
+        "mlp_up_proj": ("linear_8192_14336", 16),
+        "mlp_down_proj": ("linear_7168_8192", 16),
+        "add": ("add", 131072),
+    }
+    assert {time.row.step_s for time in times} == {0.00025}

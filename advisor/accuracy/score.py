@@ -74,6 +74,8 @@ def _score(
     models and batch sizes. `bias` is the geometric mean of r, less 1.
     """
     measured_s = np.array([row.measurement.step_s for row in predicted])
+    own_count = sum(row.without_own_s is not None for row in predicted)
+    without_own_s = [row.predicted_s if row.without_own_s is None else row.without_own_s for row in predicted]
     ratios = np.array([row.predicted_s for row in predicted]) / measured_s
     roofline = np.array([row.roofline_s for row in predicted]) / measured_s
     constant = np.array([row.flops * seconds_per_flop[row.kind] for row in predicted]) / measured_s
@@ -82,7 +84,9 @@ def _score(
     return Score(
         n=len(predicted) + len(failed),
         failed_count=len(failed),
+        own_figures_count=own_count,
         mape=float(apes.mean()),
+        mape_without_own_figures=float(_apes(without_own_s / measured_s, failed).mean()) if own_count else None,
         median_ape=float(np.median(apes)),
         p90_ape=float(np.quantile(apes, 0.9)),
         bias=float(np.expm1(np.log(ratios).mean())) if predicted else None,

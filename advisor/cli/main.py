@@ -56,6 +56,7 @@ def advise() -> None:
       advise train.py --run -- --lr 0.1       trace the first step of a script
       advise torchvision:resnet50 --device gpu --provider aws,gcp
       advise profile model.py --by module     where the FLOP and the bytes go
+      advise explain model.py --on t4         where the time goes, and what bounds it
 
     \b
     Exit codes:

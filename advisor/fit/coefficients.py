@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.fit.sample import Sample
-from advisor.records.device import DeviceKind
+from advisor.records.device import Device, DeviceKind
 from advisor.records.prediction import FloatArray
 
 
@@ -52,8 +52,11 @@ _SCALARS: Mapping[DeviceKind, Mapping[str, _Prior]] = {
         "cache_exponent": _Prior(0.05, 0.01, 0.12, 0.3),
         "power_exponent": _Prior(0.75, 0.4, 1.2, 0.08),
         "clock_ratio": _Prior(1.12, 1.0, 1.25, 0.03),  # GeForce boards run at 1.85 to 2.75 GHz, rated 1.7 to 2.52
+        "narrow_tensor_speedup": _Prior(1.1, 1.0, 1.3, 0.05),
         "dispatch_s": _Prior(35e-6, 5e-6, 80e-6),
         "backward_dispatch_s": _Prior(35e-6, 5e-6, 80e-6),
+        "compiled_dispatch_s": _Prior(8e-6, 2e-6, 4e-5),
+        "copy_s_per_byte": _Prior(1 / 6e9, 1 / 16e9, 1 / 2e9),  # from pageable memory over PCIe 3.0 x16
     },
     "cpu": {
         "launch_s": _Prior(4e-6, 2e-7, 3e-5),
@@ -63,15 +66,18 @@ _SCALARS: Mapping[DeviceKind, Mapping[str, _Prior]] = {
         "cache_kept_ratio": _Prior(0.6, 0.05, 1.0),
         "dispatch_s": _Prior(8e-6, 1e-6, 3e-5),
         "backward_dispatch_s": _Prior(8e-6, 1e-6, 3e-5),
+        "compiled_dispatch_s": _Prior(2e-6, 2e-7, 3e-5),
     },
 }
-HOST = ("dispatch_s", "backward_dispatch_s")
+HOST = ("dispatch_s", "backward_dispatch_s", "compiled_dispatch_s", "copy_s_per_byte")
 BY_PRECISION: Mapping[str, _Prior] = {"edge_ramp": _Prior(8.0, 0.5, 64.0), "depth_ramp": _Prior(8.0, 0.5, 64.0)}
 """Tensor cores take larger tiles than vector units."""
 _COMPUTE = _Prior(0.75, 0.05, 1.0)
 _DEPTHWISE = _Prior(0.2, 0.01, 1.0)
 _MEMORY = _Prior(0.9, 0.15, 1.1)
 _GENERATION = _Prior(1.0, 0.6, 1.6, 0.06)
+_OTHER_ARCHITECTURE = _Prior(1.0, 0.4, 1.6, 0.3)
+"""Of GPUs without tensor cores or of another vendor, whose libraries are others: they say little of today's."""
 _DEVICE = _Prior(1.0, 0.5, 2.0, 0.06)
 _HOST = _Prior(1.0, 0.3, 3.0, 0.3)
 
@@ -99,12 +105,20 @@ def coefficients_of(sample: Sample, *, kind: DeviceKind) -> tuple[Coefficient, .
             if family in COMPUTING and family in present
         ]
     found += [_coefficient(("memory_ratio", family), _MEMORY, families=frozenset({family})) for family in families]
+    usual = {device.generation for device in sample.devices if kind == "cpu" or _has_tensor_cores(device)}
     for generation in sorted({device.generation for device in sample.devices}):
-        found += _pair("generation", generation, _GENERATION, families=everything)
+        prior = _GENERATION if generation in usual else _OTHER_ARCHITECTURE
+        found += _pair("generation", generation, prior, families=everything)
     for device in sample.devices:
         found += _pair("device", device.id, _DEVICE, families=everything)
         found.append(_coefficient(("host", device.id), _HOST, families=frozenset()))
     return tuple(found)
+
+
+def _has_tensor_cores(device: Device) -> bool:
+    """NVIDIA's: a unit for half that is faster than two halves in every 32-bit lane."""
+    peaks = device.peak_flops_per_s
+    return device.vendor == "NVIDIA" and peaks.get("fp16", 0.0) > 2.01 * peaks["vector"]
 
 
 def _pair(level: str, name: str, prior: _Prior, *, families: frozenset[str]) -> list[Coefficient]:

@@ -15,8 +15,8 @@ class MeasuredStep:
     """One measured step: its kernels at its batch size alone, where it ran and how.
 
     `group` names the rows that were measured together (source, device, precision, mode): they share a weight.
-    `precision` is a class of efficiency files: "fp32", "tf32" or "half". `trust` is a weight: less than 1 where the
-    time holds more than the step.
+    `precision` is a class of efficiency files: "fp32", "tf32" or "half". `copied_bytes` are those of inputs whose copy
+    from pageable memory the time holds: the host waits for it. `trust` is a weight.
     """
 
     kernels: Kernels
@@ -25,6 +25,7 @@ class MeasuredStep:
     is_nchw: bool
     group: tuple[str, ...]
     measured_s: float
+    copied_bytes: float = 0.0
     trust: float = 1.0
 
 
@@ -38,6 +39,7 @@ class Sample:
     step: IndexArray
     device_of_step: IndexArray
     measured_s: FloatArray
+    copied_bytes: FloatArray
     weights: FloatArray
 
     @property
@@ -71,7 +73,7 @@ def sample_of(steps: Sequence[MeasuredStep]) -> Sample:
         **{name: np.concatenate([getattr(one.kernels, name) for one in steps]) for name in _PER_KERNEL},
         **{
             name: np.array([getattr(one.kernels, name)[0] for one in steps])
-            for name in ("dispatches", "backward_dispatches", "transfer_bytes")
+            for name in ("dispatches", "backward_dispatches", "compiled_dispatches", "transfer_bytes")
         },
         parameter_bytes=np.repeat([one.kernels.parameter_bytes[0] for one in steps], counts)[:, np.newaxis],
     )
@@ -82,6 +84,7 @@ def sample_of(steps: Sequence[MeasuredStep]) -> Sample:
         step=np.repeat(np.arange(len(steps)), counts),
         device_of_step=np.array([identifiers.index(one.device.id) for one in steps], dtype=np.intp),
         measured_s=np.array([one.measured_s for one in steps]),
+        copied_bytes=np.array([one.copied_bytes for one in steps]),
         weights=weights / weights.mean(),
     )
 

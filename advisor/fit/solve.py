@@ -1,7 +1,7 @@
 """A sample and its coefficients in, the values that predict it best out: bounded, regularised least squares."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from advisor.fit.sample import Sample, part_of
 from advisor.predict.kernel_time import Rates, kernel_times
 from advisor.predict.lowering import UNITS, Kernels
 from advisor.predict.rates import OF_EFFICIENCY, cache_bytes_per_s, sustained_bytes_per_s, sustained_flops_per_s
+from advisor.predict.roofline import first_dispatch_s
 from advisor.records.device import Device, Efficiency
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray
 
@@ -19,6 +20,12 @@ _ROBUST_LOG_SCALE = 0.1
 """Residuals beyond 10 % count in proportion, not squared: nets that no formula holds for do not pull the fit."""
 _PRIOR_WEIGHT = 0.3
 _STEP = 1e-4
+_DISPATCHED = {
+    "dispatch_s": "dispatches",
+    "backward_dispatch_s": "backward_dispatches",
+    "compiled_dispatch_s": "compiled_dispatches",
+}
+_OF_EFFICIENCY = {field.name for field in fields(Efficiency)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -133,12 +140,16 @@ class Fit:
         device_s: FloatArray = np.sum(list(family_s.values()), axis=0)
         sample, kernels = self.sample, self.sample.kernels
         host = np.array([self.value(logs, "host", device.id) for device in sample.devices])[sample.device_of_step]
-        dispatch_s = kernels.dispatches * self.value(logs, "dispatch_s")
-        dispatch_s = host * (dispatch_s + kernels.backward_dispatches * self.value(logs, "backward_dispatch_s"))
+        dispatch_s = host * sum(
+            (getattr(kernels, counted) * self.value(logs, name) for name, counted in _DISPATCHED.items()),
+            np.zeros(len(device_s)),
+        )
         if sample.devices[0].kind == "cpu":
             added: FloatArray = device_s + dispatch_s
             return added
-        longer: FloatArray = np.maximum(device_s, dispatch_s)
+        copy_s = sample.copied_bytes * host * self.value(logs, "copy_s_per_byte")
+        first_s = first_dispatch_s(kernels, dispatch_s)
+        longer: FloatArray = np.maximum(device_s + first_s, dispatch_s) + copy_s
         return longer
 
     def _family_s(self, logs: FloatArray, family: _Family) -> FloatArray:
@@ -182,7 +193,7 @@ class Fit:
 
     def efficiency(self, logs: FloatArray) -> Efficiency:
         """The template with the fitted scalars that all precisions share."""
-        names = {one.name[0] for one in self.coefficients if len(one.name) == 1}
+        names = {one.name[0] for one in self.coefficients if len(one.name) == 1} & _OF_EFFICIENCY
         values: dict[str, Any] = {name: self.value(logs, name) for name in names}
         return replace(self._template, **values)
 

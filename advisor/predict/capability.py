@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from advisor.predict.sustained import exceeds_rated_clock, power_ratios, streaming_ratio
+from advisor.predict.sustained import exceeds_rated_clock, has_narrow_tensor_cores, power_ratios, streaming_ratio
 from advisor.records.device import Cpu, Device, Gpu
 from advisor.records.prediction import Fleet
 from advisor.records.price import Offer
@@ -74,6 +74,7 @@ def gpu_device(gpu: Gpu, *, host_to_device_bytes_per_s: float | None = None) -> 
         power_ratio=power_ratios(gpu),
         streaming_ratio=streaming_ratio(gpu),
         exceeds_rated_clock=exceeds_rated_clock(gpu),
+        has_narrow_tensor_cores=has_narrow_tensor_cores(gpu),
         sustained_compute_ratio=gpu.sustained_compute_ratio or 1.0,
         sustained_memory_ratio=gpu.sustained_memory_ratio or 1.0,
     )

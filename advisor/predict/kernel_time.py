@@ -11,8 +11,10 @@ import numpy as np
 from advisor.predict.lowering import Kernels
 from advisor.records.prediction import FloatArray
 
-_QUARTER_TILE_COST = 1.2
-"""A product cut into tiles of a quarter of the size fills the last wave better and computes this much slower."""
+_SMALL_PIECE_COST = 1.2
+"""A product cut into smaller pieces fills the last wave better and computes this much slower."""
+_SPLIT_DEPTH = 512.0
+"""Pieces are tiles of a quarter of the size, or one that deep of a tile (cuBLAS: split-K)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -72,7 +74,8 @@ def utilisation(kernels: Kernels, rates: Rates) -> FloatArray:
     rows, columns = np.maximum(kernels.m / rates.tile_rows, 1.0), np.maximum(kernels.n / rates.tile_columns, 1.0)
     tiles = kernels.groups * rows * columns
     waves = tiles / rates.core_count
-    idle = np.minimum(np.ceil(waves) / waves, _QUARTER_TILE_COST * np.ceil(4 * waves) / (4 * waves))
+    pieces = waves * np.clip(kernels.k / _SPLIT_DEPTH, 4.0, 32.0)
+    idle = np.minimum(np.ceil(waves) / waves, _SMALL_PIECE_COST * np.ceil(pieces) / pieces)
     result: FloatArray = 1 / (depth * np.maximum(edges, np.maximum(idle, 1.0) ** rates.wave_ratio))
     return result
 

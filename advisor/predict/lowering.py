@@ -60,8 +60,8 @@ class Kernels:
     (kernels,). Of one call, (kernels, batches): FLOP, bytes of parameters, bytes of what operators hand to each other,
     launches, and the bytes whose weight is fitted: of casts, of images that may be transposed, of results that a bias
     is added to. `groups` products (m, k) x (k, n), without end where the kernel is no product. Of the whole step,
-    (batches,): the operators that the host dispatches, in backward apart, the bytes that travel to the device, and
-    those of all parameters.
+    (batches,): the operators that the host dispatches, in backward apart, and the kernels that compiled code launches,
+    the bytes that travel to the device, and those of all parameters.
     """
 
     families: tuple[str, ...]
@@ -83,6 +83,7 @@ class Kernels:
     can_winograd: BoolArray
     dispatches: FloatArray
     backward_dispatches: FloatArray
+    compiled_dispatches: FloatArray
     transfer_bytes: FloatArray
     parameter_bytes: FloatArray
 
@@ -106,6 +107,8 @@ class _Kernel:
 
 
 _PER_CALL = ("flops", "weight_bytes", "data_bytes", "launches", "cast_bytes", "transposed_bytes", "biased_bytes")
+_GROUPED_SHARE = (1 - 0.82) / (1.36 - 0.82)
+"""Of a net's FLOP in convolutions, where Inductor's weights of the two layouts are equal."""
 _ENDLESS = 1e9
 """A dimension so long that no tile of it is left half empty."""
 
@@ -161,8 +164,10 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision, compile_
     launches nothing of its own, and the host dispatches kernels, not operators.
     """
     kernels: list[_Kernel] = []
-    dispatches, backward_dispatches = (np.zeros(len(counts.batches)) for _ in range(2))
-    parameter_bytes = np.zeros(len(counts.batches))
+    is_relaid = compile_mode == "compile" and _is_relaid(counts)
+    dispatches, backward_dispatches, compiled_dispatches, parameter_bytes = (
+        np.zeros(len(counts.batches)) for _ in range(4)
+    )
     for index, work in enumerate(counts.rows):
         row = work.row
         moved_bytes = work.read_bytes + work.parameter_bytes + work.write_bytes + work.cast_bytes
@@ -174,7 +179,9 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision, compile_
         if not is_inside:
             called = program.launches if is_compiled else program.dispatches
             calls = row.count * (called + work.cast_count)
-            if row.phase == "backward":
+            if is_compiled:
+                compiled_dispatches = compiled_dispatches + calls
+            elif row.phase == "backward":
                 backward_dispatches = backward_dispatches + calls
             else:
                 dispatches = dispatches + calls
@@ -185,6 +192,7 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision, compile_
             work,
             precision=precision,
             compiled=is_compiled,
+            relaid=is_relaid,
             launches=launches,
             program_bytes=program.extra_bytes,
         )
@@ -193,6 +201,7 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision, compile_
         batches=counts.batches,
         dispatches=dispatches,
         backward_dispatches=backward_dispatches,
+        compiled_dispatches=compiled_dispatches,
         transfer_bytes=counts.transfer_bytes,
         parameter_bytes=parameter_bytes,
     )
@@ -204,13 +213,14 @@ def _kernels_of(
     *,
     precision: Precision,
     compiled: bool,
+    relaid: bool,
     launches: Number,
     program_bytes: Number,
 ) -> Iterator[_Kernel]:
     """The kernels of one row: a backward convolution has one for each gradient, which share its FLOP and bytes."""
     row = work.row
     data_bytes = np.maximum(work.read_bytes + work.write_bytes - (work.fused_bytes if compiled else 0.0), 0.0)
-    is_half = work.dtype in _HALF_DTYPES
+    is_transposed = work.dtype in _HALF_DTYPES and not relaid
     unit = unit_of(row.family, dtype=work.dtype, precision=precision)
     has_bias = row.op == "aten.convolution" and len(row.inputs) > 2
     products: Sequence[Product | None] = work.products or (None,)
@@ -226,10 +236,26 @@ def _kernels_of(
             data_bytes=(data_bytes + program_bytes) / len(products),
             launches=launches / len(products),
             cast_bytes=work.cast_bytes / len(products),
-            transposed_bytes=work.image_bytes / len(products) if is_half and "depthwise" not in family else 0.0,
+            transposed_bytes=work.image_bytes / len(products) if is_transposed and "depthwise" not in family else 0.0,
             biased_bytes=work.write_bytes if has_bias else 0.0,
             product=product,
         )
+
+
+def _is_relaid(counts: RowCounts) -> bool:
+    """Whether torch.compile keeps all images channels-last: unless grouped convolutions, slower then, have much to do.
+
+    Inductor weighs FLOP by 1.36 for grouped ones, some 0.8 for all others; in training a single one decides
+    (torch/_inductor/graph.py, decide_layout_opt).
+    """
+    flops, grouped_flops = 0.0, 0.0
+    for work in counts.rows:
+        if work.row.family == "conv":
+            is_grouped = any(np.max(one.groups) > 1 and not one.is_depthwise for one in work.products)
+            flops += float(work.flops[0]) * work.row.count
+            grouped_flops += float(work.flops[0]) * work.row.count * is_grouped
+    is_training = any(work.row.phase == "backward" for work in counts.rows)
+    return grouped_flops <= (0.0 if is_training else _GROUPED_SHARE * flops)
 
 
 def _family(row: Row, product: Product | None) -> str:

@@ -16,6 +16,7 @@ OF_EFFICIENCY = (
     "winograd_speedup", "bias_pass_ratio", "cast_ratio", "cache_kept_ratio",
 )  # fmt: skip
 """The fields of `Efficiency` that `Rates` takes as they are."""
+_TENSOR_UNITS = frozenset({"tf32", "fp16", "bf16"})
 _CACHE_PER_MEMORY = 3.0
 """Bandwidth of a last cache that nothing is known of, over the memory's: V100 and A100 in published microbenchmarks."""
 
@@ -61,6 +62,8 @@ def sustained_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) 
     power_ratio = device.power_ratio.get("fp32" if used == "vector" else used, 1.0)
     throttled = math.pow(power_ratio, efficiency.power_exponent)
     clock_ratio = efficiency.clock_ratio if device.exceeds_rated_clock else 1.0
+    if device.has_narrow_tensor_cores and used in _TENSOR_UNITS:
+        clock_ratio *= efficiency.narrow_tensor_speedup
     own_ratio = efficiency.generation_compute_ratio * device.sustained_compute_ratio
     return peaks[used] * throttled * clock_ratio * own_ratio
 

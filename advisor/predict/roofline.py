@@ -51,7 +51,7 @@ def step_times(
     """Time of one step on every device, all of one kind, at every batch size.
 
     The kernels of a step follow each other. A GPU works while the host dispatches and copies the next inputs (pinned
-    memory), so the longest of the three counts; a CPU dispatches and computes on the same cores, so both add.
+    memory), so the longest of the three counts, once it has the first operator; a CPU dispatches and computes on the same cores, so both add.
     """
     times = times_by_kernel(kernels, devices=devices, efficiencies=efficiencies, layout=layout)
     calls = kernels.calls[:, np.newaxis]
@@ -61,8 +61,9 @@ def step_times(
     work_s = [(part * calls).sum(axis=1) for part in (times.compute_s, times.memory_s, times.launch_s)]
     if kind == "gpu":
         transfer_s = np.outer([_seconds_per_transferred_byte(device) for device in devices], kernels.transfer_bytes)
-        mid_s = np.maximum(device_s, np.maximum(dispatch_s, transfer_s))
-        bound = np.where(mid_s == device_s, np.argmax(work_s, axis=0), 0)
+        busy_s = device_s + first_dispatch_s(kernels, dispatch_s)
+        mid_s = np.maximum(busy_s, np.maximum(dispatch_s, transfer_s))
+        bound = np.argmax(work_s, axis=0)
         bound = np.where(mid_s == dispatch_s, BOUNDS.index("dispatch"), bound)
         bound = np.where(mid_s == transfer_s, BOUNDS.index("transfer"), bound)
     else:
@@ -86,8 +87,16 @@ def dispatch_times(kernels: Kernels, *, efficiencies: Sequence[Efficiency]) -> F
     """Seconds that the host takes to dispatch the operators of a step, (devices, batches)."""
     forward_s = np.outer([efficiency.dispatch_s for efficiency in efficiencies], kernels.dispatches)
     backward_s = np.outer([efficiency.backward_dispatch_s for efficiency in efficiencies], kernels.backward_dispatches)
-    total: FloatArray = forward_s + backward_s
+    compiled_s = np.outer([efficiency.compiled_dispatch_s for efficiency in efficiencies], kernels.compiled_dispatches)
+    total: FloatArray = forward_s + backward_s + compiled_s
     return total
+
+
+def first_dispatch_s(kernels: Kernels, dispatch_s: FloatArray) -> FloatArray:
+    """What a GPU waits for the first operator of a step; of the others it has a queue."""
+    count = kernels.dispatches + kernels.backward_dispatches + kernels.compiled_dispatches
+    first_s: FloatArray = dispatch_s / np.maximum(count, 1.0)
+    return first_s
 
 
 def _by_family(kernels: Kernels, kernel_s: FloatArray) -> FloatArray:

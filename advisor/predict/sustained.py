@@ -10,7 +10,7 @@ _JOULE_PER_FLOP: Mapping[str, tuple[float, float]] = {
     "6.1": (22.0e-12, 22.0e-12),  # GTX 1080 Ti: 250 W / 11.3 TFLOPS
     "7.0": (17.7e-12, 2.2e-12),  # V100 PCIe: 250 W / 14.1 TFLOPS, 112 on tensor cores
     "7.5": (18.6e-12, 2.1e-12),  # RTX 2080 Ti: 250 W / 13.4 TFLOPS; TITAN RTX: 280 W / 130 TFLOPS on tensor cores
-    "8.0": (12.8e-12, 1.28e-12),  # A100 PCIe: 250 W / 19.5 TFLOPS; A100 SXM: 400 W / 312 TFLOPS on tensor cores
+    "8.0": (14.4e-12, 1.28e-12),  # A100 PCIe, see below; A100 SXM: 400 W / 312 TFLOPS on tensor cores
     "8.6": (9.8e-12, 1.9e-12),  # RTX 3090: 350 W / 35.6 TFLOPS; RTX A6000: 300 W / 155 TFLOPS on tensor cores
     "8.9": (5.4e-12, 0.97e-12),  # RTX 4090: 450 W / 82.6 TFLOPS; L40S: 350 W / 362 TFLOPS on tensor cores
     "9.0": (6.8e-12, 0.71e-12),  # H100 PCIe: 350 W / 51.2 TFLOPS; H100 SXM: 700 W / 989 TFLOPS on tensor cores
@@ -18,8 +18,12 @@ _JOULE_PER_FLOP: Mapping[str, tuple[float, float]] = {
 }
 """Energy of a FLOP (vector units, tensor cores) at the rated clock, by compute capability.
 
-From the datasheets of the parts named: those of their generation that have the most power for what they compute.
+From the datasheets of the parts named: those of their generation that have the most power for what they compute. The
+A100 PCIe is held back by its 250 W: in NeuSight's linear layers it reaches 0.85 of its peak at most, a V100 0.93.
 """
+
+_NARROW_FLOPS_PER_CYCLE = 600.0
+"""Of one multiprocessor's tensor cores, in half: 512 on GeForce, 1024 and more on others of the same generation."""
 
 _STREAMING_RATIOS: Mapping[str, float] = {
     "GDDR5": 0.77, "GDDR5X": 0.80, "GDDR6": 0.80, "GDDR6X": 0.92, "GDDR7": 0.92,
@@ -52,6 +56,14 @@ def streaming_ratio(gpu: Gpu) -> float:
     """The share of the rated bandwidth that long copies reach."""
     own = _OWN_STREAMING_RATIOS.get(gpu.compute_capability or "")
     return own or _STREAMING_RATIOS.get(gpu.memory_type or "", _UNKNOWN_STREAMING_RATIO)
+
+
+def has_narrow_tensor_cores(gpu: Gpu) -> bool:
+    """NVIDIA halves the rate of GeForce's tensor cores that sum in fp32; caches and registers feed them in full then."""
+    half = gpu.fp16_tensor_flops_per_s
+    if gpu.compute_capability is None or half is None:
+        return False
+    return half / (gpu.sm_count * gpu.boost_hz) < _NARROW_FLOPS_PER_CYCLE
 
 
 def exceeds_rated_clock(gpu: Gpu) -> bool:

@@ -94,6 +94,7 @@ class Device:
     `power_ratio` is by unit too: the power limit over the power that the unit would draw at its peak, 1 at most.
     `streaming_ratio`: the share of the datasheet's bandwidth that long copies reach on its kind of memory.
     `exceeds_rated_clock`: it is cooled and powered to run above the clock that its peak was computed from.
+    `has_narrow_tensor_cores`: they have half the rate of others of their generation.
     `cache_bytes_per_s`: how fast what lies in the last cache is read; None: nothing is known of it.
     The `sustained` ratios are its own, measured beside what is predicted without them.
     """
@@ -114,6 +115,7 @@ class Device:
     power_ratio: Mapping[str, float] = field(default_factory=dict)
     streaming_ratio: float = 1.0
     exceeds_rated_clock: bool = False
+    has_narrow_tensor_cores: bool = False
     sustained_compute_ratio: float = 1.0
     sustained_memory_ratio: float = 1.0
     source: TimeSource = "datasheet"
@@ -141,7 +143,7 @@ class Efficiency:
     All defaults are those of an ideal device.
 
     Host: `dispatch_s` is its time per operator call in eager mode, `backward_dispatch_s` in the backward pass, which
-    runs without Python. Device: `launch_s` is what one kernel takes beside its work. `overlap_ratio`: the share of the
+    runs without Python, and `compiled_dispatch_s` per kernel that torch.compile has left. Device: `launch_s` is what one kernel takes beside its work. `overlap_ratio`: the share of the
     shorter one of compute and memory time that hides behind the longer (1.0: the plain roofline).
 
     Matrix products (m, k) x (k, n): `edge_ramp` and `depth_ramp` are the m or n, and the k, at which half the rate is
@@ -157,7 +159,7 @@ class Efficiency:
 
     The generation beside all others: `generation_compute_ratio`, `generation_memory_ratio`, of what is sustained.
     Clocks: `power_exponent`: how the sustained rate falls with `Device.power_ratio`; `clock_ratio`: the sustained over
-    the rated clock of those that exceed it.
+    the rated clock of those that exceed it. `narrow_tensor_speedup`: of narrow tensor cores, in the share of their peak.
 
     Spread, each one standard deviation of log(measured / predicted): `device_log_spread` is an offset that a device has
     for all workloads, `workload_log_spread` one that a workload has on all devices.
@@ -172,6 +174,7 @@ class Efficiency:
     backward_dispatch_s: float
     launch_s: float
     device_log_spread: float
+    compiled_dispatch_s: float = 0.0
     workload_log_spread: float = 0.0
     overlap_ratio: float = 1.0
     edge_ramp: float = 0.0
@@ -187,6 +190,7 @@ class Efficiency:
     cache_exponent: float = 0.0
     power_exponent: float = 0.0
     clock_ratio: float = 1.0
+    narrow_tensor_speedup: float = 1.0
     generation_compute_ratio: float = 1.0
     generation_memory_ratio: float = 1.0
     fitted_on: tuple[str, ...] = field(default=())

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from advisor.records.device import CompileMode, DeviceKind, Layout, Precision
+from advisor.records.device import CompileMode, Cpu, DeviceKind, Gpu, Layout, Precision
 from advisor.records.workload import Attention
 
 MeasuredMode = Literal["inference", "forward_backward", "training"]
@@ -48,6 +48,7 @@ class MeasuredRow:
 class PredictedRow(MeasuredRow):
     """A measurement with its prediction and the ends of its 90 % interval.
 
+    `without_own_s` is what is predicted without the two figures that the device has of its own, None where it has none.
     `roofline_s` is the plain roofline at datasheet figures. `usd_per_hour` is the least on-demand price of the device,
     None where it is not on offer by itself.
     """
@@ -55,6 +56,7 @@ class PredictedRow(MeasuredRow):
     predicted_s: float
     low_s: float
     high_s: float
+    without_own_s: float | None
     roofline_s: float
     flops: float
     usd_per_hour: float | None
@@ -72,11 +74,16 @@ class Score:
     """How far predictions are from `n` measurements; all are ratios, so a `mape` of 0.09 is 9 %.
 
     None: nothing to tell it from. `advisor.accuracy.score` defines each.
+
+    `own_figures_count` rows ran on devices with figures of their own; `mape_without_own_figures` is the error of all
+    rows where none has any.
     """
 
     n: int
     failed_count: int
+    own_figures_count: int
     mape: float
+    mape_without_own_figures: float | None
     median_ape: float
     p90_ape: float
     bias: float | None
@@ -108,4 +115,24 @@ class Accuracy:
     mean_extra_cost_ratio: float | None
     groups: tuple[ScoredGroup, ...]
     predicted: tuple[PredictedRow, ...]
+    failed: tuple[FailedRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnFit:
+    """What `advise fit-device` found: the device's profile with two figures of its own, and what they are worth.
+
+    The log sigmas are one standard deviation of each figure's logarithm. The errors are means over `n` steps of
+    `model_count` models, as `Score.mape`: without the figures, with them, and `left_out_mape` with those that were
+    fitted on other models than the step's.
+    """
+
+    profile: Gpu | Cpu
+    compute_log_sigma: float
+    memory_log_sigma: float
+    n: int
+    model_count: int
+    mape_without: float
+    mape: float
+    left_out_mape: float
     failed: tuple[FailedRow, ...]

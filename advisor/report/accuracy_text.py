@@ -8,18 +8,21 @@ from advisor.report.page import Heading, Page
 from advisor.report.view import View
 
 _HEADINGS = ("n", "mean", "med.", "90th", "bias", "in 90", "roof", "FLOP", "tau")
+_WITHOUT_OWN_HEADING = "bare"
 _LEGEND = (
     "In percent: mean, median and 90th percentile of |predicted / measured - 1|, where a failed row counts as 100; "
     "bias, the geometric mean of predicted / measured less 1; in 90, the measurements inside the stated 90 % interval; "
     "roof and FLOP, the mean error of the plain roofline and of FLOP times one constant.",
     "tau: Kendall's rank correlation of the steps on one device.",
 )
+_WITHOUT_OWN_LEGEND = "bare: the mean error without the figures that devices have of their own (advise fit-device)."
 
 
 def render_accuracy(accuracy: Accuracy, *, view: View) -> str:
     """The score of all rows and of the groups of each grouping; of what failed the `view.top` most frequent reasons."""
     page = Page(width=view.width, color=view.color)
     overall = accuracy.overall
+    has_own = overall.own_figures_count > 0
     page.line(
         f"Mean error {units.format_ratio(overall.mape)}, median {units.format_ratio(overall.median_ape)}, "
         f"over {overall.n:,} measured steps, {overall.failed_count:,} of them not predicted.",
@@ -29,14 +32,17 @@ def render_accuracy(accuracy: Accuracy, *, view: View) -> str:
         page.line(sentence)
     page.blank()
     for name, groups in _by_grouping(accuracy.groups).items():
-        headings = [Heading(text=text, is_number=True) for text in _HEADINGS]
         shown = groups[: view.top]
-        rows = [("all", *_cells(overall)), *((group.by[name], *_cells(group.score)) for group in shown)]
-        page.table([Heading(text=name), *headings], rows)
+        rows = [("all", overall), *((group.by[name], group.score) for group in shown)]
+        headings = (*_HEADINGS, _WITHOUT_OWN_HEADING) if has_own else _HEADINGS
+        page.table(
+            [Heading(text=name), *(Heading(text=text, is_number=True) for text in headings)],
+            [(label, *_cells(score), *([_without_own(score)] if has_own else [])) for label, score in rows],
+        )
         if len(groups) > view.top:
             page.line(f"{len(groups) - view.top:,} more (--top {len(groups)} shows all).", style="dim")
         page.blank()
-    for line in _LEGEND:
+    for line in (*_LEGEND, _WITHOUT_OWN_LEGEND) if has_own else _LEGEND:
         page.line(line, style="dim")
     reasons = _reasons(accuracy.failed)
     page.titled_list("Not predicted:", reasons[: view.top])
@@ -46,6 +52,12 @@ def render_accuracy(accuracy: Accuracy, *, view: View) -> str:
 
 
 def _devices(accuracy: Accuracy) -> Iterable[str]:
+    overall = accuracy.overall
+    if overall.mape_without_own_figures is not None:
+        yield (
+            f"{overall.own_figures_count:,} of them ran on devices with figures of their own, without which the mean "
+            f"error is {units.format_ratio(overall.mape_without_own_figures)}."
+        )
     if accuracy.kendall_devices is not None:
         yield f"Order of the devices for the same step: tau {accuracy.kendall_devices:.2f}."
     if accuracy.cheapest_right_ratio is not None and accuracy.mean_extra_cost_ratio is not None:
@@ -73,6 +85,10 @@ def _cells(score: Score) -> tuple[str, ...]:
         *map(_percent, (score.roofline_mape, score.constant_mape)),
         "" if score.kendall is None else f"{score.kendall:.2f}",
     )
+
+
+def _without_own(score: Score) -> str:
+    return "" if score.mape_without_own_figures is None else _percent(score.mape_without_own_figures)
 
 
 def _percent(ratio: float) -> str:

@@ -51,6 +51,19 @@ def test_the_constant_is_the_median_of_its_kind_of_device() -> None:
     assert score(rows, []).overall.constant_mape == pytest.approx(1 / 4)
 
 
+def test_the_error_without_own_figures_is_that_of_all_rows_where_none_has_any() -> None:
+    # On the T4 0 with them and 0.5 without, on the V100 0.25 and no figures of its own, 1 for what failed.
+    rows = [predicted(1.0, without_own_s=1.5), predicted(1.25, device="v100")]
+    accuracy = score(rows, [failed()])
+    overall = accuracy.overall
+    assert (overall.n, overall.own_figures_count) == (3, 1)
+    assert overall.mape == pytest.approx(1.25 / 3)
+    assert overall.mape_without_own_figures == pytest.approx(1.75 / 3)
+    by_device = {group.by["device"]: group.score for group in accuracy.groups if "device" in group.by}
+    assert by_device["t4"].mape_without_own_figures == pytest.approx(1.5 / 2)
+    assert (by_device["v100"].own_figures_count, by_device["v100"].mape_without_own_figures) == (0, None)
+
+
 def test_nothing_is_no_row_to_score() -> None:
     with pytest.raises(ValueError, match="nothing to score"):
         score([], [])

@@ -28,6 +28,7 @@ def predicted(predicted_s: float, step_s: float = 1.0, *, device: str = "t4", **
         "family": "timm:resnet",
         "low_s": 0.9 * predicted_s,
         "high_s": 1.1 * predicted_s,
+        "without_own_s": None,
         "roofline_s": predicted_s / 2,
         "flops": 1.0,
         "usd_per_hour": None,

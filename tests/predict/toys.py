@@ -57,7 +57,7 @@ def kernels(*, flops: Any, data_bytes: Any, **changes: Any) -> Kernels:
     work = np.array(flops, dtype=np.float64)
     count, batches = work.shape
     others = ("weight_bytes", "launches", "cast_bytes", "transposed_bytes", "biased_bytes")
-    of_step = ("dispatches", "backward_dispatches", "transfer_bytes", "parameter_bytes")
+    of_step = ("dispatches", "backward_dispatches", "compiled_dispatches", "transfer_bytes", "parameter_bytes")
     values: dict[str, Any] = {
         "families": ("pointwise",),
         "family": np.zeros(count, dtype=np.intp),

@@ -7,7 +7,7 @@ from tests.accuracy.toys import failed, predicted
 ACCURACY = score([predicted(1.25)], [failed("no kernels", line=7)])
 SCORE_KEYS = {
     "n", "failed_count", "mape", "median_ape", "p90_ape", "bias", "kendall", "coverage_90", "roofline_mape",
-    "constant_mape",
+    "constant_mape", "own_figures_count", "mape_without_own_figures",
 }  # fmt: skip
 
 

@@ -51,7 +51,21 @@ def test_a_short_view_says_what_it_leaves_out() -> None:
     assert text.endswith("1 more reasons (-o json lists every row).\n")
 
 
+def test_the_error_without_own_figures_has_a_column_where_some_device_has_any() -> None:
+    own = score([predicted(1.0, without_own_s=1.5), predicted(1.25, device="v100")], [])
+    text = render_accuracy(own, view=View(width=200))
+    # 0.5 and 0.25 without them.
+    assert "1 of them ran on devices with figures of their own, without which the mean error is 38 %." in text
+    rows = [line.split() for line in text.splitlines()]
+    assert ["device", "n", "mean", "med.", "90th", "bias", "in", "90", "roof", "FLOP", "tau", "bare"] in rows
+    with_own, without = (next(row for row in rows if row[:2] == [device, "1"]) for device in ("t4", "v100"))
+    assert (with_own[-1], len(with_own)) == ("50.0", len(without) + 1)
+    assert "bare" not in render_accuracy(ACCURACY, view=View())
+
+
 def test_no_line_is_wider_than_the_view() -> None:
     long = predicted(1.0, device="intel-xeon-platinum-8380@4")
-    text = render_accuracy(score([long], [failed("x" * 200)]), view=View(width=80))
-    assert max(map(len, text.splitlines())) <= 80
+    own = predicted(1.0, device="intel-xeon-platinum-8380@4", without_own_s=10.0)
+    for row in (long, own):
+        text = render_accuracy(score([row], [failed("x" * 200)]), view=View(width=80))
+        assert max(map(len, text.splitlines())) <= 80

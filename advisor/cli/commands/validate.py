@@ -81,7 +81,8 @@ def command(measurements: tuple[Path, ...], output: "Output", rows: bool, max_ma
       source      who measured it
 
     Python files among the models are EXECUTED, in processes of their own but with your rights. Each model is traced
-    once and kept in your cache folder. A row that cannot be predicted is listed and counts as an error of 100 %.
+    once and kept in your cache folder. A row that cannot be predicted is listed and counts as an error of 100 %. Where
+    profiles hold figures that devices have of their own ("advise fit-device"), the error without them stands beside.
 
     \b
     Examples:

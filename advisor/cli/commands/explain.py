@@ -1,0 +1,72 @@
+"""`advise explain SOURCE`: a model in, where the time of one step goes on some devices out."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from advisor.cli.progress import progress
+from advisor.cli.source import SourceCommand, check_script_args
+from advisor.errors import ExitCode
+
+if TYPE_CHECKING:
+    from advisor.cli.output import Output
+
+
+def _flags() -> list[click.Parameter]:
+    from advisor.cli.flags import option_flags
+    from advisor.cli.output import output_flag
+
+    return [
+        click.Option(
+            ["--on"],
+            multiple=True,
+            metavar="NAME",
+            help="explain on this offer or device; several stand side by side (default: the best offer)",
+        ),
+        *option_flags(),
+        output_flag(
+            {"table": ".txt", "json": ".json"},
+            help_text="table, or json with every group, to stdout; or a file (.txt .json)",
+        ),
+    ]
+
+
+@click.command("explain", cls=SourceCommand, make_flags=_flags, short_help="Say why a step takes as long as it does.")
+def command(
+    source: str, script_args: tuple[str, ...], run: bool, output: "Output", on: tuple[str, ...], **params: Any
+) -> int:
+    """Say why a step takes as long as "advise" predicts: where its time goes, by operator family and by module.
+
+    SOURCE is what "advise rank --help" lists. FILE.py, SCRIPT.py and FILE.pt2 are EXECUTED, in a process of their own
+    but with your rights: name only files that you trust.
+
+    For each part: what bounds it (compute, memory, launch, dispatch, transfer), its FLOP and bytes, its arithmetic
+    intensity beside the ridge point of the device, and the share of the plain roofline that it reaches.
+
+    --on is an instance (g6.xlarge, "novita RTX 4090 24GB PCIe"), the id of an offer, or a device by itself: t4, or
+    xeon-8380@4 for four physical cores. With two or more, the table shows where the time goes away.
+
+    \b
+    Examples:
+      advise explain model.py
+      advise explain model.py --mode training --batch 32 --on h100-sxm5-80gb
+      advise explain model.py --on c7a.xlarge --on g6.xlarge
+      advise explain model.py --on l4 -o explanation.json
+    """
+    from advisor.cli.flags import options_from
+    from advisor.cli.output import view_of, write
+    from advisor.explaining import explain_source
+
+    check_script_args(source, script_args, run=run)
+    options = options_from(params)
+    with progress(f"reading {source}"):
+        explanation = explain_source(source, options, on=on, run=run, script_args=script_args)
+    if output.format == "json":
+        from advisor.report.explanation_json import render_explanation_json
+
+        write(render_explanation_json(explanation), output)
+    else:
+        from advisor.report.explanation_text import render_explanation
+
+        write(render_explanation(explanation, view=view_of(output, top=options.top)), output)
+    return ExitCode.ANSWER

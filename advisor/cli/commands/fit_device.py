@@ -1,0 +1,88 @@
+"""`advise fit-device --measurements FILE --device NAME`: steps measured on a device in, its profile with what it
+sustains out."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from advisor.cli.progress import counted_progress
+from advisor.errors import ExitCode
+
+if TYPE_CHECKING:
+    from advisor.cli.output import Output
+
+_OPTION_FLAGS = ("profiles", "timeout", "top")
+_FORMATS = {"yaml": ".yaml"}
+
+
+class FitDeviceCommand(click.Command):
+    """Its flags are made on first use: the list of commands needs none of them."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The command's own flags, `--help`."""
+        if not self.params:
+            self.params = _flags()
+        return super().get_params(ctx)
+
+
+def _flags() -> list[click.Parameter]:
+    from advisor.cli.flags import option_flags
+    from advisor.cli.output import parse_output
+
+    return [
+        click.Option(
+            ["--measurements"],
+            type=Path,
+            multiple=True,
+            required=True,
+            metavar="FILE",
+            help="CSV of measured steps: model, mode, precision, batch, device, step_s, source and more",
+        ),
+        click.Option(["--device"], required=True, metavar="NAME", help="id, name or alias of the device"),
+        *option_flags(only=_OPTION_FLAGS),
+        click.Option(
+            ["-o", "--output"],
+            type=lambda text: parse_output(text, _FORMATS),
+            default="yaml",
+            metavar="FILE",
+            help="file for the device's profile (.yaml); without it the profile goes to stdout",
+        ),
+    ]
+
+
+@click.command("fit-device", cls=FitDeviceCommand, short_help="Fit two figures of a device on steps measured on it.")
+def command(measurements: tuple[Path, ...], device: str, output: "Output", **params: Any) -> int:
+    """Fit what a device sustains, of its compute and of its memory, beside what is predicted from its datasheet.
+
+    Two ratios, sustained_compute_ratio and sustained_memory_ratio, are fitted on the rows of the device (of a CPU on
+    those of all its sizes, ID@4) and put into its profile. Each stays near 1 where the rows say nothing of it. The
+    error is shown without and with them, and for each model with ratios that were fitted on the other models.
+
+    "advise validate --help" lists the columns. The profile counts where it stands in DIR/devices/gpu or DIR/devices/cpu
+    and --profiles names DIR. Python files among the models are EXECUTED, in processes of their own but with your
+    rights.
+
+    \b
+    Examples:
+      advise fit-device --measurements mine.csv --device rtx-4090
+      advise fit-device --measurements mine.csv --device t4 -o own/devices/gpu/t4.yaml
+      advise validate --measurements mine.csv --profiles own
+    """
+    from datetime import date
+
+    from advisor.catalog.device_text import device_yaml
+    from advisor.cli.flags import options_from
+    from advisor.cli.output import Output, view_of, write
+    from advisor.device_fitting import fit_device
+    from advisor.report.own_fit_text import own_fit_sentences, render_own_fit
+
+    options = options_from(params)
+    with counted_progress("tracing models") as on_progress:
+        fit = fit_device(measurements, device, options, date=date.today().isoformat(), on_progress=on_progress)
+    heading = f"{fit.profile.name}: its profile with two figures of its own, by `advise fit-device`."
+    write(device_yaml(fit.profile, comments=(heading, *own_fit_sentences(fit))), output)
+    if output.path is not None:
+        stdout = Output(format="table", path=None)
+        write(render_own_fit(fit, view=view_of(stdout, top=options.top)), stdout)
+    return ExitCode.ANSWER

@@ -1,0 +1,258 @@
+"""Published times of single operators in, a sample of them as rows out.
+
+There are hundreds of thousands. Of each operator some shapes that all devices ran are drawn, evenly over their sizes.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
+from math import log
+from pathlib import Path
+from typing import TypeAlias
+from zlib import crc32
+
+from measurement_table import DEVICE_IDS, NEUSIGHT_COMMIT, Dropped, Row, Table, grouped, merged, read_csv
+
+VIDUR_COMMIT = "7d475133"
+
+NEUSIGHT_POINTWISE = {
+    # NeuSight's name -> that of operators.py. `u`: of a tensor and a number, for the times are those of two tensors.
+    "add": "add",
+    "addu": "add_number",
+    "div": "div",
+    "divu": "div_number",
+    "gelu": "gelu",
+    "mul": "mul",
+    "mulu": "mul_number",
+    "pow": "pow",
+    "relu": "relu",
+    "tanh": "tanh",
+}
+NEUSIGHT_ALONG_ROWS = {"ln": "layer_norm", "softmax": "softmax"}
+NEUSIGHT_SHAPE_COUNTS = {
+    **dict.fromkeys(("bmm", "linear", "conv", "layer_norm", "softmax"), 60),
+    **dict.fromkeys(NEUSIGHT_POINTWISE.values(), 20),  # they are alike
+}
+"""Shapes drawn of each operator, at most."""
+OVERHEAD_RATIO = 2.0
+"""A time below twice the least of its operator and device is mostly launch overhead."""
+OVERHEAD_EVERY = 10
+"""One drawn shape in so many keeps such times."""
+
+VIDUR_LINEARS = ("attn_pre_proj", "attn_post_proj", "mlp_up_proj", "mlp_down_proj")
+VIDUR_SHAPE_COUNTS = dict.fromkeys((*VIDUR_LINEARS, "add"), 60)
+VIDUR_LEFT_OUT = {
+    # data/model_configs and profiling/mlp/mlp_impl.py of the source
+    ("Qwen/Qwen-72B", "attn_pre_proj"): "has a bias",
+    **dict.fromkeys([("microsoft/phi-2", operator) for operator in VIDUR_LINEARS], "has a bias"),
+    ("microsoft/phi-2", "add"): "adds three tensors",
+}
+VIDUR_LEAST_S = 50e-6
+"""Vidur sums kernel times. Below this, a step of one operator would wait for its launch instead."""
+
+Step: TypeAlias = tuple[str, int]
+"""Model and batch of an operator: what is the same on every device."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """A published time of one operator. `size`: its multiply-adds or elements, over which the sample is spread."""
+
+    file: str
+    operator: str
+    size: int
+    row: Row
+
+    @property
+    def step(self) -> Step:
+        """What was timed."""
+        return self.row.model, self.row.batch
+
+    def dropped(self, reason: str) -> Dropped:
+        """The time as one that is left out."""
+        return Dropped(file=self.file, model=self.operator, reason=reason)
+
+
+def list_neusight_operators(data: Path) -> Table:
+    """A sample of NeuSight's single operators in fp32."""
+    folder = data / "measured/neusight"
+    vectors = read_csv(folder / "ops_vector.csv.gz")
+    powers = [published for published in vectors if published["op"] == "powu"]
+    timed = [
+        *map(neusight_product, read_csv(folder / "ops_matmul.csv.gz")),
+        *map(neusight_convolution, read_csv(folder / "ops_conv.csv.gz")),
+        *(neusight_vector(published) for published in vectors if published["op"] != "powu"),
+    ]
+    rows, dropped = sample_of(timed, counts=NEUSIGHT_SHAPE_COUNTS, overheads=overheads_of(timed))
+    dropped += [Dropped(file="ops_vector.csv.gz", model="powu", reason="the exponent is not published")] * len(powers)
+    return Table(name="neusight_ops", rows=merged(rows), dropped=dropped)
+
+
+def neusight_product(published: Mapping[str, str]) -> Timed:
+    """`bmm`: (B, M, K) by (B, K, N); `linear`: (M, K) by a weight of (N, K)."""
+    b, m, n, k = (int(published[name]) for name in "BMNK")
+    is_linear = published["op"] == "linear"
+    return neusight_timed(
+        published,
+        file="ops_matmul.csv.gz",
+        operator=published["op"],
+        name=f"linear_{k}_{n}" if is_linear else f"bmm_{m}_{n}_{k}",
+        batch=m if is_linear else b,
+        size=b * m * n * k,
+    )
+
+
+def neusight_convolution(published: Mapping[str, str]) -> Timed:
+    """3x3, stride 1 and padding 1, over squares."""
+    batch, channels, filters, side = (
+        int(published[name]) for name in ("B", "Input_Channel", "Output_Channel", "Input_Size")
+    )
+    return neusight_timed(
+        published,
+        file="ops_conv.csv.gz",
+        operator="conv",
+        name=f"conv_{channels}_{filters}_{side}",
+        batch=batch,
+        size=batch * side**2 * channels * filters,
+    )
+
+
+def neusight_vector(published: Mapping[str, str]) -> Timed:
+    """Of (B, H): along H, or each element by itself."""
+    batch, width = int(published["B"]), int(published["H"])
+    along_rows = NEUSIGHT_ALONG_ROWS.get(published["op"])
+    return neusight_timed(
+        published,
+        file="ops_vector.csv.gz",
+        operator=along_rows or NEUSIGHT_POINTWISE[published["op"]],
+        name=f"{along_rows}_{width}" if along_rows else NEUSIGHT_POINTWISE[published["op"]],
+        batch=batch if along_rows else batch * width,
+        size=batch * width,
+    )
+
+
+def neusight_timed(
+    published: Mapping[str, str], *, file: str, operator: str, name: str, batch: int, size: int
+) -> Timed:
+    """One of NeuSight's operators in fp32."""
+    return Timed(
+        file=file,
+        operator=operator,
+        size=size,
+        row=Row(
+            model=f"operators.py::{name}",
+            mode="inference",
+            precision="fp32",
+            batch=batch,
+            device=DEVICE_IDS[published["device"]],
+            step_s=float(published["latency_ms"]) / 1e3,
+            source=f"NeuSight {file} ({published['split']}) @ {NEUSIGHT_COMMIT}",
+        ),
+    )
+
+
+def list_vidur(data: Path) -> Table:
+    """A sample of Vidur's linear layers and residual additions in fp16; its other operators are kernels of its own."""
+    timed: list[Timed] = []
+    left_out: list[Dropped] = []
+    for published in read_csv(data / "measured/vidur_mlp_ops_fp16.csv.gz"):
+        for time in vidur_times(published):
+            reason = vidur_problem(published["model"], time)
+            if reason:
+                left_out.append(time.dropped(reason))
+            else:
+                timed.append(time)
+    rows, dropped = sample_of(timed, counts=VIDUR_SHAPE_COUNTS, overheads=frozenset())
+    return Table(name="vidur_ops", rows=merged(rows), dropped=left_out + dropped)
+
+
+def vidur_problem(model: str, time: Timed) -> str:
+    """Why an operator of a model is left out; empty where it is not."""
+    if time.row.step_s < VIDUR_LEAST_S:
+        return "shorter than 50 us"
+    return VIDUR_LEFT_OUT.get((model, time.operator), "")
+
+
+def vidur_times(published: Mapping[str, str]) -> Iterator[Timed]:
+    """The linear layers and the addition of a block: those of one of its tensor-parallel workers.
+
+    An MLP with a gate computes it in one product with the other half (vidur/profiling/mlp/mlp_impl.py).
+    """
+    names = ("num_tokens", "num_tensor_parallel_workers", "n_embd", "n_expanded_embd", "n_head", "n_kv_head")
+    tokens, workers, width, hidden, heads, kv_heads = (int(published[name]) for name in names)
+    halves = 2 if published["use_gated_mlp"] == "True" else 1
+    linears = {
+        "attn_pre_proj": (width, width // heads * (heads + 2 * kv_heads) // workers),
+        "attn_post_proj": (width // workers, width),
+        "mlp_up_proj": (width, halves * hidden // workers),
+        "mlp_down_proj": (hidden // workers, width),
+    }
+    for operator, (inputs, outputs) in linears.items():
+        yield vidur_timed(
+            published, operator, name=f"linear_{inputs}_{outputs}", batch=tokens, size=tokens * inputs * outputs
+        )
+    yield vidur_timed(published, "add", name="add", batch=tokens * width, size=tokens * width)
+
+
+def vidur_timed(published: Mapping[str, str], operator: str, *, name: str, batch: int, size: int) -> Timed:
+    """One of Vidur's operators in fp16."""
+    file = "vidur_mlp_ops_fp16.csv.gz"
+    return Timed(
+        file=file,
+        operator=operator,
+        size=size,
+        row=Row(
+            model=f"operators.py::{name}",
+            mode="inference",
+            precision="fp16",
+            batch=batch,
+            device=DEVICE_IDS[published["gpu"]],
+            step_s=float(published[f"{operator}_ms"]) / 1e3,
+            source=f"Vidur {file} @ {VIDUR_COMMIT}",
+        ),
+    )
+
+
+def sample_of(
+    timed: Iterable[Timed], *, counts: Mapping[str, int], overheads: Set[Timed]
+) -> tuple[list[Row], list[Dropped]]:
+    """The rows of `counts` shapes of each operator at most, and what was left out."""
+    rows: list[Row] = []
+    dropped: list[Dropped] = []
+    for operator, times in grouped(timed, by=lambda time: time.operator).items():
+        steps = drawn_steps(times, count=counts[operator], overheads=overheads)
+        drawn, with_overhead = set(steps), set(steps[::OVERHEAD_EVERY])
+        for time in times:
+            if time.step not in drawn:
+                dropped.append(time.dropped("not drawn"))
+            elif time in overheads and time.step not in with_overhead:
+                dropped.append(time.dropped("mostly launch overhead"))
+            else:
+                rows.append(time.row)
+    return rows, dropped
+
+
+def overheads_of(timed: Iterable[Timed]) -> set[Timed]:
+    """The times that are mostly launch overhead."""
+    overheads: set[Timed] = set()
+    for times in grouped(timed, by=lambda time: (time.operator, time.row.device)).values():
+        limit_s = OVERHEAD_RATIO * min(time.row.step_s for time in times)
+        overheads.update(time for time in times if time.row.step_s < limit_s)
+    return overheads
+
+
+def drawn_steps(timed: Iterable[Timed], *, count: int, overheads: Set[Timed]) -> list[Step]:
+    """Steps that were timed on every device, from small to large: one of each of `count` equal ranges of log(size).
+
+    A step that is launch overhead everywhere is not drawn. Which one of a range is depends on their names alone.
+    """
+    by_step = grouped(timed, by=lambda time: time.step)
+    devices = {time.row.device for times in by_step.values() for time in times}
+    log_sizes = {
+        step: log(times[0].size)
+        for step, times in by_step.items()
+        if {time.row.device for time in times} == devices and not all(time in overheads for time in times)
+    }
+    least, most = min(log_sizes.values()), max(log_sizes.values())
+    width = (most - least) / count
+    ranges = grouped(log_sizes, by=lambda step: min(int((log_sizes[step] - least) / width), count - 1))
+    return [min(ranges[place], key=lambda step: crc32(repr(step).encode())) for place in sorted(ranges)]

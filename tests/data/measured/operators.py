@@ -1,0 +1,71 @@
+"""Single operators as models, for the tables of operator times: `operators.py::linear_512_2048` and the like.
+
+A name is the operator and its sizes without the batch; of a pointwise operator the elements are the batch, since torch
+runs it on contiguous tensors as on one dimension. Operands are made where they are used, and not filled: the published
+times hold neither their copy to the device nor their making. The input has no bytes and says how large the batch is.
+No bias: NeuSight's fastest products and convolutions leave no time to pass over their output again.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+
+class Operator(nn.Module):
+    """A function of tensors that have these shapes behind their batch dimension."""
+
+    def __init__(self, function: Callable[..., Tensor], *shapes: tuple[int, ...]) -> None:
+        super().__init__()
+        self.function = function
+        self.shapes = shapes
+
+    def forward(self, samples: Tensor) -> Tensor:
+        return self.function(*(torch.empty(len(samples), *shape, device=samples.device) for shape in self.shapes))
+
+
+def _unary(function: Callable[..., Tensor]) -> Callable[..., nn.Module]:
+    return lambda: Operator(function, ())
+
+
+def _binary(function: Callable[..., Tensor]) -> Callable[..., nn.Module]:
+    return lambda: Operator(function, (), ())
+
+
+_OPERATORS: dict[str, Callable[..., nn.Module]] = {
+    "add": _binary(torch.add),
+    "add_number": _unary(lambda x: x + 1.5),
+    "div": _binary(torch.div),
+    "div_number": _unary(lambda x: x / 1.5),
+    "mul": _binary(torch.mul),
+    "mul_number": _unary(lambda x: x * 1.5),
+    "pow": _binary(torch.pow),
+    "gelu": _unary(nn.functional.gelu),
+    "relu": _unary(nn.functional.relu),
+    "tanh": _unary(torch.tanh),
+    # (batch, width), along the width
+    "softmax": lambda width: Operator(lambda x: x.softmax(dim=-1), (width,)),
+    "layer_norm": lambda width: Operator(nn.LayerNorm(width), (width,)),
+    # (batch, k) by the weight's (n, k)
+    "linear": lambda k, n: Operator(nn.Linear(k, n, bias=False), (k,)),
+    # (batch, m, k) by (batch, k, n)
+    "bmm": lambda m, n, k: Operator(torch.bmm, (m, k), (k, n)),
+    # 3x3, stride 1, padding 1, over a square of `side`
+    "conv": lambda channels, filters, side: Operator(
+        nn.Conv2d(channels, filters, kernel_size=3, padding=1, bias=False), (channels, side, side)
+    ),
+}
+
+
+def __getattr__(name: str) -> Callable[[], nn.Module]:
+    """The operator that `name` spells out, ready to be built."""
+    kind = name.rstrip("_0123456789")
+    if kind not in _OPERATORS:
+        raise AttributeError(name)
+    sizes = [int(size) for size in name.removeprefix(kind).split("_") if size]
+    return lambda: _OPERATORS[kind](*sizes)
+
+
+def example_inputs(batch: int) -> Tensor:
+    """A tensor of this batch without elements."""
+    return torch.empty(batch, 0)
