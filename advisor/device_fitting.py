@@ -12,13 +12,14 @@ from advisor.catalog.find import find_device
 from advisor.catalog.load import load_catalog
 from advisor.errors import UsageError
 from advisor.fit.own import OwnFigures, OwnStep, fit_own, left_out_seconds, own_seconds
+from advisor.named_device import CORES_MARK
 from advisor.predict.efficiency import efficiency_of
 from advisor.records.device import Cpu, Efficiency, Gpu
 from advisor.records.measurement import FailedRow, Measurement, OwnFit
 from advisor.records.options import Options
 from advisor.records.prediction import FloatArray
 from advisor.records.price import Catalog
-from advisor.validation import CORES_MARK, Run, kernels_of, predict_runs, prepare
+from advisor.validation import Run, kernels_of, predict_runs, prepare
 from advisor.workload.trace_many import OnProgress
 
 _LEAST_COUNT = 3

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from advisor import units
-from advisor.catalog.find import find_device
 from advisor.errors import NothingFitsError, UsageError
+from advisor.named_device import named_device
 from advisor.pipeline import catalog_of, checked_options, names_of, profile_source, rank_workload, single_batch
 from advisor.predict.batches import batch_candidates
-from advisor.predict.capability import fleet_of, gpu_device
+from advisor.predict.capability import fleet_of
 from advisor.predict.explain import explain_step
 from advisor.predict.step_time import predict
-from advisor.predict.whole_cpu import whole_cpu_device
 from advisor.records.answer import BOUNDS, Interval, Quote, Recommendation
-from advisor.records.device import Device, Gpu
+from advisor.records.device import Device
 from advisor.records.explanation import EXPLANATION_SCHEMA_VERSION, Explanation, PredictedStep
 from advisor.records.options import Options
 from advisor.records.price import Catalog, Offer, Rejection
@@ -31,8 +30,6 @@ MAX_DEVICES = 6
 _CHOOSE_AN_OFFER = ("provider", "region", "tier", "device")
 _TAKES_SEVERAL = frozenset({*_CHOOSE_AN_OFFER, "prices"})
 _OF_SOURCES_ALONE = ("input", "timeout")
-_CORES_MARK = "@"
-"""`xeon-8380@4`: four physical cores of that CPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +149,7 @@ def _named(name: str, recommendation: Recommendation, catalog: Catalog) -> _Subj
     if unusable:
         raise UsageError(f"--on {name}: {unusable.reason}", hint="name another offer, or a device")
     try:
-        device = _whole_device(name, catalog)
+        device = named_device(name, catalog)[1]
     except UsageError as error:
         raise UsageError(f"--on {name}: no offer has this name, and {error.message}", hint=error.hint) from error
     return _Subject(name=name, device=device, device_count=1, quote=None)
@@ -178,16 +175,6 @@ def _offered(offers: Sequence[Offer], recommendation: Recommendation, catalog: C
         device_count=max(1, offers[0].gpu_count),
         quote=next((quote for quote in recommendation.quotes if quote.id in ids), None),
     )
-
-
-def _whole_device(name: str, catalog: Catalog) -> Device:
-    plain_name, mark, cores = name.partition(_CORES_MARK)
-    profile = find_device(catalog, plain_name)
-    if mark and (isinstance(profile, Gpu) or not cores.isdecimal()):
-        raise UsageError(f"{name}: only a CPU is divided, into physical cores", hint="write ID@4 for four of them")
-    if isinstance(profile, Gpu):
-        return gpu_device(profile)
-    return whole_cpu_device(profile, cores=int(cores) if mark else None)
 
 
 def _quoted_step(quote: Quote) -> PredictedStep:

@@ -1,6 +1,6 @@
 """Fitting on one page: measurements -> workloads -> kernels of every step -> coefficients -> efficiency files."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,14 +9,14 @@ import numpy as np
 
 from advisor.accuracy.read import read_measurements
 from advisor.catalog.load import load_catalog
-from advisor.fit.coefficients import BY_PRECISION, COMPUTING, coefficients_of
-from advisor.fit.residuals import Spread, left_out, spreads
+from advisor.fit.coefficients import BY_PRECISION, COMPUTING, coefficients_of, usual_generations
+from advisor.fit.residuals import LeftOut, Spread, left_out, spreads
 from advisor.fit.sample import MeasuredStep, sample_of
 from advisor.fit.solve import Fit
 from advisor.predict.efficiency import ANY, precision_class
 from advisor.predict.lowering import Kernels, count_rows, lower
 from advisor.predict.precision import resolve_precision, width_of
-from advisor.records.device import DeviceKind, Efficiency, FamilyEfficiency
+from advisor.records.device import Device, DeviceKind, Efficiency, FamilyEfficiency
 from advisor.records.measurement import Measurement
 from advisor.records.prediction import FloatArray
 from advisor.validation import Run, prepare, without_optimizer
@@ -35,6 +35,8 @@ _TRUST: Mapping[tuple[str, str], float] = {
 depthwise and backward convolutions in half several times slower than today's. Single operators are no steps."""
 _WITH_COPY = frozenset({"ryujaehun"})
 """Files whose times hold the copy of the inputs to the device."""
+_OPERATORS = frozenset({"neusight_ops", "vidur_ops"})
+"""Files of single operators: fitted, but their errors are not those of steps."""
 _WITHOUT_HOST = frozenset({"vidur_ops"})
 """Files whose times are those of kernels alone."""
 
@@ -49,7 +51,7 @@ class Fitted:
     efficiencies: tuple[Efficiency, ...]
     sustained: Mapping[str, tuple[float, float]]
     steps: tuple[MeasuredStep, ...]
-    left_out_errors: FloatArray
+    left_out: LeftOut
 
 
 def measured_steps(
@@ -120,15 +122,20 @@ def fit_kind(steps: Sequence[MeasuredStep], *, kind: DeviceKind, date: str, sour
     )
     fit = Fit(sample, coefficients_of(sample, kind=kind), template=template)
     logs = fit.solve(chosen=np.ones(len(own), dtype=np.bool_))
-    errors = left_out(fit, logs)
+    left = left_out(fit, logs)
+    whole = [index for index, step in enumerate(own) if step.group[0] not in _OPERATORS]
+    spread_of = spreads(
+        [own[index] for index in whole],
+        LeftOut(errors=left.errors[whole], host_shares=left.host_shares[whole]),
+    )
     return Fitted(
-        efficiencies=_efficiencies(fit, logs, spreads(own, errors)),
+        efficiencies=_efficiencies(fit, logs, spread_of),
         sustained={
             device.id: (fit.value(logs, "device_compute", device.id), fit.value(logs, "device_memory", device.id))
             for device in sample.devices
         },
         steps=tuple(own),
-        left_out_errors=errors,
+        left_out=left,
     )
 
 
@@ -139,34 +146,69 @@ def _efficiencies(fit: Fit, logs: FloatArray, spread_of: Mapping[str, Spread]) -
     differ in beside the rest. The fallback of all precisions is that of fp32.
     """
     steps, devices = fit.sample.steps, fit.sample.devices
-    generations = sorted({device.generation for device in devices})
-    offsets = [fit.value(logs, f"generation_{what}", name) for name in generations for what in ("compute", "memory")]
+    usual = usual_generations(devices)
+    offsets = [fit.value(logs, f"generation_{what}", name) for name in usual for what in ("compute", "memory")]
     between = float(np.std(np.log(offsets)))
     found = []
     for precision in fit.precisions:
-        here = {step.device.generation for step in steps if step.precision == precision}
-        for generation in (ANY, *(name for name in generations if name in here)):
-            used = [
-                step for step in steps if step.precision == precision and generation in (ANY, step.device.generation)
-            ]
+        at_precision = [step for step in steps if step.precision == precision]
+        for scope in _scopes([step.device for step in at_precision], usual=usual):
+            used = [step for step in at_precision if scope.holds(step.device)]
             spread = spread_of[precision]
             ramps: dict[str, Any] = {name: fit.value(logs, name, precision) for name in BY_PRECISION}
             found.append(
                 replace(
                     fit.efficiency(logs),
-                    generation=generation,
+                    vendor=scope.vendor,
+                    generation=scope.generation,
                     precision=precision,
-                    generation_compute_ratio=fit.value(logs, "generation_compute", generation),
-                    generation_memory_ratio=fit.value(logs, "generation_memory", generation),
-                    families=_families(fit, logs, precision, generation, used),
-                    device_log_spread=float(np.hypot(spread.device_log_spread, between if generation == ANY else 0.0)),
+                    generation_compute_ratio=_mean_of(fit, logs, "generation_compute", scope.means_of),
+                    generation_memory_ratio=_mean_of(fit, logs, "generation_memory", scope.means_of),
+                    families=_families(fit, logs, precision, scope.generation, used),
+                    device_log_spread=float(
+                        np.hypot(spread.device_log_spread, between if scope.generation == ANY else 0.0)
+                    ),
                     workload_log_spread=spread.workload_log_spread,
+                    backward_log_spread=spread.backward_log_spread,
+                    compiled_log_spread=spread.compiled_log_spread,
+                    host_log_spread=spread.host_log_spread,
                     fitted_on=tuple(sorted({step.device.id for step in used})),
                     **ramps,
                 )
             )
-    fallback = next(one for one in found if one.generation == ANY and one.precision == "fp32")
-    return (*found, replace(fallback, precision=ANY))
+    fallbacks = [one for one in found if one.generation == ANY and one.precision == "fp32"]
+    return (*found, *(replace(one, precision=ANY) for one in fallbacks))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scope:
+    """Which devices an efficiency is for, and the generations that its ratios are the mean of."""
+
+    vendor: str = ANY
+    generation: str = ANY
+    means_of: tuple[str, ...] = ()
+
+    def holds(self, device: Device) -> bool:
+        return self.vendor in (ANY, device.vendor) and self.generation in (ANY, device.generation)
+
+
+def _scopes(devices: Sequence[Device], *, usual: Collection[str]) -> list[_Scope]:
+    """One for all, one for each vendor whose generations are all unlike the usual, one for each generation."""
+    by_vendor: dict[str, set[str]] = {}
+    for device in devices:
+        by_vendor.setdefault(device.vendor, set()).add(device.generation)
+    unlike = {vendor: names for vendor, names in by_vendor.items() if not names & set(usual)}
+    generations = sorted({device.generation for device in devices})
+    return [
+        _Scope(),
+        *(_Scope(vendor=vendor, means_of=tuple(sorted(names))) for vendor, names in sorted(unlike.items())),
+        *(_Scope(generation=name, means_of=(name,)) for name in generations),
+    ]
+
+
+def _mean_of(fit: Fit, logs: FloatArray, name: str, generations: Sequence[str]) -> float:
+    """The geometric mean; 1 of none."""
+    return float(np.exp(np.mean([np.log(fit.value(logs, name, one)) for one in generations] or [0.0])))
 
 
 def _families(

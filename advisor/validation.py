@@ -10,16 +10,14 @@ import numpy as np
 from advisor.accuracy.family import family_of
 from advisor.accuracy.read import read_measurements, source_of
 from advisor.accuracy.score import score
-from advisor.catalog.find import find_device
 from advisor.catalog.load import load_catalog
 from advisor.errors import AdvisorError, UsageError
-from advisor.predict.capability import gpu_device
+from advisor.named_device import named_device
 from advisor.predict.lowering import Kernels, count_rows, lower
 from advisor.predict.plain_roofline import plain_roofline
 from advisor.predict.precision import resolve_precision, width_of
 from advisor.predict.step_time import predict
-from advisor.predict.whole_cpu import whole_cpu_device
-from advisor.records.device import Device, Efficiency, Gpu, Precision
+from advisor.records.device import Device, Efficiency, Precision
 from advisor.records.measurement import Accuracy, FailedRow, Measurement, PredictedRow
 from advisor.records.options import Options
 from advisor.records.price import Catalog
@@ -27,9 +25,6 @@ from advisor.records.workload import Workload
 from advisor.workload.file import read_workload
 from advisor.workload.spawn import ChildFailure, ProfileRequest
 from advisor.workload.trace_many import OnProgress, Outcome, trace_many
-
-CORES_MARK = "@"
-"""`xeon-8380@4`: four physical cores of that CPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,21 +88,11 @@ def _devices(measurements: Iterable[Measurement], catalog: Catalog) -> _Devices:
     devices: dict[str, NamedDevice | UsageError] = {}
     for name in dict.fromkeys(measurement.device for measurement in measurements):
         try:
-            devices[name] = _named_device(name, catalog, usd_per_hour)
+            identifier, device = named_device(name, catalog)
+            devices[name] = NamedDevice(id=identifier, device=device, usd_per_hour=usd_per_hour.get(identifier))
         except UsageError as error:
             devices[name] = error
     return devices
-
-
-def _named_device(name: str, catalog: Catalog, usd_per_hour: Mapping[str, float]) -> NamedDevice:
-    plain_name, mark, cores = name.partition(CORES_MARK)
-    profile = find_device(catalog, plain_name)
-    if mark and (isinstance(profile, Gpu) or not cores.isdecimal()):
-        raise UsageError(f"{name}: only a CPU is divided, into physical cores", hint="write ID@4 for four of them")
-    if isinstance(profile, Gpu):
-        return NamedDevice(id=profile.id, device=gpu_device(profile), usd_per_hour=usd_per_hour.get(profile.id))
-    device = whole_cpu_device(profile, cores=int(cores) if mark else None)
-    return NamedDevice(id=f"{profile.id}{mark}{cores}", device=device, usd_per_hour=None)
 
 
 def _least_usd_per_hour(catalog: Catalog) -> dict[str, float]:

@@ -7,6 +7,8 @@ from pathlib import Path
 _NAME = re.compile(r"(?:tf_)?([a-z]+?)(?=v?\d|_|\W|$)", re.IGNORECASE)
 """A name up to its first underscore, digit or version: `vit_base`, `resnet50`, `efficientnetv2_s`; timm marks weights
 ported from TensorFlow with `tf_`."""
+_SIZED = re.compile(r"([a-z_]+?)(?:_\d+)+")
+"""An operator and its sizes, in a file of operators: `linear_512_2048`."""
 _NAMED = ("torchvision", "timm")
 
 
@@ -18,7 +20,10 @@ def family_of(source: str) -> str:
         return f"{scheme}:{match[1].lower() if match else reference}"
     if colon and scheme == "hf":
         return f"hf:{_model_type(Path(reference))}"
-    return f"file:{Path(source.partition('::')[0]).stem}"
+    path, sizes, name = source.partition("::")
+    if sizes and (operator := _SIZED.fullmatch(name)):
+        return f"file:{operator[1]}"
+    return f"file:{Path(path).stem}"
 
 
 def _model_type(path: Path) -> str:

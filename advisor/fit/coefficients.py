@@ -46,12 +46,13 @@ _SCALARS: Mapping[DeviceKind, Mapping[str, _Prior]] = {
         "wave_ratio": _Prior(0.5, 0.05, 1.0),
         "winograd_speedup": _Prior(1.6, 1.0, 2.25),  # 2.25: F(2 x 2, 3 x 3), Lavin and Gray 2016
         "nchw_transposed_ratio": _Prior(0.27, 0.02, 1.0),  # 1: every image is transposed
-        "bias_pass_ratio": _Prior(0.5, 0.02, 1.2),
+        "bias_pass_ratio": _Prior(0.5, 0.02, 1.0),
         "cast_ratio": _Prior(0.5, 0.02, 1.0),
         "cache_kept_ratio": _Prior(0.3, 0.02, 1.0),
         "cache_exponent": _Prior(0.05, 0.01, 0.12, 0.3),
         "power_exponent": _Prior(0.75, 0.4, 1.2, 0.08),
         "clock_ratio": _Prior(1.12, 1.0, 1.25, 0.03),  # GeForce boards run at 1.85 to 2.75 GHz, rated 1.7 to 2.52
+        "channels_last_grouped_ratio": _Prior(0.7, 0.1, 1.0),
         "narrow_tensor_speedup": _Prior(1.1, 1.0, 1.3, 0.05),
         "dispatch_s": _Prior(35e-6, 5e-6, 80e-6),
         "backward_dispatch_s": _Prior(35e-6, 5e-6, 80e-6),
@@ -105,7 +106,7 @@ def coefficients_of(sample: Sample, *, kind: DeviceKind) -> tuple[Coefficient, .
             if family in COMPUTING and family in present
         ]
     found += [_coefficient(("memory_ratio", family), _MEMORY, families=frozenset({family})) for family in families]
-    usual = {device.generation for device in sample.devices if kind == "cpu" or _has_tensor_cores(device)}
+    usual = usual_generations(sample.devices)
     for generation in sorted({device.generation for device in sample.devices}):
         prior = _GENERATION if generation in usual else _OTHER_ARCHITECTURE
         found += _pair("generation", generation, prior, families=everything)
@@ -113,6 +114,11 @@ def coefficients_of(sample: Sample, *, kind: DeviceKind) -> tuple[Coefficient, .
         found += _pair("device", device.id, _DEVICE, families=everything)
         found.append(_coefficient(("host", device.id), _HOST, families=frozenset()))
     return tuple(found)
+
+
+def usual_generations(devices: Sequence[Device]) -> tuple[str, ...]:
+    """All of CPUs; of GPUs NVIDIA's with tensor cores, whose libraries a new GPU will most likely run."""
+    return tuple(sorted({one.generation for one in devices if one.kind == "cpu" or _has_tensor_cores(one)}))
 
 
 def _has_tensor_cores(device: Device) -> bool:

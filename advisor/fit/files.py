@@ -9,8 +9,9 @@ _WRITTEN_APART = frozenset({"families", "kind", "vendor", "generation", "precisi
 
 
 def file_name(efficiency: Efficiency) -> str:
-    """`gpu-ampere-half.yaml`; "any" where it holds for every generation or precision."""
-    parts = (efficiency.kind, efficiency.generation, efficiency.precision)
+    """`gpu-ampere-half.yaml`; "any" where it holds for every one, the vendor for all its generations."""
+    generation = efficiency.vendor if efficiency.generation == "*" else efficiency.generation
+    parts = (efficiency.kind, generation, efficiency.precision)
     return (
         "-".join("any" if part == "*" else part.lower().replace(" ", "").replace(".", "") for part in parts) + ".yaml"
     )

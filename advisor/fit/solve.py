@@ -11,7 +11,13 @@ from advisor.fit.coefficients import BY_PRECISION, COMPUTING, Coefficient, start
 from advisor.fit.sample import Sample, part_of
 from advisor.predict.kernel_time import Rates, kernel_times
 from advisor.predict.lowering import UNITS, Kernels
-from advisor.predict.rates import OF_EFFICIENCY, cache_bytes_per_s, sustained_bytes_per_s, sustained_flops_per_s
+from advisor.predict.rates import (
+    GROUPED_BACKWARD,
+    OF_EFFICIENCY,
+    cache_bytes_per_s,
+    sustained_bytes_per_s,
+    sustained_flops_per_s,
+)
 from advisor.predict.roofline import first_dispatch_s
 from advisor.records.device import Device, Efficiency
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray
@@ -76,6 +82,11 @@ class Fit:
         """The predicted time of every step."""
         return self._total(logs, {family.name: self._family_s(logs, family) for family in self._families})
 
+    def host_shares(self, logs: FloatArray) -> FloatArray:
+        """The host's time over the predicted time of every step."""
+        shares: FloatArray = self._dispatch_s(logs) / self.seconds(logs)
+        return shares
+
     def solve(
         self,
         *,
@@ -139,18 +150,26 @@ class Fit:
     def _total(self, logs: FloatArray, family_s: Mapping[str, FloatArray]) -> FloatArray:
         device_s: FloatArray = np.sum(list(family_s.values()), axis=0)
         sample, kernels = self.sample, self.sample.kernels
-        host = np.array([self.value(logs, "host", device.id) for device in sample.devices])[sample.device_of_step]
-        dispatch_s = host * sum(
-            (getattr(kernels, counted) * self.value(logs, name) for name, counted in _DISPATCHED.items()),
-            np.zeros(len(device_s)),
-        )
+        dispatch_s = self._dispatch_s(logs)
         if sample.devices[0].kind == "cpu":
             added: FloatArray = device_s + dispatch_s
             return added
-        copy_s = sample.copied_bytes * host * self.value(logs, "copy_s_per_byte")
+        copy_s = sample.copied_bytes * self._host(logs) * self.value(logs, "copy_s_per_byte")
         first_s = first_dispatch_s(kernels, dispatch_s)
         longer: FloatArray = np.maximum(device_s + first_s, dispatch_s) + copy_s
         return longer
+
+    def _dispatch_s(self, logs: FloatArray) -> FloatArray:
+        """Seconds that the host of every step takes to dispatch it."""
+        kernels = self.sample.kernels
+        of_calls = [getattr(kernels, counted) * self.value(logs, name) for name, counted in _DISPATCHED.items()]
+        total: FloatArray = self._host(logs) * np.sum(of_calls, axis=0)
+        return total
+
+    def _host(self, logs: FloatArray) -> FloatArray:
+        """How slow the host of every step is."""
+        sample = self.sample
+        return np.array([self.value(logs, "host", device.id) for device in sample.devices])[sample.device_of_step]
 
     def _family_s(self, logs: FloatArray, family: _Family) -> FloatArray:
         """Seconds of the family's kernels in every step."""
@@ -166,6 +185,12 @@ class Fit:
         bandwidths = np.array([sustained_bytes_per_s(one, efficiency) for one in devices])
         ratios = np.array([self.compute_ratio(logs, precision, family.name) for precision in self.precisions])
 
+        flops_per_s = peaks[family.device, family.kernels.unit] * ratios[family.precision]
+        if family.name == GROUPED_BACKWARD:
+            flops_per_s = flops_per_s * np.where(
+                self._is_nchw[family.step], 1.0, self.value(logs, "channels_last_grouped_ratio")
+            )
+
         def by_device(values: Sequence[float]) -> FloatArray:
             return np.array(values)[family.device][:, np.newaxis]
 
@@ -175,7 +200,7 @@ class Fit:
         scalars = {name: np.array(getattr(efficiency, name)) for name in OF_EFFICIENCY if name not in BY_PRECISION}
         transposed = self._is_nchw[family.step][:, np.newaxis] * efficiency.nchw_transposed_ratio
         return Rates(
-            flops_per_s=(peaks[family.device, family.kernels.unit] * ratios[family.precision])[:, np.newaxis],
+            flops_per_s=flops_per_s[:, np.newaxis],
             memory_bytes_per_s=(bandwidths[family.device] * self.value(logs, "memory_ratio", family.name))[
                 :, np.newaxis
             ],

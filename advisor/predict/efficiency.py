@@ -34,17 +34,21 @@ def precision_class(precision: Precision) -> str:
 
 
 def efficiency_of(device: Device, *, precision: Precision, efficiencies: Sequence[Efficiency]) -> Efficiency:
-    """The most specific fit for the device: same precision before any, then same generation, then same vendor.
+    """The most specific fit for the device: its own calibration at this precision, else same precision before any, then
+    same generation, then same vendor.
 
     Raises ValueError when there is no fallback for the kind of device: the shipped profiles hold one.
     """
 
     def specificity(efficiency: Efficiency) -> tuple[bool, ...] | None:
-        wanted = (device.vendor, device.generation, precision_class(precision))
-        found = (efficiency.vendor, efficiency.generation, efficiency.precision)
+        wanted = (device.vendor, device.generation, precision_class(precision), device.id)
+        found = (efficiency.vendor, efficiency.generation, efficiency.precision, efficiency.device)
         if efficiency.kind != device.kind or not all(b in (a, ANY) for a, b in zip(wanted, found, strict=True)):
             return None
-        return tuple(name != ANY for name in (efficiency.precision, efficiency.generation, efficiency.vendor))
+        if efficiency.core_count not in (None, device.core_count):
+            return None
+        names = (efficiency.device, efficiency.precision, efficiency.generation, efficiency.vendor)
+        return tuple(name != ANY for name in names)
 
     fitting = [(rank, efficiency) for efficiency in efficiencies if (rank := specificity(efficiency)) is not None]
     if not fitting:

@@ -144,7 +144,7 @@ class _Parts:
         groups = [self._of_rows(name, indices) for name, indices in members.items()]
         if self.predicted.bound == "transfer":
             groups.append(self._inputs())
-        elif self.predicted.bound != "dispatch" and self.device.kind == "gpu":
+        elif self.predicted.bound != "dispatch" and self.device.kind == "gpu" and self.figures.dispatch_s.any():
             groups.append(self._group(FIRST, [], time_s=self._waiting_s(), bound="dispatch"))
         return tuple(sorted(groups, key=lambda group: (-group.time_s, -group.kernels_s, group.name)))
 

@@ -16,6 +16,7 @@ OF_EFFICIENCY = (
     "winograd_speedup", "bias_pass_ratio", "cast_ratio", "cache_kept_ratio",
 )  # fmt: skip
 """The fields of `Efficiency` that `Rates` takes as they are."""
+GROUPED_BACKWARD = "conv_grouped_backward"
 _TENSOR_UNITS = frozenset({"tf32", "fp16", "bf16"})
 _CACHE_PER_MEMORY = 3.0
 """Bandwidth of a last cache that nothing is known of, over the memory's: V100 and A100 in published microbenchmarks."""
@@ -36,6 +37,9 @@ def rates_of(
     """
     entries = [family_efficiencies(efficiency, families=families) for efficiency in efficiencies]
     compute_ratio = np.array([[entry.compute_ratio for entry in row] for row in entries])
+    if layout == "nhwc" and GROUPED_BACKWARD in families:
+        ratios = [efficiency.channels_last_grouped_ratio for efficiency in efficiencies]
+        compute_ratio[:, families.index(GROUPED_BACKWARD)] *= ratios
     memory_ratio = np.array([[entry.memory_ratio for entry in row] for row in entries])
     pairs = list(zip(devices, efficiencies, strict=True))
     flops_per_s = np.array([[sustained_flops_per_s(*pair, unit=name) for name in UNITS] for pair in pairs])

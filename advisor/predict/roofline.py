@@ -50,8 +50,9 @@ def step_times(
 ) -> StepTimes:
     """Time of one step on every device, all of one kind, at every batch size.
 
-    The kernels of a step follow each other. A GPU works while the host dispatches and copies the next inputs (pinned
-    memory), so the longest of the three counts, once it has the first operator; a CPU dispatches and computes on the same cores, so both add.
+    The kernels of a step follow each other. Once a GPU has the first operator, it works while the host dispatches and
+    copies the next inputs (pinned memory), so the longest of the three counts; a CPU dispatches and computes on the
+    same cores, so both add.
     """
     times = times_by_kernel(kernels, devices=devices, efficiencies=efficiencies, layout=layout)
     calls = kernels.calls[:, np.newaxis]
@@ -69,7 +70,8 @@ def step_times(
     else:
         mid_s = device_s + dispatch_s
         bound = np.argmax((*work_s, dispatch_s), axis=0)
-    log_spread, own_log_spread = _log_spreads(kernels, family_s, efficiencies)
+    host_share = np.divide(dispatch_s, mid_s, out=np.zeros_like(mid_s), where=mid_s > 0)
+    log_spread, own_log_spread = _log_spreads(kernels, family_s, host_share, devices, efficiencies)
     return StepTimes(mid_s=mid_s, log_spread=log_spread, own_log_spread=own_log_spread, bound=bound)
 
 
@@ -114,12 +116,17 @@ def _seconds_per_transferred_byte(device: Device) -> float:
 
 
 def _log_spreads(
-    kernels: Kernels, family_s: FloatArray, efficiencies: Sequence[Efficiency]
+    kernels: Kernels,
+    family_s: FloatArray,
+    host_share: FloatArray,
+    devices: Sequence[Device],
+    efficiencies: Sequence[Efficiency],
 ) -> tuple[FloatArray, FloatArray]:
     """Of the whole error and of the device's own part, (devices, batches).
 
-    Independent errors add: the offset of the device for all workloads, that of the workload on all devices, and one of
-    each family, weighted by its share of the time, since all rows of a family err together.
+    Independent errors add: the offset of the device for all workloads, that of its figures unless it was calibrated,
+    that of the workload on all devices, that of the host and one of each family, weighted by their share of the time,
+    since all rows of a family err together.
     """
     total_s = family_s.sum(axis=0)
     shares = np.divide(family_s, total_s, out=np.zeros_like(family_s), where=total_s > 0)
@@ -129,8 +136,20 @@ def _log_spreads(
             for efficiency in efficiencies
         ]
     )
-    device_spread = np.array([efficiency.device_log_spread for efficiency in efficiencies])[:, np.newaxis]
-    workload_spread = np.array([efficiency.workload_log_spread for efficiency in efficiencies])[:, np.newaxis]
+
+    def spread_of(name: str) -> FloatArray:
+        return np.array([getattr(efficiency, f"{name}_log_spread") for efficiency in efficiencies])[:, np.newaxis]
+
     of_families: FloatArray = (shares**2 * spreads.T[:, :, np.newaxis] ** 2).sum(axis=0)
-    own: FloatArray = np.sqrt(of_families + device_spread**2)
-    return np.sqrt(own**2 + workload_spread**2), own
+    of_figures = np.array(
+        [
+            0.0 if fit.device == device.id else device.log_spread
+            for device, fit in zip(devices, efficiencies, strict=True)
+        ]
+    )[:, np.newaxis]
+    own: FloatArray = np.sqrt(
+        of_families + spread_of("device") ** 2 + of_figures**2 + (host_share * spread_of("host")) ** 2
+    )
+    is_backward, is_compiled = kernels.backward_dispatches > 0, kernels.compiled_dispatches > 0
+    of_kind = np.where(is_compiled, spread_of("compiled"), np.where(is_backward, spread_of("backward"), 0.0))
+    return np.sqrt(own**2 + spread_of("workload") ** 2 + of_kind**2), own

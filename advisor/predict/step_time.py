@@ -81,12 +81,14 @@ def _efficiencies_of(
     devices: Sequence[Device], precisions: Sequence[Precision | None], *, efficiencies: Sequence[Efficiency]
 ) -> dict[int, Efficiency]:
     """The efficiency of every device that has a precision, by its index."""
-    by_type: dict[tuple[str, str, str, Precision], Efficiency] = {}
+    calibrated = {efficiency.device for efficiency in efficiencies} - {ANY}
+    by_type: dict[tuple[object, ...], Efficiency] = {}
     found: dict[int, Efficiency] = {}
     for index, (device, precision) in enumerate(zip(devices, precisions, strict=True)):
         if precision is None:
             continue
-        key = (device.kind, device.vendor, device.generation, precision)
+        own = (device.id, device.core_count) if device.id in calibrated else ()
+        key = (device.kind, device.vendor, device.generation, precision, *own)
         if key not in by_type:
             by_type[key] = efficiency_of(device, precision=precision, efficiencies=efficiencies)
         found[index] = by_type[key]
@@ -106,6 +108,8 @@ def _groups(
 
 def _time_source(device: Device, efficiency: Efficiency) -> TimeSource:
     """Fitted where measurements of the device's own generation were fitted, else as good as its datasheet."""
+    if efficiency.device != ANY:
+        return "calibrated"
     if device.source != "datasheet":
         return device.source
     return "datasheet" if efficiency.generation == ANY else "fitted"

@@ -59,7 +59,7 @@ def streaming_ratio(gpu: Gpu) -> float:
 
 
 def has_narrow_tensor_cores(gpu: Gpu) -> bool:
-    """NVIDIA halves the rate of GeForce's tensor cores that sum in fp32; caches and registers feed them in full then."""
+    """NVIDIA halves the rate of GeForce's tensor cores that sum in fp32; caches and registers then keep them fed."""
     half = gpu.fp16_tensor_flops_per_s
     if gpu.compute_capability is None or half is None:
         return False

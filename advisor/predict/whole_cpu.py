@@ -8,8 +8,10 @@ from advisor.records.device import Cpu, Device
 from advisor.records.price import Offer
 
 
-def whole_cpu_device(cpu: Cpu, *, cores: int | None) -> Device:
+def whole_cpu_device(cpu: Cpu, *, cores: int | None, measured_bytes_per_s: float | None = None) -> Device:
     """All cores of one socket with its whole bandwidth and cache; or `cores` of them, as an instance has them.
+
+    `measured_bytes_per_s` is the bandwidth of so many cores, where it is known.
 
     Memory is taken as unlimited: it is the machine's, not the socket's. Raises `UsageError` where the profile does not
     say what is needed, or has fewer cores.
@@ -35,7 +37,7 @@ def whole_cpu_device(cpu: Cpu, *, cores: int | None) -> Device:
         gpu=None,
         gpu_count=0,
         prices=(),
-        measured_read_bytes_per_s=cpu.memory_bytes_per_s if cores is None else None,
+        measured_read_bytes_per_s=measured_bytes_per_s,
     )
     device = cpu_device(cpu, rented)
     if device is None:

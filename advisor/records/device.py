@@ -97,6 +97,7 @@ class Device:
     `has_narrow_tensor_cores`: they have half the rate of others of their generation.
     `cache_bytes_per_s`: how fast what lies in the last cache is read; None: nothing is known of it.
     The `sustained` ratios are its own, measured beside what is predicted without them.
+    `log_spread`: how uncertain the figures themselves are, one standard deviation of the logarithm; 0 of a datasheet.
     """
 
     id: str
@@ -118,6 +119,7 @@ class Device:
     has_narrow_tensor_cores: bool = False
     sustained_compute_ratio: float = 1.0
     sustained_memory_ratio: float = 1.0
+    log_spread: float = 0.0
     source: TimeSource = "datasheet"
 
 
@@ -139,17 +141,21 @@ class FamilyEfficiency:
 class Efficiency:
     """Fitted coefficients of one kind of device (and generation, and precision), with what they were fitted on.
 
+    A calibration is of one `device`, by its id, and of a CPU with `core_count` cores of it; "*" and None: of any.
+
     `generation` "*" and `precision` "*" are the fallback; `precision` "half" stands for every one on 16-bit units.
     All defaults are those of an ideal device.
 
     Host: `dispatch_s` is its time per operator call in eager mode, `backward_dispatch_s` in the backward pass, which
-    runs without Python, and `compiled_dispatch_s` per kernel that torch.compile has left. Device: `launch_s` is what one kernel takes beside its work. `overlap_ratio`: the share of the
-    shorter one of compute and memory time that hides behind the longer (1.0: the plain roofline).
+    runs without Python, and `compiled_dispatch_s` per kernel that torch.compile has left. Device: `launch_s` is what
+    one kernel takes beside its work. `overlap_ratio`: the share of the shorter one of compute and memory time that
+    hides behind the longer (1.0: the plain roofline).
 
     Matrix products (m, k) x (k, n): `edge_ramp` and `depth_ramp` are the m or n, and the k, at which half the rate is
     reached; they run in tiles of `tile_rows` x `tile_columns`, one wave of them per `core_count` at a time, and
     `wave_ratio` is the exponent with which the emptiness of the last wave counts. `winograd_speedup`: of 3 x 3
-    convolutions in fp32.
+    convolutions in fp32. `channels_last_grouped_ratio`: the rate at which grouped convolutions find their gradients
+    where images are channels-last, over that where they are NCHW.
 
     Bytes: `nchw_transposed_ratio`: the share of a convolution's images that tensor cores transpose, in and back, where
     the model keeps them as NCHW; `bias_pass_ratio`: of a convolution's result that adding its bias reads and writes
@@ -159,10 +165,12 @@ class Efficiency:
 
     The generation beside all others: `generation_compute_ratio`, `generation_memory_ratio`, of what is sustained.
     Clocks: `power_exponent`: how the sustained rate falls with `Device.power_ratio`; `clock_ratio`: the sustained over
-    the rated clock of those that exceed it. `narrow_tensor_speedup`: of narrow tensor cores, in the share of their peak.
+    the rated clock of those that exceed it. `narrow_tensor_speedup`: of narrow tensor cores, in share of peak.
 
     Spread, each one standard deviation of log(measured / predicted): `device_log_spread` is an offset that a device has
-    for all workloads, `workload_log_spread` one that a workload has on all devices.
+    for all workloads, `workload_log_spread` one that a workload has on all devices, `host_log_spread` one of the host's
+    time, which counts by its share of the step; `backward_log_spread` and `compiled_log_spread` are more than these in
+    a step with a backward pass, or by torch.compile.
     """
 
     kind: DeviceKind
@@ -176,6 +184,9 @@ class Efficiency:
     device_log_spread: float
     compiled_dispatch_s: float = 0.0
     workload_log_spread: float = 0.0
+    backward_log_spread: float = 0.0
+    compiled_log_spread: float = 0.0
+    host_log_spread: float = 0.0
     overlap_ratio: float = 1.0
     edge_ramp: float = 0.0
     depth_ramp: float = 0.0
@@ -186,6 +197,7 @@ class Efficiency:
     nchw_transposed_ratio: float = 0.0
     bias_pass_ratio: float = 0.0
     cast_ratio: float = 1.0
+    channels_last_grouped_ratio: float = 1.0
     cache_kept_ratio: float = 0.0
     cache_exponent: float = 0.0
     power_exponent: float = 0.0
@@ -193,6 +205,8 @@ class Efficiency:
     narrow_tensor_speedup: float = 1.0
     generation_compute_ratio: float = 1.0
     generation_memory_ratio: float = 1.0
+    device: str = "*"
+    core_count: float | None = None
     fitted_on: tuple[str, ...] = field(default=())
     date: str
     source: str

@@ -18,6 +18,8 @@ from advisor.accuracy.family import family_of
         ("torchvision:resnet18", "torchvision:resnet"),
         ("torchvision:alexnet", "torchvision:alexnet"),
         ("models/net.py::Big", "file:net"),
+        ("models/operators.py::layer_norm_1024", "file:layer_norm"),
+        ("models/operators.py::linear_512_2048", "file:linear"),
         ("saved/workload.json", "file:workload"),
         ("hf:missing/config.json", "hf:config"),
     ],

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -6,7 +7,7 @@ import pytest
 from advisor.catalog.devices import read_efficiencies
 from advisor.fit.coefficients import coefficients_of
 from advisor.fit.files import file_name, number, yaml_text
-from advisor.fit.residuals import spreads
+from advisor.fit.residuals import LeftOut, spreads
 from advisor.fit.sample import MeasuredStep, Sample, sample_of
 from advisor.fit.solve import Fit
 from advisor.predict.lowering import count_rows, lower
@@ -79,6 +80,17 @@ def test_a_coefficient_without_data_stays_at_its_prior() -> None:
     assert np.exp(logs) == pytest.approx([one.start for one in fit.coefficients])
 
 
+def test_a_copy_that_the_host_waits_for_is_added_to_the_step() -> None:
+    steps = steps_of()[:2]
+    with_copy = [replace(step, copied_bytes=1e9) for step in steps]
+    coefficients = [one for one in coefficients_of(sample_of(steps), kind="gpu") if one.name[0] == "copy_s_per_byte"]
+    plain, copied = (
+        Fit(sample_of(some), coefficients, template=efficiency(families={})).seconds(np.log([0.25e-9]))
+        for some in (steps, with_copy)
+    )
+    assert copied - plain == pytest.approx(0.25)  # a GB at 4 GB/s
+
+
 def test_groups_weigh_less_than_their_size_and_more_than_one() -> None:
     steps = steps_of()
     sample = sample_of([*steps, *(step for step in steps if step.device.id == "slow")])  # 16 slow, 8 fast
@@ -90,10 +102,40 @@ def test_groups_weigh_less_than_their_size_and_more_than_one() -> None:
 def test_the_interval_of_the_left_out_holds_nine_in_ten() -> None:
     steps = steps_of() * 20
     errors = np.random.default_rng(0).normal(0.0, 0.2, len(steps))
-    spread = spreads(steps, errors)["fp32"]
+    spread = spreads(steps, LeftOut(errors=errors, host_shares=np.zeros(len(steps))))["fp32"]
     # All of a normal's error is the workloads' where devices have no offset.
     assert np.hypot(spread.device_log_spread, spread.workload_log_spread) == pytest.approx(0.2, rel=0.15)
     assert spread.device_log_spread < 0.05
+    assert spread.host_log_spread == 0.0  # no host set the pace
+
+
+def test_what_is_off_where_the_host_sets_the_pace_is_the_hosts() -> None:
+    steps = steps_of() * 40
+    is_heavy = np.arange(len(steps)) % 2 == 0
+    own = np.random.default_rng(0).normal(0.0, np.where(is_heavy, np.hypot(0.3, 0.1), 0.1))
+    spread = spreads(steps, LeftOut(errors=own, host_shares=np.where(is_heavy, 1.0, 0.1)))["fp32"]
+    assert np.hypot(spread.device_log_spread, spread.workload_log_spread) == pytest.approx(0.1, rel=0.15)
+    assert spread.host_log_spread == pytest.approx(0.3, rel=0.15)
+
+
+def test_a_group_speaks_by_its_trust() -> None:
+    steps = [replace(step, trust=1.0 if step.device.id == "slow" else 0.01) for step in steps_of() * 40]
+    own = np.random.default_rng(0).normal(0.0, [0.1 if step.trust == 1.0 else 1.0 for step in steps])
+    spread = spreads(steps, LeftOut(errors=own, host_shares=np.zeros(len(steps))))["fp32"]
+    assert np.hypot(spread.device_log_spread, spread.workload_log_spread) == pytest.approx(0.1, rel=0.2)
+
+
+def test_what_is_off_in_backward_is_a_part_of_its_own() -> None:
+    steps = steps_of() * 40
+    is_backward = np.arange(len(steps)) % 2 == 0
+    steps = [
+        replace(step, group=(*step.group, str(own)), kernels=replace(step.kernels, backward_dispatches=np.array([own])))
+        for step, own in zip(steps, is_backward.astype(np.float64), strict=True)
+    ]
+    errors = np.random.default_rng(0).normal(0.0, np.where(is_backward, np.hypot(0.3, 0.1), 0.1))
+    spread = spreads(steps, LeftOut(errors=errors, host_shares=np.zeros(len(steps))))["fp32"]
+    assert np.hypot(spread.device_log_spread, spread.workload_log_spread) == pytest.approx(0.1, rel=0.15)
+    assert spread.backward_log_spread == pytest.approx(0.3, rel=0.15)
 
 
 def test_a_file_is_read_back_as_it_was_written(tmp_path: Path) -> None:

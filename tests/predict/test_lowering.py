@@ -103,7 +103,8 @@ def test_a_row_whose_results_stay_fused_launches_nothing_when_compiled() -> None
     eager, compiled = lowered(toy), lowered(toy, compile_mode="compile")
     assert eager.launches.tolist() == [[1, 1], [1, 1]]
     assert compiled.launches.tolist() == [[0, 0], [1, 1]]
-    assert (eager.dispatches[0], compiled.dispatches[0]) == (2, 1)
+    assert (eager.dispatches[0], eager.compiled_dispatches[0]) == (2, 0)
+    assert (compiled.dispatches[0], compiled.compiled_dispatches[0]) == (0, 1)
 
 
 def conv_row(*, inputs: int = 3, outputs: int = 5, groups: int = 1, size: int = 1, bias: bool = False) -> Row:
@@ -144,6 +145,21 @@ def test_images_may_be_transposed_for_convolutions_in_half(precision: Precision,
 def test_depthwise_convolutions_transpose_nothing() -> None:
     kernels = lowered(workload(conv_row(inputs=4, outputs=4, groups=4, size=3)), precision="amp-fp16")
     assert not kernels.transposed_bytes.any()
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_transposed"),
+    [
+        ((conv_row(),), False),
+        ((conv_row(inputs=4, outputs=4, groups=2, size=3),), True),  # all FLOP in grouped convolutions
+        ((conv_row(inputs=40, outputs=40), conv_row(inputs=4, outputs=4, groups=2)), False),  # next to none
+        # One grouped convolution is enough in training.
+        ((conv_row(inputs=40, outputs=40), conv_row(inputs=4, outputs=4, groups=2), backward_conv_row()), True),
+    ],
+)
+def test_compiled_convolutions_keep_their_images_channels_last(rows: tuple[Row, ...], is_transposed: bool) -> None:
+    kernels = lowered(workload(*rows), precision="amp-fp16", compile_mode="compile")
+    assert kernels.transposed_bytes.any() == is_transposed
 
 
 def test_a_bias_is_added_to_the_result_of_a_convolution() -> None:

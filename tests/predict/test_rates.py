@@ -55,6 +55,23 @@ def test_only_a_card_that_exceeds_its_rated_clock_gains_by_it() -> None:
     assert sustained_flops_per_s(device(exceeds_rated_clock=True), fit, unit="fp32") == 1.25e12
 
 
+def test_grouped_convolutions_find_their_gradients_more_slowly_where_images_are_channels_last() -> None:
+    fit = efficiency(channels_last_grouped_ratio=0.25)
+
+    def rate(family: str, layout: Layout) -> float:
+        indices = {"family": np.zeros(1, dtype=np.intp), "unit": np.zeros(1, dtype=np.intp)}
+        return float(rates_of([device()], [fit], families=(family,), layout=layout, **indices).flops_per_s[0, 0, 0])
+
+    assert rate("conv_grouped_backward", "nhwc") / rate("conv_grouped_backward", "nchw") == 0.25
+    assert rate("conv_grouped", "nhwc") == rate("conv_grouped", "nchw")
+
+
+def test_narrow_tensor_cores_reach_more_of_their_peak() -> None:
+    fit, own = efficiency(narrow_tensor_speedup=1.25), device(has_narrow_tensor_cores=True)
+    assert sustained_flops_per_s(own, fit, unit="fp16") / sustained_flops_per_s(device(), fit, unit="fp16") == 1.25
+    assert sustained_flops_per_s(own, fit, unit="fp32") == sustained_flops_per_s(device(), fit, unit="fp32")
+
+
 def test_a_devices_own_figures_scale_what_is_predicted_without_them() -> None:
     own = device(sustained_compute_ratio=0.5, sustained_memory_ratio=0.75)
     assert sustained_flops_per_s(own, efficiency(), unit="fp32") == 0.5e12

@@ -72,6 +72,28 @@ def test_the_backward_pass_dispatches_at_its_own_pace() -> None:
     assert mid_s(toy, fit=efficiency(dispatch_s=0.01, backward_dispatch_s=0.004)) == pytest.approx(1.0 + 0.2)
 
 
+def test_a_backward_pass_and_compiled_code_widen_the_interval() -> None:
+    fit = efficiency(workload_log_spread=0.3, backward_log_spread=0.4, compiled_log_spread=0.72, host_log_spread=1.0)
+
+    def log_spread(**counts: float) -> float:
+        toy = kernels(flops=[[1e12]], data_bytes=[[0.0]], **{name: np.array([one]) for name, one in counts.items()})
+        return float(step_times(toy, kind="gpu", devices=[device()], efficiencies=[fit]).log_spread[0, 0])
+
+    assert log_spread(dispatches=5.0) == pytest.approx(0.3)
+    assert log_spread(backward_dispatches=5.0) == pytest.approx(0.5)  # 0.3 and 0.4 at right angles
+    assert log_spread(compiled_dispatches=5.0) == pytest.approx(0.78)  # 0.3 and 0.72
+
+
+def test_what_the_host_is_off_counts_by_its_share_of_the_step() -> None:
+    toy = kernels(flops=[[1e12]], data_bytes=[[0.0]], dispatches=np.array([100.0]))
+    slow, fast = (
+        step_times(toy, kind="gpu", devices=[device()], efficiencies=[efficiency(host_log_spread=0.4, dispatch_s=one)])
+        for one in (0.02, 0.005)
+    )
+    assert slow.log_spread[0, 0] == slow.own_log_spread[0, 0] == pytest.approx(0.4)  # the host takes all of the 2 s
+    assert fast.log_spread[0, 0] == pytest.approx(0.4 * 0.5 / 1.005)
+
+
 def test_every_device_has_its_own_rates() -> None:
     toy = kernels(flops=[[1e12]], data_bytes=[[1e11]])
     devices = [device(), device(sustained_compute_ratio=0.5), device(streaming_ratio=0.25)]
@@ -83,7 +105,8 @@ def test_every_device_has_its_own_rates() -> None:
 
 def test_a_gpu_hides_the_dispatch_until_it_is_the_longer() -> None:
     toy = kernels(flops=[[1e12]], data_bytes=[[0.0]], dispatches=np.array([100.0]))
-    assert mid_s(toy, fit=efficiency(dispatch_s=0.005)) == pytest.approx(1.0)
+    # Of 0.5 s on the host a hundredth passes before the first kernel starts.
+    assert mid_s(toy, fit=efficiency(dispatch_s=0.005)) == pytest.approx(1.005)
     assert mid_s(toy, fit=efficiency(dispatch_s=0.02)) == pytest.approx(2.0)
 
 

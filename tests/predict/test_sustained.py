@@ -1,7 +1,7 @@
 import pytest
 
 from advisor.catalog.load import load_catalog
-from advisor.predict.sustained import exceeds_rated_clock, power_ratios, streaming_ratio
+from advisor.predict.sustained import exceeds_rated_clock, has_narrow_tensor_cores, power_ratios, streaming_ratio
 from advisor.records.device import Gpu
 from tests.predict.test_capability import a_gpu
 
@@ -23,7 +23,7 @@ def test_an_l4_lacks_power_for_its_peak() -> None:
     assert ratios["fp16"] == ratios["bf16"] == ratios["tf32"] == pytest.approx(72 / 117.564)
 
 
-@pytest.mark.parametrize("identifier", ["v100-pcie-16gb", "rtx-2080-ti", "a100-pcie-40gb", "rtx-3090", "rtx-4090"])
+@pytest.mark.parametrize("identifier", ["v100-pcie-16gb", "rtx-2080-ti", "a100-sxm4-40gb", "rtx-3090", "rtx-4090"])
 def test_the_parts_that_the_energy_was_taken_from_have_the_power_for_fp32(identifier: str) -> None:
     # Within 1 %: datasheets round.
     assert power_ratios(GPUS[identifier])["fp32"] == pytest.approx(1.0, rel=0.01)
@@ -82,3 +82,12 @@ def test_every_kind_of_memory_that_is_shipped_has_its_share(gpu: Gpu) -> None:
 )
 def test_cards_for_players_exceed_their_rated_clock_and_no_others(name: str, exceeds: bool) -> None:
     assert exceeds_rated_clock(a_gpu(name=name)) is exceeds
+
+
+@pytest.mark.parametrize(
+    ("identifier", "narrow"),
+    [("rtx-3090", True), ("rtx-4090", True), ("rtx-2080-ti", True), ("a40", False), ("l4", False), ("mi100", False)],
+)
+def test_tensor_cores_of_geforce_are_narrow(identifier: str, narrow: bool) -> None:
+    # 71 TFLOPS / 82 multiprocessors / 1.695 GHz = 511 FLOP per cycle of an RTX 3090; an A40: 149.7 / 84 / 1.74 = 1024.
+    assert has_narrow_tensor_cores(GPUS[identifier]) is narrow
