@@ -1,7 +1,9 @@
 """What is left between measured and predicted on devices that a fit has not seen: how wide intervals must be."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -11,6 +13,7 @@ from advisor.records.prediction import BoolArray, FloatArray
 
 _Z_90 = 1.645
 _INSIDE = 0.9
+_STEPS = 8
 _HEAVY = 0.5
 """Where the host takes more than that share of a step, its own error shows."""
 
@@ -38,15 +41,22 @@ def left_out(fit: Fit, logs: FloatArray) -> LeftOut:
     """What is left of every step by a fit that has not seen its device (whatever its form)."""
     sample = fit.sample
     errors, host_shares = np.empty(len(sample.steps)), np.empty(len(sample.steps))
-    for index, device in enumerate(sample.devices):
-        own = sample.device_of_step == index
-        fixed = {("device_compute", device.id), ("device_memory", device.id), ("host", device.id)}
-        if sum(other.generation == device.generation for other in sample.devices) == 1:
-            fixed |= {("generation_compute", device.generation), ("generation_memory", device.generation)}
-        without = fit.solve(chosen=~own, start=logs, fixed=fixed, steps=8)
-        errors[own] = np.log(sample.measured_s[own] / fit.seconds(without)[own])
-        host_shares[own] = fit.host_shares(without)[own]
+    with ProcessPoolExecutor() as pool:
+        for index, without in enumerate(pool.map(partial(_without, fit, logs), range(len(sample.devices)))):
+            own = sample.device_of_step == index
+            errors[own] = np.log(sample.measured_s[own] / fit.seconds(without)[own])
+            host_shares[own] = fit.host_shares(without)[own]
     return LeftOut(errors=errors, host_shares=host_shares)
+
+
+def _without(fit: Fit, logs: FloatArray, index: int) -> FloatArray:
+    """The coefficients without one device: its own stay at their priors, as do those of a generation it is alone in."""
+    devices = fit.sample.devices
+    device = devices[index]
+    fixed = {("device_compute", device.id), ("device_memory", device.id), ("host", device.id)}
+    if sum(other.generation == device.generation for other in devices) == 1:
+        fixed |= {("generation_compute", device.generation), ("generation_memory", device.generation)}
+    return fit.solve(chosen=fit.sample.device_of_step != index, start=logs, fixed=fixed, steps=_STEPS)
 
 
 def spreads(steps: Sequence[MeasuredStep], left: LeftOut) -> Mapping[str, Spread]:

@@ -103,5 +103,5 @@ def _add_files(digest: "hashlib._Hash", files: Iterable[Path]) -> None:
     for file in files:
         with contextlib.suppress(OSError):  # `torchvision:resnet50` is no file
             content = file.read_bytes()
-            digest.update(f"{file} {len(content)}\n".encode())
+            digest.update(f"{file.name} {len(content)}\n".encode())
             digest.update(content)

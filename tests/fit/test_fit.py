@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from advisor.catalog.devices import read_efficiencies
-from advisor.fit.coefficients import coefficients_of
+from advisor.fit.coefficients import coefficients_of, starts
 from advisor.fit.files import file_name, number, yaml_text
-from advisor.fit.residuals import LeftOut, spreads
+from advisor.fit.residuals import LeftOut, left_out, spreads
 from advisor.fit.sample import MeasuredStep, Sample, sample_of
 from advisor.fit.solve import Fit
 from advisor.predict.lowering import count_rows, lower
@@ -97,6 +97,18 @@ def test_groups_weigh_less_than_their_size_and_more_than_one() -> None:
     slow = sample.weights[0] * 16
     fast = sample.weights[1] * 8
     assert 1 < slow / fast < 2
+
+
+def test_a_device_is_predicted_by_a_fit_that_has_not_seen_it() -> None:
+    """Both devices sustain what the other does, so either one's steps give the other's; with an odd one they cannot."""
+    steps = steps_of()
+    alike = left_out(fit_of(sample_of(steps)), starts(fit_of(sample_of(steps)).coefficients))
+    assert np.abs(alike.errors).max() < 0.1
+    odd = [replace(step, measured_s=2 * step.measured_s) if step.device.id == "fast" else step for step in steps]
+    fit = fit_of(sample_of(odd))
+    errors = left_out(fit, fit.solve(chosen=np.ones(len(odd), dtype=np.bool_))).errors
+    of_fast = errors[[step.device.id == "fast" for step in odd]]
+    assert np.median(of_fast) == pytest.approx(np.log(2), abs=0.15)
 
 
 def test_the_interval_of_the_left_out_holds_nine_in_ten() -> None:
