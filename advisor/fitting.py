@@ -14,12 +14,11 @@ from advisor.fit.residuals import LeftOut, Spread, left_out, spreads
 from advisor.fit.sample import MeasuredStep, sample_of
 from advisor.fit.solve import Fit
 from advisor.predict.efficiency import ANY, precision_class
-from advisor.predict.lowering import Kernels, count_rows, lower
-from advisor.predict.precision import resolve_precision, width_of
+from advisor.predict.lowering import Kernels
 from advisor.records.device import Device, DeviceKind, Efficiency, FamilyEfficiency
 from advisor.records.measurement import Measurement
 from advisor.records.prediction import FloatArray
-from advisor.validation import Run, prepare, without_optimizer
+from advisor.validation import Run, kernels_of, prepare
 from advisor.workload.trace_many import OnProgress
 
 _TILES: Mapping[DeviceKind, tuple[float, float]] = {"gpu": (128.0, 128.0), "cpu": (32.0, 64.0)}
@@ -74,13 +73,7 @@ def measured_steps(
 def _measured_step(run: Run, *, file: Path) -> MeasuredStep:
     asked = run.measurement
     device = replace(run.device.device, id=run.device.id, sustained_compute_ratio=1.0, sustained_memory_ratio=1.0)
-    precision = resolve_precision(asked.precision, device)
-    if precision is None:
-        raise ValueError(f"{file}: {asked.device} does not run {asked.precision}")
-    workload = without_optimizer(run.workload) if asked.mode == "forward_backward" else run.workload
-    batches = np.array([float(asked.batch)])
-    counts = count_rows(workload, batches=batches, width=width_of(precision))
-    kernels = lower(counts, kind=device.kind, precision=precision, compile_mode=asked.compile)
+    kernels, precision = kernels_of(run)
     if file.stem in _WITHOUT_HOST:
         kernels = replace(kernels, dispatches=np.zeros(1))
     return MeasuredStep(
@@ -100,12 +93,10 @@ def _copied_bytes(kernels: Kernels, *, is_half: bool) -> float:
     return float(kernels.transfer_bytes[0]) * (0.5 if is_half else 1.0)
 
 
-def fit_kind(steps: Sequence[MeasuredStep], *, kind: DeviceKind, date: str, sources: str) -> Fitted:
-    """Fit every coefficient of one kind of device; the spreads come from fits that have not seen the device."""
-    own = [step for step in steps if step.device.kind == kind]
-    sample = sample_of(own)
+def template_of(kind: DeviceKind) -> Efficiency:
+    """What no fit changes: the tiles; all else is that of an ideal device."""
     rows, columns = _TILES[kind]
-    template = Efficiency(
+    return Efficiency(
         kind=kind,
         vendor=ANY,
         generation=ANY,
@@ -117,9 +108,16 @@ def fit_kind(steps: Sequence[MeasuredStep], *, kind: DeviceKind, date: str, sour
         device_log_spread=0.0,
         tile_rows=rows,
         tile_columns=columns,
-        date=date,
-        source=sources,
+        date="",
+        source="",
     )
+
+
+def fit_kind(steps: Sequence[MeasuredStep], *, kind: DeviceKind, date: str, sources: str) -> Fitted:
+    """Fit every coefficient of one kind of device; the spreads come from fits that have not seen the device."""
+    own = [step for step in steps if step.device.kind == kind]
+    sample = sample_of(own)
+    template = replace(template_of(kind), date=date, source=sources)
     fit = Fit(sample, coefficients_of(sample, kind=kind), template=template)
     logs = fit.solve(chosen=np.ones(len(own), dtype=np.bool_))
     left = left_out(fit, logs)
