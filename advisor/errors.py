@@ -44,6 +44,12 @@ class NothingFitsError(AdvisorError):
     exit_code = ExitCode.NOTHING_FITS
 
 
+class NetworkError(AdvisorError):
+    """A price list could not be had, or is not what it should be."""
+
+    exit_code = ExitCode.NETWORK
+
+
 class LoadError(AdvisorError):
     """The model's file could not be found, imported or understood."""
 

@@ -2,17 +2,27 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from advisor.catalog.find import find_devices
+from advisor import units
+from advisor.calibrate.in_force import calibration_notes, calibrations_in_force, with_calibrations
+from advisor.calibrate.store import Stored
+from advisor.catalog.billing import load_billing
+from advisor.catalog.find import device_ids, exchange_rate_of
 from advisor.catalog.load import load_catalog
+from advisor.cost.at_hand import fleet_at_hand, join, join_fleets, notes_at_hand, selection_at_hand, soonest
 from advisor.cost.job import job_of
+from advisor.cost.payback import payback_notes
+from advisor.cost.price_marks import mark_warnings
 from advisor.cost.ranking import rank
 from advisor.cost.selection import select_offers
 from advisor.errors import CoverageError, TraceError, UsageError
+from advisor.local_device import local_devices
+from advisor.machine.this_machine import this_machine
 from advisor.predict.batches import batch_candidates
 from advisor.predict.capability import fleet_of
 from advisor.predict.join import join_batches
@@ -21,10 +31,12 @@ from advisor.records.answer import (
     ANSWER_SCHEMA_VERSION,
     Group,
     GroupBy,
+    Quote,
     Recommendation,
     WorkloadSummary,
 )
 from advisor.records.device import Device
+from advisor.records.machine import LOCAL, Machine
 from advisor.records.options import Options
 from advisor.records.prediction import IndexArray, Predictions
 from advisor.records.price import Catalog
@@ -39,6 +51,8 @@ if TYPE_CHECKING:
 
 TraceAt = Callable[[int], Workload]
 """Traces the source anew at a batch size, for models whose dimensions are not affine in it."""
+ReadCalibrations = Callable[[Machine, Catalog], Stored]
+"""What was timed on the machine at hand, or is timed now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,23 +74,52 @@ class Profile:
 
 
 def rank_source(
-    source: str, options: Options, *, run: bool = False, script_args: tuple[str, ...] = ()
+    source: str,
+    options: Options,
+    *,
+    run: bool = False,
+    script_args: tuple[str, ...] = (),
+    today: date | None = None,
+    read_machine: Callable[[], Machine] = this_machine,
+    read_calibrations: ReadCalibrations = calibrations_in_force,
 ) -> Recommendation:
-    """Rank every offer for the model in `source`, a file, a named model or a saved workload."""
+    """Rank every offer for the model in `source`, a file, a named model or a saved workload.
+
+    The age of prices is that of `today` (default: by the clock). The machine at hand stands beside the offers, but for
+    a saved workload, whose answer is the same everywhere, only where `--device local` asks for it.
+    """
     _check_source(source, options, run=run)
     if _is_workload_file(source):
         workload = _read_saved(source, options)
-        return rank_workload(workload, replace(options, mode=workload.mode), catalog=catalog_of(options))
+        machine = read_machine() if LOCAL in options.device else None
+        return rank_workload(
+            workload, replace(options, mode=workload.mode), catalog=catalog_of(options), machine=machine, today=today
+        )
 
     def start(batch: int | None) -> PendingProfile:
         return start_profile(_request(source, options, batch=batch, run=run, script_args=script_args))
 
     with start(single_batch(options)) as pending:
         catalog = catalog_of(options)  # while the child imports torch
+        machine = None if options.no_local else read_machine()
         workload = workload_from_json(pending.result(), where=source)
+    calibrated = _calibrations(machine, catalog, options, read=read_calibrations)
     return rank_workload(
-        workload, options, catalog=catalog, trace_at=lambda batch: workload_from_json(start(batch).result())
+        workload,
+        options,
+        catalog=catalog,
+        trace_at=lambda batch: workload_from_json(start(batch).result()),
+        machine=machine,
+        calibrated=calibrated,
+        today=today,
     )
+
+
+def _calibrations(
+    machine: Machine | None, catalog: Catalog, options: Options, *, read: ReadCalibrations = calibrations_in_force
+) -> Stored:
+    """Those of the machine at hand, where the answer may depend on it."""
+    return Stored() if machine is None or options.no_calibrate else read(machine, catalog)
 
 
 def profile_source(
@@ -123,11 +166,25 @@ def recommend(
     samples: int | None = None,
     epochs: int | None = None,
     steps: int | None = None,
+    tokens: int | None = None,
+    requests_per_day: int | None = None,
+    checkpoint_every: str | float | None = None,
     provider: str | Sequence[str] = (),
     region: str | Sequence[str] = (),
     tier: str | Sequence[str] = (),
     device: str | Sequence[str] = (),
+    no_local: bool = False,
+    no_calibrate: bool = False,
     price: Literal["on-demand", "spot", "commit-1y", "commit-3y"] = "on-demand",
+    objective: Literal["cost", "time", "cost-time"] = "cost",
+    deadline: str | float | None = None,
+    max_usd: float | None = None,
+    max_hourly: float | None = None,
+    max_latency: str | float | None = None,
+    min_throughput: float | None = None,
+    max_price_age: int = 180,
+    drop_prices: Literal["none", "flagged", "old"] = "flagged",
+    currency: str = "USD",
     top: int = 10,
     strict: bool = False,
     profiles: str | Path | None = None,
@@ -137,7 +194,8 @@ def recommend(
 
     `example_inputs` is what the model is called with (a tensor, a tuple, a dict of keyword arguments), or a function of
     the batch size that gives it; the leading dimension is the batch. `loss(output, batch)`, `optimizer(parameters)` and
-    `train_step(model, batch)` are as in a model file. The keywords are the flags of `advise`, by the same names.
+    `train_step(model, batch)` are as in a model file. The keywords are the flags of `advise`, by the same names; times
+    are seconds, or text such as "24h".
     Prints nothing and leaves the model as it was, wherever it lies. Raises `AdvisorError`, and what the model's own
     code raises.
     """
@@ -156,11 +214,25 @@ def recommend(
         samples=samples,
         epochs=epochs,
         steps=steps,
+        tokens=tokens,
+        requests_per_day=requests_per_day,
+        checkpoint_every=seconds_of(checkpoint_every),
         provider=names_of(provider),
         region=names_of(region),
         tier=names_of(tier),
         device=names_of(device),
+        no_local=no_local,
+        no_calibrate=no_calibrate,
         price=price,
+        objective=objective,
+        deadline=seconds_of(deadline),
+        max_usd=max_usd,
+        max_hourly=max_hourly,
+        max_latency=seconds_of(max_latency),
+        min_throughput=min_throughput,
+        max_price_age=max_price_age,
+        drop_prices=drop_prices,
+        currency=currency,
         top=top,
         strict=strict,
         profiles=None if profiles is None else str(profiles),
@@ -173,39 +245,86 @@ def recommend(
         with cuda_redirected(), fake_tensor_log_silenced():
             return trace(loaded, mode=mode, batch=batch, attention=attention)
 
-    return rank_workload(trace_at(single_batch(options)), options, catalog=catalog, trace_at=trace_at)
+    machine = None if no_local else this_machine()
+    return rank_workload(
+        trace_at(single_batch(options)),
+        options,
+        catalog=catalog,
+        trace_at=trace_at,
+        machine=machine,
+        calibrated=_calibrations(machine, catalog, options),
+    )
 
 
 def rank_workload(
-    workload: Workload, options: Options, *, catalog: Catalog, trace_at: TraceAt | None = None
+    workload: Workload,
+    options: Options,
+    *,
+    catalog: Catalog,
+    trace_at: TraceAt | None = None,
+    machine: Machine | None = None,
+    calibrated: Stored | None = None,
+    today: date | None = None,
 ) -> Recommendation:
-    """Predict the workload on every device on offer, price the job, and rank."""
+    """Predict the workload on every device on offer, price the job, and rank.
+
+    `machine` is the one at hand, `calibrated` what was timed on it.
+    """
     _check_coverage(workload, options)
+    _check_local(options, machine)
     if not workload.rows:
         raise TraceError(
             f"{workload.name} calls no operator that computes or copies: there is nothing to predict",
             hint="check that its forward does something with its inputs",
         )
-    job = job_of(options, source_batch=workload.batch)
+    calibrated = calibrated or Stored()
+    catalog = with_calibrations(catalog, calibrated.calibrations)
+    job = job_of(options, source_batch=workload.batch, inputs=workload.inputs)
     if job.batch == "auto" and not workload.batch_is_affine:
         job = replace(job, batch=str(workload.batch))
     wanted = batch_candidates(options.batch, mode=options.mode, source_batch=workload.batch)
     selection = select_offers(
-        catalog.offers, options=replace(options, device=_device_ids(catalog, options.device)), price_kind=job.price
+        catalog.offers,
+        options=replace(options, device=device_ids(catalog, options.device)),
+        price_kind=job.price,
+        today=today,
     )
     fleet = fleet_of(selection.offers, gpus=catalog.gpus, cpus=catalog.cpus)
-    predictions, warnings = _predict(workload, wanted, fleet.devices, catalog, options, trace_at)
-    ranking = rank(selection, fleet=fleet, predictions=predictions, job=job)
+    here = local_devices(machine, catalog) if machine else ()
+    own, own_fleet = selection_at_hand(here, offers=catalog.offers), fleet_at_hand(fleet, here)
+    predictions, warnings = _predict(workload, wanted, own_fleet.devices, catalog, options, trace_at)
+    billing = load_billing(Path(options.profiles) if options.profiles else None)
+    at_hand = rank(own, fleet=own_fleet, predictions=predictions, job=job, billing=billing)
+    if LOCAL in options.device:
+        selection, fleet = join(own, selection), join_fleets(own_fleet, fleet)
+    ranking = rank(selection, fleet=fleet, predictions=predictions, job=job, billing=billing)
+    exchange_rate = exchange_rate_of(catalog, options.currency)
     return Recommendation(
         schema_version=ANSWER_SCHEMA_VERSION,
         job=job,
         workload=summarize(workload, batch=_summary_batch(workload, options)),
         best=ranking.quotes[0] if ranking.quotes else None,
         quotes=ranking.quotes,
+        at_hand=soonest(at_hand.quotes),
         rejected=(*catalog.rejected, *ranking.rejected),
-        notes=(*(f"overlay in force: {path}" for path in catalog.overlays), *ranking.notes),
-        warnings=(*warnings, *_unknown_warnings(workload)),
+        notes=(
+            *(f"overlay in force: {path}" for path in catalog.overlays),
+            *ranking.notes,
+            *calibration_notes(calibrated, used=_calibrated_devices((*ranking.quotes, *at_hand.quotes))),
+            *notes_at_hand(here, at_hand),
+            *payback_notes(ranking.quotes, catalog.offers, rate=exchange_rate),
+        ),
+        warnings=(
+            *warnings,
+            *_unknown_warnings(workload),
+            *mark_warnings(ranking.quotes, max_age_days=options.max_price_age),
+        ),
+        exchange_rate=exchange_rate,
     )
+
+
+def _calibrated_devices(quotes: Iterable[Quote]) -> frozenset[str]:
+    return frozenset(quote.device.id for quote in quotes if quote.time_source == "calibrated")
 
 
 def _predict(
@@ -316,14 +435,6 @@ def _other_batch(workload: Workload, batch: int) -> UsageError:
     )
 
 
-def _device_ids(catalog: Catalog, names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(
-        identifier
-        for name in names
-        for identifier in ([name] if name in ("cpu", "gpu") else [device.id for device in find_devices(catalog, name)])
-    )
-
-
 def checked_options(**given: Any) -> Options:
     """The options that keywords give; raise `UsageError` as the command line does."""
     from pydantic import TypeAdapter, ValidationError
@@ -341,11 +452,22 @@ def checked_options(**given: Any) -> Options:
     return options
 
 
+def seconds_of(value: str | float | None) -> float | None:
+    """A time as the flags take it, or in seconds."""
+    return units.parse_duration_s(value) if isinstance(value, str) else value
+
+
 def names_of(value: Any) -> tuple[str, ...]:
     """One name or several, as the flags take them."""
     if isinstance(value, (str, Path)):
         return (str(value),)
     return tuple(str(name) for name in value)
+
+
+def _check_local(options: Options, machine: Machine | None) -> None:
+    if LOCAL in options.device and (options.no_local or machine is None):
+        hint = "leave --no-local out" if options.no_local else "name a device: `advise devices` says which are where"
+        raise UsageError("--device local: the machine at hand is left out", hint=hint)
 
 
 def _check_coverage(workload: Workload, options: Options) -> None:

@@ -2,6 +2,7 @@
 
 import math
 import re
+from typing import Protocol
 
 from advisor.errors import UsageError
 
@@ -36,6 +37,25 @@ def parse_count(text: str) -> int:
     return int(number)
 
 
+def parse_days(text: str) -> int:
+    """Read "180" or "180d"; raise `UsageError` for what is not a whole number of days from 1."""
+    try:
+        return parse_count(text.strip().lower().removesuffix("d"))
+    except UsageError:
+        raise UsageError(f"{text!r} is not a whole number of days from 1", hint="write 180 or 180d") from None
+
+
+def parse_positive(text: str) -> float:
+    """Read "50", "0.5" or "$50"; raise `UsageError` for what is not a finite number above 0."""
+    try:
+        number = float(text.strip().removeprefix("$"))
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or number <= 0:
+        raise UsageError(f"{text!r} is not a number above 0", hint="write 50 or 0.5")
+    return number
+
+
 def format_duration(seconds: float) -> str:
     """Three significant digits in the largest unit of which there is at least one: "12.3 ms", "1.5 h"."""
     unit, unit_s = _duration_unit(seconds)
@@ -66,13 +86,37 @@ def format_count(count: float) -> str:
 
 def format_usd(usd: float, *, digits: int = 2) -> str:
     """`digits` significant digits, at least cents, and no cents from 1,000 dollars: "$0.0042", "$3.06", "$1,235"."""
-    if usd == 0:
-        return "$0"
-    if usd >= 1000:
-        return f"${usd:,.0f}"
-    decimals = max(2, digits - 1 - math.floor(math.log10(usd)))
-    dollars, cents = f"{usd:.{decimals}f}".split(".")
-    return f"${dollars}.{cents[:2]}{cents[2:].rstrip('0')}"
+    return f"${format_amount(usd, digits=digits)}"
+
+
+class Rate(Protocol):
+    """What one unit of a currency, by its code, is worth in dollars."""
+
+    @property
+    def currency(self) -> str:
+        """The code: "EUR"."""
+
+    @property
+    def usd(self) -> float:
+        """Dollars for one unit."""
+
+
+def format_money(usd: float, *, rate: Rate | None, digits: int = 2) -> str:
+    """Dollars in the currency of `rate`, "EUR 2.64", or as they are where it is None."""
+    if rate is None:
+        return format_usd(usd, digits=digits)
+    return f"{rate.currency} {format_amount(usd / rate.usd, digits=digits)}"
+
+
+def format_amount(amount: float, *, digits: int = 2) -> str:
+    """Money without its currency, as `format_usd` has it."""
+    if amount == 0:
+        return "0"
+    if amount >= 1000:
+        return f"{amount:,.0f}"
+    decimals = max(2, digits - 1 - math.floor(math.log10(amount)))
+    whole, cents = f"{amount:.{decimals}f}".split(".")
+    return f"{whole}.{cents[:2]}{cents[2:].rstrip('0')}"
 
 
 def format_ratio(ratio: float) -> str:

@@ -10,12 +10,13 @@ this script or in a table below, with its source. Everything that comes from Spa
 import argparse
 import csv
 import gzip
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from advisor.catalog.yaml_text import flow, quoted
 
 Row = Mapping[str, str]
 
@@ -376,7 +377,7 @@ def price_file(provider: str, rows: Sequence[Row], *, gpus: Sequence[Row]) -> st
     per_gpu = any("per GPU-hour" in row["notes"] for row in rows)
     head = [
         f"# Prices of {provider}, US dollars. One line per region: [dollars per hour, key of the source below].",
-        "# stale, suspect: the prices of that line not to be trusted, and `note` says why; they are never recommended.",
+        "# stale, suspect: prices of that line not to be trusted (`note` says why), left out of the ranking.",
         "# The CPU, SMT and measured bandwidth of a type are in sparecores/instances.yaml, joined when loaded.",
         pair("provider", provider),
         pair("tier", tier_of(provider)),
@@ -645,22 +646,6 @@ def pair(key: str, value: Any, *, comment: str = "") -> str:
     if value is None or value == "" or value == []:
         return ""
     return f"{key}: {flow(value)}" + (f"  # {comment}" if comment else "")
-
-
-def flow(value: Any) -> str:
-    """A value in YAML's flow style."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{quoted(key)}: {flow(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return "[" + ", ".join(flow(item) for item in value) + "]"
-    return quoted(value) if isinstance(value, str) else repr(value)
-
-
-def quoted(text: str) -> str:
-    """Plain where no YAML reader could take it for anything but this text, else in double quotes."""
-    plain = re.fullmatch(r"[A-Za-z][\w.+/@()-]*( [\w.+/@()-]+)*|\d{4}-\d{2}-\d{2}", text)
-    reserved = text.lower() in {"yes", "no", "on", "off", "true", "false", "null", "y", "n"}
-    return text if plain and not reserved else json.dumps(text, ensure_ascii=False)
 
 
 def text_of(lines: Iterable[str]) -> str:

@@ -1,5 +1,6 @@
 """Write docs/flags.md from the commands themselves: `python scripts/write_flag_docs.py`."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -26,16 +27,24 @@ def flag_docs() -> str:
     commands: dict[str, list[str]] = {}
     context = advise.make_context("advise", [DEFAULT_COMMAND], resilient_parsing=True)
     for name in advise.list_commands(context):
-        command = load_command(name)
-        for parameter in command.get_params(click.Context(command, info_name=name, parent=context)):
-            if isinstance(parameter, click.Option):
-                flag = ", ".join(f"`{opt}`" for opt in parameter.opts)
-                lines.setdefault(flag, [_value(parameter), _default(parameter), parameter.help or ""])
-                commands.setdefault(flag, []).append(name)
+        for full_name, command in _with_subcommands(name, load_command(name)):
+            for parameter in command.get_params(click.Context(command, info_name=full_name, parent=context)):
+                if isinstance(parameter, click.Option):
+                    flag = ", ".join(f"`{opt}`" for opt in parameter.opts)
+                    lines.setdefault(flag, [_value(parameter), _default(parameter), parameter.help or ""])
+                    commands.setdefault(flag, []).append(full_name)
     rows = (
         (flag, *map(escape, cells), ", ".join(commands[flag]), escape(text)) for flag, (*cells, text) in lines.items()
     )
     return HEADER + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _with_subcommands(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    """The command, or the commands of a group by the two words that are typed."""
+    if isinstance(command, click.Group):
+        yield from ((f"{name} {sub}", subcommand) for sub, subcommand in command.commands.items())
+    else:
+        yield name, command
 
 
 def _value(option: click.Option) -> str:
@@ -45,9 +54,8 @@ def _value(option: click.Option) -> str:
 
 
 def _default(option: click.Option) -> str:
-    if option.is_flag or option.multiple or option.default in (None, ""):
-        return ""
-    return str(option.default)
+    has_default = isinstance(option.default, str | int | float)  # not None, nor what click has in place of none
+    return str(option.default) if has_default and not option.is_flag and not option.multiple else ""
 
 
 if __name__ == "__main__":

@@ -14,11 +14,13 @@ from torch import nn
 from advisor import recommend
 from advisor.catalog.load import load_catalog
 from advisor.errors import CoverageError, TraceError, UsageError
-from advisor.pipeline import profile_source, rank_source, rank_workload
+from advisor.pipeline import catalog_of, profile_source, rank_source, rank_workload
+from advisor.records.answer import Recommendation
 from advisor.records.options import Options
 from advisor.records.price import Catalog
 from advisor.records.workload import MemoryLine, Operand, Row, StoredBytes, Workload
 from advisor.workload.file import workload_to_json
+from tests.machines import gpu, machine
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
@@ -34,7 +36,7 @@ def catalog() -> Catalog:
 
 def test_a_saved_workload_gives_the_same_answer_as_its_model_to_the_digit(tmp_path: Path) -> None:
     source = str(EXAMPLES / "mlp.py")
-    options = Options(mode="training", samples=50_000)
+    options = Options(mode="training", samples=50_000, no_local=True)
     saved = tmp_path / "workload.json"
     saved.write_text(json.dumps(workload_to_json(profile_source(source, options).workload)))
 
@@ -289,3 +291,97 @@ def test_the_totals_are_of_the_batch_asked_for(catalog: Catalog, linear_workload
 
     assert (asked.batch, asked.flops) == (7, 2 * 7 * 1024 * 1024)
     assert (chosen.batch, chosen.flops) == (4, 2 * 4 * 1024 * 1024)
+
+
+def test_the_machine_at_hand_stands_beside_the_ranking_and_changes_none_of_it(
+    catalog: Catalog, linear_workload: Workload
+) -> None:
+    without = rank_workload(linear_workload, Options(), catalog=catalog)
+    answer = rank_workload(linear_workload, Options(), catalog=catalog, machine=machine())
+
+    assert answer.quotes == without.quotes
+    assert answer.rejected == without.rejected
+    assert without.at_hand is None
+    assert answer.at_hand is not None
+    assert (answer.at_hand.id, answer.at_hand.device.id) == ("local/cpu", "amd-epyc-7763")
+
+
+def test_of_the_devices_at_hand_the_fastest_is_shown(catalog: Catalog, linear_workload: Workload) -> None:
+    large = Options(batch="65536")  # enough work for a GPU to pay off
+    here = machine(gpus=(gpu("NVIDIA A100-SXM4-40GB"),))
+
+    at_hand = rank_workload(linear_workload, large, catalog=catalog, machine=here).at_hand
+
+    assert at_hand is not None
+    assert (at_hand.instance, at_hand.gpus_used) == ("this machine's cuda:0", 1)
+
+
+def test_the_machine_at_hand_alone_is_ranked_where_it_is_asked_for(catalog: Catalog, linear_workload: Workload) -> None:
+    answer = rank_workload(linear_workload, Options(device=("local",)), catalog=catalog, machine=machine())
+
+    assert [quote.id for quote in answer.quotes] == ["local/cpu"]
+    assert answer.best is not None
+    assert answer.at_hand is not None
+    assert (answer.best.usd_per_hour, answer.best.chance_cheapest) == (0.0, 1.0)
+    assert answer.best.step_s == answer.at_hand.step_s
+
+
+def test_a_cpu_without_a_profile_is_predicted_with_a_wider_interval_and_says_so(
+    catalog: Catalog, linear_workload: Workload
+) -> None:
+    named = rank_workload(linear_workload, Options(), catalog=catalog, machine=machine())
+    hidden = rank_workload(linear_workload, Options(), catalog=catalog, machine=machine(cpu_name="AMD EPYC"))
+
+    def width(answer: Recommendation) -> float:
+        assert answer.at_hand is not None
+        return answer.at_hand.step_s.high / answer.at_hand.step_s.low
+
+    assert width(hidden) > width(named)
+    assert any("this machine's cpu, AMD EPYC: no profile describes it" in note for note in hidden.notes)
+    assert not any("this machine" in note for note in named.notes)
+
+
+def test_a_job_too_large_for_the_machine_at_hand_says_so(catalog: Catalog, linear_workload: Workload) -> None:
+    tiny = machine(memory_bytes=1e3)
+
+    answer = rank_workload(linear_workload, Options(batch="8"), catalog=catalog, machine=tiny)
+
+    assert answer.at_hand is None
+    assert any("this machine's cpu, AMD EPYC 7763: needs " in note for note in answer.notes)
+
+
+def test_a_saved_workload_knows_the_machine_at_hand_only_where_it_is_asked_for(tmp_path: Path) -> None:
+    saved = tmp_path / "workload.json"
+    workload = profile_source(str(EXAMPLES / "mlp.py"), Options()).workload
+    saved.write_text(json.dumps(workload_to_json(workload)))
+
+    usual = rank_source(str(saved), Options(), read_machine=machine)
+    asked = rank_source(str(saved), Options(device=("local",)), read_machine=machine)
+
+    assert usual.at_hand is None
+    assert [quote.device.id for quote in asked.quotes] == ["amd-epyc-7763"]
+
+
+def test_the_machine_at_hand_cannot_be_asked_for_and_left_out() -> None:
+    with pytest.raises(UsageError, match="--device local") as caught:
+        rank_source(str(EXAMPLES / "mlp.py"), Options(device=("local",), no_local=True))
+
+    assert caught.value.hint == "leave --no-local out"
+
+
+def test_owned_hardware_of_the_same_cpu_gives_the_machine_at_hand_its_price(
+    tmp_path: Path, linear_workload: Workload
+) -> None:
+    overlay = tmp_path / "mine.yaml"
+    overlay.write_text(
+        "owned:\n  box:\n    machine: {vcpus: 16, memory_gib: 32, cpu: amd-epyc-7763}\n"
+        "    purchase_usd: 3000\n    lifetime_years: 4\n    power_w: 300\n    electricity_usd_per_kwh: 0.30\n"
+        "    used_percent: 50\n    date: 2026-11-01\n"
+    )
+    options = Options(prices=(str(overlay),))
+
+    at_hand = rank_workload(linear_workload, options, catalog=catalog_of(options), machine=machine()).at_hand
+
+    assert at_hand is not None
+    assert at_hand.usd_per_hour == pytest.approx(0.09)  # 0.3 kW x 0.30 $/kWh: the purchase is paid already
+    assert at_hand.price_date == "2026-11-01"

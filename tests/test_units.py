@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from advisor import units
 from advisor.errors import UsageError
+from advisor.records.price import ExchangeRate
 
 
 @pytest.mark.parametrize(
@@ -140,3 +141,22 @@ def test_a_written_duration_scales_with_its_unit(number: float, unit: str) -> No
     written = f"{number:f}"
     ratio = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}[unit]
     assert units.parse_duration_s(written + unit) == pytest.approx(float(written) * ratio)
+
+
+def test_money_of_another_currency_has_its_code_and_as_many_digits_as_dollars() -> None:
+    euro = ExchangeRate(currency="EUR", usd=1.25, date="2026-11-01")
+    # 1 / 1.25 = 0.8; 0.005 / 1.25 = 0.004; 2,000 / 1.25 = 1,600
+    assert [units.format_money(usd, rate=euro) for usd in (1.0, 0.005, 2000.0, 0.0)] == [
+        "EUR 0.80",
+        "EUR 0.004",
+        "EUR 1,600",
+        "EUR 0",
+    ]
+    assert units.format_money(1.0, rate=None) == "$1.00"
+
+
+def test_days_are_a_whole_number_with_or_without_their_unit() -> None:
+    assert units.parse_days("180") == units.parse_days(" 180D ") == 180
+    for text in ("0", "-1", "1.5", "90h", ""):
+        with pytest.raises(UsageError, match="is not a whole number of days"):
+            units.parse_days(text)

@@ -31,6 +31,7 @@ def test_the_wheel_carries_profiles_licences_and_notices(wheel: Path) -> None:
 
     profiles = {str(path.relative_to(ROOT)) for path in (ROOT / "profiles").rglob("*.yaml")}
     assert {f"advisor/{path}" for path in profiles} <= set(names)
+    assert "advisor/catalog/starter.yaml" in names
     licences = {name.partition(".dist-info/licenses/")[2] for name in names if "/licenses/" in name}
     assert licences == {"LICENSE", "NOTICE", "profiles/sparecores/LICENSE"}
     assert "License-Expression: Apache-2.0 AND CC-BY-SA-4.0" in text

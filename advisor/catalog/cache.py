@@ -19,7 +19,7 @@ import advisor.records.device
 import advisor.records.price
 from advisor.errors import ProfileError
 from advisor.records.device import Cpu, Efficiency, FamilyEfficiency, Gpu
-from advisor.records.price import Catalog, Offer, Price, Rejection
+from advisor.records.price import Catalog, ExchangeRate, Offer, Price, Rejection
 
 RecordT = TypeVar("RecordT")
 
@@ -102,6 +102,7 @@ def catalog_to_json(catalog: Catalog) -> bytes:
         "offers": offers,
         "rejected": catalog.rejected,
         "overlays": catalog.overlays,
+        "exchange_rates": catalog.exchange_rates,
     }
     return json.dumps(document, default=_to_object, separators=(",", ":"), ensure_ascii=False).encode()
 
@@ -127,6 +128,7 @@ def catalog_from_json(payload: bytes) -> Catalog:
         offers=tuple(_from_columns(Offer, columns)),
         rejected=tuple(Rejection(**values) for values in document["rejected"]),
         overlays=tuple(document["overlays"]),
+        exchange_rates=tuple(ExchangeRate(**values) for values in document["exchange_rates"]),
     )
 
 

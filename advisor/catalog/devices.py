@@ -84,6 +84,11 @@ def with_reported_names(cpus: Mapping[str, Cpu], *, file: Path) -> dict[str, Cpu
 
 def read_efficiencies(files: Iterable[Path]) -> list[Efficiency]:
     """Fitted efficiencies, in the order of the files."""
+    return [read_efficiency(document) for document in _documents(files)]
+
+
+def read_efficiency(document: Document) -> Efficiency:
+    """One fitted efficiency."""
     zero_allowed = (
         "n",
         "log_spread",
@@ -93,10 +98,7 @@ def read_efficiencies(files: Iterable[Path]) -> list[Efficiency]:
         "dispatch_s",
         "launch_s",
     )
-    return [
-        read_record(Efficiency, document, (), document.values, zero_allowed=zero_allowed)
-        for document in _documents(files)
-    ]
+    return read_record(Efficiency, document, (), document.values, zero_allowed=zero_allowed)
 
 
 def read_measured_instances(file: Path) -> dict[tuple[str, str], MeasuredInstance]:

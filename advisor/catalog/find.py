@@ -1,11 +1,16 @@
-"""A device's name as a person, a data sheet or torch writes it in, the device out."""
+"""A name as a person, a data sheet or torch writes it in, the device or the exchange rate of the catalog out."""
 
 import re
+from collections.abc import Iterable
 from difflib import get_close_matches
 
 from advisor.errors import UsageError
 from advisor.records.device import Cpu, Gpu
-from advisor.records.price import Catalog
+from advisor.records.machine import LOCAL
+from advisor.records.price import Catalog, ExchangeRate
+
+_OTHER_DEVICES = ("cpu", "gpu", LOCAL)
+"""What `--device` takes beside the names of devices."""
 
 _BRANDS = ("nvidia", "amd", "intel", "aws", "tesla", "geforce", "instinct", "radeon")
 """Words that names carry or not: torch says "NVIDIA A100-SXM4-40GB" and "Tesla T4"."""
@@ -16,6 +21,13 @@ _DECORATION = re.compile(
     r"\((?:R|TM)\)|^\d+th Gen |\bCPU\b|@ [\d.]+ ?GHz$|\b\d+-Cores?\b|\bProcessor$", flags=re.IGNORECASE
 )
 """What the kernel's names of CPUs carry beside the model: "12th Gen Intel(R) Core(TM) i7-12700H"."""
+
+
+_BRACKETS = re.compile(r"[()]")
+_MEMORY_WORD = re.compile(r"\b(\d+)GB\b")
+_SIZE_OR_BUS = re.compile(r"\b(\d+GB|PCIe|SXM\d?)(?=\s|$)", flags=re.IGNORECASE)
+_MEMORY_MISMATCH_RATIO = 0.15
+"""Honest names differ by up to 10 %: a B300 of 288 GB is sold as 262; the next card has half or twice as much."""
 
 
 def find_device(catalog: Catalog, name: str) -> Gpu | Cpu:
@@ -47,6 +59,50 @@ def find_devices(catalog: Catalog, name: str) -> tuple[Gpu | Cpu, ...]:
     words = set(_words(name))
     return tuple(exact or [device for device in devices if words and words <= set(_words(device.id))]) or (
         find_device(catalog, name),
+    )
+
+
+def find_rented_gpu(catalog: Catalog, name: str, *, memory_gib: float | None = None) -> Gpu | None:
+    """The one GPU that a provider means by `name` and memory: "A100 (40 GB SXM4)"; None where it may be several.
+
+    A memory in the name counts as `memory_gib` does. Of GPUs that differ in nothing that is said, the one that goes by
+    the bare name is meant.
+    """
+    plain = " ".join(_BRACKETS.sub(" ", name).split()).replace(" GB", "GB")
+    in_name = _MEMORY_WORD.search(plain)
+    memory_gib = memory_gib or (float(in_name[1]) if in_name else None)
+    # Without size and bus only where nothing goes by the whole name: "A10 24GB PCIe".
+    for wanted in (plain, " ".join(_SIZE_OR_BUS.sub(" ", plain).split())):
+        try:
+            found = [device for device in find_devices(catalog, wanted) if isinstance(device, Gpu)]
+        except UsageError:
+            continue
+        if memory_gib is not None:
+            found = [gpu for gpu in found if abs(gpu.memory_bytes / 2**30 / memory_gib - 1) < _MEMORY_MISMATCH_RATIO]
+        by_alias = [gpu for gpu in found if _plain(wanted) in map(_plain, gpu.aliases)]
+        return next((candidates[0] for candidates in (found, by_alias) if len(candidates) == 1), None)
+    return None
+
+
+def exchange_rate_of(catalog: Catalog, currency: str) -> ExchangeRate | None:
+    """The rate of a currency from the overlays, None for the dollar; raise `UsageError` where none has it."""
+    if currency.upper() == "USD":
+        return None
+    for rate in catalog.exchange_rates:
+        if rate.currency == currency.upper():
+            return rate
+    raise UsageError(
+        f"--currency {currency}: no overlay has its exchange rate",
+        hint=f"add `exchange_rates: {{{currency.upper()}: {{usd: ..., date: ...}}}}` to ./advisor.yaml",
+    )
+
+
+def device_ids(catalog: Catalog, names: Iterable[str]) -> tuple[str, ...]:
+    """The ids of the devices that each name finds; what `--device` takes beside them stays as it is."""
+    return tuple(
+        identifier
+        for name in names
+        for identifier in ([name] if name in _OTHER_DEVICES else [device.id for device in find_devices(catalog, name)])
     )
 
 

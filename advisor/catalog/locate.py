@@ -11,3 +11,8 @@ def shipped_profiles() -> Path:
         if (folder / "devices").is_dir():
             return folder
     raise FileNotFoundError(f"no profiles in or beside {_PACKAGE}: the installation is incomplete")
+
+
+def starter_overlay() -> str:
+    """The text of an overlay to start from, in which everything is commented out."""
+    return (Path(__file__).parent / "starter.yaml").read_text(encoding="utf-8")

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 from advisor.catalog.devices import MeasuredInstance
 from advisor.catalog.prices import Machine, PriceRow
-from advisor.catalog.strict_yaml import did_you_mean
+from advisor.catalog.strict_yaml import Document, did_you_mean
 from advisor.errors import ProfileError
 from advisor.records.device import Cpu, Gpu
-from advisor.records.price import Offer, Rejection, Tier
+from advisor.records.price import Offer, Price, Rejection, Tier
 
 _NOT_MEASURED = MeasuredInstance()
 
@@ -31,7 +31,8 @@ def names_of(devices: Mapping[str, Gpu] | Mapping[str, Cpu]) -> dict[str, str]:
 def build_offers(rows: Iterable[PriceRow], *, known: Known) -> tuple[list[Offer], list[Rejection]]:
     """Join the rows, in order of their ids; the first of each (provider, type, region) wins.
 
-    What a row leaves out about its machine, tier or place, a later row of the same type, provider or region fills in.
+    What a row leaves out about its machine, tier or place, a later row of the same type, provider or region fills in. A
+    complete list of a provider lets no later row of that provider win.
     Raises `ProfileError` for a device that no profile describes, a new type without a machine, a new provider without
     a tier.
     """
@@ -40,8 +41,12 @@ def build_offers(rows: Iterable[PriceRow], *, known: Known) -> tuple[list[Offer]
     type_tiers: dict[tuple[str, str], Tier] = {}
     provider_tiers: dict[str, Tier] = {}
     geos: dict[tuple[str, str], str] = {}
+    complete_lists: dict[str, Document] = {}
     for row in rows:
-        winners.setdefault(f"{row.provider}/{row.region}/{row.instance}", row)
+        if complete_lists.get(row.provider, row.document) is row.document:
+            winners.setdefault(f"{row.provider}/{row.region}/{row.instance}", row)
+        if row.is_of_complete_list:
+            complete_lists.setdefault(row.provider, row.document)
         if row.machine is not None:
             machines.setdefault((row.provider, row.instance), row.machine)
         if row.tier is not None:
@@ -108,12 +113,20 @@ def _join(identifier: str, row: PriceRow, *, machine: Machine, tier: Tier, geo: 
         cpu=cpu,
         gpu=gpu,
         gpu_count=gpu_count,
-        prices=tuple(replace(price, usd_per_hour=price.usd_per_hour * price_factor) for price in row.prices),
+        prices=_times(row.prices, price_factor),
         measured_read_bytes_per_s=measured.read_bytes_per_s,
         host_to_device_bytes_per_s=measured.host_to_device_bytes_per_s,
         interruption=row.interruption,
         billed_separately=row.billed_separately,
+        purchase_usd=row.purchase_usd,
+        running_usd_per_hour=row.running_usd_per_hour,
     )
+
+
+def _times(prices: tuple[Price, ...], factor: int) -> tuple[Price, ...]:
+    if factor == 1:
+        return prices
+    return tuple(replace(price, usd_per_hour=price.usd_per_hour * factor) for price in prices)
 
 
 def _accelerator_problem(machine: Machine) -> tuple[str, str] | None:

@@ -17,6 +17,7 @@ class Layer:
     """Files that win over those of the next layer, row by row.
 
     `name` is what the user calls an overlay, "" for the shipped files; `measured` is the folder of SpareCores' files.
+    `own_rates`: its prices are what the user pays, not a price list that the user's discounts are on.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Layer:
     efficiencies: tuple[Path, ...] = ()
     prices: tuple[Path, ...] = ()
     measured: Path | None = None
+    own_rates: bool = False
 
     def files(self) -> Iterator[Path]:
         """Every file of the layer."""
@@ -52,15 +54,19 @@ def layers(*, profiles: Path | None, prices: Sequence[Path], cwd: Path) -> list[
     for file in prices:
         if not file.is_file():
             raise UsageError(f"--prices {file}: no such file", hint="give a YAML file of prices")
-        found.append(Layer(name=str(file), prices=(file,)))
+        found.append(Layer(name=str(file), prices=(file,), own_rates=True))
     config = platformdirs.user_config_path("advisor")
     own = (cwd / OVERLAY_FILE, config / OVERLAY_FILE)
-    found.extend(Layer(name=str(file), prices=(file,)) for file in own if file.is_file())
+    found.extend(Layer(name=str(file), prices=(file,), own_rates=True) for file in own if file.is_file())
     if (config / "profiles").is_dir():
         found.append(_folder_layer(config / "profiles", name=str(config / "profiles")))
+    return [*found, shipped_layer()]
+
+
+def shipped_layer() -> Layer:
+    """Our own files."""
     shipped = shipped_profiles()
-    found.append(_folder_layer(shipped, name="", measured=shipped / "sparecores"))
-    return found
+    return _folder_layer(shipped, name="", measured=shipped / "sparecores")
 
 
 def _folder_layer(folder: Path, *, name: str, measured: Path | None = None) -> Layer:

@@ -1,6 +1,6 @@
 """Layers of files in, one checked catalog out: for every device, efficiency and price row, the first layer wins."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from advisor.catalog.devices import (
     MeasuredInstance,
@@ -14,6 +14,7 @@ from advisor.catalog.offers import Known, build_offers, names_of
 from advisor.catalog.overlay import Layer
 from advisor.catalog.prices import PriceRow, read_price_rows
 from advisor.catalog.strict_yaml import read_documents
+from advisor.catalog.terms import Terms, apply_terms, is_terms, joined_terms, read_terms
 from advisor.records.device import Cpu, Efficiency, Gpu
 from advisor.records.price import Catalog
 
@@ -35,19 +36,29 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
             cpus = with_reported_names(cpus, file=layer.measured / "cpu_aliases.yaml")
 
     known = Known(gpu_ids=names_of(gpus), cpu_ids=names_of(cpus), measured=measured)
-    offers, rejected = build_offers(_price_rows(in_force), known=known)
+    rows, terms = _read_prices(in_force)
+    offers, rejected = build_offers(rows, known=known)
     return Catalog(
         gpus=gpus,
         cpus=cpus,
         efficiencies=tuple(efficiencies.values()),
-        offers=tuple(offers),
+        offers=tuple(apply_terms(terms, offers, rejected=rejected)),
         rejected=tuple(rejected),
         overlays=tuple(layer.name for layer in in_force if layer.name and any(layer.files())),
+        exchange_rates=terms.exchange_rates,
     )
 
 
-def _price_rows(in_force: Sequence[Layer]) -> Iterator[PriceRow]:
+def _read_prices(in_force: Sequence[Layer]) -> tuple[list[PriceRow], Terms]:
+    """The rows of all price files, the first to win first, and the user's terms."""
+    rows: list[PriceRow] = []
+    terms: list[Terms] = []
     for layer in in_force:
         for file in layer.prices:
             for document in read_documents(file):
-                yield from read_price_rows(document)
+                if is_terms(document):
+                    terms.append(read_terms(document))
+                else:
+                    rows.extend(read_price_rows(document, basis="own_rate" if layer.own_rates else "list"))
+    joined = joined_terms(terms)
+    return [*joined.owned, *rows], joined

@@ -1,6 +1,6 @@
 """Price files in, rows out: one instance type in one region, with its prices and where each of them is from.
 
-The files of the shipped catalog and the user's own have one shape:
+The files of the shipped catalog and the user's own have one shape (a user's file may also hold `terms`):
 
     provider: aws
     tier: hyperscaler          # may be left out where the provider is known
@@ -10,6 +10,7 @@ The files of the shipped catalog and the user's own have one shape:
     sources:
       invoice: {date: 2026-09-01, from: "our invoice of September"}
     date: 2026-09-01           # of the prices that name no source
+    complete: true             # the whole list of the provider: what later files have beside it is no longer sold
     instances:
       g5.xlarge:
         machine: {vcpus: 4, memory_gib: 16, gpu: a10g, gpu_count: 1}    # may be left out where the type is known
@@ -34,10 +35,12 @@ from advisor.catalog.fields import (
 from advisor.catalog.strict_yaml import Document, KeyPath, did_you_mean
 from advisor.records.price import Price, PriceBasis, PriceKind, Tier
 
-PRICE_KINDS: tuple[PriceKind, ...] = get_args(PriceKind)
-_FILE_KEYS = ("provider", "tier", "price_per", "price_basis", "regions", "sources", "date", "instances")
+RENTED_KINDS: tuple[PriceKind, ...] = ("on_demand", "spot", "commit_1y", "commit_3y")
+_FILE_KEYS = ("provider", "tier", "price_per", "price_basis", "regions", "sources", "date", "complete", "instances")
+_SOURCE_KEYS = ("date", "from", "how", "basis", "etag")
+"""`etag` is what a refresh sends back to the server, so that an unchanged list is not sent again."""
 _INSTANCE_KEYS = ("machine", "tier", "billed_separately", "usd_per_hour")
-_ROW_KEYS = frozenset((*PRICE_KINDS, "stale", "suspect", "interruption_percent", "note"))
+_ROW_KEYS = frozenset((*RENTED_KINDS, "stale", "suspect", "interruption_percent", "note"))
 _FIRST_CLOUD_PRICE = "2006-08-25"
 """Amazon EC2's public beta; an older date is a slip."""
 _FUTURE_DAYS_ALLOWED = 366
@@ -61,7 +64,11 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceRow:
-    """One instance type in one region. None: the file does not say, so the next file that knows the type does."""
+    """One instance type in one region. None: the file does not say, so the next file that knows the type does.
+
+    `is_of_complete_list`: where it is not in this file, the provider does not sell it. `purchase_usd` and
+    `running_usd_per_hour` are those of owned hardware.
+    """
 
     provider: str
     instance: str
@@ -75,12 +82,16 @@ class PriceRow:
     billed_separately: str | None
     document: Document
     path: KeyPath
+    is_of_complete_list: bool = False
+    purchase_usd: float | None = None
+    running_usd_per_hour: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
     text: str
     date: str
+    basis: PriceBasis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,35 +101,39 @@ class _Head:
     provider: str
     tier: Tier | None
     price_per: Literal["machine", "gpu"]
-    basis: PriceBasis
+    is_complete: bool
     geos: Mapping[str, str]
     sources: Mapping[str, _Source]
     default_source: _Source | None
 
 
-def read_price_rows(document: Document) -> Iterator[PriceRow]:
-    """Every row of one price file; raise `ProfileError` at the first thing that cannot be right."""
+def read_price_rows(document: Document, *, basis: PriceBasis = "list") -> Iterator[PriceRow]:
+    """Every row of one price file; raise `ProfileError` at the first thing that cannot be right.
+
+    `basis` is that of a file which does not say `price_basis`.
+    """
     values = check_keys(document, (), document.values, known=_FILE_KEYS)
-    head = _read_head(document, values)
+    head = _read_head(document, values, basis=basis)
     for instance, entry in read_mapping(document, ("instances",), values.get("instances")).items():
         yield from _read_instance(document, head, instance, entry)
 
 
-def _read_head(document: Document, values: Mapping[str, Any]) -> _Head:
+def _read_head(document: Document, values: Mapping[str, Any], *, basis: PriceBasis) -> _Head:
+    basis = _read_basis(document, ("price_basis",), values.get("price_basis", basis))
     if "provider" not in values:
         raise document.error((), "provider is missing", hint="add `provider: aws`, or whose prices these are")
     sources = {
-        key: _read_source(document, ("sources", key), entry)
+        key: _read_source(document, ("sources", key), entry, basis=basis)
         for key, entry in read_mapping(document, ("sources",), values.get("sources", {})).items()
     }
     default_source = None
     if "date" in values:
-        default_source = _Source(text=document.label, date=_read_date(document, ("date",), values["date"]))
+        default_source = _Source(text=document.label, date=read_date(document, ("date",), values["date"]), basis=basis)
     return _Head(
         provider=read_text(document, ("provider",), values["provider"]),
         tier=_read_tier(document, (), values),
         price_per=read_choice(document, ("price_per",), values.get("price_per", "machine"), choices=("machine", "gpu")),
-        basis=read_choice(document, ("price_basis",), values.get("price_basis", "list"), choices=get_args(PriceBasis)),
+        is_complete=_read_flag(document, ("complete",), values.get("complete", False)),
         geos={
             region: read_text(document, ("regions", region), geo)
             for region, geo in read_mapping(document, ("regions",), values.get("regions", {})).items()
@@ -135,18 +150,34 @@ def _read_tier(document: Document, path: KeyPath, values: Mapping[str, Any]) -> 
     return tier
 
 
-def _read_source(document: Document, path: KeyPath, entry: Any) -> _Source:
-    values = check_keys(document, path, entry, known=("date", "from", "how"))
+def _read_basis(document: Document, path: KeyPath, value: Any) -> PriceBasis:
+    basis: PriceBasis = read_choice(document, path, value, choices=get_args(PriceBasis))
+    return basis
+
+
+def _read_flag(document: Document, path: KeyPath, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise document.error(path, f"expected true or false, found {value!r}", hint="write true, or leave it out")
+    return value
+
+
+def _read_source(document: Document, path: KeyPath, entry: Any, *, basis: PriceBasis) -> _Source:
+    values = check_keys(document, path, entry, known=_SOURCE_KEYS)
     for key in ("date", "from"):
         if key not in values:
             raise document.error(path, f"{key} is missing", hint="write {date: 2026-09-01, from: where it was read}")
     text = read_text(document, (*path, "from"), values["from"])
     if "how" in values:
         text = f"{text}; {read_text(document, (*path, 'how'), values['how'])}"
-    return _Source(text=text, date=_read_date(document, (*path, "date"), values["date"]))
+    return _Source(
+        text=text,
+        date=read_date(document, (*path, "date"), values["date"]),
+        basis=_read_basis(document, (*path, "basis"), values.get("basis", basis)),
+    )
 
 
-def _read_date(document: Document, path: KeyPath, value: Any) -> str:
+def read_date(document: Document, path: KeyPath, value: Any) -> str:
+    """A day on which a cloud can have had a price."""
     hint = "write it like 2026-09-01"
     if not isinstance(value, str) or not re.fullmatch(r"\d{4}-\d{2}-\d{2}", value):
         raise document.error(path, f"expected a date, found {value!r}", hint=hint)
@@ -184,6 +215,7 @@ def _read_instance(document: Document, head: _Head, instance: str, entry: Any) -
             billed_separately=separately,
             document=document,
             path=here,
+            is_of_complete_list=head.is_complete,
         )
 
 
@@ -196,11 +228,11 @@ def _read_prices(document: Document, path: KeyPath, line: Mapping[str, Any], *, 
     note = _read_note(document, path, line, key="note") or ""
     prices = {
         kind: _read_price(document, (*path, kind), line[kind], kind=kind, head=head, note=note)
-        for kind in PRICE_KINDS
+        for kind in RENTED_KINDS
         if kind in line
     }
     if not prices:
-        raise document.error(path, "no price in this line", hint=f"give one of {', '.join(PRICE_KINDS)}")
+        raise document.error(path, "no price in this line", hint=f"give one of {', '.join(RENTED_KINDS)}")
     on_demand = prices.get("on_demand")
     for kind, price in prices.items():
         if on_demand is None or price.usd_per_hour <= on_demand.usd_per_hour:
@@ -246,6 +278,6 @@ def _read_price(document: Document, path: KeyPath, value: Any, *, kind: PriceKin
         usd_per_hour=float(read_number(document, path, value)),
         date=source.date,
         source=source.text,
-        basis=head.basis,
+        basis=source.basis,
         note=note,
     )

@@ -52,7 +52,7 @@ def _flag(field: Field[Any]) -> click.Option:
     if field.type is bool:
         return click.Option([flag], is_flag=True, **settings)
     item_type = _item_type(field.type)
-    convert = _converter(flag, item_type)
+    convert = _converter(flag, item_type, parse=field.metadata.get("parse"))
     if get_origin(field.type) is tuple:
         settings |= {"multiple": True, "type": _comma_list(convert) if field.name in _TAKES_COMMAS else convert}
     else:
@@ -68,17 +68,18 @@ def _item_type(annotation: Any) -> Any:
     return annotation
 
 
-def _converter(flag: str, item_type: Any) -> Callable[[Any], Any]:
-    """From the text of a flag to its value: every number among the flags is a count from 1 or a time."""
+def _converter(flag: str, item_type: Any, *, parse: Callable[[str], Any] | None) -> Callable[[Any], Any]:
+    """From the text of a flag to its value: a number that does not say how it is read is a count from 1 or a time."""
     if get_origin(item_type) is Literal:
         return choice(flag, get_args(item_type))
     if item_type is str:
         return str
-    parse: Callable[[str], float] = {int: units.parse_count, float: units.parse_duration_s}[item_type]
+    by_type: dict[Any, Callable[[str], float]] = {int: units.parse_count, float: units.parse_duration_s}
+    read = parse or by_type[item_type]
 
-    def convert(text: Any) -> float:
+    def convert(text: Any) -> Any:
         try:
-            return parse(str(text))
+            return read(str(text))
         except UsageError as error:
             raise UsageError(f"{flag}: {error.message}", hint=error.hint) from error
 

@@ -41,8 +41,13 @@ def compare_costs(usd: FloatArray, *, own_log_spread: FloatArray, step: IndexArr
     """Compare offers, cheapest first; those with the same number in `step` run the same step on the same device.
 
     `step` counts from 0 in the order of the offers. Offers whose 90 % intervals of cost overlap the first's cannot be
-    told from it. Offers of one step that also cost the same share their chance evenly.
+    told from it. Offers of one step that also cost the same share their chance evenly, and so do offers that cost
+    nothing: no other is cheaper.
     """
+    if len(usd) and usd[0] == 0:
+        is_free = usd == 0
+        is_rival = is_free & (np.arange(len(usd)) > 0)
+        return Comparison(chance_cheapest=is_free / is_free.sum(), indistinguishable=is_rival)
     cheapest_of_step = np.unique(step, return_index=True)[1]
     step_usd = usd[cheapest_of_step]
     step_chance = chances_of_least(np.log(step_usd), own_log_spread[cheapest_of_step])

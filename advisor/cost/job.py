@@ -1,12 +1,19 @@
 """What the user asks for in, the job to be done out."""
 
+import math
+from collections.abc import Sequence
+
+from advisor.cost.service import requests_per_month
 from advisor.errors import UsageError
-from advisor.records.answer import Job
+from advisor.records.answer import Job, JobLimits
 from advisor.records.options import Options, PriceChoice
 from advisor.records.price import PriceKind
+from advisor.records.workload import Operand
 
 ASSUMED_SAMPLES = 1_000_000
-_PRICE_KINDS: dict[PriceChoice, PriceKind] = {
+_SIZES = ("samples", "epochs", "steps", "tokens", "requests_per_day")
+_TIMES = ("checkpoint_every", "deadline", "max_latency")
+PRICE_KINDS: dict[PriceChoice, PriceKind] = {
     "on-demand": "on_demand",
     "spot": "spot",
     "commit-1y": "commit_1y",
@@ -14,38 +21,90 @@ _PRICE_KINDS: dict[PriceChoice, PriceKind] = {
 }
 
 
-def job_of(options: Options, *, source_batch: int) -> Job:
-    """The job: `--samples` x `--epochs`, or `--steps` of the batch, or an assumed million samples.
+def job_of(options: Options, *, source_batch: int, inputs: Sequence[Operand] = ()) -> Job:
+    """The job: `--samples` x `--epochs`, `--steps` of the batch, `--tokens`, a service, or an assumed million samples.
 
-    Steps need one batch size: that of `--batch` where it is a single number, else the source's own.
+    Steps need one batch size: that of `--batch` where it is a single number, else the source's own. `inputs` are those
+    of one step: they say how many tokens a sample has.
     """
     _check_sizes(options)
+    _check_times(options)
     text = options.batch.strip()
     batch = text or (str(source_batch) if options.mode == "training" else "auto")
-    if options.steps is not None:
-        samples = options.steps * (int(text) if text.isdigit() else source_batch)
-    else:
-        samples = (options.samples or ASSUMED_SAMPLES) * (options.epochs or 1)
     return Job(
         mode=options.mode,
-        samples=samples,
+        samples=_sample_count(options, batch=int(text) if text.isdigit() else source_batch, inputs=inputs),
         epochs=options.epochs,
         steps=options.steps,
-        assumed=options.samples is None and options.steps is None,
+        assumed=all(getattr(options, name) is None for name in _SIZES),
         batch=batch,
         precision=options.precision,
         layout=options.layout,
         compile=options.compile,
-        price=_PRICE_KINDS[options.price],
+        price=PRICE_KINDS[options.price],
+        tokens=options.tokens,
+        requests_per_day=options.requests_per_day,
+        checkpoint_every_s=options.checkpoint_every,
+        objective=options.objective,
+        limits=JobLimits(
+            deadline_s=options.deadline,
+            max_usd=options.max_usd,
+            max_usd_per_hour=options.max_hourly,
+            max_latency_s=options.max_latency,
+            min_samples_per_s=options.min_throughput,
+        ),
     )
 
 
+def tokens_per_sample(inputs: Sequence[Operand]) -> int | None:
+    """The positions of the first input of whole numbers that has more than the batch dimension; None: there is none."""
+    for operand in inputs:
+        positions = [dim for dim in operand.shape[1:] if isinstance(dim, int)]
+        if operand.dtype in ("int64", "int32") and positions:
+            return math.prod(positions)
+    return None
+
+
+def _sample_count(options: Options, *, batch: int, inputs: Sequence[Operand]) -> int:
+    if options.requests_per_day is not None:
+        return requests_per_month(options.requests_per_day)
+    if options.steps is not None:
+        return options.steps * batch
+    if options.tokens is not None:
+        per_sample = tokens_per_sample(inputs)
+        if per_sample is None:
+            raise UsageError(
+                f"--tokens {options.tokens}: no input of the model is of whole numbers in a sequence",
+                hint="give the size as --samples or --steps",
+            )
+        return math.ceil(options.tokens / per_sample)
+    return (options.samples or ASSUMED_SAMPLES) * (options.epochs or 1)
+
+
 def _check_sizes(options: Options) -> None:
-    for name in ("samples", "epochs", "steps"):
+    for name in _SIZES:
         value = getattr(options, name)
         if value is not None and value < 1:
-            raise UsageError(f"--{name} {value}: a job has at least 1", hint=f"leave --{name} out or write 1 or more")
-    if options.steps is not None and (options.samples is not None or options.epochs is not None):
-        raise UsageError("--steps and --samples or --epochs both give the size of the job", hint="keep one of them")
+            raise UsageError(f"{_flag(name)} {value}: a job has at least 1", hint=f"leave {_flag(name)} out or give 1")
+    given = [name for name in _SIZES if name != "epochs" and getattr(options, name) is not None]
+    if options.epochs is not None and "samples" not in given:
+        given.append("epochs")
+    if len(given) > 1:
+        flags = " and ".join(map(_flag, given))
+        raise UsageError(f"{flags} both give the size of the job", hint="keep one of them")
     if options.epochs is not None and options.samples is None:
         raise UsageError("--epochs needs the number of samples in one", hint="add --samples N")
+    if options.requests_per_day is not None and options.mode == "training":
+        raise UsageError("--requests-per-day: nobody serves a step of training", hint="leave --mode training out")
+    if options.requests_per_day is not None and options.deadline is not None:
+        raise UsageError("--deadline: a service that is on all day is never done", hint="give --max-latency")
+
+
+def _check_times(options: Options) -> None:
+    for name in _TIMES:
+        if getattr(options, name) is not None and not getattr(options, name) > 0:
+            raise UsageError(f"{_flag(name)} {getattr(options, name)}: must be more than 0", hint="write 50ms or 24h")
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

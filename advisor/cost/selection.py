@@ -2,19 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from difflib import get_close_matches
 
+from advisor.cost.price_marks import price_marks
 from advisor.errors import UsageError
-from advisor.records.options import Options
-from advisor.records.price import Offer, Price, PriceKind, Rejection
+from advisor.records.options import DropPrices, Options
+from advisor.records.price import Offer, Price, PricedOffer, PriceKind, PriceMark, Rejection
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PricedOffer:
-    """An offer with the price to pay for it."""
-
-    offer: Offer
-    price: Price
+_MARK_CODES: dict[PriceMark, str] = {"STALE": "stale-price", "SUSPECT": "suspect-price", "OLD": "old-price"}
+_DROPPED_MARKS: dict[DropPrices, tuple[PriceMark, ...]] = {
+    "none": (),
+    "flagged": ("STALE", "SUSPECT"),
+    "old": ("STALE", "SUSPECT", "OLD"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,34 +36,46 @@ class Selection:
         return tuple(priced.offer for priced in self.priced)
 
 
-def select_offers(offers: Sequence[Offer], *, options: Options, price_kind: PriceKind) -> Selection:
+def select_offers(
+    offers: Sequence[Offer], *, options: Options, price_kind: PriceKind, today: date | None = None
+) -> Selection:
     """Apply the limits of `options` to the offers; `options.device` holds "cpu", "gpu" or ids of devices.
 
-    Rejection codes: "other-provider", "other-region", "other-tier", "other-device", "uses-1-of-n", "no-price",
-    "stale-price", "suspect-price"; set apart with "marketplace" and "billed-separately". Raises UsageError on a
-    provider or region that no offer has.
+    Owned hardware costs the same whatever `price_kind`. The age of prices is that of `today` (default: by the clock).
+    Rejection codes: "excluded", "other-provider", "other-region", "other-tier", "other-device", "uses-1-of-n",
+    "no-price", "stale-price", "suspect-price", "old-price"; set apart with "marketplace" and "billed-separately".
+    Raises UsageError on a provider or region that no offer has.
     """
-    _check_known("provider", options.provider, {offer.provider for offer in offers})
-    _check_known("region", options.region, {name for offer in offers for name in (offer.region, offer.geo)})
+    check_names(options, offers)
     selected: list[PricedOffer] = []
     set_apart: list[PricedOffer] = []
     apart: list[Rejection] = []
     rejected: list[Rejection] = []
-    limits = _Limits.of(options)
+    limits = Limits.of(options)
+    today = today or date.today()
+    dropped = _DROPPED_MARKS[options.drop_prices]
     for offer in offers:
-        price = next((price for price in offer.prices if price.kind == price_kind), None)
-        outside = limits.exclude(offer) or _unusable(offer, price, price_kind=price_kind)
+        price = next((price for price in offer.prices if price.kind in (price_kind, "owned")), None)
+        marks = price_marks(price, today=today, max_age_days=options.max_price_age) if price else ()
+        unwanted = [mark for mark in marks if mark in dropped]
+        outside = limits.exclude(offer) or _unusable(offer, price, price_kind=price_kind, unwanted=unwanted)
         if outside or price is None:
             code, reason = outside or ("no-price", "")
             rejected.append(rejection(offer, code=code, reason=reason))
         elif why := _why_apart(offer, is_chosen=bool(options.tier or options.provider)):
-            set_apart.append(PricedOffer(offer=offer, price=price))
+            set_apart.append(PricedOffer(offer=offer, price=price, marks=marks))
             apart.append(rejection(offer, code=why[0], reason=why[1]))
         else:
-            selected.append(PricedOffer(offer=offer, price=price))
+            selected.append(PricedOffer(offer=offer, price=price, marks=marks))
     return Selection(
         priced=(*selected, *set_apart), may_win_count=len(selected), apart=tuple(apart), rejected=tuple(rejected)
     )
+
+
+def check_names(options: Options, offers: Sequence[Offer]) -> None:
+    """Raise `UsageError` for a provider or region that no offer has."""
+    _check_known("provider", options.provider, {offer.provider for offer in offers})
+    _check_known("region", options.region, {name for offer in offers for name in (offer.region, offer.geo)})
 
 
 def rejection(offer: Offer, *, code: str, reason: str) -> Rejection:
@@ -73,7 +86,7 @@ def rejection(offer: Offer, *, code: str, reason: str) -> Rejection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Limits:
+class Limits:
     """The user's limits, folded to lower case once; an empty one lets everything through."""
 
     providers: frozenset[str]
@@ -82,7 +95,8 @@ class _Limits:
     devices: frozenset[str]
 
     @classmethod
-    def of(cls, options: Options) -> "_Limits":
+    def of(cls, options: Options) -> "Limits":
+        """The limits among the options."""
         return cls(
             providers=_folded(options.provider),
             regions=_folded(options.region),
@@ -92,6 +106,8 @@ class _Limits:
 
     def exclude(self, offer: Offer) -> tuple[str, str] | None:
         """Code and reason of the first limit that leaves the offer out."""
+        if offer.excluded is not None:
+            return "excluded", offer.excluded
         if self.providers and offer.provider.lower() not in self.providers:
             return "other-provider", f"{offer.provider} was not asked for"
         if self.regions and self.regions.isdisjoint((offer.region.lower(), offer.geo.lower())):
@@ -108,15 +124,20 @@ def _folded(names: Sequence[str]) -> frozenset[str]:
     return frozenset(name.lower() for name in names)
 
 
-def _unusable(offer: Offer, price: Price | None, *, price_kind: PriceKind) -> tuple[str, str] | None:
+def _unusable(
+    offer: Offer, price: Price | None, *, price_kind: PriceKind, unwanted: Sequence[PriceMark]
+) -> tuple[str, str] | None:
     if offer.gpu_count > 1:
         return "uses-1-of-n", f"uses 1 of {offer.gpu_count} GPUs"
     if price is None:
         return "no-price", f"has no {price_kind.replace('_', '-')} price"
-    if price.stale:
-        return "stale-price", price.note or f"the price of {price.date} is known to be out of date"
-    if price.suspect:
-        return "suspect-price", price.note or f"the price of {price.date} is not credible"
+    reasons: dict[PriceMark, str] = {
+        "STALE": price.note or f"the price of {price.date} is known to be out of date",
+        "SUSPECT": price.note or f"the price of {price.date} is not credible",
+        "OLD": f"the price is of {price.date}",
+    }
+    if unwanted:
+        return _MARK_CODES[unwanted[0]], reasons[unwanted[0]]
     return None
 
 

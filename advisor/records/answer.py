@@ -5,13 +5,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 from advisor.records.device import CompileMode, DeviceKind, Layout, Precision, TimeSource
-from advisor.records.price import PriceBasis, PriceKind, Rejection, Tier
+from advisor.records.options import Objective
+from advisor.records.price import ExchangeRate, PriceBasis, PriceKind, PriceMark, Rejection, Tier
 from advisor.records.workload import Mode
 
 ANSWER_SCHEMA_VERSION = 1
 GroupBy = Literal["family", "module", "phase"]
 Bound = Literal["compute", "memory", "launch", "dispatch", "transfer"]
 BOUNDS: tuple[Bound, ...] = ("compute", "memory", "launch", "dispatch", "transfer")
+CostPart = Literal[
+    "compute", "start-up", "lost-work", "billing-increments", "idle-time", "storage", "egress", "tax", "quota",
+    "availability",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +39,30 @@ class QuotedDevice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CostParts:
+    """What the middle of a cost is the sum of. `lost_work`: done again after interruptions, restarts included."""
+
+    compute: float
+    start_up: float = 0.0
+    lost_work: float = 0.0
+    billing_increments: float = 0.0
+    idle_time: float = 0.0
+    storage: float = 0.0
+    egress: float = 0.0
+    tax: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Quote:
     """One offer with the predicted time and the cost of the job on it.
 
+    `job_s` is from asking for the instance to the last step, so it holds `start_up_s` and `lost_s`, the time that
+    interruptions of spot instances are expected to cost; of a service it is a month. `job_usd` is what `covers` names.
+    `usd_per_million_samples` is of computing alone. `interruption`: the share of such spot instances that its provider
+    took back within a month. `commitment_usd`: what the price obliges to, used or not. `on_pareto_front`: no other
+    quote is both cheaper and sooner (of a service, with a shorter step).
+
+    `price_marks` say why the price is doubtful: STALE (known to be out of date), SUSPECT (not credible), OLD.
     `chance_cheapest` is a ratio: the chance that no other ranked offer costs less. `indistinguishable`: the interval of
     its cost overlaps that of the first. Both look at the error that each device has of its own.
     """
@@ -53,6 +79,7 @@ class Quote:
     price_basis: PriceBasis
     usd_per_hour: float
     price_date: str
+    price_marks: tuple[PriceMark, ...]
     precision: Precision
     compile: CompileMode
     batch: int
@@ -68,11 +95,36 @@ class Quote:
     time_source: TimeSource
     chance_cheapest: float
     indistinguishable: bool
+    on_pareto_front: bool = False
+    instance_count: int = 1
+    idle_ratio: float = 0.0
+    start_up_s: float = 0.0
+    start_up_measured: bool = False
+    lost_s: float = 0.0
+    interruption: str | None = None
+    commitment_usd: float | None = None
+    job_parts_usd: CostParts
+    covers: tuple[CostPart, ...] = ("compute",)
+    not_covered: tuple[CostPart, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLimits:
+    """What an offer must keep to be ranked. None: no such limit. `min_samples_per_s` is of one instance."""
+
+    deadline_s: float | None = None
+    max_usd: float | None = None
+    max_usd_per_hour: float | None = None
+    max_latency_s: float | None = None
+    min_samples_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What is to be done. `assumed`: the user named no size, so one million samples with the device kept busy."""
+    """What is to be done. `assumed`: the user named no size, so one million samples with the device kept busy.
+
+    With `requests_per_day` it is a service that is on all day; `samples` are then the requests of a month.
+    """
 
     mode: Mode
     samples: int
@@ -84,6 +136,11 @@ class Job:
     layout: Layout
     compile: CompileMode
     price: PriceKind
+    tokens: int | None = None
+    requests_per_day: int | None = None
+    checkpoint_every_s: float | None = None
+    objective: Objective = "cost"
+    limits: JobLimits = JobLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,9 +183,15 @@ class WorkloadSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Recommendation:
-    """The answer. `quotes` are cheapest first; in a terminal and in a notebook it shows itself as a table.
+    """The answer. In a terminal and in a notebook it shows itself as a table.
 
-    `notes` are what the headline rests on (defaults, overlays in force); `warnings` are what may make it wrong.
+    `quotes` are cheapest first, or as `job.objective` says.
+
+    `at_hand` is the device of this machine that does the job first, beside the ranking and not in it; its provider is
+    "local" and its price the electricity of the user's own hardware, 0 where none is known. `quotes` hold it too where
+    `--device local` asks for it. None: the answer leaves the machine at hand out, or no device of it can do the job.
+    `notes` are what the headline rests on (defaults, overlays in force); `warnings` are what may make it wrong. Text is
+    in the currency of `exchange_rate`; figures are dollars.
     """
 
     schema_version: int
@@ -139,6 +202,8 @@ class Recommendation:
     rejected: tuple[Rejection, ...]
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
+    at_hand: Quote | None = None
+    exchange_rate: ExchangeRate | None = None
 
     def __repr__(self) -> str:
         from shutil import get_terminal_size

@@ -1,18 +1,22 @@
 """Every flag of `advise`, once: the command line, `recommend()` and the service read this record."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from advisor import units
 from advisor.records.device import CompileMode, Layout
 from advisor.records.workload import Attention, Mode
 
 PrecisionChoice = Literal["auto", "fp32", "tf32", "amp-fp16", "amp-bf16", "bf16", "fp16"]
 PriceChoice = Literal["on-demand", "spot", "commit-1y", "commit-3y"]
-TierChoice = Literal["hyperscaler", "neocloud", "marketplace"]
+TierChoice = Literal["hyperscaler", "neocloud", "marketplace", "owned"]
+DropPrices = Literal["none", "flagged", "old"]
+Objective = Literal["cost", "time", "cost-time"]
 
 
-def _flag(default: Any, help_text: str, *, metavar: str = "") -> Any:
-    return field(default=default, metadata={"help": help_text, "metavar": metavar})
+def _flag(default: Any, help_text: str, *, metavar: str = "", parse: Callable[[str], Any] | None = None) -> Any:
+    return field(default=default, metadata={"help": help_text, "metavar": metavar, "parse": parse})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +37,47 @@ class Options:
     samples: int | None = _flag(None, "job size in samples", metavar="N")
     epochs: int | None = _flag(None, "passes over --samples", metavar="N")
     steps: int | None = _flag(None, "job size in steps of the batch", metavar="N")
+    tokens: int | None = _flag(None, "job size in tokens; the model's input says how many a sample has", metavar="N")
+    requests_per_day: int | None = _flag(
+        None, "a service that is on all day: requests of one sample, spread evenly; costs are of a month", metavar="N"
+    )
+    checkpoint_every: float | None = _flag(
+        None, "time between checkpoints: an interrupted spot instance loses no more than that", metavar="TIME"
+    )
     provider: tuple[str, ...] = _flag((), "only these providers", metavar="NAME")
     region: tuple[str, ...] = _flag((), "only these regions", metavar="REGION|US|EU|JP")
     tier: tuple[TierChoice, ...] = _flag(
         (), "only these tiers; without it marketplaces are left out, unless named by --provider"
     )
-    device: tuple[str, ...] = _flag((), "only cpu, gpu or these devices", metavar="cpu|gpu|NAME")
+    device: tuple[str, ...] = _flag((), "only cpu, gpu, local or these devices", metavar="cpu|gpu|local|NAME")
+    no_local: bool = _flag(False, "say nothing of the machine at hand: the answer is then the same on every machine")
+    no_calibrate: bool = _flag(False, "do not time this machine on the first run, nor use what was timed before")
     price: PriceChoice = _flag("on-demand", "the price to pay")
+    objective: Objective = _flag(
+        "cost", "what the ranking is by; cost-time: by cost x time, and marks the Pareto front"
+    )
+    deadline: float | None = _flag(None, "the job is done by then, start-up included", metavar="TIME")
+    max_usd: float | None = _flag(
+        None, "the most that the job may cost, or a month of the service", metavar="USD", parse=units.parse_positive
+    )
+    max_hourly: float | None = _flag(
+        None, "the most that an hour of all its instances may cost", metavar="USD", parse=units.parse_positive
+    )
+    max_latency: float | None = _flag(
+        None, "the most that a step may take; in a service a request may wait for another step first", metavar="TIME"
+    )
+    min_throughput: float | None = _flag(
+        None, "the fewest samples a second of one instance", metavar="N", parse=units.parse_positive
+    )
+    max_price_age: int = _flag(180, "older prices are marked OLD", metavar="DAYS", parse=units.parse_days)
+    drop_prices: DropPrices = _flag(
+        "flagged", "doubtful prices to leave out: none, flagged (STALE or SUSPECT), or old ones too"
+    )
+    currency: str = _flag(
+        "USD", "currency of the text; its exchange rate stands in an overlay. JSON and CSV hold dollars", metavar="CODE"
+    )
     top: int = _flag(10, "rows shown", metavar="N")
     strict: bool = _flag(False, "fail if an operator has no formula")
     timeout: float = _flag(120.0, "seconds the model's file may take", metavar="SECONDS")
     profiles: str | None = _flag(None, "folder of profiles that win over ours", metavar="DIR")
-    prices: tuple[str, ...] = _flag((), "price file that wins over ours", metavar="FILE")
+    prices: tuple[str, ...] = _flag((), "prices and terms that win over ours", metavar="FILE")

@@ -6,9 +6,10 @@ from typing import Literal
 
 from advisor.records.device import Cpu, Efficiency, Gpu
 
-PriceKind = Literal["on_demand", "spot", "commit_1y", "commit_3y"]
-PriceBasis = Literal["list", "minimum_live_offer", "published"]
-Tier = Literal["hyperscaler", "neocloud", "marketplace"]
+PriceKind = Literal["on_demand", "spot", "commit_1y", "commit_3y", "owned"]
+PriceBasis = Literal["list", "minimum_live_offer", "median_live_offer", "published", "own_rate", "own_hardware"]
+PriceMark = Literal["STALE", "SUSPECT", "OLD"]
+Tier = Literal["hyperscaler", "neocloud", "marketplace", "owned"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +31,8 @@ class Offer:
     """One instance type in one region. `gpu` and `cpu` are device ids; a machine without a GPU is a CPU offer.
 
     `vcpus` can be used; `threads_per_core` 2 means that a vCPU is half a core. `billed_separately` names what the price
-    leaves out.
+    leaves out; `excluded` says which of the user's lines rules the offer out. The last two are those of owned hardware:
+    what was paid for it, and what it costs beside that in an hour of use.
     """
 
     id: str
@@ -50,6 +52,28 @@ class Offer:
     host_to_device_bytes_per_s: float | None = None
     interruption: str | None = None
     billed_separately: str | None = None
+    excluded: str | None = None
+    purchase_usd: float | None = None
+    running_usd_per_hour: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricedOffer:
+    """An offer with one of its prices, and what makes that doubtful."""
+
+    offer: Offer
+    price: Price
+    marks: tuple[PriceMark, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceChange:
+    """One price of an offer in two catalogs; None: it has none there."""
+
+    offer_id: str
+    kind: PriceKind
+    before: Price | None
+    after: Price | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +89,15 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeRate:
+    """What one unit of a currency was worth on a day. `currency` is its ISO 4217 code."""
+
+    currency: str
+    usd: float
+    date: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Catalog:
     """All profiles in force. `overlays` names the files that changed ours, first wins."""
 
@@ -74,3 +107,4 @@ class Catalog:
     offers: tuple[Offer, ...]
     rejected: tuple[Rejection, ...]
     overlays: tuple[str, ...]
+    exchange_rates: tuple[ExchangeRate, ...] = ()

@@ -5,23 +5,34 @@ from dataclasses import fields, is_dataclass
 from io import StringIO
 from typing import Any
 
-from advisor.records.answer import Interval, Quote, QuotedDevice, Recommendation
+from advisor.records.answer import CostParts, Interval, Quote, QuotedDevice, Recommendation
+from advisor.report.columns import unranked
 from advisor.report.printable import printable
 from advisor.report.view import View
 
 SUFFIX = ".csv"
-_NESTED = {"device": QuotedDevice, "step_s": Interval, "job_usd": Interval, "job_s": Interval}
+_NESTED = {
+    "device": QuotedDevice,
+    "step_s": Interval,
+    "job_usd": Interval,
+    "job_s": Interval,
+    "job_parts_usd": CostParts,
+}
 _FORMULA_STARTS = ("=", "+", "-", "@")
 """Spreadsheets run a cell that starts so (OWASP, CSV Injection)."""
 
 
 def render(recommendation: Recommendation, view: View) -> str:
-    """Every quote, cheapest first, whatever the view shows."""
+    """Every quote, cheapest first, whatever the view shows; the machine at hand, without a rank, at the end."""
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("rank", *_header(), "job_samples", "coverage_ratio"))
-    for rank, quote in enumerate(recommendation.quotes, start=1):
-        job, workload = recommendation.job, recommendation.workload
+    job, workload = recommendation.job, recommendation.workload
+    rows: list[tuple[int | str, Quote]] = list(enumerate(recommendation.quotes, start=1))
+    at_hand = unranked(recommendation)
+    if at_hand is not None:
+        rows.append(("", at_hand))
+    for rank, quote in rows:
         writer.writerow((rank, *_cells(quote), job.samples, workload.coverage_ratio))
     return out.getvalue()
 
@@ -48,6 +59,8 @@ def _cell(value: Any) -> Any:
     """Text that a spreadsheet would run gets a leading quote; numbers stay numbers, booleans are as in JSON."""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, tuple):
+        return " ".join(value)
     if not isinstance(value, str):
         return value
     text = printable(value)

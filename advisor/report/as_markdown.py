@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from advisor.records.answer import Recommendation
 from advisor.report import sentence
-from advisor.report.columns import COLUMNS, shown_quotes
+from advisor.report.columns import COLUMNS, table_rows
 from advisor.report.printable import printable
 from advisor.report.view import View
 
@@ -15,7 +15,7 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$])")
 
 def render(recommendation: Recommendation, view: View) -> str:
     """Headline, what it rests on, table with every column, what was left out, warnings."""
-    rows = shown_quotes(recommendation.quotes, top=view.top)
+    rows = table_rows(recommendation, top=view.top)
     lines = [f"**{escape(sentence.headline(recommendation))}**", ""]
     lines += _bullets("Assumes", sentence.basis(recommendation))
     if rows:

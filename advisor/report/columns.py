@@ -4,15 +4,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from advisor import units
-from advisor.records.answer import Quote
+from advisor.records.answer import Quote, Recommendation
+from advisor.records.machine import LOCAL
+from advisor.records.options import Objective
+from advisor.records.price import ExchangeRate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankedQuote:
-    """A quote with its place among all quotes, counted from 1."""
+    """A quote with its place among all quotes, counted from 1; None is the machine at hand beside them.
 
-    rank: int
+    `rate` is that of the currency to show it in, None for dollars; `objective` is what the ranking is by.
+    """
+
+    rank: int | None
     quote: Quote
+    rate: ExchangeRate | None = None
+    objective: Objective = "cost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,24 +38,61 @@ class Column:
     wraps_at: int | None = None
 
 
-def shown_quotes(quotes: Sequence[Quote], *, top: int) -> tuple[RankedQuote, ...]:
+def shown_quotes(
+    quotes: Sequence[Quote], *, top: int, rate: ExchangeRate | None = None, objective: Objective = "cost"
+) -> tuple[RankedQuote, ...]:
     """The `top` cheapest; the best of a kind of device that is not among them takes the last place, or the second."""
-    ranked = [RankedQuote(rank=rank, quote=quote) for rank, quote in enumerate(quotes, start=1)]
+    ranked = [
+        RankedQuote(rank=rank, quote=quote, rate=rate, objective=objective)
+        for rank, quote in enumerate(quotes, start=1)
+    ]
     shown = ranked[:top]
     kinds = {row.quote.device.kind for row in shown}
     missing = next((row for row in ranked[top:] if row.quote.device.kind not in kinds), None)
     return tuple(shown) if missing is None else (*shown[: max(top - 1, 1)], missing)
 
 
+def table_rows(recommendation: Recommendation, *, top: int) -> tuple[RankedQuote, ...]:
+    """Those of `shown_quotes`, then the machine at hand where it is not ranked itself."""
+    rate, at_hand = recommendation.exchange_rate, unranked(recommendation)
+    objective = recommendation.job.objective
+    shown = shown_quotes(recommendation.quotes, top=top, rate=rate, objective=objective)
+    if at_hand is None:
+        return shown
+    return (*shown, RankedQuote(rank=None, quote=at_hand, rate=rate, objective=objective))
+
+
+def unranked(recommendation: Recommendation) -> Quote | None:
+    """The machine at hand, where the ranking does not hold it."""
+    at_hand = recommendation.at_hand
+    is_ranked = at_hand is not None and any(quote.id == at_hand.id for quote in recommendation.quotes)
+    return None if is_ranked else at_hand
+
+
 def device_label(quote: Quote) -> str:
-    """ "1x L4" for GPUs, "8 vCPU AMD EPYC 9R14" for CPUs."""
+    """ "1x L4" for GPUs, "8 vCPU AMD EPYC 9R14" for CPUs, "8 threads of AMD EPYC 9R14" for the one at hand."""
     if quote.device.kind == "gpu":
         return f"{quote.device.count}x {quote.device.name}"
-    return quote.device.name if quote.vcpus is None else f"{quote.vcpus} vCPU {quote.device.name}"
+    if quote.vcpus is None:
+        return quote.device.name
+    return f"{quote.vcpus} {'threads of' if quote.provider == LOCAL else 'vCPU'} {quote.device.name}"
+
+
+def instance_label(quote: Quote) -> str:
+    """ "g6.xlarge", or of a service that needs several "3x g6.xlarge"."""
+    return quote.instance if quote.instance_count == 1 else f"{quote.instance_count:,}x {quote.instance}"
 
 
 def _place(row: RankedQuote) -> str:
-    return f"{'~' if row.quote.indistinguishable and row.rank > 1 else ''}{row.rank}"
+    if row.rank is None:
+        return "-"
+    in_doubt = "~" if row.quote.indistinguishable and row.rank > 1 else ""
+    return f"{in_doubt}{row.rank}{'*' if has_front_mark(row) else ''}"
+
+
+def has_front_mark(row: RankedQuote) -> bool:
+    """Whether the Pareto front is asked for and the quote is on it."""
+    return row.objective == "cost-time" and row.quote.on_pareto_front
 
 
 def _memory_share(row: RankedQuote) -> str:
@@ -59,20 +104,28 @@ def percent_chance(quote: Quote) -> str:
     return units.format_ratio(round(quote.chance_cheapest, 2))
 
 
+def _chance(row: RankedQuote) -> str:
+    return "-" if row.rank is None else percent_chance(row.quote)
+
+
 def _step(row: RankedQuote) -> str:
     step_s = row.quote.step_s
     return units.format_interval_s(step_s.mid, step_s.low, step_s.high)
 
 
+def _price_date(row: RankedQuote) -> str:
+    return " ".join((row.quote.price_date, *row.quote.price_marks))
+
+
 COLUMNS = (
     Column(header="#", cell=_place, is_number=True),
-    Column(header="instance", cell=lambda row: row.quote.instance, wraps_at=24),
+    Column(header="instance", cell=lambda row: instance_label(row.quote), wraps_at=24),
     Column(header="provider", cell=lambda row: row.quote.provider, drop_order=10),
     Column(header="region", cell=lambda row: row.quote.region, drop_order=6),
     Column(header="device", cell=lambda row: device_label(row.quote), drop_order=8, wraps_at=22),
     Column(
-        header="$/h",
-        cell=lambda row: units.format_usd(row.quote.usd_per_hour, digits=3),
+        header="per h",
+        cell=lambda row: units.format_money(row.quote.usd_per_hour, rate=row.rate, digits=3),
         is_number=True,
         drop_order=9,
     ),
@@ -82,9 +135,9 @@ COLUMNS = (
     Column(
         header="samples/s", cell=lambda row: units.format_rate(row.quote.samples_per_s), is_number=True, drop_order=5
     ),
-    Column(header="cost", cell=lambda row: units.format_usd(row.quote.job_usd.mid), is_number=True),
-    Column(header="cheapest", cell=lambda row: percent_chance(row.quote), is_number=True, drop_order=12),
+    Column(header="cost", cell=lambda row: units.format_money(row.quote.job_usd.mid, rate=row.rate), is_number=True),
+    Column(header="cheapest", cell=_chance, is_number=True, drop_order=12),
     Column(header="memory", cell=_memory_share, is_number=True, drop_order=4),
     Column(header="bound", cell=lambda row: row.quote.bound, drop_order=3),
-    Column(header="price date", cell=lambda row: row.quote.price_date, drop_order=1),
+    Column(header="price date", cell=_price_date, drop_order=1),
 )

@@ -5,12 +5,12 @@ from html import escape
 
 from advisor.records.answer import Recommendation
 from advisor.report import sentence
-from advisor.report.columns import COLUMNS, shown_quotes
+from advisor.report.columns import COLUMNS, table_rows
 
 
 def render_html(recommendation: Recommendation, *, top: int = 10) -> str:
     """Headline, table, then the rest folded; plain elements only, so that the notebook's own theme applies."""
-    rows = shown_quotes(recommendation.quotes, top=top)
+    rows = table_rows(recommendation, top=top)
     parts = [f"<p><strong>{escape(sentence.headline(recommendation))}</strong></p>"]
     if rows:
         head = _cells("th", (column.header for column in COLUMNS))

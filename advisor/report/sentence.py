@@ -1,11 +1,16 @@
 """A recommendation in plain sentences: the headline, what it rests on, what was left out, the same in all formats."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from advisor import units
 from advisor.records.answer import Job, Quote, Recommendation, WorkloadSummary
-from advisor.report.columns import RankedQuote, device_label, percent_chance
+from advisor.records.machine import LOCAL
+from advisor.records.options import Objective
+from advisor.records.price import ExchangeRate
+from advisor.report.columns import RankedQuote, device_label, has_front_mark, instance_label, percent_chance
+from advisor.report.cost_text import cost_notes, covered_cost
+from advisor.report.money import rate_note
 
 _KIND_NAMES = {"cpu": "CPU", "gpu": "GPU"}
 _OTHER_KIND = {"cpu": "gpu", "gpu": "cpu"}
@@ -25,68 +30,118 @@ _BASIS_NAMES = {
     "list": "list price",
     "published": "as published",
     "minimum_live_offer": "the cheapest offer then live",
+    "median_live_offer": "the median of the offers then live",
+    "own_rate": "your own rate",
+    "own_hardware": "your own hardware in use",
 }
 _NAMED_RIVAL_COUNT = 3
+_OVERLAPPING: Mapping[Objective, str] = {"cost": "costs", "time": "times", "cost-time": "costs x times"}
+_BETTER: Mapping[Objective, str] = {"cost": "cheaper", "time": "faster", "cost-time": "better by cost x time"}
+_NOT_WORTH_RENTING_S = 3600.0
+"""A job that the machine at hand finishes within an hour is done before a rented one is set up."""
 
 
 def headline(recommendation: Recommendation) -> str:
-    """The answer in one sentence: the instance, its cost, the margin over the other kind of device, and its rivals."""
-    best = recommendation.best
+    """The answer in one sentence: the instance, its cost, the margin over the other kind of device, and its rivals.
+
+    Before it stands another where the machine at hand does the job within the hour.
+    """
+    best, at_hand, rate = recommendation.best, recommendation.at_hand, recommendation.exchange_rate
+    if best is not None and best.provider == LOCAL:
+        rivals = _rivals(best, recommendation.quotes, objective=recommendation.job.objective)
+        return f"{_done_here(best, recommendation.job, rate=rate)}{rivals}."
+    keep = ""
+    if at_hand is not None and at_hand.job_s.mid < _NOT_WORTH_RENTING_S:
+        keep = f"Do not rent: {_done_here(at_hand, recommendation.job, rate=rate)}. "
     if best is None:
-        return f"No instance does this job within the limits: {_offers(len(recommendation.rejected))} left out."
-    verb = "trains on" if recommendation.job.mode == "training" else "does"
-    cost = best.job_usd
+        left_out_count = len(recommendation.rejected)
+        return f"{keep}No instance does this job within the limits: {_offers(left_out_count)} left out."
+    job, cost = recommendation.job, best.job_usd
+    how_long = (
+        f"in {units.format_duration(best.job_s.mid)}"
+        if job.requests_per_day is None
+        else f"a month, {units.format_ratio(best.idle_ratio)} of it idle"
+    )
     return (
-        f"{best.provider} {best.instance} ({device_label(best)}) {verb} {recommendation.job.samples:,} samples for "
-        f"{units.format_usd(cost.mid)} ({units.format_usd(cost.low)}-{units.format_usd(cost.high)}) "
-        f"in {units.format_duration(best.job_s.mid)}{_margin(best, recommendation.quotes)}"
-        f"{_rivals(best, recommendation.quotes)}."
+        f"{keep}{best.provider} {instance_label(best)} ({device_label(best)}) {_samples_done(job)} for "
+        f"{units.format_money(cost.mid, rate=rate)} "
+        f"({units.format_money(cost.low, rate=rate)}-{units.format_money(cost.high, rate=rate)}) "
+        f"{how_long}{_margin(best, recommendation.quotes, job=job, rate=rate)}"
+        f"{_rivals(best, recommendation.quotes, objective=job.objective)}."
     )
 
 
-def _margin(best: Quote, quotes: Sequence[Quote]) -> str:
+def _done_here(at_hand: Quote, job: Job, *, rate: ExchangeRate | None) -> str:
+    """What the machine at hand does, in which time, for how much electricity."""
+    time = units.format_interval_s(at_hand.job_s.mid, at_hand.job_s.low, at_hand.job_s.high)
+    paid = f" for {units.format_money(at_hand.job_usd.mid, rate=rate)} of electricity" if at_hand.usd_per_hour else ""
+    return f"{at_hand.instance} ({device_label(at_hand)}) {_samples_done(job)} in {time}{paid}"
+
+
+def _samples_done(job: Job) -> str:
+    if job.requests_per_day is not None:
+        return f"serves {job.requests_per_day:,} requests a day"
+    return f"{'trains on' if job.mode == 'training' else 'does'} {job.samples:,} samples"
+
+
+def _margin(best: Quote, quotes: Sequence[Quote], *, job: Job, rate: ExchangeRate | None) -> str:
     """How the best of the other kind of device compares; intervals that overlap are no margin."""
     other_kind = _OTHER_KIND[best.device.kind]
     other = next((quote for quote in quotes if quote.device.kind == other_kind), None)
     if other is None:
         return f"; no {_KIND_NAMES[other_kind]} is in the ranking"
-    rival = (
-        f"the best {_KIND_NAMES[other_kind]} ({other.provider} {other.instance}, {units.format_usd(other.job_usd.mid)})"
-    )
+    cost = units.format_money(other.job_usd.mid, rate=rate)
+    if job.objective != "cost":
+        cost = f"{cost} in {units.format_duration(_time_s(other, job))}"
+    rival = f"the best {_KIND_NAMES[other_kind]} ({other.provider} {other.instance}, {cost})"
     if other.indistinguishable:
-        return f", not clearly cheaper than {rival}: their intervals overlap"
-    return f": a {_KIND_NAMES[best.device.kind]} is {_saving(best, other)} cheaper here than {rival}"
+        return f", not clearly {_BETTER[job.objective]} than {rival}: their intervals overlap"
+    saved = _saving(_amount(other, job) / _amount(best, job))
+    return f": a {_KIND_NAMES[best.device.kind]} is {saved} {_BETTER[job.objective]} here than {rival}"
 
 
-def _saving(best: Quote, other: Quote) -> str:
-    ratio = other.job_usd.mid / best.job_usd.mid
+def _amount(quote: Quote, job: Job) -> float:
+    """What the ranking is by."""
+    usd, time_s = quote.job_usd.mid, _time_s(quote, job)
+    return {"cost": usd, "time": time_s, "cost-time": usd * time_s}[job.objective]
+
+
+def _time_s(quote: Quote, job: Job) -> float:
+    """That of the job; a service is never done, so of its step."""
+    return quote.job_s.mid if job.requests_per_day is None else quote.step_s.mid
+
+
+def _saving(ratio: float) -> str:
     return units.format_times(ratio) if ratio >= 2 else units.format_ratio(1 - 1 / ratio)
 
 
-def _rivals(best: Quote, quotes: Sequence[Quote]) -> str:
+def _rivals(best: Quote, quotes: Sequence[Quote], *, objective: Objective) -> str:
     """Which offers cannot be told apart from the best, the likeliest first, with the chance that each is cheapest."""
     rivals = sorted(
         (quote for quote in quotes[1:] if quote.indistinguishable), key=lambda quote: -quote.chance_cheapest
     )
     if not rivals:
         return ""
-    named = [f"{rival.provider} {rival.instance} ({percent_chance(rival)})" for rival in rivals[:_NAMED_RIVAL_COUNT]]
+    with_chances = objective == "cost"
+    named = [
+        f"{rival.provider} {rival.instance}" + (f" ({percent_chance(rival)})" if with_chances else "")
+        for rival in rivals[:_NAMED_RIVAL_COUNT]
+    ]
     unnamed = f" and {len(rivals) - len(named):,} more" if len(rivals) > len(named) else ""
     others = "1 other" if len(rivals) == 1 else f"{len(rivals):,} others"
-    return (
-        f"; {others} cannot be told apart from the best (the cheapest with a chance of {percent_chance(best)}): "
-        f"{', '.join(named)}{unnamed}"
-    )
+    chance = f" (the cheapest with a chance of {percent_chance(best)})" if with_chances else ""
+    return f"; {others} cannot be told apart from the best{chance}: {', '.join(named)}{unnamed}"
 
 
 def basis(recommendation: Recommendation) -> tuple[str, ...]:
     """What the headline rests on: the job as understood, the step that was counted, and the notes of the pipeline."""
     return (
         _job(recommendation.job),
-        *([] if recommendation.best is None else [_best(recommendation.best)]),
+        *([] if recommendation.best is None else _best(recommendation)),
         _workload(recommendation.workload),
         *recommendation.workload.assumptions,
         *recommendation.notes,
+        *(f"{note}." for note in rate_note(recommendation.exchange_rate)),
     )
 
 
@@ -102,12 +157,24 @@ def _job(job: Job) -> str:
     return f"{settings}."
 
 
-def _best(best: Quote) -> str:
-    """What the best one's figures rest on, and what its cost covers."""
+def _best(recommendation: Recommendation) -> tuple[str, ...]:
+    """What the figures of the best rest on, and what its cost covers."""
+    best, job, rate = recommendation.best, recommendation.job, recommendation.exchange_rate
+    if best is None:
+        return ()
+    if job.assumed or (best.provider == LOCAL and not best.usd_per_hour):
+        return (_figures(best, rate=rate),)
+    return (_figures(best, rate=rate, has_coverage=True), covered_cost(best, job, rate=rate), *cost_notes(best, job))
+
+
+def _figures(best: Quote, *, rate: ExchangeRate | None, has_coverage: bool = False) -> str:
+    time = f"the best: batch {best.batch:,}, {best.precision}; its time is {_TIME_NAMES[best.time_source]}"
+    if best.provider == LOCAL and not best.usd_per_hour:
+        return f"{time}; it costs nothing, since no price of its electricity is known (`owned` in an overlay)."
     return (
-        f"the best: batch {best.batch:,}, {best.precision}; its time is {_TIME_NAMES[best.time_source]}, its price "
-        f"({units.format_usd(best.usd_per_hour, digits=3)} an hour, {_BASIS_NAMES[best.price_basis]}) of "
-        f"{best.price_date}; the cost covers the hours of computing, nothing else."
+        f"{time}, its price "
+        f"({units.format_money(best.usd_per_hour, rate=rate, digits=3)} an hour, {_BASIS_NAMES[best.price_basis]}) of "
+        f"{best.price_date}" + ("." if has_coverage else "; the cost covers the hours of computing, nothing else.")
     )
 
 
@@ -128,18 +195,25 @@ def _workload(workload: WorkloadSummary) -> str:
 
 
 def table_notes(rows: Sequence[RankedQuote], *, quote_count: int) -> tuple[str, ...]:
-    """What the table does not say itself: rows that are not shown and intervals that overlap."""
+    """What the table does not say itself: rows that are not shown, intervals that overlap, the machine at hand."""
     notes = []
-    if any(row.quote.indistinguishable and row.rank > 1 for row in rows):
+    ranked = [row for row in rows if row.rank is not None]
+    if any(row.quote.indistinguishable for row in ranked[1:]):
         notes.append(
-            "~ cannot be told apart from the best: their costs overlap by the error that each device has of its own; "
-            "cheapest is the chance of costing the least."
+            f"~ cannot be told apart from the best: their {_OVERLAPPING[rows[0].objective]} overlap by the error that "
+            "each device has of its own; cheapest is the chance of costing the least."
         )
-    last = rows[-1] if rows else None
-    if last is not None and last.rank > len(rows):
+    if any(has_front_mark(row) for row in ranked):
+        notes.append("* is on the Pareto front: no other in the ranking is both cheaper and sooner.")
+    last = ranked[-1] if ranked else None
+    if last is not None and last.rank is not None and last.rank > len(ranked):
         notes.append(f"Row {last.rank} is the best {_KIND_NAMES[last.quote.device.kind]}.")
-    if quote_count > len(rows):
-        notes.append(f"{quote_count - len(rows):,} more in the ranking (--top {quote_count} shows all).")
+    for row in rows[len(ranked) :]:
+        job_s = row.quote.job_s
+        time = units.format_interval_s(job_s.mid, job_s.low, job_s.high)
+        notes.append(f"- is the machine at hand: the job takes it {time}; its cost is that of electricity, if known.")
+    if quote_count > len(ranked):
+        notes.append(f"{quote_count - len(ranked):,} more in the ranking (--top {quote_count} shows all).")
     return tuple(notes)
 
 

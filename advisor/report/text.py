@@ -6,7 +6,7 @@ from rich.cells import cell_len
 
 from advisor.records.answer import Recommendation
 from advisor.report import sentence
-from advisor.report.columns import COLUMNS, Column, RankedQuote, shown_quotes
+from advisor.report.columns import COLUMNS, Column, RankedQuote, table_rows
 from advisor.report.page import COLUMN_GAP, Heading, Page
 
 
@@ -15,7 +15,7 @@ def render_text(recommendation: Recommendation, *, width: int, color: bool, top:
     page = Page(width=width, color=color)
     page.line(sentence.headline(recommendation), style="bold")
     page.titled_list("Assumes:", sentence.basis(recommendation))
-    rows = shown_quotes(recommendation.quotes, top=top)
+    rows = table_rows(recommendation, top=top)
     if rows:
         columns = fitting_columns(rows, width=width)
         page.blank()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from advisor.catalog.cache import catalog_from_json, catalog_to_json, content_key, read_cached, write_cached
 from advisor.records.device import Cpu, Efficiency, FamilyEfficiency, Gpu
-from advisor.records.price import Catalog, Offer, Price, Rejection
+from advisor.records.price import Catalog, ExchangeRate, Offer, Price, Rejection
 
 EMPTY = Catalog(gpus={}, cpus={}, efficiencies=(), offers=(), rejected=(), overlays=())
 POSITIVE = st.floats(min_value=1e-9, max_value=1e18)
@@ -40,6 +40,7 @@ def catalogs(draw: st.DrawFn) -> Catalog:
         offers=tuple(draw(st.lists(OFFERS, max_size=4))),
         rejected=tuple(draw(st.lists(records(Rejection), max_size=3))),
         overlays=draw(TEXTS),
+        exchange_rates=tuple(draw(st.lists(records(ExchangeRate), max_size=2))),
     )
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from advisor.catalog.find import find_device, find_devices
+from advisor.catalog.find import find_device, find_devices, find_rented_gpu
 from advisor.errors import UsageError
 from advisor.records.price import Catalog
 
@@ -126,3 +126,27 @@ def test_a_name_that_several_cards_share_means_all_of_them(shipped: Catalog, nam
 def test_a_brand_alone_names_no_device(shipped: Catalog) -> None:
     with pytest.raises(UsageError, match="no profile describes the device 'NVIDIA'"):
         find_devices(shipped, "NVIDIA")
+
+
+@pytest.mark.parametrize(
+    ("name", "memory_gib", "expected"),
+    [
+        ("NVIDIA GeForce RTX 4090", 24, "rtx-4090"),
+        ("NVIDIA H200", None, "h200-sxm-141gb"),  # what its driver says; the other is an "NVIDIA H200 NVL"
+        ("A100 (40 GB SXM4)", None, "a100-sxm4-40gb"),
+        ("H100 (80 GB PCIe)", None, "h100-pcie-80gb"),
+        ("A10 (24 GB PCIe)", None, "a10"),
+        ("A100 SXM4", 80, "a100-sxm4-80gb"),
+        ("A100 SXM4", 40, "a100-sxm4-40gb"),
+        ("A100 SXM4", None, None),
+        ("Tesla V100 (16 GB)", None, "v100-sxm2-16gb"),
+        ("RTX 3060", 8, None),  # the profile is the 12 GB card
+        ("GENOA", None, None),
+        ("EPYC 9654", None, None),  # no GPU
+    ],
+)
+def test_a_gpu_that_is_rented_is_found_by_its_name_and_memory_or_not_at_all(
+    shipped: Catalog, name: str, memory_gib: float | None, expected: str | None
+) -> None:
+    gpu = find_rented_gpu(shipped, name, memory_gib=memory_gib)
+    assert (gpu.id if gpu else None) == expected

@@ -1,8 +1,12 @@
+from collections.abc import Mapping
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from advisor.catalog.devices import MeasuredInstance
 from advisor.catalog.offers import Known, build_offers
-from advisor.catalog.prices import read_price_rows
+from advisor.catalog.prices import PriceRow, read_price_rows
 from advisor.catalog.strict_yaml import parse_documents
 from advisor.errors import ProfileError
 from advisor.records.price import Offer, Rejection
@@ -102,3 +106,54 @@ def test_offers_are_in_the_order_of_their_ids_whatever_the_order_of_the_rows() -
     back, _ = join("b: {gpu: l4}", "a: {gpu: l4}")
     assert [offer.id for offer in forth] == ["aws/eu/a", "aws/eu/b"]
     assert back == forth
+
+
+def rows_of(text: str, *, label: str = "prices.yaml") -> list[PriceRow]:
+    return [row for document in parse_documents(text, label=label) for row in read_price_rows(document)]
+
+
+def test_a_complete_list_lets_no_later_row_of_its_provider_win_but_takes_its_machines_from_them() -> None:
+    lines = "instances: {box: {usd_per_hour: {eu: {on_demand: 1}}}}\n"
+    complete = f"provider: aws\ncomplete: true\ndate: 2026-09-01\n{lines}"
+    ours = (
+        "provider: aws\ntier: neocloud\ndate: 2026-08-01\n"
+        "instances: {box: {machine: {gpu: l4}, usd_per_hour: {eu: {on_demand: 2}, us: {on_demand: 2}}}}\n"
+        "---\nprovider: other\ntier: neocloud\ndate: 2026-08-01\n"
+        "instances: {box: {machine: {gpu: l4}, usd_per_hour: {us: {on_demand: 3}}}}\n"
+    )
+    offers, _ = build_offers([*rows_of(complete), *rows_of(ours)], known=KNOWN)
+    assert [(offer.id, offer.prices[0].usd_per_hour) for offer in offers] == [
+        ("aws/eu/box", 1.0),
+        ("other/us/box", 3.0),
+    ]
+    # Without the word, the row in the other region stays.
+    partial = complete.replace("complete: true\n", "")
+    offers, _ = build_offers([*rows_of(partial), *rows_of(ours)], known=KNOWN)
+    assert [offer.id for offer in offers] == ["aws/eu/box", "aws/us/box", "other/us/box"]
+
+
+CELLS = [(instance, region) for instance in ("a", "b") for region in ("eu", "us")]
+
+
+@given(st.dictionaries(st.sampled_from(CELLS), st.floats(0.1, 50.0), min_size=1))
+def test_an_overlay_of_any_rows_changes_those_rows_and_no_other(own: dict[tuple[str, str], float]) -> None:
+    def text(usd: Mapping[tuple[str, str], float], *, head: str, machine: str) -> str:
+        instances = {instance for instance, _ in usd}
+        body = "".join(
+            f"  {instance}:\n{machine}    usd_per_hour:\n"
+            + "".join(
+                f"      {region}: {{on_demand: {paid!r}}}\n" for (of, region), paid in usd.items() if of == instance
+            )
+            for instance in sorted(instances)
+        )
+        return f"provider: aws\ndate: 2026-09-01\n{head}instances:\n{body}"
+
+    ours = text(dict.fromkeys(CELLS, 60.0), head="tier: neocloud\n", machine="    machine: {gpu: l4}\n")
+    before, _ = build_offers(rows_of(ours), known=KNOWN)
+    after, _ = build_offers([*rows_of(text(own, head="", machine="")), *rows_of(ours)], known=KNOWN)
+    for was, now in zip(before, after, strict=True):
+        paid = own.get((was.instance, was.region))
+        if paid is None:
+            assert now == was
+        else:
+            assert (now.id, now.gpu, now.prices[0].usd_per_hour) == (was.id, was.gpu, paid)

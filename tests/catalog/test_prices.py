@@ -37,6 +37,17 @@ def test_each_price_has_the_date_and_the_text_of_its_source() -> None:
     assert (row.tier, row.geo, row.interruption, on_demand.note) == ("hyperscaler", "US", ">20 %", "dear")
 
 
+def test_the_basis_of_a_price_is_that_of_its_source_or_file_or_of_the_reader() -> None:
+    text = (
+        "provider: aws\ndate: 2026-09-01\nsources: {{live: {{date: 2026-09-01, from: x, basis: median_live_offer}}}}\n"
+        "instances: {{g5.xlarge: {{usd_per_hour: {{eu: {{on_demand: 2, spot: [1, live]}}}}}}}}\n{}"
+    )
+    for more, basis in (("", "own_rate"), ("price_basis: published", "published")):
+        (document,) = parse_documents(text.format(more), label="aws.yaml")
+        (row,) = read_price_rows(document, basis="own_rate")
+        assert [price.basis for price in row.prices] == [basis, "median_live_offer"]
+
+
 def test_flags_hold_for_the_prices_they_name() -> None:
     row = row_of("{on_demand: [1, list], spot: [0.4, list], commit_1y: [0.6, list], stale: [on_demand, commit_1y]}")
     assert [price.stale for price in row.prices] == [True, False, True]
@@ -106,6 +117,7 @@ def test_a_date_in_the_far_future_is_refused() -> None:
     [
         ("instances: {}", "aws.yaml:1: provider is missing"),
         ("provider: aws\ninstances: {}\ntire: neocloud", "aws.yaml:3: tire: unknown key"),
+        ("provider: aws\ncomplete: 1\ninstances: {}", "aws.yaml:2: complete: expected true or false, found 1"),
         ("provider: aws\ntier: big\ninstances: {}", "aws.yaml:2: tier: expected one of hyperscaler"),
         ("provider: aws\nprice_per: hour\ninstances: {}", "aws.yaml:2: price_per: expected one of machine, gpu"),
         ("provider: aws\nsources: {a: {from: x}}\ninstances: {}", "aws.yaml:2: sources.a: date is missing"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
+from advisor.calibrate.first_use import calibrations_on_first_use
 from advisor.cli.flags import option_flags
 from advisor.records.options import Options
 from scripts.write_flag_docs import TARGET, flag_docs
@@ -23,7 +24,13 @@ def test_every_field_of_the_record_is_one_flag_with_a_help_text() -> None:
 
 def test_without_flags_the_options_are_the_defaults(advise: Advise, pipeline: Pipeline) -> None:
     advise("model.py")
-    assert pipeline.asked[0] == {"source": "model.py", "options": Options(), "run": False, "script_args": ()}
+    assert pipeline.asked[0] == {
+        "source": "model.py",
+        "options": Options(),
+        "run": False,
+        "script_args": (),
+        "read_calibrations": calibrations_on_first_use,
+    }
 
 
 def test_every_flag_reaches_the_record(advise: Advise, pipeline: Pipeline) -> None:
@@ -42,7 +49,20 @@ def test_every_flag_reaches_the_record(advise: Advise, pipeline: Pipeline) -> No
         ),
         *("--layout", "nhwc", "--compile", "compile", "--samples", "1e6", "--epochs", "3", "--steps", "100"),
         *("--provider", "aws,gcp", "--provider", "azure", "--region", "EU", "--tier", "neocloud, hyperscaler"),
-        *("--device", "l4,t4", "--price", "commit-1y", "--top", "5", "--strict", "--timeout", "2m"),
+        *(
+            "--device",
+            "l4,t4",
+            "--no-local",
+            "--no-calibrate",
+            "--price",
+            "commit-1y",
+            "--top",
+            "5",
+            "--strict",
+            "--timeout",
+            "2m",
+        ),
+        *("--max-price-age", "90d", "--drop-prices", "old", "--currency", "EUR"),
         *("--profiles", "mine", "--prices", "a,b.yaml"),
     )
     assert advise("model.py", *given).err == ""
@@ -60,7 +80,12 @@ def test_every_flag_reaches_the_record(advise: Advise, pipeline: Pipeline) -> No
         region=("EU",),
         tier=("neocloud", "hyperscaler"),
         device=("l4", "t4"),
+        no_local=True,
+        no_calibrate=True,
         price="commit-1y",
+        max_price_age=90,
+        drop_prices="old",
+        currency="EUR",
         top=5,
         strict=True,
         timeout=120.0,
@@ -82,6 +107,7 @@ def test_a_choice_may_be_written_in_capitals(advise: Advise, pipeline: Pipeline)
         ("--tier", "neocloud,hyper", "--tier: 'hyper' is not one of", "did you mean hyperscaler?"),
         ("--top", "0", "--top: '0' is not a whole number from 1", "write it out, or as 1e6"),
         ("--samples", "-5", "--samples: '-5' is not a whole number from 1", "write it out, or as 1e6"),
+        ("--max-price-age", "old", "--max-price-age: 'old' is not a whole number of days from 1", "write 180 or 180d"),
         ("--timeout", "soon", "--timeout: 'soon' is not a duration", "write seconds,"),
     ],
 )

@@ -126,6 +126,7 @@ def test_the_first_help_lists_every_command_and_exit_code(advise: Advise) -> Non
         "rank Rank instances",
         "profile Count the FLOP",
         "validate Compare predictions",
+        "prices List, check, change and refresh prices.",
         "fit-device Fit two",
     ):
         assert any(line.startswith(command) for line in listed), command

@@ -100,3 +100,17 @@ def test_a_lower_price_never_lowers_the_chance(devices: list[tuple[float, float]
     mid, spread = np.array(devices).T
     cheaper = np.append(mid[0] - less, mid[1:])
     assert chances_of_least(cheaper, spread)[0] >= chances_of_least(mid, spread)[0] - 2e-3
+
+
+def test_what_costs_nothing_is_surely_the_cheapest_and_nothing_overlaps_it() -> None:
+    free = compared(0.0, 1.0, 1.1)
+
+    assert free.chance_cheapest.tolist() == [1.0, 0.0, 0.0]
+    assert free.indistinguishable.tolist() == [False, False, False]
+
+
+def test_two_that_cost_nothing_share_the_chance() -> None:
+    both = compared(0.0, 0.0, 1.0)
+
+    assert both.chance_cheapest.tolist() == [0.5, 0.5, 0.0]
+    assert both.indistinguishable.tolist() == [False, True, False]

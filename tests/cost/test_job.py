@@ -4,12 +4,16 @@ import pytest
 
 from advisor.cost.job import job_of
 from advisor.errors import UsageError
-from advisor.records.answer import Job
+from advisor.records.answer import Job, JobLimits
 from advisor.records.options import Options
+from advisor.records.workload import Operand
+
+IDS = Operand(shape=((0.0, 1.0), 1024), dtype="int64")
+IMAGES = Operand(shape=((0.0, 1.0), 3, 224, 224), dtype="float32")
 
 
-def job(**options: Any) -> Job:
-    return job_of(Options(**options), source_batch=32)
+def job(*, inputs: tuple[Operand, ...] = (), **options: Any) -> Job:
+    return job_of(Options(**options), source_batch=32, inputs=inputs)
 
 
 def test_without_a_size_a_million_samples_are_assumed() -> None:
@@ -39,9 +43,46 @@ def test_the_price_has_the_records_name() -> None:
     assert job(price="commit-3y").price == "commit_3y"
 
 
+def test_tokens_are_counted_in_whole_samples_of_the_input() -> None:
+    # 10,000 tokens in sequences of 1,024 are 9.8 samples.
+    asked = job(tokens=10_000, inputs=(IMAGES, IDS))
+
+    assert (asked.samples, asked.tokens, asked.assumed) == (10, 10_000, False)
+
+
+def test_tokens_need_an_input_that_has_them() -> None:
+    with pytest.raises(UsageError, match="--tokens 5: no input of the model"):
+        job(tokens=5, inputs=(IMAGES, Operand(shape=((0.0, 1.0),), dtype="int64")))
+
+
+def test_a_service_is_the_requests_of_a_month() -> None:
+    # 730 h are 30.41667 days; 1,200 a day are 36,500.
+    asked = job(requests_per_day=1200)
+
+    assert (asked.samples, asked.requests_per_day, asked.assumed) == (36_500, 1200, False)
+
+
+def test_the_limits_and_the_objective_are_part_of_the_job() -> None:
+    asked = job(
+        deadline=86400.0, max_usd=50.0, max_hourly=3.0, max_latency=0.05, min_throughput=100.0, objective="time",
+        checkpoint_every=1800.0,
+    )  # fmt: skip
+
+    assert asked.limits == JobLimits(
+        deadline_s=86400.0, max_usd=50.0, max_usd_per_hour=3.0, max_latency_s=0.05, min_samples_per_s=100.0
+    )
+    assert (asked.objective, asked.checkpoint_every_s) == ("time", 1800.0)
+
+
 @pytest.mark.parametrize(
-    "options", [{"samples": 0}, {"epochs": -1, "samples": 5}, {"steps": 0}, {"epochs": 2}, {"steps": 5, "samples": 5}]
-)
+    "options",
+    [
+        {"samples": 0}, {"epochs": -1, "samples": 5}, {"steps": 0}, {"epochs": 2}, {"steps": 5, "samples": 5},
+        {"tokens": 0}, {"requests_per_day": 0}, {"tokens": 5, "samples": 5}, {"steps": 5, "epochs": 2},
+        {"requests_per_day": 5, "steps": 5}, {"requests_per_day": 5, "mode": "training"},
+        {"requests_per_day": 5, "deadline": 60.0}, {"deadline": 0.0}, {"max_latency": -1.0}, {"checkpoint_every": 0.0},
+    ],
+)  # fmt: skip
 def test_sizes_that_make_no_job_are_refused(options: dict[str, int]) -> None:
     with pytest.raises(UsageError) as caught:
         job(**options)

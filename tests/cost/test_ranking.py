@@ -202,3 +202,10 @@ def test_cost_grows_with_the_price(usd_per_hour: float, more: float) -> None:
     first, second = (quote.job_usd.mid for quote in ranking.quotes)
     assert second == pytest.approx(first * more)
     assert instances(ranking) == ["m1", "m2"]
+
+
+def test_of_two_that_cost_the_same_the_faster_is_first() -> None:
+    # 36 $/h for 100 s and 3.6 $/h for 1,000 s both cost 1 $; by their names "a" would be first.
+    slow, fast = offer("a", usd_per_hour=3.6), offer("b", usd_per_hour=36.0)
+
+    assert instances(ranked(slow, fast, device_index=(0, 1))) == ["b", "a"]

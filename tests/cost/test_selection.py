@@ -1,9 +1,11 @@
+from datetime import date
 from typing import Any
 
 import pytest
 
-from advisor.cost.selection import Selection
+from advisor.cost.selection import Selection, select_offers
 from advisor.errors import UsageError
+from advisor.records.options import DropPrices, Options
 from advisor.records.price import Offer
 from tests.cost.toys import offer, price, selection
 
@@ -65,6 +67,51 @@ def test_what_cannot_be_priced_honestly_is_rejected_with_its_reason(candidate: O
     assert kept(chosen) == []
     assert codes(chosen) == [code]
     assert reason in chosen.rejected[0].reason
+
+
+TODAY = date(2026, 7, 1)
+
+
+@pytest.mark.parametrize(
+    ("drop_prices", "left_out"),
+    [
+        ("none", []),
+        ("flagged", ["stale-price", "suspect-price"]),
+        ("old", ["old-price", "stale-price", "suspect-price"]),
+    ],
+)
+def test_doubtful_prices_are_marked_and_left_out_as_asked(drop_prices: DropPrices, left_out: list[str]) -> None:
+    offers = (
+        offer("fine", prices=(price(date="2026-01-02"),)),  # 180 days before 1 July
+        offer("old", prices=(price(date="2026-01-01"),)),
+        offer("stale", prices=(price(date="2026-06-01", stale=True),)),
+        offer("suspect", prices=(price(date="2026-06-01", suspect=True),)),
+    )
+    options = Options(drop_prices=drop_prices, max_price_age=180)
+    chosen = select_offers(offers, options=options, price_kind="on_demand", today=TODAY)
+    assert sorted(codes(chosen)) == left_out
+    marks = {"fine": (), "old": ("OLD",), "stale": ("STALE",), "suspect": ("SUSPECT",)}
+    assert all(priced.marks == marks[priced.offer.instance] for priced in chosen.priced)
+    assert len(chosen.priced) == 4 - len(left_out)
+
+
+def test_a_price_that_is_left_out_for_its_age_says_its_date() -> None:
+    options = Options(drop_prices="old", max_price_age=30)
+    chosen = select_offers([HERE], options=options, price_kind="on_demand", today=TODAY)
+    assert chosen.rejected[0].reason == "the price is of 2026-01-01"
+
+
+def test_what_the_user_excludes_is_out_with_the_line_that_does_it() -> None:
+    chosen = selection(HERE, offer("x1", excluded="advisor.yaml:1: exclude.family rules it out"))
+    assert kept(chosen) == [HERE.id]
+    assert (codes(chosen), chosen.rejected[0].reason) == (["excluded"], "advisor.yaml:1: exclude.family rules it out")
+
+
+def test_owned_hardware_is_ranked_whatever_price_is_asked_for() -> None:
+    box = offer("box", tier="owned", prices=(price(kind="owned"),))
+    for kind in ("on_demand", "spot"):
+        chosen = select_offers([box], options=Options(), price_kind=kind, today=TODAY)  # type: ignore[arg-type]
+        assert kept(chosen) == [box.id]
 
 
 def test_marketplaces_are_set_apart_unless_asked_for() -> None:

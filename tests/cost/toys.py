@@ -7,10 +7,11 @@ import numpy as np
 
 from advisor.cost.selection import Selection, select_offers
 from advisor.records.answer import Job
+from advisor.records.billing import Billing, BillingRule, Extras, StartUp
 from advisor.records.device import Device
 from advisor.records.options import Options
 from advisor.records.prediction import Fleet, Predictions
-from advisor.records.price import Offer, Price
+from advisor.records.price import Offer, Price, PriceKind
 
 
 def price(usd_per_hour: float = 3.6, **changes: Any) -> Price:
@@ -40,8 +41,8 @@ def offer(instance: str = "m1", *, usd_per_hour: float = 3.6, **changes: Any) ->
     return Offer(**(values | changes))
 
 
-def selection(*offers: Offer, **options: Any) -> Selection:
-    return select_offers(offers, options=Options(**options), price_kind="on_demand")
+def selection(*offers: Offer, price_kind: PriceKind = "on_demand", **options: Any) -> Selection:
+    return select_offers(offers, options=Options(**options), price_kind=price_kind)
 
 
 def device(name: str, **changes: Any) -> Device:
@@ -83,16 +84,37 @@ def predictions(*devices: Device, step_s: Any, batches: tuple[int, ...] = (1,), 
     return Predictions(devices=devices, batches=np.array(batches, dtype=np.intp), step_s=mid_s, **(values | changes))
 
 
-def job(samples: int = 1000) -> Job:
-    return Job(
-        mode="inference",
-        samples=samples,
-        epochs=None,
-        steps=None,
-        assumed=False,
-        batch="auto",
-        precision="auto",
-        layout="nchw",
-        compile="eager",
-        price="on_demand",
+def job(samples: int = 1000, **changes: Any) -> Job:
+    values: dict[str, Any] = {
+        "mode": "inference",
+        "samples": samples,
+        "epochs": None,
+        "steps": None,
+        "assumed": False,
+        "batch": "auto",
+        "precision": "auto",
+        "layout": "nchw",
+        "compile": "eager",
+        "price": "on_demand",
+    }
+    return Job(**(values | changes))
+
+
+def billing(*, increment_s: float = 0.0, minimum_s: float = 0.0, start_up_s: float = 0.0, **extras: float) -> Billing:
+    """How acme bills; without an increment nothing is known of it, nor without a time of its start-up."""
+    rule = BillingRule(increment_s=increment_s, minimum_s=minimum_s, basis="published", source="by hand")
+    return Billing(
+        rules={"acme": rule} if increment_s else {},
+        start_ups={"acme": start_up(start_up_s)} if start_up_s else {},
+        extras=Extras(**extras),
+    )
+
+
+def start_up(median_s: float) -> StartUp:
+    return StartUp(
+        sample_count=100,
+        boot_script_median_s=median_s,
+        boot_script_p10_s=median_s / 2,
+        boot_script_p90_s=median_s * 2,
+        container_running_median_s=median_s * 4,
     )

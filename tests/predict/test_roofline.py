@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from advisor.predict.kernel_time import smooth_maximum
 from advisor.predict.roofline import step_times, times_by_kernel
 from advisor.records.answer import BOUNDS
+from advisor.records.device import Efficiency
 from tests.predict.toys import device, efficiency, family, kernels
 
 WORK = st.just(0.0) | st.floats(1e-9, 1e15)
@@ -169,3 +170,14 @@ def test_a_faster_device_is_never_slower(flops: float, moved: float, compute: fl
     toy = kernels(flops=[[flops]], data_bytes=[[moved]])
     faster = device(peak_flops_per_s={"fp32": 1e12, "vector": 1e12 * compute}, memory_bytes_per_s=1e11 * memory)
     assert mid_s(toy, own=faster) <= mid_s(toy) * (1 + 1e-9)
+
+
+def test_figures_that_are_uncertain_widen_the_error_unless_the_device_was_calibrated() -> None:
+    toy = kernels(flops=[[1e12]], data_bytes=[[0.0]])
+    guessed = device(id="guessed", log_spread=0.4)
+
+    def own_log_spread(fit: Efficiency) -> float:
+        return float(step_times(toy, kind="gpu", devices=[guessed], efficiencies=[fit]).own_log_spread[0, 0])
+
+    assert own_log_spread(efficiency(device_log_spread=0.3)) == pytest.approx(0.5)  # 0.3 and 0.4 at right angles
+    assert own_log_spread(efficiency(device_log_spread=0.3, device="guessed")) == pytest.approx(0.3)

@@ -6,7 +6,7 @@ from io import StringIO
 
 from advisor.report.as_csv import render
 from advisor.report.view import View
-from tests.report.toys import GENOA, L4, quote, recommendation
+from tests.report.toys import GENOA, HERE, L4, quote, recommendation
 
 
 def test_every_quote_is_one_line_under_names_with_units() -> None:
@@ -41,3 +41,15 @@ def test_a_comma_or_a_quote_in_a_name_stays_in_its_cell() -> None:
 def test_an_unknown_number_of_vcpus_is_an_empty_cell() -> None:
     (row,) = csv.DictReader(StringIO(render(recommendation(replace(L4, vcpus=None)), View())))
     assert row["vcpus"] == ""
+
+
+def test_the_machine_at_hand_is_the_last_line_and_has_no_rank() -> None:
+    rows = list(csv.DictReader(StringIO(render(recommendation(L4, GENOA, at_hand=HERE), View()))))
+
+    assert [(row["rank"], row["provider"]) for row in rows] == [("1", "aws"), ("2", "aws"), ("", "local")]
+
+
+def test_a_machine_at_hand_that_is_ranked_is_one_line() -> None:
+    rows = list(csv.DictReader(StringIO(render(recommendation(HERE, L4, at_hand=HERE), View()))))
+
+    assert [(row["rank"], row["provider"]) for row in rows] == [("1", "local"), ("2", "aws")]

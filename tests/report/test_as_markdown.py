@@ -22,7 +22,7 @@ def test_the_whole_answer() -> None:
         r"(\$0.84 an hour, list price) of 2025-11-02; the cost covers the hours of computing, nothing else.",
         "- resnet50: 25.6 M parameters, 8.18 GFLOP a step at batch 1; every operator has a formula.",
         "",
-        r"| # | instance | provider | region | device | \$/h | batch | precision | step \[90 %\] | samples/s | cost "
+        r"| # | instance | provider | region | device | per h | batch | precision | step \[90 %\] | samples/s | cost "
         "| cheapest | memory | bound | price date |",
         "|---:|---|---|---|---|---:|---:|---|---:|---:|---:|---:|---:|---|---|",
         r"| 1 | g6.xlarge | aws | us-east-1 | 1x L4 | \$0.84 | 64 | amp-bf16 | 115 ms \[104-128\] | 556 | \$0.42 "

@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.report.columns import COLUMNS, device_label, percent_chance, shown_quotes
-from tests.report.toys import A10G, GENOA, L4, T4, quote
+from advisor.report.columns import COLUMNS, device_label, percent_chance, shown_quotes, table_rows
+from tests.report.toys import A10G, GENOA, HERE, L4, T4, quote, recommendation
 
 
 def test_the_best_cpu_takes_the_last_place_when_gpus_fill_the_table() -> None:
@@ -50,7 +50,7 @@ def test_the_cells_of_a_row_say_what_the_quote_says() -> None:
         "provider": "aws",
         "region": "us-east-1",
         "device": "1x L4",
-        "$/h": "$0.84",  # half an hour for $0.42
+        "per h": "$0.84",  # half an hour for $0.42
         "batch": "64",
         "precision": "amp-bf16",
         "step [90 %]": "115 ms [104-128]",
@@ -66,3 +66,16 @@ def test_the_cells_of_a_row_say_what_the_quote_says() -> None:
 def test_a_chance_is_told_in_whole_percents_alone() -> None:
     chances = [replace(L4, chance_cheapest=chance) for chance in (0.0, 0.004, 0.006, 0.9949, 1.0)]
     assert [percent_chance(one) for one in chances] == ["0 %", "0 %", "1 %", "99 %", "100 %"]
+
+
+def test_the_machine_at_hand_follows_the_ranked_rows_without_a_rank() -> None:
+    rows = table_rows(recommendation(L4, T4, A10G, GENOA, at_hand=HERE), top=2)
+
+    assert [(row.rank, row.quote.provider) for row in rows] == [(1, "aws"), (4, "aws"), (None, "local")]
+    cells = {column.header: column.cell(rows[-1]) for column in COLUMNS}
+    assert (cells["#"], cells["per h"], cells["cost"], cells["cheapest"]) == ("-", "$0", "$0", "-")
+    assert cells["device"] == "16 threads of AMD EPYC 7763"
+
+
+def test_a_machine_at_hand_that_is_ranked_is_shown_once() -> None:
+    assert [row.rank for row in table_rows(recommendation(HERE, L4, at_hand=HERE), top=5)] == [1, 2]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from advisor.report import sentence
 from advisor.report.columns import shown_quotes
-from tests.report.toys import A10G, GENOA, L4, T4, quote, recommendation, rejection
+from tests.report.toys import A10G, GENOA, HERE, L4, T4, quote, recommendation, rejection
 
 
 def test_the_headline_names_the_instance_its_cost_and_the_margin() -> None:
@@ -123,3 +123,44 @@ def test_the_notes_of_a_table_explain_marks_jumps_and_cuts() -> None:
 
 def test_a_table_that_hides_nothing_needs_no_notes() -> None:
     assert sentence.table_notes(shown_quotes((A10G, GENOA), top=10), quote_count=2) == ()
+
+
+def test_a_machine_at_hand_that_does_the_job_within_the_hour_stands_before_the_headline() -> None:
+    # The job of the toys takes 1,800 s, 1,620 to 1,980: 27 to 33 min.
+    said = sentence.headline(recommendation(L4, A10G, at_hand=HERE))
+
+    assert said.startswith(
+        "Do not rent: this machine's cpu (16 threads of AMD EPYC 7763) does 1,000,000 samples in 30 min [27-33]. "
+        "aws g6.xlarge (1x L4) does"
+    )
+
+
+def test_a_machine_at_hand_that_takes_an_hour_is_no_reason_not_to_rent() -> None:
+    slow = replace(HERE, job_s=replace(HERE.job_s, mid=3600.0))
+
+    assert sentence.headline(recommendation(L4, A10G, at_hand=slow)).startswith("aws g6.xlarge")
+
+
+def test_where_nothing_can_be_rented_the_machine_at_hand_is_still_named() -> None:
+    said = sentence.headline(recommendation(at_hand=HERE))
+
+    assert said.startswith("Do not rent: this machine's cpu")
+    assert said.endswith("No instance does this job within the limits: 0 offers were left out.")
+
+
+def test_the_machine_at_hand_costs_its_electricity_where_that_has_a_price() -> None:
+    paid = replace(HERE, usd_per_hour=0.1, job_usd=replace(HERE.job_usd, mid=0.05))  # half an hour
+
+    assert " in 30 min [27-33] for $0.05 of electricity. " in sentence.headline(recommendation(L4, at_hand=paid))
+
+
+def test_the_machine_at_hand_asked_for_by_name_is_the_headline_without_a_margin() -> None:
+    said = sentence.headline(recommendation(HERE, L4, at_hand=HERE))
+
+    assert said == "this machine's cpu (16 threads of AMD EPYC 7763) does 1,000,000 samples in 30 min [27-33]."
+
+
+def test_a_best_that_costs_nothing_says_why() -> None:
+    _, best, *_ = sentence.basis(recommendation(HERE, at_hand=HERE))
+
+    assert best.endswith("; it costs nothing, since no price of its electricity is known (`owned` in an overlay).")

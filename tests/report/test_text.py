@@ -8,7 +8,7 @@ import pytest
 from advisor.report.columns import shown_quotes
 from advisor.report.printable import printable
 from advisor.report.text import fitting_columns, render_text
-from tests.report.toys import A10G, GENOA, L4, T4, quote, recommendation, rejection
+from tests.report.toys import A10G, GENOA, HERE, L4, T4, quote, recommendation, rejection
 
 ANSWER = recommendation(
     L4,
@@ -37,7 +37,7 @@ def test_the_whole_answer_at_80_columns() -> None:
         "  resnet50: 25.6 M parameters, 8.18 GFLOP a step at batch 1; every operator has\n"
         "  a formula.\n"
         "\n"
-        " #  instance     provider    $/h       step [90 %]   cost  cheapest\n"
+        " #  instance     provider  per h       step [90 %]   cost  cheapest\n"
         " 1  g6.xlarge    aws       $0.84  115 ms [104-128]  $0.42      61 %\n"
         "~2  g4dn.xlarge  aws       $0.90  115 ms [104-128]  $0.45      39 %\n"
         " 4  c7a.xlarge   aws       $5.72  115 ms [104-128]  $2.86       0 %\n"
@@ -83,7 +83,7 @@ def test_columns_go_in_the_stated_order_and_three_stay() -> None:
     headers = [[column.header for column in fitting_columns(rows, width=width)] for width in range(200, 10, -1)]
     dropped = [gone for wide, narrow in pairwise(headers) for gone in wide if gone not in narrow]
     assert dropped == [
-        *("price date", "precision", "bound", "memory", "samples/s", "region", "batch", "device", "$/h"),
+        *("price date", "precision", "bound", "memory", "samples/s", "region", "batch", "device", "per h"),
         *("provider", "step [90 %]", "cheapest"),
     ]
     assert headers[-1] == ["#", "instance", "cost"]
@@ -125,3 +125,14 @@ def test_a_long_name_wraps_before_the_provider_is_lost() -> None:
     text = render_text(recommendation(long, GENOA), width=80, color=False)
     assert "\n1  NVIDIA GeForce RTX 4090      genesis-cloud  115 ms [104-128]  $1.00 " in text
     assert "\n   24GB PCIe [on-demand]\n" in text
+
+
+def test_the_machine_at_hand_is_the_last_row_with_its_time_below() -> None:
+    lines = render_text(recommendation(L4, GENOA, at_hand=HERE), width=80, color=False, top=1).splitlines()
+
+    (row,) = (number for number, line in enumerate(lines) if line.startswith("-  this machine's cpu"))
+    # `top` is one, and the best of the other kind is always shown beside it
+    assert lines[row + 1 : row + 3] == [
+        "- is the machine at hand: the job takes it 30 min [27-33]; its cost is that of",
+        "electricity, if known.",
+    ]

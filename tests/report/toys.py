@@ -1,7 +1,10 @@
 """A small recommendation, made by hand, that every test of the reports looks at."""
 
+from dataclasses import replace
+
 from advisor.records.answer import (
     Bound,
+    CostParts,
     Interval,
     Job,
     Quote,
@@ -39,6 +42,7 @@ def quote(
         price_basis="list",
         usd_per_hour=2 * usd,
         price_date="2025-11-02",
+        price_marks=(),
         precision="amp-bf16" if kind == "gpu" else "fp32",
         compile="eager",
         batch=64,
@@ -54,12 +58,17 @@ def quote(
         time_source="fitted",
         chance_cheapest=chance_cheapest,
         indistinguishable=indistinguishable,
+        job_parts_usd=CostParts(compute=usd),
     )
 
 
 L4 = quote("g6.xlarge", kind="gpu", device="L4", usd=0.42, chance_cheapest=0.614)
 T4 = quote("g4dn.xlarge", kind="gpu", device="T4", usd=0.45, chance_cheapest=0.386, indistinguishable=True)
 A10G = quote("g5.xlarge", kind="gpu", device="A10G", usd=0.63)
+HERE = replace(
+    quote("this machine's cpu", kind="cpu", device="AMD EPYC 7763", usd=0.0, provider="local"), tier="owned", vcpus=16
+)
+"""The machine at hand, at no price."""
 GENOA = quote("c7a.xlarge", kind="cpu", device="AMD EPYC 9R14", usd=2.86, bound="compute")
 
 
@@ -76,6 +85,7 @@ def recommendation(
     notes: tuple[str, ...] = (),
     warnings: tuple[str, ...] = (),
     unknown_ops: dict[str, int] | None = None,
+    at_hand: Quote | None = None,
 ) -> Recommendation:
     return Recommendation(
         schema_version=1,
@@ -113,4 +123,5 @@ def recommendation(
         rejected=rejected,
         notes=notes,
         warnings=warnings,
+        at_hand=at_hand,
     )

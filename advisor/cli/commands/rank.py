@@ -44,7 +44,8 @@ def command(source: str, script_args: tuple[str, ...], run: bool, output: "Outpu
     you trust. What they print goes to stderr; they are stopped after --timeout.
 
     Without flags the job is inference of 1,000,000 samples in the cheapest batch and the fastest safe precision of each
-    device, on demand, each type in its cheapest region, without marketplaces. The answer says what it assumed.
+    device, on demand, each type in its cheapest region, without marketplaces. The answer says what it assumed. The
+    first one takes 5 s longer: it times this machine's CPU (see "advise calibrate"; --no-calibrate does without).
 
     --provider, --region, --tier and --device take several values: with commas, or repeated.
 
@@ -58,6 +59,7 @@ def command(source: str, script_args: tuple[str, ...], run: bool, output: "Outpu
       advise model.py --region EU --tier hyperscaler --price spot --top 20
       advise model.py -o answer.json
     """
+    from advisor.calibrate.first_use import calibrations_on_first_use
     from advisor.cli.flags import options_from
     from advisor.cli.output import format_module, view_of, write
     from advisor.pipeline import rank_source
@@ -65,6 +67,8 @@ def command(source: str, script_args: tuple[str, ...], run: bool, output: "Outpu
     check_script_args(source, script_args, run=run)
     options = options_from(params)
     with progress(f"reading {source}"):
-        recommendation = rank_source(source, options, run=run, script_args=script_args)
+        recommendation = rank_source(
+            source, options, run=run, script_args=script_args, read_calibrations=calibrations_on_first_use
+        )
     write(format_module(output.format).render(recommendation, view_of(output, top=options.top)), output)
     return ExitCode.ANSWER if recommendation.best else ExitCode.NOTHING_FITS

@@ -1,0 +1,298 @@
+"""The modules that a calibration times, the most telling first: time may run out after any of them.
+
+Sizes are those of the layers of usual nets, so that caches and tiles are filled as they are there.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from advisor.records.calibration import NET
+from advisor.records.device import Precision
+from advisor.records.workload import Mode
+
+_TINY = "tiny"
+"""Names of what tells the host's time begin so; it has the same size on every device, however fast."""
+_COMPUTING = (NET, _TINY, "linear", "bmm", "conv", "attention", "lstm")
+"""Names of what computes begin so."""
+_MOST_ELEMENTS = 2**25
+"""Of an input: 128 MiB in fp32, beyond every cache."""
+_REPEATS = 4
+"""Layers in a row, each with weights of its own: the next one's lie in no near cache, as in a net."""
+
+
+class Call(nn.Module):
+    """A function of tensors, with the modules that it uses."""
+
+    def __init__(self, function: Callable[..., Tensor], *modules: nn.Module) -> None:
+        super().__init__()
+        self.function = function
+        self.modules_used = nn.ModuleList(modules)
+
+    def forward(self, *tensors: Tensor) -> Tensor:
+        """Call the function."""
+        return self.function(*tensors)
+
+
+class Residual(nn.Module):
+    """x + body(x)."""
+
+    def __init__(self, *body: nn.Module) -> None:
+        super().__init__()
+        self.body = nn.Sequential(*body)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add what the body makes of `x`."""
+        result: Tensor = x + self.body(x)
+        return result
+
+
+class Attention(nn.Module):
+    """Multi-head attention of (batch, length, width) with itself."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Attend."""
+        batch, length, width = x.shape
+        q, k, v = self.qkv(x).reshape(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+        attended = functional.scaled_dot_product_attention(q, k, v)
+        result: Tensor = self.out(attended.transpose(1, 2).reshape(batch, length, width))
+        return result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """A module to be timed as one step of `batch` samples; its inputs have these shapes behind the batch dimension."""
+
+    name: str
+    make: Callable[[], nn.Module]
+    shapes: tuple[tuple[int, ...], ...]
+    batch: int
+    mode: Mode = "inference"
+    precision: Precision = "fp32"
+    index_limit: int | None = None
+
+    def inputs(self, batch: int) -> tuple[Tensor, ...]:
+        """Random numbers, or indices below `index_limit`."""
+        if self.index_limit is not None:
+            return tuple(torch.randint(self.index_limit, (batch, *shape)) for shape in self.shapes)
+        return tuple(torch.randn(batch, *shape) for shape in self.shapes)
+
+
+def probes(precisions: Sequence[Precision], *, size_factor: int) -> list[Probe]:
+    """Every probe, in rounds that each hold all precisions; batches are `size_factor` times those for a CPU.
+
+    What only streams is timed at the first precision alone.
+    """
+    return [
+        _sized(replace(probe, precision=precision), size_factor=size_factor)
+        for round_ in (_NETS, _CORE, _MORE)
+        for precision in precisions
+        for probe in round_
+        if precision == precisions[0] or probe.name.startswith(_COMPUTING)
+    ]
+
+
+def _sized(probe: Probe, *, size_factor: int) -> Probe:
+    if probe.name.startswith(_TINY):
+        return probe
+    most = _MOST_ELEMENTS // max(math.prod(shape) for shape in probe.shapes)
+    return replace(probe, batch=max(probe.batch, min(probe.batch * size_factor, most)))
+
+
+def _linear(batch: int, width: int, hidden: int) -> Probe:
+    """From `width` to `hidden` and back, `_REPEATS` / 2 times."""
+    pairs = _REPEATS // 2
+    return Probe(
+        name=f"linear {width}x{hidden}",
+        make=lambda: nn.Sequential(
+            *(layer for _ in range(pairs) for layer in (nn.Linear(width, hidden), nn.Linear(hidden, width)))
+        ),
+        shapes=((width,),),
+        batch=batch,
+    )
+
+
+def _convs(batch: int, channels: int, side: int, *, kernel: int = 3, groups: int = 1) -> Probe:
+    return Probe(
+        name=f"convolutions {channels} {kernel}x{kernel} of {side}x{side}, {groups} groups",
+        make=lambda: nn.Sequential(
+            *(
+                nn.Conv2d(channels, channels, kernel, padding=kernel // 2, groups=groups, bias=False)
+                for _ in range(_REPEATS)
+            )
+        ),
+        shapes=((channels, side, side),),
+        batch=batch,
+    )
+
+
+def _call(name: str, function: Callable[..., Tensor], *shapes: tuple[int, ...], batch: int) -> Probe:
+    return Probe(name=name, make=lambda: Call(function), shapes=shapes, batch=batch)
+
+
+def _module(name: str, make: Callable[[], nn.Module], shape: tuple[int, ...], *, batch: int) -> Probe:
+    return Probe(name=name, make=make, shapes=(shape,), batch=batch)
+
+
+def _training(probe: Probe) -> Probe:
+    return replace(probe, name=f"{probe.name}, training", mode="training")
+
+
+def _at_batch(probe: Probe, batch: int) -> Probe:
+    return replace(probe, batch=batch)
+
+
+def _normed(conv: nn.Conv2d, activation: nn.Module | None = None) -> list[nn.Module]:
+    """The convolution, its norm and its activation."""
+    return [conv, nn.BatchNorm2d(conv.out_channels), *([activation] if activation else [])]
+
+
+def _conv(channels: int, filters: int, kernel: int = 1, *, stride: int = 1, groups: int = 1) -> nn.Conv2d:
+    return nn.Conv2d(channels, filters, kernel, stride, kernel // 2, groups=groups, bias=False)
+
+
+def _bottleneck(width: int, middle: int) -> nn.Module:
+    """ResNet's."""
+    body = (
+        *_normed(_conv(width, middle), nn.ReLU(inplace=True)),
+        *_normed(_conv(middle, middle, 3), nn.ReLU(inplace=True)),
+        *_normed(_conv(middle, width)),
+    )
+    return nn.Sequential(Residual(*body), nn.ReLU(inplace=True))
+
+
+def _inverted(width: int, kernel: int) -> nn.Module:
+    """MobileNet's and EfficientNet's."""
+    wide = 4 * width
+    return Residual(
+        *_normed(_conv(width, wide), nn.SiLU(inplace=True)),
+        *_normed(_conv(wide, wide, kernel, groups=wide), nn.SiLU(inplace=True)),
+        *_normed(_conv(wide, width)),
+    )
+
+
+def _residual_net() -> nn.Module:
+    """ResNet-50 with a block a stage and half the width."""
+    layers: list[nn.Module] = [
+        *_normed(_conv(3, 32, 7, stride=2), nn.ReLU(inplace=True)),
+        nn.MaxPool2d(3, 2, 1),
+    ]
+    before = 32
+    for width in (128, 256, 512, 1024):
+        stride = 1 if width == 128 else 2
+        layers += [*_normed(_conv(before, width, stride=stride)), _bottleneck(width, width // 4)]
+        before = width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, 1000))
+
+
+def _mobile_net() -> nn.Module:
+    """MobileNet with two blocks a stage."""
+    layers: list[nn.Module] = _normed(_conv(3, 16, 3, stride=2), nn.SiLU(inplace=True))
+    before = 16
+    for width, kernel in ((24, 3), (40, 5), (80, 3), (160, 5)):
+        layers += [*_normed(_conv(before, width, 3, stride=2)), _inverted(width, kernel), _inverted(width, kernel)]
+        before = width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, 1000))
+
+
+def _transformer(width: int, heads: int) -> nn.Module:
+    """ViT's and GPT's block, the norm first."""
+    return nn.Sequential(
+        Residual(nn.LayerNorm(width), Attention(width, heads)),
+        Residual(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)),
+    )
+
+
+def _transformers(width: int, heads: int, count: int) -> Callable[[], nn.Module]:
+    return lambda: nn.Sequential(*(_transformer(width, heads) for _ in range(count)))
+
+
+def _lstm(width: int) -> nn.Module:
+    lstm = nn.LSTM(width, width, batch_first=True)
+    return Call(lambda x: lstm(x)[0], lstm)
+
+
+_RESIDUAL = _module(f"{NET}bottlenecks", _residual_net, (3, 160, 160), batch=1)
+_MOBILE = _module(f"{NET}inverted bottlenecks", _mobile_net, (3, 160, 160), batch=1)
+_TRANSFORMER = _module(f"{NET}transformers 384", _transformers(384, 6, 3), (197, 384), batch=1)
+_TINY_TRANSFORMER = _module("tiny transformers", _transformers(16, 2, _REPEATS), (4, 16), batch=1)
+
+_NETS = (
+    _RESIDUAL,
+    _MOBILE,
+    _at_batch(_RESIDUAL, 8),
+    _at_batch(_MOBILE, 8),
+    _TRANSFORMER,
+    _TINY_TRANSFORMER,
+    _call("relu", torch.relu, (2**22,), batch=4),
+)
+"""Nets in small, and how fast memory is: five seconds are enough for these."""
+
+_CORE = (
+    _linear(128, 768, 3072),
+    _convs(1, 64, 56),
+    _convs(1, 256, 14, kernel=1),
+    _convs(1, 240, 14, kernel=5, groups=240),
+    _call("attention 12x197x64", functional.scaled_dot_product_attention, *[(12, 197, 64)] * 3, batch=1),
+    _training(_at_batch(_RESIDUAL, 2)),
+    _training(_TRANSFORMER),
+    _module("batch norm", lambda: nn.BatchNorm2d(64), (64, 112, 112), batch=1),
+    _module("layer norm", lambda: nn.LayerNorm(768), (197, 768), batch=1),
+    _call("add", torch.add, (2**18,), (2**18,), batch=1),
+    _call("gelu", functional.gelu, (197, 3072), batch=1),
+    _linear(1, 1024, 4096),
+    _module("lstm 512", lambda: _lstm(512), (16, 512), batch=4),
+    _call("softmax", lambda x: x.softmax(-1), (12, 197, 197), batch=1),
+    _call("transpose", lambda x: x.transpose(1, 2).contiguous(), (197, 768), batch=1),
+    _module("max pool", lambda: nn.MaxPool2d(3, 2, 1), (64, 56, 56), batch=1),
+)
+"""Every family that most nets spend their time in, forward and backward."""
+
+_MORE = (
+    _module(f"{NET}transformers 768", _transformers(768, 12, 2), (128, 768), batch=2),
+    _training(_at_batch(_MOBILE, 2)),
+    _training(_TINY_TRANSFORMER),
+    _convs(4, 512, 7),
+    _convs(2, 128, 28),
+    _convs(2, 128, 28, groups=32),
+    _convs(2, 240, 28, groups=10),
+    _linear(16, 1024, 4096),
+    _linear(512, 512, 512),
+    _convs(1, 96, 56, kernel=7, groups=96),
+    _convs(4, 1024, 14, kernel=1),
+    _convs(2, 32, 56, kernel=1),
+    _call("bmm 196x64x196", torch.matmul, (6, 196, 64), (6, 64, 196), batch=2),
+    _call("relu", torch.relu, (2**16,), batch=1),
+    _call("relu", torch.relu, (2**20,), batch=1),
+    _call("add", torch.add, (2**21,), (2**21,), batch=4),
+    _module("batch norm", lambda: nn.BatchNorm2d(256), (256, 56, 56), batch=8),
+    _module("layer norm", lambda: nn.LayerNorm(384), (196, 384), batch=8),
+    _call("mean", lambda x: x.mean((2, 3)), (512, 14, 14), batch=4),
+    _call("cat", lambda x, y: torch.cat((x, y), 1), *[(64, 56, 56)] * 2, batch=2),
+    _module("lstm 256", lambda: _lstm(256), (64, 256), batch=1),
+    _module("lstm 256", lambda: _lstm(256), (64, 256), batch=16),
+    Probe(
+        name="embedding",
+        make=lambda: nn.Embedding(30_000, 768),
+        shapes=((128,),),
+        batch=4,
+        index_limit=30_000,
+    ),
+    _training(_linear(256, 1024, 1024)),
+    _call("attention 8x512x64", functional.scaled_dot_product_attention, *[(8, 512, 64)] * 3, batch=1),
+    _training(_convs(4, 64, 28)),
+    _convs(8, 64, 56),
+    _linear(1024, 768, 768),
+    _module("avg pool", lambda: nn.AvgPool2d(2), (64, 56, 56), batch=2),
+)
+"""Other sizes of the same, and rarer families."""

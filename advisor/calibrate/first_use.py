@@ -1,0 +1,55 @@
+"""A first ranking on this machine: its CPU is calibrated before, in a few seconds and once."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from advisor.calibrate.in_force import calibrations_in_force
+from advisor.calibrate.load import others_cpu_count
+from advisor.calibrate.store import Stored
+from advisor.errors import UsageError
+from advisor.records.calibration import Calibrated, NotCalibrated
+from advisor.records.machine import Machine
+from advisor.records.price import Catalog
+
+_BUDGET_S = 5.0
+_BUSY_CPU_COUNT = 0.3
+"""Of others: what is timed beside them would say less than the datasheet does."""
+
+
+def calibrations_on_first_use(
+    machine: Machine,
+    catalog: Catalog,
+    *,
+    calibrate_cpu: Callable[[Machine, Catalog], Calibrated | NotCalibrated] | None = None,
+    busy_cpu_count: Callable[[], float] = others_cpu_count,
+) -> Stored:
+    """The calibrations in force; where none is of the CPU, and others leave it alone, it is calibrated now.
+
+    What goes wrong is no error of whoever asked for a ranking: the answer rests on the datasheet then, and says so.
+    """
+    stored = calibrations_in_force(machine, catalog)
+    if any(one.key.thread_count is not None for one in stored.calibrations):
+        return stored
+    others = busy_cpu_count()
+    if others > _BUSY_CPU_COUNT + machine.thread_count - max(1, int(machine.core_count)):
+        return _with_problem(stored, f"the CPU here is not calibrated: other processes keep {others:.1f} CPUs busy")
+    try:
+        made = (calibrate_cpu or _calibrate_cpu)(machine, catalog)
+    except UsageError as error:
+        return _with_problem(stored, f"the CPU here is not calibrated: {error.message}")
+    if isinstance(made, NotCalibrated):
+        return _with_problem(stored, f"the CPU here is not calibrated: {made.reason}")
+    if made.problem:
+        stored = _with_problem(stored, f"the calibration of the CPU here: {made.problem}")
+    calibrations = stored.calibrations if made.is_disturbed else (*stored.calibrations, made.calibration)
+    return replace(stored, calibrations=calibrations)
+
+
+def _calibrate_cpu(machine: Machine, catalog: Catalog) -> Calibrated | NotCalibrated:
+    from advisor.calibrate.run import calibrate  # with SciPy, which only a first run needs
+
+    return next(calibrate("cpu", machine=machine, catalog=catalog, budget_s=_BUDGET_S))
+
+
+def _with_problem(stored: Stored, problem: str) -> Stored:
+    return replace(stored, problems=(*stored.problems, problem))

@@ -1,0 +1,132 @@
+"""What to time and for how long in, the timings out, by way of a child process: the parent never imports torch."""
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import IO, Any
+
+from advisor.errors import UsageError
+from advisor.records.calibration import TimedOperator, Timings
+from advisor.records.device import Precision
+
+OnProgress = Callable[[int, int], None]
+"""Called with how many of how many operators are timed."""
+_ROOT = str(Path(__file__).resolve().parents[2])
+# Not `-m`, which would put the working folder, with whatever `random.py` lies there, before the standard library.
+_START = "import sys; sys.path.append(sys.argv.pop(1)); from advisor.calibrate.worker import main; main()"
+_OVERTIME_S = 1.0
+"""How long past its deadline the child may be at one operator before it is ended."""
+_GRACE_S = 0.5
+"""Between the end of what a child says and its own."""
+_FIELDS = tuple(field.name for field in fields(TimedOperator))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimingRequest:
+    """`device` is torch's name of it; `precisions` are those to time; `thread_count` is of a CPU."""
+
+    device: str
+    thread_count: int | None
+    precisions: tuple[Precision, ...]
+    budget_s: float
+
+
+def time_operators(request: TimingRequest, *, on_progress: OnProgress | None = None) -> Timings:
+    """Time as many operators as the budget allows, the start of the child included.
+
+    An interrupt ends it, and what was timed until then is the answer; before the first operator it is raised. Raises
+    `UsageError` where nothing was timed, with the child's last word.
+    """
+    deadline_s = time.time() + request.budget_s
+    lines: list[dict[str, Any]] = []
+    is_interrupted = False
+    with tempfile.TemporaryFile() as errors, _child(request, deadline_s=deadline_s, errors=errors) as process:
+        try:
+            for line in _lines(process, end_s=deadline_s + _OVERTIME_S):
+                lines.append(line)
+                if on_progress is not None:
+                    on_progress(sum("name" in one for one in lines), lines[0]["planned_count"])
+        except KeyboardInterrupt:
+            is_interrupted = True
+            if not any("name" in one for one in lines):
+                raise
+        if not any("name" in one for one in lines):
+            raise _nothing_timed(request, process, errors)
+    return replace(_timings(lines), is_interrupted=is_interrupted)
+
+
+@contextmanager
+def _child(request: TimingRequest, *, deadline_s: float, errors: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """The child, killed at the end; in a session of its own: the terminal's interrupt reaches the parent alone."""
+    asked = {
+        "device": request.device,
+        "thread_count": request.thread_count,
+        "precisions": request.precisions,
+        "deadline_s": deadline_s,
+    }
+    threads = {} if request.thread_count is None else {"OMP_NUM_THREADS": str(request.thread_count)}
+    process = subprocess.Popen(  # noqa: S603 - this very interpreter, and no shell in between
+        [sys.executable, "-P", "-c", _START, _ROOT, json.dumps(asked)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        start_new_session=True,
+        env=os.environ | threads,
+    )
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def _lines(process: "subprocess.Popen[bytes]", *, end_s: float) -> Iterator[dict[str, Any]]:
+    """What the child says, until it ends or time is over."""
+    if process.stdout is None:
+        raise ValueError("the child has no pipe")
+    descriptor, buffer = process.stdout.fileno(), b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(descriptor, selectors.EVENT_READ)
+        while (left_s := end_s - time.time()) > 0:
+            if not selector.select(left_s):
+                return
+            chunk = os.read(descriptor, 2**20)
+            if not chunk:
+                return
+            *whole, buffer = (buffer + chunk).split(b"\n")
+            yield from map(json.loads, whole)
+
+
+def _nothing_timed(request: TimingRequest, process: "subprocess.Popen[bytes]", errors: IO[bytes]) -> UsageError:
+    """The child's last word, where it has ended by itself."""
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_GRACE_S)
+    errors.seek(0)
+    said = errors.read().decode(errors="replace").strip()
+    if process.poll() and said:
+        return UsageError(f"{request.device} cannot be timed: {said.splitlines()[-1]}", hint="name another with --on")
+    return UsageError(
+        f"no operator could be timed in {request.budget_s:g} s", hint="give it more time with --time-budget: 10s"
+    )
+
+
+def _timings(lines: Sequence[dict[str, Any]]) -> Timings:
+    operators = [line for line in lines if "name" in line]
+    return Timings(
+        operators=tuple(TimedOperator(**{name: line[name] for name in _FIELDS}) for line in operators),
+        planned_count=lines[0]["planned_count"],
+        reference_s=tuple(line["reference_s"] for line in lines if "reference_s" in line),
+        others_cpu_count=operators[-1]["others_cpu_count"],
+    )

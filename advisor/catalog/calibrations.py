@@ -1,0 +1,52 @@
+"""Files of calibrations in, records out: the first document says on what, when and how well, each other is an
+efficiency."""
+
+from dataclasses import dataclass, fields
+from datetime import datetime
+from pathlib import Path
+
+from advisor.catalog.devices import read_efficiency
+from advisor.catalog.fields import read_record
+from advisor.catalog.strict_yaml import read_documents
+from advisor.errors import ProfileError
+from advisor.records.calibration import Calibration, CalibrationKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Header:
+    """What stands before the efficiencies, `CalibrationKey` and the rest side by side."""
+
+    device: str
+    core_count: float | None = None
+    thread_count: int | None = None
+    driver: str | None = None
+    power_limit_w: float | None = None
+    torch: str
+    program: str
+    at: str
+    n: int
+    planned_count: int
+    median_ape: float
+    warnings: tuple[str, ...] = ()
+
+
+def read_calibration(file: Path) -> Calibration:
+    """Read one; raise `ProfileError` where it cannot be read or is none."""
+    documents = read_documents(file)
+    if len(documents) < 2:
+        raise ProfileError("no efficiencies in it", where=str(file), hint="calibrate again")
+    first, *others = documents
+    header = read_record(_Header, first, (), first.values, zero_allowed=("median_ape",))
+    try:
+        datetime.fromisoformat(header.at)
+    except ValueError:
+        raise first.error(("at",), f"{header.at!r} is no date and time", hint="calibrate again") from None
+    return Calibration(
+        key=CalibrationKey(**{field.name: getattr(header, field.name) for field in fields(CalibrationKey)}),
+        at=header.at,
+        n=header.n,
+        planned_count=header.planned_count,
+        median_ape=header.median_ape,
+        warnings=header.warnings,
+        efficiencies=tuple(read_efficiency(document) for document in others),
+    )

@@ -1,0 +1,99 @@
+"""Hardware that the user owns in, price rows out: what an hour of its use costs.
+
+owned:
+  gpu-box:
+    machine: {vcpus: 32, memory_gib: 128, gpu: rtx-4090, gpu_count: 1}
+    purchase_usd: 3200
+    lifetime_years: 4
+    power_w: 550                     # of the whole machine, while it works
+    electricity_usd_per_kwh: 0.30
+    used_percent: 40                 # of all hours: those that it works
+    date: 2026-11-01
+    region: EU                       # may be left out
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from advisor.catalog.fields import check_keys, read_mapping, read_number, read_record, read_text
+from advisor.catalog.prices import Machine, PriceRow, read_date
+from advisor.catalog.strict_yaml import Document, KeyPath
+from advisor.records.price import Price
+
+OWN_PROVIDER = "own"
+_HOURS_PER_YEAR = 8760
+"""365 days; clouds bill a month as a twelfth of it, 730 h."""
+_NUMBER_KEYS = ("purchase_usd", "lifetime_years", "power_w", "electricity_usd_per_kwh", "used_percent")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ownership:
+    """What a machine costs its owner."""
+
+    purchase_usd: float
+    lifetime_years: float
+    power_w: float
+    electricity_usd_per_kwh: float
+    used_percent: float
+
+    @property
+    def running_usd_per_hour(self) -> float:
+        """Electricity of an hour of use."""
+        return self.power_w / 1000 * self.electricity_usd_per_kwh
+
+    @property
+    def usd_per_hour(self) -> float:
+        """An hour of use: its share of the purchase, spread over the hours used in the lifetime, and electricity."""
+        hours_used = self.lifetime_years * _HOURS_PER_YEAR * self.used_percent / 100
+        return self.purchase_usd / hours_used + self.running_usd_per_hour
+
+    def __str__(self) -> str:
+        return (
+            f"${self.purchase_usd:,.0f} over {self.lifetime_years:g} years at {self.used_percent:g} % of the hours, "
+            f"{self.power_w:g} W at ${self.electricity_usd_per_kwh:g}/kWh"
+        )
+
+
+def read_owned_rows(document: Document, value: Any) -> tuple[PriceRow, ...]:
+    """One row for each machine under `owned`; raise `ProfileError` at the first thing that cannot be right."""
+    machines = read_mapping(document, ("owned",), value).items()
+    return tuple(_read_owned(document, ("owned", name), entry, name=name) for name, entry in machines)
+
+
+def _read_owned(document: Document, path: KeyPath, entry: Any, *, name: str) -> PriceRow:
+    values = check_keys(document, path, entry, known=("machine", "date", "region", *_NUMBER_KEYS))
+    for key in ("machine", "date", *_NUMBER_KEYS):
+        if key not in values:
+            raise document.error(path, f"{key} is missing", hint="`advise prices init` shows all of them")
+    ownership = Ownership(
+        **{
+            key: float(read_number(document, (*path, key), values[key], zero_allowed=key.startswith("electricity")))
+            for key in _NUMBER_KEYS
+        }
+    )
+    if ownership.used_percent > 100:
+        message = f"expected at most 100, found {ownership.used_percent:g}"
+        raise document.error((*path, "used_percent"), message, hint="write the share of all hours that it works: 40")
+    price = Price(
+        kind="owned",
+        usd_per_hour=ownership.usd_per_hour,
+        date=read_date(document, (*path, "date"), values["date"]),
+        source=f"{document.where(path)}: {ownership}",
+        basis="own_hardware",
+    )
+    return PriceRow(
+        provider=OWN_PROVIDER,
+        instance=name,
+        region=OWN_PROVIDER,
+        geo=read_text(document, (*path, "region"), values.get("region", "any")),
+        tier="owned",
+        machine=read_record(Machine, document, (*path, "machine"), values["machine"]),
+        price_per="machine",
+        prices=(price,),
+        interruption=None,
+        billed_separately=None,
+        document=document,
+        path=path,
+        purchase_usd=ownership.purchase_usd,
+        running_usd_per_hour=ownership.running_usd_per_hour,
+    )

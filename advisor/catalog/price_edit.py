@@ -1,0 +1,148 @@
+"""A price file's values and a provider's listing of today in, the values with its prices out; nothing else changes."""
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from typing import Any
+
+from advisor.catalog.prices import RENTED_KINDS, PriceRow
+from advisor.records.listing import ListedPrice, ListedType, Listing, ListSource
+from advisor.records.price import PriceKind
+
+_LARGEST_CHANGE = 3.0
+"""AWS's cut of P4 and P5 prices in 2025, the deepest of a list, was by 1.8; a price for each GPU in place of the
+machine's differs by 4 or 8."""
+
+
+def listed_types(rows: list[PriceRow], *, gpu_ids: Mapping[str, str]) -> dict[str, ListedType]:
+    """What the rows of a file say of their types."""
+    types = {}
+    for row in rows:
+        machine = row.machine
+        types[row.instance] = ListedType(
+            instance=row.instance,
+            vcpus=machine.vcpus if machine else None,
+            memory_bytes=machine.memory_bytes if machine else None,
+            gpu=gpu_ids.get(machine.gpu or "") if machine else None,
+            gpu_count=machine.gpu_count if machine else 1,
+            tier=row.tier or "neocloud",
+        )
+    return types
+
+
+def etags_of(values: Mapping[str, Any]) -> dict[str, str]:
+    """The entity tags of the lists that the file was written from, by address."""
+    return {source["from"]: source["etag"] for source in values.get("sources", {}).values() if "etag" in source}
+
+
+def with_listing(values: Mapping[str, Any], listing: Listing, *, today: str) -> dict[str, Any]:
+    """The values with the listed prices, dated `today`, and marked as the complete list of the provider.
+
+    A listed price replaces the file's and clears its flags. One that a whole list no longer has is dropped, and so is a
+    row without its on-demand price. A spot price above on-demand is left out; a change by more than three times is
+    marked as suspect.
+    """
+    new = deepcopy(dict(values))
+    instances = new["instances"]
+    source_keys = {key: f"{key}-{today}" for key in listing.sources}
+    per_gpu = new.get("price_per") == "gpu"
+    _drop_unlisted(instances, listing)
+    for listed in listing.prices:
+        entry = instances.get(listed.instance)
+        if entry is not None:
+            gpu_count = entry.get("machine", {}).get("gpu_count", 1) if per_gpu else 1
+            line = entry["usd_per_hour"].setdefault(listed.region, {})
+            _set_price(line, listed, usd=round(listed.usd_per_hour / gpu_count, 6), source=source_keys[listed.source])
+    for line in _lines(instances):
+        _leave_out_dear_spot(line)
+    sources = dict(new.get("sources", {}))
+    sources |= {source_keys[key]: _source_entry(source, today=today) for key, source in listing.sources.items()}
+    _date_unchanged(instances, sources, unchanged=listing.unchanged, today=today)
+    new["instances"] = {name: entry for name, entry in instances.items() if entry["usd_per_hour"]}
+    new["sources"] = {key: sources[key] for key in sources if key in _used_sources(new["instances"])}
+    instances = new.pop("instances")
+    return {**new, "complete": True, "instances": instances}
+
+
+def _drop_unlisted(instances: Mapping[str, Any], listing: Listing) -> None:
+    listed = {(one.instance, one.region, one.kind) for one in listing.prices}
+    for name, entry in instances.items():
+        for region, line in list(entry["usd_per_hour"].items()):
+            gone = [kind for kind in RENTED_KINDS if (region, kind) in listing.covered]
+            gone = [kind for kind in gone if (name, region, kind) not in listed]
+            for kind in gone:
+                line.pop(kind, None)
+                _clear_flag(line, kind)
+            if "on_demand" in gone:
+                del entry["usd_per_hour"][region]
+
+
+def _set_price(line: dict[str, Any], listed: ListedPrice, *, usd: float, source: str) -> None:
+    kind = listed.kind
+    was_doubtful = any(kind in line.get(flag, []) for flag in ("stale", "suspect"))
+    old = line.get(kind)
+    line[kind] = [usd, source]
+    _clear_flag(line, kind)
+    if listed.interruption_percent:
+        line["interruption_percent"] = listed.interruption_percent
+    if old is not None and not was_doubtful and not 1 / _LARGEST_CHANGE <= usd / old[0] <= _LARGEST_CHANGE:
+        line["suspect"] = [*line.get("suspect", []), kind]
+        _add_note(line, f"{kind} was {old[0]}: a change by more than {_LARGEST_CHANGE:g} times")
+
+
+def _clear_flag(line: dict[str, Any], kind: PriceKind) -> None:
+    """The price is no longer what was flagged; the note that said why goes with the last flag."""
+    was_flagged = False
+    for flag in ("stale", "suspect"):
+        if kind in line.get(flag, []):
+            was_flagged = True
+            line[flag] = [other for other in line[flag] if other != kind]
+            if not line[flag]:
+                del line[flag]
+    if was_flagged and "stale" not in line and "suspect" not in line:
+        line.pop("note", None)
+
+
+def _leave_out_dear_spot(line: dict[str, Any]) -> None:
+    if "spot" in line and "on_demand" in line and line["spot"][0] > line["on_demand"][0]:
+        _clear_flag(line, "spot")
+        _add_note(line, f"source lists spot {line.pop('spot')[0]} above on-demand: left out")
+
+
+def _add_note(line: dict[str, Any], note: str) -> None:
+    if note not in line.get("note", ""):
+        line["note"] = f"{line['note']}; {note}" if "note" in line else note
+
+
+def _source_entry(source: ListSource, *, today: str) -> dict[str, str]:
+    entry = {"date": today, "from": source.url}
+    if source.how:
+        entry["how"] = source.how
+    if source.basis != "list":
+        entry["basis"] = source.basis
+    if source.etag:
+        entry["etag"] = source.etag
+    return entry
+
+
+def _date_unchanged(
+    instances: Mapping[str, Any], sources: dict[str, Any], *, unchanged: tuple[str, ...], today: str
+) -> None:
+    """A list that is as it was says today what it said then."""
+    renamed = {}
+    for key, source in list(sources.items()):
+        if source["from"] in unchanged:
+            renamed[key] = f"{key.removesuffix(source['date'])}{today}"
+            sources[renamed[key]] = {**sources.pop(key), "date": today}
+    for line in _lines(instances):
+        for kind in RENTED_KINDS:
+            if kind in line and line[kind][1] in renamed:
+                line[kind] = [line[kind][0], renamed[line[kind][1]]]
+
+
+def _used_sources(instances: Mapping[str, Any]) -> set[str]:
+    return {line[kind][1] for line in _lines(instances) for kind in RENTED_KINDS if kind in line}
+
+
+def _lines(instances: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for entry in instances.values():
+        yield from entry["usd_per_hour"].values()

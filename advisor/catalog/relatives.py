@@ -1,0 +1,67 @@
+"""A CPU that no profile names in, the profiles of those most like it out."""
+
+from collections.abc import Callable, Collection, Mapping
+
+from advisor.records.device import Cpu
+
+_GENERATIONS: Mapping[str, str] = {
+    "AuthenticAMD 23 49": "Zen 2 Rome", "AuthenticAMD 23 113": "Zen 2 Matisse",
+    "AuthenticAMD 25 1": "Zen 3 Milan", "AuthenticAMD 25 8": "Zen 3 Chagall", "AuthenticAMD 25 33": "Zen 3 Vermeer",
+    "AuthenticAMD 25 17": "Zen 4 Genoa", "AuthenticAMD 25 24": "Zen 4 Storm Peak",
+    "AuthenticAMD 25 97": "Zen 4 Raphael", "AuthenticAMD 25 160": "Zen 4c Bergamo",
+    "AuthenticAMD 26 2": "Zen 5 Turin", "AuthenticAMD 26 17": "Zen 5c Turin Dense",
+    "AuthenticAMD 26 68": "Zen 5 Granite Ridge",
+    "GenuineIntel 6 79": "Broadwell",
+    "GenuineIntel 6 106": "Ice Lake-SP", "GenuineIntel 6 143": "Sapphire Rapids",
+    "GenuineIntel 6 207": "Emerald Rapids", "GenuineIntel 6 173": "Granite Rapids",
+    "GenuineIntel 6 158": "Coffee Lake", "GenuineIntel 6 165": "Comet Lake", "GenuineIntel 6 167": "Rocket Lake",
+    "GenuineIntel 6 151": "Alder Lake", "GenuineIntel 6 154": "Alder Lake",
+    "GenuineIntel 6 183": "Raptor Lake", "GenuineIntel 6 186": "Raptor Lake",
+    "0x41 0xd0c": "Neoverse N1", "0x41 0xd49": "Neoverse N2",
+    "0x41 0xd40": "Neoverse V1", "0x41 0xd4f": "Neoverse V2",
+}  # fmt: skip
+"""By what CPUID or MIDR say: the Linux kernel's intel-family.h and cputype.h, AMD's revision guides."""
+_SKYLAKE_SERVER = "GenuineIntel 6 85"
+"""Two generations share it; the second brought AVX512-VNNI."""
+_VENDORS: Mapping[str, str] = {"AuthenticAMD": "AMD", "GenuineIntel": "Intel"}
+_WIDEST_FIRST = ("amx_bf16", "avx512_bf16", "avx512f", "avx2", "sve", "asimd")
+"""The instruction sets that decide how much a core computes in a cycle."""
+_LEAST_COUNT = 3
+"""Of fewer CPUs a median and a spread say little."""
+
+
+def generation_of(signature: str | None, *, isa: Collection[str]) -> str | None:
+    """The generation by the name that profiles use; None where it is not known."""
+    if signature == _SKYLAKE_SERVER:
+        return "Cascade Lake" if "avx512_vnni" in isa else "Skylake-SP"
+    return _GENERATIONS.get(signature or "")
+
+
+def vendor_of(signature: str | None) -> str | None:
+    """The vendor by the name that profiles use; None for an Arm core, whose maker it does not name."""
+    return _VENDORS.get((signature or "").partition(" ")[0])
+
+
+def relatives_of(
+    cpus: Mapping[str, Cpu], *, signature: str | None, isa: Collection[str]
+) -> tuple[tuple[Cpu, ...], str]:
+    """The CPUs most like one of that signature and those instruction sets, and what they share with it in words.
+
+    They are of its generation, else of its vendor with the same widest instruction set, else of any vendor with it:
+    the first of these sets that has three. None where no profile has its instruction sets.
+    """
+    generation, vendor, widest = generation_of(signature, isa=isa), vendor_of(signature), _widest(isa)
+    tests: tuple[tuple[str, Callable[[Cpu], bool]], ...] = (
+        (f"of the {generation} generation", lambda cpu: cpu.generation == generation),
+        (f"by {vendor} with {widest}", lambda cpu: cpu.vendor == vendor and _widest(cpu.isa) == widest),
+        (f"with {widest}", lambda cpu: widest is not None and _widest(cpu.isa) == widest),
+    )
+    for words, is_like in tests:
+        found = tuple(cpu for cpu in cpus.values() if is_like(cpu))
+        if len(found) >= _LEAST_COUNT:
+            return found, words
+    return (), ""
+
+
+def _widest(isa: Collection[str]) -> str | None:
+    return next((name for name in _WIDEST_FIRST if name in isa), None)

@@ -1,0 +1,158 @@
+"""`advise calibrate`: the machine at hand in, what it sustains out, kept for every later answer."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from advisor.cli.progress import counted_progress
+from advisor.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from advisor.records.calibration import Calibration
+    from advisor.records.machine import Machine
+    from advisor.records.price import Catalog
+
+
+class CalibrateCommand(click.Command):
+    """Its flags are made on first use: the list of commands needs none of them."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The command's own flags, `--help`."""
+        if not self.params:
+            self.params = _flags()
+        return super().get_params(ctx)
+
+
+def _flags() -> list[click.Parameter]:
+    from typing import get_args
+
+    from advisor.cli.flags import choice, option_flags
+    from advisor.records.options import PrecisionChoice
+    from advisor.units import parse_count, parse_duration_s
+
+    precisions = get_args(PrecisionChoice)
+    return [
+        click.Option(["--on"], metavar="cpu|cuda:0|mps", help="only this device (default: every one that torch sees)"),
+        click.Option(
+            ["--time-budget"],
+            type=parse_duration_s,
+            default="10s",
+            show_default=True,
+            metavar="TIME",
+            help="time for each device, the start of torch included",
+        ),
+        click.Option(["--threads"], type=parse_count, metavar="N", help="threads of the CPU (default: one per core)"),
+        click.Option(
+            ["--precision"],
+            type=choice("--precision", precisions),
+            multiple=True,
+            metavar="|".join(precisions),
+            help="only these precisions (default: fp32, tf32 where there is a unit for it, and auto)",
+        ),
+        click.Option(["--show"], is_flag=True, help="show the calibrations that are in force, and time nothing"),
+        click.Option(["--export"], type=Path, metavar="FILE", help="write the efficiencies as a profile (.yaml)"),
+        *option_flags(only=("profiles",)),
+    ]
+
+
+@click.command("calibrate", cls=CalibrateCommand, short_help="Time this machine, so that its predictions are its own.")
+def command(
+    on: str | None,
+    time_budget: float,
+    threads: int | None,
+    precision: tuple[str, ...],
+    show: bool,
+    export: Path | None,
+    **params: Any,
+) -> int:
+    """Time a designed set of operators on this machine, and fit what its CPU and GPUs sustain.
+
+    The result is kept in your cache folder, for this device, driver, torch, thread count and power limit. From then on
+    "advise MODEL" predicts this machine, and offers of the very same device, from it; a saved workload, --no-local and
+    --no-calibrate do without. An interrupt keeps what was timed until then.
+
+    --export writes what is in force, after a calibration or with --show; it counts where it stands in DIR/efficiency
+    and --profiles names DIR.
+
+    \b
+    Examples:
+      advise calibrate
+      advise calibrate --on cuda:0 --time-budget 20s
+      advise calibrate --on cpu --threads 1
+      advise calibrate --show
+      advise calibrate --show --export own/efficiency/here.yaml
+    """
+    from advisor.calibrate.in_force import calibrations_in_force
+    from advisor.catalog.load import load_catalog
+    from advisor.cli.output import Output, view_of, write
+    from advisor.machine.this_machine import this_machine
+    from advisor.report.calibration_text import render_calibration
+
+    if export is not None and not export.parent.is_dir():
+        raise UsageError(f"--export {export}: there is no folder {export.parent}", hint="make the folder first")
+    profiles = params["profiles"]
+    catalog = load_catalog(profiles=Path(profiles) if profiles else None)
+    machine = this_machine()
+    if show:
+        stored = calibrations_in_force(machine, catalog)
+        found = [one for one in stored.calibrations if on is None or _is_on(one, on)]
+        for problem in stored.problems:
+            click.echo(f"warning: {problem}", err=True)
+        if not found:
+            raise UsageError("no calibration is in force for this machine", hint="make one with `advise calibrate`")
+    else:
+        found = _calibrated(on, machine, catalog, time_budget=time_budget, threads=threads, precisions=precision)
+    stdout = Output(format="table", path=None)
+    view = view_of(stdout, top=len(found))
+    write("\n".join(render_calibration(one, view=view) for one in found), stdout)
+    if export is not None:
+        _export(found, export)
+    return ExitCode.ANSWER
+
+
+def _is_on(calibration: "Calibration", on: str) -> bool:
+    return (calibration.key.thread_count is not None) == (on == "cpu")
+
+
+def _calibrated(
+    on: str | None,
+    machine: "Machine",
+    catalog: "Catalog",
+    *,
+    time_budget: float,
+    threads: int | None,
+    precisions: tuple[Any, ...],
+) -> list["Calibration"]:
+    from advisor.calibrate.run import calibrate
+    from advisor.records.calibration import NotCalibrated
+    from advisor.report.calibration_text import target_text
+
+    found = []
+    with counted_progress("timing operators") as on_progress:
+        for one in calibrate(
+            on,
+            machine=machine,
+            catalog=catalog,
+            budget_s=time_budget,
+            thread_count=threads,
+            precisions=precisions,
+            on_progress=on_progress,
+        ):
+            if isinstance(one, NotCalibrated):
+                click.echo(f"warning: {one.device} is passed over: {one.reason}", err=True)
+                continue
+            if one.problem:
+                click.echo(f"warning: {target_text(one.calibration)}: {one.problem}", err=True)
+            found.append(one.calibration)
+    if not found:
+        raise UsageError("no device here could be timed", hint="advise doctor says what is missing")
+    return found
+
+
+def _export(calibrations: list["Calibration"], path: Path) -> None:
+    from advisor.calibrate.store import profile_text
+    from advisor.cli.output import Output, write
+
+    efficiencies = tuple(efficiency for one in calibrations for efficiency in one.efficiencies)
+    write(profile_text(efficiencies), Output(format="yaml", path=path))

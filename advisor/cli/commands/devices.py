@@ -1,0 +1,67 @@
+"""`advise devices`: nothing in, the devices of this machine beside their profiles out."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from advisor.cli.progress import progress
+from advisor.errors import ExitCode
+
+if TYPE_CHECKING:
+    from advisor.cli.output import Output
+
+_OPTION_FLAGS = ("profiles", "prices")
+
+
+class DevicesCommand(click.Command):
+    """Its flags are made on first use: the list of commands needs none of them."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The command's own flags, `--help`."""
+        if not self.params:
+            self.params = _flags()
+        return super().get_params(ctx)
+
+
+def _flags() -> list[click.Parameter]:
+    from advisor.cli.flags import option_flags
+    from advisor.cli.output import output_flag
+
+    return [
+        click.Option(["--all", "with_others"], is_flag=True, help="also every device that a profile describes"),
+        *option_flags(only=_OPTION_FLAGS),
+        output_flag({"table": ".txt", "json": ".json"}, help_text="table, or json, to stdout; or a file (.txt .json)"),
+    ]
+
+
+@click.command("devices", cls=DevicesCommand, short_help="List the CPU and GPUs of this machine.")
+def command(output: "Output", with_others: bool, **params: Any) -> int:
+    """List the CPU and GPUs of this machine, beside what profiles and calibrations say of them.
+
+    What this process may use is counted, not what is built in: the affinity mask, the CPU quota and memory limit of its
+    cgroup, CUDA_VISIBLE_DEVICES. GPUs are asked for by NVML where nvidia-ml-py is installed, else by nvidia-smi, and by
+    torch. Nothing is timed and nothing is written.
+
+    \b
+    Examples:
+      advise devices
+      advise devices --all
+      advise devices -o json
+    """
+    from advisor.cli.flags import options_from
+    from advisor.cli.output import view_of, write
+    from advisor.inventory import take_inventory
+    from advisor.pipeline import catalog_of
+
+    options = options_from(params)
+    with progress("looking at this machine"):
+        inventory = take_inventory(catalog_of(options), with_others=with_others)
+    if output.format == "json":
+        from advisor.report.inventory_json import render_inventory_json
+
+        write(render_inventory_json(inventory), output)
+    else:
+        from advisor.report.inventory_text import render_inventory
+
+        write(render_inventory(inventory, view=view_of(output, top=options.top)), output)
+    return ExitCode.ANSWER

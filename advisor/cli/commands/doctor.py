@@ -1,0 +1,63 @@
+"""`advise doctor`: nothing in, what works on this machine and what mends the rest out."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from advisor.cli.progress import progress
+from advisor.errors import ExitCode
+
+if TYPE_CHECKING:
+    from advisor.cli.output import Output
+
+_OPTION_FLAGS = ("timeout", "profiles", "prices")
+
+
+class DoctorCommand(click.Command):
+    """Its flags are made on first use: the list of commands needs none of them."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The command's own flags, `--help`."""
+        if not self.params:
+            self.params = _flags()
+        return super().get_params(ctx)
+
+
+def _flags() -> list[click.Parameter]:
+    from advisor.cli.flags import option_flags
+    from advisor.cli.output import output_flag
+
+    return [
+        *option_flags(only=_OPTION_FLAGS),
+        output_flag({"table": ".txt", "json": ".json"}, help_text="table, or json, to stdout; or a file (.txt .json)"),
+    ]
+
+
+@click.command("doctor", cls=DoctorCommand, short_help="Say whether everything works on this machine.")
+def command(output: "Output", **params: Any) -> int:
+    """Run the whole path once with a tiny model, and say what is missing and what mends it.
+
+    Tried are the profiles, the cache folder, torch in a child process, a trace, a ranking, and the devices of this
+    machine; then come the optional packages. Exits with 1 if the main job, "advise FILE", cannot run.
+
+    \b
+    Examples:
+      advise doctor
+      advise doctor --profiles mine -o json
+    """
+    from advisor.cli.flags import options_from
+    from advisor.cli.output import view_of, write
+    from advisor.doctor import examine
+
+    options = options_from(params)
+    with progress("trying every stage"):
+        checks = examine(options)
+    if output.format == "json":
+        from advisor.report.checkup_json import render_checkup_json
+
+        write(render_checkup_json(checks), output)
+    else:
+        from advisor.report.checkup_text import render_checkup
+
+        write(render_checkup(checks, view=view_of(output, top=options.top)), output)
+    return ExitCode.NOTHING_FITS if any(check.state == "fails" for check in checks) else ExitCode.ANSWER

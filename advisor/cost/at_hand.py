@@ -1,0 +1,98 @@
+"""The devices of the machine at hand in, the offers that they are out: at the price of their electricity."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from advisor.cost.ranking import Ranking
+from advisor.cost.selection import Selection
+from advisor.records.answer import Quote
+from advisor.records.device import Device
+from advisor.records.machine import LOCAL, LocalDevice
+from advisor.records.prediction import Fleet
+from advisor.records.price import Offer, Price, PricedOffer
+
+
+def selection_at_hand(devices: Sequence[LocalDevice], *, offers: Iterable[Offer]) -> Selection:
+    """An offer for each of the devices that can be predicted, in their order.
+
+    An hour costs what the user's own hardware with the same device costs in an hour of use, beside its purchase, and
+    nothing where no such hardware is in `offers`.
+    """
+    owned = [offer for offer in offers if offer.tier == "owned"]
+    priced = tuple(_priced(local, local.device, owned=owned) for local in devices if local.device)
+    return Selection(priced=priced, may_win_count=len(priced), apart=(), rejected=())
+
+
+def fleet_at_hand(fleet: Fleet, devices: Sequence[LocalDevice]) -> Fleet:
+    """A fleet with the devices of `fleet`, and the offers of `selection_at_hand` on those behind them."""
+    found = tuple(local.device for local in devices if local.device)
+    index = np.arange(len(found), dtype=np.intp) + len(fleet.devices)
+    return Fleet(devices=(*fleet.devices, *found), device_index=index, problems=("",) * len(found))
+
+
+def join(here: Selection, rented: Selection) -> Selection:
+    """Both selections in one ranking, those at hand first."""
+    return Selection(
+        priced=(*here.priced, *rented.priced),
+        may_win_count=here.may_win_count + rented.may_win_count,
+        apart=rented.apart,
+        rejected=rented.rejected,
+    )
+
+
+def join_fleets(here: Fleet, rented: Fleet) -> Fleet:
+    """The fleet of `join`; `here` has the devices of both."""
+    return Fleet(
+        devices=here.devices,
+        device_index=np.concatenate((here.device_index, rented.device_index)),
+        problems=(*here.problems, *rented.problems),
+    )
+
+
+def notes_at_hand(devices: Iterable[LocalDevice], ranking: Ranking) -> tuple[str, ...]:
+    """What is not said of this machine by its row: why a device has none, and what its figures are."""
+    missing = {rejection.id: rejection.reason for rejection in ranking.rejected}
+    said = [(local, missing.get(f"{LOCAL}/{local.id}", local.note)) for local in devices]
+    return tuple(f"this machine's {local.id}, {local.name}: {why}" for local, why in said if why)
+
+
+def soonest(quotes: Iterable[Quote]) -> Quote | None:
+    """The one that finishes the job first; it is in no ranking, so it has no chance of being the cheapest there."""
+    first = min(quotes, key=lambda quote: quote.job_s.mid, default=None)
+    return None if first is None else replace(first, chance_cheapest=0.0, indistinguishable=False)
+
+
+def _priced(local: LocalDevice, device: Device, *, owned: Sequence[Offer]) -> PricedOffer:
+    is_gpu = device.kind == "gpu"
+    same = (offer for offer in owned if (offer.gpu == device.id if is_gpu else _is_cpu_offer(offer, device)))
+    own = next(same, None)
+    paid = own.prices[0] if own else None
+    price = Price(
+        kind="owned",
+        usd_per_hour=(own.running_usd_per_hour or 0.0) if own else 0.0,
+        date=paid.date if paid else "",
+        source=paid.source if paid else "",
+        basis="own_hardware",
+    )
+    offer = Offer(
+        id=f"{LOCAL}/{local.id}",
+        provider=LOCAL,
+        tier="owned",
+        region=LOCAL,
+        geo="",
+        instance=f"this machine's {local.id}",
+        vcpus=local.thread_count,
+        threads_per_core=None,
+        memory_bytes=device.memory_bytes,
+        cpu=None if is_gpu else device.id,
+        gpu=device.id if is_gpu else None,
+        gpu_count=1 if is_gpu else 0,
+        prices=(price,),
+    )
+    return PricedOffer(offer=offer, price=price)
+
+
+def _is_cpu_offer(offer: Offer, device: Device) -> bool:
+    return offer.gpu is None and offer.cpu == device.id

@@ -1,0 +1,38 @@
+"""A job and the terms of its offer in, what the cost holds and what it leaves out."""
+
+from functools import cache
+
+from advisor.records.answer import CostPart, Job
+from advisor.records.billing import Extras
+from advisor.records.price import PriceKind
+
+_TERM_HOURS: dict[PriceKind, float] = {"commit_1y": 8760.0, "commit_3y": 26280.0}
+"""365 days of 24 h, once and three times."""
+
+
+@cache
+def coverage(
+    job: Job, *, extras: Extras, is_owned: bool, start_up_known: bool, increments_known: bool, interruptions_known: bool
+) -> tuple[tuple[CostPart, ...], tuple[CostPart, ...]]:
+    """The parts that are in the cost, and those that are not; what a job of its kind does not have is in neither."""
+    is_service = job.requests_per_day is not None
+    parts: dict[CostPart, bool | None] = {
+        "compute": True,
+        "start-up": None if is_service or is_owned else start_up_known and not job.assumed,
+        "lost-work": interruptions_known and not job.assumed if job.price == "spot" and not is_service else None,
+        "billing-increments": None if is_service or is_owned else increments_known and not job.assumed,
+        "idle-time": True if is_service else None,
+        "storage": extras.storage_usd_per_month is not None,
+        "egress": extras.egress_usd is not None,
+        "tax": extras.tax_percent is not None,
+        "quota": None if is_owned else False,
+        "availability": None if is_owned else False,
+    }
+    covered = tuple(part for part, is_covered in parts.items() if is_covered)
+    return covered, tuple(part for part, is_covered in parts.items() if is_covered is False)
+
+
+def commitment_usd(kind: PriceKind, *, usd_per_hour: float, instance_count: int) -> float | None:
+    """What a committed price obliges to pay over its term, used or not; None: to nothing."""
+    hours = _TERM_HOURS.get(kind)
+    return None if hours is None else hours * usd_per_hour * instance_count

@@ -1,0 +1,133 @@
+"""Step times, batch sizes and the terms of offers in, how long the job takes there and what it costs out."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.cost.interruptions import expected_s
+from advisor.cost.offer_terms import OfferTerms
+from advisor.cost.service import HOURS_PER_MONTH, idle_ratios, instance_counts
+from advisor.records.answer import Job
+from advisor.records.billing import Extras
+from advisor.records.prediction import FloatArray, IndexArray
+
+_SECONDS_PER_HOUR = 3600
+_SECONDS_PER_MONTH = HOURS_PER_MONTH * _SECONDS_PER_HOUR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JobCosts:
+    """Arrays are (offers,). `job_s` is from asking for the instance to the end, of a service a month.
+
+    The parts add up to `job_usd`. What cannot be done at all takes and costs infinity.
+    """
+
+    job_s: FloatArray
+    job_usd: FloatArray
+    instance_count: FloatArray
+    idle_ratio: FloatArray
+    lost_s: FloatArray
+    compute_usd: FloatArray
+    start_up_usd: FloatArray
+    lost_work_usd: FloatArray
+    billing_increments_usd: FloatArray
+    idle_time_usd: FloatArray
+    storage_usd: FloatArray
+    egress_usd: FloatArray
+    tax_usd: FloatArray
+
+
+def cost_job(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, extras: Extras, job: Job) -> JobCosts:
+    """Price the job at one step time for each offer; infinity is a step that its device cannot do."""
+    if job.requests_per_day is not None:
+        return _cost_service(step_s, batch=batch, terms=terms, extras=extras, requests_per_day=job.requests_per_day)
+    compute_s = np.ceil(job.samples / batch) * step_s
+    working_s = expected_s(
+        compute_s,
+        checkpoint_every_s=job.checkpoint_every_s,
+        interruptions_per_s=terms.interruptions_per_s,
+        restart_s=terms.start_up_s,
+    )
+    running_s = terms.start_up_s + working_s
+    paid_s = billed_s(running_s, increment_s=terms.increment_s, minimum_s=terms.minimum_s)
+    lost_s = _difference(working_s, compute_s)
+    nothing = np.zeros_like(step_s)
+    return _with_extras(
+        extras,
+        machine_s=paid_s,
+        job_s=running_s,
+        instance_count=np.ones_like(step_s),
+        idle_ratio=nothing,
+        lost_s=lost_s,
+        compute_usd=_usd(compute_s, terms),
+        start_up_usd=_usd(terms.start_up_s, terms),
+        lost_work_usd=_usd(lost_s, terms),
+        billing_increments_usd=_usd(_difference(paid_s, running_s), terms),
+        idle_time_usd=nothing,
+    )
+
+
+def billed_s(running_s: FloatArray, *, increment_s: FloatArray, minimum_s: FloatArray) -> FloatArray:
+    """The time that is paid for: rounded up to whole increments where those are known, and the minimum at least."""
+    increment = np.where(increment_s > 0, increment_s, 1.0)
+    # A time that is whole increments but for its last digits is not one more.
+    rounded = np.ceil(running_s / increment * (1 - 1e-12)) * increment
+    paid: FloatArray = np.maximum(np.where(increment_s > 0, np.maximum(rounded, running_s), running_s), minimum_s)
+    return paid
+
+
+def _cost_service(
+    step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, extras: Extras, requests_per_day: int
+) -> JobCosts:
+    """A month in which enough instances are on to carry the load, busy or not."""
+    is_possible = np.isfinite(step_s)
+    samples_per_s = batch / np.where(is_possible, step_s, 1.0)
+    counts = instance_counts(samples_per_s, requests_per_day=requests_per_day)
+    idle = idle_ratios(samples_per_s, instance_counts=counts, requests_per_day=requests_per_day)
+    machine_s = np.where(is_possible, counts * _SECONDS_PER_MONTH, np.inf)
+    rent_usd = _usd(machine_s, terms)
+    nothing = np.zeros_like(step_s)
+    return _with_extras(
+        extras,
+        machine_s=machine_s,
+        job_s=np.where(is_possible, float(_SECONDS_PER_MONTH), np.inf),
+        instance_count=counts,
+        idle_ratio=idle,
+        lost_s=nothing,
+        compute_usd=rent_usd * (1 - idle),
+        start_up_usd=nothing,
+        lost_work_usd=nothing,
+        billing_increments_usd=nothing,
+        idle_time_usd=np.where(is_possible, rent_usd, 0.0) * idle,
+    )
+
+
+def _with_extras(extras: Extras, *, machine_s: FloatArray, compute_usd: FloatArray, **parts: FloatArray) -> JobCosts:
+    """The costs with what the user's overlay adds, and their sum."""
+    rent_usd = sum((usd for name, usd in parts.items() if name.endswith("_usd")), start=compute_usd)
+    finite_s = np.where(np.isfinite(machine_s), machine_s, 0.0)
+    storage_usd = finite_s / _SECONDS_PER_MONTH * (extras.storage_usd_per_month or 0.0)
+    egress_usd = np.full_like(rent_usd, extras.egress_usd or 0.0)
+    untaxed_usd = rent_usd + storage_usd + egress_usd
+    tax_usd = np.where(np.isfinite(untaxed_usd), untaxed_usd, 0.0) * (extras.tax_percent or 0.0) / 100
+    return JobCosts(
+        job_usd=untaxed_usd + tax_usd,
+        compute_usd=compute_usd,
+        storage_usd=storage_usd,
+        egress_usd=egress_usd,
+        tax_usd=tax_usd,
+        **parts,
+    )
+
+
+def _usd(seconds: FloatArray, terms: OfferTerms) -> FloatArray:
+    usd = np.full_like(seconds, np.inf)  # also what is free cannot do what takes for ever
+    np.multiply(seconds / _SECONDS_PER_HOUR, terms.usd_per_hour, out=usd, where=np.isfinite(seconds))
+    return usd
+
+
+def _difference(longer_s: FloatArray, shorter_s: FloatArray) -> FloatArray:
+    """0 where both are infinite."""
+    difference = np.zeros_like(longer_s)
+    np.subtract(longer_s, shorter_s, out=difference, where=np.isfinite(longer_s))
+    return difference

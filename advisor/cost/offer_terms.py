@@ -1,0 +1,97 @@
+"""Selected offers and how their providers bill in, one array for each term out."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.cost.interruptions import interruptions_per_s
+from advisor.records.answer import Job
+from advisor.records.billing import Billing
+from advisor.records.prediction import BoolArray, FloatArray, IndexArray
+from advisor.records.price import PricedOffer
+
+_OWNED = ""
+"""Stands for the provider of the user's own hardware: it is on, and nobody rounds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OfferTerms:
+    """Arrays are (offers,). Where no increment and no interruption is known they are 0.
+
+    `start_up_measured`: on this cloud, not taken from others.
+    """
+
+    usd_per_hour: FloatArray
+    start_up_s: FloatArray
+    start_up_measured: BoolArray
+    increment_s: FloatArray
+    minimum_s: FloatArray
+    interruptions_per_s: FloatArray
+
+    def of(self, offers: IndexArray) -> "OfferTerms":
+        """Those of some offers."""
+        return OfferTerms(
+            usd_per_hour=self.usd_per_hour[offers],
+            start_up_s=self.start_up_s[offers],
+            start_up_measured=self.start_up_measured[offers],
+            increment_s=self.increment_s[offers],
+            minimum_s=self.minimum_s[offers],
+            interruptions_per_s=self.interruptions_per_s[offers],
+        )
+
+
+def offer_terms(priced: Sequence[PricedOffer], *, billing: Billing, job: Job) -> OfferTerms:
+    """The terms of each offer.
+
+    A job of an assumed size keeps the device busy, so nothing starts, is rounded or is interrupted; neither does a
+    service that is on all month. A cloud whose start-up nobody measured takes the median of the clouds that were.
+    """
+    usd_per_hour = np.array([one.price.usd_per_hour for one in priced], dtype=np.float64)
+    if job.assumed or job.requests_per_day is not None:
+        nothing = np.zeros_like(usd_per_hour)
+        return OfferTerms(
+            usd_per_hour=usd_per_hour,
+            start_up_s=nothing,
+            start_up_measured=np.zeros(len(priced), dtype=np.bool_),
+            increment_s=nothing,
+            minimum_s=nothing,
+            interruptions_per_s=nothing,
+        )
+    names = [_OWNED if one.offer.tier == "owned" else one.offer.provider for one in priced]
+    numbers: dict[str, int] = {}
+    number_of = np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.intp)
+    increments = [
+        (rule.increment_s, rule.minimum_s) if rule else (0.0, 0.0) for rule in map(billing.rules.get, numbers)
+    ]
+    increment_s, minimum_s = np.array(increments, dtype=np.float64).reshape(-1, 2)[number_of].T
+    measured = np.array([name in billing.start_ups for name in numbers], dtype=np.bool_)
+    return OfferTerms(
+        usd_per_hour=usd_per_hour,
+        start_up_s=np.array([_start_up_s(name, billing) for name in numbers], dtype=np.float64)[number_of],
+        start_up_measured=measured[number_of],
+        increment_s=increment_s,
+        minimum_s=minimum_s,
+        interruptions_per_s=_interruption_rates(priced, job=job),
+    )
+
+
+def _start_up_s(provider: str, billing: Billing) -> float:
+    if provider == _OWNED or not billing.start_ups:
+        return 0.0
+    if provider in billing.start_ups:
+        return billing.start_ups[provider].boot_script_median_s
+    return statistics.median(one.boot_script_median_s for one in billing.start_ups.values())
+
+
+def _interruption_rates(priced: Sequence[PricedOffer], *, job: Job) -> FloatArray:
+    if job.price != "spot":
+        return np.zeros(len(priced))
+    rates: dict[str | None, float] = {None: 0.0}
+    for one in priced:
+        said = one.offer.interruption
+        if said is not None and said not in rates:
+            rates[said] = interruptions_per_s(said)
+    kept = (one.offer.interruption if one.price.kind == "spot" else None for one in priced)
+    return np.array([rates[said] for said in kept], dtype=np.float64)

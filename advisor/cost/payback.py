@@ -1,0 +1,54 @@
+"""Owned machines and the cheapest rented one in, the hours of use after which each purchase pays back out."""
+
+from collections.abc import Iterable, Sequence
+
+from advisor import units
+from advisor.records.answer import Quote
+from advisor.records.price import ExchangeRate, Offer
+
+_SECONDS_PER_HOUR = 3600
+
+
+def payback_hours(*, purchase_usd: float, running_usd_per_hour: float, rent_usd_per_hour: float) -> float | None:
+    """The hours of use in which the rent saved, less the electricity, has paid the purchase; None: never.
+
+    `rent_usd_per_hour` is what renting would cost for the work that the owned machine does in an hour.
+    """
+    saved_usd_per_hour = rent_usd_per_hour - running_usd_per_hour
+    return purchase_usd / saved_usd_per_hour if saved_usd_per_hour > 0 else None
+
+
+def payback_notes(
+    quotes: Sequence[Quote], offers: Iterable[Offer], *, rate: ExchangeRate | None = None
+) -> tuple[str, ...]:
+    """One sentence for each owned machine in the ranking, beside the cheapest that is rented.
+
+    Money is in the currency of `rate`, None for dollars.
+    """
+    rented = min(
+        (quote for quote in quotes if quote.tier != "owned"), key=lambda quote: quote.job_usd.mid, default=None
+    )
+    owned = {offer.id: offer for offer in offers if offer.tier == "owned"}
+    if rented is None:
+        return ()
+    return tuple(_note(quote, owned[quote.id], rented=rented, rate=rate) for quote in quotes if quote.id in owned)
+
+
+def _note(quote: Quote, offer: Offer, *, rented: Quote, rate: ExchangeRate | None) -> str:
+    if offer.purchase_usd is None or offer.running_usd_per_hour is None:
+        raise ValueError(f"{offer.id} is owned, but what it cost is not known")
+    rent_usd_per_hour = rented.job_usd.mid / quote.job_s.mid * _SECONDS_PER_HOUR
+    running_usd_per_hour = offer.running_usd_per_hour * quote.instance_count
+    hours = payback_hours(
+        purchase_usd=offer.purchase_usd * quote.instance_count,
+        running_usd_per_hour=running_usd_per_hour,
+        rent_usd_per_hour=rent_usd_per_hour,
+    )
+    rent = (
+        f"renting {rented.provider} {rented.instance} for an hour of its work costs "
+        f"{units.format_money(rent_usd_per_hour, rate=rate)}, its electricity "
+        f"{units.format_money(running_usd_per_hour, rate=rate)}"
+    )
+    if hours is None:
+        return f"{quote.instance} of your own never pays back with this job: {rent}"
+    return f"{quote.instance} of your own pays back after {hours:,.0f} hours of use: {rent}"

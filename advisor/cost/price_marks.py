@@ -1,0 +1,27 @@
+"""A price and a day in, what makes it doubtful out: known to be out of date, not credible, or old."""
+
+from collections.abc import Sequence
+from datetime import date
+
+from advisor.records.answer import Quote
+from advisor.records.price import Price, PriceMark
+
+
+def price_marks(price: Price, *, today: date, max_age_days: int) -> tuple[PriceMark, ...]:
+    """STALE and SUSPECT as the price file says, OLD where the price is of more than `max_age_days` ago."""
+    is_old = (today - date.fromisoformat(price.date)).days > max_age_days
+    marks: tuple[tuple[PriceMark, bool], ...] = (("STALE", price.stale), ("SUSPECT", price.suspect), ("OLD", is_old))
+    return tuple(mark for mark, holds in marks if holds)
+
+
+def mark_warnings(quotes: Sequence[Quote], *, max_age_days: int) -> tuple[str, ...]:
+    """One sentence where prices in the ranking are doubtful, or none."""
+    marked = [quote for quote in quotes if quote.price_marks]
+    if not marked:
+        return ()
+    kinds = sorted({mark for quote in marked for mark in quote.price_marks})
+    best = f", that of the best of {quotes[0].price_date} among them" if quotes[0].price_marks else ""
+    return (
+        f"{len(marked):,} of the {len(quotes):,} ranked prices are marked {', '.join(kinds)}{best} (OLD: more than "
+        f"{max_age_days} days, --max-price-age): `advise prices refresh`, or --drop-prices old",
+    )

@@ -1,0 +1,52 @@
+"""`sysctl` of macOS in, its CPU and memory out (sysctl(3); Apple, "Determining system capabilities")."""
+
+import shutil
+import subprocess
+from collections.abc import Callable
+
+from advisor.records.machine import Machine
+
+_ISA_KEYS = {
+    "hw.optional.avx2_0": "avx2",
+    "hw.optional.fma": "fma",
+    "hw.optional.avx512f": "avx512f",
+    "hw.optional.AdvSIMD": "asimd",
+    "hw.optional.arm.FEAT_FP16": "asimdhp",
+    "hw.optional.arm.FEAT_DotProd": "asimddp",
+    "hw.optional.arm.FEAT_I8MM": "i8mm",
+    "hw.optional.arm.FEAT_BF16": "bf16",
+}
+"""Apple's names of the instruction sets, and the Linux kernel's."""
+
+
+def ask_sysctl(key: str) -> str:
+    """What `sysctl -n KEY` prints; nothing where the key or the program is not there."""
+    program = shutil.which("sysctl")
+    if program is None:
+        return ""
+    done = subprocess.run([program, "-n", key], capture_output=True, text=True, check=False)  # noqa: S603 - fixed keys
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def read_macos(*, ask: Callable[[str], str] = ask_sysctl) -> Machine:
+    """Read the performance cores and the memory; macOS has neither affinity masks nor cgroups."""
+    cores = _number(ask("hw.perflevel0.physicalcpu")) or _number(ask("hw.physicalcpu")) or 1.0
+    threads = _number(ask("hw.perflevel0.logicalcpu")) or _number(ask("hw.logicalcpu")) or cores
+    memory_bytes = _number(ask("hw.memsize"))
+    return Machine(
+        cpu_name=ask("machdep.cpu.brand_string") or None,
+        isa=tuple(flag for key, flag in _ISA_KEYS.items() if ask(key) == "1"),
+        core_count=cores,
+        thread_count=int(threads),
+        base_hz=_number(ask("hw.cpufrequency")),
+        boost_hz=_number(ask("hw.cpufrequency_max")),
+        l2_bytes=_number(ask("hw.perflevel0.l2cachesize")) or _number(ask("hw.l2cachesize")),
+        l3_bytes=_number(ask("hw.l3cachesize")),
+        memory_bytes=memory_bytes,
+        is_virtual=ask("kern.hv_vmm_present") == "1",
+        notes=() if memory_bytes else ("the size of the memory is not known (sysctl hw.memsize)",),
+    )
+
+
+def _number(text: str) -> float | None:
+    return float(text) if text.isdecimal() and int(text) > 0 else None

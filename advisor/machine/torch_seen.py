@@ -1,0 +1,34 @@
+"""torch in, by way of a child process, its version and its devices out."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from advisor.records.machine import LocalGpu, TorchSeen
+
+_TIMEOUT_S = 120.0
+"""torch's first import from a cold disk can take half a minute."""
+_ROOT = str(Path(__file__).resolve().parents[2])
+# As in advisor.workload.spawn: `-m` would put the working folder before the standard library.
+_START = "import sys; sys.path.append(sys.argv.pop(1)); from advisor.workload.torch_devices import main; main()"
+
+
+def ask_torch(*, python: str = sys.executable) -> TorchSeen:
+    """Import torch in a process of its own, about a second, and ask it."""
+    try:
+        done = subprocess.run(  # noqa: S603 - this very interpreter, and no shell in between
+            [python, "-P", "-c", _START, _ROOT],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_TIMEOUT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return TorchSeen(problem=f"a child process does not answer: {error}")
+    if done.returncode != 0:
+        return TorchSeen(problem=(done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
+    answer = json.loads(done.stdout.splitlines()[-1])
+    gpus = tuple(LocalGpu(**gpu) for gpu in answer["gpus"])
+    return TorchSeen(version=answer["version"], thread_count=answer["thread_count"], gpus=gpus)

@@ -1,0 +1,96 @@
+"""What `advise prices` answers: the prices in force, those of one type, and what differs between two catalogs."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import date
+from difflib import get_close_matches
+from pathlib import Path
+
+from advisor.catalog.check import check_file
+from advisor.catalog.find import device_ids
+from advisor.catalog.overlay import shipped_layer
+from advisor.catalog.parse import parse_catalog
+from advisor.cost.job import PRICE_KINDS
+from advisor.cost.price_marks import price_marks
+from advisor.cost.selection import Limits, check_names
+from advisor.errors import UsageError
+from advisor.records.options import Options
+from advisor.records.price import Catalog, Offer, PriceChange, PricedOffer, PriceKind
+
+
+def list_prices(catalog: Catalog, options: Options, *, today: date) -> tuple[PricedOffer, ...]:
+    """The price of every offer within the limits of `options`, cheapest first; those that have none are left out.
+
+    Raises `UsageError` for a provider, region or device that there is not.
+    """
+    check_names(options, catalog.offers)
+    limits = Limits.of(replace(options, device=device_ids(catalog, options.device)))
+    within = [offer for offer in catalog.offers if limits.exclude(offer) is None]
+    return tuple(
+        sorted(
+            _priced(within, options, kinds=(PRICE_KINDS[options.price], "owned"), today=today),
+            key=lambda priced: (priced.price.usd_per_hour, priced.offer.id),
+        )
+    )
+
+
+def show_prices(catalog: Catalog, name: str, options: Options, *, today: date) -> tuple[PricedOffer, ...]:
+    """Every price of an instance type, or of the offer with that id, in every region.
+
+    Raises `UsageError` for a name that is none, and for a type that cannot be predicted.
+    """
+    wanted = name.lower()
+    offers = [offer for offer in catalog.offers if wanted in (offer.instance.lower(), offer.id.lower())]
+    if not offers:
+        for rejection in catalog.rejected:
+            if wanted in (rejection.instance.lower(), rejection.id.lower()):
+                raise UsageError(f"{rejection.id} cannot be predicted: {rejection.reason}")
+        known = {offer.instance.lower(): offer.instance for offer in catalog.offers}
+        close = get_close_matches(wanted, known, n=3)
+        hint = f"did you mean {', '.join(known[one] for one in close)}?" if close else "`advise prices list` has all"
+        raise UsageError(f"no provider rents {name!r}", hint=hint)
+    return tuple(_priced(offers, options, kinds=None, today=today))
+
+
+def price_changes(before: Iterable[Offer], after: Iterable[Offer]) -> tuple[PriceChange, ...]:
+    """The prices whose dollars, date, source or marks differ, by id."""
+    old, new = (
+        {(offer.id, price.kind): price for offer in offers for price in offer.prices} for offers in (before, after)
+    )
+    return tuple(
+        PriceChange(
+            offer_id=identifier, kind=kind, before=old.get((identifier, kind)), after=new.get((identifier, kind))
+        )
+        for identifier, kind in sorted({**old, **new})
+        if old.get((identifier, kind)) != new.get((identifier, kind))
+    )
+
+
+def changes_of_ours(catalog: Catalog) -> tuple[PriceChange, ...]:
+    """What the overlays of `catalog` change of the shipped prices."""
+    return price_changes(parse_catalog([shipped_layer()]).offers, catalog.offers)
+
+
+def validate_file(file: Path) -> str:
+    """What a profile, price or overlay file holds and changes, in a sentence.
+
+    Raises `UsageError` where there is no such file, `ProfileError` at its first mistake.
+    """
+    if not file.is_file():
+        raise UsageError(f"{file}: no such file", hint="name a YAML file of prices, terms or a device")
+    holds, catalog = check_file(file)
+    if catalog is None:
+        return f"{file} is valid: {holds}"
+    changed = changes_of_ours(catalog)
+    excluded = sum(offer.excluded is not None for offer in catalog.offers)
+    return f"{file} is valid: {holds}; {len(changed):,} prices differ from ours, {excluded:,} offers are ruled out"
+
+
+def _priced(
+    offers: Sequence[Offer], options: Options, *, kinds: Sequence[PriceKind] | None, today: date
+) -> Iterable[PricedOffer]:
+    for offer in offers:
+        for price in offer.prices:
+            if kinds is None or price.kind in kinds:
+                marks = price_marks(price, today=today, max_age_days=options.max_price_age)
+                yield PricedOffer(offer=offer, price=price, marks=marks)

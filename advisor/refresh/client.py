@@ -1,0 +1,189 @@
+"""An address in, what its server answers out: with timeouts, retries, limits of size, and conditional requests."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+import httpx
+from pydantic import TypeAdapter, ValidationError
+
+from advisor.errors import NetworkError, UsageError
+
+ParsedT = TypeVar("ParsedT")
+
+_TIMEOUT = httpx.Timeout(30.0, connect=10.0)
+_MOST_REDIRECTS = 5
+_PASSING_STATUSES = frozenset((408, 429, 500, 502, 503, 504))
+_LONGEST_WAIT_S = 60.0
+_MOST_BYTES = 2 * 10**9
+"""AWS's largest list of a region is some 400 MB."""
+_MOST_JSON_BYTES = 64 * 10**6
+_MOST_LINE_BYTES = 10**6
+_MOST_PAGES = 2000
+"""Google's list has some 60 pages of 5,000 parts, Azure's of one region some 20 of 1,000."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is asked. A request with a key follows no redirect: the key is for this server alone."""
+
+    url: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    key_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    json: Any = None
+    etag: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply(Generic[ParsedT]):
+    """What was made of the body; None where the server says that it is what `Request.etag` was given for."""
+
+    body: ParsedT | None
+    etag: str | None
+
+
+class _PassingError(Exception):
+    """A failure that may be over in a while."""
+
+    def __init__(self, message: str, *, wait_s: float | None = None) -> None:
+        super().__init__(message)
+        self.wait_s = wait_s
+
+
+class Client:
+    """A connection to price lists; to be used in a `with` block."""
+
+    def __init__(self, *, attempts: int = 4, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._attempts = attempts
+        self._sleep = sleep
+        self._client = httpx.Client(timeout=_TIMEOUT, max_redirects=_MOST_REDIRECTS, headers={"User-Agent": "advise"})
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    def read(self, request: Request, parse: Callable[[Iterator[bytes]], ParsedT]) -> Reply[ParsedT]:
+        """Ask, and parse the body as it comes; once more after 1, 2 and 4 seconds while the failure may pass.
+
+        Raises `NetworkError` with the address, never with a key.
+        """
+        for attempt in range(1, self._attempts + 1):
+            try:
+                return self._read_once(request, parse)
+            except _PassingError as failure:
+                if attempt == self._attempts:
+                    hint = f"tried {attempt} times; try again later"
+                    raise NetworkError(f"{request.url}: {failure}", hint=hint) from None
+                self._sleep(min(failure.wait_s or 2.0 ** (attempt - 1), _LONGEST_WAIT_S))
+        raise ValueError("a client makes at least one attempt")
+
+    def json(self, request: Request, adapter: TypeAdapter[ParsedT]) -> ParsedT:
+        """The JSON of the answer, checked to have the shape of `adapter`."""
+        body = self.read(request, lambda chunks: b"".join(_limited(chunks, most_bytes=_MOST_JSON_BYTES))).body
+        return parsed_json(body or b"", adapter, where=request.url)
+
+    def pages(
+        self, first: Request, adapter: TypeAdapter[ParsedT], *, following: Callable[[ParsedT], Request | None]
+    ) -> Iterator[ParsedT]:
+        """Every page, as long as one names a following one; refuse to read a page twice or pages without end."""
+        request: Request | None = first
+        seen: set[str] = set()
+        while request is not None:
+            identity = f"{request.url} {sorted(request.params.items())}"
+            if identity in seen or len(seen) == _MOST_PAGES:
+                raise NetworkError(f"{first.url}: its pages do not end", hint="try again later")
+            seen.add(identity)
+            page = self.json(request, adapter)
+            yield page
+            request = following(page)
+
+    def _read_once(self, request: Request, parse: Callable[[Iterator[bytes]], ParsedT]) -> Reply[ParsedT]:
+        headers = {**request.key_headers, **({"If-None-Match": request.etag} if request.etag else {})}
+        try:
+            with self._client.stream(
+                "GET" if request.json is None else "POST",
+                request.url,
+                params=request.params or None,
+                headers=headers,
+                json=request.json,
+                follow_redirects=not request.key_headers,
+            ) as response:
+                if response.status_code == httpx.codes.NOT_MODIFIED and request.etag:
+                    return Reply(body=None, etag=request.etag)
+                _check_status(response, url=request.url)
+                chunks = _limited(response.iter_bytes(), most_bytes=_MOST_BYTES)
+                return Reply(body=parse(chunks), etag=response.headers.get("ETag"))
+        except httpx.TooManyRedirects:
+            raise NetworkError(f"{request.url}: redirects without end", hint="try again later") from None
+        except (httpx.TransportError, httpx.DecodingError) as error:
+            raise _PassingError(f"{type(error).__name__}: {error}") from None
+
+
+def text_lines(chunks: Iterator[bytes]) -> Iterator[str]:
+    """The lines of a body as they come, with their ends."""
+    rest = b""
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield line.decode("utf-8", errors="replace") + "\n"
+        if len(rest) > _MOST_LINE_BYTES:
+            raise NetworkError("the list has a line without end", hint="try again later")
+    if rest:
+        yield rest.decode("utf-8", errors="replace")
+
+
+def parsed_json(body: bytes | str, adapter: TypeAdapter[ParsedT], *, where: str) -> ParsedT:
+    """The JSON text as the type of `adapter`; raise `NetworkError` that names the first thing which is not as it."""
+    try:
+        return adapter.validate_python(json.loads(body))
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise NetworkError(
+            f"{where}: the answer is not JSON", hint="the service may be down; try again later"
+        ) from None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(str(step) for step in first["loc"])
+        raise NetworkError(
+            f"{where}: {place}: {first['msg'].lower()}", hint="the list has another shape than the one known"
+        ) from None
+
+
+def key_from_environment(name: str) -> str:
+    """An API key; raise `UsageError` where the variable is not set."""
+    key = os.environ.get(name, "")
+    if not key:
+        raise UsageError(f"this price list needs an API key, and {name} is not set", hint=f"export {name}=...")
+    return key
+
+
+def _limited(chunks: Iterator[bytes], *, most_bytes: int) -> Iterator[bytes]:
+    size_bytes = 0
+    for chunk in chunks:
+        size_bytes += len(chunk)
+        if size_bytes > most_bytes:
+            raise NetworkError(f"the answer has more than {most_bytes:,} bytes", hint="try again later")
+        yield chunk
+
+
+def _check_status(response: httpx.Response, *, url: str) -> None:
+    status = response.status_code
+    if status in _PASSING_STATUSES:
+        raise _PassingError(f"HTTP {status}", wait_s=_retry_after_s(response))
+    if status in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+        raise NetworkError(f"{url}: HTTP {status}", hint="check the API key")
+    if status != httpx.codes.OK:
+        raise NetworkError(f"{url}: HTTP {status}", hint="the list may have moved")
+
+
+def _retry_after_s(response: httpx.Response) -> float | None:
+    """What the server asks for in seconds; a date in its place is let be."""
+    text = response.headers.get("Retry-After", "")
+    return float(text) if text.isdecimal() else None

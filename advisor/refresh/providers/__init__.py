@@ -1,0 +1,27 @@
+"""One file for each provider whose own list can be fetched."""
+
+from difflib import get_close_matches
+from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
+
+from advisor.errors import UsageError
+from advisor.records.listing import Listing, Wanted
+from advisor.refresh.client import Client
+
+
+def provider_module(provider: str) -> ModuleType:
+    """The module that fetches the provider's prices; raise `UsageError` where there is none."""
+    modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
+    by_provider = {module.PROVIDER: module for module in modules}
+    if provider not in by_provider:
+        close = get_close_matches(provider, by_provider, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"one of {', '.join(sorted(by_provider))}"
+        raise UsageError(f"the prices of {provider!r} cannot be fetched", hint=hint)
+    return by_provider[provider]
+
+
+def fetch_listing(provider: str, client: Client, wanted: Wanted) -> Listing:
+    """The provider's prices of today; raise `NetworkError` where they cannot be had or understood."""
+    listing: Listing = provider_module(provider).fetch(client, wanted)
+    return listing

@@ -1,0 +1,259 @@
+"""Amazon EC2: the bulk price list of each region as CSV, spot.js and the Spot Advisor.
+
+The list of a region has some 300 MB; it is read as it comes and only what was asked for is kept. Spot prices are those
+of spot.js where it has the type, else DERIVED from the advisor's savings on the on-demand price.
+"""
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter
+
+from advisor.errors import NetworkError
+from advisor.records.listing import ListedPrice, Listing, ListSource, Wanted
+from advisor.records.price import PriceKind
+from advisor.refresh.client import Client, Request, parsed_json, text_lines
+
+PROVIDER = "aws"
+BULK_ORIGIN = "https://pricing.us-east-1.amazonaws.com"
+SPOT_PRICE_URL = "https://spot-price.s3.amazonaws.com/spot.js"
+SPOT_ADVISOR_URL = "https://spot-bid-advisor.s3.amazonaws.com/spot-advisor-data.json"
+
+_NEEDED = {
+    "Unit": ("Hrs",),
+    "Currency": ("USD",),
+    "Operating System": ("Linux",),
+    "Tenancy": ("Shared",),
+    "CapacityStatus": ("Used",),
+    "Pre Installed S/W": ("NA",),
+    # A list may lack these columns.
+    "Location Type": ("AWS Region", ""),
+    "License Model": ("No License required", ""),
+    "MarketOption": ("OnDemand", ""),
+}
+"""Columns and what they hold in the rows of plain Linux machines."""
+_RESERVED: Mapping[tuple[str, str, str], PriceKind] = {
+    ("1yr", "No Upfront", "standard"): "commit_1y",
+    ("3yr", "No Upfront", "standard"): "commit_3y",
+}
+_REGION_OF_SPOT_JS = {
+    "us-east": "us-east-1",
+    "us-west": "us-west-1",
+    "eu-ireland": "eu-west-1",
+    "apac-sin": "ap-southeast-1",
+    "apac-syd": "ap-southeast-2",
+    "apac-tokyo": "ap-northeast-1",
+}
+"""spot.js has the old names of the first regions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkList:
+    """The day a region's list was published, and its prices by (instance, kind)."""
+
+    date: str
+    usd_per_hour: Mapping[tuple[str, PriceKind], float]
+    problems: tuple[str, ...]
+
+
+def fetch(client: Client, wanted: Wanted) -> Listing:
+    """On-demand prices and commitments without upfront payment, spot prices and interruption rates."""
+    sources: dict[str, ListSource] = {}
+    prices: list[ListedPrice] = []
+    problems: list[str] = []
+    unchanged: list[str] = []
+    covered: set[tuple[str, PriceKind]] = set()
+    for region in wanted.regions:
+        url = f"{BULK_ORIGIN}/offers/v1.0/aws/AmazonEC2/current/{region}/index.csv"
+        request = Request(url=url, etag=wanted.etags.get(url))
+        reply = client.read(request, lambda chunks: parse_bulk_csv(text_lines(chunks), instances=wanted.types))
+        if reply.body is None:
+            unchanged.append(url)
+            continue
+        key = f"bulk-{region}"
+        sources[key] = ListSource(url=url, how=f"published {reply.body.date}", etag=reply.etag)
+        problems += [f"{region}: {problem}" for problem in reply.body.problems]
+        covered |= {(region, "on_demand"), (region, "commit_1y"), (region, "commit_3y")}
+        prices += [
+            ListedPrice(instance=instance, region=region, kind=kind, usd_per_hour=usd, source=key)
+            for (instance, kind), usd in reply.body.usd_per_hour.items()
+        ]
+    spot_prices, spot_sources = _fetch_spot(client, wanted, prices=prices)
+    return Listing(
+        sources={**sources, **spot_sources},
+        prices=(*prices, *spot_prices),
+        covered=frozenset(covered),
+        unchanged=tuple(unchanged),
+        problems=tuple(problems),
+    )
+
+
+def parse_bulk_csv(lines: Iterable[str], *, instances: Iterable[str]) -> BulkList:
+    """The prices of `instances`: plain Linux on shared hardware, on demand and reserved without upfront payment.
+
+    Five lines stand above the header. A price of 0 and two prices for the same thing are problems, not prices.
+    """
+    rows = csv.reader(lines)
+    date = ""
+    for row in rows:
+        if row[:1] == ["Publication Date"]:
+            date = row[1][:10]
+        if row[:1] == ["SKU"]:
+            break
+    else:
+        raise NetworkError("the price list of AWS has no header", hint="the list has another shape than the one known")
+    column = {name: index for index, name in enumerate(row)}
+    missing = [name for name in ("TermType", "PricePerUnit", "Instance Type", "Unit", "Tenancy") if name not in column]
+    if missing or not date:
+        message = f"the price list of AWS has no {', '.join(missing) or 'publication date'}"
+        raise NetworkError(message, hint="the list has another shape than the one known")
+    return _bulk_list(rows, column=column, wanted=frozenset(instances), date=date)
+
+
+def _bulk_list(rows: Iterator[list[str]], *, column: Mapping[str, int], wanted: frozenset[str], date: str) -> BulkList:
+    needed = [(column[name], values) for name, values in _NEEDED.items() if name in column]
+    instance_column, price_column = column["Instance Type"], column["PricePerUnit"]
+    found: dict[tuple[str, PriceKind], float] = {}
+    problems: list[str] = []
+    for row in rows:
+        if len(row) < len(column):
+            raise NetworkError("the price list of AWS was cut short", hint="try again later")
+        if row[instance_column] not in wanted:
+            continue
+        if any(row[index] not in values for index, values in needed):
+            continue
+        kind = _kind_of(row, column)
+        if kind is None:
+            continue
+        key, usd_per_hour = (row[instance_column], kind), _positive(row[price_column])
+        if usd_per_hour is None:
+            problems.append(f"{key[0]}: {kind} of {row[price_column]!r}")
+        elif found.setdefault(key, usd_per_hour) != usd_per_hour:
+            problems.append(
+                f"{key[0]}: {kind} of both {found[key]:g} and {usd_per_hour:g}, of which the first is taken"
+            )
+    return BulkList(date=date, usd_per_hour=found, problems=tuple(problems))
+
+
+def _kind_of(row: list[str], column: Mapping[str, int]) -> PriceKind | None:
+    term = row[column["TermType"]]
+    if term == "OnDemand":
+        return "on_demand"
+    names = ("LeaseContractLength", "PurchaseOption", "OfferingClass")
+    if term != "Reserved" or not column.keys() >= set(names):
+        return None
+    length, option, offering = (row[column[name]] for name in names)
+    return _RESERVED.get((length, option, offering))
+
+
+def _positive(text: str) -> float | None:
+    """A price; None for 0 and for what is no number, such as "N/A*"."""
+    return (float(text) or None) if text.replace(".", "", 1).isdecimal() else None
+
+
+# Spot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AdvisorRange:
+    index: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AdvisorEntry:
+    s: int  # percent saved
+    r: int  # index of the range of interruptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Advisor:
+    ranges: list[_AdvisorRange]
+    spot_advisor: dict[str, dict[str, dict[str, _AdvisorEntry]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SpotPrice:
+    name: str
+    prices: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SpotSize:
+    size: str
+    valueColumns: list[_SpotPrice]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SpotFamily:
+    sizes: list[_SpotSize]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SpotRegion:
+    region: str
+    instanceTypes: list[_SpotFamily]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SpotConfig:
+    regions: list[_SpotRegion]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SpotList:
+    config: _SpotConfig
+
+
+_ADVISOR = TypeAdapter(_Advisor)
+_SPOT_LIST = TypeAdapter(_SpotList)
+
+
+def parse_spot_js(text: str) -> dict[tuple[str, str], float]:
+    """Dollars an hour of Linux by (instance, region) from spot.js, `callback({...});`; "N/A" is no price."""
+    start, end = text.find("("), text.rfind(")")
+    document = parsed_json(text[start + 1 : end], _SPOT_LIST, where=SPOT_PRICE_URL)
+    found = {}
+    for region in document.config.regions:
+        name = _REGION_OF_SPOT_JS.get(region.region, region.region)
+        for size in (size for family in region.instanceTypes for size in family.sizes):
+            text = next((column.prices.get("USD", "") for column in size.valueColumns if column.name == "linux"), "")
+            usd_per_hour = _positive(text)
+            if usd_per_hour is not None:
+                found[size.size, name] = usd_per_hour
+    return found
+
+
+def _fetch_spot(
+    client: Client, wanted: Wanted, *, prices: Iterable[ListedPrice]
+) -> tuple[list[ListedPrice], dict[str, ListSource]]:
+    """Spot prices and interruption rates of the rows of the price file; `prices` holds their on-demand prices."""
+    listed = client.read(Request(url=SPOT_PRICE_URL), lambda chunks: "".join(text_lines(chunks)))
+    paid = parse_spot_js(listed.body or "")
+    advisor = client.json(Request(url=SPOT_ADVISOR_URL), _ADVISOR)
+    labels = {one.index: one.label.removesuffix("%") for one in advisor.ranges}
+    usd_on_demand = {(one.instance, one.region): one.usd_per_hour for one in prices if one.kind == "on_demand"}
+    found = []
+    for instance, region in sorted(wanted.rows):
+        entry = advisor.spot_advisor.get(region, {}).get("Linux", {}).get(instance)
+        usd_per_hour, source = paid.get((instance, region)), "spot"
+        if usd_per_hour is None and entry is not None and (instance, region) in usd_on_demand:
+            usd_per_hour = round(usd_on_demand[instance, region] * (1 - entry.s / 100), 4)
+            source = "spot-advisor"
+        if usd_per_hour is None:
+            continue
+        found.append(
+            ListedPrice(
+                instance=instance,
+                region=region,
+                kind="spot",
+                usd_per_hour=usd_per_hour,
+                source=source,
+                interruption_percent=labels.get(entry.r) if entry else None,
+            )
+        )
+    return found, {
+        "spot": ListSource(url=SPOT_PRICE_URL),
+        "spot-advisor": ListSource(url=SPOT_ADVISOR_URL, how="DERIVED = on_demand*(1-savings%)"),
+    }

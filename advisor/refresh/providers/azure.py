@@ -1,0 +1,139 @@
+"""Azure: the Retail Prices API, page by page for each region.
+
+What shares a name with a virtual machine and is none is left out: Cloud Services (which cost up to twice as much),
+Windows, low priority. A reservation gives the total of its term, whatever its unit says.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pydantic import TypeAdapter
+
+from advisor.records.listing import ListedPrice, Listing, ListSource, Wanted
+from advisor.records.price import PriceKind
+from advisor.refresh.client import Client, Request
+
+PROVIDER = "azure"
+RETAIL_URL = "https://prices.azure.com/api/retail/prices"
+_API_VERSION = "2023-01-01-preview"
+"""The version that has savings plans."""
+_HOURS_OF_TERM = {"1 Year": 8760, "3 Years": 26280}
+_KIND_OF_TERM: dict[str, PriceKind] = {"1 Year": "commit_1y", "3 Years": "commit_3y", "3 Year": "commit_3y"}
+_OTHER_PRODUCTS = ("windows", "cloud services", "cloudservices", "dedicated host")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SavingsPlan:
+    term: str
+    retailPrice: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One meter. Fields are the API's."""
+
+    currencyCode: str
+    armRegionName: str
+    armSkuName: str = ""
+    productName: str
+    skuName: str
+    meterName: str
+    unitOfMeasure: str
+    type: str
+    retailPrice: float
+    reservationTerm: str = ""
+    savingsPlan: list[_SavingsPlan] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Page:
+    Items: list[Item]
+    NextPageLink: str | None
+
+
+_PAGE = TypeAdapter(_Page)
+
+
+def fetch(client: Client, wanted: Wanted) -> Listing:
+    """On-demand and spot prices, and commitments: the savings plan, else the reservation."""
+    prices: list[ListedPrice] = []
+    problems: list[str] = []
+    for region in wanted.regions:
+        query = {
+            "api-version": _API_VERSION,
+            "$filter": f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}'",
+        }
+        pages = client.pages(Request(url=RETAIL_URL, params=query), _PAGE, following=_following)
+        items = (item for page in pages for item in page.Items if item.armSkuName in wanted.types)
+        found, refused = parse_items(items, region=region)
+        prices += found
+        problems += refused
+    kinds: tuple[PriceKind, ...] = ("on_demand", "spot", "commit_1y", "commit_3y")
+    return Listing(
+        sources={
+            "retail": ListSource(url=RETAIL_URL),
+            "retail-savings-plan": ListSource(url=RETAIL_URL, how="savings plan, hourly"),
+            "retail-reservation": ListSource(
+                url=RETAIL_URL, how="DERIVED = total of the reservation / hours of its term"
+            ),
+        },
+        prices=tuple(prices),
+        covered=frozenset((region, kind) for region in wanted.regions for kind in kinds),
+        problems=tuple(problems),
+    )
+
+
+def parse_items(items: Iterable[Item], *, region: str) -> tuple[list[ListedPrice], list[str]]:
+    """The prices of Linux virtual machines among the meters of a region, and what was refused."""
+    found: dict[tuple[str, PriceKind], ListedPrice] = {}
+    problems: list[str] = []
+    for item in items:
+        if not _is_linux_machine(item, region=region):
+            continue
+        for kind, usd_per_hour, source in _prices_of(item):
+            price = ListedPrice(
+                instance=item.armSkuName, region=region, kind=kind, usd_per_hour=usd_per_hour, source=source
+            )
+            other = found.get((item.armSkuName, kind))
+            if usd_per_hour <= 0:
+                problems.append(f"{region} {item.armSkuName}: {kind} of {usd_per_hour:g}")
+            elif other is None or (other.source, source) == ("retail-reservation", "retail-savings-plan"):
+                found[item.armSkuName, kind] = price
+            elif other.source == source and other.usd_per_hour != usd_per_hour:
+                both = f"{other.usd_per_hour:g} and {usd_per_hour:g}"
+                problems.append(f"{region} {item.armSkuName}: {kind} of both {both}, of which the first is taken")
+    return list(found.values()), problems
+
+
+def _is_linux_machine(item: Item, *, region: str) -> bool:
+    product = item.productName.lower()
+    return (
+        item.armRegionName == region
+        and item.currencyCode == "USD"
+        and item.unitOfMeasure == "1 Hour"
+        and product.startswith("virtual machines")
+        and not any(other in product for other in _OTHER_PRODUCTS)
+        and "low priority" not in f"{item.skuName} {item.meterName}".lower()
+    )
+
+
+def _prices_of(item: Item) -> list[tuple[PriceKind, float, str]]:
+    """Kind, dollars an hour and source of what one meter says."""
+    if item.type == "Reservation":
+        if item.reservationTerm not in _HOURS_OF_TERM:
+            return []
+        usd_per_hour = item.retailPrice / _HOURS_OF_TERM[item.reservationTerm]
+        return [(_KIND_OF_TERM[item.reservationTerm], round(usd_per_hour, 6), "retail-reservation")]
+    if item.type != "Consumption":
+        return []
+    if item.skuName.lower().endswith(" spot"):
+        return [("spot", item.retailPrice, "retail")]
+    plans = [plan for plan in item.savingsPlan if plan.term in _KIND_OF_TERM]
+    return [
+        ("on_demand", item.retailPrice, "retail"),
+        *((_KIND_OF_TERM[plan.term], plan.retailPrice, "retail-savings-plan") for plan in plans),
+    ]
+
+
+def _following(page: _Page) -> Request | None:
+    return Request(url=page.NextPageLink) if page.NextPageLink else None

@@ -1,0 +1,171 @@
+"""Google Cloud: a machine's price is the sum of its cores, memory and GPUs, each a SKU of the Cloud Billing Catalog.
+
+The catalog prices parts in regions that do not sell the machine, so only rows that the price file has are priced, and
+none is dropped. A type whose price holds local disks is not a sum of these parts and is left as it is.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter
+
+from advisor.records.listing import ListedPrice, ListedType, Listing, ListSource, Wanted
+from advisor.records.price import PriceKind
+from advisor.refresh.client import Client, Request, key_from_environment
+
+PROVIDER = "gcp"
+SKUS_URL = "https://cloudbilling.googleapis.com/v1/services/6F81-5844-456A/skus"
+KEY_VARIABLE = "GOOGLE_API_KEY"
+
+_INSTANCE_PART = re.compile(
+    r"(?:Spot Preemptible |Preemptible )?(?P<family>\w+)(?: Predefined)?(?: AMD| Arm)? "
+    r"Instance (?P<part>Core|Ram) running in"
+)
+_GPU_PART = re.compile(r"(?P<name>Nvidia .+?) GPU (?:attached to Spot Preemptible VMs )?running in")
+_GPU_IDS = {
+    "Nvidia L4": "l4",
+    "Nvidia Tesla A100": "a100-sxm4-40gb",
+    "Nvidia Tesla A100 80GB": "a100-sxm4-80gb",
+    "Nvidia Tesla P100": "p100-pcie-16gb",
+    "Nvidia Tesla P4": "p4",
+    "Nvidia Tesla T4": "t4",
+    "Nvidia Tesla V100": "v100-sxm2-16gb",
+}
+_KINDS: dict[str, PriceKind] = {"OnDemand": "on_demand", "Preemptible": "spot"}
+_UNITS = {"Core": "h", "Ram": "GiBy.h", "GPU": "h"}
+_WITH_DISKS = re.compile(r"a2-ultragpu|a3-|a4-|z3-|.*-(lssd|metal)")
+"""Types that are sold with local disks, or as a whole host (Compute Engine's documentation of machine types)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Money:
+    currencyCode: str
+    units: int = 0
+    nanos: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rate:
+    unitPrice: _Money
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Expression:
+    usageUnit: str
+    tieredRates: list[_Rate]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pricing:
+    pricingExpression: _Expression
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Category:
+    usageType: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sku:
+    """One part and its price. Fields are the API's."""
+
+    description: str
+    category: _Category
+    serviceRegions: list[str]
+    pricingInfo: list[_Pricing]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Page:
+    skus: list[Sku]
+    nextPageToken: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What is priced by itself: "n2 Core", "n2 Ram" (a GiB) or a GPU by its id, in a region."""
+
+    name: str
+    region: str
+    kind: PriceKind
+
+
+_PAGE = TypeAdapter(_Page)
+
+
+def fetch(client: Client, wanted: Wanted) -> Listing:
+    """On-demand and spot prices of the rows that the price file has."""
+    headers = {"X-Goog-Api-Key": key_from_environment(KEY_VARIABLE)}
+    query = {"currencyCode": "USD", "pageSize": "5000"}
+
+    def following(page: _Page) -> Request | None:
+        if not page.nextPageToken:
+            return None
+        return Request(url=SKUS_URL, params={**query, "pageToken": page.nextPageToken}, key_headers=headers)
+
+    pages = client.pages(Request(url=SKUS_URL, params=query, key_headers=headers), _PAGE, following=following)
+    parts, problems = parse_skus(sku for page in pages for sku in page.skus)
+    return Listing(
+        sources={"catalog": ListSource(url=SKUS_URL, how="DERIVED = sum of cores, memory and GPUs")},
+        prices=tuple(_prices(wanted, parts)),
+        covered=frozenset(),
+        problems=tuple(problems),
+    )
+
+
+def parse_skus(skus: Iterable[Sku]) -> tuple[dict[Part, float], list[str]]:
+    """Dollars an hour of each part; one with two prices, or priced in another currency, is a problem and has none."""
+    found: dict[Part, float] = {}
+    problems: list[str] = []
+    ambiguous: set[Part] = set()
+    for sku in skus:
+        name, unit = _part_of(sku.description)
+        kind = _KINDS.get(sku.category.usageType)
+        if not name or kind is None or not sku.pricingInfo or not sku.pricingInfo[-1].pricingExpression.tieredRates:
+            continue
+        expression = sku.pricingInfo[-1].pricingExpression
+        money = expression.tieredRates[-1].unitPrice
+        if money.currencyCode != "USD" or expression.usageUnit != unit:
+            problems.append(f"{sku.description}: priced in {money.currencyCode} for each {expression.usageUnit}")
+            continue
+        usd_per_hour = money.units + money.nanos / 1e9
+        for region in sku.serviceRegions:
+            part = Part(name=name, region=region, kind=kind)
+            if found.setdefault(part, usd_per_hour) != usd_per_hour and part not in ambiguous:
+                ambiguous.add(part)
+                problems.append(f"{region} {name}: {kind} of both {found[part]:g} and {usd_per_hour:g}")
+    return {part: usd for part, usd in found.items() if part not in ambiguous and usd > 0}, problems
+
+
+def _part_of(description: str) -> tuple[str, str]:
+    """The name of the part that a SKU prices and the unit that it must be priced in; "" for any other SKU."""
+    instance = _INSTANCE_PART.match(description)
+    if instance:
+        return f"{instance['family'].lower()} {instance['part']}", _UNITS[instance["part"]]
+    gpu = _GPU_PART.match(description)
+    return (_GPU_IDS.get(gpu["name"], ""), _UNITS["GPU"]) if gpu else ("", "")
+
+
+def _prices(wanted: Wanted, parts: dict[Part, float]) -> Iterator[ListedPrice]:
+    for instance, region in sorted(wanted.rows):
+        for kind in _KINDS.values():
+            usd_per_hour = _sum_of_parts(wanted.types[instance], region=region, kind=kind, parts=parts)
+            if usd_per_hour is not None:
+                yield ListedPrice(
+                    instance=instance, region=region, kind=kind, usd_per_hour=usd_per_hour, source="catalog"
+                )
+
+
+def _sum_of_parts(listed: ListedType, *, region: str, kind: PriceKind, parts: dict[Part, float]) -> float | None:
+    """Cores + GiB + GPUs, or None where a part has no price or the machine has more than these."""
+    if listed.vcpus is None or listed.memory_bytes is None or _WITH_DISKS.match(listed.instance):
+        return None
+    family = listed.instance.split("-")[0]
+    counts = {f"{family} Core": float(listed.vcpus), f"{family} Ram": listed.memory_bytes / 2**30}
+    if listed.gpu is not None:
+        counts[listed.gpu] = float(listed.gpu_count)
+    prices = {name: parts.get(Part(name=name, region=region, kind=kind)) for name in counts}
+    if None in prices.values():
+        return None
+    return round(sum(count * (prices[name] or 0.0) for name, count in counts.items()), 6)

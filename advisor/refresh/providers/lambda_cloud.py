@@ -1,0 +1,73 @@
+"""Lambda: its instance types, each priced in cents for the whole machine and alike in every region."""
+
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter
+
+from advisor.records.listing import ListedPrice, Listing, ListSource, Wanted
+from advisor.refresh.client import Client, Request, key_from_environment
+from advisor.refresh.match import rows_of_gpu
+
+PROVIDER = "lambda"
+TYPES_URL = "https://cloud.lambda.ai/api/v1/instance-types"
+KEY_VARIABLE = "LAMBDA_API_KEY"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Specs:
+    vcpus: int
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Type:
+    name: str
+    gpu_description: str
+    price_cents_per_hour: int
+    specs: _Specs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Item:
+    instance_type: _Type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Types:
+    data: dict[str, _Item]
+
+
+_TYPES = TypeAdapter(_Types)
+
+
+def fetch(client: Client, wanted: Wanted) -> Listing:
+    """On-demand prices of the types with the GPU, as many of it and as many vCPUs as the API says."""
+    headers = {"Authorization": f"Bearer {key_from_environment(KEY_VARIABLE)}"}
+    answer = client.json(Request(url=TYPES_URL, key_headers=headers), _TYPES)
+    prices = []
+    problems = []
+    for item in (item.instance_type for item in answer.data.values()):
+        rows = [
+            (instance, region)
+            for instance, region in rows_of_gpu(item.gpu_description, wanted)
+            if wanted.types[instance].gpu_count == item.specs.gpus
+            and wanted.types[instance].vcpus in (None, item.specs.vcpus)
+        ]
+        if not rows:
+            problems.append(f"{item.name} ({item.gpu_description}): the price file has no such machine")
+        elif item.price_cents_per_hour <= 0:
+            problems.append(f"{item.name}: {item.price_cents_per_hour} cents an hour")
+        else:
+            prices += [
+                ListedPrice(
+                    instance=instance,
+                    region=region,
+                    kind="on_demand",
+                    usd_per_hour=item.price_cents_per_hour / 100,
+                    source="api",
+                )
+                for instance, region in rows
+            ]
+    return Listing(
+        sources={"api": ListSource(url=TYPES_URL)}, prices=tuple(prices), covered=frozenset(), problems=tuple(problems)
+    )

@@ -1,0 +1,67 @@
+"""RunPod: the GPU types of its GraphQL API, priced for each GPU, in its own data centres and in its community's."""
+
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter
+
+from advisor.records.listing import ListedPrice, Listing, ListSource, Wanted
+from advisor.records.price import PriceKind
+from advisor.refresh.client import Client, Request
+from advisor.refresh.match import rows_of_gpu
+
+PROVIDER = "runpod"
+GRAPHQL_URL = "https://api.runpod.io/graphql"
+_QUERY = "{ gpuTypes { id memoryInGb securePrice communityPrice secureSpotPrice communitySpotPrice } }"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _GpuType:
+    """`id` is the name that the driver reports. A price of null or 0: not to be had there."""
+
+    id: str
+    memoryInGb: float | None = None
+    securePrice: float | None = None
+    communityPrice: float | None = None
+    secureSpotPrice: float | None = None
+    communitySpotPrice: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _GpuTypes:
+    gpuTypes: list[_GpuType]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    data: _GpuTypes
+
+
+_ANSWER = TypeAdapter(_Answer)
+
+
+def fetch(client: Client, wanted: Wanted) -> Listing:
+    """On-demand and spot prices; a row of the marketplace tier is the community's."""
+    answer = client.json(Request(url=GRAPHQL_URL, json={"query": _QUERY}), _ANSWER)
+    prices = []
+    for gpu in answer.data.gpuTypes:
+        for instance, region in rows_of_gpu(gpu.id, wanted, memory_gib=gpu.memoryInGb):
+            listed = wanted.types[instance]
+            is_community = listed.tier == "marketplace"
+            of_one_gpu: dict[PriceKind, float | None] = {
+                "on_demand": gpu.communityPrice if is_community else gpu.securePrice,
+                "spot": gpu.communitySpotPrice if is_community else gpu.secureSpotPrice,
+            }
+            prices += [
+                ListedPrice(
+                    instance=instance,
+                    region=region,
+                    kind=kind,
+                    usd_per_hour=usd_per_hour * listed.gpu_count,
+                    source="api",
+                )
+                for kind, usd_per_hour in of_one_gpu.items()
+                if usd_per_hour
+            ]
+    return Listing(
+        sources={"api": ListSource(url=GRAPHQL_URL, basis="published")}, prices=tuple(prices), covered=frozenset()
+    )

@@ -1,0 +1,62 @@
+"""Vast.ai: what hosts offer now. The price is the median of the offers with a GPU: the cheapest is often the worst."""
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from statistics import median
+
+from pydantic import TypeAdapter
+
+from advisor.records.listing import ListedPrice, Listing, ListSource, Wanted
+from advisor.refresh.client import Client, Request
+from advisor.refresh.match import rows_of_gpu
+
+PROVIDER = "vast-ai"
+OFFERS_URL = "https://console.vast.ai/api/v0/bundles/"
+_QUERY = {"rentable": {"eq": True}, "verified": {"eq": True}, "type": "on-demand", "limit": 5000}
+_FEWEST_OFFERS = 3
+"""The median of fewer is the price of one host."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _HostOffer:
+    gpu_name: str
+    gpu_ram: float  # MiB of one GPU
+    num_gpus: int
+    dph_total: float  # dollars an hour of the whole machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Offers:
+    offers: list[_HostOffer]
+
+
+_OFFERS = TypeAdapter(_Offers)
+
+
+def fetch(client: Client, wanted: Wanted) -> Listing:
+    """The median price per GPU, times the GPUs of the row."""
+    answer = client.json(Request(url=OFFERS_URL, params={"q": json.dumps(_QUERY)}), _OFFERS)
+    usd_per_gpu_hour: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for offer in answer.offers:
+        if offer.num_gpus > 0 and offer.dph_total > 0:
+            usd_per_gpu_hour[offer.gpu_name, round(offer.gpu_ram / 1024)].append(offer.dph_total / offer.num_gpus)
+    prices = []
+    problems = []
+    for (name, memory_gib), offered in sorted(usd_per_gpu_hour.items()):
+        rows = rows_of_gpu(name, wanted, memory_gib=memory_gib)
+        if rows and len(offered) < _FEWEST_OFFERS:
+            problems.append(f"{name}: only {len(offered)} live offers, and the median needs {_FEWEST_OFFERS}")
+            continue
+        prices += [
+            ListedPrice(
+                instance=instance,
+                region=region,
+                kind="on_demand",
+                usd_per_hour=round(median(offered) * wanted.types[instance].gpu_count, 4),
+                source="offers",
+            )
+            for instance, region in rows
+        ]
+    source = ListSource(url=OFFERS_URL, how="median of the verified live offers", basis="median_live_offer")
+    return Listing(sources={"offers": source}, prices=tuple(prices), covered=frozenset(), problems=tuple(problems))

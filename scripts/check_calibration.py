@@ -1,0 +1,282 @@
+"""Hold a calibration to real steps of the same run: nothing in, a table of measured and predicted times out.
+
+`python scripts/check_calibration.py --out tests/data/measured/own/calibration_check.csv`
+
+Calibrates the CPU as `advise calibrate` does, then times whole steps as `scripts/measure_steps.py` does and predicts
+each with and without the calibration. `--only` takes a part; rows that others disturbed are measured once more.
+"""
+
+import argparse
+import csv
+import re
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from measure_steps import DISTURBED_RATIO, FOLDER, Runner, Series, Timing, keep_freed_memory, set_up_torch, time_step
+
+from advisor.accuracy.family import family_of
+from advisor.accuracy.read import source_of
+from advisor.calibrate.run import calibrate
+from advisor.catalog.load import load_catalog
+from advisor.errors import AdvisorError
+from advisor.local_device import local_devices
+from advisor.machine.this_machine import this_machine
+from advisor.records.calibration import Calibration, NotCalibrated
+from advisor.records.device import Device, Efficiency, Precision
+from advisor.records.measurement import FailedRow, MeasuredMode, Measurement, PredictedRow
+from advisor.records.workload import Workload
+from advisor.units import format_duration, parse_duration_s
+from advisor.validation import NamedDevice, Run, predict_runs
+from advisor.workload.spawn import ProfileRequest
+from advisor.workload.trace_many import trace_many
+
+EXAMPLES = "../../../../examples"
+MODELS = (
+    f"{EXAMPLES}/mlp.py",
+    f"{EXAMPLES}/lstm.py",
+    f"{EXAMPLES}/transformer.py",
+    "timm:resnet18@224",
+    "timm:resnet50@224",
+    "timm:resnext50_32x4d@224",
+    "timm:seresnet50@224",
+    "timm:regnety_016@224",
+    "timm:efficientnet_b0@224",
+    "timm:mobilenetv2_100@224",
+    "timm:mobilenetv3_large_100@224",
+    "timm:ghostnet_100@224",
+    "timm:convnext_tiny@224",
+    "timm:densenet121@224",
+    "timm:dla34@224",
+    "timm:vit_tiny_patch16_224",
+    "timm:vit_small_patch16_224",
+    "timm:vit_base_patch16_224",
+    "timm:vit_large_patch16_224",
+    "timm:deit_tiny_patch16_224",
+    "timm:swin_tiny_patch4_window7_224",
+    "timm:mixer_b16_224",
+    "timm:poolformer_s12",
+    "timm:levit_256",
+    "torchvision:vgg11",
+    "torchvision:alexnet",
+    "torchvision:shufflenet_v2_x1_0",
+    "torchvision:squeezenet1_1",
+    "torchvision:googlenet",
+    "hf:configs/bert_base_128.json",
+    "hf:configs/distilbert_128.json",
+    "hf:configs/gpt2_small_256.json",
+    "hf:configs/t5_small_128.json",
+    "hf:configs/whisper_tiny_encoder.json",
+)
+"""From 0.1 to 304 M parameters."""
+REGIMES: tuple[tuple[MeasuredMode, Precision], ...] = (
+    ("inference", "fp32"),
+    ("inference", "amp-bf16"),
+    ("training", "fp32"),
+    ("training", "amp-bf16"),
+)
+BATCHES = (1, 16)
+SLOW_STEP_S = 5.0
+"""A batch whose step would take longer, in proportion to the one before, is left out."""
+COLUMNS = (
+    "model", "mode", "precision", "batch", "measured_s", "iqr_ratio", "taken_ratio",
+    "calibrated_s", "low_s", "high_s", "uncalibrated_s",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """A measured step and how it was disturbed."""
+
+    measurement: Measurement
+    timing: Timing
+
+
+def main() -> None:
+    """Calibrate, time, predict, write and sum up."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--only", default="", metavar="REGEX", help="found in `model mode precision`")
+    parser.add_argument("--time-budget", type=parse_duration_s, default=10.0, help="of the calibration")
+    arguments = parser.parse_args()
+    machine, catalog = this_machine(), load_catalog()
+    device = next(local.device for local in local_devices(machine, catalog) if local.id == "cpu")
+    if device is None:
+        sys.exit("the CPU of this machine cannot be predicted")
+    begin_s = time.monotonic()
+    (calibrated,) = calibrate("cpu", machine=machine, catalog=catalog, budget_s=arguments.time_budget)
+    if isinstance(calibrated, NotCalibrated):
+        sys.exit(calibrated.reason)
+    print(f"calibrated in {time.monotonic() - begin_s:.1f} s", flush=True)
+    show(calibrated.calibration)
+    keep_freed_memory()
+    series = [one for one in all_series(device.id, int(machine.core_count)) if re.search(arguments.only, str(one))]
+    timed = [row for one in series for row in measured(one)]
+    own = (*catalog.efficiencies, *calibrated.calibration.efficiencies)
+    rows = list(compared(timed, device, with_own=own, without=catalog.efficiencies))
+    with arguments.out.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    sum_up(rows)
+
+
+def show(calibration: Calibration) -> None:
+    """What it was made of."""
+    print(f"{calibration.n} of {calibration.planned_count} operators, median error {calibration.median_ape:.1%}")
+    for warning in calibration.warnings:
+        print(f"warning: {warning}", flush=True)
+
+
+def all_series(device: str, thread_count: int) -> Iterator[Series]:
+    """Every model in every regime."""
+    for model in MODELS:
+        for mode, precision in REGIMES:
+            yield Series(
+                model=model,
+                mode=mode,
+                precision=precision,
+                layout="nchw",
+                compile="eager",
+                device=device,
+                thread_count=thread_count,
+                batches=BATCHES,
+            )
+
+
+def measured(series: Series) -> Iterator[Timed]:
+    """The steps of a series; one that does not run is told and left out."""
+    sample_s = 0.0
+    set_up_torch(series)
+    try:
+        runner = Runner(series)
+        for batch in series.batches:
+            if sample_s * batch > SLOW_STEP_S:
+                return
+            timing = calmer_timing(runner, series, batch)
+            sample_s = timing.step_s / batch
+            print(f"{series} batch {batch}: {format_duration(timing.step_s)}", flush=True)
+            yield Timed(
+                measurement=Measurement(
+                    model=series.model,
+                    mode=series.mode,
+                    precision=series.precision,
+                    batch=batch,
+                    device=series.device,
+                    step_s=timing.step_s,
+                    source="own",
+                    file=str(FOLDER / "calibration_check.csv"),
+                    line=0,
+                ),
+                timing=timing,
+            )
+    except (AdvisorError, RuntimeError, TypeError, ValueError) as error:
+        print(f"{series}: {str(error).splitlines()[0]}", file=sys.stderr, flush=True)
+
+
+def calmer_timing(runner: Runner, series: Series, batch: int) -> Timing:
+    """The first timing, or the calmer of two where it was disturbed."""
+    timings = [time_step(runner.step(batch), thread_count=series.thread_count or 1)]
+    if disturbance(timings[0]) > DISTURBED_RATIO:
+        timings.append(time_step(runner.step(batch), thread_count=series.thread_count or 1))
+    return min(timings, key=disturbance)
+
+
+def disturbance(timing: Timing) -> float:
+    """The larger of the blocks' spread and of what others took."""
+    return max(timing.iqr_ratio, timing.taken_ratio)
+
+
+def compared(
+    timed: Sequence[Timed], device: Device, *, with_own: Sequence[Efficiency], without: Sequence[Efficiency]
+) -> Iterator[dict[str, object]]:
+    """A row of the table for every step that can be predicted."""
+    runs = list(prepared([one.measurement for one in timed], device))
+    timing_of = {one.measurement: one.timing for one in timed}
+    pairs = zip(predict_runs(runs, with_own), predict_runs(runs, without), strict=True)
+    for own, plain in pairs:
+        if isinstance(own, FailedRow) or isinstance(plain, FailedRow):
+            print(f"{own.measurement.model}: {own.reason if isinstance(own, FailedRow) else ''}", file=sys.stderr)
+            continue
+        yield row_of(own, plain, timing_of[own.measurement])
+
+
+def prepared(measurements: Sequence[Measurement], device: Device) -> Iterator[Run]:
+    """Every measurement with its workload, traced anew at its batch where it does not grow in a straight line."""
+    requests = {one: request_of(one, batch=None) for one in measurements}
+    traced = trace_many(requests.values())
+    again = {one: request_of(one, batch=one.batch) for one in measurements if not is_affine(traced[requests[one]])}
+    traced |= trace_many(again.values())
+    for one in measurements:
+        workload = traced[(requests | again)[one]]
+        if not isinstance(workload, Workload):
+            print(f"{one.model}: {workload}", file=sys.stderr)
+            continue
+        yield Run(
+            measurement=one,
+            family=family_of(source_of(one)),
+            device=NamedDevice(id=device.id, device=device, usd_per_hour=None),
+            workload=workload,
+        )
+
+
+def is_affine(outcome: object) -> bool:
+    """Whether the trace holds at every batch."""
+    return not isinstance(outcome, Workload) or outcome.batch_is_affine
+
+
+def request_of(measurement: Measurement, *, batch: int | None) -> ProfileRequest:
+    """The step, as `advise` traces it."""
+    return ProfileRequest(
+        source=source_of(measurement),
+        mode="inference" if measurement.mode == "inference" else "training",
+        batch=batch,
+    )
+
+
+def row_of(own: PredictedRow, plain: PredictedRow, timing: Timing) -> dict[str, object]:
+    """The columns of the table."""
+    asked = own.measurement
+    values = (
+        asked.model, asked.mode, asked.precision, asked.batch, *map(
+            "{:.4g}".format,
+            (
+                asked.step_s, timing.iqr_ratio, timing.taken_ratio,
+                own.predicted_s, own.low_s, own.high_s, plain.predicted_s,
+            ),
+        ),
+    )  # fmt: skip
+    return dict(zip(COLUMNS, values, strict=True))
+
+
+def sum_up(rows: Sequence[dict[str, object]]) -> None:
+    """Mean and median error with and without the calibration, of all rows and by regime."""
+    regimes: dict[str, list[dict[str, object]]] = {"all": list(rows)}
+    for row in rows:
+        for name in (f"{row['mode']} {row['precision']}", f"batch {row['batch']}"):
+            regimes.setdefault(name, []).append(row)
+    print("regime | n | mean | median | inside 90 % | mean without calibration | median without")
+    for name, chosen in regimes.items():
+        errors, plain_errors = errors_of(chosen, "calibrated_s"), errors_of(chosen, "uncalibrated_s")
+        inside = np.mean([number(row, "low_s") <= number(row, "measured_s") <= number(row, "high_s") for row in chosen])
+        print(
+            f"{name} | {len(chosen)} | {errors.mean():.1%} | {np.median(errors):.1%} | {inside:.0%} | "
+            f"{plain_errors.mean():.1%} | {np.median(plain_errors):.1%}"
+        )
+
+
+def errors_of(rows: Iterable[dict[str, object]], column: str) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    """|predicted / measured - 1|."""
+    return np.array([abs(number(row, column) / number(row, "measured_s") - 1) for row in rows])
+
+
+def number(row: dict[str, object], column: str) -> float:
+    """A number of the table, as it stands there."""
+    return float(str(row[column]))
+
+
+if __name__ == "__main__":
+    main()

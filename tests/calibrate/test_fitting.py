@@ -1,0 +1,85 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from advisor.calibrate.fitting import fit_calibration
+from advisor.records.calibration import TIMED_HERE, TimedOperator
+from advisor.records.device import Device, Efficiency
+from tests.calibrate.toys import EPYC, WITH_T4, local, shipped, slower, timed_by
+
+CPU = local(EPYC)
+T4 = local(WITH_T4, "cuda:0")
+LONG = ("relu 30000000", "norm 30000000", "mm 1024", "mm 2048")
+
+
+def fit(operators: tuple[TimedOperator, ...], device: Device = CPU, **changes: object) -> tuple[Efficiency, ...]:
+    values = {"precisions": ("fp32",), "noise_log": 0.0, "date": "2026-11-21"} | changes
+    return fit_calibration(operators, device, [shipped(device), shipped(device, "amp-bf16")], **values).efficiencies  # type: ignore[arg-type]
+
+
+def predicted_s(efficiency: Efficiency, device: Device) -> np.ndarray:
+    """Of the larger half of the programs, which take 0.1 ms and more: shorter ones count less in a fit."""
+    return np.array([operator.step_s for operator in timed_by(efficiency, device) if operator.name in LONG])
+
+
+@pytest.mark.parametrize("device", [CPU, T4], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("ratio", [0.5, 1.4])
+def test_a_device_faster_or_slower_than_shipped_is_found(device: Device, ratio: float) -> None:
+    truth = slower(shipped(device), ratio)
+
+    (own,) = fit(timed_by(truth, device), device)
+
+    assert predicted_s(own, device) == pytest.approx(predicted_s(truth, device), rel=0.1)
+    # Without the fit they are off by most of the ratio: the largest copy has nothing but bytes.
+    assert np.abs(predicted_s(shipped(device), device) / predicted_s(truth, device) - 1).max() > 0.25
+
+
+def test_a_calibration_is_of_its_device_and_of_as_many_cores() -> None:
+    (own,) = fit(timed_by(shipped(CPU), CPU))
+
+    assert (own.device, own.core_count, own.precision) == (CPU.id, 4.0, "fp32")
+    assert fit(timed_by(shipped(T4), T4), T4)[0].core_count is None
+
+
+def test_what_was_not_timed_stays_as_shipped() -> None:
+    (own,) = fit(timed_by(slower(shipped(CPU), 0.5), CPU))
+
+    assert own.families["softmax"] == shipped(CPU).families["softmax"]
+    assert own.backward_dispatch_s == pytest.approx(shipped(CPU).backward_dispatch_s)
+    assert own.families["matmul"].source == TIMED_HERE
+    assert own.families["matmul"].n == 4
+
+
+def test_a_precision_that_time_ran_out_before_takes_over_what_does_not_depend_on_it() -> None:
+    fp32, half = fit(timed_by(slower(shipped(CPU), 0.5), CPU), precisions=("fp32", "amp-bf16"))
+
+    assert half.precision == "half"
+    assert half.families["pointwise"].memory_ratio == fp32.families["pointwise"].memory_ratio
+    assert half.families["matmul"].compute_ratio == pytest.approx(
+        shipped(CPU, "amp-bf16").families["matmul"].compute_ratio
+    )
+
+
+def test_figures_of_the_device_of_its_own_count_once() -> None:
+    """They multiply what the efficiency says, with a calibration as without."""
+    tuned = replace(CPU, sustained_compute_ratio=0.8, sustained_memory_ratio=0.7)
+    truth = slower(shipped(tuned), 0.9)
+
+    (own,) = fit(timed_by(truth, tuned), tuned)
+
+    assert predicted_s(own, tuned) == pytest.approx(predicted_s(truth, tuned), rel=0.1)
+
+
+def test_noise_widens_the_interval() -> None:
+    operators = timed_by(shipped(CPU), CPU)
+    (calm,), (noisy,) = fit(operators), fit(operators, noise_log=0.2)
+
+    # Both parts are independent, so their squares add.
+    assert noisy.device_log_spread == pytest.approx(np.hypot(calm.device_log_spread, 0.2))
+
+
+def test_one_operator_alone_can_be_fitted() -> None:
+    (own,) = fit(timed_by(slower(shipped(CPU), 0.5), CPU)[:1])
+
+    assert own.families["pointwise"].n == 1

@@ -1,0 +1,57 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from advisor.calibrate.noise import noise_of
+from advisor.records.calibration import Timings
+from tests.calibrate.toys import EPYC, local, shipped, timed_by, timings
+
+
+def quiet(*, iqr_ratio: float = 0.02) -> Timings:
+    device = local(EPYC)
+    return timings(timed_by(shipped(device), device, iqr_ratio=iqr_ratio))
+
+
+def test_a_quiet_machine_is_not_warned_of() -> None:
+    noise = noise_of(quiet(), spare_cpu_count=0, used_cpu_count=4)
+
+    assert noise.warnings == ()
+    # A normal's interquartile range is 1.349 standard deviations: 0.02 / 1.349
+    assert noise.log_spread == pytest.approx(0.0148, abs=1e-4)
+
+
+def test_blocks_that_lie_apart_are_said() -> None:
+    noise = noise_of(quiet(iqr_ratio=0.2), spare_cpu_count=0, used_cpu_count=4)
+
+    assert "20% apart" in noise.warnings[0]
+    assert noise.log_spread == pytest.approx(0.2 / 1.349)
+
+
+def test_a_clock_that_falls_is_said() -> None:
+    noise = noise_of(replace(quiet(), reference_s=(1e-3, 1.5e-3)), spare_cpu_count=0, used_cpu_count=4)
+
+    assert "up to 50% longer" in noise.warnings[0]
+    # The logarithms of 1 and 1.5 lie 0.405 apart, so 0.203 from their mean.
+    assert noise.log_spread == pytest.approx(np.hypot(0.2027, 0.0148), abs=1e-3)
+
+
+def test_one_busy_core_of_others_is_said_and_widens() -> None:
+    noise = noise_of(replace(quiet(), others_cpu_count=1.0), spare_cpu_count=0, used_cpu_count=4)
+
+    assert "other processes kept 1.0 CPUs busy" in noise.warnings[0]
+    # One of four CPUs: log(1.25) = 0.223
+    assert noise.log_spread == pytest.approx(np.hypot(0.2231, 0.0148), abs=1e-3)
+    assert not noise.is_too_much
+
+
+def test_others_on_spare_cores_disturb_nobody() -> None:
+    noise = noise_of(replace(quiet(), others_cpu_count=1.0), spare_cpu_count=4, used_cpu_count=4)
+
+    assert noise.warnings == ()
+
+
+def test_others_on_every_core_make_timings_worthless() -> None:
+    noise = noise_of(replace(quiet(), others_cpu_count=4.0), spare_cpu_count=0, used_cpu_count=4)
+
+    assert noise.is_too_much  # log(2) = 0.69

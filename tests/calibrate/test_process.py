@@ -1,0 +1,107 @@
+"""The parent's side with small children of its own making, then one real child."""
+
+import json
+from typing import Any
+
+import pytest
+
+from advisor.calibrate import process
+from advisor.calibrate.process import TimingRequest, time_operators
+from advisor.errors import UsageError
+from advisor.workload.file import workload_from_json
+
+PLANNED = {"planned_count": 3}
+REFERENCE = {"reference_s": 0.002}
+OPERATOR = {
+    "name": "relu",
+    "precision": "fp32",
+    "batch": 1,
+    "workload": {},
+    "step_s": 0.001,
+    "iqr_ratio": 0.02,
+    "others_cpu_count": 0.5,
+}
+
+
+def request(*, budget_s: float = 60.0, device: str = "cpu") -> TimingRequest:
+    return TimingRequest(device=device, thread_count=1, precisions=("fp32",), budget_s=budget_s)
+
+
+def child(monkeypatch: pytest.MonkeyPatch, *lines: dict[str, Any], then: str = "") -> None:
+    """Start this in the child's place: it says the lines, then does something."""
+    said = "".join(json.dumps(line) + "\n" for line in lines)
+    monkeypatch.setattr(
+        process, "_START", f"import os, sys, time; sys.stdout.write({said!r}); sys.stdout.flush(); {then}"
+    )
+
+
+def test_what_the_child_says_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    child(monkeypatch, PLANNED, REFERENCE, OPERATOR, OPERATOR)
+
+    timings = time_operators(request())
+
+    assert (len(timings.operators), timings.planned_count) == (2, 3)
+    assert (timings.operators[0].name, timings.operators[0].step_s) == ("relu", 0.001)
+    assert (timings.reference_s, timings.others_cpu_count) == ((0.002,), 0.5)
+
+
+@pytest.mark.parametrize("then", ["os.kill(os.getpid(), 9)", "sys.exit('boom')"])
+def test_a_child_that_dies_half_way_leaves_what_was_timed(monkeypatch: pytest.MonkeyPatch, then: str) -> None:
+    child(monkeypatch, PLANNED, REFERENCE, OPERATOR, then=then)
+
+    assert len(time_operators(request()).operators) == 1
+
+
+def test_a_child_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_OVERTIME_S", 0.1)
+    child(monkeypatch, PLANNED, REFERENCE, OPERATOR, then="time.sleep(1000)")
+
+    assert len(time_operators(request(budget_s=1.0)).operators) == 1
+
+
+def test_a_child_that_dies_at_once_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    child(monkeypatch, then="sys.exit('torch 2.13 sees 0 CUDA devices')")
+
+    with pytest.raises(UsageError, match=r"cuda:0 cannot be timed: torch 2\.13 sees 0 CUDA devices"):
+        time_operators(request(device="cuda:0"))
+
+
+def test_too_little_time_for_one_operator_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_OVERTIME_S", 0.1)
+    child(monkeypatch, then="time.sleep(1000)")
+
+    with pytest.raises(UsageError, match=r"no operator could be timed in 0.1 s"):
+        time_operators(request(budget_s=0.1))
+
+
+def test_an_interrupt_before_the_first_operator_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    child(monkeypatch, PLANNED, REFERENCE, then="time.sleep(1000)")
+
+    with pytest.raises(KeyboardInterrupt):
+        time_operators(request(), on_progress=interrupt_at(0))
+
+
+def test_a_real_child_times_real_operators_and_an_interrupt_keeps_them() -> None:
+    timings = time_operators(request(), on_progress=interrupt_at(2))
+
+    assert (len(timings.operators), timings.is_interrupted) == (2, True)
+    assert all(operator.step_s > 0 for operator in timings.operators)
+    assert timings.planned_count > 20
+    workload = workload_from_json(timings.operators[0].workload, where="here")
+    assert {row.family for row in workload.rows} > {"conv", "norm", "matmul"}
+    assert workload.unknown_ops == {}
+
+
+def test_a_gpu_that_torch_does_not_see_is_said() -> None:
+    with pytest.raises(UsageError, match=r"cuda:7 cannot be timed: torch .* sees \d+ CUDA devices"):
+        time_operators(request(device="cuda:7"))
+
+
+def interrupt_at(wanted: int) -> Any:
+    """Press Ctrl-C once so many operators are timed."""
+
+    def on_progress(done: int, total: int) -> None:
+        if done == wanted:
+            raise KeyboardInterrupt
+
+    return on_progress

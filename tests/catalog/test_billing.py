@@ -1,0 +1,56 @@
+from pathlib import Path
+
+import pytest
+
+from advisor.catalog.billing import load_billing
+from advisor.catalog.load import load_catalog
+from advisor.errors import ProfileError
+
+
+def test_the_shipped_rules_are_of_providers_that_have_offers_and_say_where_they_are_from() -> None:
+    billing = load_billing()
+    providers = {offer.provider for offer in load_catalog().offers}
+
+    assert set(billing.rules) <= providers
+    assert {"aws", "azure", "gcp", "lambda", "runpod", "vast-ai"} <= set(billing.rules)
+    assert (billing.rules["aws"].increment_s, billing.rules["aws"].minimum_s) == (1, 60)
+    assert billing.rules["lambda"].increment_s == 60
+    for rule in billing.rules.values():
+        assert rule.basis == "general_knowledge" or "https://" in rule.source
+
+
+def test_the_shipped_start_up_times_are_those_that_were_measured() -> None:
+    start_ups = load_billing().start_ups
+
+    assert (start_ups["aws"].boot_script_median_s, start_ups["aws"].sample_count) == (31.5, 70)
+    assert "lambda" not in start_ups
+
+
+def test_a_folder_of_ones_own_wins_provider_by_provider(tmp_path: Path) -> None:
+    (tmp_path / "billing.yaml").write_text(
+        "aws: {increment_s: 3600, basis: general_knowledge, source: our reseller}\n"
+        "acme: {increment_s: 60, basis: published, source: 'https://acme.example'}\n"
+    )
+
+    ours, own = load_billing(), load_billing(tmp_path)
+
+    assert own.rules["aws"].increment_s == 3600
+    assert own.rules["acme"].increment_s == 60
+    assert own.rules["gcp"] == ours.rules["gcp"]
+    assert own.start_ups == ours.start_ups
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("aws: {increment_s: -1, basis: published, source: x}", "expected a number that is more than 0"),
+        ("aws: {increment_s: 1, basis: rumour, source: x}", "expected one of published, general_knowledge"),
+        ("aws: {increments: 1, basis: published, source: x}", "unknown key"),
+    ],
+)
+def test_a_rule_that_cannot_be_right_is_refused_at_its_line(tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / "billing.yaml").write_text(f"{line}\n")
+
+    with pytest.raises(ProfileError, match=message) as caught:
+        load_billing(tmp_path)
+    assert "billing.yaml:1: aws" in caught.value.where

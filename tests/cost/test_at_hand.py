@@ -1,0 +1,124 @@
+"""The machine at hand beside what is rented: its price, its place, and what is said of it."""
+
+import numpy as np
+import pytest
+
+from advisor.cost.at_hand import fleet_at_hand, join, join_fleets, notes_at_hand, selection_at_hand, soonest
+from advisor.cost.ranking import Ranking, rank
+from advisor.records.device import Device
+from advisor.records.machine import LocalDevice
+from advisor.records.prediction import Predictions
+from tests.cost import toys
+
+CPU = toys.device("xeon")
+GPU = toys.device("t4", kind="gpu", memory_bytes=16e9)
+RENTED = toys.device("rented")
+
+
+def local(identifier: str, device: Device | None, *, note: str = "") -> LocalDevice:
+    return LocalDevice(id=identifier, name=identifier.upper(), thread_count=8, device=device, profile=None, note=note)
+
+
+def ranked(*devices: LocalDevice, predictions: Predictions, offers: tuple[toys.Offer, ...] = ()) -> Ranking:
+    fleet = fleet_at_hand(toys.fleet(devices=()), devices)
+    return rank(selection_at_hand(devices, offers=offers), fleet=fleet, predictions=predictions, job=toys.job())
+
+
+def test_what_nobody_priced_costs_nothing() -> None:
+    (quote,) = ranked(local("cpu", CPU), predictions=toys.predictions(CPU, step_s=[[2.0]])).quotes
+
+    assert (quote.id, quote.provider, quote.instance) == ("local/cpu", "local", "this machine's cpu")
+    assert (quote.usd_per_hour, quote.job_usd.mid, quote.vcpus) == (0.0, 0.0, 8)
+    assert quote.job_s.mid == 2000.0  # 1,000 samples, one a step
+
+
+def test_own_hardware_with_the_same_device_gives_the_price_of_electricity() -> None:
+    own = toys.offer("box", tier="owned", gpu="t4", gpu_count=1, running_usd_per_hour=0.09, prices=(toys.price(0.5),))
+    other = toys.offer("rack", tier="owned", cpu="epyc", running_usd_per_hour=0.7)
+
+    ranking = ranked(
+        local("cpu", CPU),
+        local("cuda:0", GPU),
+        predictions=toys.predictions(CPU, GPU, step_s=[[2.0], [1.0]]),
+        offers=(other, own),
+    )
+
+    assert {quote.instance: quote.usd_per_hour for quote in ranking.quotes} == {
+        "this machine's cpu": 0.0,
+        "this machine's cuda:0": 0.09,
+    }
+
+
+def test_a_gpu_machine_of_ones_own_does_not_price_its_cpu_alone() -> None:
+    own = toys.offer("box", tier="owned", gpu="t4", gpu_count=1, running_usd_per_hour=0.09)
+
+    (quote,) = ranked(local("cpu", CPU), predictions=toys.predictions(CPU, step_s=[[2.0]]), offers=(own,)).quotes
+
+    assert quote.usd_per_hour == 0.0
+
+
+def test_of_several_devices_the_soonest_is_shown_and_has_no_chance_in_a_ranking() -> None:
+    predictions = toys.predictions(CPU, GPU, step_s=[[2.0], [1.0]])
+
+    first = soonest(ranked(local("cpu", CPU), local("cuda:0", GPU), predictions=predictions).quotes)
+
+    assert first is not None
+    assert (first.id, first.chance_cheapest, first.indistinguishable) == ("local/cuda:0", 0.0, False)
+    assert soonest(()) is None
+
+
+def test_in_one_ranking_what_costs_nothing_comes_first_and_is_surely_the_cheapest() -> None:
+    devices = (local("cpu", CPU),)
+    rented = toys.selection(toys.offer("m1", cpu="rented"))
+    rented_fleet = toys.fleet(0, devices=(RENTED,))
+    own_fleet = fleet_at_hand(rented_fleet, devices)
+
+    ranking = rank(
+        join(selection_at_hand(devices, offers=()), rented),
+        fleet=join_fleets(own_fleet, rented_fleet),
+        predictions=toys.predictions(RENTED, CPU, step_s=[[1.0], [50.0]]),
+        job=toys.job(),
+    )
+
+    assert [(quote.instance, quote.device.id) for quote in ranking.quotes] == [
+        ("this machine's cpu", "xeon"),
+        ("m1", "rented"),
+    ]
+    assert [quote.chance_cheapest for quote in ranking.quotes] == [1.0, 0.0]
+    assert not any(quote.indistinguishable for quote in ranking.quotes)
+
+
+def test_two_devices_for_nothing_share_the_chance_the_faster_first() -> None:
+    predictions = toys.predictions(CPU, GPU, step_s=[[2.0], [1.0]])
+
+    quotes = ranked(local("cpu", CPU), local("cuda:0", GPU), predictions=predictions).quotes
+
+    assert [quote.id for quote in quotes] == ["local/cuda:0", "local/cpu"]
+    assert [quote.chance_cheapest for quote in quotes] == [0.5, 0.5]
+    assert [quote.indistinguishable for quote in quotes] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("device", "said"),
+    [
+        (local("cpu", CPU), ()),
+        (local("cpu", CPU, note="others stand in"), ("this machine's cpu, CPU: others stand in",)),
+        (local("cuda:0", None, note="no profile"), ("this machine's cuda:0, CUDA:0: no profile",)),
+    ],
+)
+def test_what_its_row_does_not_say_is_said(device: LocalDevice, said: tuple[str, ...]) -> None:
+    devices = [device.device] if device.device else []
+    predictions = toys.predictions(*devices, step_s=np.full((len(devices), 1), 2.0))
+
+    assert notes_at_hand([device], ranked(device, predictions=predictions)) == said
+
+
+def test_a_device_that_the_job_does_not_fit_says_so() -> None:
+    small = toys.device("small", memory_bytes=0.5e9)
+    predictions = toys.predictions(small, step_s=[[2.0]], fits=np.array([[False]]))
+    device = local("cpu", small)
+
+    # toys: a peak of 1 GB for each sample
+    assert notes_at_hand([device], ranked(device, predictions=predictions)) == (
+        "this machine's cpu, CPU: needs 1.0 GB at batch 1, has 0.5 GB",
+    )

@@ -1,0 +1,190 @@
+"""What an offer must keep to be ranked, and by how much it does not."""
+
+from typing import Any
+
+import pytest
+
+from advisor.cost.ranking import Ranking, rank
+from advisor.records.answer import JobLimits
+from tests.cost.toys import billing, device, fleet, job, offer, predictions, selection
+
+SLOW, FAST = device("slow"), device("fast", kind="gpu")
+
+
+def ranked(*, samples: int = 1000, bill: Any = None, size: dict[str, Any] | None = None, **limits: float) -> Ranking:
+    """1,000 samples: 1,000 s and $1.00 on the slow one at $3.60 an hour, 100 s and $0.20 on the fast one at $7.20."""
+    return rank(
+        selection(offer("slow", usd_per_hour=3.6), offer("fast", usd_per_hour=7.2)),
+        fleet=fleet(0, 1, devices=(SLOW, FAST)),
+        predictions=predictions(SLOW, FAST, step_s=[[1.0], [0.1]]),
+        job=job(samples, limits=JobLimits(**limits), **(size or {})),
+        billing=bill,
+    )
+
+
+def outcome(ranking: Ranking) -> tuple[list[str], list[tuple[str, str, str]]]:
+    rejected = [(one.instance, one.code, one.reason) for one in ranking.rejected]
+    return [quote.instance for quote in ranking.quotes], rejected
+
+
+def test_a_deadline_leaves_out_what_takes_longer_and_says_by_how_much() -> None:
+    assert outcome(ranked(deadline_s=400.0)) == (
+        ["fast"],
+        [("slow", "over-deadline", "takes 16.7 min, 10 min more than --deadline 6.67 min")],
+    )
+
+
+def test_start_up_counts_towards_the_deadline() -> None:
+    # 100 s and 50 s of start-up are 150 s.
+    assert outcome(ranked(deadline_s=149.0, bill=billing(start_up_s=50)))[0] == []
+    assert outcome(ranked(deadline_s=150.0, bill=billing(start_up_s=50)))[0] == ["fast"]
+
+
+def test_a_budget_for_the_job() -> None:
+    assert outcome(ranked(max_usd=0.25)) == (
+        ["fast"],
+        [("slow", "over-max-usd", "costs $1.00, $0.75 more than --max-usd $0.25")],
+    )
+
+
+def test_a_budget_for_an_hour() -> None:
+    assert outcome(ranked(max_usd_per_hour=5.0)) == (
+        ["slow"],
+        [("fast", "over-max-hourly", "costs an hour $7.20, $2.20 more than --max-hourly $5.00")],
+    )
+
+
+def test_every_limit_that_is_broken_is_named() -> None:
+    (_, [(_, code, reason), _]) = outcome(ranked(deadline_s=50.0, max_usd=0.25))
+
+    assert code == "over-deadline"
+    assert reason == (
+        "takes 16.7 min, 15.8 min more than --deadline 50 s; costs $1.00, $0.75 more than --max-usd $0.25"
+    )
+
+
+def test_a_step_that_takes_too_long_at_every_batch() -> None:
+    assert outcome(ranked(max_latency_s=0.5)) == (
+        ["fast"],
+        [("slow", "over-latency", "takes 1 s at batch 1, 500 ms more than --max-latency 500 ms")],
+    )
+
+
+def test_a_throughput_that_is_not_reached() -> None:
+    assert outcome(ranked(min_samples_per_s=4.0)) == (
+        ["fast"],
+        [("slow", "under-throughput", "does 1 samples/s at most, 3 fewer than --min-throughput 4")],
+    )
+
+
+def test_the_batch_keeps_the_latency_and_then_is_the_best() -> None:
+    # 8 in 0.4 s are 20 a second, 4 in 0.25 s are 16, 1 in 0.1 s is 10: within 0.3 s the best is 4.
+    ranking = rank(
+        selection(offer()),
+        fleet=fleet(0, devices=(FAST,)),
+        predictions=predictions(FAST, step_s=[[0.1, 0.25, 0.4]], batches=(1, 4, 8)),
+        job=job(1000, limits=JobLimits(max_latency_s=0.3)),
+    )
+
+    assert ranking.quotes[0].batch == 4
+
+
+def test_latency_and_throughput_must_be_kept_at_the_same_batch() -> None:
+    ranking = rank(
+        selection(offer()),
+        fleet=fleet(0, devices=(FAST,)),
+        predictions=predictions(FAST, step_s=[[0.1, 0.4]], batches=(1, 8)),
+        job=job(1000, limits=JobLimits(max_latency_s=0.3, min_samples_per_s=15.0)),
+    )
+
+    assert outcome(ranking) == (
+        [],
+        [
+            (
+                "m1",
+                "under-throughput",
+                "does 10 samples/s at most within --max-latency, 5 fewer than --min-throughput 15",
+            )
+        ],
+    )
+
+
+def test_a_request_to_a_service_may_wait_for_one_step_before_its_own() -> None:
+    # Steps of 0.1 s: 0.2 s at most. 10 a second; 30 a second need 3 instances.
+    service = {"requests_per_day": 30 * 86400}
+
+    assert outcome(ranked(size=service, max_latency_s=0.19))[0] == []
+    kept = ranked(size=service, max_latency_s=0.2)
+    assert outcome(kept)[0] == ["fast"]
+    assert kept.quotes[0].instance_count == 3
+
+
+def test_a_service_takes_the_quickest_of_the_batches_that_need_the_fewest_instances() -> None:
+    # 15 a second: batch 1 does 10, so 2 instances; 4 does 16 and 8 does 20, so 1, and of these 4 is quicker.
+    ranking = rank(
+        selection(offer()),
+        fleet=fleet(0, devices=(FAST,)),
+        predictions=predictions(FAST, step_s=[[0.1, 0.25, 0.4]], batches=(1, 4, 8)),
+        job=job(requests_per_day=15 * 86400),
+    )
+
+    assert (ranking.quotes[0].batch, ranking.quotes[0].instance_count) == (4, 1)
+
+
+def test_the_hour_of_a_service_is_that_of_all_its_instances() -> None:
+    # 3 of the fast one at $7.20 are $21.60 an hour.
+    ranking = ranked(size={"requests_per_day": 30 * 86400}, max_usd_per_hour=21.0)
+
+    assert ("fast", "over-max-hourly", "costs an hour $21.60, $0.60 more than --max-hourly $21.00") in outcome(ranking)[
+        1
+    ]
+
+
+def test_what_is_set_apart_is_praised_only_within_the_limits() -> None:
+    def notes(**limits: float) -> tuple[str, ...]:
+        offers = selection(offer("m1"), offer("h1", usd_per_hour=0.9, tier="marketplace"))
+        return rank(
+            offers,
+            fleet=fleet(1, 0, devices=(SLOW, FAST)),
+            predictions=predictions(SLOW, FAST, step_s=[[1.0], [0.9]]),
+            job=job(limits=JobLimits(**limits)),
+        ).notes
+
+    assert notes() != ()
+    assert notes(deadline_s=950.0) == ()
+
+
+@pytest.mark.parametrize(
+    ("objective", "order"), [("cost", ["cheap", "middle", "soon"]), ("time", ["soon", "middle", "cheap"])]
+)
+def test_the_objective_orders_the_ranking(objective: str, order: list[str]) -> None:
+    assert [quote.instance for quote in three(objective)] == order
+
+
+def test_cost_x_time_puts_the_balanced_one_first_and_the_front_is_marked() -> None:
+    # $0.10 x 1,000 s = 100; $0.20 x 100 s = 20; $3.00 x 50 s = 150; worse in both than "middle": $0.30 x 200 s = 60.
+    quotes = three("cost-time", with_worse=True)
+
+    assert [quote.instance for quote in quotes] == ["middle", "worse", "cheap", "soon"]
+    assert [quote.on_pareto_front for quote in quotes] == [True, False, True, True]
+
+
+def test_the_chance_is_of_being_the_cheapest_whatever_the_objective() -> None:
+    chances = {
+        objective: {one.instance: one.chance_cheapest for one in three(objective)} for objective in ("cost", "time")
+    }
+
+    assert chances["cost"] == chances["time"]
+
+
+def three(objective: str, *, with_worse: bool = False) -> Any:
+    # $0.10 in 1,000 s is 0.36 $/h; $0.20 in 100 s is 7.2 $/h; $3.00 in 50 s is 216 $/h; $0.30 in 200 s is 5.4 $/h.
+    rows = [("cheap", 0.36, 1.0), ("middle", 7.2, 0.1), ("soon", 216.0, 0.05), ("worse", 5.4, 0.2)]
+    rows = rows if with_worse else rows[:3]
+    devices = tuple(device(name) for name, _, _ in rows)
+    return rank(
+        selection(*(offer(name, usd_per_hour=usd) for name, usd, _ in rows)),
+        fleet=fleet(*range(len(rows)), devices=devices),
+        predictions=predictions(*devices, step_s=[[step_s] for _, _, step_s in rows]),
+        job=job(objective=objective),
+    ).quotes

@@ -1,0 +1,48 @@
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from advisor.cost.payback import payback_hours, payback_notes
+from advisor.records.answer import Interval, Quote
+from tests.cost.toys import offer
+from tests.report.toys import L4
+
+
+def owned(*, job_s: float, **costs: float) -> tuple[Quote, Any]:
+    interval = Interval(mid=job_s, low=job_s, high=job_s)
+    quote = replace(L4, id="own/own/box", provider="own", instance="box", tier="owned", job_s=interval)
+    return quote, offer("box", id="own/own/box", tier="owned", **costs)
+
+
+def test_a_purchase_pays_back_when_the_rent_saved_less_the_electricity_has_paid_it() -> None:
+    # 2,000 $ / (1.20 - 0.20) $/h = 2,000 h
+    assert payback_hours(purchase_usd=2000, running_usd_per_hour=0.2, rent_usd_per_hour=1.2) == 2000
+
+
+@pytest.mark.parametrize("rent_usd_per_hour", [0.2, 0.1])
+def test_a_purchase_whose_electricity_costs_as_much_as_renting_never_pays_back(rent_usd_per_hour: float) -> None:
+    assert payback_hours(purchase_usd=2000, running_usd_per_hour=0.2, rent_usd_per_hour=rent_usd_per_hour) is None
+
+
+def test_renting_is_counted_for_the_work_that_the_owned_machine_does_in_an_hour() -> None:
+    quote, box = owned(job_s=3600.0, purchase_usd=1600.0, running_usd_per_hour=0.02)
+    # L4's job costs 0.42 $; the box does it in an hour: 1,600 / (0.42 - 0.02) = 4,000 h
+    assert payback_notes((L4, quote), [box]) == (
+        "box of your own pays back after 4,000 hours of use: "
+        "renting aws g6.xlarge for an hour of its work costs $0.42, its electricity $0.02",
+    )
+    # In two hours: 0.21 $ of rent for an hour of its work: 1,600 / (0.21 - 0.01) = 8,000 h
+    quote, box = owned(job_s=7200.0, purchase_usd=1600.0, running_usd_per_hour=0.01)
+    assert payback_notes((quote, L4), [box])[0].startswith("box of your own pays back after 8,000 hours")
+
+
+def test_a_slow_machine_says_that_it_never_pays_back() -> None:
+    quote, box = owned(job_s=36000.0, purchase_usd=100.0, running_usd_per_hour=0.05)
+    assert payback_notes((L4, quote), [box])[0].startswith("box of your own never pays back with this job")
+
+
+def test_without_a_rented_or_an_owned_machine_there_is_nothing_to_compare() -> None:
+    quote, box = owned(job_s=3600.0, purchase_usd=1600.0, running_usd_per_hour=0.02)
+    assert payback_notes((quote,), [box]) == ()
+    assert payback_notes((L4,), [offer("m1")]) == ()

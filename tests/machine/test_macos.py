@@ -1,0 +1,34 @@
+"""What sysctl says of a Mac."""
+
+from advisor.machine.macos import read_macos
+
+M3 = {
+    "machdep.cpu.brand_string": "Apple M3 Pro",
+    "hw.perflevel0.physicalcpu": "6",
+    "hw.perflevel0.logicalcpu": "6",
+    "hw.physicalcpu": "12",
+    "hw.memsize": "19327352832",
+    "hw.perflevel0.l2cachesize": "16777216",
+    "hw.optional.AdvSIMD": "1",
+    "hw.optional.arm.FEAT_BF16": "1",
+    "hw.optional.arm.FEAT_I8MM": "0",
+}
+
+
+def test_performance_cores_memory_and_instruction_sets_are_read() -> None:
+    found = read_macos(ask=lambda key: M3.get(key, ""))
+
+    assert (found.cpu_name, found.core_count, found.thread_count) == ("Apple M3 Pro", 6.0, 6)
+    assert found.memory_bytes == 18 * 2**30  # 19,327,352,832
+    assert found.isa == ("asimd", "bf16")
+    assert found.l3_bytes is None
+    assert found.notes == ()
+
+
+def test_a_mac_of_one_kind_of_core_counts_them_all() -> None:
+    intel = {"hw.physicalcpu": "4", "hw.logicalcpu": "8"}
+
+    found = read_macos(ask=lambda key: intel.get(key, ""))
+
+    assert (found.core_count, found.thread_count) == (4.0, 8)
+    assert found.notes == ("the size of the memory is not known (sysctl hw.memsize)",)

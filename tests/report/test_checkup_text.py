@@ -1,0 +1,37 @@
+"""Checks in a terminal and as JSON."""
+
+import json
+
+from advisor.records.checkup import Check
+from advisor.report.checkup_json import render_checkup_json
+from advisor.report.checkup_text import render_checkup
+from advisor.report.view import View
+
+FINE = Check(name="torch", state="ok", found="2.9.0")
+LESS = Check(name="timm", state="missing", found="optional", remedy="pip install timm")
+BROKEN = Check(name="profiles", state="fails", found="a.yaml:1: no date", remedy="add one")
+
+
+def test_every_check_is_a_line_with_its_remedy_below() -> None:
+    assert render_checkup((FINE, LESS), view=View(width=80)) == (
+        "state    check  what was found -> what mends it\n"
+        "ok       torch  2.9.0\n"
+        "missing  timm   optional\n"
+        "                -> pip install timm\n"
+        "\n"
+        "The main job runs here.\n"
+    )
+
+
+def test_what_fails_is_named_at_the_end() -> None:
+    text = render_checkup((FINE, BROKEN), view=View(width=80))
+
+    assert "FAILS  profiles  a.yaml:1: no date" in text
+    assert text.endswith("\nThe main job cannot run: profiles.\n")
+
+
+def test_json_holds_every_check() -> None:
+    document = json.loads(render_checkup_json((FINE, BROKEN)))
+
+    assert [check["state"] for check in document["checks"]] == ["ok", "fails"]
+    assert document["checks"][1]["remedy"] == "add one"
