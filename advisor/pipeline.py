@@ -11,7 +11,6 @@ import numpy as np
 from advisor import units
 from advisor.calibrate.in_force import calibration_notes, calibrations_in_force, with_calibrations
 from advisor.calibrate.store import Stored
-from advisor.catalog.billing import load_billing
 from advisor.catalog.find import device_ids, exchange_rate_of
 from advisor.catalog.load import load_catalog
 from advisor.cost.at_hand import fleet_at_hand, join, join_fleets, notes_at_hand, selection_at_hand, soonest
@@ -293,11 +292,10 @@ def rank_workload(
     here = local_devices(machine, catalog) if machine else ()
     own, own_fleet = selection_at_hand(here, offers=catalog.offers), fleet_at_hand(fleet, here)
     predictions, warnings = _predict(workload, wanted, own_fleet.devices, catalog, options, trace_at)
-    billing = load_billing(Path(options.profiles) if options.profiles else None)
-    at_hand = rank(own, fleet=own_fleet, predictions=predictions, job=job, billing=billing)
+    at_hand = rank(own, fleet=own_fleet, predictions=predictions, job=job, billing=catalog.billing)
     if LOCAL in options.device:
         selection, fleet = join(own, selection), join_fleets(own_fleet, fleet)
-    ranking = rank(selection, fleet=fleet, predictions=predictions, job=job, billing=billing)
+    ranking = rank(selection, fleet=fleet, predictions=predictions, job=job, billing=catalog.billing)
     exchange_rate = exchange_rate_of(catalog, options.currency)
     return Recommendation(
         schema_version=ANSWER_SCHEMA_VERSION,

@@ -89,6 +89,7 @@ def _devices(measurements: Iterable[Measurement], catalog: Catalog) -> _Devices:
     for name in dict.fromkeys(measurement.device for measurement in measurements):
         try:
             identifier, device = named_device(name, catalog)
+            device = replace(device, host_to_device_bytes_per_s=None)  # benchmarks make their inputs on the device
             devices[name] = NamedDevice(id=identifier, device=device, usd_per_hour=usd_per_hour.get(identifier))
         except UsageError as error:
             devices[name] = error

@@ -1,9 +1,11 @@
 """From a source to the answer: the same by every way in."""
 
 import json
+import math
 import subprocess
 import sys
 from dataclasses import asdict, replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ from advisor.records.workload import MemoryLine, Operand, Row, StoredBytes, Work
 from advisor.workload.file import workload_to_json
 from tests.machines import gpu, machine
 
+TODAY = date(2026, 8, 1)
+"""A day on which no shipped price that is ranked is old."""
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
@@ -133,7 +137,7 @@ def test_dimensions_that_are_not_affine_are_traced_again_at_each_batch_asked(
         traced.append(batch)
         return replace(fixed, batch=batch)
 
-    answer = rank_workload(fixed, Options(batch="4,8,16"), catalog=catalog, trace_at=trace_at)
+    answer = rank_workload(fixed, Options(batch="4,8,16"), catalog=catalog, trace_at=trace_at, today=TODAY)
 
     assert traced == [8, 16]
     assert {quote.batch for quote in answer.quotes} <= {4, 8, 16}
@@ -259,7 +263,7 @@ def test_a_step_without_operators_has_no_price(catalog: Catalog, linear_workload
 
 
 def test_the_job_names_the_only_batch_there_is(catalog: Catalog, linear_workload: Workload) -> None:
-    answer = rank_workload(replace(linear_workload, batch_is_affine=False), Options(), catalog=catalog)
+    answer = rank_workload(replace(linear_workload, batch_is_affine=False), Options(), catalog=catalog, today=TODAY)
 
     assert answer.job.batch == "4"
     assert answer.warnings == ("how the step grows with the batch is not known: predicted at batch 4 alone",)
@@ -385,3 +389,59 @@ def test_owned_hardware_of_the_same_cpu_gives_the_machine_at_hand_its_price(
     assert at_hand is not None
     assert at_hand.usd_per_hour == pytest.approx(0.09)  # 0.3 kW x 0.30 $/kWh: the purchase is paid already
     assert at_hand.price_date == "2026-11-01"
+
+
+def test_a_job_of_a_given_size_pays_for_start_up_and_says_so(catalog: Catalog, linear_workload: Workload) -> None:
+    aws = Options(device=("l4",), provider=("aws",), batch="64")
+    kept_busy = rank_workload(linear_workload, aws, catalog=catalog).best
+    given = rank_workload(linear_workload, replace(aws, samples=1_000_000), catalog=catalog).best
+
+    assert kept_busy is not None
+    assert given is not None
+    assert kept_busy.covers == ("compute",)
+    assert given.covers == ("compute", "start-up", "billing-increments")
+    assert given.start_up_s == 31.5  # profiles/sparecores/startup_times.yaml
+    assert given.job_s.mid == pytest.approx(kept_busy.job_s.mid + 31.5)
+    paid_s = max(60, math.ceil(given.job_s.mid))  # by the second, a minute at least
+    assert given.job_usd.mid == pytest.approx(paid_s * given.usd_per_hour / 3600)
+
+
+def test_limits_are_kept_and_what_breaks_them_is_listed(catalog: Catalog, linear_workload: Workload) -> None:
+    free = rank_workload(linear_workload, Options(), catalog=catalog)
+    limit_usd = free.quotes[len(free.quotes) // 2].job_usd.mid
+    limited = rank_workload(linear_workload, Options(max_usd=limit_usd), catalog=catalog)
+
+    assert {quote.id for quote in limited.quotes} == {
+        quote.id for quote in free.quotes if quote.job_usd.mid <= limit_usd
+    }
+    over = [one for one in limited.rejected if one.code == "over-max-usd"]
+    assert over
+    assert all(" more than --max-usd " in one.reason for one in over)
+    listed = [quote.id for quote in limited.quotes] + [rejection.id for rejection in limited.rejected]
+    assert len(listed) == len(set(listed)) == len(catalog.offers) + len(catalog.rejected)
+
+
+def test_a_service_is_ranked_by_the_month(catalog: Catalog, linear_workload: Workload) -> None:
+    options = Options(requests_per_day=10**12, max_latency=0.05)
+    answer = rank_workload(linear_workload, options, catalog=catalog)
+
+    assert answer.best is not None
+    for quote in answer.quotes:
+        assert 2 * quote.step_s.mid <= 0.05
+        assert quote.instance_count * quote.samples_per_s * 86400 >= 10**12 * (1 - 1e-9)
+        assert quote.job_usd.mid == pytest.approx(quote.instance_count * 730 * quote.usd_per_hour)
+
+
+def test_tokens_are_those_of_the_models_input(catalog: Catalog, linear_workload: Workload) -> None:
+    ids = Operand(shape=((0.0, 1.0), 128), dtype="int64")
+    answer = rank_workload(replace(linear_workload, inputs=(ids,)), Options(tokens=128_000), catalog=catalog)
+
+    assert answer.job.samples == 1000
+
+
+def test_recommend_takes_times_as_the_flags_do() -> None:
+    answer = recommend(two_layers(), torch.zeros(4, 8), deadline="24h", max_latency=0.05, objective="time")
+
+    assert (answer.job.limits.deadline_s, answer.job.limits.max_latency_s) == (86400.0, 0.05)
+    times = [quote.job_s.mid for quote in answer.quotes]
+    assert times == sorted(times)

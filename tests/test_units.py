@@ -160,3 +160,10 @@ def test_days_are_a_whole_number_with_or_without_their_unit() -> None:
     for text in ("0", "-1", "1.5", "90h", ""):
         with pytest.raises(UsageError, match="is not a whole number of days"):
             units.parse_days(text)
+
+
+def test_a_number_above_0_may_carry_a_dollar_sign() -> None:
+    assert [units.parse_positive(text) for text in ("50", "$0.5", " 1e3 ")] == [50.0, 0.5, 1000.0]
+    for text in ("0", "-1", "nan", "inf", "5 $", ""):
+        with pytest.raises(UsageError, match="is not a number above 0"):
+            units.parse_positive(text)

@@ -15,9 +15,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+import advisor.records.billing
 import advisor.records.device
 import advisor.records.price
 from advisor.errors import ProfileError
+from advisor.records.billing import Billing, BillingRule, Extras, StartUp
 from advisor.records.device import Cpu, Efficiency, FamilyEfficiency, Gpu
 from advisor.records.price import Catalog, ExchangeRate, Offer, Price, Rejection
 
@@ -33,7 +35,7 @@ def content_key(files: Iterable[Path]) -> str:
 
     Raises `ProfileError` for a file that cannot be read.
     """
-    records = (advisor.records.device.__file__, advisor.records.price.__file__)
+    records = (advisor.records.billing.__file__, advisor.records.device.__file__, advisor.records.price.__file__)
     code = (*sorted(Path(__file__).parent.glob("*.py")), *(Path(file) for file in records))
     digest = hashlib.sha256()
     for file in (*code, *files):
@@ -103,6 +105,7 @@ def catalog_to_json(catalog: Catalog) -> bytes:
         "rejected": catalog.rejected,
         "overlays": catalog.overlays,
         "exchange_rates": catalog.exchange_rates,
+        "billing": catalog.billing,
     }
     return json.dumps(document, default=_to_object, separators=(",", ":"), ensure_ascii=False).encode()
 
@@ -129,6 +132,11 @@ def catalog_from_json(payload: bytes) -> Catalog:
         rejected=tuple(Rejection(**values) for values in document["rejected"]),
         overlays=tuple(document["overlays"]),
         exchange_rates=tuple(ExchangeRate(**values) for values in document["exchange_rates"]),
+        billing=Billing(
+            rules={provider: BillingRule(**values) for provider, values in document["billing"]["rules"].items()},
+            start_ups={provider: StartUp(**values) for provider, values in document["billing"]["start_ups"].items()},
+            extras=Extras(**document["billing"]["extras"]),
+        ),
     )
 
 

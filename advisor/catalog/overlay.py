@@ -25,12 +25,15 @@ class Layer:
     cpus: tuple[Path, ...] = ()
     efficiencies: tuple[Path, ...] = ()
     prices: tuple[Path, ...] = ()
+    billing: Path | None = None
     measured: Path | None = None
     own_rates: bool = False
 
     def files(self) -> Iterator[Path]:
         """Every file of the layer."""
         yield from (*self.gpus, *self.cpus, *self.efficiencies, *self.prices)
+        if self.billing is not None:
+            yield self.billing
         if self.measured is not None:
             yield from sorted(self.measured.glob("*.yaml"))
 
@@ -70,12 +73,14 @@ def shipped_layer() -> Layer:
 
 
 def _folder_layer(folder: Path, *, name: str, measured: Path | None = None) -> Layer:
+    billing = folder / "billing.yaml"
     return Layer(
         name=name,
         gpus=_yaml_files(folder / "devices/gpu"),
         cpus=_yaml_files(folder / "devices/cpu"),
         efficiencies=_yaml_files(folder / "efficiency"),
         prices=_yaml_files(folder / "prices"),
+        billing=billing if billing.is_file() else None,
         measured=measured,
     )
 

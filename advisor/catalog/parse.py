@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from advisor.catalog.billing import read_billing_rules, read_start_ups
 from advisor.catalog.devices import (
     MeasuredInstance,
     read_cpus,
@@ -15,6 +16,7 @@ from advisor.catalog.overlay import Layer
 from advisor.catalog.prices import PriceRow, read_price_rows
 from advisor.catalog.strict_yaml import read_documents
 from advisor.catalog.terms import Terms, apply_terms, is_terms, joined_terms, read_terms
+from advisor.records.billing import Billing, BillingRule, Extras, StartUp
 from advisor.records.device import Cpu, Efficiency, Gpu
 from advisor.records.price import Catalog
 
@@ -25,13 +27,18 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
     cpus: dict[str, Cpu] = {}
     efficiencies: dict[tuple[str, str, str, str], Efficiency] = {}
     measured: dict[tuple[str, str], MeasuredInstance] = {}
+    rules: dict[str, BillingRule] = {}
+    start_ups: dict[str, StartUp] = {}
     for layer in in_force:
         gpus = read_gpus(layer.gpus, measured=layer.measured and layer.measured / "gpus.yaml") | gpus
         cpus = read_cpus(layer.cpus, measured=layer.measured and layer.measured / "cpus.yaml") | cpus
         for efficiency in read_efficiencies(layer.efficiencies):
             key = (efficiency.kind, efficiency.vendor, efficiency.generation, efficiency.precision)
             efficiencies.setdefault(key, efficiency)
+        if layer.billing is not None:
+            rules = read_billing_rules(layer.billing) | rules
         if layer.measured is not None:
+            start_ups = read_start_ups(layer.measured / "startup_times.yaml")
             measured = read_measured_instances(layer.measured / "instances.yaml")
             cpus = with_reported_names(cpus, file=layer.measured / "cpu_aliases.yaml")
 
@@ -46,6 +53,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
         rejected=tuple(rejected),
         overlays=tuple(layer.name for layer in in_force if layer.name and any(layer.files())),
         exchange_rates=terms.exchange_rates,
+        billing=Billing(rules=rules, start_ups=start_ups, extras=terms.extras or Extras()),
     )
 
 

@@ -10,6 +10,7 @@ A document of a price file that names no provider holds terms:
     exchange_rates:
       EUR: {usd: 1.16, date: 2026-11-01}
     owned: {...}                # see `owned`
+    extras: {storage_usd_per_month: 20, egress_usd: 5, tax_percent: 19}     # see records.billing.Extras
 
 A price list is any price whose basis is not the user's own rate. A family is the start of an instance's name up to a
 separator (g5 is g5.xlarge, not g5g.xlarge), or a pattern with *.
@@ -21,13 +22,15 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+from advisor.catalog.billing import read_extras
 from advisor.catalog.fields import check_keys, read_choice, read_mapping, read_number, read_text
 from advisor.catalog.owned import read_owned_rows
 from advisor.catalog.prices import RENTED_KINDS, PriceRow, read_date
 from advisor.catalog.strict_yaml import Document, KeyPath, did_you_mean
+from advisor.records.billing import Extras
 from advisor.records.price import ExchangeRate, Offer, Price, PriceKind, Rejection
 
-TERM_KEYS = ("discounts", "markup_percent", "exclude", "only", "exchange_rates", "owned")
+TERM_KEYS = ("discounts", "markup_percent", "exclude", "only", "exchange_rates", "owned", "extras")
 _SCOPE_KEYS = ("provider", "region", "family")
 _CURRENCY_CODE = re.compile(r"[A-Z]{3}")
 
@@ -80,6 +83,7 @@ class Terms:
     only: Scope | None = None
     exchange_rates: tuple[ExchangeRate, ...] = ()
     owned: tuple[PriceRow, ...] = ()
+    extras: Extras | None = None
 
 
 def is_terms(document: Document) -> bool:
@@ -107,6 +111,7 @@ def read_terms(document: Document) -> Terms:
         only=only,
         exchange_rates=_read_exchange_rates(document, values.get("exchange_rates", {})),
         owned=read_owned_rows(document, values.get("owned", {})),
+        extras=read_extras(document, ("extras",), values["extras"]) if "extras" in values else None,
     )
 
 
@@ -123,6 +128,7 @@ def joined_terms(terms: Sequence[Terms]) -> Terms:
         only=next((one.only for one in terms if one.only), None),
         exchange_rates=tuple(rates.values()),
         owned=tuple(row for one in terms for row in one.owned),
+        extras=next((one.extras for one in terms if one.extras), None),
     )
 
 

@@ -4,10 +4,9 @@ import re
 
 import numpy as np
 
-from advisor.cost.service import HOURS_PER_MONTH
+from advisor.cost.service import SECONDS_PER_MONTH
 from advisor.records.prediction import FloatArray
 
-_SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600
 _NUMBER = re.compile(r"[\d.]+")
 _MOST_INTERRUPTIONS = 500.0
 """Of one stretch of work; e^500 restarts are for ever, and more would be no number."""
@@ -20,7 +19,7 @@ def interruptions_per_s(interruption: str) -> float:
     is the upper end of the range; of ">20 %", which has none, the lower: there it is the least that is known.
     """
     share = float(_NUMBER.findall(interruption)[-1]) / 100
-    return float(-np.log1p(-share)) / _SECONDS_PER_MONTH
+    return float(-np.log1p(-share)) / SECONDS_PER_MONTH
 
 
 def expected_s(

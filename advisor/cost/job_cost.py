@@ -6,13 +6,11 @@ import numpy as np
 
 from advisor.cost.interruptions import expected_s
 from advisor.cost.offer_terms import OfferTerms
-from advisor.cost.service import HOURS_PER_MONTH, idle_ratios, instance_counts
+from advisor.cost.service import SECONDS_PER_MONTH, idle_ratios, instance_counts
 from advisor.records.answer import Job
-from advisor.records.billing import Extras
 from advisor.records.prediction import FloatArray, IndexArray
 
 _SECONDS_PER_HOUR = 3600
-_SECONDS_PER_MONTH = HOURS_PER_MONTH * _SECONDS_PER_HOUR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -37,10 +35,10 @@ class JobCosts:
     tax_usd: FloatArray
 
 
-def cost_job(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, extras: Extras, job: Job) -> JobCosts:
+def cost_job(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, job: Job) -> JobCosts:
     """Price the job at one step time for each offer; infinity is a step that its device cannot do."""
     if job.requests_per_day is not None:
-        return _cost_service(step_s, batch=batch, terms=terms, extras=extras, requests_per_day=job.requests_per_day)
+        return _cost_service(step_s, batch=batch, terms=terms, requests_per_day=job.requests_per_day)
     compute_s = np.ceil(job.samples / batch) * step_s
     working_s = expected_s(
         compute_s,
@@ -53,7 +51,7 @@ def cost_job(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, extras
     lost_s = _difference(working_s, compute_s)
     nothing = np.zeros_like(step_s)
     return _with_extras(
-        extras,
+        terms,
         machine_s=paid_s,
         job_s=running_s,
         instance_count=np.ones_like(step_s),
@@ -76,21 +74,19 @@ def billed_s(running_s: FloatArray, *, increment_s: FloatArray, minimum_s: Float
     return paid
 
 
-def _cost_service(
-    step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, extras: Extras, requests_per_day: int
-) -> JobCosts:
+def _cost_service(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, requests_per_day: int) -> JobCosts:
     """A month in which enough instances are on to carry the load, busy or not."""
     is_possible = np.isfinite(step_s)
     samples_per_s = batch / np.where(is_possible, step_s, 1.0)
     counts = instance_counts(samples_per_s, requests_per_day=requests_per_day)
     idle = idle_ratios(samples_per_s, instance_counts=counts, requests_per_day=requests_per_day)
-    machine_s = np.where(is_possible, counts * _SECONDS_PER_MONTH, np.inf)
+    machine_s = np.where(is_possible, counts * SECONDS_PER_MONTH, np.inf)
     rent_usd = _usd(machine_s, terms)
     nothing = np.zeros_like(step_s)
     return _with_extras(
-        extras,
+        terms,
         machine_s=machine_s,
-        job_s=np.where(is_possible, float(_SECONDS_PER_MONTH), np.inf),
+        job_s=np.where(is_possible, float(SECONDS_PER_MONTH), np.inf),
         instance_count=counts,
         idle_ratio=idle,
         lost_s=nothing,
@@ -102,19 +98,17 @@ def _cost_service(
     )
 
 
-def _with_extras(extras: Extras, *, machine_s: FloatArray, compute_usd: FloatArray, **parts: FloatArray) -> JobCosts:
+def _with_extras(terms: OfferTerms, *, machine_s: FloatArray, compute_usd: FloatArray, **parts: FloatArray) -> JobCosts:
     """The costs with what the user's overlay adds, and their sum."""
     rent_usd = sum((usd for name, usd in parts.items() if name.endswith("_usd")), start=compute_usd)
-    finite_s = np.where(np.isfinite(machine_s), machine_s, 0.0)
-    storage_usd = finite_s / _SECONDS_PER_MONTH * (extras.storage_usd_per_month or 0.0)
-    egress_usd = np.full_like(rent_usd, extras.egress_usd or 0.0)
-    untaxed_usd = rent_usd + storage_usd + egress_usd
-    tax_usd = np.where(np.isfinite(untaxed_usd), untaxed_usd, 0.0) * (extras.tax_percent or 0.0) / 100
+    storage_usd = np.where(np.isfinite(machine_s), machine_s, 0.0) * terms.storage_usd_per_s
+    untaxed_usd = rent_usd + storage_usd + terms.egress_usd
+    tax_usd = np.where(np.isfinite(untaxed_usd), untaxed_usd, 0.0) * terms.tax_ratio
     return JobCosts(
         job_usd=untaxed_usd + tax_usd,
         compute_usd=compute_usd,
         storage_usd=storage_usd,
-        egress_usd=egress_usd,
+        egress_usd=terms.egress_usd,
         tax_usd=tax_usd,
         **parts,
     )

@@ -2,11 +2,12 @@
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from advisor.cost.interruptions import interruptions_per_s
+from advisor.cost.service import SECONDS_PER_MONTH
 from advisor.records.answer import Job
 from advisor.records.billing import Billing
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray
@@ -20,7 +21,8 @@ _OWNED = ""
 class OfferTerms:
     """Arrays are (offers,). Where no increment and no interruption is known they are 0.
 
-    `start_up_measured`: on this cloud, not taken from others.
+    `start_up_measured`: on this cloud, not taken from others. The last three are what the user's overlay adds to what
+    is rented.
     """
 
     usd_per_hour: FloatArray
@@ -29,17 +31,13 @@ class OfferTerms:
     increment_s: FloatArray
     minimum_s: FloatArray
     interruptions_per_s: FloatArray
+    storage_usd_per_s: FloatArray
+    egress_usd: FloatArray
+    tax_ratio: FloatArray
 
     def of(self, offers: IndexArray) -> "OfferTerms":
         """Those of some offers."""
-        return OfferTerms(
-            usd_per_hour=self.usd_per_hour[offers],
-            start_up_s=self.start_up_s[offers],
-            start_up_measured=self.start_up_measured[offers],
-            increment_s=self.increment_s[offers],
-            minimum_s=self.minimum_s[offers],
-            interruptions_per_s=self.interruptions_per_s[offers],
-        )
+        return OfferTerms(**{field.name: getattr(self, field.name)[offers] for field in fields(self)})
 
 
 def offer_terms(priced: Sequence[PricedOffer], *, billing: Billing, job: Job) -> OfferTerms:
@@ -49,26 +47,39 @@ def offer_terms(priced: Sequence[PricedOffer], *, billing: Billing, job: Job) ->
     service that is on all month. A cloud whose start-up nobody measured takes the median of the clouds that were.
     """
     usd_per_hour = np.array([one.price.usd_per_hour for one in priced], dtype=np.float64)
-    if job.assumed or job.requests_per_day is not None:
-        nothing = np.zeros_like(usd_per_hour)
-        return OfferTerms(
-            usd_per_hour=usd_per_hour,
-            start_up_s=nothing,
-            start_up_measured=np.zeros(len(priced), dtype=np.bool_),
-            increment_s=nothing,
-            minimum_s=nothing,
-            interruptions_per_s=nothing,
-        )
+    nothing = np.zeros_like(usd_per_hour)
+    unstarted = OfferTerms(
+        usd_per_hour=usd_per_hour,
+        start_up_s=nothing,
+        start_up_measured=np.zeros(len(priced), dtype=np.bool_),
+        increment_s=nothing,
+        minimum_s=nothing,
+        interruptions_per_s=nothing,
+        storage_usd_per_s=nothing,
+        egress_usd=nothing,
+        tax_ratio=nothing,
+    )
+    if job.assumed:
+        return unstarted
     names = [_OWNED if one.offer.tier == "owned" else one.offer.provider for one in priced]
     numbers: dict[str, int] = {}
     number_of = np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.intp)
+    is_rented = np.array([name != _OWNED for name in numbers], dtype=np.float64)[number_of]
+    rented = replace(
+        unstarted,
+        storage_usd_per_s=is_rented * (billing.extras.storage_usd_per_month or 0.0) / SECONDS_PER_MONTH,
+        egress_usd=is_rented * (billing.extras.egress_usd or 0.0),
+        tax_ratio=is_rented * (billing.extras.tax_percent or 0.0) / 100,
+    )
+    if job.requests_per_day is not None:
+        return rented
     increments = [
         (rule.increment_s, rule.minimum_s) if rule else (0.0, 0.0) for rule in map(billing.rules.get, numbers)
     ]
     increment_s, minimum_s = np.array(increments, dtype=np.float64).reshape(-1, 2)[number_of].T
     measured = np.array([name in billing.start_ups for name in numbers], dtype=np.bool_)
-    return OfferTerms(
-        usd_per_hour=usd_per_hour,
+    return replace(
+        rented,
         start_up_s=np.array([_start_up_s(name, billing) for name in numbers], dtype=np.float64)[number_of],
         start_up_measured=measured[number_of],
         increment_s=increment_s,

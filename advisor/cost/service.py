@@ -8,6 +8,7 @@ from advisor.records.prediction import FloatArray
 
 HOURS_PER_MONTH = 730
 """365 x 24 / 12: the month that clouds bill by."""
+SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600
 _SECONDS_PER_DAY = 86400
 _STEPS_WAITED = 2
 """A request that arrives as a step begins waits for its end, then takes part in the next."""

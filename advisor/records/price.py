@@ -1,9 +1,10 @@
 """Offers: what a provider rents, where, at which price, with date and source."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from advisor.records.billing import Billing
 from advisor.records.device import Cpu, Efficiency, Gpu
 
 PriceKind = Literal["on_demand", "spot", "commit_1y", "commit_3y", "owned"]
@@ -108,3 +109,4 @@ class Catalog:
     rejected: tuple[Rejection, ...]
     overlays: tuple[str, ...]
     exchange_rates: tuple[ExchangeRate, ...] = ()
+    billing: Billing = field(default_factory=Billing)

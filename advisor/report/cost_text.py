@@ -76,6 +76,8 @@ def _spot(best: Quote, job: Job) -> str:
     if best.interruption is None:
         return "spot: the provider may take the instance back at any time, how often is not known; no loss is counted."
     rate = f"spot: {best.interruption} of such instances were taken back within a month"
+    if job.assumed:
+        return f"{rate}; no loss is counted."
     if job.requests_per_day is not None:
         return f"{rate}; the service then waits for another."
     saved = (

@@ -163,7 +163,7 @@ def _best(recommendation: Recommendation) -> tuple[str, ...]:
     if best is None:
         return ()
     if job.assumed or (best.provider == LOCAL and not best.usd_per_hour):
-        return (_figures(best, rate=rate),)
+        return (_figures(best, rate=rate), *cost_notes(best, job))
     return (_figures(best, rate=rate, has_coverage=True), covered_cost(best, job, rate=rate), *cost_notes(best, job))
 
 

@@ -507,16 +507,20 @@ def _look_up(func: Any) -> _Operator:
 def _fused_values(calls: list[_Call]) -> set[int]:
     """Values that torch.compile keeps out of memory: made by one fusable operator, used by such of the same graph.
 
-    Forward with loss, and backward, are two graphs: what crosses from one to the other is written and read.
+    Forward with loss, and backward, are two graphs: what crosses from one to the other is written and read. So is what
+    an operator reduces and another uses too (squeeze and excite): the second pass starts when the first has ended.
     """
     graph_of = {"forward": 0, "loss": 0, "backward": 1, "optimizer": 2}
     made_in: dict[int, int] = {}
     blocked: set[int] = set()
-    used: set[int] = set()
+    reduced: set[int] = set()
+    use_counts: Counter[int] = Counter()
     for call in calls:
         graph = graph_of[call.phase]
         for value in call.reads:
-            used.add(value)
+            use_counts[value] += 1
+            if call.family == "reduction":
+                reduced.add(value)
             if not call.fusable or made_in.get(value) != graph:
                 blocked.add(value)
         for value in call.writes:
@@ -524,7 +528,8 @@ def _fused_values(calls: list[_Call]) -> set[int]:
                 made_in[value] = graph
             else:
                 blocked.add(value)
-    return {value for value in made_in if value in used and value not in blocked}
+    blocked |= {value for value in reduced if use_counts[value] > 1}
+    return {value for value in made_in if use_counts[value] and value not in blocked}
 
 
 def _key(call: _Call, fused: set[int]) -> CallKey:

@@ -2,14 +2,14 @@ from pathlib import Path
 
 import pytest
 
-from advisor.catalog.billing import load_billing
 from advisor.catalog.load import load_catalog
 from advisor.errors import ProfileError
+from advisor.records.billing import Extras
 
 
 def test_the_shipped_rules_are_of_providers_that_have_offers_and_say_where_they_are_from() -> None:
-    billing = load_billing()
-    providers = {offer.provider for offer in load_catalog().offers}
+    catalog = load_catalog()
+    billing, providers = catalog.billing, {offer.provider for offer in catalog.offers}
 
     assert set(billing.rules) <= providers
     assert {"aws", "azure", "gcp", "lambda", "runpod", "vast-ai"} <= set(billing.rules)
@@ -20,7 +20,7 @@ def test_the_shipped_rules_are_of_providers_that_have_offers_and_say_where_they_
 
 
 def test_the_shipped_start_up_times_are_those_that_were_measured() -> None:
-    start_ups = load_billing().start_ups
+    start_ups = load_catalog().billing.start_ups
 
     assert (start_ups["aws"].boot_script_median_s, start_ups["aws"].sample_count) == (31.5, 70)
     assert "lambda" not in start_ups
@@ -32,7 +32,7 @@ def test_a_folder_of_ones_own_wins_provider_by_provider(tmp_path: Path) -> None:
         "acme: {increment_s: 60, basis: published, source: 'https://acme.example'}\n"
     )
 
-    ours, own = load_billing(), load_billing(tmp_path)
+    ours, own = load_catalog().billing, load_catalog(profiles=tmp_path).billing
 
     assert own.rules["aws"].increment_s == 3600
     assert own.rules["acme"].increment_s == 60
@@ -52,5 +52,22 @@ def test_a_rule_that_cannot_be_right_is_refused_at_its_line(tmp_path: Path, line
     (tmp_path / "billing.yaml").write_text(f"{line}\n")
 
     with pytest.raises(ProfileError, match=message) as caught:
-        load_billing(tmp_path)
+        load_catalog(profiles=tmp_path)
     assert "billing.yaml:1: aws" in caught.value.where
+
+
+def test_an_overlay_adds_storage_egress_and_tax_the_first_file_wins(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text("extras: {storage_usd_per_month: 20, tax_percent: 0}\n")
+    second.write_text("extras: {egress_usd: 5}\n")
+
+    assert load_catalog().billing.extras == Extras()
+    assert load_catalog(prices=[first, second]).billing.extras == Extras(storage_usd_per_month=20.0, tax_percent=0.0)
+
+
+def test_an_extra_that_is_unknown_or_below_0_is_refused(tmp_path: Path) -> None:
+    overlay = tmp_path / "mine.yaml"
+    for line, message in (("{taxes: 19}", "unknown key"), ("{tax_percent: -1}", "0 or more, found -1")):
+        overlay.write_text(f"extras: {line}\n")
+        with pytest.raises(ProfileError, match=message):
+            load_catalog(prices=[overlay])

@@ -63,7 +63,9 @@ def test_every_flag_reaches_the_record(advise: Advise, pipeline: Pipeline) -> No
             "2m",
         ),
         *("--max-price-age", "90d", "--drop-prices", "old", "--currency", "EUR"),
-        *("--profiles", "mine", "--prices", "a,b.yaml"),
+        *("--tokens", "1e9", "--requests-per-day", "1000", "--checkpoint-every", "30m", "--objective", "cost-time"),
+        *("--deadline", "24h", "--max-usd", "$50", "--max-hourly", "3.5", "--max-latency", "50ms"),
+        *("--min-throughput", "100", "--profiles", "mine", "--prices", "a,b.yaml"),
     )
     assert advise("model.py", *given).err == ""
     assert pipeline.asked[0]["options"] == Options(
@@ -76,6 +78,9 @@ def test_every_flag_reaches_the_record(advise: Advise, pipeline: Pipeline) -> No
         samples=1_000_000,
         epochs=3,
         steps=100,
+        tokens=1_000_000_000,
+        requests_per_day=1000,
+        checkpoint_every=1800.0,
         provider=("aws", "gcp", "azure"),
         region=("EU",),
         tier=("neocloud", "hyperscaler"),
@@ -83,6 +88,12 @@ def test_every_flag_reaches_the_record(advise: Advise, pipeline: Pipeline) -> No
         no_local=True,
         no_calibrate=True,
         price="commit-1y",
+        objective="cost-time",
+        deadline=86400.0,
+        max_usd=50.0,
+        max_hourly=3.5,
+        max_latency=0.05,
+        min_throughput=100.0,
         max_price_age=90,
         drop_prices="old",
         currency="EUR",

@@ -209,7 +209,7 @@ def test_every_line_that_is_commented_out_in_it_can_be_used(advise: Advise) -> N
     text = re.sub(r"^#(?=\S|  )", "", starter_overlay(), flags=re.MULTILINE)
     documents = parse_documents(text, label="starter")
     assert [sorted(document.values) for document in documents] == [
-        ["discounts", "exchange_rates", "exclude", "markup_percent", "only", "owned"],
+        ["discounts", "exchange_rates", "exclude", "extras", "markup_percent", "only", "owned"],
         ["date", "instances", "provider"],
         ["date", "instances", "provider", "regions", "tier"],
     ]

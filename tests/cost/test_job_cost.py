@@ -28,7 +28,7 @@ def cost(*, step_s: float, usd_per_hour: float, kind: PriceKind = "on_demand", b
     one = offer(prices=(price(usd_per_hour, kind=kind),), interruption="5-10 %")
     work = job(price=kind, **size)
     terms = offer_terms([PricedOffer(offer=one, price=one.prices[0])], billing=bill, job=work)
-    return cost_job(np.array([step_s]), batch=np.array([4]), terms=terms, extras=bill.extras, job=work)
+    return cost_job(np.array([step_s]), batch=np.array([4]), terms=terms, job=work)
 
 
 @given(st.floats(1e-4, 100), MORE, st.floats(0.01, 100), MORE, KINDS, BILLS)

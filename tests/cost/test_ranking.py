@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from advisor.cost.ranking import Ranking, rank
 from advisor.records.price import Offer
-from tests.cost.toys import device, fleet, job, offer, predictions, selection
+from tests.cost.toys import billing, device, fleet, job, offer, predictions, selection
 
 SLOW, FAST = device("slow"), device("fast", kind="gpu")
 DEAR, CHEAP = offer("m1", usd_per_hour=7.2), offer("m2", usd_per_hour=3.6)
@@ -138,6 +138,24 @@ def test_only_the_error_that_a_device_has_of_its_own_is_compared() -> None:
     ).quotes
     assert [quote.indistinguishable for quote in quotes] == [False, False]
     assert quotes[0].chance_cheapest == pytest.approx(1.0)
+
+
+def test_an_error_of_the_time_counts_by_the_share_of_the_cost_that_is_time() -> None:
+    # $3.60 for (900 + 100) s are $1.00, a tenth of the 100 s is 1 % of it. (900 + 1,000) s at $2.084 an hour are $1.10,
+    # a tenth of the 1,000 s is 5.3 %: at least $1.04. Of computing alone a tenth either way would overlap.
+    def of(start_up_s: float, second_usd_per_hour: float) -> bool:
+        quotes = rank(
+            selection(offer("m1"), offer("m2", usd_per_hour=second_usd_per_hour)),
+            fleet=fleet(1, 0, devices=(SLOW, FAST)),
+            predictions=predictions(SLOW, FAST, step_s=[[1.0], [0.1]]),
+            job=job(1000),
+            billing=billing(start_up_s=start_up_s),
+        ).quotes
+        assert quotes[1].job_usd.mid / quotes[0].job_usd.mid == pytest.approx(1.1, rel=1e-3)
+        return quotes[1].indistinguishable
+
+    assert not of(900.0, 2.0842)
+    assert of(0.0, 0.396)
 
 
 def test_on_the_same_device_the_price_decides() -> None:

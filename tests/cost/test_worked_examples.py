@@ -127,6 +127,13 @@ def test_8_a_commitment_costs_its_share_and_obliges_to_the_whole() -> None:
     assert quote.commitment_usd == pytest.approx(7008.0)
 
 
+def test_a_service_commits_to_every_one_of_its_instances() -> None:
+    # 3 instances for three years of 8,760 h at $0.50: 3 x 26,280 x 0.50 = $39,420.
+    quote = quoted(step_s=0.2, usd_per_hour=0.5, kind="commit_3y", batch=8, requests_per_day=8_640_000)
+
+    assert quote.commitment_usd == pytest.approx(39_420.0)
+
+
 def test_9_a_service_pays_for_whole_instances_all_month() -> None:
     # 8,640,000 requests a day are 100 a second. 8 in 0.2 s are 40 a second: 2.5, so 3 instances, of which
     # 1 - 2.5 / 3 = 1 / 6 idles. 3 x 730 h x $0.50 = $1,095 a month, $182.50 of it idle.
@@ -175,11 +182,11 @@ def test_12_a_machine_of_ones_own_is_on_already() -> None:
         kind="owned",
         samples=1000,
         offered={"tier": "owned"},
-        bill=billing(start_up_s=80, increment_s=3600),
+        bill=billing(start_up_s=80, increment_s=3600, storage_usd_per_month=20.0, egress_usd=5.0, tax_percent=20.0),
     )
 
     assert quote.job_usd.mid == pytest.approx(0.10)
-    assert quote.covers == ("compute",)
+    assert (quote.covers, quote.not_covered) == (("compute",), ())
 
 
 def test_a_job_of_no_given_size_costs_the_hours_of_computing_alone() -> None:

@@ -248,3 +248,14 @@ def test_hooks_on_tensors_are_run_as_they_are():
 
     traced(Calls(run, inner=cnn()), images, mode="training", batch=2, batch_is_fixed=True, loss=mean)
     assert seen == [(2, 5)]
+
+
+def test_what_is_averaged_and_then_scaled_is_written_first():
+    """Squeeze and excite: the mean needs all of the product before the scaling starts."""
+
+    def squeeze_and_excite(self, x):
+        excited = x * 2.0
+        return excited * excited.mean(dim=1, keepdim=True)
+
+    assert fused_of(traced(Calls(squeeze_and_excite), vectors), "aten.mean")[0] == [False]
+    assert fused_of(traced(Calls(lambda self, x: (x * 2.0).mean(dim=1)), vectors), "aten.mean")[0] == [True]

@@ -1,0 +1,204 @@
+"""Offers with what the job costs on them in, quotes with their intervals and chances out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from advisor.cost.cheapest import compare_costs
+from advisor.cost.coverage import commitment_usd, coverage
+from advisor.cost.job_cost import JobCosts, cost_job
+from advisor.cost.offer_terms import OfferTerms
+from advisor.cost.pareto import pareto_front
+from advisor.records.answer import BOUNDS, CostParts, Interval, Job, Quote, QuotedDevice
+from advisor.records.billing import Billing
+from advisor.records.options import Objective
+from advisor.records.prediction import BoolArray, FloatArray, IndexArray, Predictions
+from advisor.records.price import PricedOffer
+
+_SECONDS_PER_HOUR = 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CostedOffers:
+    """Offers, and everything about them that is a number; arrays are (offers,). Device -1 is none.
+
+    `time_s` is what the ranking by time is by: that of the job, of a service that of a step.
+    """
+
+    priced: Sequence[PricedOffer]
+    device: IndexArray
+    batch_index: IndexArray
+    terms: OfferTerms
+    costs: JobCosts
+    time_s: FloatArray
+
+
+def ranked_time_s(costs: JobCosts, step_s: FloatArray, *, job: Job) -> FloatArray:
+    """What the ranking by time is by."""
+    return costs.job_s if job.requests_per_day is None else step_s
+
+
+def quotes_of(
+    costed: CostedOffers, chosen: IndexArray, *, predictions: Predictions, job: Job, billing: Billing
+) -> tuple[Quote, ...]:
+    """The quotes of the offers at the indices `chosen`, in their order."""
+    if not len(chosen):
+        return ()
+    devices, batches = costed.device[chosen], costed.batch_index[chosen]
+    step_s = np.stack(
+        [times[devices, batches] for times in (predictions.step_s, predictions.step_low_s, predictions.step_high_s)]
+    )
+    terms, batch_sizes = costed.terms.of(chosen), predictions.batches[batches]
+    mid, low, high = (cost_job(times, batch=batch_sizes, terms=terms, job=job) for times in step_s)
+    job_s, job_usd = (np.stack([getattr(one, name) for one in (mid, low, high)]) for name in ("job_s", "job_usd"))
+    step = _same_steps(predictions, devices, batch_sizes=batch_sizes, step_s=step_s[0])
+    time_s = np.stack([ranked_time_s(one, times, job=job) for one, times in zip((mid, low, high), step_s, strict=True)])
+    chances, indistinguishable = _compare(
+        job_usd,
+        time_s,
+        step_s=step_s,
+        own_log_spread=predictions.own_log_spread[devices, batches],
+        step=step,
+        objective=job.objective,
+    )
+    on_front = pareto_front(job_usd[0], time_s[0])
+    samples_per_s = batch_sizes / step_s[0]
+    usd_per_million = terms.usd_per_hour / _SECONDS_PER_HOUR / samples_per_s * 1e6
+    bounds = predictions.bound[devices, batches]
+    peak_bytes = predictions.peak_memory_bytes[devices, batches]
+    parts = _all_parts(mid)
+    quotes = []
+    for position, index in enumerate(chosen.tolist()):
+        offer, price = costed.priced[index].offer, costed.priced[index].price
+        device = predictions.devices[devices[position]]
+        precision = predictions.precisions[devices[position]]
+        if precision is None:
+            raise ValueError(f"{device.id} was ranked without a precision")
+        covers, not_covered = coverage(
+            job,
+            extras=billing.extras,
+            price_kind=price.kind,
+            start_up_known=bool(billing.start_ups),
+            increments_known=offer.provider in billing.rules,
+            interruptions_known=offer.interruption is not None,
+        )
+        instance_count = int(mid.instance_count[position])
+        quotes.append(
+            Quote(
+                id=offer.id,
+                provider=offer.provider,
+                tier=offer.tier,
+                region=offer.region,
+                instance=offer.instance,
+                vcpus=offer.vcpus,
+                device=QuotedDevice(id=device.id, name=device.name, kind=device.kind, count=max(1, offer.gpu_count)),
+                gpus_used=1 if device.kind == "gpu" else 0,
+                price_kind=price.kind,
+                price_basis=price.basis,
+                usd_per_hour=price.usd_per_hour,
+                price_date=price.date,
+                price_marks=costed.priced[index].marks,
+                precision=precision,
+                compile=predictions.compile,
+                batch=int(batch_sizes[position]),
+                step_s=_interval(step_s, position),
+                samples_per_s=float(samples_per_s[position]),
+                usd_per_million_samples=float(usd_per_million[position]),
+                job_usd=_interval(job_usd, position),
+                job_s=_interval(job_s, position),
+                peak_memory_bytes=float(peak_bytes[position]),
+                device_memory_bytes=device.memory_bytes,
+                fits=True,
+                bound=BOUNDS[bounds[position]],
+                time_source=predictions.time_sources[devices[position]],
+                chance_cheapest=float(chances[position]),
+                indistinguishable=bool(indistinguishable[position]),
+                on_pareto_front=bool(on_front[position]),
+                instance_count=instance_count,
+                idle_ratio=float(mid.idle_ratio[position]),
+                start_up_s=float(terms.start_up_s[position]),
+                start_up_measured=bool(terms.start_up_measured[position]),
+                lost_s=float(mid.lost_s[position]),
+                interruption=offer.interruption if price.kind == "spot" else None,
+                commitment_usd=commitment_usd(
+                    price.kind, usd_per_hour=price.usd_per_hour, instance_count=instance_count
+                ),
+                job_parts_usd=parts[position],
+                covers=covers,
+                not_covered=not_covered,
+            )
+        )
+    return tuple(quotes)
+
+
+def _all_parts(costs: JobCosts) -> list[CostParts]:
+    columns = {field.name: getattr(costs, f"{field.name}_usd").tolist() for field in fields(CostParts)}
+    return [CostParts(**dict(zip(columns, values, strict=True))) for values in zip(*columns.values(), strict=True)]
+
+
+def _compare(
+    job_usd: FloatArray,
+    time_s: FloatArray,
+    *,
+    step_s: FloatArray,
+    own_log_spread: FloatArray,
+    step: IndexArray,
+    objective: Objective,
+) -> tuple[FloatArray, BoolArray]:
+    """The chance that each is the cheapest, and which cannot be told from the first by the objective.
+
+    Amounts are (3, offers): the middle and the ends of the interval. `compare_costs` wants the cheapest first.
+    """
+    usd_log_spread, time_log_spread = (own_log_spread * _elasticity(amounts, step_s) for amounts in (job_usd, time_s))
+    by_cost = np.argsort(job_usd[0], kind="stable")
+    cheapest = compare_costs(
+        job_usd[0][by_cost], own_log_spread=usd_log_spread[by_cost], step=_renumbered(step[by_cost])
+    )
+    chances: FloatArray = np.empty_like(job_usd[0])
+    chances[by_cost] = cheapest.chance_cheapest
+    if objective == "cost":
+        return chances, cheapest.indistinguishable
+    amounts, log_spread = {
+        "time": (time_s[0], time_log_spread),
+        "cost-time": (job_usd[0] * time_s[0], usd_log_spread + time_log_spread),
+    }[objective]
+    return chances, compare_costs(amounts, own_log_spread=log_spread, step=step).indistinguishable
+
+
+def _elasticity(amounts: FloatArray, step_s: FloatArray) -> FloatArray:
+    """How much of an error of the step's time reaches an amount: the widths of their intervals' logarithms as a ratio.
+
+    1 of computing alone; less where start-up, a minimum or whole instances weigh in; more where work is lost. An
+    interval that is empty, or of nothing, has no error to pass on.
+    """
+    has_width = (step_s[2] > step_s[1]) & (amounts[1] > 0)
+    safe_step_s, safe_amounts = (np.where(has_width, values, [[1.0], [1.0], [2.0]]) for values in (step_s, amounts))
+    elasticity: FloatArray = np.log(safe_amounts[2] / safe_amounts[1]) / np.log(safe_step_s[2] / safe_step_s[1])
+    return elasticity
+
+
+def _renumbered(step: IndexArray) -> IndexArray:
+    """The same groups, numbered from 0 in the order in which they come."""
+    _, first, group = np.unique(step, return_index=True, return_inverse=True)
+    place: IndexArray = np.argsort(np.argsort(first))
+    return place[group]
+
+
+def _interval(mid_low_high: FloatArray, position: int) -> Interval:
+    mid, low, high = mid_low_high[:, position].tolist()
+    return Interval(mid=mid, low=low, high=high)
+
+
+def _same_steps(
+    predictions: Predictions, devices: IndexArray, *, batch_sizes: IndexArray, step_s: FloatArray
+) -> IndexArray:
+    """Numbers the distinct steps, from 0 in the order of the quotes.
+
+    A device is one whatever the cloud: where only the rate of copies to it differs, the step is the same unless they
+    bound it.
+    """
+    ids = [predictions.devices[index].id for index in devices]
+    numbers: dict[tuple[str, int, float], int] = {}
+    keys = zip(ids, batch_sizes.tolist(), step_s.tolist(), strict=True)
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.intp)
