@@ -8,7 +8,7 @@ import numpy as np
 from advisor.ops.evaluate import DtypeOf, call_at, row_cost
 from advisor.ops.registry import ITEMSIZE_BYTES, Number, formula_of
 from advisor.predict.composites import program_of
-from advisor.predict.precision import Width, computed_dtype, stored_dtype, unit_of
+from advisor.predict.precision import Width, compiled_dtype, computed_dtype, stored_dtype, unit_of
 from advisor.predict.products import Product, products_of
 from advisor.records.device import CompileMode, DeviceKind, Precision
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray
@@ -25,8 +25,9 @@ class RowWork:
     """One row at every batch size, with operands of one width on any device; of one call, arrays (batches,).
 
     `parameter_bytes`, of what is as large at every batch size, are part of neither `read_bytes` nor `write_bytes`.
-    `cast_bytes` are those of `cast_count` conversions before or after the call, `fused_bytes` what torch.compile keeps
-    out of memory, and `image_bytes` all of a convolution's images.
+    `cast_bytes` are those of `cast_count` conversions before or after the call, `image_bytes` all of a convolution's
+    images. `compiled_bytes` are what torch.compile reads and writes but parameters; there `parameter_cast_bytes` and
+    `parameter_cast_count` are all that is left of the casts.
     """
 
     row: Row
@@ -37,7 +38,9 @@ class RowWork:
     write_bytes: FloatArray
     cast_bytes: FloatArray
     cast_count: float
-    fused_bytes: FloatArray
+    parameter_cast_bytes: FloatArray
+    parameter_cast_count: float
+    compiled_bytes: FloatArray
     image_bytes: FloatArray
     products: tuple[Product, ...]
 
@@ -127,7 +130,7 @@ def count_rows(workload: Workload, *, batches: FloatArray, width: Width) -> RowC
 
 def _nothing(row: Row, *, batches: FloatArray) -> RowWork:
     zeros = {field.name: np.zeros(len(batches)) for field in fields(RowWork) if field.type is FloatArray}
-    return RowWork(row=row, dtype="float32", cast_count=0.0, products=(), **zeros)
+    return RowWork(row=row, dtype="float32", cast_count=0.0, parameter_cast_count=0.0, products=(), **zeros)
 
 
 def _row_work(row: Row, *, batches: FloatArray, width: Width) -> RowWork:
@@ -137,8 +140,8 @@ def _row_work(row: Row, *, batches: FloatArray, width: Width) -> RowWork:
     dtype = _widest_float([dtype_of(operand) for operand in (*row.inputs, *row.outputs)])
     constants = tuple(operand for operand in row.inputs if is_constant(operand))
     images = tuple(operand for operand in (*row.inputs, *row.outputs) if not is_constant(operand))
-    fused = tuple(operand for operand in (*row.inputs, *row.outputs) if operand.fused)
     casts = _cast_operands(row, width=width, dtype_of=dtype_of)
+    parameter_casts = [operand for operand in casts if is_constant(operand)]
     nothing = np.zeros(len(batches))
     read_bytes = nothing + cost.read_bytes
     parameter_bytes = np.minimum(_operands_bytes(constants, batches=batches, dtype_of=dtype_of), read_bytes)
@@ -151,17 +154,49 @@ def _row_work(row: Row, *, batches: FloatArray, width: Width) -> RowWork:
         write_bytes=nothing + cost.write_bytes,
         cast_bytes=sum((_cast_bytes(operand, batches=batches) for operand in casts), nothing),
         cast_count=float(len(casts)),
-        fused_bytes=_operands_bytes(fused, batches=batches, dtype_of=dtype_of),
+        parameter_cast_bytes=sum((_cast_bytes(operand, batches=batches) for operand in parameter_casts), nothing),
+        parameter_cast_count=float(len(parameter_casts)),
+        compiled_bytes=_compiled_bytes(row, batches=batches, width=width, dtype_of=dtype_of),
         image_bytes=_operands_bytes(images, batches=batches, dtype_of=dtype_of) if row.family == "conv" else nothing,
         products=products_of(call_at(row, batch=batches, dtype_of=dtype_of)),
     )
 
 
+def _compiled_bytes(row: Row, *, batches: FloatArray, width: Width, dtype_of: DtypeOf) -> FloatArray:
+    """What torch.compile reads and writes for the row, but parameters.
+
+    A fused kernel casts what it reads and writes. What others read in half and it keeps in fp32 it writes twice, and
+    parts of a concatenation that were computed in their place are neither read nor written again.
+    """
+    formula = formula_of(row.op)
+    is_fusable = formula is not None and formula.fusable
+    stored: DtypeOf = (lambda operand: compiled_dtype(operand, width=width)) if is_fusable else dtype_of
+    cost = row_cost(row, batch=batches, dtype_of=stored)
+    constants = tuple(operand for operand in row.inputs if is_constant(operand))
+    inside = tuple(operand for operand in (*row.inputs, *row.outputs) if operand.fused)
+    moved_bytes = np.zeros(len(batches)) + cost.read_bytes + cost.write_bytes
+    moved_bytes = moved_bytes - _operands_bytes(inside, batches=batches, dtype_of=stored)
+    moved_bytes = moved_bytes - np.minimum(
+        _operands_bytes(constants, batches=batches, dtype_of=stored), cost.read_bytes
+    )
+    if row.op == "aten.cat" and not row.outputs[0].fused:
+        moved_bytes = moved_bytes - _operands_bytes(inside, batches=batches, dtype_of=stored)
+    if not is_fusable:
+        copied = tuple(
+            operand
+            for operand in _cast_operands(row, width=width, dtype_of=dtype_of)
+            if not is_constant(operand) and not operand.narrowed
+        )
+        moved_bytes = moved_bytes + _operands_bytes(copied, batches=batches, dtype_of=dtype_of)
+    result: FloatArray = np.maximum(moved_bytes, 0.0)
+    return result
+
+
 def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision, compile_mode: CompileMode) -> Kernels:
     """The kernels that a kind of device runs for the rows: composites become that device's own programs.
 
-    Under torch.compile what stays inside a fused kernel does not reach memory, a row whose results all stay there
-    launches nothing of its own, and the host dispatches kernels, not operators.
+    Under torch.compile what stays inside a fused kernel does not reach memory, a row that another kernel goes on with,
+    or that has nothing left to move, launches nothing of its own, and the host dispatches kernels, not operators.
     """
     kernels: list[_Kernel] = []
     is_relaid = compile_mode == "compile" and _is_relaid(counts)
@@ -174,11 +209,12 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision, compile_
         if not moved_bytes.any():
             continue
         is_compiled = compile_mode == "compile" and row.phase != "optimizer"
-        is_inside = is_compiled and bool(row.outputs) and all(operand.fused for operand in row.outputs)
+        is_inside = is_compiled and (any(one.joined for one in row.outputs) or not work.compiled_bytes.any())
+        cast_count = work.parameter_cast_count if is_compiled else work.cast_count
         program = program_of(row, kind=kind, itemsize_bytes=ITEMSIZE_BYTES[work.dtype], batches=counts.batches)
         if not is_inside:
             called = program.launches if is_compiled else program.dispatches
-            calls = row.count * (called + work.cast_count)
+            calls = row.count * (called + cast_count)
             if is_compiled:
                 compiled_dispatches = compiled_dispatches + calls
             elif row.phase == "backward":
@@ -186,7 +222,7 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision, compile_
             else:
                 dispatches = dispatches + calls
         parameter_bytes += row.count * work.parameter_bytes
-        launches = 0.0 if is_inside else program.launches + work.cast_count
+        launches = 0.0 if is_inside else program.launches + cast_count
         kernels += _kernels_of(
             index,
             work,
@@ -219,10 +255,11 @@ def _kernels_of(
 ) -> Iterator[_Kernel]:
     """The kernels of one row: a backward convolution has one for each gradient, which share its FLOP and bytes."""
     row = work.row
-    data_bytes = np.maximum(work.read_bytes + work.write_bytes - (work.fused_bytes if compiled else 0.0), 0.0)
+    data_bytes = work.compiled_bytes if compiled else work.read_bytes + work.write_bytes
+    cast_bytes = work.parameter_cast_bytes if compiled else work.cast_bytes
     is_transposed = work.dtype in _HALF_DTYPES and not relaid
     unit = unit_of(row.family, dtype=work.dtype, precision=precision)
-    has_bias = row.op == "aten.convolution" and len(row.inputs) > 2
+    has_bias = row.op == "aten.convolution" and len(row.inputs) > 2 and not compiled  # Inductor adds it further on
     products: Sequence[Product | None] = work.products or (None,)
     for product in products:
         family = _family(row, product)
@@ -235,7 +272,7 @@ def _kernels_of(
             weight_bytes=work.parameter_bytes / len(products),
             data_bytes=(data_bytes + program_bytes) / len(products),
             launches=launches / len(products),
-            cast_bytes=work.cast_bytes / len(products),
+            cast_bytes=cast_bytes / len(products),
             transposed_bytes=work.image_bytes / len(products) if is_transposed and "depthwise" not in family else 0.0,
             biased_bytes=work.write_bytes if has_bias else 0.0,
             product=product,

@@ -61,6 +61,12 @@ def stored_dtype(operand: Operand, *, width: Width) -> str:
     return "float16" if width == "autocast" and operand.low and operand.dtype == "float32" else operand.dtype
 
 
+def compiled_dtype(operand: Operand, *, width: Width) -> str:
+    """The dtype in which the operand lies in memory between the kernels of torch.compile."""
+    is_narrow = width == "autocast" and operand.narrowed and operand.dtype == "float32"
+    return "float16" if is_narrow else stored_dtype(operand, width=width)
+
+
 def computed_dtype(*, width: Width, autocast: Autocast) -> Callable[[Operand], str]:
     """The dtype in which an operator with that autocast policy takes and gives each operand."""
     if width != "autocast" or autocast == "widest":

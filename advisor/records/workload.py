@@ -20,13 +20,18 @@ class Operand:
     """One tensor that an operator reads or writes.
 
     `low`: stored in half precision when the model runs under autocast.
-    `fused`: an edge between two fusable operators, which never reaches memory under torch.compile.
+
+    Under torch.compile: `fused` operands do not pass through memory here, since the kernel that makes them reads them.
+    `joined`: an output that its kernel goes on with, so that the operator launches nothing of its own.
+    `narrowed`: in memory in half only, under autocast, since every reader would cast it.
     """
 
     shape: tuple[Dim, ...]
     dtype: str
     low: bool = False
     fused: bool = False
+    joined: bool = False
+    narrowed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

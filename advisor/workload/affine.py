@@ -58,11 +58,11 @@ def _merge_operands(traced: Sequence[tuple[OperandKey, ...]], batches: Sequence[
     if len({len(keys) for keys in traced}) != 1:
         return None
     for keys in zip(*traced, strict=True):
-        _, dtype, low, fused = keys[0]
+        _, dtype, flags = keys[0]
         shape = merge_shape([key[0] for key in keys], batches)
         if shape is None or any(key[1] != dtype for key in keys):
             return None
-        operands.append(Operand(shape=shape, dtype=dtype, low=low, fused=fused))
+        operands.append(Operand(shape=shape, dtype=dtype, **dict.fromkeys(flags, True)))
     return tuple(operands)
 
 

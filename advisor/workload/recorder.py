@@ -15,10 +15,11 @@ from advisor.ops.evaluate import row_cost
 from advisor.ops.registry import Formula, formula_of
 from advisor.records.workload import Attribute, Operand, Phase, Row
 from advisor.workload.assumed_sizes import AssumedSizes
+from advisor.workload.fusion import Fusion, fuse
 from advisor.workload.storages import CELL, Category, Storages, Stored
 
-OperandKey = tuple[tuple[int, ...], str, bool, bool]
-"""Shape, dtype, low, fused."""
+OperandKey = tuple[tuple[int, ...], str, tuple[str, ...]]
+"""Shape, dtype, the flags of `Operand` that are set."""
 CallKey = tuple[str, str, Phase, str, tuple[OperandKey, ...], tuple[OperandKey, ...], tuple[tuple[str, Attribute], ...]]
 """Op, family, phase, module, inputs, outputs, attributes: what a row is made of."""
 
@@ -42,6 +43,7 @@ class _Call:
     outputs: list[tuple[tuple[int, ...], str, bool]]
     attributes: tuple[tuple[str, Attribute], ...]
     fusable: bool
+    casts_low: bool
     reads: list[int]
     writes: list[int]
 
@@ -303,6 +305,7 @@ class Recorder(TorchDispatchMode):
                     outputs=[self._operand(tensor, stored, as_stored=False) for tensor, stored in made],
                     attributes=attributes,
                     fusable=by_storage,
+                    casts_low=operator.formula is not None and operator.formula.autocast == "low",
                     reads=reads,
                     writes=[stored.value for _, stored in made],
                 )
@@ -386,7 +389,9 @@ class Recorder(TorchDispatchMode):
         sample[CELL["temporaries", "full"]] += max(0, composite.most_bytes - kept_bytes)
         self._live.append(tuple(sample))
         self._phases.append("optimizer")
-        costs = [row_cost(row_of(_key(call, set())), batch=1) for call in composite.calls]
+        costs = [
+            row_cost(row_of(_key(index, call, Fusion(), set())), batch=1) for index, call in enumerate(composite.calls)
+        ]
         return CompositeCost(
             call_count=len(composite.calls),
             flops=sum(cost.flops for cost in costs),
@@ -401,9 +406,10 @@ class Recorder(TorchDispatchMode):
 
     def finish(self) -> Recording:
         """The recording, once the step is over."""
-        fused = _fused_values(self._calls)
+        fusion = fuse(self._calls)
+        made_before = {value for call in self._calls if call.phase in ("forward", "loss") for value in call.writes}
         return Recording(
-            calls=tuple(_key(call, fused) for call in self._calls),
+            calls=tuple(_key(index, call, fusion, made_before) for index, call in enumerate(self._calls)),
             live_bytes=tuple(self._live),
             phases=tuple(self._phases),
             optimizer_state_bytes=sum(self._state_bytes.values()),
@@ -427,8 +433,8 @@ def row_of(key: CallKey, *, count: int = 1) -> Row:
 
 
 def _operand_of(key: OperandKey) -> Operand:
-    shape, dtype, low, fused = key
-    return Operand(shape=shape, dtype=dtype, low=low, fused=fused)
+    shape, dtype, flags = key
+    return Operand(shape=shape, dtype=dtype, **dict.fromkeys(flags, True))
 
 
 def _is_nested(value: Any) -> bool:
@@ -504,41 +510,30 @@ def _look_up(func: Any) -> _Operator:
     )
 
 
-def _fused_values(calls: list[_Call]) -> set[int]:
-    """Values that torch.compile keeps out of memory: made by one fusable operator, used by such of the same graph.
+def _key(index: int, call: _Call, fusion: Fusion, made_before: set[int]) -> CallKey:
+    """What a row is made of. Backward finds the half copies that autocast made in forward, the values `made_before`."""
+    finds_halves = call.phase == "backward" and call.casts_low
 
-    Forward with loss, and backward, are two graphs: what crosses from one to the other is written and read. So is what
-    an operator reduces and another uses too (squeeze and excite): the second pass starts when the first has ended.
-    """
-    graph_of = {"forward": 0, "loss": 0, "backward": 1, "optimizer": 2}
-    made_in: dict[int, int] = {}
-    blocked: set[int] = set()
-    reduced: set[int] = set()
-    use_counts: Counter[int] = Counter()
-    for call in calls:
-        graph = graph_of[call.phase]
-        for value in call.reads:
-            use_counts[value] += 1
-            if call.family == "reduction":
-                reduced.add(value)
-            if not call.fusable or made_in.get(value) != graph:
-                blocked.add(value)
-        for value in call.writes:
-            if call.fusable and value not in made_in:
-                made_in[value] = graph
-            else:
-                blocked.add(value)
-    blocked |= {value for value in reduced if use_counts[value] > 1}
-    return {value for value in made_in if use_counts[value] and value not in blocked}
+    def operand(described: tuple[tuple[int, ...], str, bool], flags: dict[str, bool]) -> OperandKey:
+        shape, dtype, low = described
+        return shape, dtype, tuple(name for name, is_set in {"low": low, **flags}.items() if is_set)
 
-
-def _key(call: _Call, fused: set[int]) -> CallKey:
-    return (
-        call.op,
-        call.family,
-        call.phase,
-        call.module,
-        tuple((*operand, value in fused) for operand, value in zip(call.inputs, call.reads, strict=True)),
-        tuple((*operand, value in fused) for operand, value in zip(call.outputs, call.writes, strict=True)),
-        call.attributes,
+    inputs = tuple(
+        operand(
+            (*described[:2], described[2] or (finds_halves and described[1] == "float32" and value in made_before)),
+            {"fused": (index, value) in fusion.read_inside, "narrowed": value in fusion.narrowed},
+        )
+        for described, value in zip(call.inputs, call.reads, strict=True)
     )
+    outputs = tuple(
+        operand(
+            described,
+            {
+                "fused": value in fusion.unwritten,
+                "joined": value in fusion.joined,
+                "narrowed": value in fusion.narrowed,
+            },
+        )
+        for described, value in zip(call.outputs, call.writes, strict=True)
+    )
+    return call.op, call.family, call.phase, call.module, inputs, outputs, call.attributes

@@ -4,7 +4,7 @@ import pytest
 from advisor.predict.lowering import UNITS, Kernels, count_rows, lower
 from advisor.predict.precision import width_of
 from advisor.records.device import CompileMode, DeviceKind, Precision
-from advisor.records.workload import Row, Workload
+from advisor.records.workload import Operand, Row, Workload
 from tests.predict.toys import linear_row, operand, row, workload
 
 BATCHES = np.array([1.0, 4.0])
@@ -26,7 +26,8 @@ def moved_bytes(toy: Workload, *, precision: Precision = "fp32", compile_mode: C
 
 def chain_row(*, fused_in: bool, fused_out: bool) -> Row:
     data = operand((0.0, 1.0), 100, fused=fused_in)
-    return row("aten.relu", (data,), (operand((0.0, 1.0), 100, fused=fused_out),), family="pointwise")
+    result = operand((0.0, 1.0), 100, fused=fused_out, joined=fused_out)
+    return row("aten.relu", (data,), (result,), family="pointwise")
 
 
 def test_flops_and_bytes_are_of_all_calls_at_every_batch() -> None:
@@ -105,6 +106,46 @@ def test_a_row_whose_results_stay_fused_launches_nothing_when_compiled() -> None
     assert compiled.launches.tolist() == [[0, 0], [1, 1]]
     assert (eager.dispatches[0], eager.compiled_dispatches[0]) == (2, 0)
     assert (compiled.dispatches[0], compiled.compiled_dispatches[0]) == (0, 1)
+
+
+def test_what_others_read_too_is_written_by_the_kernel_that_goes_on_with_it() -> None:
+    data = operand((0.0, 1.0), 100)
+    toy = workload(row("aten.relu", (data,), (operand((0.0, 1.0), 100, joined=True),), family="pointwise"))
+    assert moved_bytes(toy, compile_mode="compile") == [800, 3200]
+    assert lowered(toy, compile_mode="compile").launches.tolist() == [[0, 0]]
+
+
+def test_a_fused_kernel_casts_what_it_reads_and_writes() -> None:
+    """A norm between a product and a product under autocast: 100 elements in half come, 100 in half go."""
+    low, wide = operand((0.0, 1.0), 100, low=True), operand((0.0, 1.0), 100, narrowed=True)
+    norm = row("aten.native_layer_norm", (low,), (wide,), family="norm")
+    # In fp32 for the operator, 4 + 4 bytes, and a cast before it, 2 + 4.
+    assert moved_bytes(workload(norm), precision="amp-fp16")[0] == 100 * (8 + 6)
+    assert moved_bytes(workload(norm), precision="amp-fp16", compile_mode="compile")[0] == 100 * (2 + 2)
+    assert moved_bytes(workload(norm), precision="fp32", compile_mode="compile")[0] == 100 * (4 + 4)
+
+
+def test_a_product_reads_the_copy_in_half_that_the_kernel_before_it_wrote() -> None:
+    def moved(data: Operand) -> float:
+        product = row("aten.mm", (data, operand(100, 7)), (operand((0.0, 1.0), 7, low=True),), family="matmul")
+        kernels = lowered(workload(product), precision="amp-fp16", compile_mode="compile")
+        return float((kernels.data_bytes + kernels.cast_bytes)[0, 0])
+
+    weight_cast_bytes = 700 * (4 + 2)
+    # 100 elements read and 7 written, 2 bytes each; what stays in fp32 too is written twice.
+    assert moved(operand((0.0, 1.0), 100, low=True)) == 2 * 107 + weight_cast_bytes
+    assert moved(operand((0.0, 1.0), 100, narrowed=True)) == 2 * 107 + weight_cast_bytes
+    assert moved(operand((0.0, 1.0), 100)) == 2 * 107 + 200 + weight_cast_bytes
+
+
+def test_what_was_computed_in_its_place_is_not_concatenated_again() -> None:
+    parts = (operand((0.0, 1.0), 100, fused=True), operand((0.0, 1.0), 50))
+    cat = row("aten.cat", parts, (operand((0.0, 1.0), 150),), family="copy")
+    assert moved_bytes(workload(cat))[0] == 4 * 300
+    assert moved_bytes(workload(cat), compile_mode="compile")[0] == 4 * 100  # the second part, read and written
+    whole = row("aten.cat", parts[:1] * 2, (operand((0.0, 1.0), 200),), family="copy")
+    assert moved_bytes(workload(whole), compile_mode="compile")[0] == 0
+    assert lowered(workload(whole), compile_mode="compile").launches[0, 0] == 0
 
 
 def conv_row(*, inputs: int = 3, outputs: int = 5, groups: int = 1, size: int = 1, bias: bool = False) -> Row:

@@ -9,7 +9,7 @@ from advisor.workload.storages import CELL
 
 
 def call(*shape, op="aten.mm", module="", attributes=(), dtype="float32"):
-    operands = ((shape, dtype, False, False),)
+    operands = ((shape, dtype, ()),)
     return (op, "matmul", "forward", module, operands, operands, attributes)
 
 

@@ -198,34 +198,6 @@ def test_other_dtypes_are_never_low():
     assert low_of(workload, "aten.addmm") == ([False, False, False], [False])
 
 
-# -- torch.compile -----------------------------------------------------------------------------------------------------
-
-
-def fused_of(workload, op):
-    [row] = rows_of(workload, op)
-    return [operand.fused for operand in row.inputs], [operand.fused for operand in row.outputs]
-
-
-def test_what_passes_between_pointwise_operators_stays_out_of_memory():
-    workload = traced(
-        Calls(lambda self, x: (x * 2).exp() @ self.weight, weight=nn.Parameter(torch.zeros(8, 4))), vectors
-    )
-    assert fused_of(workload, "aten.mul") == ([False], [True])
-    assert fused_of(workload, "aten.exp") == ([True], [False])  # the product reads it from memory
-    assert fused_of(workload, "aten.mm") == ([False, False], [False])
-
-
-def test_what_backward_needs_is_written():
-    model = Calls(lambda self, x: (self.inner(x) * 2).exp(), inner=nn.Linear(8, 4))
-    workload = traced(model, vectors, mode="training", loss=mean)
-    [row] = rows_of(workload, "aten.exp")
-    assert row.outputs[0].fused is False  # its backward multiplies by the result
-
-
-def test_results_of_the_step_are_written():
-    assert fused_of(traced(Calls(lambda self, x: x.exp()), vectors), "aten.exp") == ([False], [False])
-
-
 def test_equal_layers_are_one_row():
     def through_all(self, x):
         for layer in self.layers:
@@ -248,14 +220,3 @@ def test_hooks_on_tensors_are_run_as_they_are():
 
     traced(Calls(run, inner=cnn()), images, mode="training", batch=2, batch_is_fixed=True, loss=mean)
     assert seen == [(2, 5)]
-
-
-def test_what_is_averaged_and_then_scaled_is_written_first():
-    """Squeeze and excite: the mean needs all of the product before the scaling starts."""
-
-    def squeeze_and_excite(self, x):
-        excited = x * 2.0
-        return excited * excited.mean(dim=1, keepdim=True)
-
-    assert fused_of(traced(Calls(squeeze_and_excite), vectors), "aten.mean")[0] == [False]
-    assert fused_of(traced(Calls(lambda self, x: (x * 2.0).mean(dim=1)), vectors), "aten.mean")[0] == [True]
