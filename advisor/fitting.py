@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from advisor.accuracy.read import read_measurements
+from advisor.accuracy.score import step_of
 from advisor.catalog.load import load_catalog
 from advisor.fit.coefficients import BY_PRECISION, COMPUTING, coefficients_of, usual_generations
 from advisor.fit.residuals import LeftOut, Spread, left_out, spreads
@@ -34,7 +35,7 @@ _TRUST: Mapping[tuple[str, str], float] = {
 depthwise and backward convolutions in half several times slower than today's. Single operators are no steps."""
 _WITH_COPY = frozenset({"ryujaehun"})
 """Files whose times hold the copy of the inputs to the device."""
-_OPERATORS = frozenset({"neusight_ops", "vidur_ops"})
+OPERATORS = frozenset({"neusight_ops", "vidur_ops"})
 """Files of single operators: fitted, but their errors are not those of steps."""
 _WITHOUT_HOST = frozenset({"vidur_ops"})
 """Files whose times are those of kernels alone."""
@@ -82,6 +83,7 @@ def _measured_step(run: Run, *, file: Path) -> MeasuredStep:
         precision=precision_class(precision),
         is_nchw=asked.layout == "nchw",
         group=(file.stem, device.id, asked.precision, asked.mode, asked.compile),
+        job=step_of(asked),
         measured_s=asked.step_s,
         copied_bytes=_copied_bytes(kernels, is_half=precision == "fp16") if file.stem in _WITH_COPY else 0.0,
         trust=_TRUST.get((file.stem, precision_class(precision)), 1.0),
@@ -121,7 +123,7 @@ def fit_kind(steps: Sequence[MeasuredStep], *, kind: DeviceKind, date: str, sour
     fit = Fit(sample, coefficients_of(sample, kind=kind), template=template)
     logs = fit.solve(chosen=np.ones(len(own), dtype=np.bool_))
     left = left_out(fit, logs)
-    whole = [index for index, step in enumerate(own) if step.group[0] not in _OPERATORS]
+    whole = [index for index, step in enumerate(own) if step.group[0] not in OPERATORS]
     spread_of = spreads(
         [own[index] for index in whole],
         LeftOut(errors=left.errors[whole], host_shares=left.host_shares[whole]),

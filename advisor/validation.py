@@ -84,7 +84,7 @@ def prepare(
 
 
 def _devices(measurements: Iterable[Measurement], catalog: Catalog) -> _Devices:
-    usd_per_hour = _least_usd_per_hour(catalog)
+    usd_per_hour = least_usd_per_hour(catalog)
     devices: dict[str, NamedDevice | UsageError] = {}
     for name in dict.fromkeys(measurement.device for measurement in measurements):
         try:
@@ -96,7 +96,7 @@ def _devices(measurements: Iterable[Measurement], catalog: Catalog) -> _Devices:
     return devices
 
 
-def _least_usd_per_hour(catalog: Catalog) -> dict[str, float]:
+def least_usd_per_hour(catalog: Catalog) -> dict[str, float]:
     """What each GPU costs at the least, on demand and alone in its machine, by id. A CPU is rented in parts."""
     least: dict[str, float] = {}
     for offer in catalog.offers:

@@ -5,15 +5,19 @@
 
 import argparse
 import csv
+from collections.abc import Hashable
 from pathlib import Path
 from zlib import crc32
 
 import numpy as np
 
+from advisor.accuracy.score import Compared, cheapest_choice, mean_kendall
+from advisor.catalog.load import load_catalog
 from advisor.fit.files import file_name, yaml_text
-from advisor.fitting import Fitted, fit_kind, measured_steps
+from advisor.fitting import OPERATORS, Fitted, fit_kind, measured_steps
 from advisor.records.device import DeviceKind, Efficiency
 from advisor.records.measurement import Measurement
+from advisor.validation import least_usd_per_hour
 
 FILES = (
     "neusight_e2e.csv",
@@ -82,6 +86,30 @@ def show(fitted: Fitted) -> None:
         errors = np.abs(ratios - 1)
         bias = np.exp(np.mean(np.log(ratios))) - 1
         print(*group, f"n {len(chosen)} mape {errors.mean():.3f} median {np.median(errors):.3f} bias {bias:+.3f}")
+    show_choices(fitted)
+
+
+def show_choices(fitted: Fitted) -> None:
+    """Of steps that several devices ran, each device left out: their order, and the cheapest at list prices."""
+    usd_per_hour = least_usd_per_hour(load_catalog())
+    jobs: dict[Hashable, list[int]] = {}
+    for index, step in enumerate(fitted.steps):
+        if step.group[0] not in OPERATORS:
+            jobs.setdefault((step.group[0], step.job), []).append(index)
+    blocks = []
+    for members in jobs.values():
+        measured_s = np.array([fitted.steps[index].measured_s for index in members])
+        blocks.append(
+            Compared(
+                measured_s=measured_s,
+                predicted_s=measured_s * np.exp(-fitted.left_out.errors[members]),
+                usd_per_hour=[usd_per_hour.get(fitted.steps[index].device.id) for index in members],
+            )
+        )
+    right_ratio, extra_ratio = cheapest_choice(blocks)
+    ranked = sum(len(block.measured_s) > 2 for block in blocks)
+    print(f"{ranked} steps on three devices and more: Kendall {mean_kendall(blocks)};", end=" ")
+    print(f"cheapest right {right_ratio}, extra cost {extra_ratio}")
 
 
 if __name__ == "__main__":

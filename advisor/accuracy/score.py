@@ -5,11 +5,20 @@ counts in nothing else.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 
-from advisor.records.measurement import Accuracy, FailedRow, MeasuredRow, PredictedRow, Score, ScoredGroup
+from advisor.records.measurement import (
+    Accuracy,
+    FailedRow,
+    MeasuredRow,
+    Measurement,
+    PredictedRow,
+    Score,
+    ScoredGroup,
+)
 from advisor.records.prediction import FloatArray
 
 RowT = TypeVar("RowT")
@@ -30,13 +39,24 @@ GROUPINGS: Mapping[str, Callable[[MeasuredRow], str]] = {
 """What the rows are grouped by, one after the other."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """Times that belong together, measured and predicted, and what an hour of each device costs where it is sold."""
+
+    measured_s: FloatArray
+    predicted_s: FloatArray
+    usd_per_hour: Sequence[float | None]
+
+
 def score(predicted: Sequence[PredictedRow], failed: Sequence[FailedRow]) -> Accuracy:
     """The score of all rows and of every group. Raises ValueError where there is no row."""
     if not predicted and not failed:
         raise ValueError("there is nothing to score")
     seconds_per_flop = _seconds_per_flop(predicted)
-    steps = [_first_of_each_device(rows) for rows in _grouped(predicted, by=_step).values()]
-    right_ratio, extra_ratio = _cheapest(steps)
+    steps = [
+        _first_of_each_device(rows) for rows in _grouped(predicted, by=lambda row: step_of(row.measurement)).values()
+    ]
+    right_ratio, extra_ratio = cheapest_choice(map(_compared, steps))
     groups = []
     for name, key in GROUPINGS.items():
         predicted_by, failed_by = _grouped(predicted, by=key), _grouped(failed, by=key)
@@ -45,7 +65,7 @@ def score(predicted: Sequence[PredictedRow], failed: Sequence[FailedRow]) -> Acc
             groups.append(ScoredGroup(by={name: value}, score=group))
     return Accuracy(
         overall=_score(predicted, failed, seconds_per_flop=seconds_per_flop),
-        kendall_devices=_mean_kendall(steps),
+        kendall_devices=mean_kendall(map(_compared, steps)),
         cheapest_right_ratio=right_ratio,
         mean_extra_cost_ratio=extra_ratio,
         groups=tuple(groups),
@@ -90,7 +110,7 @@ def _score(
         median_ape=float(np.median(apes)),
         p90_ape=float(np.quantile(apes, 0.9)),
         bias=float(np.expm1(np.log(ratios).mean())) if predicted else None,
-        kendall=_mean_kendall(_grouped(predicted, by=_regime).values()),
+        kendall=mean_kendall(map(_compared, _grouped(predicted, by=_regime).values())),
         coverage_90=float(np.mean(covered)) if predicted else None,
         roofline_mape=float(_apes(roofline, failed).mean()),
         constant_mape=float(_apes(constant, failed).mean()),
@@ -109,30 +129,39 @@ def _seconds_per_flop(rows: Sequence[PredictedRow]) -> dict[str, float]:
     }
 
 
-def _mean_kendall(blocks: Iterable[Sequence[PredictedRow]]) -> float | None:
+def mean_kendall(blocks: Iterable[Compared]) -> float | None:
+    """The mean of Kendall's rank correlation over the blocks of three times and more; None where none is known."""
     taus = [
-        kendall_tau_b(np.array([row.predicted_s for row in rows]), np.array([row.measurement.step_s for row in rows]))
-        for rows in blocks
-        if len(rows) >= _LEAST_RANKED_COUNT
+        kendall_tau_b(block.predicted_s, block.measured_s)
+        for block in blocks
+        if len(block.measured_s) >= _LEAST_RANKED_COUNT
     ]
     known = [tau for tau in taus if tau is not None]
     return float(np.mean(known)) if known else None
 
 
-def _cheapest(steps: Iterable[Sequence[PredictedRow]]) -> tuple[float | None, float | None]:
+def cheapest_choice(blocks: Iterable[Compared]) -> tuple[float | None, float | None]:
     """How often the device of the least predicted cost has the least true one, and what it costs more in the mean."""
     extra_ratios = []
-    for step in steps:
-        rows = [row for row in step if row.usd_per_hour is not None]
-        if len(rows) < _LEAST_CHOICE_COUNT:
+    for block in blocks:
+        sold = np.array([price is not None for price in block.usd_per_hour])
+        if sold.sum() < _LEAST_CHOICE_COUNT:
             continue
-        usd_per_hour = np.array([row.usd_per_hour for row in rows])
-        true_cost = usd_per_hour * [row.measurement.step_s for row in rows]
-        chosen = int(np.argmin(usd_per_hour * [row.predicted_s for row in rows]))
+        usd_per_hour = np.array([price for price in block.usd_per_hour if price is not None])
+        true_cost = usd_per_hour * block.measured_s[sold]
+        chosen = int(np.argmin(usd_per_hour * block.predicted_s[sold]))
         extra_ratios.append(float(true_cost[chosen] / true_cost.min()) - 1)
     if not extra_ratios:
         return None, None
     return float(np.mean([ratio == 0 for ratio in extra_ratios])), float(np.mean(extra_ratios))
+
+
+def _compared(rows: Sequence[PredictedRow]) -> Compared:
+    return Compared(
+        measured_s=np.array([row.measurement.step_s for row in rows]),
+        predicted_s=np.array([row.predicted_s for row in rows]),
+        usd_per_hour=[row.usd_per_hour for row in rows],
+    )
 
 
 def _first_of_each_device(rows: Sequence[PredictedRow]) -> list[PredictedRow]:
@@ -144,9 +173,8 @@ def _regime(row: PredictedRow) -> Hashable:
     return row.device, measurement.mode, measurement.precision, measurement.layout, measurement.compile
 
 
-def _step(row: PredictedRow) -> Hashable:
+def step_of(asked: Measurement) -> Hashable:
     """What is the same where several devices ran the same step."""
-    asked = row.measurement
     return (
         (asked.model, asked.input, asked.batch),
         (asked.mode, asked.precision, asked.layout, asked.compile, asked.attention),

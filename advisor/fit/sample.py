@@ -1,6 +1,6 @@
 """Measured steps in, the kernels of all of them side by side out, so that one evaluation predicts every step."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -14,7 +14,8 @@ from advisor.records.prediction import FloatArray, IndexArray
 class MeasuredStep:
     """One measured step: its kernels at its batch size alone, where it ran and how.
 
-    `group` names the rows that were measured together (source, device, precision, mode): they share a weight.
+    `group` names the rows that were measured together (source, device, precision, mode): they share a weight. `job` is
+    the same where several devices ran the same step.
     `precision` is a class of efficiency files: "fp32", "tf32" or "half". `copied_bytes` are those of inputs whose copy
     from pageable memory the time holds: the host waits for it. `trust` is a weight.
     """
@@ -24,6 +25,7 @@ class MeasuredStep:
     precision: str
     is_nchw: bool
     group: tuple[str, ...]
+    job: Hashable = None
     measured_s: float
     copied_bytes: float = 0.0
     trust: float = 1.0
