@@ -5,12 +5,15 @@ from typing import TYPE_CHECKING, Any
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
+    from advisor.breaking_even import breakeven
     from advisor.explaining import explain
+    from advisor.observing import observe
     from advisor.pipeline import recommend
     from advisor.records.answer import Recommendation
+    from advisor.sizing import memory
 
 __version__ = "0.1.0"
-__all__ = ["AdvisorError", "Recommendation", "__version__", "explain", "recommend"]
+__all__ = ["AdvisorError", "Recommendation", "__version__", "breakeven", "explain", "memory", "observe", "recommend"]
 
 
 def __getattr__(name: str) -> Any:
@@ -19,10 +22,22 @@ def __getattr__(name: str) -> Any:
         from advisor.pipeline import recommend
 
         return recommend
+    if name == "breakeven":
+        from advisor.breaking_even import breakeven
+
+        return breakeven
     if name == "explain":
         from advisor.explaining import explain
 
         return explain
+    if name == "memory":
+        from advisor.sizing import memory
+
+        return memory
+    if name == "observe":
+        from advisor.observing import observe
+
+        return observe
     if name == "Recommendation":
         from advisor.records.answer import Recommendation
 

@@ -56,6 +56,24 @@ class LoadError(AdvisorError):
     exit_code = ExitCode.LOAD
 
 
+ROW_ERRORS = (ArithmeticError, LookupError, TypeError, ValueError)
+"""What a formula raises for a row of a workload whose operands or attributes are not those of its operator."""
+
+
+def row_problem(error: BaseException) -> str:
+    """One of `ROW_ERRORS` in words."""
+    return f"its operands and attributes are not those of this operator ({type(error).__name__}: {error})"
+
+
+class DocumentError(LoadError):
+    """A JSON document is not what it should be: the one called `where`, at `key`, "" being the whole."""
+
+    def __init__(self, problem: str, *, where: str, key: str = "", hint: str = "") -> None:
+        super().__init__(": ".join(part for part in (where, key, problem) if part), hint=hint)
+        self.where = where
+        self.key = key
+
+
 class TraceError(AdvisorError):
     """The model was found but its step could not be traced."""
 

@@ -1,25 +1,43 @@
 """Why a step takes that long, on one page: source -> workload -> ranking -> device -> where the time goes."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from advisor import units
+from advisor.calibrate.in_force import with_calibrations
+from advisor.calibrate.store import Stored
 from advisor.errors import NothingFitsError, UsageError
-from advisor.named_device import named_device
-from advisor.pipeline import catalog_of, checked_options, names_of, profile_source, rank_workload, single_batch
+from advisor.live_step import options_of, trace_live
+from advisor.local_device import local_devices
+from advisor.machine.this_machine import this_machine
+from advisor.named_offer import NamedMachine, named_machine, offered_machine
+from advisor.pipeline import (
+    calibrations_for,
+    catalog_of,
+    is_workload_file,
+    names_of,
+    profile_source,
+    rank_workload,
+    single_batch,
+)
 from advisor.predict.batches import batch_candidates
-from advisor.predict.capability import fleet_of
 from advisor.predict.explain import explain_step
+from advisor.predict.loader import loading_s
 from advisor.predict.step_time import predict
 from advisor.records.answer import BOUNDS, Interval, Quote, Recommendation
 from advisor.records.device import Device
 from advisor.records.explanation import EXPLANATION_SCHEMA_VERSION, Explanation, PredictedStep
+from advisor.records.machine import LOCAL, Machine
 from advisor.records.options import Options
-from advisor.records.price import Catalog, Offer, Rejection
-from advisor.records.workload import Workload
+from advisor.records.prediction import IndexArray, Predictions
+from advisor.records.price import Catalog
+from advisor.records.scale import Plan
+from advisor.records.workload import Attention, Workload
+from advisor.saving_changes import saving_changes
 
 if TYPE_CHECKING:
     import torch
@@ -27,9 +45,9 @@ if TYPE_CHECKING:
 
 MAX_DEVICES = 6
 """Side by side, each needs columns of its own."""
+_SEVERAL_ATTENTIONS = ("hf:", "timm:")
+"""Sources whose models have their attention in several forms."""
 _CHOOSE_AN_OFFER = ("provider", "region", "tier", "device")
-_TAKES_SEVERAL = frozenset({*_CHOOSE_AN_OFFER, "prices"})
-_OF_SOURCES_ALONE = ("input", "timeout")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +68,26 @@ def explain_source(
     `on` names offers by id or instance, and devices by id or alias, with `@N` for N physical cores of a CPU. Without
     it, the best offer of the ranking is explained.
     """
-    _check_named(on, options)
+    check_named(on, options)
+    is_saved = is_workload_file(source)
+    machine = this_machine() if LOCAL in on or not (is_saved or options.no_local) else None
     at_one_batch = options if single_batch(options) else replace(options, batch="")
-    workload = profile_source(source, at_one_batch, run=run, script_args=script_args).workload
-    return explain_workload(workload, replace(options, mode=workload.mode), on=on, catalog=catalog_of(options))
+
+    def traced(attention: Attention) -> Workload:
+        asked = replace(at_one_batch, attention=attention)
+        return profile_source(source, asked, run=run, script_args=script_args).workload
+
+    workload = traced(options.attention)
+    catalog = catalog_of(options)
+    calibrated = Stored() if is_saved else calibrations_for(machine, catalog, options)
+    return explain_workload(
+        workload,
+        replace(options, mode=workload.mode),
+        on=on,
+        catalog=with_calibrations(catalog, calibrated.calibrations),
+        machine=machine,
+        trace_fused=(lambda: traced("fused")) if source.startswith(_SEVERAL_ATTENTIONS) else None,
+    )
 
 
 def explain(
@@ -70,28 +104,51 @@ def explain(
 
     All else is as `recommend` takes it, `flags` included.
     """
-    from advisor.workload.cuda_redirect import cuda_redirected
-    from advisor.workload.sources.live import load_live
-    from advisor.workload.torch_log import fake_tensor_log_silenced
-    from advisor.workload.trace import trace
+    options, names = options_of(flags, function="explain"), names_of(on)
+    check_named(names, options)
+    workload = trace_live(model, example_inputs, options, loss=loss, optimizer=optimizer, train_step=train_step)
+    machine, catalog = None if options.no_local else this_machine(), catalog_of(options)
+    calibrated = calibrations_for(machine, catalog, options)
+    return explain_workload(
+        workload,
+        options,
+        on=names,
+        catalog=with_calibrations(catalog, calibrated.calibrations),
+        machine=machine,
+    )
 
-    options, names = _options_of(flags), names_of(on)
-    _check_named(names, options)
-    loaded = load_live(model, example_inputs, loss=loss, optimizer=optimizer, train_step=train_step)
-    with cuda_redirected(), fake_tensor_log_silenced():
-        workload = trace(loaded, mode=options.mode, batch=single_batch(options), attention=options.attention)
-    return explain_workload(workload, options, on=names, catalog=catalog_of(options))
 
+def explain_workload(
+    workload: Workload,
+    options: Options,
+    *,
+    on: Sequence[str],
+    catalog: Catalog,
+    machine: Machine | None = None,
+    trace_fused: Callable[[], Workload] | None = None,
+    recommendation: Recommendation | None = None,
+) -> Explanation:
+    """Explain the workload on each of `on`, or on the best offer. Raises `AdvisorError` where it does not run.
 
-def explain_workload(workload: Workload, options: Options, *, on: Sequence[str], catalog: Catalog) -> Explanation:
-    """Explain the workload on each of `on`, or on the best offer. Raises `AdvisorError` where it does not run."""
-    recommendation = rank_workload(workload, options, catalog=catalog)
-    subjects = [_named(name, recommendation, catalog) for name in on] or [_best(recommendation, catalog)]
-    steps = tuple(
-        explain_step(
+    `catalog` holds the calibrations of `machine`, which is the one at hand. `trace_fused` traces the model anew with
+    fused attention, where that can be had. `recommendation` is the ranking of all this, where it is made already.
+    """
+    if recommendation is None:
+        recommendation = rank_workload(workload, options, catalog=catalog, machine=machine)
+    subjects = [
+        _at_hand(recommendation, machine, catalog)
+        if name.casefold() == LOCAL
+        else _named(name, recommendation, catalog)
+        for name in on
+    ] or [_best(recommendation, catalog)]
+    steps = []
+    for subject in subjects:
+        step = explain_step(
             workload,
-            _quoted_step(subject.quote)
-            if subject.quote
+            _quoted_step(subject.quote, device=subject.device, options=options)
+            if subject.quote and subject.quote.plan is None
+            else _pass_step(workload, subject, _pass_batch(subject.quote, subject.quote.plan), options, catalog)
+            if subject.quote and subject.quote.plan
             else _predicted_step(workload, subject, options, catalog, samples=recommendation.job.samples),
             name=subject.name,
             device=subject.device,
@@ -100,30 +157,46 @@ def explain_workload(workload: Workload, options: Options, *, on: Sequence[str],
             layout=options.layout,
             compile_mode=options.compile,
         )
-        for subject in subjects
-    )
+        if subject.quote is not None and subject.quote.plan is None and subject.quote.provider != LOCAL:
+            changes = saving_changes(
+                subject.quote,
+                recommendation,
+                workload=workload,
+                options=options,
+                catalog=catalog,
+                trace_fused=trace_fused,
+            )
+            step = replace(step, job_usd=subject.quote.job_usd, changes=changes)
+        steps.append(step)
     return Explanation(
         schema_version=EXPLANATION_SCHEMA_VERSION,
         workload=workload.name,
         mode=workload.mode,
         layout=options.layout,
         compile=options.compile,
-        steps=steps,
-        warnings=recommendation.warnings,
+        samples=recommendation.job.samples,
+        steps=tuple(steps),
+        warnings=(*recommendation.warnings, *_pass_warnings(subjects)),
+        exchange_rate=recommendation.exchange_rate,
     )
 
 
-def _options_of(flags: Mapping[str, Any]) -> Options:
-    """The options that the keywords of `recommend` say."""
-    for name in flags:
-        if name not in Options.__dataclass_fields__ or name in _OF_SOURCES_ALONE:
-            raise TypeError(f"explain() got an unexpected keyword argument {name!r}")
-    several = {name: names_of(flags[name]) for name in _TAKES_SEVERAL & flags.keys()}
-    texts = {name: str(flags[name]) for name in ("batch", "profiles") if flags.get(name) is not None}
-    return checked_options(**{**flags, **several, **texts})
+def _pass_warnings(subjects: Iterable[_Subject]) -> Iterator[str]:
+    for subject in subjects:
+        quote = subject.quote
+        if quote is not None and quote.plan is not None:
+            yield (
+                f"{subject.name} runs a step of {quote.batch:,} samples on {quote.gpus_used} "
+                f"GPU{'s' if quote.gpus_used > 1 else ''}: shown is what one does in a pass of "
+                f"{_pass_batch(quote, quote.plan):,}"
+            )
 
 
-def _check_named(on: Sequence[str], options: Options) -> None:
+def _pass_batch(quote: Quote, plan: Plan) -> int:
+    return math.ceil(quote.batch / (plan.data * plan.accumulate))
+
+
+def check_named(on: Sequence[str], options: Options) -> None:
     """Refuse what would otherwise be ignored."""
     chosen_by = next((flag for flag in _CHOOSE_AN_OFFER if getattr(options, flag)), None)
     if on and chosen_by:
@@ -137,77 +210,64 @@ def _best(recommendation: Recommendation, catalog: Catalog) -> _Subject:
     if best is None:
         raise NothingFitsError("no instance does this job within the limits", hint="`advise rank` says why of each")
     (offer,) = (offer for offer in catalog.offers if offer.id == best.id)
-    return _offered([offer], recommendation, catalog)
+    return _subject(offered_machine([offer], catalog), recommendation)
+
+
+def _at_hand(recommendation: Recommendation, machine: Machine | None, catalog: Catalog) -> _Subject:
+    """The device of this machine that does the job first."""
+    quote = recommendation.at_hand
+    if machine is None or quote is None:
+        raise UsageError(
+            "--on local: no device of this machine does the job", hint="`advise devices` lists them"
+        )
+    found = (local.device for local in local_devices(machine, catalog))
+    device = next(device for device in found if device is not None and device.id == quote.device.id)
+    return _Subject(name=quote.instance, device=device, device_count=1, quote=quote)
 
 
 def _named(name: str, recommendation: Recommendation, catalog: Catalog) -> _Subject:
-    wanted = name.casefold()
-    offers = [offer for offer in catalog.offers if wanted in _names_of(offer)]
-    if offers:
-        return _offered(offers, recommendation, catalog)
-    unusable = next((offer for offer in catalog.rejected if wanted in _names_of(offer)), None)
-    if unusable:
-        raise UsageError(f"--on {name}: {unusable.reason}", hint="name another offer, or a device")
-    try:
-        device = named_device(name, catalog)[1]
-    except UsageError as error:
-        raise UsageError(f"--on {name}: no offer has this name, and {error.message}", hint=error.hint) from error
-    return _Subject(name=name, device=device, device_count=1, quote=None)
+    return _subject(named_machine(name, catalog), recommendation)
 
 
-def _names_of(offer: Offer | Rejection) -> tuple[str, ...]:
-    names = (offer.id, offer.instance, f"{offer.provider} {offer.instance}")
-    return tuple(name.casefold() for name in names)
-
-
-def _offered(offers: Sequence[Offer], recommendation: Recommendation, catalog: Catalog) -> _Subject:
-    """One instance type in some regions, the same machine in all: the one in the ranking speaks for them."""
-    types = dict.fromkeys(f"{offer.provider} {offer.instance}" for offer in offers)
-    if len(types) > 1:
-        raise UsageError(f"--on {offers[0].instance}: {len(types)} providers have it", hint=f"say {' or '.join(types)}")
-    fleet = fleet_of(offers, gpus=catalog.gpus, cpus=catalog.cpus)
-    if not fleet.devices:
-        raise UsageError(f"--on {offers[0].instance}: {fleet.problems[0]}", hint="name another offer, or a device")
-    ids = {offer.id for offer in offers}
+def _subject(machine: NamedMachine, recommendation: Recommendation) -> _Subject:
+    """The machine, with the quote of its region that is in the ranking."""
     return _Subject(
-        name=next(iter(types)),
-        device=fleet.devices[0],
-        device_count=max(1, offers[0].gpu_count),
-        quote=next((quote for quote in recommendation.quotes if quote.id in ids), None),
+        name=machine.name,
+        device=machine.device,
+        device_count=machine.device_count,
+        quote=next((quote for quote in recommendation.quotes if quote.id in machine.offer_ids), None),
     )
 
 
-def _quoted_step(quote: Quote) -> PredictedStep:
+def _quoted_step(quote: Quote, *, device: Device, options: Options) -> PredictedStep:
     return PredictedStep(
         batch=quote.batch,
         precision=quote.precision,
         step_s=quote.step_s,
         bound=quote.bound,
         time_source=quote.time_source,
+        loading_s=_loading_s(device, batch=quote.batch, options=options),
     )
+
+
+def _loading_s(device: Device, *, batch: int, options: Options) -> float:
+    if options.loader_s_per_sample is None:
+        return 0.0
+    batches = np.array([batch], dtype=np.intp)
+    return float(loading_s([device], batches=batches, loader_s_per_sample=options.loader_s_per_sample)[0, 0])
 
 
 def _predicted_step(
     workload: Workload, subject: _Subject, options: Options, catalog: Catalog, *, samples: int
 ) -> PredictedStep:
     """What the ranking would say of a device that is not in it: at the batch that finishes the job soonest."""
+    if options.loader_s_per_sample is not None and subject.device.vcpu_count is None:
+        raise UsageError(
+            f"--loader-s-per-sample: how many vCPUs {subject.name} has is not known", hint="name an instance"
+        )
     asked = batch_candidates(options.batch, mode=options.mode, source_batch=workload.batch)
     batches = asked if workload.batch_is_affine else np.array([workload.batch], dtype=np.intp)
-    predictions = predict(
-        workload,
-        devices=[subject.device],
-        efficiencies=catalog.efficiencies,
-        batches=batches,
-        precision=options.precision,
-        layout=options.layout,
-        compile_mode=options.compile,
-    )
-    (precision,) = predictions.precisions
-    if precision is None:
-        raise UsageError(
-            f"{subject.name} has no unit for {options.precision}, or no kernels for the step",
-            hint="choose another precision or device",
-        )
+    predictions = _predictions(workload, subject, options, catalog, batches=batches)
     job_s = np.where(predictions.fits[0], np.ceil(samples / batches) * predictions.step_s[0], np.inf)
     at = int(np.argmin(job_s))
     if not np.isfinite(job_s[at]):
@@ -216,13 +276,53 @@ def _predicted_step(
             f"{subject.name}: the step needs {units.format_bytes(needed)}, the device has {units.format_bytes(has)}",
             hint="choose a smaller batch, a half precision or another device",
         )
+    return _step_at(predictions, at, options=options)
+
+
+def _pass_step(
+    workload: Workload, subject: _Subject, batch: int, options: Options, catalog: Catalog
+) -> PredictedStep:
+    """One pass of one of the GPUs that share a step, by itself."""
+    batches = np.array([batch], dtype=np.intp)
+    return _step_at(_predictions(workload, subject, options, catalog, batches=batches), 0, options=options)
+
+
+def _predictions(
+    workload: Workload, subject: _Subject, options: Options, catalog: Catalog, *, batches: IndexArray
+) -> Predictions:
+    """On the one device; raise `UsageError` where it cannot run the step."""
+    predictions = predict(
+        workload,
+        devices=[subject.device],
+        efficiencies=catalog.efficiencies,
+        batches=batches,
+        precision=options.precision,
+        layout=options.layout,
+        compile_mode=options.compile,
+        loader_s_per_sample=options.loader_s_per_sample,
+    )
+    if predictions.precisions[0] is None:
+        raise UsageError(
+            f"{subject.name} has no unit for {options.precision}, or no kernels for the step",
+            hint="choose another precision or device",
+        )
+    return predictions
+
+
+def _step_at(predictions: Predictions, at: int, *, options: Options) -> PredictedStep:
+    """The step of the only device at the batch of that index."""
+    (device,), (precision,) = predictions.devices, predictions.precisions
+    if precision is None:
+        raise ValueError(f"{device.id} was predicted without a precision")
     mid, low, high = (
         float(times[0, at]) for times in (predictions.step_s, predictions.step_low_s, predictions.step_high_s)
     )
+    batch = int(predictions.batches[at])
     return PredictedStep(
-        batch=int(batches[at]),
+        batch=batch,
         precision=precision,
         step_s=Interval(mid=mid, low=low, high=high),
         bound=BOUNDS[predictions.bound[0, at]],
         time_source=predictions.time_sources[0],
+        loading_s=_loading_s(device, batch=batch, options=options),
     )

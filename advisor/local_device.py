@@ -53,7 +53,15 @@ def _local_gpu(gpu: LocalGpu, machine: Machine, catalog: Catalog) -> LocalDevice
         tdp_w=gpu.power_limit_w or profile.tdp_w,
     )
     return LocalDevice(
-        id=gpu.id, name=profile.name, thread_count=machine.thread_count, device=gpu_device(here), profile=profile
+        id=gpu.id,
+        name=profile.name,
+        thread_count=machine.thread_count,
+        device=gpu_device(
+            here,
+            host_to_device_bytes_per_s=catalog.copies_at_hand.get(profile.id),
+            vcpu_count=machine.thread_count,
+        ),
+        profile=profile,
     )
 
 

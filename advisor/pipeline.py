@@ -1,8 +1,9 @@
 """The program on one page: source -> workload -> predictions -> quotes -> recommendation."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,22 +15,30 @@ from advisor.calibrate.store import Stored
 from advisor.catalog.find import device_ids, exchange_rate_of
 from advisor.catalog.load import load_catalog
 from advisor.cost.at_hand import fleet_at_hand, join, join_fleets, notes_at_hand, selection_at_hand, soonest
+from advisor.cost.batch_sweep import batch_sweeps
 from advisor.cost.job import job_of
 from advisor.cost.payback import payback_notes
 from advisor.cost.price_marks import mark_warnings
 from advisor.cost.ranking import rank
 from advisor.cost.selection import select_offers
+from advisor.cost.start_up import longest_start_up_s
 from advisor.errors import CoverageError, TraceError, UsageError
+from advisor.flag_values import single_batch_of
 from advisor.local_device import local_devices
 from advisor.machine.this_machine import this_machine
+from advisor.measure.beside import Measuring, measure_here
+from advisor.measure.process import measure_source
+from advisor.measure.request import MeasureRequest
+from advisor.predict.anchor import at_timed_batch
 from advisor.predict.batches import batch_candidates
 from advisor.predict.capability import fleet_of
 from advisor.predict.join import join_batches
-from advisor.predict.step_time import predict
+from advisor.predict.memory_notes import memory_notes
 from advisor.records.answer import (
     ANSWER_SCHEMA_VERSION,
     Group,
     GroupBy,
+    Job,
     Quote,
     Recommendation,
     WorkloadSummary,
@@ -37,9 +46,10 @@ from advisor.records.answer import (
 from advisor.records.device import Device
 from advisor.records.machine import LOCAL, Machine
 from advisor.records.options import Options
-from advisor.records.prediction import IndexArray, Predictions
+from advisor.records.prediction import Anchor, IndexArray, Predictions
 from advisor.records.price import Catalog
 from advisor.records.workload import SecondCount, Workload
+from advisor.scaling import predict_on_all
 from advisor.workload.file import read_workload, workload_from_json
 from advisor.workload.spawn import PendingProfile, ProfileRequest, start_profile
 from advisor.workload.summary import group_rows, summarize
@@ -72,6 +82,19 @@ class Profile:
         return group_rows(self.workload, by=by, batch=self.batch)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What an answer is made from: a step, the options, every profile and price, and what is known of this machine."""
+
+    workload: Workload
+    options: Options
+    catalog: Catalog
+    trace_at: TraceAt | None = None
+    machine: Machine | None = None
+    calibrated: Stored | None = None
+    measuring: Measuring | None = None
+
+
 def rank_source(
     source: str,
     options: Options,
@@ -87,34 +110,82 @@ def rank_source(
     The age of prices is that of `today` (default: by the clock). The machine at hand stands beside the offers, but for
     a saved workload, whose answer is the same everywhere, only where `--device local` asks for it.
     """
+    question = question_of(
+        source,
+        options,
+        run=run,
+        script_args=script_args,
+        read_machine=read_machine,
+        read_calibrations=read_calibrations,
+    )
+    return rank_question(question, today=today)
+
+
+def rank_question(question: Question, *, today: date | None = None) -> Recommendation:
+    """Rank every offer for the step that `question` holds."""
+    return rank_workload(
+        question.workload,
+        question.options,
+        catalog=question.catalog,
+        trace_at=question.trace_at,
+        machine=question.machine,
+        calibrated=question.calibrated,
+        measuring=question.measuring,
+        today=today,
+    )
+
+
+def question_of(
+    source: str,
+    options: Options,
+    *,
+    run: bool = False,
+    script_args: tuple[str, ...] = (),
+    read_machine: Callable[[], Machine] = this_machine,
+    read_calibrations: ReadCalibrations = calibrations_in_force,
+) -> Question:
+    """Trace the model in `source`, or read it where it is saved, and all that its answer is made from."""
     _check_source(source, options, run=run)
-    if _is_workload_file(source):
+    if is_workload_file(source):
         workload = _read_saved(source, options)
-        machine = read_machine() if LOCAL in options.device else None
-        return rank_workload(
-            workload, replace(options, mode=workload.mode), catalog=catalog_of(options), machine=machine, today=today
+        return Question(
+            workload=workload,
+            options=as_saved(options, workload, where=source),
+            catalog=catalog_of(options),
+            machine=read_machine() if LOCAL in options.device else None,
         )
 
     def start(batch: int | None) -> PendingProfile:
         return start_profile(_request(source, options, batch=batch, run=run, script_args=script_args))
 
+    measuring = _measuring(source, options, run=run) if options.measure else None
     with start(single_batch(options)) as pending:
         catalog = catalog_of(options)  # while the child imports torch
         machine = None if options.no_local else read_machine()
         workload = workload_from_json(pending.result(), where=source)
-    calibrated = _calibrations(machine, catalog, options, read=read_calibrations)
-    return rank_workload(
-        workload,
-        options,
+    return Question(
+        workload=workload,
+        options=options,
         catalog=catalog,
         trace_at=lambda batch: workload_from_json(start(batch).result()),
         machine=machine,
-        calibrated=calibrated,
-        today=today,
+        calibrated=calibrations_for(machine, catalog, options, read=read_calibrations),
+        measuring=measuring,
     )
 
 
-def _calibrations(
+def _measuring(source: str, options: Options, *, run: bool) -> Measuring:
+    if run:
+        raise UsageError(
+            f"--measure: {source} is a script, of which one step alone cannot be run over and over",
+            hint="time its own steps: `with advisor.observe(model) as seen:` around its loop",
+        )
+    traced = asdict(_request(source, options, batch=None))
+    request = MeasureRequest(**traced, layout=options.layout, compile=options.compile)
+    return Measuring(request=request, time_it=measure_source, precision=options.precision)
+
+
+def calibrations_for(
     machine: Machine | None, catalog: Catalog, options: Options, *, read: ReadCalibrations = calibrations_in_force
 ) -> Stored:
     """Those of the machine at hand, where the answer may depend on it."""
@@ -136,7 +207,7 @@ def profile_source(
         raise UsageError(
             f"--batch {options.batch}: a profile is of one batch", hint="write one number, or leave it out"
         )
-    if _is_workload_file(source):
+    if is_workload_file(source):
         if second_count:
             raise UsageError(f"{source} is a saved workload: fvcore needs the model", hint="name the model's own file")
         workload, count = _read_saved(source, options), None
@@ -146,7 +217,7 @@ def profile_source(
             workload = workload_from_json(pending.result(), where=source)
             count = SecondCount(**pending.second_count) if pending.second_count else None
     _check_coverage(workload, options)
-    return Profile(workload=workload, batch=_profiled_batch(workload, wanted), second_count=count)
+    return Profile(workload=workload, batch=profiled_batch(workload, wanted), second_count=count)
 
 
 def recommend(
@@ -162,18 +233,26 @@ def recommend(
     layout: Literal["nchw", "nhwc"] = "nchw",
     compile: Literal["eager", "compile"] = "eager",  # noqa: A002 - the flag's name
     attention: Literal["auto", "eager", "fused"] = "auto",
+    accumulate: int = 1,
+    checkpoint_activations: bool = False,
+    gpus: int | None = None,
+    max_gpus: int | None = None,
+    max_machines: int = 1,
+    sharding: Literal["auto", "none", "zero1", "zero2", "zero3"] = "auto",
     samples: int | None = None,
     epochs: int | None = None,
     steps: int | None = None,
     tokens: int | None = None,
     requests_per_day: int | None = None,
     checkpoint_every: str | float | None = None,
+    loader_s_per_sample: str | float | None = None,
     provider: str | Sequence[str] = (),
     region: str | Sequence[str] = (),
     tier: str | Sequence[str] = (),
     device: str | Sequence[str] = (),
     no_local: bool = False,
     no_calibrate: bool = False,
+    measure: bool = False,
     price: Literal["on-demand", "spot", "commit-1y", "commit-3y"] = "on-demand",
     objective: Literal["cost", "time", "cost-time"] = "cost",
     deadline: str | float | None = None,
@@ -198,6 +277,7 @@ def recommend(
     Prints nothing and leaves the model as it was, wherever it lies. Raises `AdvisorError`, and what the model's own
     code raises.
     """
+    from advisor.measure.step import time_loaded
     from advisor.workload.cuda_redirect import cuda_redirected
     from advisor.workload.sources.live import load_live
     from advisor.workload.torch_log import fake_tensor_log_silenced
@@ -210,18 +290,26 @@ def recommend(
         layout=layout,
         compile=compile,
         attention=attention,
+        accumulate=accumulate,
+        checkpoint_activations=checkpoint_activations,
+        gpus=gpus,
+        max_gpus=max_gpus,
+        max_machines=max_machines,
+        sharding=sharding,
         samples=samples,
         epochs=epochs,
         steps=steps,
         tokens=tokens,
         requests_per_day=requests_per_day,
         checkpoint_every=seconds_of(checkpoint_every),
+        loader_s_per_sample=seconds_of(loader_s_per_sample),
         provider=names_of(provider),
         region=names_of(region),
         tier=names_of(tier),
         device=names_of(device),
         no_local=no_local,
         no_calibrate=no_calibrate,
+        measure=measure,
         price=price,
         objective=objective,
         deadline=seconds_of(deadline),
@@ -245,13 +333,17 @@ def recommend(
             return trace(loaded, mode=mode, batch=batch, attention=attention)
 
     machine = None if no_local else this_machine()
+    request = MeasureRequest(source=loaded.name, mode=mode, attention=attention, layout=layout, compile=compile)
     return rank_workload(
         trace_at(single_batch(options)),
         options,
         catalog=catalog,
         trace_at=trace_at,
         machine=machine,
-        calibrated=_calibrations(machine, catalog, options),
+        calibrated=calibrations_for(machine, catalog, options),
+        measuring=Measuring(request=request, time_it=partial(time_loaded, loaded), precision=precision)
+        if measure
+        else None,
     )
 
 
@@ -263,14 +355,16 @@ def rank_workload(
     trace_at: TraceAt | None = None,
     machine: Machine | None = None,
     calibrated: Stored | None = None,
+    measuring: Measuring | None = None,
     today: date | None = None,
 ) -> Recommendation:
     """Predict the workload on every device on offer, price the job, and rank.
 
-    `machine` is the one at hand, `calibrated` what was timed on it.
+    `machine` is the one at hand, `calibrated` what was timed on it, `measuring` who times the step itself there.
     """
     _check_coverage(workload, options)
     _check_local(options, machine)
+    _check_measuring(options, machine, measuring)
     if not workload.rows:
         raise TraceError(
             f"{workload.name} calls no operator that computes or copies: there is nothing to predict",
@@ -291,7 +385,11 @@ def rank_workload(
     fleet = fleet_of(selection.offers, gpus=catalog.gpus, cpus=catalog.cpus)
     here = local_devices(machine, catalog) if machine else ()
     own, own_fleet = selection_at_hand(here, offers=catalog.offers), fleet_at_hand(fleet, here)
-    predictions, warnings = _predict(workload, wanted, own_fleet.devices, catalog, options, trace_at)
+    measured = measure_here(workload, here, measuring, batches=wanted, efficiencies=catalog.efficiencies)
+    predictions, warnings = _predict(
+        workload, wanted, own_fleet.devices, catalog, options, trace_at, job=job, anchors=measured.anchors
+    )
+    predictions = at_timed_batch(predictions, own_fleet.device_index)
     at_hand = rank(own, fleet=own_fleet, predictions=predictions, job=job, billing=catalog.billing)
     if LOCAL in options.device:
         selection, fleet = join(own, selection), join_fleets(own_fleet, fleet)
@@ -304,16 +402,26 @@ def rank_workload(
         best=ranking.quotes[0] if ranking.quotes else None,
         quotes=ranking.quotes,
         at_hand=soonest(at_hand.quotes),
+        measured=measured.steps,
+        batch_sweeps=batch_sweeps(
+            ranking.quotes,
+            selection=selection,
+            fleet=fleet,
+            predictions=predictions,
+            named=device_ids(catalog, options.device),
+        ),
         rejected=(*catalog.rejected, *ranking.rejected),
         notes=(
             *(f"overlay in force: {path}" for path in catalog.overlays),
             *ranking.notes,
+            *memory_notes(workload, predictions),
             *calibration_notes(calibrated, used=_calibrated_devices((*ranking.quotes, *at_hand.quotes))),
             *notes_at_hand(here, at_hand),
             *payback_notes(ranking.quotes, catalog.offers, rate=exchange_rate),
         ),
         warnings=(
             *warnings,
+            *measured.problems,
             *_unknown_warnings(workload),
             *mark_warnings(ranking.quotes, max_age_days=options.max_price_age),
         ),
@@ -332,18 +440,22 @@ def _predict(
     catalog: Catalog,
     options: Options,
     trace_at: TraceAt | None,
+    *,
+    job: Job,
+    anchors: Sequence[Anchor],
 ) -> tuple[Predictions, tuple[str, ...]]:
     """The predictions at `batches`, from one trace where the dimensions are affine in the batch, else from one each."""
 
     def at(traced: Workload, sizes: IndexArray) -> Predictions:
-        return predict(
+        return predict_on_all(
             traced,
             devices=devices,
             efficiencies=catalog.efficiencies,
             batches=sizes,
-            precision=options.precision,
-            layout=options.layout,
-            compile_mode=options.compile,
+            options=options,
+            job=job,
+            start_up_s=0.0 if job.assumed else longest_start_up_s(catalog.billing.start_ups),
+            anchors=anchors,
         )
 
     if workload.batch_is_affine:
@@ -362,7 +474,8 @@ def _predict(
     return join_batches(parts), (f"how the step grows with the batch is not known: predicted at batch {listed} alone",)
 
 
-def _is_workload_file(source: str) -> bool:
+def is_workload_file(source: str) -> bool:
+    """Whether it is what `advise profile -o` writes."""
     return source.endswith(".json") and not source.startswith("hf:")
 
 
@@ -370,22 +483,29 @@ def _check_source(source: str, options: Options, *, run: bool) -> None:
     """Refuse what would otherwise be ignored: the source has settled it."""
     if run and not source.endswith(".py"):
         raise UsageError(f"--run: {source} is no script", hint="name a Python file, without ::NAME, or leave --run out")
-    if options.attention != "auto" and _is_workload_file(source):
+    if options.attention != "auto" and is_workload_file(source):
         raise UsageError(f"--attention: {source} is a saved workload", hint="save it anew with the attention you mean")
-    if options.input and (run or _is_workload_file(source)):
+    if options.measure and is_workload_file(source):
+        raise UsageError(f"--measure: {source} is a saved workload, not a model", hint="name the model's own source")
+    if options.input and (run or is_workload_file(source)):
         kind = "a script" if run else "a saved workload"
         raise UsageError(f"--input: {source} is {kind} and has inputs of its own", hint="leave --input out")
 
 
 def _read_saved(source: str, options: Options) -> Workload:
-    """The saved workload; its mode is the job's, so `--mode training` may not contradict it."""
     workload = read_workload(Path(source))
+    as_saved(options, workload, where=source)
+    return workload
+
+
+def as_saved(options: Options, workload: Workload, *, where: str) -> Options:
+    """The options with the mode of a saved workload, which is the job's; `--mode training` may not contradict it."""
     if options.mode == "training" and workload.mode == "inference":
         raise UsageError(
-            f"--mode training: {source} is a saved step of inference",
+            f"--mode training: {where} is a saved step of inference",
             hint="save it with `advise profile SOURCE --mode training -o workload.json`",
         )
-    return workload
+    return replace(options, mode=workload.mode)
 
 
 def _request(source: str, options: Options, *, batch: int | None, **how: Any) -> ProfileRequest:
@@ -409,7 +529,7 @@ def catalog_of(options: Options) -> Catalog:
 
 def single_batch(options: Options) -> int | None:
     """The batch where one number was asked for."""
-    return int(options.batch) if options.batch.isascii() and options.batch.isdigit() else None
+    return single_batch_of(options.batch)
 
 
 def _summary_batch(workload: Workload, options: Options) -> int:
@@ -417,7 +537,8 @@ def _summary_batch(workload: Workload, options: Options) -> int:
     return (single_batch(options) if workload.batch_is_affine else None) or workload.batch
 
 
-def _profiled_batch(workload: Workload, wanted: int | None) -> int:
+def profiled_batch(workload: Workload, wanted: int | None) -> int:
+    """The batch to count at; raise `UsageError` where the workload cannot have it."""
     if wanted is None or workload.batch_is_affine:
         return wanted or workload.batch
     if wanted != workload.batch:
@@ -466,6 +587,12 @@ def _check_local(options: Options, machine: Machine | None) -> None:
     if LOCAL in options.device and (options.no_local or machine is None):
         hint = "leave --no-local out" if options.no_local else "name a device: `advise devices` says which are where"
         raise UsageError("--device local: the machine at hand is left out", hint=hint)
+
+
+def _check_measuring(options: Options, machine: Machine | None, measuring: Measuring | None) -> None:
+    if options.measure and (options.no_local or machine is None or measuring is None):
+        hint = "leave --no-local out" if options.no_local else "name the model itself, where its step can be run"
+        raise UsageError("--measure: there is no machine at hand, or no model to run", hint=hint)
 
 
 def _check_coverage(workload: Workload, options: Options) -> None:

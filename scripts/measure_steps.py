@@ -248,17 +248,18 @@ def time_step(
     )
 
 
-def load_with_weights(model: str, *, mode: MeasuredMode) -> LoadedModel:
-    """Load the model as `advise` does, but with weights, which tracing does without."""
+def source_of(model: str) -> str:
+    """The model as `advise` takes it."""
     scheme, colon, reference = model.partition(":")
     if not colon:
-        source = str(FOLDER / model)
-    elif scheme == "hf":
-        source = f"hf:{FOLDER / reference}"
-    else:
-        source = model
+        return str(FOLDER / model)
+    return f"hf:{FOLDER / reference}" if scheme == "hf" else model
+
+
+def load_with_weights(model: str, *, mode: MeasuredMode) -> LoadedModel:
+    """Load the model as `advise` does, but with weights, which tracing does without."""
     with patch.object(python_file, "build_on_meta", return_value=None):
-        return load(source, mode="inference" if mode == "inference" else "training", specs=())
+        return load(source_of(model), mode="inference" if mode == "inference" else "training", specs=())
 
 
 class Runner:

@@ -1,7 +1,7 @@
-"""Put the accuracy of the shipped efficiencies into README.md: tables of measurements in, its table out.
+"""Put the accuracy of the shipped efficiencies into README.md and profiles/accuracy.json: tables of measurements in.
 
 `python scripts/write_accuracy.py --measured tests/data/measured` (= `make accuracy`): all tables, as `advise validate`.
-With `--sample` the sample alone, which is what the README shows and a test holds it to.
+With `--sample` the sample alone, which is what the README and the service show and a test holds the README to.
 """
 
 import argparse
@@ -12,10 +12,12 @@ from fit import FILES
 from advisor.accuracy.score import score
 from advisor.records.measurement import Accuracy, Score
 from advisor.records.options import Options
+from advisor.report.accuracy_json import render_accuracy_json
 from advisor.validation import validate
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = "sample.csv"
+SHIPPED = ROOT / "profiles" / "accuracy.json"
 _BEGIN, _END = "<!-- accuracy: written by `make accuracy` -->", "<!-- end of accuracy -->"
 _HEAD = (
     "| measured on | how | n | mean error | median | bias | inside the 90 % interval | plain roofline |",
@@ -71,14 +73,16 @@ def main() -> None:
     """Validate, print, and with `--sample` write the README."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--measured", type=Path, required=True, help="folder with the tables of measurements")
-    parser.add_argument("--sample", action="store_true", help="the sample alone, into README.md")
+    parser.add_argument("--sample", action="store_true", help="the sample alone, into the files")
     arguments = parser.parse_args()
     names = (SAMPLE,) if arguments.sample else FILES
-    text = table(validate([arguments.measured / name for name in names], Options()))
+    accuracy = validate([arguments.measured / name for name in names], Options())
+    text = table(accuracy)
     print(text)
     if arguments.sample:
         readme = ROOT / "README.md"
         readme.write_text(with_table(readme.read_text(), text))
+        SHIPPED.write_text(render_accuracy_json(accuracy, with_rows=False), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -11,12 +11,14 @@ import torch
 from torch import nn
 
 import advisor
+from advisor.calibrate.store import Stored
 from advisor.cli.main import run
 from advisor.errors import ExitCode, NothingFitsError, UsageError
 from advisor.explaining import explain_source
 from advisor.pipeline import profile_source, rank_source
 from advisor.records.options import Options
 from advisor.workload.file import workload_to_json
+from tests.calibrate.toys import EPYC, calibration
 
 Explain = Callable[..., dict[str, Any]]
 NET = """
@@ -58,7 +60,9 @@ def explain(source: str, capsys: pytest.CaptureFixture[str]) -> Explain:
     return call
 
 
-@pytest.mark.parametrize("flags", [(), ("--mode", "training", "--batch", "32", "--precision", "fp32")])
+@pytest.mark.parametrize(
+    "flags", [("--max-gpus", "1"), ("--max-gpus", "1", "--mode", "training", "--batch", "32", "--precision", "fp32")]
+)
 def test_the_total_is_that_of_the_ranking_to_the_digit(
     net: str, explain: Explain, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
 ) -> None:
@@ -73,6 +77,19 @@ def test_the_total_is_that_of_the_ranking_to_the_digit(
         for key in ("batch", "precision", "bound", "time_source"):
             assert step[key] == quote[key]
         assert sum(group["time_s"] for group in step["families"]) == pytest.approx(quote["step_s"]["mid"])
+
+
+def test_of_a_step_on_several_gpus_one_pass_of_one_of_them_is_explained(net: str, explain: Explain) -> None:
+    document = explain("--mode", "training", "--batch", "64", "--gpus", "4", "--precision", "fp32", source=net)
+    (step,) = document["steps"]
+    (alone,) = explain(
+        "--mode", "training", "--batch", "16", "--max-gpus", "1", "--precision", "fp32", "--on", step["device"]["id"],
+        source=net,
+    )["steps"]  # fmt: skip
+    assert step["batch"] == 16
+    assert step["step_s"] == alone["step_s"]
+    (warning,) = (line for line in document["warnings"] if "GPUs" in line)
+    assert warning == f"{step['name']} runs a step of 64 samples on 4 GPUs: shown is what one does in a pass of 16"
 
 
 def test_an_offer_outside_the_ranking_is_explained_as_its_like_within(source: str) -> None:
@@ -153,7 +170,7 @@ def test_an_instance_of_several_providers_asks_for_one(source: str) -> None:
 
 
 def test_a_step_that_does_not_fit_is_not_explained(source: str) -> None:
-    with pytest.raises(NothingFitsError, match=r"t4: the step needs \d+ GiB, the device has 15 GiB"):
+    with pytest.raises(NothingFitsError, match=r"t4: the step needs [\d.]+ [GT]iB, the device has 15 GiB"):
         explain_source(source, Options(batch="100000000"), on=("t4",))
 
 
@@ -180,3 +197,22 @@ def test_keywords_are_those_of_recommend() -> None:
         advisor.explain(nn.Linear(8, 8), torch.zeros(1, 8), colour="red")
     with pytest.raises(UsageError, match="precision: "):
         advisor.explain(nn.Linear(8, 8), torch.zeros(1, 8), precision="fp31")
+
+
+def test_the_machine_at_hand_is_explained_as_local_and_from_its_calibration(
+    net: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calibrated = Stored(calibrations=(calibration(),))
+    monkeypatch.setattr("advisor.explaining.this_machine", lambda: EPYC)
+    monkeypatch.setattr("advisor.explaining.calibrations_for", lambda *_: calibrated)
+
+    found = explain_source(net, Options(precision="fp32"), on=["local"])
+
+    (step,) = found.steps
+    assert (step.name, step.device.id, step.core_count) == ("this machine's cpu", "amd-epyc-7763", 4.0)
+    assert step.time_source == "calibrated"
+
+
+def test_a_machine_that_is_left_out_is_not_explained() -> None:
+    with pytest.raises(UsageError, match="--on local: no device of this machine does the job"):
+        advisor.explain(nn.Linear(8, 4), torch.zeros(2, 8), on="local", no_local=True)

@@ -64,6 +64,7 @@ def test_a_duration_is_shown_in_the_largest_unit_that_fits(seconds: float, text:
 def test_an_interval_keeps_the_unit_of_its_middle() -> None:
     # 0.9 ms is below one millisecond, yet it stays in ms beside 1.1 ms.
     assert units.format_interval_s(0.0011, 0.0009, 0.00131) == "1.1 ms [0.9-1.31]"
+    assert units.format_interval_bytes(1.5 * 2**30, 2**30, 2**31) == "1.5 GiB [1-2]"
 
 
 @pytest.mark.parametrize(
@@ -136,11 +137,24 @@ def test_three_significant_digits_are_never_off_by_more_than_half_a_percent(valu
     assert float(units.format_significant(value)) == pytest.approx(value, rel=0.005)
 
 
-@given(st.floats(min_value=1e-6, max_value=1e8), st.sampled_from(["us", "ms", "s", "m", "h", "d"]))
+@given(st.floats(min_value=1e-6, max_value=1e4), st.sampled_from(["us", "ms", "s", "m", "h", "d"]))
 def test_a_written_duration_scales_with_its_unit(number: float, unit: str) -> None:
     written = f"{number:f}"
     ratio = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}[unit]
     assert units.parse_duration_s(written + unit) == pytest.approx(float(written) * ratio)
+
+
+def test_a_time_longer_than_thirty_years_is_refused() -> None:
+    # 1e9 s / (365.25 x 86,400 s) = 31.7 years.
+    assert units.parse_duration_s("1000000000") == 1e9
+    with pytest.raises(UsageError, match="longer than 30 years"):
+        units.parse_duration_s("20000d")
+
+
+def test_a_count_of_more_than_1e15_is_refused() -> None:
+    assert units.parse_count("1e15") == 10**15
+    with pytest.raises(UsageError, match="more than 1e15"):
+        units.parse_count("1e300")
 
 
 def test_money_of_another_currency_has_its_code_and_as_many_digits_as_dollars() -> None:
@@ -167,3 +181,14 @@ def test_a_number_above_0_may_carry_a_dollar_sign() -> None:
     for text in ("0", "-1", "nan", "inf", "5 $", ""):
         with pytest.raises(UsageError, match="is not a number above 0"):
             units.parse_positive(text)
+
+
+@pytest.mark.parametrize(("text", "ratio"), [("10%", 0.1), ("10 %", 0.1), ("0.25", 0.25), ("0", 0.0), ("150%", 1.5)])
+def test_a_share_is_percent_or_a_ratio(text: str, ratio: float) -> None:
+    assert units.parse_ratio(text) == pytest.approx(ratio)
+
+
+@pytest.mark.parametrize("text", ["", "-1%", "ten", "10%%", "10% more", "nan", "inf%"])
+def test_what_is_no_share_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a share"):
+        units.parse_ratio(text)

@@ -32,9 +32,19 @@ def test_the_wheel_carries_profiles_licences_and_notices(wheel: Path) -> None:
     profiles = {str(path.relative_to(ROOT)) for path in (ROOT / "profiles").rglob("*.yaml")}
     assert {f"advisor/{path}" for path in profiles} <= set(names)
     assert "advisor/catalog/starter.yaml" in names
+    assert "advisor/profiles/accuracy.json" in names
+    for folder in ("advisor/report/assets", "advisor/serve/page_files"):
+        files = {str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob("*") if path.is_file()}
+        assert files
+        assert files <= set(names)
     licences = {name.partition(".dist-info/licenses/")[2] for name in names if "/licenses/" in name}
-    assert licences == {"LICENSE", "NOTICE", "profiles/sparecores/LICENSE"}
-    assert "License-Expression: Apache-2.0 AND CC-BY-SA-4.0" in text
+    assert licences == {
+        "LICENSE",
+        "NOTICE",
+        "profiles/sparecores/LICENSE",
+        "advisor/report/assets/plot.LICENSE",
+    }
+    assert "License-Expression: Apache-2.0 AND CC-BY-SA-4.0 AND ISC AND BSD-3-Clause AND MIT" in text
     assert not any(name.startswith(("tests/", "scripts/")) for name in names)
 
 

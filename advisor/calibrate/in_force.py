@@ -29,9 +29,12 @@ def _holds(calibration: Calibration, machine: Machine, catalog: Catalog) -> bool
 
 
 def with_calibrations(catalog: Catalog, calibrations: Sequence[Calibration]) -> Catalog:
-    """The catalog with their efficiencies behind its own: a profile that the user names wins."""
+    """The catalog with their efficiencies behind its own, so that a profile which the user names wins, and with the
+    copies that were timed, which are this machine's alone: a rented GPU is plugged in elsewhere."""
     own = tuple(efficiency for calibration in calibrations for efficiency in calibration.efficiencies)
-    return replace(catalog, efficiencies=(*catalog.efficiencies, *own))
+    copies = {one.key.device: one.host_to_device_bytes_per_s for one in calibrations}
+    timed = {name: rate for name, rate in copies.items() if rate is not None}
+    return replace(catalog, efficiencies=(*catalog.efficiencies, *own), copies_at_hand=timed)
 
 
 def calibration_notes(stored: Stored, *, used: frozenset[str], now: datetime | None = None) -> Iterator[str]:

@@ -6,10 +6,10 @@ import numpy as np
 
 from advisor.records.calibration import Timings
 
-_WIDE_IQR_RATIO = 0.10
+WIDE_IQR_RATIO = 0.10
 """Blocks of a quiet machine agree to 2 to 4 % at the median over operators."""
 _DRIFT_RATIO = 0.10
-_TAKEN_CPU_COUNT = 0.3
+TAKEN_CPU_COUNT = 0.3
 """Of others' processes on the CPUs that the operators need: more than what a desktop does beside."""
 _MOST_LOG_SPREAD = 0.3
 """What the shipped efficiencies are off by on a CPU that nobody has measured (`device_log_spread`)."""
@@ -40,14 +40,14 @@ def noise_of(timings: Timings, *, spare_cpu_count: float, used_cpu_count: float)
     drift_ratio = float(reference_s.max() / reference_s.min() - 1)
     taken_cpu_count = max(0.0, timings.others_cpu_count - spare_cpu_count)
     warnings = []
-    if iqr_ratio > _WIDE_IQR_RATIO:
+    if iqr_ratio > WIDE_IQR_RATIO:
         warnings.append(f"timings of the same operator lie {iqr_ratio:.0%} apart: end other programs, calibrate again")
     if drift_ratio > _DRIFT_RATIO:
         warnings.append(
             f"one operator took up to {drift_ratio:.0%} longer than at its best: the clock is throttled or others "
             "compute; let the machine cool down, end other programs, calibrate again"
         )
-    if taken_cpu_count > _TAKEN_CPU_COUNT:
+    if taken_cpu_count > TAKEN_CPU_COUNT:
         warnings.append(f"other processes kept {timings.others_cpu_count:.1f} CPUs busy: end them and calibrate again")
     parts = (iqr_ratio / _IQR_PER_SIGMA, float(np.std(np.log(reference_s))), np.log1p(taken_cpu_count / used_cpu_count))
     return Noise(warnings=tuple(warnings), log_spread=float(np.linalg.norm(parts)))

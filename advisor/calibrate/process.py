@@ -27,6 +27,7 @@ _OVERTIME_S = 1.0
 """How long past its deadline the child may be at one operator before it is ended."""
 _GRACE_S = 0.5
 """Between the end of what a child says and its own."""
+_COPY = "host_to_device_bytes_per_s"
 _FIELDS = tuple(field.name for field in fields(TimedOperator))
 
 
@@ -129,4 +130,5 @@ def _timings(lines: Sequence[dict[str, Any]]) -> Timings:
         planned_count=lines[0]["planned_count"],
         reference_s=tuple(line["reference_s"] for line in lines if "reference_s" in line),
         others_cpu_count=operators[-1]["others_cpu_count"],
+        host_to_device_bytes_per_s=next((line[_COPY] for line in lines if _COPY in line), None),
     )

@@ -125,6 +125,7 @@ def _calibrated(
         planned_count=timings.planned_count,
         median_ape=fitted.median_ape,
         warnings=noise.warnings,
+        host_to_device_bytes_per_s=timings.host_to_device_bytes_per_s,
         efficiencies=fitted.efficiencies,
     )
     if noise.is_too_much:

@@ -81,6 +81,7 @@ def calibration_text(calibration: Calibration) -> str:
         "planned_count": calibration.planned_count,
         "median_ape": calibration.median_ape,
         "warnings": list(calibration.warnings),
+        "host_to_device_bytes_per_s": calibration.host_to_device_bytes_per_s,
     }
     lines = [f"{name}: {_scalar(value)}" for name, value in header.items() if value is not None]
     return "\n".join([_HEADING, *lines, "---", profile_text(calibration.efficiencies)])

@@ -22,10 +22,15 @@ _CALM_BLOCKS = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """The median of the faster half of the blocks, and all blocks' interquartile range over their median."""
+    """The median of the faster half of the blocks, and all blocks' interquartile range over their median.
+
+    `blocks_s` are the blocks' means, each over `block_steps` steps.
+    """
 
     step_s: float
     iqr_ratio: float
+    blocks_s: tuple[float, ...]
+    block_steps: int
 
 
 def time_step(step: Callable[[], None], *, budget_s: float, clock: Callable[[], float] = time.perf_counter) -> Timing:
@@ -50,7 +55,12 @@ def time_step(step: Callable[[], None], *, budget_s: float, clock: Callable[[], 
         if len(blocks_s) >= _CALM_BLOCKS and iqr_ratio(blocks_s) < _CALM_IQR_RATIO:
             break
     faster = sorted(blocks_s)[: (len(blocks_s) + 1) // 2]
-    return Timing(step_s=statistics.median(faster), iqr_ratio=iqr_ratio(blocks_s))
+    return Timing(
+        step_s=statistics.median(faster),
+        iqr_ratio=iqr_ratio(blocks_s),
+        blocks_s=tuple(blocks_s),
+        block_steps=step_count,
+    )
 
 
 def iqr_ratio(values: list[float]) -> float:

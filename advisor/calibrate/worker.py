@@ -3,14 +3,12 @@
 A line is written as soon as it is known, so whoever ends this process early keeps what was timed.
 """
 
-import ctypes
 import gc
 import json
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NoReturn
 
 import torch
@@ -18,6 +16,14 @@ import torch
 from advisor.calibrate.design import Probe, probes
 from advisor.calibrate.load import others_cpu_s
 from advisor.calibrate.timing import Timing, time_step
+from advisor.workload.execution import (
+    autocast,
+    device_problem,
+    float32_products,
+    keep_freed_memory,
+    synchronizer,
+    whole_dtype,
+)
 from advisor.workload.file import workload_to_json
 from advisor.workload.loaded import LoadedModel
 from advisor.workload.torch_log import fake_tensor_log_silenced
@@ -27,11 +33,11 @@ _SIZE_FACTOR: Mapping[str, int] = {"cpu": 1, "cuda": 16, "mps": 4}
 """How many times a CPU's batch fills the device."""
 _LEAST_BUDGET_S, _MOST_BUDGET_S = 0.015, 0.15
 """Of one operator."""
+_COPIED_BYTES = 2**26
+"""64 MiB: some 5 ms, beside which the start of a copy is nothing."""
 _REFERENCE = "linear 512x512"
 _REFERENCE_EVERY = 8
 """Operators between two timings of the reference, which shows whether the clock holds."""
-_AUTOCAST = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}
-_WHOLE = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 def main() -> NoReturn:
@@ -40,20 +46,13 @@ def main() -> NoReturn:
     channel = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is no answer
     device = torch.device(request["device"])
-    _check(device)
+    if problem := device_problem(device):
+        _end(problem)
     _set_up(device, thread_count=request["thread_count"])
     for line in _timed(request, device):
         channel.write(json.dumps(line) + "\n")
         channel.flush()
     os._exit(0)
-
-
-def _check(device: torch.device) -> None:
-    """End with a word to stderr where torch does not see the device."""
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        _end(f"torch {torch.__version__} sees {torch.cuda.device_count()} CUDA devices")
-    if device.type == "mps" and not torch.backends.mps.is_available():
-        _end(f"torch {torch.__version__} sees no MPS device")
 
 
 def _end(last_word: str) -> NoReturn:
@@ -70,19 +69,7 @@ def _set_up(device: torch.device, *, thread_count: int | None) -> None:
     if device.type == "cuda":
         torch.cuda.set_device(device)
         torch.backends.cudnn.benchmark = True
-    _keep_freed_memory()
-
-
-def _keep_freed_memory() -> None:
-    """Let glibc keep what is freed: mallopt(3), its thresholds for M_MMAP (-3) and M_TRIM (-1) as high as they go.
-
-    Else it returns each freed block above 32 MB to the kernel, and the page faults of the next one can take ten times
-    what the operator does on a virtual machine. Every measurement that the shipped efficiencies come from does so.
-    """
-    if sys.platform == "linux":
-        libc = ctypes.CDLL(None)
-        for parameter in (-3, -1):
-            libc.mallopt(parameter, 2**31 - 1)
+    keep_freed_memory()
 
 
 def _timed(request: Mapping[str, Any], device: torch.device) -> Any:
@@ -91,6 +78,8 @@ def _timed(request: Mapping[str, Any], device: torch.device) -> Any:
     planned = probes(request["precisions"], size_factor=_SIZE_FACTOR[device.type])
     reference = next(probe for probe in planned if probe.name == _REFERENCE)
     yield {"planned_count": len(planned)}
+    if device.type == "cuda":
+        yield {"host_to_device_bytes_per_s": _copied_bytes_per_s(device)}
     _trace(reference)  # the first trace imports what all need
     begin_s, others_begin_s = time.monotonic(), others_cpu_s()
     for index, probe in enumerate(planned):
@@ -112,6 +101,18 @@ def _timed(request: Mapping[str, Any], device: torch.device) -> Any:
             "iqr_ratio": timing.iqr_ratio,
             "others_cpu_count": max(0.0, (others_cpu_s() - others_begin_s) / passed_s),
         }
+
+
+def _copied_bytes_per_s(device: torch.device) -> float:
+    """Of one long copy from pinned memory, as a loader with `pin_memory` makes it."""
+    source = torch.empty(_COPIED_BYTES, dtype=torch.uint8, pin_memory=True)
+    target, synchronize = torch.empty_like(source, device=device), synchronizer(device)
+
+    def copy() -> None:
+        target.copy_(source, non_blocking=True)
+        synchronize()
+
+    return _COPIED_BYTES / time_step(copy, budget_s=_LEAST_BUDGET_S).step_s
 
 
 def _trace(probe: Probe) -> dict[str, Any]:
@@ -140,22 +141,21 @@ def _optimizer(parameters: Any) -> torch.optim.Optimizer:
 
 
 def _time(probe: Probe, device: torch.device, *, budget_s: float) -> Timing:
-    torch.set_float32_matmul_precision("high" if probe.precision == "tf32" else "highest")
-    torch.backends.cudnn.allow_tf32 = probe.precision == "tf32"
-    return time_step(_step(probe, device), budget_s=budget_s)
+    with float32_products(probe.precision):
+        return time_step(_step(probe, device), budget_s=budget_s)
 
 
 def _step(probe: Probe, device: torch.device) -> Callable[[], None]:
     """One step, done when it returns."""
-    dtype = _WHOLE.get(probe.precision)
+    dtype = whole_dtype(probe.precision)
     model = probe.make().train(probe.mode == "training").to(device, dtype)
     inputs = tuple(
         tensor.to(device, dtype if tensor.is_floating_point() else None) for tensor in probe.inputs(probe.batch)
     )
-    synchronize = _synchronize(device)
+    synchronize = synchronizer(device)
 
     def infer() -> None:
-        with torch.inference_mode(), _autocast(probe, device):
+        with torch.inference_mode(), autocast(probe.precision, device):
             model(*inputs)
         synchronize()
 
@@ -165,21 +165,10 @@ def _step(probe: Probe, device: torch.device) -> Callable[[], None]:
 
     def train() -> None:
         model.zero_grad()
-        with _autocast(probe, device):
+        with autocast(probe.precision, device):
             loss = _loss(model(*inputs), inputs[0])
         loss.backward()
         optimizer.step()
         synchronize()
 
     return train
-
-
-def _autocast(probe: Probe, device: torch.device) -> AbstractContextManager[Any]:
-    dtype = _AUTOCAST.get(probe.precision)
-    return torch.autocast(device.type, dtype=dtype) if dtype else nullcontext()
-
-
-def _synchronize(device: torch.device) -> Callable[[], None]:
-    if device.type == "cuda":
-        return torch.cuda.synchronize
-    return torch.mps.synchronize if device.type == "mps" else lambda: None

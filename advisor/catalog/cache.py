@@ -8,22 +8,20 @@ import contextlib
 import hashlib
 import json
 import os
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import fields
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import advisor.records.billing
 import advisor.records.device
 import advisor.records.price
 from advisor.errors import ProfileError
+from advisor.record_columns import from_columns, to_columns
 from advisor.records.billing import Billing, BillingRule, Extras, StartUp
 from advisor.records.device import Cpu, Efficiency, FamilyEfficiency, Gpu
 from advisor.records.price import Catalog, ExchangeRate, Offer, Price, Rejection
-
-RecordT = TypeVar("RecordT")
 
 _SHARED_TEXTS = ("source", "note")
 _KEPT_COUNT = 8
@@ -89,8 +87,8 @@ def catalog_to_json(catalog: Catalog) -> bytes:
 
     `prices` are those of all offers in order, of which each offer keeps the count; their texts stand once, in a table.
     """
-    prices = _to_columns(Price, [price for offer in catalog.offers for price in offer.prices])
-    offers = _to_columns(Offer, catalog.offers)
+    prices = to_columns(Price, [price for offer in catalog.offers for price in offer.prices])
+    offers = to_columns(Offer, catalog.offers)
     offers["prices"] = [len(offer.prices) for offer in catalog.offers]
     texts: dict[str, int] = {}
     for name in _SHARED_TEXTS:
@@ -116,7 +114,7 @@ def catalog_from_json(payload: bytes) -> Catalog:
     columns = document["prices"]
     for name in _SHARED_TEXTS:
         columns[name] = [document["texts"][index] for index in columns[name]]
-    prices = iter(_from_columns(Price, columns))
+    prices = iter(from_columns(Price, columns, count=len(columns["kind"])))
     columns = document["offers"]
     columns["prices"] = [tuple(islice(prices, count)) for count in columns["prices"]]
     for efficiency in document["efficiencies"]:
@@ -128,7 +126,7 @@ def catalog_from_json(payload: bytes) -> Catalog:
         gpus={gpu.id: gpu for gpu in gpus},
         cpus={cpu.id: cpu for cpu in cpus},
         efficiencies=tuple(Efficiency(**_with_tuples(values)) for values in document["efficiencies"]),
-        offers=tuple(_from_columns(Offer, columns)),
+        offers=tuple(from_columns(Offer, columns, count=len(columns["id"]))),
         rejected=tuple(Rejection(**values) for values in document["rejected"]),
         overlays=tuple(document["overlays"]),
         exchange_rates=tuple(ExchangeRate(**values) for values in document["exchange_rates"]),
@@ -147,19 +145,3 @@ def _to_object(record: Any) -> dict[str, Any]:
 def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
     """JSON has no tuples; the records have no lists."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-
-
-def _to_columns(record: Any, rows: Sequence[Any]) -> dict[str, list[Any]]:
-    return {field.name: [getattr(row, field.name) for row in rows] for field in fields(record)}
-
-
-def _from_columns(record: type[RecordT], columns: Mapping[str, list[Any]]) -> list[RecordT]:
-    """Records filled field by field through their slots: a quarter of the time that `__init__` takes for each of them.
-
-    Raises KeyError when a field has no column.
-    """
-    rows = [record.__new__(record) for _ in next(iter(columns.values()))]
-    for field in fields(record):  # type: ignore[arg-type]
-        fill = getattr(record, field.name).__set__
-        deque(map(fill, rows, columns[field.name]), maxlen=0)
-    return rows

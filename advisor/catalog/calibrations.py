@@ -28,6 +28,7 @@ class _Header:
     planned_count: int
     median_ape: float
     warnings: tuple[str, ...] = ()
+    host_to_device_bytes_per_s: float | None = None
 
 
 def read_calibration(file: Path) -> Calibration:
@@ -48,5 +49,6 @@ def read_calibration(file: Path) -> Calibration:
         planned_count=header.planned_count,
         median_ape=header.median_ape,
         warnings=header.warnings,
+        host_to_device_bytes_per_s=header.host_to_device_bytes_per_s,
         efficiencies=tuple(read_efficiency(document) for document in others),
     )

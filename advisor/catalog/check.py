@@ -23,6 +23,8 @@ def check_file(file: Path) -> tuple[str, Catalog | None]:
     Raises `ProfileError` at the first thing that cannot be right.
     """
     documents = read_documents(file)
+    if not documents:
+        return "it holds nothing, or nothing that is not commented out", None
     kinds = Counter(_kind_of(document) for document in documents)
     if set(kinds) <= {"prices"}:
         catalog = parse_catalog([Layer(name=str(file), prices=(file,), own_rates=True), shipped_layer()])

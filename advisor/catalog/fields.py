@@ -9,7 +9,7 @@ from dataclasses import MISSING, fields
 from decimal import Decimal
 from functools import cache
 from types import UnionType
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from advisor.catalog.strict_yaml import Document, KeyPath, did_you_mean
 
@@ -135,7 +135,7 @@ def _kinds(record: type[Any]) -> Mapping[str, Any]:
     kinds = {}
     for name, hint in get_type_hints(record).items():
         options = [option for option in get_args(hint) if option is not type(None)]
-        kinds[name] = options[0] if get_origin(hint) is UnionType else hint
+        kinds[name] = options[0] if get_origin(hint) in (UnionType, Union) else hint
     return kinds
 
 

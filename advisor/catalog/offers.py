@@ -116,6 +116,7 @@ def _join(identifier: str, row: PriceRow, *, machine: Machine, tier: Tier, geo: 
         prices=_times(row.prices, price_factor),
         measured_read_bytes_per_s=measured.read_bytes_per_s,
         host_to_device_bytes_per_s=measured.host_to_device_bytes_per_s,
+        network_bytes_per_s=machine.network_bytes_per_s,
         interruption=row.interruption,
         billed_separately=row.billed_separately,
         purchase_usd=row.purchase_usd,

@@ -59,6 +59,7 @@ class Machine:
     gpu: str | None = None
     gpu_count: int = 1
     gpu_share: str | None = None
+    network_bytes_per_s: float | None = None
     accelerator: str | None = None
 
 

@@ -11,49 +11,31 @@ A document of a price file that names no provider holds terms:
       EUR: {usd: 1.16, date: 2026-11-01}
     owned: {...}                # see `owned`
     extras: {storage_usd_per_month: 20, egress_usd: 5, tax_percent: 19}     # see records.billing.Extras
+    quota: [...]                # see `supply`
+    availability: [...]
 
-A price list is any price whose basis is not the user's own rate. A family is the start of an instance's name up to a
-separator (g5 is g5.xlarge, not g5g.xlarge), or a pattern with *.
+A price list is any price whose basis is not the user's own rate. Families are those of `scope`.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from typing import Any
 
 from advisor.catalog.billing import read_extras
-from advisor.catalog.fields import check_keys, read_choice, read_mapping, read_number, read_text
+from advisor.catalog.fields import check_keys, read_choice, read_mapping, read_number
 from advisor.catalog.owned import read_owned_rows
 from advisor.catalog.prices import RENTED_KINDS, PriceRow, read_date
-from advisor.catalog.strict_yaml import Document, KeyPath, did_you_mean
+from advisor.catalog.scope import Scope, check_names, read_lines, read_scope
+from advisor.catalog.strict_yaml import Document, KeyPath
+from advisor.catalog.supply import Availability, Quota, read_availabilities, read_quotas, with_supply
 from advisor.records.billing import Extras
 from advisor.records.price import ExchangeRate, Offer, Price, PriceKind, Rejection
 
-TERM_KEYS = ("discounts", "markup_percent", "exclude", "only", "exchange_rates", "owned", "extras")
-_SCOPE_KEYS = ("provider", "region", "family")
+TERM_KEYS = (
+    "discounts", "markup_percent", "exclude", "only", "exchange_rates", "owned", "extras", "quota", "availability"
+)  # fmt: skip
 _CURRENCY_CODE = re.compile(r"[A-Z]{3}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
-    """Names as the user wrote them: providers, regions or parts of the world, families. Empty: any."""
-
-    provider: tuple[str, ...]
-    region: tuple[str, ...]
-    family: tuple[str, ...]
-    document: Document
-    path: KeyPath
-
-    def fits_by(self, offer: Offer) -> dict[str, bool]:
-        """For each key that is given, whether the offer fits one of its names."""
-        region_names = (offer.region.lower(), offer.geo.lower())
-        fits = {
-            "provider": any(name.lower() == offer.provider for name in self.provider),
-            "region": any(name.lower() in region_names for name in self.region),
-            "family": any(is_of_family(offer.instance, name) for name in self.family),
-        }
-        return {key: fit for key, fit in fits.items() if getattr(self, key)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +66,8 @@ class Terms:
     exchange_rates: tuple[ExchangeRate, ...] = ()
     owned: tuple[PriceRow, ...] = ()
     extras: Extras | None = None
+    quotas: tuple[Quota, ...] = ()
+    availabilities: tuple[Availability, ...] = ()
 
 
 def is_terms(document: Document) -> bool:
@@ -102,21 +86,30 @@ def read_terms(document: Document) -> Terms:
         percent = read_number(document, ("markup_percent",), values["markup_percent"], zero_allowed=True)
         markup = Markup(percent=percent, where=document.where(("markup_percent",)))
     exclude, only = (
-        _read_scope(document, (key,), values[key]) if key in values else None for key in ("exclude", "only")
+        read_scope(document, (key,), values[key]) if key in values else None for key in ("exclude", "only")
     )
     return Terms(
-        discounts=_read_discounts(document, values.get("discounts", [])),
+        discounts=read_lines(
+            document,
+            "discounts",
+            values.get("discounts", []),
+            read=_read_discount,
+            keys=("commitment", "percent"),
+            example="{provider: aws, percent: 12}",
+        ),
         markup=markup,
         exclude=exclude,
         only=only,
         exchange_rates=_read_exchange_rates(document, values.get("exchange_rates", {})),
         owned=read_owned_rows(document, values.get("owned", {})),
         extras=read_extras(document, ("extras",), values["extras"]) if "extras" in values else None,
+        quotas=read_quotas(document, values.get("quota", [])),
+        availabilities=read_availabilities(document, values.get("availability", [])),
     )
 
 
 def joined_terms(terms: Sequence[Terms]) -> Terms:
-    """All discounts and exchange rates in order; of anything else the first."""
+    """All lines and exchange rates in order; of anything else the first."""
     rates: dict[str, ExchangeRate] = {}
     for one in terms:
         for rate in one.exchange_rates:
@@ -129,34 +122,31 @@ def joined_terms(terms: Sequence[Terms]) -> Terms:
         exchange_rates=tuple(rates.values()),
         owned=tuple(row for one in terms for row in one.owned),
         extras=next((one.extras for one in terms if one.extras), None),
+        quotas=tuple(quota for one in terms for quota in one.quotas),
+        availabilities=tuple(availability for one in terms for availability in one.availabilities),
     )
 
 
 def apply_terms(terms: Terms, offers: Iterable[Offer], *, rejected: Iterable[Rejection]) -> list[Offer]:
-    """The offers with the user's prices, and why some are excluded; all others stay as they are.
+    """The offers with the user's prices, how many can be had, and why some are excluded; others stay as they are.
 
     Raises `ProfileError` for a name that neither an offer nor a rejected one has: it would change nothing.
     """
     offers = list(offers)
     scopes = [discount.scope for discount in terms.discounts]
+    scopes += [quota.scope for quota in terms.quotas]
+    scopes += [availability.scope for availability in terms.availabilities]
     scopes += [scope for scope in (terms.exclude, terms.only) if scope is not None]
     if scopes:
-        _check_names(scopes, offers=offers, rejected=list(rejected))
+        check_names(scopes, offers=offers, rejected=list(rejected))
     return [_with_terms(offer, terms) for offer in offers]
-
-
-def is_of_family(instance: str, family: str) -> bool:
-    """Whether the family is the start of the instance's name up to a separator, or its pattern."""
-    name, family = instance.lower(), family.lower()
-    if "*" in family:
-        return fnmatchcase(name, family)
-    return name.startswith(family) and not name[len(family) : len(family) + 1].isalnum()
 
 
 def _with_terms(offer: Offer, terms: Terms) -> Offer:
     if offer.purchase_usd is not None:
         return offer
-    discounts = [discount for discount in terms.discounts if all(discount.scope.fits_by(offer).values())]
+    offer = with_supply(offer, quotas=terms.quotas, availabilities=terms.availabilities)
+    discounts = [discount for discount in terms.discounts if discount.scope.fits(offer)]
     prices = offer.prices
     if discounts or terms.markup:
         prices = tuple(_with_percents(price, discounts=discounts, markup=terms.markup) for price in offer.prices)
@@ -191,35 +181,7 @@ def _why_excluded(offer: Offer, terms: Terms) -> str | None:
     return None
 
 
-def _check_names(scopes: Sequence[Scope], *, offers: Sequence[Offer], rejected: Sequence[Rejection]) -> None:
-    rows: list[Offer | Rejection] = [*offers, *rejected]
-    known = {
-        "provider": {row.provider for row in rows},
-        "region": {row.region for row in rows} | {offer.geo for offer in offers},
-    }
-    folded = {key: {name.lower() for name in names} for key, names in known.items()}
-    instances = {row.instance for row in rows}
-    for scope in scopes:
-        for key, names in known.items():
-            for name in getattr(scope, key):
-                if name.lower() not in folded[key]:
-                    hint = did_you_mean(name, known=names)
-                    raise scope.document.error((*scope.path, key), f"no offer has the {key} {name!r}", hint=hint)
-        for family in scope.family:
-            if not any(is_of_family(instance, family) for instance in instances):
-                hint = 'write the start of the names up to a separator (g5), or a pattern ("Standard_ND*")'
-                raise scope.document.error((*scope.path, "family"), f"no instance is of {family!r}", hint=hint)
-
-
-def _read_discounts(document: Document, value: Any) -> tuple[Discount, ...]:
-    if not isinstance(value, list):
-        hint = "write `- {provider: aws, percent: 12}` lines"
-        raise document.error(("discounts",), f"expected a list, found {value!r}", hint=hint)
-    return tuple(_read_discount(document, ("discounts", index), entry) for index, entry in enumerate(value))
-
-
-def _read_discount(document: Document, path: KeyPath, entry: Any) -> Discount:
-    values = check_keys(document, path, entry, known=(*_SCOPE_KEYS, "commitment", "percent"))
+def _read_discount(document: Document, path: KeyPath, values: Mapping[str, Any], scope: Scope) -> Discount:
     if "percent" not in values:
         raise document.error(path, "percent is missing", hint="add `percent: 12` for 12 % off")
     percent = read_number(document, (*path, "percent"), values["percent"])
@@ -230,20 +192,7 @@ def _read_discount(document: Document, path: KeyPath, entry: Any) -> Discount:
     if "commitment" in values:
         here = (*path, "commitment")
         commitment = read_choice(document, here, values["commitment"], choices=RENTED_KINDS)
-    scope = {key: values[key] for key in _SCOPE_KEYS if key in values}
-    return Discount(scope=_read_scope(document, path, scope), commitment=commitment, percent=percent)
-
-
-def _read_scope(document: Document, path: KeyPath, entry: Any) -> Scope:
-    values = check_keys(document, path, entry, known=_SCOPE_KEYS)
-    names = {key: _read_names(document, (*path, key), values.get(key, [])) for key in _SCOPE_KEYS}
-    return Scope(document=document, path=path, **names)
-
-
-def _read_names(document: Document, path: KeyPath, value: Any) -> tuple[str, ...]:
-    """One name or a list of names."""
-    items: Collection[Any] = value if isinstance(value, list) else [value]
-    return tuple(read_text(document, path, item) for item in items)
+    return Discount(scope=scope, commitment=commitment, percent=percent)
 
 
 def _read_exchange_rates(document: Document, value: Any) -> tuple[ExchangeRate, ...]:

@@ -1,4 +1,4 @@
-"""Plain values in, the text of a profile or price file out that reads as the same values."""
+"""Plain values in, the text of a YAML file out that reads as the same values."""
 
 import json
 import re
@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _PLAIN_TEXT = re.compile(r"[A-Za-z][\w.+/@()-]*( [\w.+/@()-]+)*|\d{4}-\d{2}-\d{2}")
+_LINES = re.compile(r"([!-~][ -~]*\n)+")
+"""Several lines of a script, none of them empty or indented: they can stand as they are, one below the other."""
 _RESERVED = frozenset(("yes", "no", "on", "off", "true", "false", "null", "y", "n"))
 _CONSTANTS = {True: "true", False: "false", None: "null"}
 
@@ -13,11 +15,11 @@ _CONSTANTS = {True: "true", False: "false", None: "null"}
 def yaml_text(values: Mapping[str, Any], *, comments: Sequence[str] = ()) -> str:
     """Comments, then one key after the other.
 
-    What holds no mapping stands on one line, so that a price file has one line for each type and region.
+    What holds neither a mapping nor a script stands on one line, so that a price file has one line for each type and
+    region; the lines of a script stand below each other.
     """
-    return "".join(f"# {comment}\n" for comment in comments) + "".join(
-        f"{line}\n" for line in _block(values, indent="")
-    )
+    lines = [*(f"# {_one_line(comment)}" for comment in comments), *_block(values, indent="")]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def flow(value: Any) -> str:
@@ -44,14 +46,26 @@ def _block(value: Any, *, indent: str) -> list[str]:
     entries = value.items() if isinstance(value, Mapping) else (("-", item) for item in value)
     for key, item in entries:
         head = f"{quoted(key)}:" if isinstance(value, Mapping) else "-"
-        if not _holds_mapping(item):
+        if _is_script(item):
+            lines += [f"{indent}{head} |", *(f"{indent}  {line}" for line in item[:-1].split("\n"))]
+        elif not _needs_lines(item):
             lines.append(f"{indent}{head} {flow(item)}")
         else:
             lines += [f"{indent}{head}", *_block(item, indent=f"{indent}  ")]
     return lines
 
 
-def _holds_mapping(value: Any) -> bool:
+def _one_line(comment: str) -> str:
+    """Without what would end the comment, or no YAML reader takes."""
+    return "".join(character if character.isprintable() else " " for character in comment)
+
+
+def _needs_lines(value: Any) -> bool:
     if isinstance(value, str) or not isinstance(value, Mapping | Sequence):
         return False
-    return any(isinstance(item, Mapping) for item in (value.values() if isinstance(value, Mapping) else value))
+    items = value.values() if isinstance(value, Mapping) else value
+    return any(isinstance(item, Mapping) or _is_script(item) for item in items)
+
+
+def _is_script(value: Any) -> bool:
+    return isinstance(value, str) and _LINES.fullmatch(value) is not None

@@ -1,18 +1,25 @@
 """`advise`: arguments in, an exit code out; a user's mistake ends in `error:` and `hint:`, never in a traceback."""
 
+import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from advisor import __version__
 from advisor.cli.commands import command_names, load_command
-from advisor.cli.stdout import discard_stdout
+from advisor.cli.stdout import discard_stdout, write_stdout
 from advisor.errors import AdvisorError, ExitCode, UsageError
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 DEFAULT_COMMAND = "rank"
-_OWN_FLAGS = ("-h", "--help", "--version")
+_OWN_FLAGS = ("-h", "--help", "--version", "--completion")
+_COMPLETE = "_ADVISE_COMPLETE"
+"""The variable by which a shell asks what could follow (click's convention)."""
+_SHELLS = ("bash", "zsh", "fish")
 
 
 class AdviseGroup(click.Group):
@@ -26,8 +33,16 @@ class AdviseGroup(click.Group):
         """The command of that name, if there is one."""
         return load_command(cmd_name) if cmd_name in command_names() else None
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        """Commands, and where none begins so the files that may be ranked."""
+        from click.shell_completion import CompletionItem
+
+        return super().shell_complete(ctx, incomplete) or [CompletionItem(incomplete, type="file")]
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """What does not start with a command or a flag of the group is for the default command."""
+        if ctx.resilient_parsing:  # a shell asks what could follow
+            return super().parse_args(ctx, args if not args or args[0] in command_names() else [DEFAULT_COMMAND, *args])
         if not args:
             raise UsageError("no model is named", hint="advise model.py, or advise --help")
         if args[0] not in (*command_names(), *_OWN_FLAGS):
@@ -39,6 +54,14 @@ class AdviseGroup(click.Group):
     cls=AdviseGroup, context_settings={"help_option_names": ["-h", "--help"]}, subcommand_metavar="[COMMAND] SOURCE"
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
+@click.option(
+    "--completion",
+    type=click.Choice(_SHELLS),
+    is_eager=True,
+    expose_value=False,
+    callback=lambda ctx, _flag, shell: _print_completion(ctx, shell),
+    help="Print the script that completes commands and flags in a shell, and exit.",
+)
 def advise() -> None:
     """Say which CPU or GPU instance does a PyTorch job for the least money, how sure that is, and why.
 
@@ -57,6 +80,9 @@ def advise() -> None:
       advise torchvision:resnet50 --device gpu --provider aws,gcp
       advise profile model.py --by module     where the FLOP and the bytes go
       advise explain model.py --on t4         where the time goes, and what bounds it
+      advise memory model.py --mode training  which devices it fits, what would make it
+      eval "$(advise --completion bash)"      completes commands and flags by TAB
+      advise breakeven model.py               where a CPU and a GPU cost the same
 
     \b
     Exit codes:
@@ -73,7 +99,23 @@ def advise() -> None:
 
 def main() -> NoReturn:
     """Run `advise` on the process's arguments and leave with its exit code."""
+    if instruction := os.environ.get(_COMPLETE):
+        from click.shell_completion import shell_complete
+
+        sys.exit(shell_complete(advise, {}, "advise", _COMPLETE, instruction))
     sys.exit(run(sys.argv[1:]))
+
+
+def _print_completion(context: click.Context, shell: str | None) -> None:
+    if shell is None or context.resilient_parsing:
+        return
+    from click.shell_completion import get_completion_class
+
+    completion = get_completion_class(shell)
+    if completion is None:
+        raise ValueError(f"click completes nothing in {shell}")
+    write_stdout(f"{completion(advise, {}, 'advise', _COMPLETE).source()}\n")
+    context.exit()
 
 
 def run(arguments: Sequence[str]) -> int:

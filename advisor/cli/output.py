@@ -18,6 +18,8 @@ from advisor.errors import UsageError
 from advisor.report.view import View
 
 _FORMAT_PREFIX = "as_"
+PAGE_SUFFIXES = {"html": ".html"}
+"""Of a report: it is made from more than a recommendation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

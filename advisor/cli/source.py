@@ -7,26 +7,29 @@ from typing import Any
 import click
 
 from advisor.cli.commands import command_names
+from advisor.cli.lazy import LazyCommand
 from advisor.errors import UsageError
 
 
-class SourceCommand(click.Command):
-    """A command that reads a model. Its flags are made on first use: the list of commands needs none of them."""
+class SourceCommand(LazyCommand):
+    """A command that reads a model: SOURCE, `-- ARGS` and `--run` come before its own flags."""
 
     def __init__(self, *args: Any, make_flags: Callable[[], list[click.Parameter]], **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self.make_flags = make_flags
+        super().__init__(*args, make_flags=lambda: [*_source_parameters(), *make_flags()], **settings)
 
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """SOURCE, `-- ARGS` and `--run`, the command's own flags, `--help`."""
-        if not self.params:
-            self.params = [
-                click.Argument(["source"]),
-                click.Argument(["script_args"], nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS]"),
-                click.Option(["--run"], is_flag=True, help="run SOURCE as a script, with ARGS, until its first step"),
-                *self.make_flags(),
-            ]
-        return super().get_params(ctx)
+
+def _source_parameters() -> list[click.Parameter]:
+    return [
+        click.Argument(["source"], shell_complete=lambda *_: _files()),
+        click.Argument(["script_args"], nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS]"),
+        click.Option(["--run"], is_flag=True, help="run SOURCE as a script, with ARGS, until its first step"),
+    ]
+
+
+def _files() -> list[Any]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem("", type="file")]
 
 
 def check_script_args(source: str, script_args: tuple[str, ...], *, run: bool) -> None:

@@ -19,6 +19,8 @@ def coverage(
     start_up_known: bool,
     increments_known: bool,
     interruptions_known: bool,
+    quota_known: bool,
+    wait_known: bool,
 ) -> tuple[tuple[CostPart, ...], tuple[CostPart, ...]]:
     """The parts that are in the cost, and those that are not; what a job of its kind does not have is in neither."""
     is_service, is_owned = job.requests_per_day is not None, price_kind == "owned"
@@ -31,8 +33,8 @@ def coverage(
         "storage": None if is_owned else extras.storage_usd_per_month is not None and not job.assumed,
         "egress": None if is_owned else extras.egress_usd is not None and not job.assumed,
         "tax": None if is_owned else extras.tax_percent is not None and not job.assumed,
-        "quota": None if is_owned else False,
-        "availability": None if is_owned else False,
+        "quota": None if is_owned else quota_known,
+        "availability": None if is_owned else wait_known and not job.assumed,
     }
     covered = tuple(part for part, is_covered in parts.items() if is_covered)
     return covered, tuple(part for part, is_covered in parts.items() if is_covered is False)

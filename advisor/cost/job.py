@@ -5,14 +5,17 @@ from collections.abc import Sequence
 
 from advisor.cost.service import requests_per_month
 from advisor.errors import UsageError
+from advisor.flag_values import single_batch_of
 from advisor.records.answer import Job, JobLimits
 from advisor.records.options import Options, PriceChoice
 from advisor.records.price import PriceKind
 from advisor.records.workload import Operand
 
 ASSUMED_SAMPLES = 1_000_000
+_MOST_SAMPLES = 2**53
+"""Whole numbers up to here are exact as floats."""
 _SIZES = ("samples", "epochs", "steps", "tokens", "requests_per_day")
-_TIMES = ("checkpoint_every", "deadline", "max_latency")
+_TIMES = ("checkpoint_every", "loader_s_per_sample", "deadline", "max_latency")
 PRICE_KINDS: dict[PriceChoice, PriceKind] = {
     "on-demand": "on_demand",
     "spot": "spot",
@@ -31,9 +34,12 @@ def job_of(options: Options, *, source_batch: int, inputs: Sequence[Operand] = (
     _check_times(options)
     text = options.batch.strip()
     batch = text or (str(source_batch) if options.mode == "training" else "auto")
+    samples = _sample_count(options, batch=single_batch_of(text) or source_batch, inputs=inputs)
+    if samples > _MOST_SAMPLES:
+        raise UsageError(f"the job has {samples:.0e} samples in all", hint=f"give at most {_MOST_SAMPLES:.0e}")
     return Job(
         mode=options.mode,
-        samples=_sample_count(options, batch=int(text) if text.isdigit() else source_batch, inputs=inputs),
+        samples=samples,
         epochs=options.epochs,
         steps=options.steps,
         assumed=all(getattr(options, name) is None for name in _SIZES),
@@ -45,6 +51,7 @@ def job_of(options: Options, *, source_batch: int, inputs: Sequence[Operand] = (
         tokens=options.tokens,
         requests_per_day=options.requests_per_day,
         checkpoint_every_s=options.checkpoint_every,
+        loader_s_per_sample=options.loader_s_per_sample,
         objective=options.objective,
         limits=JobLimits(
             deadline_s=options.deadline,

@@ -43,7 +43,7 @@ def cost_job(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, job: J
     working_s = expected_s(
         compute_s,
         checkpoint_every_s=job.checkpoint_every_s,
-        interruptions_per_s=terms.interruptions_per_s,
+        interruptions_per_s=terms.interruptions_per_s * terms.machine_count,
         restart_s=terms.start_up_s,
     )
     running_s = terms.start_up_s + working_s
@@ -52,15 +52,15 @@ def cost_job(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, job: J
     nothing = np.zeros_like(step_s)
     return _with_extras(
         terms,
-        machine_s=paid_s,
-        job_s=running_s,
-        instance_count=np.ones_like(step_s),
+        machine_s=paid_s * terms.machine_count,
+        job_s=terms.wait_s + running_s,
+        instance_count=terms.machine_count,
         idle_ratio=nothing,
         lost_s=lost_s,
-        compute_usd=_usd(compute_s, terms),
-        start_up_usd=_usd(terms.start_up_s, terms),
-        lost_work_usd=_usd(lost_s, terms),
-        billing_increments_usd=_usd(_difference(paid_s, running_s), terms),
+        compute_usd=_usd(compute_s * terms.machine_count, terms),
+        start_up_usd=_usd(terms.start_up_s * terms.machine_count, terms),
+        lost_work_usd=_usd(lost_s * terms.machine_count, terms),
+        billing_increments_usd=_usd(_difference(paid_s, running_s) * terms.machine_count, terms),
         idle_time_usd=nothing,
     )
 

@@ -1,52 +1,62 @@
 """What offers would cost and take in, which of them break a limit and by how much out."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from advisor import units
 from advisor.cost.job_cost import JobCosts
+from advisor.cost.offer_terms import OfferTerms
 from advisor.records.answer import JobLimits
 from advisor.records.prediction import BoolArray, FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Limit:
-    """One limit beside the (offers,) that are held against it; `text` is of an amount, `flag` of the limit."""
+    """The limit of each offer beside what is held against it, both (offers,), and how to say that one is broken."""
 
     code: str
-    flag: str
-    verb: str
-    limit: float
+    limits: FloatArray
     amounts: FloatArray
-    is_money: bool
+    reason: Callable[[float, float], str]
 
-    def reason(self, offer: int) -> str:
-        text = units.format_usd if self.is_money else units.format_duration
-        amount = float(self.amounts[offer])
-        return f"{self.verb} {text(amount)}, {text(amount - self.limit)} more than {self.flag} {text(self.limit)}"
+    def why_broken(self, offer: int) -> str:
+        return self.reason(float(self.amounts[offer]), float(self.limits[offer]))
 
 
 class OfferLimits:
-    """The limits on time and money, held against the costs of every offer."""
+    """The limits on time and money, and the user's quota, held against the costs of every offer."""
 
-    def __init__(self, limits: JobLimits, *, costs: JobCosts, usd_per_hour: FloatArray) -> None:
-        hourly_usd = usd_per_hour * costs.instance_count
-        asked = (
-            ("over-deadline", "--deadline", "takes", limits.deadline_s, costs.job_s, False),
-            ("over-max-usd", "--max-usd", "costs", limits.max_usd, costs.job_usd, True),
-            ("over-max-hourly", "--max-hourly", "costs an hour", limits.max_usd_per_hour, hourly_usd, True),
+    def __init__(self, limits: JobLimits, *, costs: JobCosts, terms: OfferTerms) -> None:
+        count = costs.instance_count
+        hourly_usd = terms.usd_per_hour * count
+        duration, usd = units.format_duration, units.format_usd
+        asked: tuple[tuple[str, float | FloatArray | None, FloatArray, Callable[[float, float], str]], ...] = (
+            ("over-quota", terms.quota_instances, count, _over_quota),
+            ("over-deadline", limits.deadline_s, costs.job_s, _over("takes", "--deadline", duration)),
+            ("over-max-usd", limits.max_usd, costs.job_usd, _over("costs", "--max-usd", usd)),
+            ("over-max-hourly", limits.max_usd_per_hour, hourly_usd, _over("costs an hour", "--max-hourly", usd)),
         )
         self._limits = [
-            _Limit(code=code, flag=flag, verb=verb, limit=limit, amounts=amounts, is_money=is_money)
-            for code, flag, verb, limit, amounts, is_money in asked
+            _Limit(code=code, limits=np.broadcast_to(limit, count.shape), amounts=amounts, reason=reason)
+            for code, limit, amounts, reason in asked
             if limit is not None
         ]
-        self.kept: BoolArray = np.ones(len(usd_per_hour), dtype=np.bool_)
+        self.kept: BoolArray = np.ones(count.shape, dtype=np.bool_)
         for one in self._limits:
-            self.kept &= one.amounts <= one.limit
+            self.kept &= one.amounts <= one.limits
 
     def why_broken(self, offer: int) -> tuple[str, str]:
         """Code of the first limit that the offer breaks, and by how much it breaks each."""
-        broken = [one for one in self._limits if one.amounts[offer] > one.limit]
-        return broken[0].code, "; ".join(one.reason(offer) for one in broken)
+        broken = [one for one in self._limits if one.amounts[offer] > one.limits[offer]]
+        return broken[0].code, "; ".join(one.why_broken(offer) for one in broken)
+
+
+def _over(verb: str, flag: str, text: Callable[[float], str]) -> Callable[[float, float], str]:
+    return lambda amount, limit: f"{verb} {text(amount)}, {text(amount - limit)} more than {flag} {text(limit)}"
+
+
+def _over_quota(count: float, allowed: float) -> str:
+    needed = "1 instance" if count == 1 else f"{count:,.0f} instances"
+    return f"needs {needed}, and your quota is enough for {allowed:,.0f}"

@@ -1,13 +1,14 @@
 """Selected offers and how their providers bill in, one array for each term out."""
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 
 import numpy as np
 
 from advisor.cost.interruptions import interruptions_per_s
 from advisor.cost.service import SECONDS_PER_MONTH
+from advisor.cost.start_up import NO_START_UP, start_up_of
 from advisor.records.answer import Job
 from advisor.records.billing import Billing
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray
@@ -21,12 +22,16 @@ _OWNED = ""
 class OfferTerms:
     """Arrays are (offers,). Where no increment and no interruption is known they are 0.
 
-    `start_up_measured`: on this cloud, not taken from others. The last three are what the user's overlay adds to what
-    is rented.
+    `start_up_low_s` and `start_up_high_s` are the ends of its 90 % interval; `start_up_measured`: on this cloud, not
+    taken from others. `wait_s` and the last four are what the user's overlay says; without a quota it is infinite.
+    `machine_count`: how many of them do the job together; of a service the load says that.
     """
 
     usd_per_hour: FloatArray
+    wait_s: FloatArray
     start_up_s: FloatArray
+    start_up_low_s: FloatArray
+    start_up_high_s: FloatArray
     start_up_measured: BoolArray
     increment_s: FloatArray
     minimum_s: FloatArray
@@ -34,6 +39,8 @@ class OfferTerms:
     storage_usd_per_s: FloatArray
     egress_usd: FloatArray
     tax_ratio: FloatArray
+    quota_instances: FloatArray
+    machine_count: FloatArray
 
     def of(self, offers: IndexArray) -> "OfferTerms":
         """Those of some offers."""
@@ -44,13 +51,16 @@ def offer_terms(priced: Sequence[PricedOffer], *, billing: Billing, job: Job) ->
     """The terms of each offer.
 
     A job of an assumed size keeps the device busy, so nothing starts, is rounded or is interrupted; neither does a
-    service that is on all month. A cloud whose start-up nobody measured takes the median of the clouds that were.
+    service that is on all month.
     """
     usd_per_hour = np.array([one.price.usd_per_hour for one in priced], dtype=np.float64)
     nothing = np.zeros_like(usd_per_hour)
     unstarted = OfferTerms(
         usd_per_hour=usd_per_hour,
+        wait_s=nothing,
         start_up_s=nothing,
+        start_up_low_s=nothing,
+        start_up_high_s=nothing,
         start_up_measured=np.zeros(len(priced), dtype=np.bool_),
         increment_s=nothing,
         minimum_s=nothing,
@@ -58,6 +68,8 @@ def offer_terms(priced: Sequence[PricedOffer], *, billing: Billing, job: Job) ->
         storage_usd_per_s=nothing,
         egress_usd=nothing,
         tax_ratio=nothing,
+        quota_instances=_of_overlay(priced, "quota_instances", without=np.inf),
+        machine_count=np.ones_like(usd_per_hour),
     )
     if job.assumed:
         return unstarted
@@ -77,10 +89,15 @@ def offer_terms(priced: Sequence[PricedOffer], *, billing: Billing, job: Job) ->
         (rule.increment_s, rule.minimum_s) if rule else (0.0, 0.0) for rule in map(billing.rules.get, numbers)
     ]
     increment_s, minimum_s = np.array(increments, dtype=np.float64).reshape(-1, 2)[number_of].T
+    start_ups = [NO_START_UP if name == _OWNED else start_up_of(name, billing.start_ups) for name in numbers]
+    middle_s, low_s, high_s = np.array([(one.mid, one.low, one.high) for one in start_ups]).reshape(-1, 3)[number_of].T
     measured = np.array([name in billing.start_ups for name in numbers], dtype=np.bool_)
     return replace(
         rented,
-        start_up_s=np.array([_start_up_s(name, billing) for name in numbers], dtype=np.float64)[number_of],
+        wait_s=_of_overlay(priced, "wait_s", without=0.0),
+        start_up_s=middle_s,
+        start_up_low_s=low_s,
+        start_up_high_s=high_s,
         start_up_measured=measured[number_of],
         increment_s=increment_s,
         minimum_s=minimum_s,
@@ -88,12 +105,10 @@ def offer_terms(priced: Sequence[PricedOffer], *, billing: Billing, job: Job) ->
     )
 
 
-def _start_up_s(provider: str, billing: Billing) -> float:
-    if provider == _OWNED or not billing.start_ups:
-        return 0.0
-    if provider in billing.start_ups:
-        return billing.start_ups[provider].boot_script_median_s
-    return statistics.median(one.boot_script_median_s for one in billing.start_ups.values())
+def _of_overlay(priced: Sequence[PricedOffer], name: str, *, without: float) -> FloatArray:
+    """What the user's overlay says of each offer, `without` where it does not."""
+    column = np.array(list(map(attrgetter(f"offer.{name}"), priced)), dtype=np.float64)  # None is NaN
+    return np.where(np.isnan(column), without, column)
 
 
 def _interruption_rates(priced: Sequence[PricedOffer], *, job: Job) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import date
+from functools import lru_cache
 
 from advisor.records.answer import Quote
 from advisor.records.price import Price, PriceMark
@@ -9,8 +10,13 @@ from advisor.records.price import Price, PriceMark
 
 def price_marks(price: Price, *, today: date, max_age_days: int) -> tuple[PriceMark, ...]:
     """STALE and SUSPECT as the price file says, OLD where the price is of more than `max_age_days` ago."""
-    is_old = (today - date.fromisoformat(price.date)).days > max_age_days
-    marks: tuple[tuple[PriceMark, bool], ...] = (("STALE", price.stale), ("SUSPECT", price.suspect), ("OLD", is_old))
+    return _marks(price.stale, price.suspect, price.date, today, max_age_days)
+
+
+@lru_cache(maxsize=4096)  # a hundred thousand prices have a few hundred dates
+def _marks(is_stale: bool, is_suspect: bool, priced_on: str, today: date, max_age_days: int) -> tuple[PriceMark, ...]:
+    is_old = (today - date.fromisoformat(priced_on)).days > max_age_days
+    marks: tuple[tuple[PriceMark, bool], ...] = (("STALE", is_stale), ("SUSPECT", is_suspect), ("OLD", is_old))
     return tuple(mark for mark, holds in marks if holds)
 
 

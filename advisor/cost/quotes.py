@@ -1,15 +1,17 @@
 """Offers with what the job costs on them in, quotes with their intervals and chances out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from advisor.cost.cheapest import compare_costs
 from advisor.cost.coverage import commitment_usd, coverage
 from advisor.cost.job_cost import JobCosts, cost_job
+from advisor.cost.machines import gpu_count, plan_of
 from advisor.cost.offer_terms import OfferTerms
 from advisor.cost.pareto import pareto_front
+from advisor.cost.start_up import joint_ends
 from advisor.records.answer import BOUNDS, CostParts, Interval, Job, Quote, QuotedDevice
 from advisor.records.billing import Billing
 from advisor.records.options import Objective
@@ -51,11 +53,13 @@ def quotes_of(
     )
     terms, batch_sizes = costed.terms.of(chosen), predictions.batches[batches]
     mid, low, high = (cost_job(times, batch=batch_sizes, terms=terms, job=job) for times in step_s)
-    job_s, job_usd = (np.stack([getattr(one, name) for one in (mid, low, high)]) for name in ("job_s", "job_usd"))
+    ends = _costs_at_ends(step_s, batch_sizes=batch_sizes, terms=terms, job=job)
     step = _same_steps(predictions, devices, batch_sizes=batch_sizes, step_s=step_s[0])
+    step_usd = np.stack([one.job_usd for one in (mid, low, high)])
     time_s = np.stack([ranked_time_s(one, times, job=job) for one, times in zip((mid, low, high), step_s, strict=True)])
+    job_s, job_usd = (np.stack([getattr(one, name) for one in (mid, *ends)]) for name in ("job_s", "job_usd"))
     chances, indistinguishable = _compare(
-        job_usd,
+        step_usd,
         time_s,
         step_s=step_s,
         own_log_spread=predictions.own_log_spread[devices, batches],
@@ -64,9 +68,13 @@ def quotes_of(
     )
     on_front = pareto_front(job_usd[0], time_s[0])
     samples_per_s = batch_sizes / step_s[0]
-    usd_per_million = terms.usd_per_hour / _SECONDS_PER_HOUR / samples_per_s * 1e6
+    usd_per_million = terms.usd_per_hour * terms.machine_count / _SECONDS_PER_HOUR / samples_per_s * 1e6
     bounds = predictions.bound[devices, batches]
+    measured = predictions.measured
+    is_measured = np.zeros(len(chosen), dtype=np.bool_) if measured is None else measured[devices, batches]
     peak_bytes = predictions.peak_memory_bytes[devices, batches]
+    is_tight = np.zeros(len(chosen)) if predictions.is_tight is None else predictions.is_tight[devices, batches]
+    loader_vcpus = None if predictions.loader_vcpus is None else predictions.loader_vcpus[devices, batches]
     parts = _all_parts(mid)
     quotes = []
     for position, index in enumerate(chosen.tolist()):
@@ -82,8 +90,11 @@ def quotes_of(
             start_up_known=bool(billing.start_ups),
             increments_known=offer.provider in billing.rules,
             interruptions_known=offer.interruption is not None,
+            quota_known=offer.quota_instances is not None,
+            wait_known=offer.wait_s is not None,
         )
         instance_count = int(mid.instance_count[position])
+        plan, efficiency_ratio = plan_of(predictions, devices[position], batches[position])
         quotes.append(
             Quote(
                 id=offer.id,
@@ -93,7 +104,7 @@ def quotes_of(
                 instance=offer.instance,
                 vcpus=offer.vcpus,
                 device=QuotedDevice(id=device.id, name=device.name, kind=device.kind, count=max(1, offer.gpu_count)),
-                gpus_used=1 if device.kind == "gpu" else 0,
+                gpus_used=gpu_count(plan) if device.kind == "gpu" else 0,
                 price_kind=price.kind,
                 price_basis=price.basis,
                 usd_per_hour=price.usd_per_hour,
@@ -110,17 +121,22 @@ def quotes_of(
                 peak_memory_bytes=float(peak_bytes[position]),
                 device_memory_bytes=device.memory_bytes,
                 fits=True,
+                is_tight=bool(is_tight[position]),
                 bound=BOUNDS[bounds[position]],
-                time_source=predictions.time_sources[devices[position]],
+                time_source="measured" if is_measured[position] else predictions.time_sources[devices[position]],
                 chance_cheapest=float(chances[position]),
                 indistinguishable=bool(indistinguishable[position]),
                 on_pareto_front=bool(on_front[position]),
                 instance_count=instance_count,
                 idle_ratio=float(mid.idle_ratio[position]),
+                wait_s=float(terms.wait_s[position]),
                 start_up_s=float(terms.start_up_s[position]),
                 start_up_measured=bool(terms.start_up_measured[position]),
                 lost_s=float(mid.lost_s[position]),
+                loader_vcpus=None if loader_vcpus is None else float(loader_vcpus[position]),
                 interruption=offer.interruption if price.kind == "spot" else None,
+                plan=plan,
+                scaling_efficiency_ratio=efficiency_ratio,
                 commitment_usd=commitment_usd(
                     price.kind, usd_per_hour=price.usd_per_hour, instance_count=instance_count
                 ),
@@ -130,6 +146,16 @@ def quotes_of(
             )
         )
     return tuple(quotes)
+
+
+def _costs_at_ends(step_s: FloatArray, *, batch_sizes: IndexArray, terms: OfferTerms, job: Job) -> tuple[JobCosts, ...]:
+    """The costs at the low and at the high end of what computing and start-up take together."""
+    steps = np.ceil(job.samples / batch_sizes)
+    start_up_s = np.stack([terms.start_up_s, terms.start_up_low_s, terms.start_up_high_s])
+    return tuple(
+        cost_job(end_step_s, batch=batch_sizes, terms=replace(terms, start_up_s=end_start_up_s), job=job)
+        for end_step_s, end_start_up_s in joint_ends(step_s, steps=steps, start_up_s=start_up_s)
+    )
 
 
 def _all_parts(costs: JobCosts) -> list[CostParts]:

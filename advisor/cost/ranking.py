@@ -1,18 +1,20 @@
 """Selected offers and the predictions of their devices in, quotes from the best to the worst out."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from operator import attrgetter
 
 import numpy as np
 
 from advisor.cost.batch_choice import BatchChoice, choose_batches, why_over_limits
+from advisor.cost.collector import collector_paused
 from advisor.cost.job_cost import cost_job
 from advisor.cost.job_limits import OfferLimits
+from advisor.cost.machines import machine_counts
 from advisor.cost.offer_terms import offer_terms
 from advisor.cost.quotes import CostedOffers, quotes_of, ranked_time_s
-from advisor.cost.selection import Selection, rejection
+from advisor.cost.selection import Selection, reject_all, rejection
 from advisor.records.answer import Job, Quote
 from advisor.records.billing import Billing
 from advisor.records.options import Objective
@@ -31,25 +33,28 @@ class Ranking:
     notes: tuple[str, ...]
 
 
+@collector_paused()
 def rank(
     selection: Selection, *, fleet: Fleet, predictions: Predictions, job: Job, billing: Billing | None = None
 ) -> Ranking:
     """Price the job on every selected offer; `fleet` is of `selection.offers` and `predictions` of `fleet.devices`.
 
     Without `billing` nothing but the hours of computing is known. Quotes are in the order of `job.objective`.
-    Rejection codes beside those of the selection: "no-device-profile", "no-native-precision", "does-not-fit",
-    "over-latency", "under-throughput", "over-deadline", "over-max-usd", "over-max-hourly" and "dearer-region" (every
-    type is quoted once, in its cheapest region).
+    Rejection codes beside those of the selection: "no-device-profile", "no-native-precision", "unknown-vcpus",
+    "does-not-fit", "over-latency", "under-throughput", "over-quota", "over-deadline", "over-max-usd", "over-max-hourly"
+    and "dearer-region" (every type is quoted once, in its cheapest region).
     """
     billing = billing or Billing()
     choice = choose_batches(predictions, job=job)
-    costed = _costed(selection.priced, fleet=fleet, predictions=predictions, choice=choice, billing=billing, job=job)
-    limits = OfferLimits(job.limits, costs=costed.costs, usd_per_hour=costed.terms.usd_per_hour)
+    costed = cost_offers(
+        selection.priced, fleet=fleet, predictions=predictions, choice=choice, billing=billing, job=job
+    )
+    limits = OfferLimits(job.limits, costs=costed.costs, terms=costed.terms)
 
     may_win = np.arange(len(selection.priced)) < selection.may_win_count
     is_possible = np.isfinite(costed.costs.job_usd)
     ranked = np.flatnonzero(may_win & is_possible & limits.kept)
-    order = _best_first(costed, ranked, objective=job.objective)
+    order = best_first(costed, ranked, objective=job.objective)
     chosen, dearer = _one_per_type(selection.priced, order)
     quotes = quotes_of(costed, chosen, predictions=predictions, job=job, billing=billing)
     impossible = np.flatnonzero(may_win & ~is_possible).tolist()
@@ -66,7 +71,7 @@ def rank(
     )
 
 
-def _costed(
+def cost_offers(
     priced: Sequence[PricedOffer],
     *,
     fleet: Fleet,
@@ -75,12 +80,14 @@ def _costed(
     billing: Billing,
     job: Job,
 ) -> CostedOffers:
+    """Every offer with what the job costs on it at the batch that its device takes; infinity where it cannot."""
     terms = offer_terms(priced, billing=billing, job=job)
     devices = np.arange(len(choice.index))
     step_s = np.where(choice.is_possible, predictions.step_s[devices, choice.index], np.inf)
     # Index -1, no device, is what is appended.
     step_s = np.append(step_s, np.inf)[fleet.device_index]
     batch_index = np.append(choice.index, 0)[fleet.device_index]
+    terms = replace(terms, machine_count=machine_counts(predictions, fleet.device_index, batch_index))
     costs = cost_job(step_s, batch=predictions.batches[batch_index], terms=terms, job=job)
     return CostedOffers(
         priced=priced,
@@ -92,7 +99,7 @@ def _costed(
     )
 
 
-def _best_first(costed: CostedOffers, ranked: IndexArray, *, objective: Objective) -> IndexArray:
+def best_first(costed: CostedOffers, ranked: IndexArray, *, objective: Objective) -> IndexArray:
     """The ranked ones by the objective, equals by cost, time and id: the order of the offers does not matter."""
     usd, time_s = costed.costs.job_usd[ranked], costed.time_s[ranked]
     keys = {"cost": (time_s, usd), "time": (usd, time_s), "cost-time": (time_s, usd, usd * time_s)}[objective]
@@ -127,10 +134,9 @@ def _one_per_type(priced: Sequence[PricedOffer], ordered: IndexArray) -> tuple[I
     reasons = [f"costs the same or less in {priced[index].offer.region}" for index in ordered[first].tolist()]
     is_dearer = np.ones(len(priced), dtype=np.bool_)
     is_dearer[chosen] = False
-    dearer = [
-        rejection(offer, code="dearer-region", reason=reasons[number])
-        for offer, number in compress(zip(offers, types, strict=True), is_dearer[indices].tolist())
-    ]
+    is_other = is_dearer[indices].tolist()
+    others, numbers_of_others = list(compress(offers, is_other)), compress(types, is_other)
+    dearer = reject_all(others, code="dearer-region", reasons=map(reasons.__getitem__, numbers_of_others))
     return chosen, dearer
 
 
@@ -146,6 +152,9 @@ def _reject_impossible(
             name = predictions.devices[device_index].name
             reason = f"{name} has no unit for the precision asked for, or no kernels for quantized operators"
             rejected.append(rejection(offer, code="no-native-precision", reason=reason))
+        elif job.loader_s_per_sample is not None and offer.vcpus is None:
+            reason = "its vCPUs are not known, so neither is whether they load data as fast as the GPU takes it"
+            rejected.append(rejection(offer, code="unknown-vcpus", reason=reason))
         elif over := why_over_limits(predictions, device_index, job=job):
             rejected.append(rejection(offer, code=over[0], reason=over[1]))
         else:

@@ -1,15 +1,21 @@
 """All offers and the user's limits in, the offers that may win out, and why each of the others may not."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from difflib import get_close_matches
+from itertools import repeat
+from operator import attrgetter
+from typing import TypeAlias
 
+from advisor.cost.collector import collector_paused
 from advisor.cost.price_marks import price_marks
 from advisor.errors import UsageError
+from advisor.record_columns import from_columns
 from advisor.records.options import DropPrices, Options
 from advisor.records.price import Offer, Price, PricedOffer, PriceKind, PriceMark, Rejection
 
+_Priced: TypeAlias = tuple[Offer, Price, tuple[PriceMark, ...]]
 _MARK_CODES: dict[PriceMark, str] = {"STALE": "stale-price", "SUSPECT": "suspect-price", "OLD": "old-price"}
 _DROPPED_MARKS: dict[DropPrices, tuple[PriceMark, ...]] = {
     "none": (),
@@ -36,46 +42,52 @@ class Selection:
         return tuple(priced.offer for priced in self.priced)
 
 
+@collector_paused()
 def select_offers(
     offers: Sequence[Offer], *, options: Options, price_kind: PriceKind, today: date | None = None
 ) -> Selection:
     """Apply the limits of `options` to the offers; `options.device` holds "cpu", "gpu" or ids of devices.
 
     Owned hardware costs the same whatever `price_kind`. The age of prices is that of `today` (default: by the clock).
-    Rejection codes: "excluded", "other-provider", "other-region", "other-tier", "other-device", "uses-1-of-n",
+    Rejection codes: "excluded", "other-provider", "other-region", "other-tier", "other-device", "too-few-gpus",
     "no-price", "stale-price", "suspect-price", "old-price"; set apart with "marketplace" and "billed-separately".
     Raises UsageError on a provider or region that no offer has.
     """
     check_names(options, offers)
-    selected: list[PricedOffer] = []
-    set_apart: list[PricedOffer] = []
+    selected: list[_Priced] = []
+    set_apart: list[_Priced] = []
     apart: list[Rejection] = []
     rejected: list[Rejection] = []
     limits = Limits.of(options)
     today = today or date.today()
     dropped = _DROPPED_MARKS[options.drop_prices]
     for offer in offers:
-        price = next((price for price in offer.prices if price.kind in (price_kind, "owned")), None)
+        price = _price_of(offer, price_kind)
         marks = price_marks(price, today=today, max_age_days=options.max_price_age) if price else ()
-        unwanted = [mark for mark in marks if mark in dropped]
+        unwanted = [mark for mark in marks if mark in dropped] if marks else ()
         outside = limits.exclude(offer) or _unusable(offer, price, price_kind=price_kind, unwanted=unwanted)
         if outside or price is None:
             code, reason = outside or ("no-price", "")
             rejected.append(rejection(offer, code=code, reason=reason))
         elif why := _why_apart(offer, is_chosen=bool(options.tier or options.provider)):
-            set_apart.append(PricedOffer(offer=offer, price=price, marks=marks))
+            set_apart.append((offer, price, marks))
             apart.append(rejection(offer, code=why[0], reason=why[1]))
         else:
-            selected.append(PricedOffer(offer=offer, price=price, marks=marks))
+            selected.append((offer, price, marks))
     return Selection(
-        priced=(*selected, *set_apart), may_win_count=len(selected), apart=tuple(apart), rejected=tuple(rejected)
+        priced=tuple(_priced_offers([*selected, *set_apart])),
+        may_win_count=len(selected),
+        apart=tuple(apart),
+        rejected=tuple(rejected),
     )
 
 
 def check_names(options: Options, offers: Sequence[Offer]) -> None:
     """Raise `UsageError` for a provider or region that no offer has."""
-    _check_known("provider", options.provider, {offer.provider for offer in offers})
-    _check_known("region", options.region, {name for offer in offers for name in (offer.region, offer.geo)})
+    if options.provider:
+        _check_known("provider", options.provider, {offer.provider for offer in offers})
+    if options.region:
+        _check_known("region", options.region, {name for offer in offers for name in (offer.region, offer.geo)})
 
 
 def rejection(offer: Offer, *, code: str, reason: str) -> Rejection:
@@ -83,6 +95,12 @@ def rejection(offer: Offer, *, code: str, reason: str) -> Rejection:
     return Rejection(
         id=offer.id, provider=offer.provider, region=offer.region, instance=offer.instance, code=code, reason=reason
     )
+
+
+def reject_all(offers: Sequence[Offer], *, code: str, reasons: Iterable[str]) -> list[Rejection]:
+    """`rejection` of many offers, each with its reason."""
+    columns = {name: map(attrgetter(name), offers) for name in ("id", "provider", "region", "instance")}
+    return from_columns(Rejection, {**columns, "code": repeat(code), "reason": reasons}, count=len(offers))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +111,7 @@ class Limits:
     regions: frozenset[str]
     tiers: frozenset[str]
     devices: frozenset[str]
+    least_gpus: int = 0
 
     @classmethod
     def of(cls, options: Options) -> "Limits":
@@ -102,6 +121,7 @@ class Limits:
             regions=_folded(options.region),
             tiers=frozenset(options.tier),
             devices=_folded(options.device),
+            least_gpus=options.gpus or 0,
         )
 
     def exclude(self, offer: Offer) -> tuple[str, str] | None:
@@ -115,9 +135,23 @@ class Limits:
         if self.tiers and offer.tier not in self.tiers:
             return "other-tier", f"a {offer.tier} was not asked for"
         kind = "cpu" if offer.gpu is None else "gpu"
+        if offer.gpu_count < self.least_gpus:
+            return "too-few-gpus", f"has {offer.gpu_count} GPUs, not {self.least_gpus}"
         if self.devices and self.devices.isdisjoint((kind, (offer.gpu or offer.cpu or "").lower())):
             return "other-device", f"{offer.gpu or offer.cpu} was not asked for"
         return None
+
+
+def _price_of(offer: Offer, kind: PriceKind) -> Price | None:
+    for price in offer.prices:
+        if price.kind in (kind, "owned"):
+            return price
+    return None
+
+
+def _priced_offers(rows: Sequence[_Priced]) -> list[PricedOffer]:
+    offers, prices, marks = ([row[column] for row in rows] for column in range(3))
+    return from_columns(PricedOffer, {"offer": offers, "price": prices, "marks": marks}, count=len(rows))
 
 
 def _folded(names: Sequence[str]) -> frozenset[str]:
@@ -127,8 +161,6 @@ def _folded(names: Sequence[str]) -> frozenset[str]:
 def _unusable(
     offer: Offer, price: Price | None, *, price_kind: PriceKind, unwanted: Sequence[PriceMark]
 ) -> tuple[str, str] | None:
-    if offer.gpu_count > 1:
-        return "uses-1-of-n", f"uses 1 of {offer.gpu_count} GPUs"
     if price is None:
         return "no-price", f"has no {price_kind.replace('_', '-')} price"
     reasons: dict[PriceMark, str] = {

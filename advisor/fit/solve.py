@@ -15,6 +15,7 @@ from advisor.predict.rates import (
     GROUPED_BACKWARD,
     OF_EFFICIENCY,
     cache_bytes_per_s,
+    launch_s,
     sustained_bytes_per_s,
     sustained_flops_per_s,
 )
@@ -208,6 +209,7 @@ class Fit:
             cache_bytes_per_s=by_device([cache_bytes_per_s(one) for one in devices]),
             core_count=by_device([one.core_count for one in devices]),
             transposed_ratio=transposed,
+            launch_s=np.array(launch_s(efficiency, family=family.name)),
             **{name: by_precision(name) for name in BY_PRECISION},
             **scalars,
         )

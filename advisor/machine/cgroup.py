@@ -26,12 +26,26 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
 
 def memory_limit_bytes(root: Path = Path("/")) -> float | None:
     """Memory that the process may use before it is killed; None where no group limits it."""
-    limits = []
+    return min((limit for _, limit in _memory_limits(root)), default=None)
+
+
+def memory_left_bytes(root: Path = Path("/")) -> float | None:
+    """What is left of the limits now, with the file cache that would make room; None where no group limits it."""
+    return min((limit - _used_bytes(folder) for folder, limit in _memory_limits(root)), default=None)
+
+
+def _memory_limits(root: Path) -> Iterator[tuple[Path, float]]:
     for folder in _folders(root, controller="memory"):
         limit = read_kernel_file(folder / "memory.max") or read_kernel_file(folder / "memory.limit_in_bytes")
         if limit.isdecimal() and int(limit) < _UNLIMITED_BYTES:
-            limits.append(float(limit))
-    return min(limits, default=None)
+            yield folder, float(limit)
+
+
+def _used_bytes(folder: Path) -> float:
+    """Without the part of the file cache that the kernel gives up first (its cgroup-v2.rst, "inactive_file")."""
+    used = read_kernel_file(folder / "memory.current") or read_kernel_file(folder / "memory.usage_in_bytes")
+    statistics = dict(line.split() for line in read_kernel_file(folder / "memory.stat").splitlines())
+    return float(used or 0) - float(statistics.get("inactive_file", 0))
 
 
 def _folders(root: Path, *, controller: str) -> Iterator[Path]:

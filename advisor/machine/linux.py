@@ -4,8 +4,9 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from advisor.machine.cgroup import cpu_quota, memory_limit_bytes
+from advisor.machine.cgroup import cpu_quota
 from advisor.machine.kernel_file import read_kernel_file
+from advisor.machine.memory import total_memory_bytes
 from advisor.records.machine import Machine
 
 ISA = (
@@ -43,7 +44,7 @@ def read_linux(*, affinity: Collection[int], root: Path = Path("/")) -> Machine:
     if quota is not None and quota < thread_count:
         notes.append(f"the CPU quota of this process's cgroup leaves it {quota:g} of {thread_count} hardware threads")
         core_count, thread_count = min(core_count, quota), math.ceil(quota)
-    memory_bytes = _memory_bytes(root)
+    memory_bytes = total_memory_bytes(root)
     if memory_bytes is None:
         notes.append("the size of the memory is not known (/proc/meminfo)")
     signature = _signature(info)
@@ -105,17 +106,6 @@ def _cache_bytes(root: Path, cpus: Iterable[int], *, level: str) -> float | None
             if read_kernel_file(cache / "level") == level and size.endswith("K"):
                 found[read_kernel_file(cache / "shared_cpu_list")] = float(size.removesuffix("K")) * 1024
     return sum(found.values()) or None
-
-
-def _memory_bytes(root: Path) -> float | None:
-    """The machine's memory, or what the cgroup leaves of it."""
-    for line in read_kernel_file(root / "proc/meminfo").splitlines():
-        key, _, value = line.partition(":")
-        if key == "MemTotal":
-            total_bytes = float(value.split()[0]) * 1024
-            limit_bytes = memory_limit_bytes(root)
-            return total_bytes if limit_bytes is None else min(total_bytes, limit_bytes)
-    return memory_limit_bytes(root)
 
 
 def _cpu_list(text: str) -> set[int]:

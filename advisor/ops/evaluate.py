@@ -15,7 +15,11 @@ def row_cost(row: Row, *, batch: Number, dtype_of: DtypeOf | None = None) -> Cos
     An operator without a formula is counted as moving its operands, with no FLOP (1 per output element in a row of the
     pointwise family): the caller lists it, see `formula_of`.
     """
-    call = call_at(row, batch=batch, dtype_of=dtype_of)
+    return call_cost(row, call_at(row, batch=batch, dtype_of=dtype_of))
+
+
+def call_cost(row: Row, call: Call) -> Cost:
+    """`row_cost` of a call that `call_at` gave."""
     formula = formula_of(row.op)
     if formula is not None:
         return formula.cost(call)

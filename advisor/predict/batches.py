@@ -3,6 +3,7 @@
 import numpy as np
 
 from advisor.errors import UsageError
+from advisor.flag_values import single_batch_of
 from advisor.records.prediction import IndexArray
 from advisor.records.workload import Mode
 
@@ -39,7 +40,8 @@ def _powers_of_two(first: int, last: int) -> set[int]:
 
 
 def _batch(text_part: str, *, text: str) -> int:
-    digits = text_part.strip()
-    if not (digits.isascii() and digits.isdigit() and int(digits) > 0):
-        raise UsageError(f"--batch {text}: {digits!r} is not a positive whole number", hint=_HINT)
-    return int(digits)
+    batch = single_batch_of(text_part)
+    if not batch:
+        found = f"{text_part.strip()!r:.40}"
+        raise UsageError(f"--batch {text:.80}: {found} is not a positive whole number below 1e9", hint=_HINT)
+    return batch

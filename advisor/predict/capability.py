@@ -5,7 +5,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from advisor.predict.sustained import exceeds_rated_clock, has_narrow_tensor_cores, power_ratios, streaming_ratio
+from advisor.predict.sustained import (
+    exceeds_rated_clock,
+    has_narrow_tensor_cores,
+    nvlink_bytes_per_s,
+    power_ratios,
+    streaming_ratio,
+)
 from advisor.records.device import Cpu, Device, Gpu
 from advisor.records.prediction import Fleet
 from advisor.records.price import Offer
@@ -48,8 +54,15 @@ _PCIE_SUSTAINED_RATIO = 0.43
 """Median share of PCIe's theoretical rate in copies measured on 14 GPUs of cloud instances (SpareCores)."""
 
 
-def gpu_device(gpu: Gpu, *, host_to_device_bytes_per_s: float | None = None) -> Device:
-    """One GPU, with the host-to-device rate measured on the instance where there is one."""
+def gpu_device(
+    gpu: Gpu,
+    *,
+    host_to_device_bytes_per_s: float | None = None,
+    vcpu_count: float | None = None,
+    gpu_count: int = 1,
+    network_bytes_per_s: float | None = None,
+) -> Device:
+    """One of a machine's GPUs, with the host-to-device rate measured there where there is one, and the host's vCPUs."""
     vector = gpu.fp32_flops_per_s
     peaks = {
         "vector": vector,
@@ -74,6 +87,10 @@ def gpu_device(gpu: Gpu, *, host_to_device_bytes_per_s: float | None = None) -> 
         host_to_device_bytes_per_s=host_to_device_bytes_per_s
         or gpu.host_to_device_bytes_per_s
         or (pcie * _PCIE_SUSTAINED_RATIO if pcie else None),
+        vcpu_count=vcpu_count,
+        gpu_count=gpu_count,
+        network_bytes_per_s=network_bytes_per_s,
+        nvlink_bytes_per_s=nvlink_bytes_per_s(gpu) if gpu_count > 1 else None,
         tdp_w=gpu.tdp_w,
         power_ratio=power_ratios(gpu),
         streaming_ratio=streaming_ratio(gpu),
@@ -119,6 +136,7 @@ def cpu_device(cpu: Cpu, offer: Offer) -> Device | None:
         memory_bytes_per_s=offer.measured_read_bytes_per_s or cpu_memory_bytes_per_s(cpu, vcpus=offer.vcpus),
         cache_bytes=(cpu.l3_bytes or 0.0) * _socket_share(cpu, cores=cores) + (cpu.l2_bytes_per_core or 0.0) * cores,
         cache_bytes_per_s=_CACHE_BYTES_PER_CYCLE * cycles_per_s,
+        vcpu_count=offer.vcpus,
         sustained_compute_ratio=cpu.sustained_compute_ratio or 1.0,
         sustained_memory_ratio=cpu.sustained_memory_ratio or 1.0,
     )
@@ -191,14 +209,23 @@ def fleet_of(offers: Sequence[Offer], *, gpus: Mapping[str, Gpu], cpus: Mapping[
 
 def _device_key(offer: Offer) -> tuple[object, ...]:
     if offer.gpu is not None:
-        return (offer.gpu, offer.host_to_device_bytes_per_s)
+        rates = (offer.host_to_device_bytes_per_s, offer.network_bytes_per_s)
+        return (offer.gpu, *rates, offer.vcpus, offer.gpu_count)
     return (offer.cpu, offer.vcpus, offer.threads_per_core, offer.memory_bytes, offer.measured_read_bytes_per_s)
 
 
 def _device(offer: Offer, *, gpus: Mapping[str, Gpu], cpus: Mapping[str, Cpu]) -> Device | None:
     if offer.gpu is not None:
         gpu = gpus.get(offer.gpu)
-        return gpu_device(gpu, host_to_device_bytes_per_s=offer.host_to_device_bytes_per_s) if gpu else None
+        if gpu is None:
+            return None
+        return gpu_device(
+            gpu,
+            host_to_device_bytes_per_s=offer.host_to_device_bytes_per_s,
+            vcpu_count=offer.vcpus,
+            gpu_count=offer.gpu_count,
+            network_bytes_per_s=offer.network_bytes_per_s,
+        )
     cpu = cpus.get(offer.cpu or "")
     return cpu_device(cpu, offer) if cpu else None
 

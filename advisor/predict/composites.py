@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from advisor.ops.evaluate import call_at
 from advisor.ops.registry import Number
+from advisor.predict.row_errors import refusing_rows
 from advisor.records.device import DeviceKind
 from advisor.records.prediction import FloatArray
 from advisor.records.workload import Row
@@ -24,6 +25,7 @@ _ONE_KERNEL = Program()
 _Lowering = Callable[[Row, float, FloatArray], Program]
 
 
+@refusing_rows
 def program_of(row: Row, *, kind: DeviceKind, itemsize_bytes: float, batches: FloatArray) -> Program:
     """The program of one call of the row: one kernel, unless its operator is a composite or known to need more."""
     lowering = (_ON_GPU if kind == "gpu" else _ON_CPU).get(row.op)

@@ -20,6 +20,8 @@ from advisor.records.workload import Row, Workload
 
 INPUTS = "(inputs)"
 """The group of the copies to the device, where these set the pace."""
+LOADING = "(loading)"
+"""The group of the loading of data: on a GPU what it waits for that, on a CPU what that takes of its cores."""
 FIRST = "(first dispatch)"
 """The group of the time that passes on a GPU before the first kernel starts."""
 _RECURRENT_OPS = ("rnn", "rnn_backward")
@@ -66,9 +68,11 @@ def explain_step(
         step_s=predicted.step_s,
         bound=predicted.bound,
         time_source=predicted.time_source,
+        loading_s=predicted.loading_s,
         name=name,
         device=QuotedDevice(id=device.id, name=device.name, kind=device.kind, count=device_count),
         core_count=device.core_count,
+        memory_bytes_per_s=device.memory_bytes_per_s,
         transfer_s=figures.transfer_bytes / rate if rate else 0.0,
         total=parts.total(),
         families=parts.groups("family"),
@@ -88,13 +92,12 @@ def _row_figures(
     compile_mode: CompileMode,
 ) -> _RowFigures:
     precision, batches = predicted.precision, np.array([predicted.batch])
-    counts = count_rows(workload, batches=batches.astype(np.float64), width=width_of(precision))
-    kernels = lower(counts, kind=device.kind, precision=precision, compile_mode=compile_mode)
+    counts = count_rows(
+        workload, batches=batches.astype(np.float64), width=width_of(precision), compile_mode=compile_mode
+    )
+    kernels = lower(counts, kind=device.kind, precision=precision)
     times = times_by_kernel(kernels, devices=[device], efficiencies=[efficiency], layout=layout)
-    dispatched = [
-        lower(replace(counts, rows=(work,)), kind=device.kind, precision=precision, compile_mode=compile_mode)
-        for work in counts.rows
-    ]
+    dispatched = [lower(replace(counts, rows=(work,)), kind=device.kind, precision=precision) for work in counts.rows]
     rooflines = [
         plain_roofline(
             replace(workload, rows=(row,)),
@@ -142,7 +145,11 @@ class _Parts:
             if row.family != "view":
                 members.setdefault(getattr(row, by) or f"({row.phase})", []).append(index)
         groups = [self._of_rows(name, indices) for name, indices in members.items()]
-        if self.predicted.bound == "transfer":
+        if self.device.kind == "cpu" and self.predicted.loading_s:
+            groups.append(self._group(LOADING, [], time_s=self.predicted.loading_s, bound="loader"))
+        elif self.predicted.bound == "loader":
+            groups.append(self._group(LOADING, [], time_s=self._waiting_s(), bound="loader"))
+        elif self.predicted.bound == "transfer":
             groups.append(self._inputs())
         elif self.predicted.bound != "dispatch" and self.device.kind == "gpu" and self.figures.dispatch_s.any():
             groups.append(self._group(FIRST, [], time_s=self._waiting_s(), bound="dispatch"))

@@ -5,11 +5,13 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from advisor.ops.evaluate import DtypeOf, call_at, row_cost
+from advisor.ops.evaluate import DtypeOf, call_at, call_cost, row_cost
 from advisor.ops.registry import ITEMSIZE_BYTES, Number, formula_of
+from advisor.predict.blocks import part_of
 from advisor.predict.composites import program_of
 from advisor.predict.precision import Width, compiled_dtype, computed_dtype, stored_dtype, unit_of
 from advisor.predict.products import Product, products_of
+from advisor.predict.row_errors import refusing_rows
 from advisor.records.device import CompileMode, DeviceKind, Precision
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray
 from advisor.records.workload import Operand, Row, Workload
@@ -26,8 +28,8 @@ class RowWork:
 
     `parameter_bytes`, of what is as large at every batch size, are part of neither `read_bytes` nor `write_bytes`.
     `cast_bytes` are those of `cast_count` conversions before or after the call, `image_bytes` all of a convolution's
-    images. `compiled_bytes` are what torch.compile reads and writes but parameters; there `parameter_cast_bytes` and
-    `parameter_cast_count` are all that is left of the casts.
+    images. `compiled_bytes`, zero in eager mode, are what torch.compile reads and writes but parameters; there
+    `parameter_cast_bytes` and `parameter_cast_count` are all that is left of the casts.
     """
 
     row: Row
@@ -47,17 +49,19 @@ class RowWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowCounts:
-    """The rows of a step that do work, and what the step copies to the device, (batches,)."""
+    """The rows of a step that do work, as `compile` has them, and what the step copies to the device, (batches,)."""
 
     rows: tuple[RowWork, ...]
     transfer_bytes: FloatArray
     batches: FloatArray
+    compile: CompileMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Kernels:
     """One step on one kind of device at one precision.
 
+    `part` (an index of `PARTS`) says what of the step a kernel belongs to.
     `families` are kernels' own: those of operators, with `_grouped`, `_depthwise` and `_backward` where these run at
     other rates. `family`, `unit` (an index of `UNITS`), `row` (an index of the workload's rows) and `calls` are
     (kernels,). Of one call, (kernels, batches): FLOP, bytes of parameters, bytes of what operators hand to each other,
@@ -71,6 +75,7 @@ class Kernels:
     family: IndexArray
     unit: IndexArray
     row: IndexArray
+    part: IndexArray
     calls: FloatArray
     flops: FloatArray
     weight_bytes: FloatArray
@@ -98,6 +103,7 @@ class _Kernel:
     family: str
     unit: str
     row: int
+    part: int
     calls: float
     flops: Number
     weight_bytes: Number
@@ -116,15 +122,20 @@ _ENDLESS = 1e9
 """A dimension so long that no tile of it is left half empty."""
 
 
-def count_rows(workload: Workload, *, batches: FloatArray, width: Width) -> RowCounts:
+def count_rows(
+    workload: Workload, *, batches: FloatArray, width: Width, compile_mode: CompileMode = "eager"
+) -> RowCounts:
     """Evaluate the formula of every row once for all batch sizes. Views do nothing and are left out."""
     return RowCounts(
         rows=tuple(
-            _row_work(row, batches=batches, width=width) if row.family != "view" else _nothing(row, batches=batches)
+            _row_work(row, batches=batches, width=width, compile_mode=compile_mode)
+            if row.family != "view"
+            else _nothing(row, batches=batches)
             for row in workload.rows
         ),
         transfer_bytes=_operands_bytes(workload.inputs, batches=batches, dtype_of=lambda operand: operand.dtype),
         batches=batches,
+        compile=compile_mode,
     )
 
 
@@ -133,10 +144,12 @@ def _nothing(row: Row, *, batches: FloatArray) -> RowWork:
     return RowWork(row=row, dtype="float32", cast_count=0.0, parameter_cast_count=0.0, products=(), **zeros)
 
 
-def _row_work(row: Row, *, batches: FloatArray, width: Width) -> RowWork:
+@refusing_rows
+def _row_work(row: Row, *, batches: FloatArray, width: Width, compile_mode: CompileMode) -> RowWork:
     formula = formula_of(row.op)
     dtype_of = computed_dtype(width=width, autocast=formula.autocast if formula else "widest")
-    cost = row_cost(row, batch=batches, dtype_of=dtype_of)
+    call = call_at(row, batch=batches, dtype_of=dtype_of)
+    cost = call_cost(row, call)
     dtype = _widest_float([dtype_of(operand) for operand in (*row.inputs, *row.outputs)])
     constants = tuple(operand for operand in row.inputs if is_constant(operand))
     images = tuple(operand for operand in (*row.inputs, *row.outputs) if not is_constant(operand))
@@ -156,9 +169,11 @@ def _row_work(row: Row, *, batches: FloatArray, width: Width) -> RowWork:
         cast_count=float(len(casts)),
         parameter_cast_bytes=sum((_cast_bytes(operand, batches=batches) for operand in parameter_casts), nothing),
         parameter_cast_count=float(len(parameter_casts)),
-        compiled_bytes=_compiled_bytes(row, batches=batches, width=width, dtype_of=dtype_of),
+        compiled_bytes=_compiled_bytes(row, batches=batches, width=width, dtype_of=dtype_of)
+        if compile_mode == "compile"
+        else nothing,
         image_bytes=_operands_bytes(images, batches=batches, dtype_of=dtype_of) if row.family == "conv" else nothing,
-        products=products_of(call_at(row, batch=batches, dtype_of=dtype_of)),
+        products=products_of(call),
     )
 
 
@@ -192,14 +207,14 @@ def _compiled_bytes(row: Row, *, batches: FloatArray, width: Width, dtype_of: Dt
     return result
 
 
-def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision, compile_mode: CompileMode) -> Kernels:
+def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision) -> Kernels:
     """The kernels that a kind of device runs for the rows: composites become that device's own programs.
 
     Under torch.compile what stays inside a fused kernel does not reach memory, a row that another kernel goes on with,
     or that has nothing left to move, launches nothing of its own, and the host dispatches kernels, not operators.
     """
     kernels: list[_Kernel] = []
-    is_relaid = compile_mode == "compile" and _is_relaid(counts)
+    is_relaid = counts.compile == "compile" and _is_relaid(counts)
     dispatches, backward_dispatches, compiled_dispatches, parameter_bytes = (
         np.zeros(len(counts.batches)) for _ in range(4)
     )
@@ -208,7 +223,7 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision, compile_
         moved_bytes = work.read_bytes + work.parameter_bytes + work.write_bytes + work.cast_bytes
         if not moved_bytes.any():
             continue
-        is_compiled = compile_mode == "compile" and row.phase != "optimizer"
+        is_compiled = counts.compile == "compile" and row.phase != "optimizer"
         is_inside = is_compiled and (any(one.joined for one in row.outputs) or not work.compiled_bytes.any())
         cast_count = work.parameter_cast_count if is_compiled else work.cast_count
         program = program_of(row, kind=kind, itemsize_bytes=ITEMSIZE_BYTES[work.dtype], batches=counts.batches)
@@ -267,6 +282,7 @@ def _kernels_of(
             family=family,
             unit="vector" if product is not None and product.is_depthwise else unit,
             row=index,
+            part=part_of(row),
             calls=row.count,
             flops=work.flops / len(products),
             weight_bytes=work.parameter_bytes / len(products),
@@ -326,6 +342,7 @@ def _as_arrays(kernels: Sequence[_Kernel], *, batches: FloatArray, **of_step: Fl
         family=np.array([families.index(kernel.family) for kernel in kernels], dtype=np.intp),
         unit=np.array([UNITS.index(kernel.unit) for kernel in kernels], dtype=np.intp),
         row=np.array([kernel.row for kernel in kernels], dtype=np.intp),
+        part=np.array([kernel.part for kernel in kernels], dtype=np.intp),
         calls=np.array([kernel.calls for kernel in kernels], dtype=np.float64),
         **{name: filled([getattr(kernel, name) for kernel in kernels]) for name in _PER_CALL},
         **{name: of_products(name) for name in ("groups", "m", "n", "k")},

@@ -1,49 +1,154 @@
-"""Peak memory of a step at a batch size and precision."""
+"""Peak memory of a step at every batch size, part by part: tensors from the trace, the rest from named sources."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.ops.registry import formula_of
+from advisor.ops.evaluate import call_at
+from advisor.ops.registry import Number, formula_of
 from advisor.predict.lowering import is_constant, operand_bytes
-from advisor.predict.precision import Width, stored_dtype
+from advisor.predict.precision import Width, computed_dtype, stored_dtype
+from advisor.predict.row_errors import refusing_rows
 from advisor.records.device import DeviceKind
-from advisor.records.prediction import FloatArray
-from advisor.records.workload import MemoryLine, StoredBytes, Workload
+from advisor.records.memory import MemoryPart, Verdict
+from advisor.records.prediction import FloatArray, IndexArray
+from advisor.records.workload import MemoryLine, Phase, Row, StoredBytes, Workload
 
-_CUDA_CONTEXT_BYTES = 666_632_192
-"""A CUDA context with all of PyTorch's kernels loaded (pytorch/pytorch pull request 86509; 287,047,680 with none)."""
-_CPU_PROCESS_BYTES = 1e9
+_TRACED: Mapping[MemoryPart, str] = {
+    "parameters": "parameters",
+    "buffers": "buffers",
+    "gradients": "gradients",
+    "optimizer state": "optimizer_state",
+    "activations": "activations",
+    "temporaries": "temporaries",
+}
+"""The parts that the trace counts, with their fields of `MemoryLine`."""
+
+_CUDA_CONTEXT_BYTES = (287_047_680.0, 666_632_192.0)
+"""With no kernel loaded and with all of PyTorch's (pytorch/pytorch pull request 86509)."""
+_CPU_PROCESS_BYTES = (0.5e9, 1.0e9)
 """Operating system, Python and torch: an idle cloud image takes 0.3 to 0.6 GB, `import torch` 0.2 to 0.4 GB."""
-_FRAGMENTATION_RATIO = 0.05
-"""Of the peak: the caching allocator rounds blocks up to 512 bytes, large ones to 2 MiB, and splits leave gaps."""
+_CUBLAS_BYTES = (8_519_680.0, 33_554_432.0)
+"""PyTorch's default CUBLAS_WORKSPACE_CONFIG, `:4096:2:16:8`, and on Hopper 32 MiB (ATen/cuda/CublasHandlePool.cpp)."""
+_FIRST_STEP_BYTES = (16e6, 40e6)
+"""Code pages, oneDNN's primitives: tests/data/measured/own/memory_check.csv, column `code_bytes`, and 8 MB more."""
+_HEAP_SPREAD_RATIO = 0.15
+"""Of the tensors: how far the heap is off in 90 % of the steps of tests/data/measured/own/memory_check.csv."""
+_DROPOUT_SCORES = 3
+"""Copies of attention's scores that the math path keeps for backward: of softmax, of the mask, of their product."""
+_SOURCES: Mapping[DeviceKind, Mapping[MemoryPart, str]] = {
+    "gpu": {
+        "half copies": "autocast's cache of weights in half",
+        "workspaces": "cuBLAS 8.5 to 33.6 MB; cuDNN up to a copy of the operands of the largest convolution",
+        "allocator": "what torch's caching allocator reserves for this step beyond its tensors; given back when short",
+        "process": "CUDA context, 287 MB without kernels to 667 MB with all of PyTorch's",
+    },
+    "cpu": {
+        "half copies": "autocast's cache of weights in half",
+        "workspaces": "code and oneDNN's primitives that the first step brings in",
+        "allocator": "what glibc's heap holds for this step beyond its tensors, oneDNN's copies in between",
+        "process": "operating system, Python and torch",
+    },
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SpreadBytes:
+    """What is most likely, between a least and a most; arrays (batches,)."""
+
+    low: FloatArray
+    mid: FloatArray
+    high: FloatArray
+
+    @classmethod
+    def exactly(cls, size: FloatArray) -> "SpreadBytes":
+        """What is counted."""
+        return cls(low=size, mid=size, high=size)
+
+    @classmethod
+    def between(cls, low: FloatArray, high: FloatArray) -> "SpreadBytes":
+        """What may be anywhere between them."""
+        return cls(low=low, mid=(low + high) / 2, high=high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StepMemory:
+    """The peak of a step at every batch size. `moments` index the workload's memory lines, (batches,)."""
+
+    parts: Mapping[MemoryPart, SpreadBytes]
+    moments: IndexArray
+    kind: DeviceKind
+
+    @property
+    def total(self) -> SpreadBytes:
+        """All parts together."""
+        low, mid, high = (
+            np.sum([getattr(part, end) for part in self.parts.values()], axis=0) for end in ("low", "mid", "high")
+        )
+        return SpreadBytes(low=low, mid=mid, high=high)
+
+    def source_of(self, part: MemoryPart) -> str:
+        """Where the bytes of a part come from."""
+        return _SOURCES[self.kind].get(part, "counted in the trace")
+
+
+def step_memory(workload: Workload, *, batches: FloatArray, width: Width, kind: DeviceKind) -> StepMemory:
+    """What the worst moment of a step needs: its tensors, and what allocator, libraries and process add."""
+    moments = [_moment(line, workload, batches=batches, width=width, kind=kind) for line in workload.memory]
+    totals = np.array([np.sum(list(moment.values()), axis=0) for moment in moments])
+    worst: IndexArray = totals.argmax(axis=0)
+    places = np.arange(len(batches))
+    parts: dict[MemoryPart, SpreadBytes] = {}
+    for part in moments[0]:
+        live = np.array([moment[part] for moment in moments])[worst, places]
+        parts[part] = SpreadBytes.exactly(live)
+    tensors = totals[worst, places]
+    nothing = np.zeros(len(batches))
+    parts["workspaces"] = _workspaces(workload, batches=batches, width=width, kind=kind)
+    parts["allocator"] = _allocator(workload, tensors, kind=kind)
+    low, high = _CUDA_CONTEXT_BYTES if kind == "gpu" else _CPU_PROCESS_BYTES
+    parts["process"] = SpreadBytes.between(nothing + low, nothing + high)
+    return StepMemory(parts=parts, moments=worst, kind=kind)
 
 
 def peak_memory_bytes(workload: Workload, *, batches: FloatArray, width: Width, kind: DeviceKind) -> FloatArray:
-    """The most that a step needs, (batches,): tensors with what the allocator adds, and the process itself."""
-    copies = _half_copies_bytes(workload, batches=batches) if width == "autocast" else np.zeros(len(batches))
-    tensors = np.zeros(len(batches))
-    for line in workload.memory:
-        live = _line_bytes(line, batches=batches, width=width)
-        tensors = np.maximum(tensors, live if line.phase == "optimizer" else live + copies)
-    process = _CUDA_CONTEXT_BYTES if kind == "gpu" else _CPU_PROCESS_BYTES
-    return tensors * (1 + _FRAGMENTATION_RATIO) + process
+    """The middle of the peak, (batches,)."""
+    return step_memory(workload, batches=batches, width=width, kind=kind).total.mid
 
 
-def _line_bytes(line: MemoryLine, *, batches: FloatArray, width: Width) -> FloatArray:
-    parts = (
-        line.parameters,
-        line.buffers,
-        line.gradients,
-        line.optimizer_state,
-        line.activations,
-        line.temporaries,
-    )
-    total = np.zeros(len(batches))
-    for part in parts:
-        total = total + _stored_bytes(part, batches=batches, width=width)
-    return total
+def verdict_of(*, low_bytes: float, high_bytes: float, memory_bytes: float) -> Verdict:
+    """Whether a peak between `low_bytes` and `high_bytes` fits."""
+    if high_bytes <= memory_bytes:
+        return "fits"
+    return "tight" if low_bytes <= memory_bytes else "does not fit"
 
 
-def _stored_bytes(part: StoredBytes, *, batches: FloatArray, width: Width) -> FloatArray:
+def phase_of(workload: Workload, moment: int) -> Phase:
+    """The phase of one of the moments."""
+    return workload.memory[moment].phase
+
+
+def _moment(
+    line: MemoryLine, workload: Workload, *, batches: FloatArray, width: Width, kind: DeviceKind
+) -> dict[MemoryPart, FloatArray]:
+    """What is live at one moment, by part."""
+    live: dict[MemoryPart, FloatArray] = {
+        part: stored_bytes(getattr(line, name), batches=batches, width=width) for part, name in _TRACED.items()
+    }
+    if line.phase == "optimizer":
+        if kind == "gpu":
+            live["temporaries"] = np.maximum(live["temporaries"], _foreach_bytes(workload))
+        live["half copies"] = np.zeros(len(batches))
+        return live
+    if kind == "cpu":
+        live["activations"] = live["activations"] + _dropout_scores_bytes(workload, batches=batches, width=width)
+    live["half copies"] = _half_copies_bytes(workload, batches=batches, width=width)
+    return live
+
+
+def stored_bytes(part: StoredBytes, *, batches: FloatArray, width: Width) -> FloatArray:
+    """Bytes of one kind of memory as the precision stores them."""
     low_ratio = 1.0 if width == "full" else 0.5
     float_ratio = 0.5 if width == "half" else 1.0
     return (
@@ -58,9 +163,85 @@ def _at(affine: tuple[float, float], *, batches: FloatArray) -> FloatArray:
     return constant + per_sample * batches
 
 
-def _half_copies_bytes(workload: Workload, *, batches: FloatArray) -> FloatArray:
+def optimizer_rows(workload: Workload) -> tuple[Row, ...]:
+    """The steps of its optimizers."""
+    return tuple(row for row in workload.rows if row.op == "optimizer")
+
+
+@refusing_rows
+def attribute(row: Row, name: str) -> float:
+    """An attribute that is a number."""
+    value = row.attributes[name]
+    if not isinstance(value, (int, float)):
+        raise TypeError(f"{name} is {value!r}")
+    return float(value)
+
+
+def gradient_bytes(workload: Workload) -> float:
+    """All gradients at once, as traced: as large as what the optimizers write of the parameters."""
+    return sum(
+        attribute(row, "element_count")
+        * (attribute(row, "write_bytes_per_element") - attribute(row, "state_bytes_per_element"))
+        for row in optimizer_rows(workload)
+    )
+
+
+def _foreach_bytes(workload: Workload) -> float:
+    """On CUDA optimizers go over all tensors at once, with one list of intermediates as large as the parameters.
+
+    torch.optim, "foreach": "uses ~ sizeof(params) more peak memory than the for-loop version". A fused one has none.
+    """
+    looped = [row for row in optimizer_rows(workload) if attribute(row, "calls_per_tensor") > 1]
+    return max((attribute(row, "element_count") * 4.0 for row in looped), default=0.0)
+
+
+def _dropout_scores_bytes(workload: Workload, *, batches: FloatArray, width: Width) -> FloatArray:
+    """What attention with dropout keeps on a CPU, where torch has no fused kernel for it."""
+    total = np.zeros(len(batches))
+    if all(row.op != "attention_backward" for row in workload.rows):
+        return total
+    for row in workload.rows:
+        if row.op == "attention" and row.attributes.get("dropout_ratio") and row.phase == "forward":
+            total = total + row.count * _DROPOUT_SCORES * _score_count(row, batches) * (4.0 if width == "full" else 2.0)
+    return total
+
+
+@refusing_rows
+def _score_count(row: Row, batches: FloatArray) -> Number:
+    query, key = call_at(row, batch=batches).inputs[:2]
+    return query.numel / query.shape[-1] * key.shape[-2]
+
+
+def _workspaces(workload: Workload, *, batches: FloatArray, width: Width, kind: DeviceKind) -> SpreadBytes:
+    nothing = np.zeros(len(batches))
+    if kind == "cpu":
+        low, high = _FIRST_STEP_BYTES
+        return SpreadBytes.between(nothing + low, nothing + high)
+    largest = nothing
+    for row in workload.rows:
+        if row.family == "conv":
+            dtype_of = computed_dtype(width=width, autocast="low")
+            operands = (*row.inputs, *row.outputs)
+            copied = [operand_bytes(operand, batches=batches, dtype=dtype_of(operand)) for operand in operands]
+            largest = np.maximum(largest, np.sum(copied, axis=0))
+    has_product = any(row.family in ("matmul", "attention", "rnn") for row in workload.rows)
+    low, high = _CUBLAS_BYTES if has_product else (0.0, 0.0)
+    return SpreadBytes.between(nothing + low, largest + high)
+
+
+def _allocator(workload: Workload, tensors: FloatArray, *, kind: DeviceKind) -> SpreadBytes:
+    """CUDA's gives its reserve back before it fails; a heap keeps what it has."""
+    if kind == "gpu":
+        return SpreadBytes.between(0.0 * tensors, (workload.taken.cache - 1) * tensors)
+    taken, spread = (workload.taken.heap - 1) * tensors, _HEAP_SPREAD_RATIO * tensors
+    return SpreadBytes(low=np.maximum(taken - spread, 0.0), mid=taken, high=taken + spread)
+
+
+def _half_copies_bytes(workload: Workload, *, batches: FloatArray, width: Width) -> FloatArray:
     """Autocast keeps a half copy of every fp32 parameter that a low-precision operator of forward reads."""
     total = np.zeros(len(batches))
+    if width != "autocast":
+        return total
     for row in workload.rows:
         formula = formula_of(row.op)
         if row.phase != "forward" or formula is None or formula.autocast != "low":

@@ -5,18 +5,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from advisor.predict.efficiency import family_efficiencies
+from advisor.predict.efficiency import family_efficiencies_of_each
 from advisor.predict.kernel_time import Rates
 from advisor.predict.lowering import UNITS
 from advisor.records.device import REFERENCE_CACHE_BYTES, Device, Efficiency, Layout
 from advisor.records.prediction import FloatArray, IndexArray
 
 OF_EFFICIENCY = (
-    "launch_s", "overlap_ratio", "edge_ramp", "depth_ramp", "tile_rows", "tile_columns", "wave_ratio",
+    "overlap_ratio", "edge_ramp", "depth_ramp", "tile_rows", "tile_columns", "wave_ratio",
     "winograd_speedup", "bias_pass_ratio", "cast_ratio", "cache_kept_ratio",
 )  # fmt: skip
 """The fields of `Efficiency` that `Rates` takes as they are."""
 GROUPED_BACKWARD = "conv_grouped_backward"
+_BY_LIBRARY = ("conv", "norm", "pool")
+"""How the names of families begin whose kernels are calls into a library on CPUs: oneDNN, or torch's own like it."""
 _TENSOR_UNITS = frozenset({"tf32", "fp16", "bf16"})
 _CACHE_PER_MEMORY = 3.0
 """Bandwidth of a last cache that nothing is known of, over the memory's: V100 and A100 in published microbenchmarks."""
@@ -35,25 +37,32 @@ def rates_of(
 
     By kernel they are (devices, kernels, 1), else (devices, 1, 1).
     """
-    entries = [family_efficiencies(efficiency, families=families) for efficiency in efficiencies]
+    entries = family_efficiencies_of_each(efficiencies, families=families)
     compute_ratio = np.array([[entry.compute_ratio for entry in row] for row in entries])
     if layout == "nhwc" and GROUPED_BACKWARD in families:
         ratios = [efficiency.channels_last_grouped_ratio for efficiency in efficiencies]
         compute_ratio[:, families.index(GROUPED_BACKWARD)] *= ratios
     memory_ratio = np.array([[entry.memory_ratio for entry in row] for row in entries])
     pairs = list(zip(devices, efficiencies, strict=True))
-    flops_per_s = np.array([[sustained_flops_per_s(*pair, unit=name) for name in UNITS] for pair in pairs])
+    used, unit_column = np.unique(unit, return_inverse=True)
+    flops_per_s = np.array([[sustained_flops_per_s(*pair, unit=UNITS[index]) for index in used] for pair in pairs])
     bytes_per_s = _column([sustained_bytes_per_s(*pair) for pair in pairs])
     transposed = [efficiency.nchw_transposed_ratio if layout == "nchw" else 0.0 for efficiency in efficiencies]
     return Rates(
-        flops_per_s=(flops_per_s[:, unit] * compute_ratio[:, family])[:, :, np.newaxis],
+        flops_per_s=(flops_per_s[:, unit_column] * compute_ratio[:, family])[:, :, np.newaxis],
         memory_bytes_per_s=bytes_per_s * memory_ratio[:, family][:, :, np.newaxis],
         cache_bytes=_column([device.cache_bytes for device in devices]),
         cache_bytes_per_s=_column([cache_bytes_per_s(device) for device in devices]),
         core_count=_column([device.core_count for device in devices]),
+        launch_s=np.array([[launch_s(one, family=name) for name in families] for one in efficiencies])[:, family, None],
         transposed_ratio=_column(transposed),
         **{name: _column([getattr(efficiency, name) for efficiency in efficiencies]) for name in OF_EFFICIENCY},
     )
+
+
+def launch_s(efficiency: Efficiency, *, family: str) -> float:
+    """What a kernel of the family takes beside its work."""
+    return efficiency.launch_s * (efficiency.library_launch_ratio if family.startswith(_BY_LIBRARY) else 1.0)
 
 
 def sustained_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) -> float:

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.predict.efficiency import family_efficiencies
+from advisor.predict.efficiency import family_efficiencies_of_each
 from advisor.predict.kernel_time import KernelTimes, kernel_times
 from advisor.predict.lowering import Kernels
 from advisor.predict.rates import rates_of
 from advisor.records.answer import BOUNDS
 from advisor.records.device import Device, DeviceKind, Efficiency, Layout
-from advisor.records.prediction import FloatArray, IndexArray
+from advisor.records.prediction import PARTS, FloatArray, IndexArray
 
-_Z_90 = 1.645
+Z_90 = 1.645
 """Half the width of a 90 % interval in standard deviations of a normal."""
 
 
@@ -22,22 +22,24 @@ class StepTimes:
     """Arrays are (devices, batches); `log_spread` is one standard deviation of log(measured / predicted).
 
     `own_log_spread` is the part of it that each device has of its own; the rest comes from the model, on all alike.
+    `part_ratio` is as in `Predictions`.
     """
 
     mid_s: FloatArray
     log_spread: FloatArray
     own_log_spread: FloatArray
     bound: IndexArray
+    part_ratio: FloatArray
 
     @property
     def low_s(self) -> FloatArray:
         """Lower end of the 90 % interval."""
-        return self.mid_s * np.exp(-_Z_90 * self.log_spread)
+        return self.mid_s * np.exp(-Z_90 * self.log_spread)
 
     @property
     def high_s(self) -> FloatArray:
         """Upper end of the 90 % interval."""
-        return self.mid_s * np.exp(_Z_90 * self.log_spread)
+        return self.mid_s * np.exp(Z_90 * self.log_spread)
 
 
 def step_times(
@@ -56,7 +58,8 @@ def step_times(
     """
     times = times_by_kernel(kernels, devices=devices, efficiencies=efficiencies, layout=layout)
     calls = kernels.calls[:, np.newaxis]
-    family_s = _by_family(kernels, times.total_s * calls)
+    kernel_s = times.total_s * calls
+    family_s = _summed(kernel_s, by=kernels.family, count=len(kernels.families))
     device_s = family_s.sum(axis=0)
     dispatch_s = dispatch_times(kernels, efficiencies=efficiencies)
     work_s = [(part * calls).sum(axis=1) for part in (times.compute_s, times.memory_s, times.launch_s)]
@@ -72,7 +75,13 @@ def step_times(
         bound = np.argmax((*work_s, dispatch_s), axis=0)
     host_share = np.divide(dispatch_s, mid_s, out=np.zeros_like(mid_s), where=mid_s > 0)
     log_spread, own_log_spread = _log_spreads(kernels, family_s, host_share, devices, efficiencies)
-    return StepTimes(mid_s=mid_s, log_spread=log_spread, own_log_spread=own_log_spread, bound=bound)
+    return StepTimes(
+        mid_s=mid_s,
+        log_spread=log_spread,
+        own_log_spread=own_log_spread,
+        bound=bound,
+        part_ratio=_shares(_summed(kernel_s, by=kernels.part, count=len(PARTS))),
+    )
 
 
 def times_by_kernel(
@@ -101,13 +110,20 @@ def first_dispatch_s(kernels: Kernels, dispatch_s: FloatArray) -> FloatArray:
     return first_s
 
 
-def _by_family(kernels: Kernels, kernel_s: FloatArray) -> FloatArray:
-    """Seconds per family, (families, devices, batches)."""
+def _summed(kernel_s: FloatArray, *, by: IndexArray, count: int) -> FloatArray:
+    """Seconds of all kernels with the same index in `by`, (count, devices, batches)."""
     device_count, _, batch_count = kernel_s.shape
-    family_s = np.zeros((len(kernels.families), device_count, batch_count))
-    for family in range(len(kernels.families)):
-        family_s[family] = kernel_s[:, kernels.family == family].sum(axis=1)
-    return family_s
+    sums = np.zeros((count, device_count, batch_count))
+    for index in range(count):
+        sums[index] = kernel_s[:, by == index].sum(axis=1)
+    return sums
+
+
+def _shares(parts_s: FloatArray) -> FloatArray:
+    """Of the sum along the first dimension; 0 of nothing."""
+    total_s = parts_s.sum(axis=0)
+    shares: FloatArray = np.divide(parts_s, total_s, out=np.zeros_like(parts_s), where=total_s > 0)
+    return shares
 
 
 def _seconds_per_transferred_byte(device: Device) -> float:
@@ -128,12 +144,11 @@ def _log_spreads(
     that of the workload on all devices, that of the host and one of each family, weighted by their share of the time,
     since all rows of a family err together.
     """
-    total_s = family_s.sum(axis=0)
-    shares = np.divide(family_s, total_s, out=np.zeros_like(family_s), where=total_s > 0)
+    shares = _shares(family_s)
     spreads = np.array(
         [
-            [entry.log_spread for entry in family_efficiencies(efficiency, families=kernels.families)]
-            for efficiency in efficiencies
+            [entry.log_spread for entry in entries]
+            for entries in family_efficiencies_of_each(efficiencies, families=kernels.families)
         ]
     )
 

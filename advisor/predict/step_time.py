@@ -1,18 +1,24 @@
 """Workload, devices and efficiencies in, step times and memory of all of them at every batch size out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import get_args
 
 import numpy as np
 
+from advisor.predict.anchor import anchored
 from advisor.predict.efficiency import ANY, efficiency_of
-from advisor.predict.lowering import RowCounts, count_rows, lower
-from advisor.predict.memory import peak_memory_bytes
+from advisor.predict.loader import with_loader
+from advisor.predict.lowering import Kernels, RowCounts, count_rows, lower
+from advisor.predict.memory import step_memory
 from advisor.predict.precision import Width, resolve_precision, width_of
 from advisor.predict.roofline import step_times
 from advisor.records.device import CompileMode, Device, DeviceKind, Efficiency, Layout, Precision, TimeSource
 from advisor.records.options import PrecisionChoice
-from advisor.records.prediction import IndexArray, Predictions
+from advisor.records.prediction import PARTS, Anchor, IndexArray, Predictions
 from advisor.records.workload import Workload
+
+_CHUNK_LENGTH = 500_000
+"""Elements of (devices, kernels, batches) at a time: however many rows and batches there are, memory stays bounded."""
 
 
 def predict(
@@ -24,18 +30,22 @@ def predict(
     precision: PrecisionChoice = "auto",
     layout: Layout = "nchw",
     compile_mode: CompileMode = "eager",
+    loader_s_per_sample: float | None = None,
+    anchors: Sequence[Anchor] = (),
 ) -> Predictions:
-    """Predict one step of the workload on every device at every batch size.
+    """Predict one step of the workload on every device at every batch size, its data loaded on the device's machine.
+
+    `anchors` are steps of this workload that were timed, in this layout and compiled alike.
 
     Devices of one kind and precision run the same kernels and are predicted together.
     """
-    precisions = tuple(
-        resolve_precision(precision, device) if _has_kernels(workload, device.kind) else None for device in devices
-    )
+    runs_on = {kind: has_kernels(workload, kind) for kind in get_args(DeviceKind)}
+    precisions = tuple(resolve_precision(precision, device) if runs_on[device.kind] else None for device in devices)
     shape = (len(devices), len(batches))
     step_s, low_s, high_s, log_spread, own_log_spread = (np.full(shape, np.inf) for _ in range(5))
     bound = np.zeros(shape, dtype=np.intp)
-    peak_bytes = np.full(shape, np.inf)
+    part_ratio = np.zeros((len(PARTS), *shape))
+    peak_bytes, least_bytes, most_bytes = (np.full(shape, np.inf) for _ in range(3))
     time_sources: list[TimeSource] = ["datasheet"] * len(devices)
     float_batches = batches.astype(np.float64)
     counts_by_width: dict[Width, RowCounts] = {}
@@ -43,19 +53,22 @@ def predict(
     for (kind, used), members in _groups(devices, precisions).items():
         width = width_of(used)
         if width not in counts_by_width:
-            counts_by_width[width] = count_rows(workload, batches=float_batches, width=width)
-        kernels = lower(counts_by_width[width], kind=kind, precision=used, compile_mode=compile_mode)
-        group = [devices[index] for index in members]
-        group_fits = [fits[index] for index in members]
-        times = step_times(kernels, kind=kind, devices=group, efficiencies=group_fits, layout=layout)
-        step_s[members], low_s[members], high_s[members] = times.mid_s, times.low_s, times.high_s
-        log_spread[members], own_log_spread[members] = times.log_spread, times.own_log_spread
-        bound[members] = times.bound
-        peak_bytes[members] = peak_memory_bytes(workload, batches=float_batches, width=width, kind=kind)
-        for index, efficiency in zip(members, group_fits, strict=True):
-            time_sources[index] = _time_source(devices[index], efficiency)
-    memory_bytes = np.array([device.memory_bytes for device in devices])
-    return Predictions(
+            counts_by_width[width] = count_rows(workload, batches=float_batches, width=width, compile_mode=compile_mode)
+        kernels = lower(counts_by_width[width], kind=kind, precision=used)
+        for some in _chunks(members, kernels):
+            group = [devices[index] for index in some]
+            group_fits = [fits[index] for index in some]
+            times = step_times(kernels, kind=kind, devices=group, efficiencies=group_fits, layout=layout)
+            step_s[some], low_s[some], high_s[some] = times.mid_s, times.low_s, times.high_s
+            log_spread[some], own_log_spread[some] = times.log_spread, times.own_log_spread
+            bound[some] = times.bound
+            part_ratio[:, some] = times.part_ratio
+        memory = step_memory(workload, batches=float_batches, width=width, kind=kind).total
+        peak_bytes[members], least_bytes[members], most_bytes[members] = memory.mid, memory.low, memory.high
+        for index in members:
+            time_sources[index] = _time_source(devices[index], fits[index])
+    memory_bytes = np.array([device.memory_bytes for device in devices])[:, np.newaxis]
+    predictions = Predictions(
         devices=tuple(devices),
         precisions=precisions,
         time_sources=tuple(time_sources),
@@ -68,11 +81,18 @@ def predict(
         own_log_spread=own_log_spread,
         bound=bound,
         peak_memory_bytes=peak_bytes,
-        fits=peak_bytes <= memory_bytes[:, np.newaxis],
+        fits=peak_bytes <= memory_bytes,
+        is_tight=(least_bytes <= memory_bytes) & (most_bytes > memory_bytes),
+        part_ratio=part_ratio,
     )
+    if anchors:
+        predictions = anchored(predictions, anchors)
+    if loader_s_per_sample is None:
+        return predictions
+    return with_loader(predictions, loader_s_per_sample=loader_s_per_sample)
 
 
-def _has_kernels(workload: Workload, kind: DeviceKind) -> bool:
+def has_kernels(workload: Workload, kind: DeviceKind) -> bool:
     """Whether torch can run every operator there: its `quantized` ones are for CPUs alone (docs, "Quantization")."""
     return kind == "cpu" or not any(row.op.startswith("quantized.") for row in workload.rows)
 
@@ -104,6 +124,12 @@ def _groups(
         if precision is not None:
             groups.setdefault((device.kind, precision), []).append(index)
     return groups
+
+
+def _chunks(members: list[int], kernels: Kernels) -> Iterator[list[int]]:
+    """Some of the devices after the others, at least one at a time."""
+    count = max(1, _CHUNK_LENGTH // max(1, kernels.flops.size))
+    return (members[start : start + count] for start in range(0, len(members), count))
 
 
 def _time_source(device: Device, efficiency: Efficiency) -> TimeSource:

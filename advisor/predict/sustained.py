@@ -37,6 +37,22 @@ nearest of these, and the fitted ratios are relative to them.
 _UNKNOWN_STREAMING_RATIO = 0.85
 _OWN_STREAMING_RATIOS: Mapping[str, float] = {"6.0": 0.75}
 """P100, by NeuSight's operators: the first HBM2."""
+_NVLINK_RATIOS: Mapping[str, float] = {
+    "6.0": 18 / 20, "7.0": 20 / 25, "7.5": 20 / 25, "8.0": 20 / 25, "8.6": 12 / 14.0625, "9.0": 20.6 / 25,
+    "10.0": 40.1 / 50, "10.3": 40.1 / 50,
+}  # fmt: skip
+"""What collective operations reach of one NVLink, in one direction, over its rate, by compute capability.
+
+NCCL's own figures (src/graph/topo.h: `SM80_NVLINK_BW` and its like, by which it takes Turing as Volta).
+"""
+
+
+def nvlink_bytes_per_s(gpu: Gpu) -> float | None:
+    """What a GPU sends by NVLink to the others of its machine, in one direction; None: it reaches one at most."""
+    ratio = _NVLINK_RATIOS.get(gpu.compute_capability or "")
+    if gpu.nvlink_bytes_per_s is None or gpu.nvlink_reach != "machine" or ratio is None:
+        return None
+    return gpu.nvlink_bytes_per_s / 2 * ratio
 
 
 def power_ratios(gpu: Gpu) -> dict[str, float]:

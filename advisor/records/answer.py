@@ -7,12 +7,13 @@ from typing import Literal
 from advisor.records.device import CompileMode, DeviceKind, Layout, Precision, TimeSource
 from advisor.records.options import Objective
 from advisor.records.price import ExchangeRate, PriceBasis, PriceKind, PriceMark, Rejection, Tier
+from advisor.records.scale import Plan
 from advisor.records.workload import Mode
 
 ANSWER_SCHEMA_VERSION = 1
 GroupBy = Literal["family", "module", "phase"]
-Bound = Literal["compute", "memory", "launch", "dispatch", "transfer"]
-BOUNDS: tuple[Bound, ...] = ("compute", "memory", "launch", "dispatch", "transfer")
+Bound = Literal["compute", "memory", "launch", "dispatch", "transfer", "loader", "communication"]
+BOUNDS: tuple[Bound, ...] = ("compute", "memory", "launch", "dispatch", "transfer", "loader", "communication")
 CostPart = Literal[
     "compute", "start-up", "lost-work", "billing-increments", "idle-time", "storage", "egress", "tax", "quota",
     "availability",
@@ -56,13 +57,22 @@ class CostParts:
 class Quote:
     """One offer with the predicted time and the cost of the job on it.
 
-    `job_s` is from asking for the instance to the last step, so it holds `start_up_s` and `lost_s`, the time that
-    interruptions of spot instances are expected to cost; of a service it is a month. `job_usd` is what `covers` names.
+    `job_s` is from asking for the instance to the last step, so it holds `wait_s`, in which none can be had,
+    `start_up_s` and `lost_s`, the time that interruptions of spot instances are expected to cost; of a service it is a month. `job_usd` is what `covers` names.
     `usd_per_million_samples` is of computing alone. `interruption`: the share of such spot instances that its provider
     took back within a month. `commitment_usd`: what the price obliges to, used or not. `on_pareto_front`: no other
     quote is both cheaper and sooner (of a service, with a shorter step).
 
     `price_marks` say why the price is doubtful: STALE (known to be out of date), SUSPECT (not credible), OLD.
+    `loader_vcpus`: of an instance with a GPU, the vCPUs that it needs to load data as fast as the GPU takes it; of one
+    without, those that loading takes from the computing. None: nothing is known of the loader.
+
+    `is_tight`: whether the peak fits lies within the spread of what is not known of it exactly.
+
+    `gpus_used` are those of all machines. Where a step runs on several, or in several passes, `plan` says how, and
+    `scaling_efficiency_ratio` how long a step would take if they never waited for each other and divided all work, over
+    how long it takes; `batch` is that of all together, `peak_memory_bytes` of one.
+
     `chance_cheapest` is a ratio: the chance that no other ranked offer costs less. `indistinguishable`: the interval of
     its cost overlaps that of the first. Both look at the error that each device has of its own.
     """
@@ -98,14 +108,72 @@ class Quote:
     on_pareto_front: bool = False
     instance_count: int = 1
     idle_ratio: float = 0.0
+    wait_s: float = 0.0
     start_up_s: float = 0.0
     start_up_measured: bool = False
     lost_s: float = 0.0
     interruption: str | None = None
     commitment_usd: float | None = None
+    loader_vcpus: float | None = None
+    is_tight: bool = False
+    plan: Plan | None = None
+    scaling_efficiency_ratio: float | None = None
     job_parts_usd: CostParts
     covers: tuple[CostPart, ...] = ("compute",)
     not_covered: tuple[CostPart, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredStep:
+    """A step of the model timed on a device of this machine, beside what was predicted for it.
+
+    `step_s`: the median of the faster half of `step_count` steps, and the ends between which 90 % of them took;
+    `iqr_ratio` is their interquartile range over their median, `others_cpu_count` how many CPUs other processes kept
+    busy meanwhile, 0 where that was not looked at.
+    `predicted_s` is without it, by `time_source`. `carried_ratio`: what the times of other devices of its kind were
+    multiplied by, where the same resource bounds the step. `loader_wait_s`: what the device waited for the data of a step, None where that was not seen.
+    """
+
+    device: QuotedDevice
+    batch: int
+    precision: Precision
+    compile: CompileMode
+    step_s: Interval
+    step_count: int
+    iqr_ratio: float
+    others_cpu_count: float = 0.0
+    predicted_s: Interval
+    time_source: TimeSource
+    carried_ratio: float
+    loader_wait_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPoint:
+    """One step at one batch size; its cost is of computing alone. What does not fit is shown as if it did."""
+
+    batch: int
+    step_s: Interval
+    samples_per_s: float
+    usd_per_million_samples: float
+    peak_memory_bytes: float
+    fits: bool
+    bound: Bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSweep:
+    """The curves of throughput and cost over the batch on the offer `id`, which is ranked at `batch`."""
+
+    id: str
+    provider: str
+    instance: str
+    device: QuotedDevice
+    precision: Precision
+    usd_per_hour: float
+    batch: int
+    device_memory_bytes: float
+    points: tuple[BatchPoint, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +191,8 @@ class JobLimits:
 class Job:
     """What is to be done. `assumed`: the user named no size, so one million samples with the device kept busy.
 
+    `loader_s_per_sample`: how long one vCPU takes to load a sample, None where it is not known, and then nothing waits.
+
     With `requests_per_day` it is a service that is on all day; `samples` are then the requests of a month.
     """
 
@@ -139,6 +209,7 @@ class Job:
     tokens: int | None = None
     requests_per_day: int | None = None
     checkpoint_every_s: float | None = None
+    loader_s_per_sample: float | None = None
     objective: Objective = "cost"
     limits: JobLimits = JobLimits()
 
@@ -191,7 +262,9 @@ class Recommendation:
     "local" and its price the electricity of the user's own hardware, 0 where none is known. `quotes` hold it too where
     `--device local` asks for it. None: the answer leaves the machine at hand out, or no device of it can do the job.
     `notes` are what the headline rests on (defaults, overlays in force); `warnings` are what may make it wrong. Text is
-    in the currency of `exchange_rate`; figures are dollars.
+    in the currency of `exchange_rate`; figures are dollars. `measured` are the steps that were timed here for it.
+    `batch_sweeps` are of the best, of the best of the other kind of device and of devices that were named, where there
+    are several sizes to choose from.
     """
 
     schema_version: int
@@ -203,6 +276,8 @@ class Recommendation:
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
     at_hand: Quote | None = None
+    measured: tuple[MeasuredStep, ...] = ()
+    batch_sweeps: tuple[BatchSweep, ...] = ()
     exchange_rate: ExchangeRate | None = None
 
     def __repr__(self) -> str:

@@ -35,7 +35,8 @@ class Calibration:
     """Efficiencies fitted on timings of `n` operators of the `planned_count` that were designed for it.
 
     `at` is in UTC, ISO 8601. `median_ape` is the median of |fitted / measured - 1| over the operators.
-    `warnings` say what disturbed the timings, with the remedy.
+    `warnings` say what disturbed the timings, with the remedy. `host_to_device_bytes_per_s`: how fast a GPU's inputs
+    are copied to it, None of what has none to copy.
     """
 
     key: CalibrationKey
@@ -44,6 +45,7 @@ class Calibration:
     planned_count: int
     median_ape: float
     warnings: tuple[str, ...] = ()
+    host_to_device_bytes_per_s: float | None = None
     efficiencies: tuple[Efficiency, ...]
 
 
@@ -92,4 +94,5 @@ class Timings:
     planned_count: int
     reference_s: tuple[float, ...]
     others_cpu_count: float
+    host_to_device_bytes_per_s: float | None = None
     is_interrupted: bool = False

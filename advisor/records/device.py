@@ -9,6 +9,7 @@ Precision = Literal["fp32", "tf32", "amp-fp16", "amp-bf16", "bf16", "fp16"]
 """How the step runs: fp32, fp32 with TF32 matmuls, autocast, or the whole model in half."""
 Layout = Literal["nchw", "nhwc"]
 CompileMode = Literal["eager", "compile"]
+NvlinkReach = Literal["machine", "pair"]
 TimeSource = Literal["measured", "calibrated", "fitted", "datasheet"]
 
 
@@ -20,6 +21,9 @@ class Gpu:
     and streams beside what is predicted from the figures above.
 
     `fp32_matrix_flops_per_s` is of AMD's matrix cores, which take fp32 as it is; NVIDIA's need TF32.
+
+    NVLink's rate is the sum of both directions. It reaches every GPU of a "machine" (SXM boards, NVSwitch), or one
+    other by a bridge that a "pair" of cards may have or not.
     """
 
     id: str
@@ -42,6 +46,7 @@ class Gpu:
     bf16_tensor_flops_per_s: float | None = None
     tf32_tensor_flops_per_s: float | None = None
     nvlink_bytes_per_s: float | None = None
+    nvlink_reach: NvlinkReach | None = None
     pcie_bytes_per_s: float | None = None
     host_to_device_bytes_per_s: float | None = None
     tdp_w: float | None = None
@@ -91,6 +96,10 @@ class Device:
     For a CPU this is the whole instance: its usable cores, its memory, its measured bandwidth.
     `peak_flops_per_s` is by unit: "fp32", "tf32", "fp16", "bf16" are what a matmul of that dtype reaches at most
     (tensor cores, AMX or SIMD); "vector" is fp32 outside them. A dtype the device has no native unit for is absent.
+    `vcpu_count`: the hardware threads of the machine, of a GPU those of its host; None: not known.
+    `gpu_count`: how many of it the machine has; `nvlink_bytes_per_s`: what one sends to the others of the machine by
+    NVLink, in one direction and as far as collective operations reach it; None: they talk by way of the host.
+    `network_bytes_per_s`: what the machine sends to others of its type; None: not known.
     `power_ratio` is by unit too: the power limit over the power that the unit would draw at its peak, 1 at most.
     `streaming_ratio`: the share of the datasheet's bandwidth that long copies reach on its kind of memory.
     `exceeds_rated_clock`: it is cooled and powered to run above the clock that its peak was computed from.
@@ -112,6 +121,10 @@ class Device:
     cache_bytes: float
     cache_bytes_per_s: float | None = None
     host_to_device_bytes_per_s: float | None = None
+    vcpu_count: float | None = None
+    gpu_count: int = 1
+    nvlink_bytes_per_s: float | None = None
+    network_bytes_per_s: float | None = None
     tdp_w: float | None = None
     power_ratio: Mapping[str, float] = field(default_factory=dict)
     streaming_ratio: float = 1.0
@@ -148,8 +161,9 @@ class Efficiency:
 
     Host: `dispatch_s` is its time per operator call in eager mode, `backward_dispatch_s` in the backward pass, which
     runs without Python, and `compiled_dispatch_s` per kernel that torch.compile has left. Device: `launch_s` is what
-    one kernel takes beside its work. `overlap_ratio`: the share of the shorter one of compute and memory time that
-    hides behind the longer (1.0: the plain roofline).
+    one kernel takes beside its work; where a library runs it (convolutions, norms, pools) it is `library_launch_ratio`
+    times that, to look up how and to fork and join its threads for each of its passes. `overlap_ratio`: the share of
+    the shorter one of compute and memory time that hides behind the longer (1.0: the plain roofline).
 
     Matrix products (m, k) x (k, n): `edge_ramp` and `depth_ramp` are the m or n, and the k, at which half the rate is
     reached; they run in tiles of `tile_rows` x `tile_columns`, one wave of them per `core_count` at a time, and
@@ -187,6 +201,7 @@ class Efficiency:
     backward_log_spread: float = 0.0
     compiled_log_spread: float = 0.0
     host_log_spread: float = 0.0
+    library_launch_ratio: float = 1.0
     overlap_ratio: float = 1.0
     edge_ramp: float = 0.0
     depth_ramp: float = 0.0

@@ -1,23 +1,30 @@
-"""Why a step takes as long as it does: its time by operator family, by module and by phase."""
+"""Why a step takes as long as it does: its time by operator family, module and phase; and what would save most."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from advisor.records.answer import Bound, Interval, QuotedDevice
 from advisor.records.device import CompileMode, Layout, Precision, TimeSource
+from advisor.records.price import ExchangeRate
 from advisor.records.workload import Mode
 
 EXPLANATION_SCHEMA_VERSION = 1
+ChangeKind = Literal["precision", "batch", "layout", "compile", "attention", "instance"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedStep:
-    """One step on one device as it is predicted: what an explanation takes apart."""
+    """One step on one device as it is predicted: what an explanation takes apart.
+
+    `loading_s`: how long the machine takes to load a batch; 0 where nothing is known of the loader.
+    """
 
     batch: int
     precision: Precision
     step_s: Interval
     bound: Bound
     time_source: TimeSource
+    loading_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,35 +69,60 @@ class SequentialChain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One thing done otherwise, and what the whole job then costs: as `advise` says with the flag of that name.
+
+    `to` is its new value, of another instance its provider and name. `saved_ratio` is of the cost without it.
+    """
+
+    kind: ChangeKind
+    to: str
+    step_s: Interval
+    batch: int
+    job_usd: Interval
+    saved_usd: float
+    saved_ratio: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedStep(PredictedStep):
     """One step on one device, taken apart; groups come with the longest first.
 
     `name` is the offer's provider and instance, or the device as it was named. `transfer_s` is the time of the copies
-    of the inputs to the device.
+    of the inputs to the device. `job_usd` is what the job costs on the offer, None of a device by itself, and `changes`
+    are the three that would save most of it, one by one. `memory_bytes_per_s`: the datasheet's.
     """
 
     name: str
     device: QuotedDevice
     core_count: float
+    memory_bytes_per_s: float
     transfer_s: float
     total: ExplainedGroup
     families: tuple[ExplainedGroup, ...]
     modules: tuple[ExplainedGroup, ...]
     phases: tuple[ExplainedGroup, ...]
     sequential: tuple[SequentialChain, ...]
+    job_usd: Interval | None = None
+    changes: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Explanation:
-    """The same step on every device asked for; in a terminal it shows itself as tables."""
+    """The same step on every device asked for; in a terminal it shows itself as tables.
+
+    `samples` are those of the job. Text is in the currency of `exchange_rate`; figures are dollars.
+    """
 
     schema_version: int
     workload: str
     mode: Mode
+    samples: int
     layout: Layout
     compile: CompileMode
     steps: tuple[ExplainedStep, ...]
     warnings: tuple[str, ...]
+    exchange_rate: ExchangeRate | None = None
 
     def __repr__(self) -> str:
         from shutil import get_terminal_size

@@ -12,6 +12,7 @@ PrecisionChoice = Literal["auto", "fp32", "tf32", "amp-fp16", "amp-bf16", "bf16"
 PriceChoice = Literal["on-demand", "spot", "commit-1y", "commit-3y"]
 TierChoice = Literal["hyperscaler", "neocloud", "marketplace", "owned"]
 DropPrices = Literal["none", "flagged", "old"]
+ShardingChoice = Literal["auto", "none", "zero1", "zero2", "zero3"]
 Objective = Literal["cost", "time", "cost-time"]
 
 
@@ -28,6 +29,23 @@ class Options:
         "auto", "auto: bf16 autocast where native, else fp16 autocast on tensor cores, else fp32"
     )
     batch: str = _flag("", "global batch: N | N,M | A..B | auto (the cheapest per device)", metavar="N|N,M|A..B|auto")
+    accumulate: int = _flag(
+        1, "passes in which each GPU's batch runs before the optimizer steps", metavar="N", parse=units.parse_count
+    )
+    checkpoint_activations: bool = _flag(
+        False, "backward computes again what forward did in repeated blocks, and keeps less of it"
+    )
+    gpus: int | None = _flag(
+        None, "so many GPUs of each machine, no more and no fewer", metavar="N", parse=units.parse_count
+    )
+    max_gpus: int | None = _flag(None, "at most so many GPUs of each machine", metavar="N", parse=units.parse_count)
+    max_machines: int = _flag(
+        1, "in training, as many machines of one type where their network is known", metavar="N",
+        parse=units.parse_count,
+    )  # fmt: skip
+    sharding: ShardingChoice = _flag(
+        "auto", "what GPUs divide: none (DDP), zero1 optimizer state, zero2 and gradients, zero3 (FSDP) and parameters"
+    )
     input: tuple[str, ...] = _flag((), "input without the batch dimension: 3x224x224 or ids=1024:int64", metavar="SPEC")
     layout: Layout = _flag("nchw", "memory layout of images")
     compile: CompileMode = _flag("eager", "eager, or compile for torch.compile")
@@ -44,6 +62,9 @@ class Options:
     checkpoint_every: float | None = _flag(
         None, "time between checkpoints: an interrupted spot instance loses no more than that", metavar="TIME"
     )
+    loader_s_per_sample: float | None = _flag(
+        None, "how long one vCPU takes to load and prepare a sample: 0.004 or 4ms", metavar="TIME"
+    )
     provider: tuple[str, ...] = _flag((), "only these providers", metavar="NAME")
     region: tuple[str, ...] = _flag((), "only these regions", metavar="REGION|US|EU|JP")
     tier: tuple[TierChoice, ...] = _flag(
@@ -52,6 +73,7 @@ class Options:
     device: tuple[str, ...] = _flag((), "only cpu, gpu, local or these devices", metavar="cpu|gpu|local|NAME")
     no_local: bool = _flag(False, "say nothing of the machine at hand: the answer is then the same on every machine")
     no_calibrate: bool = _flag(False, "do not time this machine on the first run, nor use what was timed before")
+    measure: bool = _flag(False, "run some steps for real on this machine, and rest on what they took")
     price: PriceChoice = _flag("on-demand", "the price to pay")
     objective: Objective = _flag(
         "cost", "what the ranking is by; cost-time: by cost x time, and marks the Pareto front"

@@ -31,9 +31,11 @@ class Price:
 class Offer:
     """One instance type in one region. `gpu` and `cpu` are device ids; a machine without a GPU is a CPU offer.
 
-    `vcpus` can be used; `threads_per_core` 2 means that a vCPU is half a core. `billed_separately` names what the price
-    leaves out; `excluded` says which of the user's lines rules the offer out. The last two are those of owned hardware:
-    what was paid for it, and what it costs beside that in an hour of use.
+    `vcpus` can be used; `threads_per_core` 2 means that a vCPU is half a core. `network_bytes_per_s` is what it
+    sends to others of its type, where that was looked up. `billed_separately` names what the price
+    leaves out; `excluded` says which of the user's lines rules the offer out. `purchase_usd` and `running_usd_per_hour`
+    are those of owned hardware: what was paid for it, and what it costs beside that in an hour of use. By the user's
+    overlay, `quota_instances` of them may run at once and one is waited for `wait_s`; None: it does not say.
     """
 
     id: str
@@ -51,11 +53,14 @@ class Offer:
     prices: tuple[Price, ...]
     measured_read_bytes_per_s: float | None = None
     host_to_device_bytes_per_s: float | None = None
+    network_bytes_per_s: float | None = None
     interruption: str | None = None
     billed_separately: str | None = None
     excluded: str | None = None
     purchase_usd: float | None = None
     running_usd_per_hour: float | None = None
+    quota_instances: int | None = None
+    wait_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +105,10 @@ class ExchangeRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalog:
-    """All profiles in force. `overlays` names the files that changed ours, first wins."""
+    """All profiles in force. `overlays` names the files that changed ours, first wins.
+
+    `copies_at_hand` is by the id of a GPU of this machine: how fast its inputs are copied to it, where that was timed.
+    """
 
     gpus: Mapping[str, Gpu]
     cpus: Mapping[str, Cpu]
@@ -110,3 +118,4 @@ class Catalog:
     overlays: tuple[str, ...]
     exchange_rates: tuple[ExchangeRate, ...] = ()
     billing: Billing = field(default_factory=Billing)
+    copies_at_hand: Mapping[str, float] = field(default_factory=dict)

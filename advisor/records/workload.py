@@ -79,6 +79,34 @@ class MemoryLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Blocks:
+    """The modules of a list that repeats, `layers.*`: what activation checkpointing and sharding take apart.
+
+    `kept` is what all of them hold when backward begins, `largest_kept` the one that holds most, and `results` the part
+    that they hand to each other. `largest_parameter_bytes` is of one of them.
+    """
+
+    path: str
+    count: int
+    parameter_bytes: int
+    largest_parameter_bytes: int
+    kept: StoredBytes
+    largest_kept: StoredBytes
+    results: StoredBytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenRatios:
+    """What allocators take from the system over what tensors need, at the peak and the source's own batch.
+
+    `heap` is of glibc's malloc on CPUs, `cache` of torch's caching allocator on CUDA.
+    """
+
+    heap: float
+    cache: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """One step, traced once and predicted anywhere.
 
@@ -104,6 +132,8 @@ class Workload:
     memory: tuple[MemoryLine, ...]
     unknown_ops: Mapping[str, int]
     assumptions: tuple[str, ...]
+    blocks: tuple[Blocks, ...] = ()
+    taken: TakenRatios = TakenRatios(heap=1.0, cache=1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

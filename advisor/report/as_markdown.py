@@ -17,15 +17,15 @@ def render(recommendation: Recommendation, view: View) -> str:
     """Headline, what it rests on, table with every column, what was left out, warnings."""
     rows = table_rows(recommendation, top=view.top)
     lines = [f"**{escape(sentence.headline(recommendation))}**", ""]
-    lines += _bullets("Assumes", sentence.basis(recommendation))
+    lines += bullets("Assumes", sentence.basis(recommendation))
     if rows:
-        lines.append(_line(column.header for column in COLUMNS))
+        lines.append(table_line(column.header for column in COLUMNS))
         lines.append(_rule())
-        lines += [_line(column.cell(row) for column in COLUMNS) for row in rows]
+        lines += [table_line(column.cell(row) for column in COLUMNS) for row in rows]
         lines.append("")
-        lines += _bullets("Rows", sentence.table_notes(rows, quote_count=len(recommendation.quotes)))
-    lines += _bullets(f"Left out ({len(recommendation.rejected):,})", sentence.left_out(recommendation))
-    lines += _bullets("Warnings", recommendation.warnings)
+        lines += bullets("Rows", sentence.table_notes(rows, quote_count=len(recommendation.quotes)))
+    lines += bullets(f"Left out ({len(recommendation.rejected):,})", sentence.left_out(recommendation))
+    lines += bullets("Warnings", recommendation.warnings)
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -34,7 +34,8 @@ def escape(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", printable(text))
 
 
-def _line(cells: Iterable[str]) -> str:
+def table_line(cells: Iterable[str]) -> str:
+    """One row of a table."""
     return "| " + " | ".join(escape(cell) for cell in cells) + " |"
 
 
@@ -42,6 +43,7 @@ def _rule() -> str:
     return "|" + "|".join("---:" if column.is_number else "---" for column in COLUMNS) + "|"
 
 
-def _bullets(title: str, lines: Iterable[str]) -> list[str]:
-    bullets = [f"- {escape(line)}" for line in lines]
-    return [f"{escape(title)}:", "", *bullets, ""] if bullets else []
+def bullets(title: str, lines: Iterable[str]) -> list[str]:
+    """A title over a list, or nothing where there are no lines."""
+    items = [f"- {escape(line)}" for line in lines]
+    return [f"{escape(title)}:", "", *items, ""] if items else []

@@ -19,6 +19,9 @@ def render_calibration(calibration: Calibration, *, view: View, now: datetime | 
         f"{calibration.n} of {calibration.planned_count} operators and small nets timed with torch "
         f"{calibration.key.torch}; the fit is off by {units.format_ratio(calibration.median_ape)} at the median."
     )
+    copied_bytes_per_s = calibration.host_to_device_bytes_per_s
+    if copied_bytes_per_s is not None:
+        page.line(f"Inputs are copied to it at {units.format_significant(copied_bytes_per_s / 1e9)} GB/s.")
     for warning in calibration.warnings:
         page.line(f"warning: {warning}", style="yellow")
     for efficiency in calibration.efficiencies:

@@ -28,14 +28,19 @@ class Column:
     """One column. `drop_order`: narrow tables lose the lowest number first; None is kept at any width.
 
     Where room is short, text wider than `wraps_at` wraps before a column is lost: some providers name their types in
-    whole phrases.
+    whole phrases. `number` is what its text stands for, where a reader can sort by it.
     """
 
     header: str
     cell: Callable[[RankedQuote], str]
-    is_number: bool = False
+    number: Callable[[RankedQuote], float | None] | None = None
     drop_order: int | None = None
     wraps_at: int | None = None
+
+    @property
+    def is_number(self) -> bool:
+        """Numbers stand to the right."""
+        return self.number is not None
 
 
 def shown_quotes(
@@ -95,8 +100,13 @@ def has_front_mark(row: RankedQuote) -> bool:
     return row.objective == "cost-time" and row.quote.on_pareto_front
 
 
-def _memory_share(row: RankedQuote) -> str:
-    return units.format_ratio(row.quote.peak_memory_bytes / row.quote.device_memory_bytes)
+def _memory_share(row: RankedQuote) -> float:
+    return row.quote.peak_memory_bytes / row.quote.device_memory_bytes
+
+
+def _memory(row: RankedQuote) -> str:
+    share = units.format_ratio(_memory_share(row))
+    return f"{share} tight" if row.quote.is_tight else share
 
 
 def percent_chance(quote: Quote) -> str:
@@ -118,7 +128,7 @@ def _price_date(row: RankedQuote) -> str:
 
 
 COLUMNS = (
-    Column(header="#", cell=_place, is_number=True),
+    Column(header="#", cell=_place, number=lambda row: row.rank),
     Column(header="instance", cell=lambda row: instance_label(row.quote), wraps_at=24),
     Column(header="provider", cell=lambda row: row.quote.provider, drop_order=10),
     Column(header="region", cell=lambda row: row.quote.region, drop_order=6),
@@ -126,18 +136,25 @@ COLUMNS = (
     Column(
         header="per h",
         cell=lambda row: units.format_money(row.quote.usd_per_hour, rate=row.rate, digits=3),
-        is_number=True,
+        number=lambda row: row.quote.usd_per_hour,
         drop_order=9,
     ),
-    Column(header="batch", cell=lambda row: f"{row.quote.batch:,}", is_number=True, drop_order=7),
+    Column(header="batch", cell=lambda row: f"{row.quote.batch:,}", number=lambda row: row.quote.batch, drop_order=7),
     Column(header="precision", cell=lambda row: row.quote.precision, drop_order=2),
-    Column(header="step [90 %]", cell=_step, is_number=True, drop_order=11),
+    Column(header="step [90 %]", cell=_step, number=lambda row: row.quote.step_s.mid, drop_order=11),
     Column(
-        header="samples/s", cell=lambda row: units.format_rate(row.quote.samples_per_s), is_number=True, drop_order=5
+        header="samples/s",
+        cell=lambda row: units.format_rate(row.quote.samples_per_s),
+        number=lambda row: row.quote.samples_per_s,
+        drop_order=5,
     ),
-    Column(header="cost", cell=lambda row: units.format_money(row.quote.job_usd.mid, rate=row.rate), is_number=True),
-    Column(header="cheapest", cell=_chance, is_number=True, drop_order=12),
-    Column(header="memory", cell=_memory_share, is_number=True, drop_order=4),
+    Column(
+        header="cost",
+        cell=lambda row: units.format_money(row.quote.job_usd.mid, rate=row.rate),
+        number=lambda row: row.quote.job_usd.mid,
+    ),
+    Column(header="cheapest", cell=_chance, number=lambda row: row.quote.chance_cheapest, drop_order=12),
+    Column(header="memory", cell=_memory, number=_memory_share, drop_order=4),
     Column(header="bound", cell=lambda row: row.quote.bound, drop_order=3),
     Column(header="price date", cell=_price_date, drop_order=1),
 )

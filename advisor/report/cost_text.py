@@ -57,6 +57,9 @@ def cost_notes(best: Quote, job: Job) -> Iterator[str]:
             f"start-up: {units.format_duration(best.start_up_s)} from the create call to the boot script, {where}, "
             f"mostly on instances without a GPU{gpu}; installing packages and fetching data come on top."
         )
+    if best.wait_s:
+        wait = units.format_duration(best.wait_s)
+        yield f"availability: {wait} until the machine is to be had, by your overlay, are part of the time."
     if job.requests_per_day is not None:
         count = best.instance_count
         carry = "1 instance carries" if count == 1 else f"{count:,} instances carry"

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 
 from advisor import units
-from advisor.records.explanation import ExplainedGroup, ExplainedStep, Explanation
+from advisor.records.explanation import ChangeKind, ExplainedGroup, ExplainedStep, Explanation
+from advisor.records.price import ExchangeRate
 from advisor.report.page import Heading, Page
 from advisor.report.view import View
 
@@ -13,6 +14,14 @@ _STEPS = {"inference": "a step of inference", "training": "a training step"}
 _GROUPS: Mapping[str, Callable[[ExplainedStep], Sequence[ExplainedGroup]]] = {
     "family": lambda step: step.families,
     "module": lambda step: step.modules,
+}
+_CHANGES: Mapping[ChangeKind, str] = {
+    "precision": "precision {}",
+    "batch": "batch {}",
+    "layout": "layout {}",
+    "compile": "torch.compile",
+    "attention": "{} attention",
+    "instance": "{}",
 }
 _LEGEND = (
     "FLOP/B: arithmetic intensity / ridge point, at which the peak of the unit that does most of the FLOP and the "
@@ -36,7 +45,8 @@ def render_explanation(explanation: Explanation, *, view: View) -> str:
 def _one(page: Page, explanation: Explanation, *, view: View) -> None:
     (step,) = explanation.steps
     page.line(f"{explanation.workload}: {_STEPS[explanation.mode]} on {_headline(step)}", style="bold")
-    page.titled_list("Why:", _reasons(step))
+    page.titled_list("Why:", reasons(step))
+    _savings(page, step, explanation)
     for name, groups_of in _GROUPS.items():
         columns, groups = _COLUMNS[name], groups_of(step)
         page.blank()
@@ -74,7 +84,7 @@ def _device(step: ExplainedStep) -> str:
     return f"{step.name} ({f'1 of {device.count} ' if device.count > 1 else ''}{device.name})"
 
 
-def _reasons(step: ExplainedStep) -> Iterable[str]:
+def reasons(step: ExplainedStep) -> Iterable[str]:
     """What sets the pace, how far that is from the roofline, and what no table shows."""
     total = step.total
     yield _pace(step)
@@ -94,12 +104,45 @@ def _reasons(step: ExplainedStep) -> Iterable[str]:
         )
 
 
+def _savings(page: Page, step: ExplainedStep, explanation: Explanation, *, where: str = "") -> None:
+    """Each change with what the whole job then costs; nothing of a device that nobody rents out."""
+    if step.job_usd is None:
+        return
+    rate = explanation.exchange_rate
+    cost = units.format_money(step.job_usd.mid, rate=rate)
+    title = f"What would save most{where} of {cost} for {explanation.samples:,} samples:"
+    page.titled_list(title, saving_sentences(step, rate=rate))
+
+
+def saving_sentences(step: ExplainedStep, *, rate: ExchangeRate | None) -> tuple[str, ...]:
+    """One for each change, or one that says that there is none."""
+
+    def money(usd: float) -> str:
+        return units.format_money(usd, rate=rate)
+
+    changes = tuple(
+        f"{_CHANGES[change.kind].format(change.to)}: {units.format_ratio(change.saved_ratio)} "
+        f"({money(change.saved_usd)}), to {money(change.job_usd.mid)}."
+        for change in step.changes
+    )
+    nothing = "nothing: no other precision, batch, layout, attention or instance, nor torch.compile, saves 1 %."
+    return changes or (nothing,)
+
+
 def _pace(step: ExplainedStep) -> str:
     kernels, dispatch, transfer = (
         units.format_duration(seconds) for seconds in (step.total.kernels_s, step.total.dispatch_s, step.transfer_s)
     )
     if step.device.kind == "cpu":
-        return f"its kernels take {kernels}, and their dispatch {dispatch} on the same cores."
+        if not step.loading_s:
+            return f"its kernels take {kernels}, and their dispatch {dispatch} on the same cores."
+        loading = units.format_duration(step.loading_s)
+        return f"its kernels take {kernels}, their dispatch {dispatch} and loading data {loading} on the same cores."
+    if step.bound == "loader":
+        return (
+            f"the loading of a batch takes its host {units.format_duration(step.loading_s)}, and the GPU waits: its "
+            f"kernels take {kernels}, their dispatch by the host {dispatch}, the copies of the inputs {transfer}."
+        )
     if step.bound == "dispatch":
         return (
             f"the host takes {dispatch} to dispatch the operators, and the GPU waits: its kernels take {kernels}, the "
@@ -156,7 +199,9 @@ def _side_by_side(page: Page, explanation: Explanation, *, view: View) -> None:
     for letter, step in by_letter.items():
         page.line(f"{letter}  {_headline(step)}", indent=2)
     for letter, step in by_letter.items():
-        page.titled_list(f"Why {letter}:", _reasons(step))
+        page.titled_list(f"Why {letter}:", reasons(step))
+    for letter, step in by_letter.items():
+        _savings(page, step, explanation, where=f" on {letter}")
     per_sample = len({step.batch for step in steps}) > 1
     divisors = [step.batch if per_sample else 1 for step in steps]
     totals = _lines([[step.total] for step in steps], divisors=divisors)

@@ -56,18 +56,20 @@ class Page:
             for line in lines:
                 self.line(line, style=style, indent=2)
 
-    def table(self, headings: Sequence[Heading], rows: Sequence[Sequence[str]]) -> None:
+    def table(
+        self, headings: Sequence[Heading], rows: Sequence[Sequence[str]], *, first_row_style: str = "green"
+    ) -> None:
         """A table without rules; its first row stands out."""
         table = Table(box=None, pad_edge=False, padding=(0, COLUMN_GAP, 0, 0), header_style="bold")
         for heading in headings:
             table.add_column(
-                heading.text,
+                Text(heading.text),
                 justify="right" if heading.is_number else "left",
                 no_wrap=heading.is_number,
                 overflow="fold",
             )
         for index, row in enumerate(rows):
-            table.add_row(*(Text(printable(cell)) for cell in row), style="green" if index == 0 else "")
+            table.add_row(*(Text(printable(cell)) for cell in row), style=first_row_style if index == 0 else "")
         self._console.print(table)
 
     def text(self) -> str:

@@ -10,7 +10,10 @@ from advisor.records.options import Objective
 from advisor.records.price import ExchangeRate
 from advisor.report.columns import RankedQuote, device_label, has_front_mark, instance_label, percent_chance
 from advisor.report.cost_text import cost_notes, covered_cost
+from advisor.report.loader_text import loader_notes
+from advisor.report.measured_text import measured_notes
 from advisor.report.money import rate_note
+from advisor.report.scaling_text import scaling_notes
 
 _KIND_NAMES = {"cpu": "CPU", "gpu": "GPU"}
 _OTHER_KIND = {"cpu": "gpu", "gpu": "cpu"}
@@ -26,7 +29,7 @@ _TIME_NAMES = {
     "fitted": "predicted from operators measured on its generation",
     "datasheet": "predicted from its published figures",
 }
-_BASIS_NAMES = {
+BASIS_NAMES = {
     "list": "list price",
     "published": "as published",
     "minimum_live_offer": "the cheapest offer then live",
@@ -140,6 +143,7 @@ def basis(recommendation: Recommendation) -> tuple[str, ...]:
         *([] if recommendation.best is None else _best(recommendation)),
         _workload(recommendation.workload),
         *recommendation.workload.assumptions,
+        *measured_notes(recommendation.measured),
         *recommendation.notes,
         *(f"{note}." for note in rate_note(recommendation.exchange_rate)),
     )
@@ -163,8 +167,19 @@ def _best(recommendation: Recommendation) -> tuple[str, ...]:
     if best is None:
         return ()
     if job.assumed or (best.provider == LOCAL and not best.usd_per_hour):
-        return (_figures(best, rate=rate), *cost_notes(best, job))
-    return (_figures(best, rate=rate, has_coverage=True), covered_cost(best, job, rate=rate), *cost_notes(best, job))
+        return (
+            _figures(best, rate=rate),
+            *scaling_notes(best, job),
+            *cost_notes(best, job),
+            *loader_notes(best, job),
+        )
+    return (
+        _figures(best, rate=rate, has_coverage=True),
+        *scaling_notes(best, job),
+        covered_cost(best, job, rate=rate),
+        *cost_notes(best, job),
+        *loader_notes(best, job),
+    )
 
 
 def _figures(best: Quote, *, rate: ExchangeRate | None, has_coverage: bool = False) -> str:
@@ -173,7 +188,7 @@ def _figures(best: Quote, *, rate: ExchangeRate | None, has_coverage: bool = Fal
         return f"{time}; it costs nothing, since no price of its electricity is known (`owned` in an overlay)."
     return (
         f"{time}, its price "
-        f"({units.format_money(best.usd_per_hour, rate=rate, digits=3)} an hour, {_BASIS_NAMES[best.price_basis]}) of "
+        f"({units.format_money(best.usd_per_hour, rate=rate, digits=3)} an hour, {BASIS_NAMES[best.price_basis]}) of "
         f"{best.price_date}" + ("." if has_coverage else "; the cost covers the hours of computing, nothing else.")
     )
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from advisor.records.workload import Dim, MemoryLine, Operand, Row, StoredBytes
+from advisor.records.workload import Blocks, Dim, MemoryLine, Operand, Row, StoredBytes, TakenRatios
+from advisor.workload.allocators import CachingAllocator, GlibcHeap
 from advisor.workload.recorder import CallKey, OperandKey, Recording, row_of
 from advisor.workload.storages import CATEGORIES, CELL, STORINGS
 
@@ -104,7 +105,51 @@ def memory_lines(recordings: Sequence[Recording], batches: Sequence[int]) -> tup
         weights = np.array([ratios.get(storing, 1.0) for _, storing in CELL])
         moments.update(_upper_envelope(starts @ weights, slopes @ weights))
     phases = recordings[0].phases
+    in_optimizer = np.flatnonzero(np.array(phases) == "optimizer")
+    if in_optimizer.size:  # which on CUDA needs more than here, and may then be the peak
+        heights = starts[in_optimizer].sum(axis=1) + slopes[in_optimizer].sum(axis=1)
+        moments.add(int(in_optimizer[heights.argmax()]))
     return tuple(_line(phases[moment], starts[moment], slopes[moment]) for moment in sorted(moments))
+
+
+def merged_blocks(recordings: Sequence[Recording], batches: Sequence[int]) -> tuple[Blocks, ...]:
+    """The blocks, with what they hold as a line over the batch; none where the traces do not run the same ones."""
+    first, second = recordings[0].blocks, recordings[min(1, len(recordings) - 1)].blocks
+    step = max(1, batches[min(1, len(batches) - 1)] - batches[0])
+
+    def stored(at_first: Any, at_second: Any) -> StoredBytes:
+        slopes = (np.array(at_second, dtype=np.float64) - at_first) / step
+        starts = np.array(at_first, dtype=np.float64) - slopes * batches[0]
+        lines = zip(STORINGS, starts.tolist(), slopes.tolist(), strict=True)
+        return StoredBytes(**{storing: (start, slope) for storing, start, slope in lines})
+
+    if [(each.path, len(each.kept)) for each in first] != [(each.path, len(each.kept)) for each in second]:
+        return ()
+    merged = []
+    for one, other in zip(first, second, strict=True):
+        kept, results = np.array([one.kept, other.kept]), np.array([one.results, other.results])
+        largest = int(kept[0].sum(axis=1).argmax())
+        merged.append(
+            Blocks(
+                path=one.path,
+                count=len(one.kept),
+                parameter_bytes=sum(one.parameter_bytes),
+                largest_parameter_bytes=max(one.parameter_bytes),
+                kept=stored(*kept.sum(axis=1)),
+                largest_kept=stored(*kept[:, largest]),
+                results=stored(*results.sum(axis=1)),
+            )
+        )
+    return tuple(merged)
+
+
+def taken_ratios(recording: Recording) -> TakenRatios:
+    """What the allocators of CPUs and of CUDA take for the step over what its tensors need."""
+    allocations = recording.allocations
+    return TakenRatios(
+        heap=allocations.taken_ratio(GlibcHeap(), has_scratch=True),
+        cache=allocations.taken_ratio(CachingAllocator(), has_scratch=False),
+    )
 
 
 def _upper_envelope(starts: "np.ndarray[Any, Any]", slopes: "np.ndarray[Any, Any]") -> list[int]:

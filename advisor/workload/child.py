@@ -1,4 +1,4 @@
-"""The process that runs the user's file: requests on one descriptor in, each one's Workload as JSON on another out.
+"""The process that runs the user's file: requests on one descriptor in, each one's answer as JSON on another out.
 
 Started by `spawn.py`. From its first line on, what the file prints goes to stderr, the process group dies with the
 parent, and a watchdog says where the file is when time runs out.
@@ -13,10 +13,12 @@ import signal
 import sys
 import threading
 import traceback
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from advisor.errors import AdvisorError, LoadError, TraceError
 from advisor.workload.input_spec import parse_input_specs
@@ -93,7 +95,15 @@ def _private(fd: int) -> int:
     return moved
 
 
+Request = TypeVar("Request", bound=ProfileRequest)
+
+
 def main() -> NoReturn:
+    """Serve requests for a step's Workload."""
+    serve(ProfileRequest, _profile)
+
+
+def serve(kind: type[Request], answer: Callable[[Request], dict[str, Any]]) -> NoReturn:
     """Serve requests until the parent closes their pipe: `sys.argv` holds its descriptor and the results'."""
     channel = ResultChannel(int(sys.argv[2]))
     os.dup2(2, 1)
@@ -101,15 +111,15 @@ def main() -> NoReturn:
     requests = _receive_requests(int(sys.argv[1]))
     _limit_memory()
     while True:
-        _serve(_request(requests.get()), channel)
+        _serve(_request(requests.get(), kind), channel, answer)
 
 
-def _serve(request: ProfileRequest, channel: ResultChannel) -> None:
+def _serve(request: Request, channel: ResultChannel, answer: Callable[[Request], dict[str, Any]]) -> None:
     turn = Turn(channel)
     watchdog = _start_watchdog(request, turn)
     if not request.run:
         gc.disable()  # collecting would take a sixth of a trace
-    message = _message(request)
+    message = _message(request, answer)
     watchdog.cancel()
     turn.answer(message)
     del message
@@ -117,10 +127,11 @@ def _serve(request: ProfileRequest, channel: ResultChannel) -> None:
     gc.freeze()  # what is left are modules and tables: the next collection need not go through them
 
 
-def _message(request: ProfileRequest) -> dict[str, Any]:
-    """The step, or what went wrong with it."""
+def _message(request: Request, answer: Callable[[Request], dict[str, Any]]) -> dict[str, Any]:
+    """The answer, or what went wrong with it."""
     try:
-        return _profile(request)
+        _pose_as(request)
+        return answer(request)
     except AdvisorError as error:
         return _failure(error)
     except BaseException as error:  # noqa: BLE001 - whatever the user's file raises, sys.exit included
@@ -136,7 +147,6 @@ def _profile(request: ProfileRequest) -> dict[str, Any]:
     from advisor.workload.file import workload_to_json
     from advisor.workload.torch_log import fake_tensor_log_silenced
 
-    _pose_as(request)  # after torch's import, which a `random.py` in the file's folder would break
     with cuda_redirected(), fake_tensor_log_silenced():
         if request.run:
             from advisor.workload.script_trace import trace_script
@@ -159,12 +169,19 @@ def _profile(request: ProfileRequest) -> dict[str, Any]:
 
 
 def _trace(loaded: "LoadedModel", request: ProfileRequest) -> "Workload":
-    """Trace; what the user's code raises on the way becomes a `TraceError` that says what the model was given."""
-    from advisor.workload.inputs import describe_inputs
     from advisor.workload.trace import trace
 
-    try:
+    with user_errors_in_step(loaded, request):
         return trace(loaded, mode=request.mode, batch=request.batch, isolated=True, attention=request.attention)
+
+
+@contextmanager
+def user_errors_in_step(loaded: "LoadedModel", request: ProfileRequest) -> Iterator[None]:
+    """What the user's code raises inside becomes a `TraceError` that says what the model was given."""
+    from advisor.workload.inputs import describe_inputs
+
+    try:
+        yield
     except Exception as error:
         if isinstance(error, AdvisorError) or raised_by_us(error):
             raise
@@ -173,14 +190,18 @@ def _trace(loaded: "LoadedModel", request: ProfileRequest) -> "Workload":
         raise TraceError(failure.message, hint=failure.hint) from error
 
 
-def _request(text: bytes) -> ProfileRequest:
+def _request(text: bytes, kind: type[Request]) -> Request:
     fields = json.loads(text)
     lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
-    return ProfileRequest(**(fields | lists))
+    return kind(**(fields | lists))
 
 
 def _pose_as(request: ProfileRequest) -> None:
-    """Give the user's file the `sys.argv` and the first `sys.path` entry that `python FILE` gives it."""
+    """Give the user's file the `sys.argv` and the first `sys.path` entry that `python FILE` gives it.
+
+    After torch's import, which a `random.py` in the file's folder would break.
+    """
+    import_module("torch")
     path = Path(request.source.partition("::")[0])
     sys.argv = [str(path), *request.script_args]
     if path.is_file():

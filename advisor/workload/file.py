@@ -1,6 +1,5 @@
 """The Workload as a JSON document: rows as columns, with the totals a reader wants beside them."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from difflib import get_close_matches
@@ -8,7 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor.errors import LoadError
+from advisor.errors import ROW_ERRORS, DocumentError, LoadError, row_problem
+from advisor.json_text import parse_json, read_as
 from advisor.ops.evaluate import row_cost
 from advisor.ops.registry import ITEMSIZE_BYTES
 from advisor.records.workload import SCHEMA_VERSION, Operand, Row, StoredBytes, Workload
@@ -28,7 +28,7 @@ def workload_to_json(workload: Workload) -> dict[str, Any]:
     document = {
         name: getattr(workload, name)
         for name in Workload.__dataclass_fields__
-        if name not in ("rows", "memory", "inputs", "unknown_ops")
+        if name not in ("rows", "memory", "inputs", "unknown_ops", "blocks", "taken")
     }
     groups = {
         f"by_{by}": [asdict(group) for group in group_rows(workload, by=by, batch=workload.batch)]
@@ -42,6 +42,8 @@ def workload_to_json(workload: Workload) -> dict[str, Any]:
         "unknown_ops": dict(workload.unknown_ops),
         "inputs": [_operand_to_json(operand) for operand in workload.inputs],
         "memory": [asdict(line) for line in workload.memory],
+        "blocks": [asdict(blocks) for blocks in workload.blocks],
+        "taken": asdict(workload.taken),
         "rows": {
             **{name: [getattr(row, name) for row in workload.rows] for name in _COLUMNS[:5]},
             "inputs": [[_operand_to_json(operand) for operand in row.inputs] for row in workload.rows],
@@ -57,59 +59,40 @@ def _operand_to_json(operand: Operand) -> dict[str, Any]:
 
 
 def workload_from_json(document: Any, *, where: str = "workload") -> Workload:
-    """The Workload in `document`; raise LoadError naming the key where it is not one. Derived keys are not read."""
+    """The Workload in `document`; raise `DocumentError` where it is not one. Derived keys are not read."""
     if not isinstance(document, Mapping):
-        raise LoadError(f"{where}: found {type(document).__name__}, not a workload document", hint=_HINT)
+        raise _refused(f"found {type(document).__name__}, not a workload document", where=where)
     version = document.get("schema_version")
     if version != SCHEMA_VERSION:
-        raise LoadError(
-            f"{where}: schema_version: found {version!r}, this program reads {SCHEMA_VERSION}",
+        raise _refused(
+            f"found {version!r:.80}, this program reads {SCHEMA_VERSION}",
+            where=where,
+            key="schema_version",
             hint="write the workload anew with `advise profile SOURCE -o workload.json`",
         )
     fields = {name: value for name, value in document.items() if name not in _DERIVED}
     _reject_unknown(fields, Workload.__dataclass_fields__, where=where)
     fields["rows"] = list(_rows(document.get("rows"), where=where))
-    from pydantic import ValidationError
-
-    try:
-        # As JSON, since only there "strict" (no "3" for 3, no true for 1) lets a list stand for a tuple.
-        workload = _adapter().validate_json(json.dumps(fields), strict=True)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        found = f", found {first['input']!r:.80}" if first["type"] != "missing" else ""
-        raise LoadError(f"{where}: {key}: {first['msg'].lower()}{found}", hint=_HINT) from None
-    except RecursionError:
-        raise LoadError(f"{where}: nested too deeply", hint=_HINT) from None
-    for problem in _problems(workload):
-        raise LoadError(f"{where}: {problem}", hint=_HINT)
+    workload = read_as(_adapter(), fields, where=where, hint=HINT)
+    for key, problem in _problems(workload):
+        raise _refused(problem, where=where, key=key)
     return workload
 
 
 def read_workload(path: Path) -> Workload:
     """The Workload in a JSON file; raise LoadError where it cannot be read."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_reject_constant)
+        text = path.read_bytes()
     except OSError as error:
         raise LoadError(f"{path}: {error.strerror}", hint="check the path and its permissions") from None
-    except UnicodeDecodeError:
-        raise LoadError(f"{path}: not UTF-8 text", hint=_HINT) from None
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise LoadError(f"{path}: not JSON: {error}", hint=_HINT) from None
-    except _ConstantError as error:
-        raise LoadError(f"{path}: found {error}, which is no number", hint=_HINT) from None
-    return workload_from_json(document, where=str(path))
+    return workload_from_json(parse_json(text, where=str(path), hint=HINT), where=str(path))
 
 
-_HINT = "a workload is what `advise profile SOURCE -o workload.json` writes"
+HINT = "a workload is what `advise profile SOURCE -o workload.json` writes"
 
 
-class _ConstantError(ValueError):
-    """NaN or an infinity."""
-
-
-def _reject_constant(name: str) -> Any:
-    raise _ConstantError(name)
+def _refused(problem: str, *, where: str, key: str = "", hint: str = HINT) -> DocumentError:
+    return DocumentError(problem, where=where, key=key, hint=hint)
 
 
 @cache
@@ -122,35 +105,38 @@ def _adapter() -> "TypeAdapter[Workload]":
 def _rows(columns: Any, *, where: str) -> Iterator[dict[str, Any]]:
     """The rows that the columns hold."""
     if not isinstance(columns, Mapping):
-        raise LoadError(f"{where}: rows: found {type(columns).__name__}, not a table of columns", hint=_HINT)
-    _reject_unknown(columns, _COLUMNS, where=f"{where}: rows")
+        raise _refused(f"found {type(columns).__name__}, not a table of columns", where=where, key="rows")
+    _reject_unknown(columns, _COLUMNS, where=where, key="rows")
     lengths = {}
     for name in _COLUMNS:
         if not isinstance(columns.get(name), list):
-            raise LoadError(f"{where}: rows.{name}: no list is there", hint=_HINT)
+            raise _refused("no list is there", where=where, key=f"rows.{name}")
         lengths[name] = len(columns[name])
     if len(set(lengths.values())) > 1:
-        raise LoadError(f"{where}: rows: the columns differ in length: {lengths}", hint=_HINT)
+        raise _refused(f"the columns differ in length: {lengths}", where=where, key="rows")
     for values in zip(*(columns[name] for name in _COLUMNS), strict=True):
         yield dict(zip(_COLUMNS, values, strict=True))
 
 
-def _reject_unknown(found: Mapping[str, Any], known: Any, *, where: str) -> None:
+def _reject_unknown(found: Mapping[str, Any], known: Any, *, where: str, key: str = "") -> None:
     for name in found:
         if name not in known:
             close = get_close_matches(str(name), list(known), n=1)
-            raise LoadError(
-                f"{where}: unknown key {str(name)!r}", hint=f"did you mean {close[0]!r}?" if close else _HINT
-            )
+            hint = f"did you mean {close[0]!r}?" if close else HINT
+            raise _refused(f"unknown key {str(name)!r:.80}", where=where, key=key, hint=hint)
 
 
-def _problems(workload: Workload) -> Iterator[str]:
+_Problem = tuple[str, str]
+"""Where in the document, and what."""
+
+
+def _problems(workload: Workload) -> Iterator[_Problem]:
     """What the types do not say: counts and sizes are those of something real, and every row can be counted."""
     for key in ("batch", "parameter_count", "parameter_bytes"):
         yield from _outside(getattr(workload, key), least=1 if key == "batch" else 0, key=key)
     for key in ("traced_batches", "memory"):
         if not getattr(workload, key):
-            yield f"{key}: nothing is there"
+            yield key, "nothing is there"
     for op, count in workload.unknown_ops.items():
         yield from _outside(count, least=1, key=f"unknown_ops.{op}")
     for index, operand in enumerate(workload.inputs):
@@ -161,11 +147,19 @@ def _problems(workload: Workload) -> Iterator[str]:
             for number in (*stored.low, *stored.full, *stored.other):
                 # The line of one moment may start below zero, or fall.
                 yield from _outside(number, least=-_LARGEST, key=f"memory.{index}.{kind}")
+    for index, blocks in enumerate(workload.blocks):
+        for key in ("count", "parameter_bytes", "largest_parameter_bytes"):
+            yield from _outside(getattr(blocks, key), least=0, key=f"blocks.{index}.{key}")
+        for held in (blocks.kept, blocks.largest_kept, blocks.results):
+            for number in (*held.low, *held.full, *held.other):
+                yield from _outside(number, least=-_LARGEST, key=f"blocks.{index}")
+    for key in ("heap", "cache"):
+        yield from _outside(getattr(workload.taken, key), least=1, key=f"taken.{key}")
     for index, row in enumerate(workload.rows):
         yield from _row_problems(row, batch=workload.batch, key=f"rows.{index} ({row.op})")
 
 
-def _row_problems(row: Row, *, batch: int, key: str) -> Iterator[str]:
+def _row_problems(row: Row, *, batch: int, key: str) -> Iterator[_Problem]:
     yield from _outside(row.count, least=1, key=f"{key}.count")
     for side in ("inputs", "outputs"):
         for index, operand in enumerate(getattr(row, side)):
@@ -176,20 +170,23 @@ def _row_problems(row: Row, *, batch: int, key: str) -> Iterator[str]:
                 yield from _outside(part, least=-_LARGEST, key=f"{key}.attributes.{name}")
     try:
         row_cost(row, batch=batch)
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        yield f"{key}: its operands and attributes are not those of this operator ({type(error).__name__}: {error})"
+    except ROW_ERRORS as error:
+        yield key, row_problem(error)
 
 
-def _operand_problems(operand: Operand, *, batch: int, key: str) -> Iterator[str]:
+def _operand_problems(operand: Operand, *, batch: int, key: str) -> Iterator[_Problem]:
     if operand.dtype not in ITEMSIZE_BYTES:
-        yield f"{key}.dtype: found {operand.dtype!r}, which is no dtype of torch"
+        yield f"{key}.dtype", f"found {operand.dtype!r:.80}, which is no dtype of torch"
+    numel = 1.0
     for dim in operand.shape:
         constant, per_sample = dim if isinstance(dim, tuple) else (dim, 0)
         for number in (constant, per_sample):
             yield from _outside(number, least=-_LARGEST, key=f"{key}.shape")
         yield from _outside(constant + per_sample * batch, least=0, key=f"{key}.shape")
+        numel *= constant + per_sample * batch
+    yield from _outside(numel, least=0, key=f"{key}.shape")
 
 
-def _outside(number: float, *, least: float, key: str) -> Iterator[str]:
+def _outside(number: float, *, least: float, key: str) -> Iterator[_Problem]:
     if not least <= number < _LARGEST:  # NaN is neither
-        yield f"{key}: found {number}, expected at least {least:g} and less than {_LARGEST:g}"
+        yield key, f"found {number}, expected at least {least:g} and less than {_LARGEST:g}"

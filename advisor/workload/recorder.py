@@ -14,7 +14,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from advisor.ops.evaluate import row_cost
 from advisor.ops.registry import Formula, formula_of
 from advisor.records.workload import Attribute, Operand, Phase, Row
+from advisor.workload.allocations import Allocations
 from advisor.workload.assumed_sizes import AssumedSizes
+from advisor.workload.block_memory import BlockMemory, HeldBlocks
+from advisor.workload.cpu_scratch import conv_scratch, lstm_scratch
 from advisor.workload.fusion import Fusion, fuse
 from advisor.workload.storages import CELL, Category, Storages, Stored
 
@@ -30,6 +33,8 @@ _COMPOSITE_OF = {
     "aten._transformer_encoder_layer_fwd": "encoder_layer",
 }
 """Fused CPU operators that every kind of device has in its own form."""
+_LSTM_RESULTS = 3
+"""Output and two states; a fourth is what backward needs."""
 _NAMES = {torch.float32: "float32", torch.int64: "int64", torch.bool: "bool"}
 
 
@@ -65,13 +70,16 @@ class _Operator:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
     """A traced step. `live_bytes` are samples of the live memory by `storages.CELL`, one after each call and one before
-    all; `phases` are theirs."""
+    all; `phases` are theirs. `recomputed` are the modules that backward ran again."""
 
     calls: tuple[CallKey, ...]
     live_bytes: tuple[tuple[int, ...], ...]
     phases: tuple[Phase, ...]
     optimizer_state_bytes: int
     unknown_ops: dict[str, int]
+    allocations: Allocations = Allocations()
+    blocks: tuple[HeldBlocks, ...] = ()
+    recomputed: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -125,6 +133,9 @@ class Recorder(TorchDispatchMode):
         self._sequence_numbers: list[int] = []
         self._sequence_modules: list[str] = []
         self._gradient_hooks: list[Any] = []
+        self._gradients: set[int] = set()
+        self._blocks = BlockMemory(model, paths=self._paths)
+        self._recomputed: dict[str, None] = {}
         for network in (model, *companions):
             for parameter in network.parameters():
                 self._storages.of(parameter, "parameters")
@@ -132,6 +143,7 @@ class Recorder(TorchDispatchMode):
                     self._gradient_hooks.append(parameter.register_post_accumulate_grad_hook(self._on_gradient))
             for buffer in network.buffers():
                 self._storages.of(buffer, "buffers")
+        self._model_count = len(self._storages.events)
         self._sample()
 
     # -- modules and phases -------------------------------------------------------------------------------------------
@@ -153,10 +165,18 @@ class Recorder(TorchDispatchMode):
         self._depth += 1
         self._stack.append(self._paths.get(id(module)) or type(module).__name__)
         self._mark()
-        if not _in_backward() and self._depth == 1:
+        if _in_backward():
+            if len(self._stack) == 1:
+                self._recomputed[self._stack[0]] = None
+            return
+        self._blocks.enter(module)
+        if self._depth == 1:
             self.phase = "forward" if id(module) in self._own else "loss"
 
-    def _on_leave(self, module: nn.Module, _: Any, __: Any) -> None:
+    def _on_leave(self, module: nn.Module, _: Any, result: Any) -> None:
+        if self._blocks.is_block(module) and not _in_backward():
+            with torch._C.DisableTorchFunction():
+                self._blocks.leave(module, [self._storages.of(part, "activations") for part in _tensors(result)])
         self._depth -= 1
         self._stack.pop()
         self._mark()
@@ -180,6 +200,8 @@ class Recorder(TorchDispatchMode):
 
     def _current_phase(self) -> Phase:
         if _in_backward():
+            if not self._backward_ids:
+                self._blocks.hold(self._storages.live)
             self._backward_ids.add(torch._C._current_graph_task_id())
             self.phase = "optimizer"  # what follows the gradients: clipping, the optimizer's step
             return "backward"
@@ -193,6 +215,7 @@ class Recorder(TorchDispatchMode):
     def _on_gradient(self, parameter: torch.Tensor) -> None:
         for part in _tensors(parameter.grad):
             self._storages.move(part, "gradients")
+            self._gradients.add(self._storages.of(part, "gradients").serial)
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
@@ -292,6 +315,10 @@ class Recorder(TorchDispatchMode):
                 stored.value = self._storages.new_serial()
             elif low and not (operator.family == "norm" and position > 0):
                 self._storages.mark_low(stored, dtype=tensor.dtype)
+            if category == "activations":
+                self._blocks.made(stored)
+        if operator.family == "conv" or operator.op in ("rnn", "rnn_backward"):
+            self._note_scratch(operator, inputs, outputs, dict(attributes))
         if operator.family != "view" and operator.op not in _ALLOCATIONS:
             by_storage = operator.formula is not None and operator.formula.fusable
             calls = self._calls if self._open is None else self._open.calls
@@ -313,6 +340,25 @@ class Recorder(TorchDispatchMode):
             if operator.formula is None and operator.family == "unknown":
                 self._unknown[operator.op] = self._unknown.get(operator.op, 0) + 1
         self._sample(phase)
+
+    def _note_scratch(
+        self,
+        operator: _Operator,
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+        attributes: dict[str, Attribute],
+    ) -> None:
+        """What CPUs allocate for the call beside its tensors."""
+        if operator.family == "conv":
+            operands = (*inputs, *outputs)
+            scratch = conv_scratch([self.sizes(tensor.numel()) * tensor.element_size() for tensor in operands])
+        else:
+            tokens = self.sizes(inputs[0].numel()) // max(1, self.sizes(inputs[0].shape[-1]))
+            keeps = len(outputs) > _LSTM_RESULTS
+            scratch = lstm_scratch(attributes, token_count=tokens, is_training=keeps or operator.op == "rnn_backward")
+        self._storages.hold(scratch.held_bytes)
+        if scratch.kept_bytes and operator.op == "rnn":
+            self._storages.keep_with(self._storages.of(outputs[-1], "activations"), scratch.kept_bytes)
 
     def _output_is_low(self, operator: _Operator, read: list[tuple[torch.Tensor, Stored]]) -> bool:
         """Whether autocast leaves the results in half: its policy for the operator, or the widest of the inputs.
@@ -414,6 +460,15 @@ class Recorder(TorchDispatchMode):
             phases=tuple(self._phases),
             optimizer_state_bytes=sum(self._state_bytes.values()),
             unknown_ops=dict(self._unknown),
+            allocations=Allocations(
+                events=tuple(self._storages.events),
+                model_count=self._model_count,
+                gradients=frozenset(self._gradients),
+                scratch=frozenset(self._storages.scratch),
+                state_bytes=sum(self._state_bytes.values()),
+            ),
+            blocks=self._blocks.held(),
+            recomputed=tuple(self._recomputed),
         )
 
 

@@ -33,7 +33,8 @@ _GRACE_S = 2.0
 _POLL_S = 0.1
 _ROOT = str(Path(__file__).resolve().parents[2])
 # Not `-m`, which would put the working folder, with whatever `random.py` lies there, before the standard library.
-_START = "import sys; sys.path.append(sys.argv.pop(1)); from advisor.workload.child import main; main()"
+_START = "import sys; sys.path.append(sys.argv.pop(1)); from {module} import main; main()"
+_NO_GPUS = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
 _ERRORS: dict[str, type[AdvisorError]] = {
     error.__name__: error for error in (UsageError, LoadError, TraceError, CoverageError)
 }
@@ -44,7 +45,7 @@ class SourceDiedError(LoadError):
 
 
 class ChildFailure(RuntimeError):  # noqa: N818 - not the user's error but ours, with the child's traceback
-    """The tracing process failed through a mistake of our own."""
+    """The process that reads sources failed through a mistake of our own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +69,7 @@ class ProfileRequest:
 
 
 @dataclass(slots=True, kw_only=True)
-class TracingProcess:
+class SourceProcess:
     """A child that answers one request after the other. Close it: nothing of the user's code stays behind.
 
     `is_ready`: it can be asked again, for it has answered and lives on.
@@ -82,19 +83,25 @@ class TracingProcess:
     _deadline_s: float = field(default=0.0, init=False)
 
     @classmethod
-    def start(cls, *, thread_count: int | None = None) -> Self:
-        """Start the child, which imports torch with its first request; `thread_count` is for torch's own operators."""
+    def start(
+        cls, *, thread_count: int | None = None, module: str = "advisor.workload.child", sees_gpus: bool = False
+    ) -> Self:
+        """Start the child, which imports torch with its first request; `thread_count` is for torch's own operators.
+
+        `module` has the `main` that serves. A trace is one program for everyone, with or without a GPU: what asks for
+        CUDA is redirected in the child.
+        """
         threads = {} if thread_count is None else {"OMP_NUM_THREADS": str(thread_count)}
+        start = _START.format(module=module)
         child_request_fd, request_fd = os.pipe()
         result_fd, child_result_fd = os.pipe()
         try:
             process = subprocess.Popen(  # noqa: S603 - this very interpreter, and no shell in between
-                [sys.executable, "-P", "-c", _START, _ROOT, str(child_request_fd), str(child_result_fd)],
+                [sys.executable, "-P", "-c", start, _ROOT, str(child_request_fd), str(child_result_fd)],
                 stdin=subprocess.DEVNULL,
                 pass_fds=(child_request_fd, child_result_fd),
                 start_new_session=True,
-                # One program for everyone, with or without a GPU: what asks for CUDA is redirected in the child.
-                env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""} | threads,
+                env=os.environ | ({} if sees_gpus else _NO_GPUS) | threads,
             )
         except BaseException:
             os.close(request_fd)
@@ -209,7 +216,7 @@ class PendingProfile:
 
     second_count: dict[str, Any] | None = field(default=None, init=False)
     """fvcore's count, after `result()`, where the request asks for it."""
-    _process: TracingProcess
+    _process: SourceProcess
 
     def result(self) -> dict[str, Any]:
         """Wait for the Workload's JSON. Raise what went wrong in the child as `LoadError`, `TraceError`, ..."""
@@ -239,7 +246,7 @@ class PendingProfile:
 def start_profile(request: ProfileRequest) -> PendingProfile:
     """Start the child at once, so that torch's import overlaps the parent's work; raise what `check` raises."""
     request.check()
-    process = TracingProcess.start()
+    process = SourceProcess.start()
     process.ask(request)
     return PendingProfile(_process=process)
 
@@ -268,4 +275,4 @@ def _check_source(request: ProfileRequest) -> None:
 def _raise_error(error: dict[str, str]) -> NoReturn:
     if error["kind"] in _ERRORS:
         raise _ERRORS[error["kind"]](error["message"], hint=error["hint"])
-    raise ChildFailure(f"the tracing process failed:\n{error['message']}")
+    raise ChildFailure(f"the process that reads sources failed:\n{error['message']}")

@@ -1,10 +1,12 @@
 """Live memory over a step, from the lifetimes of tensor storages."""
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 import torch
+
+from advisor.workload.allocations import Event
 
 Category = Literal["parameters", "buffers", "gradients", "optimizer_state", "activations", "temporaries"]
 Storing = Literal["low", "full", "other"]
@@ -44,10 +46,14 @@ class Stored:
 
 
 class Storages:
-    """The storages seen in a step. `live_bytes` is by (category, storing), see `CELL`."""
+    """The storages seen in a step. `live_bytes` is by (category, storing), see `CELL`; `events` say when each came and
+    went, and `scratch` which of them are no tensor's."""
 
     def __init__(self, *, size_of: SizeOf) -> None:
         self.live_bytes = [0] * len(CELL)
+        self.events: list[Event] = []
+        self.scratch: set[int] = set()
+        self._kept_with: dict[int, int] = {}
         self._size_of = size_of
         self._by_address: dict[int, Stored] = {}
         self._serials = 0
@@ -63,7 +69,28 @@ class Storages:
             stored.reference = weakref.ref(storage, lambda _, address=address: self._forget(address))  # type: ignore[misc]
             self._by_address[address] = stored
             self._enter(stored, category, tensor.dtype)
+            self.events.append((stored.serial, stored.size_bytes))
         return stored
+
+    @property
+    def live(self) -> Iterator[Stored]:
+        """Those that were not freed yet."""
+        return iter(self._by_address.values())
+
+    def hold(self, sizes_bytes: Sequence[int]) -> None:
+        """Note blocks that one call holds at once, and nothing after it."""
+        serials = [self._new_scratch(size_bytes) for size_bytes in sizes_bytes]
+        self.events += ((serial, None) for serial in serials)
+
+    def keep_with(self, stored: Stored, size_bytes: int) -> None:
+        """Note a block that lives as long as `stored`."""
+        self._kept_with[stored.serial] = self._new_scratch(size_bytes)
+
+    def _new_scratch(self, size_bytes: int) -> int:
+        serial = self.new_serial()
+        self.scratch.add(serial)
+        self.events.append((serial, size_bytes))
+        return serial
 
     def new_serial(self) -> int:
         """The next number for a storage or for a value written in place."""
@@ -90,6 +117,7 @@ class Storages:
         counted_bytes = stored.size_bytes
         self._leave(stored)
         stored.size_bytes = 0
+        self.events.append((stored.serial, None))
         return counted_bytes
 
     def _enter(self, stored: Stored, category: Category, dtype: torch.dtype) -> None:
@@ -101,4 +129,8 @@ class Storages:
         self.live_bytes[stored.cell] -= stored.size_bytes
 
     def _forget(self, address: int) -> None:
-        self._leave(self._by_address.pop(address))
+        stored = self._by_address.pop(address)
+        self._leave(stored)
+        self.events.append((stored.serial, None))
+        if stored.serial in self._kept_with:
+            self.events.append((self._kept_with.pop(stored.serial), None))

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from advisor.errors import AdvisorError, TraceError
 from advisor.records.workload import SCHEMA_VERSION, Attention, Mode, Operand, Workload
-from advisor.workload.affine import memory_lines, merge_rows, merge_shape
+from advisor.workload.affine import memory_lines, merge_rows, merge_shape, merged_blocks, taken_ratios
 from advisor.workload.assumed_sizes import AssumedSizes
 from advisor.workload.companions import companions_of
 from advisor.workload.composites import Composites, fast_paths
@@ -20,6 +20,7 @@ from advisor.workload.fakes import fake_inputs, fake_mode, to_clone, to_fake, un
 from advisor.workload.loaded import Inputs, LoadedModel
 from advisor.workload.optimizer_step import OptimizerSteps
 from advisor.workload.recorder import Recorder, Recording
+from advisor.workload.training_step import batch_value, loss_of, optimizer_of
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -189,50 +190,15 @@ def following_step(
 
 def _training_step(loaded: LoadedModel, inputs: Inputs, recorder: Recorder) -> None:
     """Forward, loss, backward, optimizer, as the file defines them or by default."""
-    batch = _batch_value(inputs)
+    batch = batch_value(inputs)
     if loaded.train_step is not None:
         loaded.train_step(loaded.model, batch)
         return
-    trained = [parameter for parameter in loaded.model.parameters() if parameter.requires_grad]
-    if not trained:
-        raise TraceError(
-            f"{loaded.name} has no parameter to train",
-            hint="use --mode inference, or set requires_grad on what you train",
-        )
-    make_optimizer = loaded.optimizer or torch.optim.AdamW
-    optimizer = make_optimizer(trained)
+    optimizer = optimizer_of(loaded)
     output = loaded.model(*inputs[0], **inputs[1])
     recorder.phase = "loss"
-    loss = _checked_loss(loaded.loss(output, batch)) if loaded.loss is not None else _default_loss(output)
-    loss.backward()
+    loss_of(loaded, output, batch).backward()
     optimizer.step()
-
-
-def _batch_value(inputs: Inputs) -> Any:
-    """What `example_inputs` gave: the dict, the tuple or the one tensor."""
-    args, kwargs = inputs
-    if kwargs:
-        return dict(kwargs)
-    return args[0] if len(args) == 1 else args
-
-
-def _checked_loss(loss: Any) -> torch.Tensor:
-    if isinstance(loss, torch.Tensor) and loss.numel() == 1:
-        return loss
-    found = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else f"a {type(loss).__name__}"
-    raise TraceError(f"loss(output, batch) gave {found}, not a tensor with one element", hint="return loss.mean()")
-
-
-def _default_loss(output: Any) -> torch.Tensor:
-    leaves = [
-        leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
-    ]
-    if not leaves:
-        raise TraceError(
-            f"the model's output, {type(output).__name__}, holds no float tensor to train on",
-            hint="define loss(output, batch) in the file",
-        )
-    return torch.stack([leaf.float().mean() for leaf in leaves]).mean()
 
 
 def merged_workload(
@@ -272,8 +238,22 @@ def merged_workload(
         rows=rows,
         memory=memory_lines(recordings, batches),
         unknown_ops=recordings[0].unknown_ops,
-        assumptions=tuple(assumptions),
+        assumptions=(*assumptions, *_recomputed_notes(recordings[0])),
+        blocks=merged_blocks(recordings, batches),
+        taken=taken_ratios(recordings[0]),
     )
+
+
+def _recomputed_notes(recording: Recording) -> tuple[str, ...]:
+    """What the user must know where the model saves memory by itself."""
+    if not recording.recomputed:
+        return ()
+    paths = [blocks.path for blocks in recording.blocks]
+    enclosing = (
+        next((path for path in paths if f"{name}.".startswith(f"{path}.")), name) for name in recording.recomputed
+    )
+    listed = ", ".join(dict.fromkeys(enclosing))
+    return (f"torch.utils.checkpoint: {listed} run again in backward, and keep nothing for it",)
 
 
 def _merged_inputs(steps: Sequence[Step], batches: Sequence[int]) -> tuple[Operand, ...] | None:

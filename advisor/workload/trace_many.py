@@ -13,7 +13,7 @@ from advisor.errors import AdvisorError
 from advisor.records.workload import Workload
 from advisor.workload import trace_cache
 from advisor.workload.file import workload_from_json
-from advisor.workload.spawn import SCHEMES, ChildFailure, ProfileRequest, SourceDiedError, TracingProcess
+from advisor.workload.spawn import SCHEMES, ChildFailure, ProfileRequest, SourceDiedError, SourceProcess
 
 Outcome: TypeAlias = Workload | AdvisorError | ChildFailure
 OnProgress: TypeAlias = Callable[[int, int], None]
@@ -95,7 +95,7 @@ class _Worker:
 
     def __init__(self, *, is_over: threading.Event) -> None:
         self._is_over = is_over
-        self._child: TracingProcess | None = None
+        self._child: SourceProcess | None = None
 
     def trace(self, request: ProfileRequest) -> Outcome:
         """The Workload, kept for the next time, or what went wrong."""
@@ -130,7 +130,7 @@ class _Worker:
         return self._ask_once(request)
 
     def _ask_once(self, request: ProfileRequest) -> dict[str, object]:
-        child = self._child = self._child or TracingProcess.start(thread_count=1)
+        child = self._child = self._child or SourceProcess.start(thread_count=1)
         try:
             child.ask(request)
             document: dict[str, object] = child.answer()["workload"]

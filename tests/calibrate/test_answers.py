@@ -10,11 +10,11 @@ from advisor.calibrate import store
 from advisor.calibrate.store import Stored
 from advisor.catalog.load import load_catalog
 from advisor.pipeline import rank_source, rank_workload
-from advisor.records.answer import Recommendation
+from advisor.records.answer import Quote, Recommendation
 from advisor.records.options import Options
 from advisor.records.workload import Workload
 from advisor.workload.file import workload_to_json
-from tests.calibrate.toys import EPYC, calibration, local, shipped, slower
+from tests.calibrate.toys import EPYC, WITH_T4, calibration, local, shipped, slower
 from tests.predict.toys import operand, row, workload
 
 OPTIONS = Options(device=("amd-epyc-7763",), precision="fp32", batch="1", top=1000)
@@ -79,3 +79,24 @@ def test_calibrations_are_not_even_read_where_they_are_not_wanted(tmp_path: Path
     assert rank_source(str(source), options, read_machine=lambda: EPYC, read_calibrations=refuse).quotes
     with pytest.raises(AssertionError, match="were read"):
         rank_source(str(source), OPTIONS, read_machine=lambda: EPYC, read_calibrations=refuse)
+
+
+def test_copies_that_were_timed_hold_for_the_gpu_at_hand_and_for_no_rented_one() -> None:
+    images = operand((0.0, 1.0), 150_528)
+    program = workload(row("aten.relu", (images,), (images,), family="pointwise"), inputs=(images,))
+    timed = calibration(host_to_device_bytes_per_s=1e9)
+    stored = Stored(calibrations=(replace(timed, key=replace(timed.key, device="t4", thread_count=None)),))
+
+    def ranked(calibrated: Stored) -> dict[str, Quote]:
+        options = Options(device=("t4", "local"), precision="fp32", batch="4096")
+        answer = rank_workload(program, options, catalog=load_catalog(), machine=WITH_T4, calibrated=calibrated)
+        return {quote.id: quote for quote in answer.quotes}
+
+    before, after = ranked(Stored()), ranked(stored)
+
+    # 4,096 images of 150,528 floats are 2.47 GB: 2.47 s at 1 GB/s
+    here = after["local/cuda:0"]
+    assert (here.step_s.mid, here.bound) == (pytest.approx(4096 * 150_528 * 4 / 1e9), "transfer")
+    rented = [name for name in after if not name.startswith("local/")]
+    assert rented
+    assert [after[name].step_s for name in rented] == [before[name].step_s for name in rented]

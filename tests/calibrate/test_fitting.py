@@ -1,8 +1,12 @@
+import csv
+import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from advisor.calibrate import fitting
 from advisor.calibrate.fitting import fit_calibration
 from advisor.records.calibration import TIMED_HERE, TimedOperator
 from advisor.records.device import Device, Efficiency
@@ -10,6 +14,7 @@ from tests.calibrate.toys import EPYC, WITH_T4, local, shipped, slower, timed_by
 
 CPU = local(EPYC)
 T4 = local(WITH_T4, "cuda:0")
+DATA = Path(__file__).resolve().parents[1] / "data/measured/own"
 LONG = ("relu 30000000", "norm 30000000", "mm 1024", "mm 2048")
 
 
@@ -83,3 +88,12 @@ def test_one_operator_alone_can_be_fitted() -> None:
     (own,) = fit(timed_by(slower(shipped(CPU), 0.5), CPU)[:1])
 
     assert own.families["pointwise"].n == 1
+
+
+def test_nine_in_ten_of_the_steps_that_a_calibration_was_held_to_lie_inside_its_interval() -> None:
+    with (DATA / "calibration_check.csv").open(newline="") as lines:
+        rows = [(float(row["measured_s"]), float(row["calibrated_s"])) for row in csv.DictReader(lines)]
+
+    inside = [abs(math.log(measured / predicted)) <= 1.645 * fitting._STEP_LOG_SPREAD for measured, predicted in rows]
+
+    assert 0.88 <= sum(inside) / len(inside) <= 0.92

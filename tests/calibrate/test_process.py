@@ -43,6 +43,15 @@ def test_what_the_child_says_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> N
     assert (len(timings.operators), timings.planned_count) == (2, 3)
     assert (timings.operators[0].name, timings.operators[0].step_s) == ("relu", 0.001)
     assert (timings.reference_s, timings.others_cpu_count) == ((0.002,), 0.5)
+    assert timings.host_to_device_bytes_per_s is None
+
+
+def test_a_gpus_copies_come_before_its_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    child(monkeypatch, PLANNED, {"host_to_device_bytes_per_s": 2.5e10}, REFERENCE, OPERATOR)
+
+    timings = time_operators(request())
+
+    assert (timings.host_to_device_bytes_per_s, len(timings.operators)) == (2.5e10, 1)
 
 
 @pytest.mark.parametrize("then", ["os.kill(os.getpid(), 9)", "sys.exit('boom')"])

@@ -24,6 +24,14 @@ def test_what_is_kept_is_read_back_as_it_was() -> None:
     assert store.read_stored() == store.Stored(calibrations=(kept,))
 
 
+def test_what_is_kept_of_a_gpu_holds_its_copies() -> None:
+    kept = calibration(host_to_device_bytes_per_s=2.5e10)
+
+    store.keep(kept)
+
+    assert store.read_stored().calibrations[0].host_to_device_bytes_per_s == 2.5e10
+
+
 def test_the_same_device_under_the_same_conditions_has_one_file() -> None:
     first, second = calibration(), calibration(at="2026-11-22T12:00:00+00:00")
 

@@ -93,7 +93,7 @@ def timed_by(
     found = []
     for name, program in programs().items():
         counts = count_rows(program, batches=np.array([1.0]), width=width_of(precision))
-        kernels = lower(counts, kind=device.kind, precision=precision, compile_mode="eager")
+        kernels = lower(counts, kind=device.kind, precision=precision)
         times = step_times(kernels, kind=device.kind, devices=[device], efficiencies=[truth])
         found.append(
             TimedOperator(

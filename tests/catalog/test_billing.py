@@ -7,14 +7,16 @@ from advisor.errors import ProfileError
 from advisor.records.billing import Extras
 
 
-def test_the_shipped_rules_are_of_providers_that_have_offers_and_say_where_they_are_from() -> None:
+def test_trap_9_the_shipped_rules_are_those_of_the_providers_and_say_where_they_are_from() -> None:
     catalog = load_catalog()
     billing, providers = catalog.billing, {offer.provider for offer in catalog.offers}
 
     assert set(billing.rules) <= providers
     assert {"aws", "azure", "gcp", "lambda", "runpod", "vast-ai"} <= set(billing.rules)
     assert (billing.rules["aws"].increment_s, billing.rules["aws"].minimum_s) == (1, 60)
+    assert (billing.rules["gcp"].increment_s, billing.rules["gcp"].minimum_s) == (1, 60)
     assert billing.rules["lambda"].increment_s == 60
+    assert (billing.rules["runpod"].increment_s, billing.rules["vast-ai"].increment_s) == (1, 1)
     for rule in billing.rules.values():
         assert rule.basis == "general_knowledge" or "https://" in rule.source
 

@@ -63,6 +63,21 @@ def test_one_line_for_each_type_and_region() -> None:
     )
 
 
+def test_the_lines_of_a_script_stand_below_each_other() -> None:
+    assert yaml_text({"job": {"run": "cd a\npython b.py # c: d\n", "then": []}, "no": "\nx\n"}) == (
+        "job:\n"  # as the other lines of a mapping of its own do
+        "  run: |\n"
+        "    cd a\n"
+        "    python b.py # c: d\n"
+        "  then: []\n"
+        '"no": "\\nx\\n"\n'
+    )
+
+
+def test_a_comment_ends_with_its_line_whatever_is_in_it() -> None:
+    assert yaml_text({}, comments=["a\nb: 1\x00"]) == "# a b: 1 \n"
+
+
 @pytest.mark.parametrize(
     ("text", "written"),
     [

@@ -47,11 +47,12 @@ def test_the_suffix_of_a_file_names_the_format(advise: Advise, pipeline: Pipelin
 
 
 def test_an_unknown_suffix_is_refused_before_any_work(advise: Advise, pipeline: Pipeline) -> None:
-    result = advise("model.py", "-o", "answer.yaml")
+    result = advise("model.py", "-o", "answer.docx")
     assert result.code == 2
     assert result.err == (
-        "error: -o answer.yaml: neither a format nor a file whose suffix names one\n"
-        "hint: formats: table (*.txt), csv (*.csv), json (*.json), markdown (*.md)\n"
+        "error: -o answer.docx: neither a format nor a file whose suffix names one\n"
+        "hint: formats: table (*.txt), csv (*.csv), json (*.json), markdown (*.md), "
+        "html (*.html), yaml (*.yaml), yml (*.yml)\n"
     )
     assert pipeline.asked == []
 

@@ -33,6 +33,16 @@ def test_steps_are_of_the_batch_asked_for_else_of_the_sources_own() -> None:
     assert not job(steps=10).assumed
 
 
+def test_a_job_with_more_samples_than_can_be_counted_is_refused() -> None:
+    # 1e15 x 10 = 1e16, more than 2**53 = 9.0e15.
+    with pytest.raises(UsageError, match="1e\\+16 samples in all"):
+        job(samples=10**15, epochs=10)
+
+
+def test_digits_of_other_scripts_are_no_batch() -> None:
+    assert job(steps=10, batch="²").samples == 320
+
+
 def test_the_batch_is_named_as_it_will_be_chosen() -> None:
     assert job().batch == "auto"
     assert job(mode="training").batch == "32"

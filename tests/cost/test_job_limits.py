@@ -54,6 +54,47 @@ def test_a_budget_for_an_hour() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("quota", "reason"),
+    [
+        (2, "needs 3 instances, and your quota is enough for 2"),
+        (0, "needs 3 instances, and your quota is enough for 0"),
+    ],
+)
+def test_a_quota_that_the_service_exceeds(quota: int, reason: str) -> None:
+    # 216,000 requests a day are 2.5 a second: 2.5 instances, so 3, at 1 s each.
+    ranking = rank(
+        selection(offer("slow", quota_instances=quota), offer("free")),
+        fleet=fleet(0, 0, devices=(SLOW,)),
+        predictions=predictions(SLOW, step_s=[[1.0]]),
+        job=job(requests_per_day=216_000),
+    )
+    assert outcome(ranking) == (["free"], [("slow", "over-quota", reason)])
+
+
+def test_a_quota_of_none_leaves_out_every_job_and_one_of_one_a_job_of_one_instance_in() -> None:
+    def quoted(quota: int) -> int:
+        none = offer("slow", quota_instances=quota)
+        predicted = predictions(SLOW, step_s=[[1.0]])
+        return len(rank(selection(none), fleet=fleet(0, devices=(SLOW,)), predictions=predicted, job=job()).quotes)
+
+    assert (quoted(0), quoted(1)) == (0, 1)
+
+
+def test_the_wait_for_a_machine_counts_towards_the_deadline() -> None:
+    def quoted(deadline_s: float) -> int:
+        ranking = rank(
+            selection(offer("slow", wait_s=500.0)),
+            fleet=fleet(0, devices=(SLOW,)),
+            predictions=predictions(SLOW, step_s=[[1.0]]),
+            job=job(1000, limits=JobLimits(deadline_s=deadline_s)),
+        )
+        return len(ranking.quotes)
+
+    # 1,000 s of computing and 500 s of waiting.
+    assert (quoted(1499.0), quoted(1500.0)) == (0, 1)
+
+
 def test_every_limit_that_is_broken_is_named() -> None:
     (_, [(_, code, reason), _]) = outcome(ranked(deadline_s=50.0, max_usd=0.25))
 

@@ -56,7 +56,6 @@ def test_a_provider_or_tier_not_asked_for_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("candidate", "code", "reason"),
     [
-        (offer(gpu="t4", gpu_count=8), "uses-1-of-n", "uses 1 of 8 GPUs"),
         (offer(prices=(price(kind="spot"),)), "no-price", "has no on-demand price"),
         (offer(prices=(price(stale=True, note="cut since"),)), "stale-price", "cut since"),
         (offer(prices=(price(suspect=True),)), "suspect-price", "not credible"),
@@ -67,6 +66,20 @@ def test_what_cannot_be_priced_honestly_is_rejected_with_its_reason(candidate: O
     assert kept(chosen) == []
     assert codes(chosen) == [code]
     assert reason in chosen.rejected[0].reason
+
+
+def test_machines_with_fewer_gpus_than_asked_for_are_left_out() -> None:
+    eight, four = offer("m8", gpu="t4", gpu_count=8), offer("m4", gpu="t4", gpu_count=4)
+    chosen = selection(HERE, four, eight, gpus=8)
+    assert [one.offer.instance for one in chosen.priced] == ["m8"]
+    assert [(one.code, one.reason) for one in chosen.rejected] == [
+        ("too-few-gpus", "has 0 GPUs, not 8"),
+        ("too-few-gpus", "has 4 GPUs, not 8"),
+    ]
+
+
+def test_machines_with_several_gpus_are_selected() -> None:
+    assert kept(selection(offer(gpu="t4", gpu_count=8))) != []
 
 
 TODAY = date(2026, 7, 1)

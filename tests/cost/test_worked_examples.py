@@ -52,9 +52,13 @@ def test_2_start_up_is_paid_for() -> None:
     assert quote.job_usd.mid == pytest.approx(0.60)
     assert (quote.job_s.mid, quote.start_up_s, quote.start_up_measured) == (1080.0, 80.0, True)
     assert quote.job_parts_usd.start_up == pytest.approx(80 / 3600 * 2)
-    # The interval is of the 1,000 s alone, a tenth either way: 900 and 1,100 s, with 80 s each.
-    assert quote.job_s.low == pytest.approx(980.0)
-    assert quote.job_usd.high == pytest.approx(1180 / 3600 * 2)
+    # The interval: 100 s either way for the 1,000 s. The start-up's 10th and 90th percentile are 40 and 160 s, a factor
+    # of two at 1.2816 standard deviations, so of 2^(1.6449/1.2816) = 2.4342 at 1.6449: 32.86 s, 47.14 less than the 80,
+    # and 194.74 s, 114.74 more. Both together: the root of 100^2 + 47.14^2 = 110.55 s less, of 100^2 + 114.74^2 =
+    # 152.20 s more.
+    assert quote.job_s.low == pytest.approx(1080 - 110.55, abs=0.01)
+    assert quote.job_s.high == pytest.approx(1080 + 152.20, abs=0.01)
+    assert quote.job_usd.high == pytest.approx((1080 + 152.20) / 3600 * 2, rel=1e-5)
 
 
 def test_3_a_provider_that_bills_by_the_minute_rounds_up() -> None:
@@ -187,6 +191,15 @@ def test_12_a_machine_of_ones_own_is_on_already() -> None:
 
     assert quote.job_usd.mid == pytest.approx(0.10)
     assert (quote.covers, quote.not_covered) == (("compute",), ())
+
+
+def test_13_a_machine_that_has_to_be_waited_for_takes_longer_and_costs_the_same() -> None:
+    # 1,000 s of computing after 90 minutes of 60 s: 6,400 s, of which 1,000 s at $3.60 an hour are $1.00.
+    quote = quoted(step_s=1.0, usd_per_hour=3.6, samples=1000, offered={"wait_s": 5400.0, "quota_instances": 1})
+
+    assert quote.job_s.mid == pytest.approx(6400.0)
+    assert quote.job_usd.mid == pytest.approx(1.0)
+    assert quote.covers == ("compute", "quota", "availability")
 
 
 def test_a_job_of_no_given_size_costs_the_hours_of_computing_alone() -> None:

@@ -34,7 +34,7 @@ def steps_of(truth: Efficiency = TRUE) -> list[MeasuredStep]:
         toy = workload(row(op, (images,), (images,), family=name))
         for batch in (50.0, 500.0, 5_000.0, 50_000.0):
             counts = count_rows(toy, batches=np.array([batch]), width="full")
-            kernels = lower(counts, kind="gpu", precision="fp32", compile_mode="eager")
+            kernels = lower(counts, kind="gpu", precision="fp32")
             for one in DEVICES:
                 times = step_times(kernels, kind="gpu", devices=[one], efficiencies=[truth])
                 steps.append(measured(kernels, one, float(times.mid_s[0, 0])))

@@ -219,11 +219,14 @@ def test_offers_of_one_device_share_it() -> None:
         an_offer(id="b", region="there"),
         an_offer(id="c", vcpus=16),
         an_offer(id="d", gpu="t4", gpu_count=1),
-        an_offer(id="e", gpu="t4", gpu_count=1, vcpus=64),
+        an_offer(id="e", gpu="t4", gpu_count=1, region="there", memory_bytes=None),
+        an_offer(id="f", gpu="t4", gpu_count=1, vcpus=64),  # more of them load its data
     ]
     fleet = fleet_of(offers, gpus={"t4": a_gpu()}, cpus={"xeon": a_cpu()})
-    assert fleet.device_index.tolist() == [0, 0, 1, 2, 2]
-    assert [device.kind for device in fleet.devices] == ["cpu", "cpu", "gpu"]
+    assert fleet.device_index.tolist() == [0, 0, 1, 2, 2, 3]
+    assert [(device.kind, device.vcpu_count) for device in fleet.devices] == [
+        ("cpu", 8), ("cpu", 16), ("gpu", 8), ("gpu", 64),
+    ]  # fmt: skip
 
 
 def test_an_offer_without_a_device_says_why() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.predict.explain import INPUTS, explain_step
+from advisor.predict.explain import INPUTS, LOADING, explain_step
+from advisor.predict.loader import loading_s
 from advisor.predict.step_time import predict
 from advisor.records.answer import BOUNDS, Interval
 from advisor.records.device import Device, Efficiency
@@ -30,11 +31,16 @@ def addition(*, module: str = "act", **changes: Any) -> Row:
     return replace(row("aten.add", (square, square), (square,), family="pointwise", **changes), module=module)
 
 
-def explained(step: Workload, *, own: Device | None = None, fit: Efficiency | None = None) -> ExplainedStep:
+def explained(
+    step: Workload, *, own: Device | None = None, fit: Efficiency | None = None, loader_s: float | None = None
+) -> ExplainedStep:
     """The step in fp32 at batch 1, predicted and taken apart."""
     own = own or device()
     fits = [fit or efficiency(kind=own.kind)]
-    found = predict(step, devices=[own], efficiencies=fits, batches=np.array([1]), precision="fp32")
+    batches = np.array([1])
+    found = predict(
+        step, devices=[own], efficiencies=fits, batches=batches, precision="fp32", loader_s_per_sample=loader_s
+    )
     mid, low, high = (float(times[0, 0]) for times in (found.step_s, found.step_low_s, found.step_high_s))
     predicted = PredictedStep(
         batch=1,
@@ -42,6 +48,7 @@ def explained(step: Workload, *, own: Device | None = None, fit: Efficiency | No
         step_s=Interval(mid=mid, low=low, high=high),
         bound=BOUNDS[found.bound[0, 0]],
         time_source="datasheet",
+        loading_s=float(loading_s([own], batches=batches, loader_s_per_sample=loader_s)[0, 0]) if loader_s else 0.0,
     )
     return explain_step(step, predicted, name="toy", device=own, efficiencies=fits)
 
@@ -167,3 +174,21 @@ def test_recurrent_layers_are_a_chain_on_a_gpu_alone() -> None:
     # Per layer one product for all inputs, then a product and the gates in each of 50 steps: 2 x (1 + 100), 3 times.
     assert (chain.module, chain.op, chain.kernel_count) == ("lstm", "rnn", 606)
     assert explained(workload(lstm), own=device(kind="cpu")).sequential == ()
+
+
+def test_where_loading_sets_the_pace_the_wait_for_it_is_a_group() -> None:
+    # 12 ms of the addition, 2 s of loading on a vCPU: its host has another.
+    step = explained(workload(addition()), own=device(vcpu_count=2), loader_s=2.0)
+    first, second = step.modules
+    assert (step.bound, step.loading_s, step.step_s.mid) == ("loader", 2.0, 2.0)
+    assert (first.name, first.bound, first.time_s) == (LOADING, "loader", pytest.approx(2.0 - 0.012))
+    assert (second.name, second.time_s) == ("act", pytest.approx(0.012))
+
+
+def test_a_cpu_always_spends_time_on_loading() -> None:
+    # 2 s of work on four vCPUs are 0.5 s of all of them, beside 2 s of the product.
+    step = explained(workload(product()), own=device(kind="cpu", vcpu_count=4), loader_s=2.0)
+    groups = by_name(step.families)
+    assert (step.bound, step.step_s.mid) == ("compute", pytest.approx(2.5))
+    assert (groups["matmul"].time_s, groups[LOADING].time_s) == (pytest.approx(2.0), pytest.approx(0.5))
+    assert sum(group.time_ratio for group in step.families) == pytest.approx(1.0)

@@ -13,8 +13,8 @@ BATCHES = np.array([1.0, 4.0])
 def lowered(
     toy: Workload, *, kind: DeviceKind = "gpu", precision: Precision = "fp32", compile_mode: CompileMode = "eager"
 ) -> Kernels:
-    counts = count_rows(toy, batches=BATCHES, width=width_of(precision))
-    return lower(counts, kind=kind, precision=precision, compile_mode=compile_mode)
+    counts = count_rows(toy, batches=BATCHES, width=width_of(precision), compile_mode=compile_mode)
+    return lower(counts, kind=kind, precision=precision)
 
 
 def moved_bytes(toy: Workload, *, precision: Precision = "fp32", compile_mode: CompileMode = "eager") -> list[float]:

@@ -114,7 +114,7 @@ def test_only_nchw_images_are_transposed() -> None:
 
 
 COEFFICIENTS = {
-    "launch_s": 2.0, "overlap_ratio": 0.5, "edge_ramp": 3.0, "depth_ramp": 4.0, "tile_rows": 256.0,
+    "overlap_ratio": 0.5, "edge_ramp": 3.0, "depth_ramp": 4.0, "tile_rows": 256.0,
     "tile_columns": 64.0, "wave_ratio": 0.25, "winograd_speedup": 2.5, "bias_pass_ratio": 0.125, "cast_ratio": 0.75,
     "cache_kept_ratio": 0.6,
 }  # fmt: skip
@@ -126,6 +126,23 @@ def test_a_coefficient_that_is_no_rate_is_passed_on_for_each_device(name: str) -
     found = getattr(rates([device(), device()], [efficiency(), efficiency(**changes)]), name)
     assert found.shape == (2, 1, 1)
     assert found.ravel().tolist() == [getattr(efficiency(), name), COEFFICIENTS[name]]
+
+
+def test_a_call_into_a_library_takes_more_beside_its_work() -> None:
+    fits = [efficiency(launch_s=2e-6, library_launch_ratio=5.0), efficiency(launch_s=3e-6)]
+    found = rates_of(
+        [device(), device()],
+        fits,
+        families=["conv_depthwise", "matmul", "norm", "pool", "pointwise"],
+        family=np.arange(5),
+        unit=np.zeros(5, dtype=np.intp),
+        layout="nchw",
+    ).launch_s
+    assert found.shape == (2, 5, 1)
+    assert found[:, :, 0].tolist() == [
+        [pytest.approx(seconds) for seconds in (1e-5, 2e-6, 1e-5, 1e-5, 2e-6)],
+        [3e-6] * 5,
+    ]
 
 
 def test_cores_and_cache_are_the_devices() -> None:

@@ -63,6 +63,7 @@ def kernels(*, flops: Any, data_bytes: Any, **changes: Any) -> Kernels:
         "family": np.zeros(count, dtype=np.intp),
         "unit": np.full(count, UNITS.index("vector")),
         "row": np.arange(count),
+        "part": np.zeros(count, dtype=np.intp),
         "calls": np.ones(count),
         "can_winograd": np.zeros(count, dtype=np.bool_),
         **{name: np.zeros_like(work) for name in others},

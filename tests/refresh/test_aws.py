@@ -1,6 +1,7 @@
 import pytest
 
 from advisor.errors import NetworkError
+from advisor.refresh.aws_spot import parse_spot_js
 from advisor.refresh.providers import aws
 from tests.refresh.aws_csv import lines, m5_large_rows, pricing_page_rows, row, spot_js
 from tests.refresh.conftest import Answer, Server, Waits, json_answer, sample
@@ -110,7 +111,7 @@ def test_spot_js_is_read_by_the_names_that_it_has_for_regions() -> None:
         ("eu-central-1", "m5.large"): "0.05",
         ("apac-tokyo", "x1.large"): "N/A*",
     }
-    assert aws.parse_spot_js(spot_js(prices).decode()) == {
+    assert parse_spot_js(spot_js(prices).decode(), where="spot.js") == {
         ("m5.large", "us-east-1"): 0.0423,
         ("m5.large", "eu-central-1"): 0.05,
     }
@@ -118,7 +119,7 @@ def test_spot_js_is_read_by_the_names_that_it_has_for_regions() -> None:
 
 def test_a_spot_js_without_its_call_is_no_list() -> None:
     with pytest.raises(NetworkError, match="the answer is not JSON"):
-        aws.parse_spot_js("<html></html>")
+        parse_spot_js("<html></html>", where="spot.js")
 
 
 def test_each_region_has_its_list_and_spot_prices_come_from_spot_js_or_from_the_savings(

@@ -73,6 +73,12 @@ def test_spot_says_how_often_it_is_taken_back_and_what_is_then_lost() -> None:
     assert assumed == "spot: 5-10 % of such instances were taken back within a month; no loss is counted."
 
 
+def test_a_wait_for_the_machine_is_said_to_be_in_the_time() -> None:
+    assert notes(replace(L4, wait_s=5400.0)) == [
+        "availability: 1.5 h until the machine is to be had, by your overlay, are part of the time."
+    ]
+
+
 def test_a_commitment_says_what_it_obliges_to() -> None:
     assert notes(replace(L4, price_kind="commit_3y", commitment_usd=26280.0)) == [
         "the price is for a commitment of three years: $26,280 in all, used or not; the cost is the share of the hours "

@@ -2,7 +2,7 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.records.answer import Interval, QuotedDevice
-from advisor.records.explanation import ExplainedGroup, ExplainedStep, Explanation, SequentialChain
+from advisor.records.explanation import Change, ExplainedGroup, ExplainedStep, Explanation, SequentialChain
 from advisor.report.explanation_text import render_explanation
 from advisor.report.view import View
 
@@ -44,6 +44,7 @@ def step(scale: float = 1.0, **changes: Any) -> ExplainedStep:
         "name": "aws g6.xlarge",
         "device": QuotedDevice(id="l4", name="L4", kind="gpu", count=1),
         "core_count": 58.0,
+        "memory_bytes_per_s": 300e9,
         "transfer_s": 0.002 * scale,
         "total": group("all", step_s, step_s=step_s, bound="compute"),
         "families": families,
@@ -69,6 +70,7 @@ def explanation(*steps: ExplainedStep, warnings: tuple[str, ...] = ()) -> Explan
         schema_version=1,
         workload="toy",
         mode="inference",
+        samples=1_000_000,
         layout="nchw",
         compile="eager",
         steps=steps,
@@ -201,3 +203,41 @@ def test_six_devices_fit_80_columns() -> None:
 
 def test_an_explanation_shows_itself_as_its_tables() -> None:
     assert repr(explanation(step())) == text(step(), width=80)
+
+
+COMPILED = Change(
+    kind="compile",
+    to="compile",
+    step_s=Interval(mid=0.005, low=0.004, high=0.006),
+    batch=64,
+    job_usd=Interval(mid=0.3, low=0.2, high=0.4),
+    saved_usd=0.2,
+    saved_ratio=0.4,
+)
+PRICED = {"job_usd": Interval(mid=0.5, low=0.4, high=0.6)}
+
+
+def test_what_would_save_most_is_said_of_the_whole_job() -> None:
+    lines = text(step(**PRICED, changes=(COMPILED, replace(COMPILED, kind="instance", to="gcp g2")))).splitlines()
+    at = lines.index("What would save most of $0.50 for 1,000,000 samples:")
+    assert lines[at + 1 : at + 3] == ["  torch.compile: 40 % ($0.20), to $0.30.", "  gcp g2: 40 % ($0.20), to $0.30."]
+
+
+def test_that_nothing_saves_is_said_too() -> None:
+    assert "nothing: no other precision, batch, layout, attention or instance" in text(step(**PRICED))
+
+
+def test_of_a_device_that_nobody_rents_out_there_is_nothing_to_save() -> None:
+    assert "save most" not in text(step())
+
+
+def test_side_by_side_each_device_has_its_own_savings() -> None:
+    both = text(step(**PRICED, changes=(COMPILED,)), step(2.0, **CPU, **PRICED))
+    assert "What would save most on A of $0.50" in both
+    assert "What would save most on B of $0.50" in both
+
+
+def test_loading_is_part_of_the_pace() -> None:
+    waiting = text(step(bound="loader", loading_s=0.02))
+    assert "the loading of a batch takes its host 20 ms, and the GPU waits: its kernels take 10 ms" in waiting
+    assert "and loading data 20 ms on the same cores." in text(step(**CPU, loading_s=0.02))

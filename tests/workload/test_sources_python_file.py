@@ -238,3 +238,25 @@ def test_a_factory_called_model_is_among_the_nearest_names(load_text: LoadText) 
     with pytest.raises(LoadError, match="has no modl") as caught:
         load_text(NET + "    def model():\n        return Net()\n", name="modl")
     assert caught.value.hint == "did you mean net.py::model?"
+
+
+def test_arguments_reach_the_class_and_the_inputs_that_take_them(load_text: LoadText) -> None:
+    sized = NET.replace(
+        "example_inputs = torch.zeros(4, 3)",
+        "def example_inputs(batch=4, width=1): return torch.zeros(batch, width)",
+    )
+    loaded = load_text(sized, name="Net(width=7)")
+    args, _ = loaded.make_inputs(2)
+    assert (width(loaded), loaded.name, loaded.batch, tuple(args[0].shape)) == (7, "Net(width=7)", 4, (2, 7))
+
+
+def test_arguments_that_nothing_takes_are_refused(load_text: LoadText) -> None:
+    with pytest.raises(LoadError, match=r"Net\(width=5\) takes no depth"):
+        load_text(NET, name="Net(depth=2)")
+    with pytest.raises(LoadError, match="a model already"):
+        load_text(NET + "\n    model = Net(7)\n", name="model(width=2)")
+
+
+def test_a_factory_that_still_lacks_an_argument_says_which(load_text: LoadText) -> None:
+    with pytest.raises(LoadError, match="does not build without classes"):
+        load_text(NET + "\n    def get_model(width, classes): return Net(width)\n", name="get_model(width=2)")

@@ -399,5 +399,5 @@ exec(compile("def load_broken(*_, **__): return 1 / 0", load.__file__, "exec"))
 load.load = load_broken
 main()"""
     monkeypatch.setattr(spawn, "_START", spawn._START.replace("; main()", broken))
-    with pytest.raises(RuntimeError, match=r"(?s)tracing process failed.*ZeroDivisionError"):
+    with pytest.raises(RuntimeError, match=r"(?s)process that reads sources failed.*ZeroDivisionError"):
         profile(write(NET))

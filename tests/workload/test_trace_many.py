@@ -12,7 +12,7 @@ import pytest
 from advisor.errors import LoadError
 from advisor.records.workload import Workload
 from advisor.workload import spawn
-from advisor.workload.spawn import ProfileRequest, TracingProcess
+from advisor.workload.spawn import ProfileRequest, SourceProcess
 from advisor.workload.trace_many import Outcome, trace_many
 
 NET = """
@@ -80,14 +80,14 @@ def test_what_was_traced_once_is_read_without_a_child(monkeypatch: pytest.Monkey
 def test_one_child_serves_several_models_by_name_and_a_wrong_name_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torchvision")
     started: list[int] = []
-    start = TracingProcess.start
+    start = SourceProcess.start
 
-    def counted_start(**settings: Any) -> TracingProcess:
+    def counted_start(**settings: Any) -> SourceProcess:
         child = start(**settings)
         started.append(child.pid)
         return child
 
-    monkeypatch.setattr(TracingProcess, "start", counted_start)
+    monkeypatch.setattr(SourceProcess, "start", counted_start)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0}, raising=False)
     names = ("resnet18", "resnet19", "alexnet")
     requests = [ProfileRequest(source=f"torchvision:{name}") for name in names]
@@ -116,16 +116,16 @@ def test_a_child_that_dies_after_others_is_replaced_before_the_source_is_blamed(
 ) -> None:
     pytest.importorskip("torchvision")
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0}, raising=False)
-    ask = TracingProcess.ask
+    ask = SourceProcess.ask
     asked: list[str] = []
 
-    def ask_and_kill_the_second_time(child: TracingProcess, request: ProfileRequest) -> None:
+    def ask_and_kill_the_second_time(child: SourceProcess, request: ProfileRequest) -> None:
         asked.append(request.source)
         ask(child, request)
         if len(asked) == 2:
             child.kill()
 
-    monkeypatch.setattr(TracingProcess, "ask", ask_and_kill_the_second_time)
+    monkeypatch.setattr(SourceProcess, "ask", ask_and_kill_the_second_time)
     requests = [ProfileRequest(source=f"torchvision:{name}") for name in ("alexnet", "resnet18")]
     outcomes = trace_many(requests)
     assert asked == ["torchvision:alexnet", "torchvision:resnet18", "torchvision:resnet18"]
@@ -147,17 +147,17 @@ main()"""
 
 def test_an_interrupt_ends_all_children_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     quick, hangs = write("quick.py"), write("hangs.py", "while True: pass")
-    children: list[TracingProcess] = []
-    start = TracingProcess.start
+    children: list[SourceProcess] = []
+    start = SourceProcess.start
 
-    def kept_start(**settings: Any) -> TracingProcess:
+    def kept_start(**settings: Any) -> SourceProcess:
         children.append(start(**settings))
         return children[-1]
 
     def interrupt(done: int, total: int) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(TracingProcess, "start", kept_start)
+    monkeypatch.setattr(SourceProcess, "start", kept_start)
     with pytest.raises(KeyboardInterrupt):
         trace_many([hangs, quick, quick], on_progress=interrupt)
     for child in children:

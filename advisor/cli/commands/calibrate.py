@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from advisor.cli.lazy import LazyCommand
 from advisor.cli.progress import counted_progress
 from advisor.errors import ExitCode, UsageError
 
@@ -14,20 +15,11 @@ if TYPE_CHECKING:
     from advisor.records.price import Catalog
 
 
-class CalibrateCommand(click.Command):
-    """Its flags are made on first use: the list of commands needs none of them."""
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The command's own flags, `--help`."""
-        if not self.params:
-            self.params = _flags()
-        return super().get_params(ctx)
-
-
 def _flags() -> list[click.Parameter]:
     from typing import get_args
 
-    from advisor.cli.flags import choice, option_flags
+    from advisor.cli.flags import option_flags
+    from advisor.flag_values import choice
     from advisor.records.options import PrecisionChoice
     from advisor.units import parse_count, parse_duration_s
 
@@ -56,7 +48,12 @@ def _flags() -> list[click.Parameter]:
     ]
 
 
-@click.command("calibrate", cls=CalibrateCommand, short_help="Time this machine, so that its predictions are its own.")
+@click.command(
+    "calibrate",
+    cls=LazyCommand,
+    make_flags=_flags,
+    short_help="Time this machine, so that its predictions are its own.",
+)
 def command(
     on: str | None,
     time_budget: float,

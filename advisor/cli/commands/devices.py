@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from advisor.cli.lazy import LazyCommand
 from advisor.cli.progress import progress
 from advisor.errors import ExitCode
 
@@ -11,16 +12,6 @@ if TYPE_CHECKING:
     from advisor.cli.output import Output
 
 _OPTION_FLAGS = ("profiles", "prices")
-
-
-class DevicesCommand(click.Command):
-    """Its flags are made on first use: the list of commands needs none of them."""
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The command's own flags, `--help`."""
-        if not self.params:
-            self.params = _flags()
-        return super().get_params(ctx)
 
 
 def _flags() -> list[click.Parameter]:
@@ -34,7 +25,7 @@ def _flags() -> list[click.Parameter]:
     ]
 
 
-@click.command("devices", cls=DevicesCommand, short_help="List the CPU and GPUs of this machine.")
+@click.command("devices", cls=LazyCommand, make_flags=_flags, short_help="List the CPU and GPUs of this machine.")
 def command(output: "Output", with_others: bool, **params: Any) -> int:
     """List the CPU and GPUs of this machine, beside what profiles and calibrations say of them.
 

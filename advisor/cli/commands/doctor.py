@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from advisor.cli.lazy import LazyCommand
 from advisor.cli.progress import progress
 from advisor.errors import ExitCode
 
@@ -11,16 +12,6 @@ if TYPE_CHECKING:
     from advisor.cli.output import Output
 
 _OPTION_FLAGS = ("timeout", "profiles", "prices")
-
-
-class DoctorCommand(click.Command):
-    """Its flags are made on first use: the list of commands needs none of them."""
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The command's own flags, `--help`."""
-        if not self.params:
-            self.params = _flags()
-        return super().get_params(ctx)
 
 
 def _flags() -> list[click.Parameter]:
@@ -33,7 +24,7 @@ def _flags() -> list[click.Parameter]:
     ]
 
 
-@click.command("doctor", cls=DoctorCommand, short_help="Say whether everything works on this machine.")
+@click.command("doctor", cls=LazyCommand, make_flags=_flags, short_help="Say whether everything works on this machine.")
 def command(output: "Output", **params: Any) -> int:
     """Run the whole path once with a tiny model, and say what is missing and what mends it.
 

@@ -23,7 +23,7 @@ def _flags() -> list[click.Parameter]:
             metavar="NAME",
             help="explain on this offer or device; several stand side by side (default: the best offer)",
         ),
-        *option_flags(),
+        *option_flags(without=("measure",)),
         output_flag(
             {"table": ".txt", "json": ".json"},
             help_text="table, or json with every group, to stdout; or a file (.txt .json)",

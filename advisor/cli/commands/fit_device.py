@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from advisor.cli.lazy import LazyCommand
 from advisor.cli.progress import counted_progress
 from advisor.errors import ExitCode
 
@@ -16,29 +17,12 @@ _OPTION_FLAGS = ("profiles", "timeout", "top")
 _FORMATS = {"yaml": ".yaml"}
 
 
-class FitDeviceCommand(click.Command):
-    """Its flags are made on first use: the list of commands needs none of them."""
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The command's own flags, `--help`."""
-        if not self.params:
-            self.params = _flags()
-        return super().get_params(ctx)
-
-
 def _flags() -> list[click.Parameter]:
-    from advisor.cli.flags import option_flags
+    from advisor.cli.flags import measurements_flag, option_flags
     from advisor.cli.output import parse_output
 
     return [
-        click.Option(
-            ["--measurements"],
-            type=Path,
-            multiple=True,
-            required=True,
-            metavar="FILE",
-            help="CSV of measured steps: model, mode, precision, batch, device, step_s, source and more",
-        ),
+        measurements_flag(),
         click.Option(["--device"], required=True, metavar="NAME", help="id, name or alias of the device"),
         *option_flags(only=_OPTION_FLAGS),
         click.Option(
@@ -51,7 +35,9 @@ def _flags() -> list[click.Parameter]:
     ]
 
 
-@click.command("fit-device", cls=FitDeviceCommand, short_help="Fit two figures of a device on steps measured on it.")
+@click.command(
+    "fit-device", cls=LazyCommand, make_flags=_flags, short_help="Fit two figures of a device on steps measured on it."
+)
 def command(measurements: tuple[Path, ...], device: str, output: "Output", **params: Any) -> int:
     """Fit what a device sustains, of its compute and of its memory, beside what is predicted from its datasheet.
 

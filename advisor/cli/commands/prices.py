@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from advisor.cli.lazy import LazyCommand
 from advisor.cli.progress import progress
 from advisor.errors import ExitCode, UsageError
 
@@ -13,22 +14,6 @@ if TYPE_CHECKING:
     from advisor.cli.output import Output
 
 _OVERLAY_FLAGS = ("prices", "profiles", "currency")
-
-
-class PricesCommand(click.Command):
-    """Its flags are made on first use: the list of commands needs none of them."""
-
-    def __init__(self, *args: Any, make_flags: Callable[[], list[click.Parameter]], **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self.make_flags = make_flags
-        self.has_flags = False
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The command's own arguments and flags, `--help`."""
-        if not self.has_flags:
-            self.params = [*self.params, *self.make_flags()]
-            self.has_flags = True
-        return super().get_params(ctx)
 
 
 def _flags(*names: str, has_output: bool = True) -> Callable[[], list[click.Parameter]]:
@@ -64,7 +49,7 @@ def command() -> None:
 
 @command.command(
     "list",
-    cls=PricesCommand,
+    cls=LazyCommand,
     make_flags=_flags("provider", "region", "tier", "device", "price", "max_price_age", "top"),
     short_help="List the prices in force, cheapest first.",
 )
@@ -102,7 +87,7 @@ def list_command(output: "Output", **params: Any) -> int:
 
 
 @command.command(
-    "show", cls=PricesCommand, make_flags=_flags("max_price_age"), short_help="Show every price of an instance type."
+    "show", cls=LazyCommand, make_flags=_flags("max_price_age"), short_help="Show every price of an instance type."
 )
 @click.argument("name")
 def show_command(name: str, output: "Output", **params: Any) -> int:
@@ -174,7 +159,7 @@ def init_command(file: Path | None) -> int:
 
 
 @command.command(
-    "diff", cls=PricesCommand, make_flags=_flags("top"), short_help="Show what your overlays change of our prices."
+    "diff", cls=LazyCommand, make_flags=_flags("top"), short_help="Show what your overlays change of our prices."
 )
 def diff_command(output: "Output", **params: Any) -> int:
     """Show which of our prices the overlays in force change, and what they rule out.

@@ -21,8 +21,9 @@ _GROUPINGS = ("module", "family", "phase")
 
 
 def _flags() -> list[click.Parameter]:
-    from advisor.cli.flags import choice, option_flags
+    from advisor.cli.flags import option_flags
     from advisor.cli.output import output_flag
+    from advisor.flag_values import choice
 
     return [
         *option_flags(only=_OPTION_FLAGS),

@@ -1,5 +1,6 @@
 """`advise rank SOURCE`: a model in, the ranked and priced answer out."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,13 +14,17 @@ if TYPE_CHECKING:
 
 
 def _flags() -> list[click.Parameter]:
+    from advisor.cli.comparison_output import compare_flags
     from advisor.cli.flags import option_flags
-    from advisor.cli.output import output_flag, report_suffixes
+    from advisor.cli.output import PAGE_SUFFIXES, output_flag, report_suffixes
+    from advisor.cli.task_output import TASK_SUFFIXES, emit_flags
 
     output_help = (
-        "a format, to stdout, or a file whose suffix names it (.txt .json .csv .md); json and csv hold every row"
+        "a format, to stdout, or a file whose suffix names it (.txt .json .csv .md .html); json, csv and html hold "
+        "every row"
     )
-    return [*option_flags(), output_flag(report_suffixes(), help_text=output_help)]
+    formats = {**report_suffixes(), **PAGE_SUFFIXES, **TASK_SUFFIXES}
+    return [*option_flags(), *emit_flags(), *compare_flags(), output_flag(formats, help_text=output_help)]
 
 
 @click.command(
@@ -28,7 +33,17 @@ def _flags() -> list[click.Parameter]:
     make_flags=_flags,
     short_help="Rank instances by what the job costs on them (the default).",
 )
-def command(source: str, script_args: tuple[str, ...], run: bool, output: "Output", **params: Any) -> int:
+def command(
+    source: str,
+    script_args: tuple[str, ...],
+    run: bool,
+    output: "Output",
+    emit: str | None,
+    idle_minutes: int,
+    compare_to: Path | None,
+    fail_if_cost_rises: float | None,
+    **params: Any,
+) -> int:
     """Rank CPU and GPU instances by what the job costs on them, with the reason.
 
     SOURCE is one of
@@ -58,17 +73,51 @@ def command(source: str, script_args: tuple[str, ...], run: bool, output: "Outpu
       advise hf:./llama --input input_ids=2048:int64 --precision bf16
       advise model.py --region EU --tier hyperscaler --price spot --top 20
       advise model.py -o answer.json
+      advise model.py -o report.html
+      advise model.py --compare-to answer.json --fail-if-cost-rises 10%
+      advise train.py --run --emit skypilot -o task.yaml -- --epochs 3
     """
     from advisor.calibrate.first_use import calibrations_on_first_use
+    from advisor.cli.comparison_output import check_compared, write_comparison
     from advisor.cli.flags import options_from
-    from advisor.cli.output import format_module, view_of, write
+    from advisor.cli.output import PAGE_SUFFIXES, format_module, view_of, write
+    from advisor.cli.task_output import check_task_output, write_task
     from advisor.pipeline import rank_source
 
     check_script_args(source, script_args, run=run)
+    check_compared(compare_to=compare_to, fail_if_cost_rises=fail_if_cost_rises, emit=emit, output=output)
+    check_task_output(source, emit=emit, output=output)
     options = options_from(params)
+    base = None
+    if compare_to is not None:
+        from advisor.comparing import read_base
+
+        base = read_base(compare_to)  # before anything is traced
+    how: dict[str, Any] = {"run": run, "script_args": script_args, "read_calibrations": calibrations_on_first_use}
+    if output.format in PAGE_SUFFIXES:
+        from advisor.report.html import render_report
+        from advisor.reporting import report_source
+
+        with progress(f"reading {source}"):
+            report = report_source(source, options, **how)
+        write(render_report(report), output)
+        return ExitCode.ANSWER if report.recommendation.best else ExitCode.NOTHING_FITS
     with progress(f"reading {source}"):
-        recommendation = rank_source(
-            source, options, run=run, script_args=script_args, read_calibrations=calibrations_on_first_use
+        recommendation = rank_source(source, options, **how)
+    if emit is not None:
+        write_task(
+            recommendation,
+            engine=emit,
+            source=source,
+            script_args=script_args,
+            idle_minutes=idle_minutes,
+            output=output,
         )
+        return ExitCode.ANSWER
+    if base is not None:
+        from advisor.diff.answers import compare_answers
+
+        comparison = compare_answers(base, recommendation)
+        return write_comparison(comparison, output, top=options.top, fail_if_cost_rises=fail_if_cost_rises)
     write(format_module(output.format).render(recommendation, view_of(output, top=options.top)), output)
     return ExitCode.ANSWER if recommendation.best else ExitCode.NOTHING_FITS

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from advisor.cli.lazy import LazyCommand
 from advisor.cli.progress import counted_progress
 from advisor.errors import ExitCode, UsageError
 
@@ -15,29 +16,12 @@ if TYPE_CHECKING:
 _OPTION_FLAGS = ("profiles", "prices", "timeout", "top")
 
 
-class ValidateCommand(click.Command):
-    """Its flags are made on first use: the list of commands needs none of them."""
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The command's own flags, `--help`."""
-        if not self.params:
-            self.params = _flags()
-        return super().get_params(ctx)
-
-
 def _flags() -> list[click.Parameter]:
-    from advisor.cli.flags import option_flags
+    from advisor.cli.flags import measurements_flag, option_flags
     from advisor.cli.output import output_flag
 
     return [
-        click.Option(
-            ["--measurements"],
-            type=Path,
-            multiple=True,
-            required=True,
-            metavar="FILE",
-            help="CSV of measured steps: model, mode, precision, batch, device, step_s, source and more",
-        ),
+        measurements_flag(),
         click.Option(
             ["--max-mape"],
             type=_ratio,
@@ -61,7 +45,9 @@ def _ratio(text: str) -> float:
     return ratio
 
 
-@click.command("validate", cls=ValidateCommand, short_help="Compare predictions with measured step times.")
+@click.command(
+    "validate", cls=LazyCommand, make_flags=_flags, short_help="Compare predictions with measured step times."
+)
 def command(measurements: tuple[Path, ...], output: "Output", rows: bool, max_mape: float | None, **params: Any) -> int:
     """Predict steps that somebody has measured, and say how far the predictions are from the truth.
 

@@ -8,12 +8,12 @@ import csv
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from pydantic import TypeAdapter
-
 from advisor.errors import NetworkError
 from advisor.records.listing import ListedPrice, Listing, ListSource, Wanted
 from advisor.records.price import PriceKind
-from advisor.refresh.client import Client, Request, parsed_json, text_lines
+from advisor.refresh.aws_spot import ADVISOR_LIST, advice_of, parse_spot_js
+from advisor.refresh.client import Client, Request, text_lines
+from advisor.refresh.decimal_text import positive
 
 PROVIDER = "aws"
 BULK_ORIGIN = "https://pricing.us-east-1.amazonaws.com"
@@ -37,15 +37,6 @@ _RESERVED: Mapping[tuple[str, str, str], PriceKind] = {
     ("1yr", "No Upfront", "standard"): "commit_1y",
     ("3yr", "No Upfront", "standard"): "commit_3y",
 }
-_REGION_OF_SPOT_JS = {
-    "us-east": "us-east-1",
-    "us-west": "us-west-1",
-    "eu-ireland": "eu-west-1",
-    "apac-sin": "ap-southeast-1",
-    "apac-syd": "ap-southeast-2",
-    "apac-tokyo": "ap-northeast-1",
-}
-"""spot.js has the old names of the first regions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +117,7 @@ def _bulk_list(rows: Iterator[list[str]], *, column: Mapping[str, int], wanted: 
         kind = _kind_of(row, column)
         if kind is None:
             continue
-        key, usd_per_hour = (row[instance_column], kind), _positive(row[price_column])
+        key, usd_per_hour = (row[instance_column], kind), positive(row[price_column])
         if usd_per_hour is None:
             problems.append(f"{key[0]}: {kind} of {row[price_column]!r}")
         elif found.setdefault(key, usd_per_hour) != usd_per_hour:
@@ -147,99 +138,20 @@ def _kind_of(row: list[str], column: Mapping[str, int]) -> PriceKind | None:
     return _RESERVED.get((length, option, offering))
 
 
-def _positive(text: str) -> float | None:
-    """A price; None for 0 and for what is no number, such as "N/A*"."""
-    return (float(text) or None) if text.replace(".", "", 1).isdecimal() else None
-
-
-# Spot
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _AdvisorRange:
-    index: int
-    label: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _AdvisorEntry:
-    s: int  # percent saved
-    r: int  # index of the range of interruptions
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Advisor:
-    ranges: list[_AdvisorRange]
-    spot_advisor: dict[str, dict[str, dict[str, _AdvisorEntry]]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SpotPrice:
-    name: str
-    prices: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SpotSize:
-    size: str
-    valueColumns: list[_SpotPrice]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SpotFamily:
-    sizes: list[_SpotSize]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SpotRegion:
-    region: str
-    instanceTypes: list[_SpotFamily]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SpotConfig:
-    regions: list[_SpotRegion]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SpotList:
-    config: _SpotConfig
-
-
-_ADVISOR = TypeAdapter(_Advisor)
-_SPOT_LIST = TypeAdapter(_SpotList)
-
-
-def parse_spot_js(text: str) -> dict[tuple[str, str], float]:
-    """Dollars an hour of Linux by (instance, region) from spot.js, `callback({...});`; "N/A" is no price."""
-    start, end = text.find("("), text.rfind(")")
-    document = parsed_json(text[start + 1 : end], _SPOT_LIST, where=SPOT_PRICE_URL)
-    found = {}
-    for region in document.config.regions:
-        name = _REGION_OF_SPOT_JS.get(region.region, region.region)
-        for size in (size for family in region.instanceTypes for size in family.sizes):
-            text = next((column.prices.get("USD", "") for column in size.valueColumns if column.name == "linux"), "")
-            usd_per_hour = _positive(text)
-            if usd_per_hour is not None:
-                found[size.size, name] = usd_per_hour
-    return found
-
-
 def _fetch_spot(
     client: Client, wanted: Wanted, *, prices: Iterable[ListedPrice]
 ) -> tuple[list[ListedPrice], dict[str, ListSource]]:
     """Spot prices and interruption rates of the rows of the price file; `prices` holds their on-demand prices."""
     listed = client.read(Request(url=SPOT_PRICE_URL), lambda chunks: "".join(text_lines(chunks)))
-    paid = parse_spot_js(listed.body or "")
-    advisor = client.json(Request(url=SPOT_ADVISOR_URL), _ADVISOR)
-    labels = {one.index: one.label.removesuffix("%") for one in advisor.ranges}
+    paid = parse_spot_js(listed.body or "", where=SPOT_PRICE_URL)
+    advised = advice_of(client.json(Request(url=SPOT_ADVISOR_URL), ADVISOR_LIST))
     usd_on_demand = {(one.instance, one.region): one.usd_per_hour for one in prices if one.kind == "on_demand"}
     found = []
     for instance, region in sorted(wanted.rows):
-        entry = advisor.spot_advisor.get(region, {}).get("Linux", {}).get(instance)
+        advice = advised.get((instance, region))
         usd_per_hour, source = paid.get((instance, region)), "spot"
-        if usd_per_hour is None and entry is not None and (instance, region) in usd_on_demand:
-            usd_per_hour = round(usd_on_demand[instance, region] * (1 - entry.s / 100), 4)
+        if usd_per_hour is None and advice is not None and (instance, region) in usd_on_demand:
+            usd_per_hour = round(usd_on_demand[instance, region] * (1 - advice.saved_percent / 100), 4)
             source = "spot-advisor"
         if usd_per_hour is None:
             continue
@@ -250,7 +162,7 @@ def _fetch_spot(
                 kind="spot",
                 usd_per_hour=usd_per_hour,
                 source=source,
-                interruption_percent=labels.get(entry.r) if entry else None,
+                interruption_percent=advice.interruption_percent if advice else None,
             )
         )
     return found, {

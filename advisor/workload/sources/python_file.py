@@ -1,10 +1,13 @@
 """`FILE.py[::NAME]`: import the file, find the model in it, build it without its weights where its code allows."""
 
+import functools
 import inspect
 import sys
 import types
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -14,23 +17,30 @@ from torch import nn
 
 from advisor.errors import LoadError
 from advisor.records.workload import Attention, Mode
+from advisor.workload.factory import FACTORIES, Arguments, split_call
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.loaded import LoadedModel
 from advisor.workload.sources.live import load_live
 
-FACTORIES = ("get_model", "build_model", "make_model")
-
 
 def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Attention = "auto") -> LoadedModel:
-    """Load a model from a Python file. `specs`, where given, win over the file's `example_inputs`."""
-    path, _, name = reference.partition("::")
+    """Load a model from a Python file. `specs`, where given, win over the file's `example_inputs`.
+
+    Arguments of NAME that `example_inputs` takes too are handed to both.
+    """
+    path, _, call = reference.partition("::")
+    name, arguments = split_call(call)
     module = import_file(Path(path))
     found = _named(module, name, path) if name else _only(module, path)
+    example_inputs = getattr(module, "example_inputs", None)
+    if arguments:
+        found = _with_arguments(found, arguments, path)
+        example_inputs = _with_those_it_takes(example_inputs, arguments)
     return load_live(
         build(found, path),
-        getattr(module, "example_inputs", None),
+        example_inputs,
         specs=specs,
-        name=name or Path(path).stem,
+        name=call or Path(path).stem,
         loss=getattr(module, "loss", None),
         optimizer=getattr(module, "optimizer", None),
         train_step=getattr(module, "train_step", None),
@@ -52,6 +62,19 @@ def import_file(path: Path, *, name: str | None = None) -> types.ModuleType:
     return module
 
 
+_WITH_WEIGHTS = ContextVar("with_weights", default=False)
+
+
+@contextmanager
+def with_weights() -> Iterator[None]:
+    """What is built inside has the weights that its code makes: it can run."""
+    token = _WITH_WEIGHTS.set(True)
+    try:
+        yield
+    finally:
+        _WITH_WEIGHTS.reset(token)
+
+
 def build(found: Any, path: str) -> nn.Module:
     """The model that `found` (a module, a class or a factory) stands for; weightless where its code allows."""
     if isinstance(found, nn.Module):
@@ -62,7 +85,7 @@ def build(found: Any, path: str) -> nn.Module:
             f"{path}: {_call_text(found)} does not build without {', '.join(required)}",
             hint=f"add this to {path} and fill in the dots:\n{_get_model_text(found)}",
         )
-    model = build_on_meta(found)
+    model = None if _WITH_WEIGHTS.get() else build_on_meta(found)
     if model is None:
         model = found()
     if not isinstance(model, nn.Module):
@@ -100,6 +123,26 @@ def _tensors(value: Any) -> list[torch.Tensor]:
         value = list(value.values())
     values = value if isinstance(value, (list, tuple)) else [value]
     return [item for item in values if isinstance(item, torch.Tensor)]
+
+
+def _with_arguments(found: Any, arguments: Arguments, path: str) -> Callable[[], Any]:
+    """A factory or class with some of its arguments set."""
+    if isinstance(found, nn.Module):
+        raise LoadError(f"{path}: what takes no arguments is a model already", hint="name a class or a factory")
+    parameters = {parameter.name: parameter for parameter in _parameters(found)}
+    takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
+    unknown = [name for name in arguments if name not in parameters and not takes_any]
+    if unknown:
+        raise LoadError(f"{path}: {_call_text(found)} takes no {unknown[0]}", hint="use the names that it has")
+    return functools.partial(found, **arguments)
+
+
+def _with_those_it_takes(example_inputs: Any, arguments: Arguments) -> Any:
+    if not callable(example_inputs) or isinstance(example_inputs, torch.Tensor):
+        return example_inputs
+    names = {parameter.name for parameter in _parameters(example_inputs)[1:]}  # the first is the batch
+    taken = {name: value for name, value in arguments.items() if name in names}
+    return functools.partial(example_inputs, **taken) if taken else example_inputs
 
 
 def _named(module: types.ModuleType, name: str, path: str) -> Any:
@@ -175,14 +218,19 @@ def _is_required(parameter: inspect.Parameter) -> bool:
 
 
 def _call_text(function: Callable[..., Any]) -> str:
-    name = getattr(function, "__name__", type(function).__name__)
+    name = _name_of(function)
     signature = inspect.signature(function)
     return f"{name}{signature.replace(return_annotation=inspect.Signature.empty)}"
 
 
+def _name_of(function: Callable[..., Any]) -> str:
+    """Also of one with some arguments set."""
+    return getattr(getattr(function, "func", function), "__name__", type(function).__name__)
+
+
 def _get_model_text(function: Callable[..., Any]) -> str:
     """A `get_model()` to paste, which calls `function` with what it requires."""
-    name = getattr(function, "__name__", type(function).__name__)
+    name = _name_of(function)
     arguments = [
         "..." if parameter.kind is inspect.Parameter.POSITIONAL_ONLY else f"{parameter.name}=..."
         for parameter in _parameters(function)

@@ -1,0 +1,105 @@
+"""Names in a user's file in, the offers that they are about out.
+
+A family is the start of an instance's name up to a separator (g5 is g5.xlarge, not g5g.xlarge), or a pattern with *.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, TypeVar
+
+from advisor.catalog.fields import check_keys, read_text
+from advisor.catalog.strict_yaml import Document, KeyPath, did_you_mean
+from advisor.records.price import Offer, Rejection
+
+LineT = TypeVar("LineT")
+
+SCOPE_KEYS = ("provider", "region", "family")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Names as the user wrote them: providers, regions or parts of the world, families. Empty: any."""
+
+    provider: tuple[str, ...]
+    region: tuple[str, ...]
+    family: tuple[str, ...]
+    document: Document
+    path: KeyPath
+
+    def fits_by(self, offer: Offer) -> dict[str, bool]:
+        """For each key that is given, whether the offer fits one of its names."""
+        region_names = (offer.region.lower(), offer.geo.lower())
+        fits = {
+            "provider": any(name.lower() == offer.provider for name in self.provider),
+            "region": any(name.lower() in region_names for name in self.region),
+            "family": any(is_of_family(offer.instance, name) for name in self.family),
+        }
+        return {key: fit for key, fit in fits.items() if getattr(self, key)}
+
+    def fits(self, offer: Offer) -> bool:
+        """Whether the offer fits all of the keys that are given."""
+        return all(self.fits_by(offer).values())
+
+
+def is_of_family(instance: str, family: str) -> bool:
+    """Whether the family is the start of the instance's name up to a separator, or its pattern."""
+    name, family = instance.lower(), family.lower()
+    if "*" in family:
+        return fnmatchcase(name, family)
+    return name.startswith(family) and not name[len(family) : len(family) + 1].isalnum()
+
+
+def read_scope(document: Document, path: KeyPath, entry: Any) -> Scope:
+    """A mapping with none but the keys of a scope, each with one name or a list of names."""
+    values = check_keys(document, path, entry, known=SCOPE_KEYS)
+    names = {key: _read_names(document, (*path, key), values.get(key, [])) for key in SCOPE_KEYS}
+    return Scope(document=document, path=path, **names)
+
+
+def _read_names(document: Document, path: KeyPath, value: Any) -> tuple[str, ...]:
+    """One name or a list of names."""
+    items: Collection[Any] = value if isinstance(value, list) else [value]
+    return tuple(read_text(document, path, item) for item in items)
+
+
+def read_lines(
+    document: Document,
+    key: str,
+    value: Any,
+    *,
+    read: Callable[[Document, KeyPath, Mapping[str, Any], Scope], LineT],
+    keys: Collection[str],
+    example: str,
+) -> tuple[LineT, ...]:
+    """A list of lines, each with a scope and some of `keys`; `read` makes something of both."""
+    if not isinstance(value, list):
+        raise document.error((key,), f"expected a list, found {value!r}", hint=f"write `- {example}` lines")
+    lines = []
+    for index, entry in enumerate(value):
+        path = (key, index)
+        values = check_keys(document, path, entry, known=(*SCOPE_KEYS, *keys))
+        scope = read_scope(document, path, {name: values[name] for name in SCOPE_KEYS if name in values})
+        lines.append(read(document, path, values, scope))
+    return tuple(lines)
+
+
+def check_names(scopes: Sequence[Scope], *, offers: Sequence[Offer], rejected: Sequence[Rejection]) -> None:
+    """Raise `ProfileError` for a name that neither an offer nor a rejected one has: it would change nothing."""
+    rows: list[Offer | Rejection] = [*offers, *rejected]
+    known = {
+        "provider": {row.provider for row in rows},
+        "region": {row.region for row in rows} | {offer.geo for offer in offers},
+    }
+    folded = {key: {name.lower() for name in names} for key, names in known.items()}
+    instances = {row.instance for row in rows}
+    for scope in scopes:
+        for key, names in known.items():
+            for name in getattr(scope, key):
+                if name.lower() not in folded[key]:
+                    hint = did_you_mean(name, known=names)
+                    raise scope.document.error((*scope.path, key), f"no offer has the {key} {name!r}", hint=hint)
+        for family in scope.family:
+            if not any(is_of_family(instance, family) for instance in instances):
+                hint = 'write the start of the names up to a separator (g5), or a pattern ("Standard_ND*")'
+                raise scope.document.error((*scope.path, "family"), f"no instance is of {family!r}", hint=hint)

@@ -1,0 +1,71 @@
+"""`advise breakeven SOURCE`: a model in, where a CPU and a GPU cost the same out."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from advisor.cli.progress import progress
+from advisor.cli.source import SourceCommand, check_script_args
+from advisor.errors import ExitCode
+
+if TYPE_CHECKING:
+    from advisor.cli.output import Output
+
+
+def _flags() -> list[click.Parameter]:
+    from advisor.cli.flags import option_flags
+    from advisor.cli.output import output_flag
+
+    return [
+        click.Option(
+            ["--vary"],
+            multiple=True,
+            metavar="NAME=FROM..TO",
+            help="a parameter of the model's factory and its values, width=64..4096 or depth=2,6,12 "
+            "(default: a width and a depth, where the factory takes them)",
+        ),
+        *option_flags(without=("measure",)),
+        output_flag(
+            {"table": ".txt", "json": ".json"},
+            help_text="table, or json with every point, to stdout; or a file (.txt .json)",
+        ),
+    ]
+
+
+@click.command("breakeven", cls=SourceCommand, make_flags=_flags, short_help="Find where CPU and GPU cost the same.")
+def command(
+    source: str, script_args: tuple[str, ...], run: bool, output: "Output", vary: tuple[str, ...], **params: Any
+) -> int:
+    """Find where the cheapest CPU and the cheapest GPU cost the same, and which of them wins on either side.
+
+    SOURCE is what "advise rank --help" lists. FILE.py, SCRIPT.py and FILE.pt2 are EXECUTED, in a process of their own
+    but with your rights: name only files that you trust.
+
+    Four curves: over the batch (--batch A..B: between these), over the requests a day of a service that is on all day,
+    over the samples of the job, where start-up and what is billed at least count, and over a width or depth that the
+    model's factory takes. At each place both kinds may use any offer that the flags leave.
+
+    \b
+    Examples:
+      advise breakeven model.py
+      advise breakeven model.py --batch 1..512 --provider aws
+      advise breakeven model.py::get_model --vary width=64..4096
+      advise breakeven hf:./gpt2 --mode training --samples 50000 -o curves.json
+    """
+    from advisor.breaking_even import breakeven_source
+    from advisor.cli.flags import options_from
+    from advisor.cli.output import view_of, write
+
+    check_script_args(source, script_args, run=run)
+    options = options_from(params)
+    with progress(f"reading {source}"):
+        break_even = breakeven_source(source, options, vary=vary, run=run, script_args=script_args)
+    if output.format == "json":
+        from advisor.report.break_even_json import render_break_even_json
+
+        write(render_break_even_json(break_even), output)
+    else:
+        from advisor.report.break_even_text import render_break_even
+
+        write(render_break_even(break_even, view=view_of(output, top=options.top)), output)
+    return ExitCode.ANSWER

@@ -1,0 +1,76 @@
+"""`advise memory SOURCE`: a model in, whether a step of it fits which devices out."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from advisor.cli.progress import progress
+from advisor.cli.source import SourceCommand, check_script_args
+from advisor.errors import ExitCode
+
+if TYPE_CHECKING:
+    from advisor.cli.output import Output
+
+_OPTION_FLAGS = (
+    "mode", "precision", "batch", "input", "attention", "provider", "region", "tier", "device", "price",
+    "max_price_age", "drop_prices", "top", "timeout", "profiles", "prices",
+)  # fmt: skip
+
+
+def _flags() -> list[click.Parameter]:
+    from advisor.cli.flags import option_flags
+    from advisor.cli.output import output_flag
+
+    return [
+        click.Option(
+            ["--on"],
+            multiple=True,
+            metavar="NAME",
+            help="this offer or device; several stand side by side (default: all on offer)",
+        ),
+        *option_flags(only=_OPTION_FLAGS),
+        output_flag(
+            {"table": ".txt", "json": ".json"},
+            help_text="table, or json with every device, part and remedy, to stdout; or a file (.txt .json)",
+        ),
+    ]
+
+
+@click.command("memory", cls=SourceCommand, make_flags=_flags, short_help="Say whether a step fits a device's memory.")
+def command(
+    source: str, script_args: tuple[str, ...], run: bool, output: "Output", on: tuple[str, ...], **params: Any
+) -> int:
+    """Say whether a step fits the memory of a device, before it is rented, and what would make it fit.
+
+    SOURCE is what "advise rank --help" lists. FILE.py, SCRIPT.py and FILE.pt2 are EXECUTED, in a process of their own
+    but with your rights: name only files that you trust.
+
+    For each device the peak with its spread, the verdict (fits, tight, does not fit) and the largest batch; for the one
+    nearest to the border the parts of the peak, and what half precision, an 8-bit optimizer, gradient accumulation,
+    activation checkpointing and sharding would save on this model. --on takes what "advise explain" takes.
+
+    \b
+    Examples:
+      advise memory model.py --mode training
+      advise memory model.py --mode training --batch 64 --on t4
+      advise memory hf:./llama --on g5.xlarge --on a100-sxm4-80gb -o json
+    """
+    from advisor.cli.flags import options_from
+    from advisor.cli.output import view_of, write
+    from advisor.sizing import memory_source
+
+    check_script_args(source, script_args, run=run)
+    options = options_from(params)
+    with progress(f"reading {source}"):
+        answer = memory_source(source, options, on=on, run=run, script_args=script_args)
+    if output.format == "json":
+        from advisor.report.memory_json import render_memory_json
+
+        write(render_memory_json(answer), output)
+    else:
+        from advisor.report.memory_text import render_memory
+
+        write(render_memory(answer, view=view_of(output, top=options.top)), output)
+    return (
+        ExitCode.ANSWER if any(device.verdict != "does not fit" for device in answer.devices) else ExitCode.NOTHING_FITS
+    )

@@ -1,0 +1,83 @@
+"""`--emit ENGINE`: a recommendation and the user's script in, a task file written instead of the answer out."""
+
+from datetime import date
+from typing import TYPE_CHECKING
+
+import click
+
+from advisor.cli.output import Output, write
+from advisor.errors import UsageError
+
+if TYPE_CHECKING:
+    from advisor.records.answer import Recommendation
+
+TASK_SUFFIXES = {"yaml": ".yaml", "yml": ".yml"}
+_DEFAULT_IDLE_MINUTES = 10
+
+
+def emit_flags() -> list[click.Option]:
+    """`--emit` and what goes with it."""
+    from advisor.flag_values import choice
+    from advisor.launch.engines import engine_names
+    from advisor.units import parse_count
+
+    engines = engine_names()
+    return [
+        click.Option(
+            ["--emit"],
+            type=choice("--emit", engines),
+            metavar="|".join(engines),
+            help="write the task file that runs SOURCE on the best instance, to stdout or -o FILE (.yaml .yml)",
+        ),
+        click.Option(
+            ["--idle-minutes"],
+            type=parse_count,
+            default=_DEFAULT_IDLE_MINUTES,
+            show_default=True,
+            metavar="N",
+            help="with --emit: stop a machine that has had nothing to do for so long",
+        ),
+    ]
+
+
+def check_task_output(source: str, *, emit: str | None, output: Output) -> None:
+    """Raise `UsageError` where `--emit`, `-o` and the source do not go together, before work is done."""
+    is_task_file = output.format in TASK_SUFFIXES
+    if emit is None:
+        if is_task_file:
+            raise UsageError(f"-o {output.format}: only a task file is YAML", hint="add --emit skypilot or dstack")
+        return
+    if not is_task_file and output != Output(format="table", path=None):
+        raise UsageError(f"-o {output.path or output.format}: a task file is YAML", hint="write -o task.yaml")
+
+    from advisor.launching import check_launchable
+
+    check_launchable(source)
+
+
+def write_task(
+    recommendation: "Recommendation",
+    *,
+    engine: str,
+    source: str,
+    script_args: tuple[str, ...],
+    idle_minutes: int,
+    output: Output,
+) -> None:
+    """Write the task file; what else there is to say goes to stderr."""
+    from advisor.launching import task_file
+
+    task = task_file(
+        recommendation,
+        engine=engine,
+        source=source,
+        script_args=script_args,
+        idle_minutes=idle_minutes,
+        file=output.path,
+        today=date.today(),
+    )
+    write(task.text, output)
+    for note in task.notes:
+        click.echo(f"note: {note}", err=True)
+    if output.path is not None:
+        click.echo(f"wrote {output.path}: run it with `{task.command} {output.path}`", err=True)

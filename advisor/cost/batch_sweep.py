@@ -1,0 +1,75 @@
+"""Quotes and the predictions behind them in, what each batch size would take and cost on the best of them out."""
+
+from collections.abc import Sequence
+
+from advisor.cost.selection import Selection
+from advisor.records.answer import BOUNDS, BatchPoint, BatchSweep, Interval, Quote
+from advisor.records.prediction import Fleet, Predictions
+
+_MOST_SWEEPS = 6
+_SECONDS_PER_HOUR = 3600
+
+
+def batch_sweeps(
+    quotes: Sequence[Quote],
+    *,
+    selection: Selection,
+    fleet: Fleet,
+    predictions: Predictions,
+    named: Sequence[str] = (),
+) -> tuple[BatchSweep, ...]:
+    """Sweeps over the predicted batches on the first quote, the first of the other kind, and those of devices `named`.
+
+    `fleet` is of the selection's offers. One batch is no sweep.
+    """
+    if len(predictions.batches) < 2 or not quotes:
+        return ()
+    of_kind = {quote.device.kind: quote for quote in reversed(quotes)}
+    of_device = {quote.device.id: quote for quote in reversed(quotes)}
+    wanted = [quotes[0], *of_kind.values(), *(of_device[name] for name in named if name in of_device)]
+    chosen = list({quote.id: quote for quote in wanted}.values())[:_MOST_SWEEPS]
+    ids = {quote.id for quote in chosen}
+    devices = {
+        offer.id: int(device)
+        for offer, device in zip(selection.offers, fleet.device_index.tolist(), strict=True)
+        if offer.id in ids
+    }
+    return tuple(_sweep(quote, devices[quote.id], predictions=predictions) for quote in chosen)
+
+
+def _sweep(quote: Quote, device: int, *, predictions: Predictions) -> BatchSweep:
+    return BatchSweep(
+        id=quote.id,
+        provider=quote.provider,
+        instance=quote.instance,
+        device=quote.device,
+        precision=quote.precision,
+        usd_per_hour=quote.usd_per_hour,
+        batch=quote.batch,
+        device_memory_bytes=quote.device_memory_bytes,
+        points=batch_points(predictions, device, usd_per_hour=quote.usd_per_hour),
+    )
+
+
+def batch_points(predictions: Predictions, device: int, *, usd_per_hour: float) -> tuple[BatchPoint, ...]:
+    """The step at every predicted batch on one of the devices, rented at `usd_per_hour`."""
+    return tuple(
+        _point(predictions, device, index, usd_per_hour=usd_per_hour) for index in range(len(predictions.batches))
+    )
+
+
+def _point(predictions: Predictions, device: int, index: int, *, usd_per_hour: float) -> BatchPoint:
+    batch, step_s = int(predictions.batches[index]), float(predictions.step_s[device, index])
+    return BatchPoint(
+        batch=batch,
+        step_s=Interval(
+            mid=step_s,
+            low=float(predictions.step_low_s[device, index]),
+            high=float(predictions.step_high_s[device, index]),
+        ),
+        samples_per_s=batch / step_s,
+        usd_per_million_samples=usd_per_hour / _SECONDS_PER_HOUR * step_s / batch * 1e6,
+        peak_memory_bytes=float(predictions.peak_memory_bytes[device, index]),
+        fits=bool(predictions.fits[device, index]),
+        bound=BOUNDS[predictions.bound[device, index]],
+    )

@@ -1,0 +1,75 @@
+"""Selected offers and the predictions of their devices in, the cheapest CPU and the cheapest GPU of a job out."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from advisor.cost.batch_choice import choose_batches
+from advisor.cost.job_cost import cost_job
+from advisor.cost.job_limits import OfferLimits
+from advisor.cost.quotes import CostedOffers, quotes_of
+from advisor.cost.ranking import best_first, cost_offers
+from advisor.cost.selection import Selection
+from advisor.records.answer import Interval, Job
+from advisor.records.billing import Billing
+from advisor.records.break_even import KindCost
+from advisor.records.device import DeviceKind
+from advisor.records.prediction import Fleet, FloatArray, IndexArray, Predictions
+
+_Z_90 = 1.645
+"""Half the width of a 90 % interval in standard deviations of a normal."""
+
+
+def cheapest_by_kind(
+    selection: Selection, *, fleet: Fleet, predictions: Predictions, job: Job, billing: Billing
+) -> Mapping[DeviceKind, KindCost]:
+    """The first of each kind in the ranking by cost; a kind of which no offer does the job within the limits is not in.
+
+    What `rank` takes, without the quotes of all others and the rejections: for many jobs of one workload.
+    """
+    choice = choose_batches(predictions, job=job)
+    costed = cost_offers(
+        selection.priced, fleet=fleet, predictions=predictions, choice=choice, billing=billing, job=job
+    )
+    limits = OfferLimits(job.limits, costs=costed.costs, terms=costed.terms)
+    may_win = np.arange(len(selection.priced)) < selection.may_win_count
+    may_win &= np.isfinite(costed.costs.job_usd) & limits.kept
+    is_gpu = np.array([device.kind == "gpu" for device in fleet.devices], dtype=np.bool_)[fleet.device_index]
+    members: dict[DeviceKind, IndexArray] = {
+        "cpu": np.flatnonzero(may_win & ~is_gpu),
+        "gpu": np.flatnonzero(may_win & is_gpu),
+    }
+    return {
+        kind: _kind_cost(costed, offers, predictions=predictions, job=job, billing=billing)
+        for kind, offers in members.items()
+        if len(offers)
+    }
+
+
+def _kind_cost(
+    costed: CostedOffers, offers: IndexArray, *, predictions: Predictions, job: Job, billing: Billing
+) -> KindCost:
+    """Of the offers at these indices, at the batch that each takes; when all err, another one may be the cheapest."""
+    devices, batches = costed.device[offers], costed.batch_index[offers]
+    terms, batch_sizes = costed.terms.of(offers), predictions.batches[batches]
+    step_s = predictions.step_s[devices, batches]
+    whole, own = predictions.log_spread[devices, batches], predictions.own_log_spread[devices, batches]
+    shared = np.sqrt(np.maximum(whole**2 - own**2, 0.0))
+
+    def least_usd(log_error: FloatArray) -> float:
+        return float(cost_job(step_s * np.exp(log_error), batch=batch_sizes, terms=terms, job=job).job_usd.min())
+
+    best = int(best_first(costed, offers, objective="cost")[0])
+    (quote,) = quotes_of(costed, np.array([best], dtype=np.intp), predictions=predictions, job=job, billing=billing)
+    at = int(np.flatnonzero(offers == best)[0])
+    return KindCost(
+        quote=quote,
+        own_usd=_interval(quote.job_usd.mid, own, least_usd),
+        shared_usd=_interval(quote.job_usd.mid, shared, least_usd),
+        own_log_spread=float(own[at]),
+        shared_log_spread=float(shared[at]),
+    )
+
+
+def _interval(mid_usd: float, log_spread: FloatArray, least_usd: Callable[[FloatArray], float]) -> Interval:
+    return Interval(mid=mid_usd, low=least_usd(-_Z_90 * log_spread), high=least_usd(_Z_90 * log_spread))

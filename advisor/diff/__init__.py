@@ -1,0 +1,1 @@
+"""Two answers or two counts in, what changed between them out."""

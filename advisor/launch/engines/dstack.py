@@ -1,0 +1,92 @@
+"""dstack's task file (dstack.ai/docs/reference/dstack.yml/task), for `dstack apply`."""
+
+import math
+from typing import Any
+
+from advisor.launch.machine import own_type, why_unknown
+from advisor.records.answer import Quote
+from advisor.records.launch import LaunchTask
+
+COMMAND = "dstack apply -f"
+
+PROVIDERS = frozenset({"aws", "azure", "digitalocean", "gcp", "lambda", "runpod", "verda", "vultr"})
+GPU_NAMES = {
+    "a10": "A10",
+    "a100-pcie-40gb": "A100:40GB",
+    "a100-pcie-80gb": "A100:80GB",
+    "a100-sxm4-40gb": "A100:40GB",
+    "a100-sxm4-80gb": "A100:80GB",
+    "a10g": "A10G",
+    "a16": "A16",
+    "a40": "A40",
+    "b200": "B200",
+    "b300": "B300",
+    "h100-nvl-94gb": "H100NVL",
+    "h100-pcie-80gb": "H100",
+    "h100-sxm5-80gb": "H100",
+    "h200-sxm-141gb": "H200",
+    "l4": "L4",
+    "l40": "L40",
+    "l40s": "L40S",
+    "p100-pcie-16gb": "P100",
+    "quadro-rtx-6000": "RTX6000",
+    "rtx-4000-ada": "RTX4000Ada",
+    "rtx-4090": "RTX4090",
+    "rtx-6000-ada": "RTX6000Ada",
+    "rtx-a6000": "A6000",
+    "rtx-pro-6000-blackwell-server": "RTXPRO6000",
+    "t4": "T4",
+    "v100-pcie-16gb": "V100:16GB",
+    "v100-sxm2-16gb": "V100:16GB",
+    "v100-sxm2-32gb": "V100:32GB",
+}
+"""gpuhunt 0.1.34, dstack's own catalog; with the memory where one name has two."""
+_ARM_CPUS = ("ampere-", "aws-graviton", "azure-cobalt", "google-axion")
+_LEAST_DISK = "100GB.."
+_FOLDER_THERE = "/workflow"
+
+
+def why_not(quote: Quote) -> str:
+    """Why dstack cannot launch the instance; "" where it can."""
+    return why_unknown(quote, providers=PROVIDERS, gpu_names=GPU_NAMES)
+
+
+def task_values(task: LaunchTask) -> dict[str, Any]:
+    """The task file's keys and values."""
+    quote = task.quote
+    values: dict[str, Any] = {
+        "type": "task",
+        "name": task.name,
+        "python": task.python,
+        "working_dir": _FOLDER_THERE,
+        "files": [{"local_path": task.folder, "path": _FOLDER_THERE}],
+        "commands": [*task.setup, task.run],
+        "backends": [quote.provider],
+    }
+    instance_type = own_type(quote)
+    if instance_type:
+        values |= {"regions": [quote.region], "instance_types": [instance_type]}
+    values |= {
+        "spot_policy": "spot" if quote.price_kind == "spot" else "on-demand",
+        "resources": _resources(quote),
+        "idle_duration": f"{task.idle_minutes}m",
+    }
+    if task.max_duration_s is not None:
+        values["max_duration"] = f"{math.ceil(task.max_duration_s / 60)}m"
+    if task.max_usd_per_hour is not None:
+        values["max_price"] = task.max_usd_per_hour
+    return values
+
+
+def idle_comment(task: LaunchTask) -> str:
+    """What happens to a machine that has nothing to do."""
+    return f"Ended after {task.idle_minutes} idle minutes, with all on its disk: let the script save results elsewhere."
+
+
+def _resources(quote: Quote) -> dict[str, Any]:
+    """Any number of cores and any memory: the instance has what it has, and dstack's defaults would leave small ones
+    out."""
+    is_gpu = quote.device.kind == "gpu"
+    arch = "arm:" if quote.device.id.startswith(_ARM_CPUS) else ""
+    gpu = f"{GPU_NAMES[quote.device.id]}:{quote.device.count}" if is_gpu else 0
+    return {"cpu": f"{arch}1..", "memory": "0GB..", "gpu": gpu, "disk": _LEAST_DISK}

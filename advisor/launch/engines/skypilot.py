@@ -1,0 +1,97 @@
+"""SkyPilot's task file (docs.skypilot.co/en/latest/reference/yaml-spec.html), for `sky launch`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from advisor.launch.machine import TYPED_PROVIDERS, own_type, why_unknown
+from advisor.records.answer import Quote
+from advisor.records.launch import LaunchTask
+
+COMMAND = "sky launch"
+
+PROVIDERS = frozenset({"aws", "azure", "gcp", "lambda", "runpod"})
+"""Those that SkyPilot can also stop or shut down by itself, which this file is for."""
+GPU_NAMES = {
+    "a10": "A10",
+    "a100-pcie-40gb": "A100",
+    "a100-pcie-80gb": "A100-80GB",
+    "a100-sxm4-40gb": "A100",
+    "a100-sxm4-80gb": "A100-80GB",
+    "a10g": "A10G",
+    "a40": "A40",
+    "b200": "B200",
+    "h100-nvl-94gb": "H100",
+    "h100-pcie-80gb": "H100",
+    "h100-sxm5-80gb": "H100",
+    "h200-sxm-141gb": "H200",
+    "l4": "L4",
+    "l40": "L40",
+    "l40s": "L40S",
+    "p100-pcie-16gb": "P100",
+    "p4": "P4",
+    "quadro-rtx-6000": "RTX6000",
+    "rtx-4090": "RTX4090",
+    "rtx-a6000": "A6000",
+    "t4": "T4",
+    "v100-pcie-16gb": "V100",
+    "v100-sxm2-16gb": "V100",
+    "v100-sxm2-32gb": "V100-32GB",
+}
+"""github.com/skypilot-org/skypilot-catalog, catalogs/v8/common/accelerators.csv."""
+_GPU_NAMES_OF: Mapping[str, Mapping[str, str]] = {
+    "runpod": {
+        "a100-sxm4-80gb": "A100-80GB-SXM",
+        "h100-nvl-94gb": "H100-NVL",
+        "h100-sxm5-80gb": "H100-SXM",
+        "h200-sxm-141gb": "H200-SXM",
+        "rtx-a6000": "RTXA6000",
+    },
+}
+"""Where a cloud has a name of its own, from the same file."""
+_DISK_GB = 100
+
+
+def why_not(quote: Quote) -> str:
+    """Why SkyPilot cannot launch the instance; "" where it can."""
+    return why_unknown(quote, providers=PROVIDERS, gpu_names=GPU_NAMES)
+
+
+def task_values(task: LaunchTask) -> dict[str, Any]:
+    """The task file's keys and values."""
+    return {
+        "name": task.name,
+        "workdir": ".",  # seen from where `sky` is called, not from the file
+        "resources": _resources(task),
+        "setup": "\n".join(task.setup) + "\n",
+        "run": f"{task.run}\n",
+    }
+
+
+def idle_comment(task: LaunchTask) -> str:
+    """What happens to a machine that has nothing to do."""
+    if _is_shut_down(task.quote):
+        return f"Shut down after {task.idle_minutes} idle minutes, with all on its disk: save results elsewhere before."
+    return (
+        f"Stopped after {task.idle_minutes} idle minutes; its disk is kept, and billed until `sky down` removes both."
+    )
+
+
+def _resources(task: LaunchTask) -> dict[str, Any]:
+    quote = task.quote
+    instance_type = own_type(quote)
+    resources: dict[str, Any] = {"infra": quote.provider}
+    if instance_type:
+        resources = {"infra": f"{quote.provider}/{quote.region}", "instance_type": instance_type}
+    if quote.device.kind == "gpu":
+        name = _GPU_NAMES_OF.get(quote.provider, {}).get(quote.device.id, GPU_NAMES[quote.device.id])
+        resources["accelerators"] = f"{name}:{quote.device.count}"
+    resources |= {"use_spot": quote.price_kind == "spot", "disk_size": _DISK_GB}
+    if task.max_usd_per_hour is not None:
+        resources["max_hourly_cost"] = task.max_usd_per_hour
+    autostop = {"idle_minutes": task.idle_minutes, "down": _is_shut_down(quote)}
+    return resources | {"autostop": autostop}
+
+
+def _is_shut_down(quote: Quote) -> bool:
+    """Whether the machine can only be shut down, not stopped."""
+    return quote.price_kind == "spot" or quote.provider not in TYPED_PROVIDERS

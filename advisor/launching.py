@@ -1,0 +1,138 @@
+"""A recommendation and the user's script in, the file with which an engine runs it on the best instance out."""
+
+import os
+import re
+import shlex
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date
+from pathlib import Path
+
+from advisor import units
+from advisor.catalog.yaml_text import yaml_text
+from advisor.errors import NothingFitsError, UsageError
+from advisor.launch.engines import engine_module
+from advisor.launch.machine import own_type
+from advisor.launch.torch_install import torch_install
+from advisor.records.answer import Job, Quote, Recommendation
+from advisor.records.launch import LaunchTask, TaskFile
+from advisor.report.cost_text import covered_cost
+
+_SETUP_S = 3600
+"""Leave for installing packages and fetching data before a task that overruns its prediction is ended."""
+_LONGEST_NAME = 40
+_COMMENT_WIDTH = 78
+_REQUIREMENTS = "requirements.txt"
+
+
+def check_launchable(source: str) -> None:
+    """Raise `UsageError` for a source that no machine could be told to run."""
+    script = _script(source)
+    if not source.endswith(".py") and "::" not in source:
+        raise UsageError(f"--emit: {source} is no Python file to run on a machine", hint="name your script")
+    if not script.is_file():
+        raise UsageError(f"--emit: {script}: no such file", hint="name your script")
+    if not script.resolve().is_relative_to(Path.cwd()):
+        hint = "run advise in a folder that holds the script and what it needs: that is copied to the machine"
+        raise UsageError(f"--emit: {script} is not in this folder", hint=hint)
+
+
+def task_file(
+    recommendation: Recommendation,
+    *,
+    engine: str,
+    source: str,
+    script_args: Sequence[str],
+    idle_minutes: int,
+    file: Path | None,
+    today: date,
+) -> TaskFile:
+    """The task file of `engine` for the first ranked instance that it can launch; `file` is where it will stand.
+
+    The current folder is what is copied to the machine, and its `requirements.txt` is installed there.
+
+    Raises `NothingFitsError` where it can launch none, `UsageError` for a service, which is no task.
+    """
+    job = recommendation.job
+    if job.requests_per_day is not None:
+        raise UsageError("--emit: a service is no task that ends", hint="leave --requests-per-day out")
+    module = engine_module(engine)
+    quote, notes = _first_launchable(recommendation.quotes, engine=engine)
+    script = _script(source).resolve().relative_to(Path.cwd())
+    folder = os.path.relpath(Path.cwd(), file.resolve().parent) if file else "."
+    requirements = (f"pip install -r {_REQUIREMENTS}",) if Path(_REQUIREMENTS).is_file() else ()
+    task = LaunchTask(
+        name=_name(script.stem),
+        quote=quote,
+        setup=(torch_install(quote.device), *requirements),
+        run=shlex.join(("python", str(script), *script_args)),
+        python=f"{sys.version_info.major}.{sys.version_info.minor}",
+        folder=folder,
+        idle_minutes=idle_minutes,
+        max_duration_s=_max_duration_s(quote, job),
+        max_usd_per_hour=job.limits.max_usd_per_hour,
+    )
+    comments = [
+        f"Written by advise on {today.isoformat()}: `{module.COMMAND} FILE` runs it.",
+        *_prediction(quote, job),
+        module.idle_comment(task),
+    ]
+    wrapped = [line for comment in comments for line in textwrap.wrap(comment, _COMMENT_WIDTH, subsequent_indent="  ")]
+    return TaskFile(text=yaml_text(module.task_values(task), comments=wrapped), command=module.COMMAND, notes=notes)
+
+
+def _script(source: str) -> Path:
+    return Path(source.partition("::")[0])
+
+
+def _name(stem: str) -> str:
+    """Lower case, digits and hyphens after a letter: what both engines take."""
+    name = re.sub("[^a-z0-9]+", "-", stem.lower()).strip("-")
+    return (name if name[:1].isalpha() and len(name) > 1 else f"job-{name}")[:_LONGEST_NAME].strip("-")
+
+
+def _first_launchable(quotes: Sequence[Quote], *, engine: str) -> tuple[Quote, tuple[str, ...]]:
+    """The first quote that the engine can launch, and a note where that is not the best."""
+    module = engine_module(engine)
+    why_not: Callable[[Quote], str] = module.why_not
+    for place, quote in enumerate(quotes, start=1):
+        if why_not(quote):
+            continue
+        if place == 1:
+            return quote, ()
+        best = quotes[0]
+        return quote, (
+            f"{engine} cannot launch the best, {best.provider} {best.instance}: {why_not(best)}. The task is for "
+            f"number {place}, {quote.provider} {quote.instance}: {units.format_usd(quote.job_usd.mid)} instead of "
+            f"{units.format_usd(best.job_usd.mid)}",
+        )
+    why = f": {why_not(quotes[0])}" if quotes else ""
+    raise NothingFitsError(
+        f"{engine} can launch none of the {len(quotes):,} ranked instances{why}",
+        hint=f"--provider {','.join(sorted(module.PROVIDERS))} ranks what it rents from",
+    )
+
+
+def _max_duration_s(quote: Quote, job: Job) -> float | None:
+    """When to end a task that does not end: at the deadline, else an hour after the upper end of the prediction."""
+    if job.limits.deadline_s is not None:
+        return job.limits.deadline_s
+    return None if job.assumed else quote.job_s.high + _SETUP_S
+
+
+def _prediction(quote: Quote, job: Job) -> Iterator[str]:
+    """What was predicted, for whoever opens the file later."""
+    time = units.format_interval_s(quote.job_s.mid, quote.job_s.low, quote.job_s.high)
+    device = quote.device.name if quote.device.kind == "cpu" else f"{quote.device.count}x {quote.device.name}"
+    yield (
+        f"{quote.provider} {quote.instance} ({device}) in {quote.region}: predicted {time} at batch {quote.batch:,}, "
+        f"{quote.precision}, {quote.compile}."
+    )
+    yield f"Predicted cost: {covered_cost(quote, job, rate=None)}"
+    if job.assumed:
+        yield "No job size was given: your script takes as long as it takes."
+    if quote.price_kind.startswith("commit"):
+        yield "The price is that of a commitment, which you must hold."
+    if own_type(quote) is None:
+        yield "The machine is asked for by its GPU: compare what you are offered with the above before you confirm."

@@ -1,0 +1,51 @@
+"""A model that the caller holds and the keywords of `recommend` in, the options and one traced step out."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from advisor.pipeline import checked_options, names_of, seconds_of, single_batch
+from advisor.records.options import Options
+from advisor.records.workload import Workload
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+_TAKES_SEVERAL = frozenset({"provider", "region", "tier", "device", "prices"})
+_TIMES = frozenset({"checkpoint_every", "loader_s_per_sample", "deadline", "max_latency"})
+_TEXTS = frozenset({"batch", "profiles"})
+_NOT_TAKEN = ("input", "timeout", "measure")
+"""Of sources alone, and what `recommend` alone does."""
+
+
+def options_of(flags: Mapping[str, Any], *, function: str) -> Options:
+    """The options that the keywords of `recommend` say, given to `function`."""
+    for name in flags:
+        if name not in Options.__dataclass_fields__ or name in _NOT_TAKEN:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+    given = {
+        **{name: names_of(flags[name]) for name in _TAKES_SEVERAL & flags.keys()},
+        **{name: seconds_of(flags[name]) for name in _TIMES & flags.keys()},
+        **{name: str(flags[name]) for name in _TEXTS & flags.keys() if flags[name] is not None},
+    }
+    return checked_options(**{**flags, **given})
+
+
+def trace_live(
+    model: "nn.Module",
+    example_inputs: Any,
+    options: Options,
+    *,
+    loss: Callable[[Any, Any], "torch.Tensor"] | None = None,
+    optimizer: "Callable[[Iterable[Any]], torch.optim.Optimizer] | torch.optim.Optimizer | None" = None,
+    train_step: Callable[["nn.Module", Any], Any] | None = None,
+) -> Workload:
+    """One step of the model, which is left as it was; what is given is as `recommend` takes it."""
+    from advisor.workload.cuda_redirect import cuda_redirected
+    from advisor.workload.sources.live import load_live
+    from advisor.workload.torch_log import fake_tensor_log_silenced
+    from advisor.workload.trace import trace
+
+    loaded = load_live(model, example_inputs, loss=loss, optimizer=optimizer, train_step=train_step)
+    with cuda_redirected(), fake_tensor_log_silenced():
+        return trace(loaded, mode=options.mode, batch=single_batch(options), attention=options.attention)

@@ -1,0 +1,28 @@
+"""/proc and /sys of Linux in, the memory that this process may use and what is free of it now out (proc(5))."""
+
+from pathlib import Path
+
+from advisor.machine.cgroup import memory_left_bytes, memory_limit_bytes
+from advisor.machine.kernel_file import read_kernel_file
+
+
+def total_memory_bytes(root: Path = Path("/")) -> float | None:
+    """The machine's memory, or the least that a control group leaves of it; None where nothing says so."""
+    return _least(_meminfo_bytes(root, "MemTotal"), memory_limit_bytes(root))
+
+
+def free_memory_bytes(root: Path = Path("/")) -> float | None:
+    """What a new process could take without swapping, within its control groups; None where nothing says so."""
+    return _least(_meminfo_bytes(root, "MemAvailable"), memory_left_bytes(root))
+
+
+def _least(*sizes: float | None) -> float | None:
+    return min((size for size in sizes if size is not None), default=None)
+
+
+def _meminfo_bytes(root: Path, name: str) -> float | None:
+    for line in read_kernel_file(root / "proc/meminfo").splitlines():
+        key, _, value = line.partition(":")
+        if key == name:
+            return float(value.split()[0]) * 1024
+    return None

@@ -1,0 +1,112 @@
+"""A model in its own loop in, a recommendation that rests on the steps it really took out."""
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from advisor.errors import UsageError
+from advisor.live_step import options_of, trace_live
+from advisor.machine.this_machine import this_machine
+from advisor.measure.beside import Measuring
+from advisor.measure.request import MeasureRequest
+from advisor.pipeline import calibrations_for, catalog_of, rank_workload
+from advisor.records.answer import Recommendation
+from advisor.records.timing import StepTiming
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.utils.data import DataLoader
+
+    from advisor.measure.observer import Observer
+    from advisor.workload.loaded import Inputs
+
+_NO_WAIT_RATIO = 0.05
+"""Of a step: the code between two steps alone takes so much; workers that keep up are not told from faster ones."""
+
+
+@contextmanager
+def observe(model: "nn.Module", *, loader: "DataLoader[Any] | None" = None) -> Iterator["Observed"]:
+    """Watch the steps that the code inside takes with `model`; what it gives recommends from them.
+
+    In training a step lasts from the model's call to the end of its optimizer's step, in inference as long as the call.
+    The model, its optimizer and what the code computes stay as they are. With `loader` its workers tell how much
+    computing a sample takes to load, where the device had to wait for them.
+    """
+    from advisor.measure.observer import Observer
+
+    observer = Observer(model)
+    with observer.following():
+        yield Observed(observer, worker_count=None if loader is None else loader.num_workers)
+
+
+class Observed:
+    """What was seen of a model's steps; ask it after the `with`."""
+
+    def __init__(self, observer: "Observer", *, worker_count: int | None) -> None:
+        self._observer = observer
+        self._worker_count = worker_count
+
+    @property
+    def timing(self) -> StepTiming:
+        """The steps and what the device waited between them; raises `UsageError` where too few were seen."""
+        return self._observer.timing()
+
+    @property
+    def loader_s_per_sample(self) -> float | None:
+        """Seconds that one vCPU takes to load a sample; None where the loader is not known or nothing waited for it.
+
+        Workers that the device waits for are at work all the time: one batch a step and a wait, by all of them. Without
+        workers the loop itself loads, in the wait.
+        """
+        timing = self.timing
+        if self._worker_count is None or not timing.loader_wait_s:
+            return None
+        if self._worker_count == 0:
+            return timing.loader_wait_s / timing.batch
+        if timing.loader_wait_s < _NO_WAIT_RATIO * timing.step_s:
+            return None
+        return (timing.step_s + timing.loader_wait_s) * self._worker_count / timing.batch
+
+    def recommend(self, *, loss: Any = None, train_step: Any = None, **flags: Any) -> Recommendation:
+        """As `advisor.recommend`, resting on the steps that were timed, for the model, inputs, optimizer, mode, layout
+        and precision that were seen.
+
+        `loss` and `train_step` say what a step does beside the model's call, if more than the mean of its outputs; they
+        and all `flags` are as there. Raises `AdvisorError`, with too few steps for instance, and what the model's own
+        code raises.
+        """
+        observer, timing = self._observer, self.timing
+        run = observer.run
+        if run is None:
+            raise UsageError("the model was not called", hint="call it inside the `with`")
+        seen = {"mode": observer.mode, "precision": run.precision, "layout": run.layout, "compile": run.compile}
+        options = options_of({**seen, "loader_s_per_sample": self.loader_s_per_sample, **flags}, function="recommend")
+        machine, catalog = None if options.no_local else this_machine(), catalog_of(options)
+        model = getattr(observer.model, "_orig_mod", observer.model)  # what torch.compile has wrapped
+        workload = trace_live(
+            model,
+            _example_inputs(model, run.inputs),
+            options,
+            loss=loss,
+            optimizer=observer.optimizer,
+            train_step=train_step,
+        )
+        request = MeasureRequest(source=workload.name, mode=observer.mode, layout=run.layout, compile=run.compile)
+        measuring = Measuring(
+            request=request, time_it=lambda _: timing, precision=run.precision, device=run.device, batch=timing.batch
+        )
+        return rank_workload(
+            workload,
+            options,
+            catalog=catalog,
+            machine=machine,
+            calibrated=calibrations_for(machine, catalog, options),
+            measuring=measuring,
+        )
+
+
+def _example_inputs(model: "nn.Module", inputs: "Inputs") -> Any:
+    """The arguments of a call as `recommend` takes them: all by position, or all by name."""
+    args, kwargs = inputs
+    return inspect.signature(model.forward).bind(*args, **kwargs).arguments if kwargs else args

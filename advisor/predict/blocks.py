@@ -1,0 +1,38 @@
+"""A row of a workload in, where it stands in the model's repeated blocks out."""
+
+from collections.abc import Sequence
+
+from advisor.records.prediction import PARTS
+from advisor.records.workload import Blocks, Row
+
+_MARK = "*"
+"""Stands for the index of a block in a module's path."""
+_OF_PHASE = {"forward": "forward", "loss": "forward", "backward": "backward"}
+
+
+def block_of(row: Row) -> str:
+    """The path of the repeated block that the row is in, of the outermost where they nest; "" outside of any.
+
+    "h.*.attn.c_proj" is in "h.*".
+    """
+    head, mark, _ = row.module.partition(_MARK)
+    return head + mark if mark else ""
+
+
+def is_inner(row: Row) -> bool:
+    """Whether the row lies between a block's norm and its residual addition: in a module of it that is no norm."""
+    block = block_of(row)
+    return bool(block) and row.module != block and row.family != "norm"
+
+
+def part_of(row: Row) -> int:
+    """The index of the row's part of the step."""
+    if row.phase == "optimizer":
+        return PARTS.index("optimizer")
+    place = "inner_" if is_inner(row) else "block_" if block_of(row) else ""
+    return PARTS.index(place + _OF_PHASE[row.phase])
+
+
+def outermost(blocks: Sequence[Blocks]) -> list[Blocks]:
+    """The blocks that are in no other."""
+    return [one for one in blocks if not any(one.path.startswith(f"{other.path}.") for other in blocks)]

@@ -1,0 +1,206 @@
+"""A step and a device in, what would make the step need less memory out, each change computed on this step."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from advisor.ops.evaluate import row_cost
+from advisor.predict.memory import SpreadBytes, gradient_bytes, step_memory, stored_bytes
+from advisor.predict.precision import Width
+from advisor.records.device import Device, DeviceKind
+from advisor.records.memory import RemedyName
+from advisor.records.workload import Blocks, MemoryLine, StoredBytes, Workload
+
+_MOST_PARTS = 64
+"""Passes that gradients are accumulated over, and GPUs that a model is sharded over."""
+_EIGHT_BIT_RATIO = (1 + 4 / 256) / 4
+"""Of a state in fp32: a byte for each value and a scale for 256 of them (Dettmers et al., 8-bit Optimizers, 2022)."""
+_NOTHING = StoredBytes()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A workload at a batch size and a width on a kind of device: what a remedy changes."""
+
+    workload: Workload
+    batch: int
+    width: Width
+    kind: DeviceKind
+
+    @property
+    def peak(self) -> SpreadBytes:
+        """Its memory; arrays of one."""
+        return self.at([self.batch])
+
+    def at(self, batches: Sequence[int]) -> SpreadBytes:
+        """Its memory at other batches."""
+        sizes = np.array(batches, dtype=np.float64)
+        return step_memory(self.workload, batches=sizes, width=self.width, kind=self.kind).total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedied:
+    """A changed step: `change` says how in words; `extra_flops_ratio` of the step's FLOP are computed again."""
+
+    name: RemedyName
+    change: str
+    step: Step
+    extra_flops_ratio: float = 0.0
+
+
+def remedies(step: Step, *, device: Device) -> Iterator[Remedied]:
+    """The changes that save memory on this step, those that cost least first."""
+    for remedy in (_half_precision, _eight_bit_optimizer, _accumulation, _checkpointing, _sharding):
+        changed = remedy(step, device)
+        if changed is not None and changed.step.peak.mid[0] < step.peak.mid[0]:
+            yield changed
+
+
+def _half_precision(step: Step, device: Device) -> Remedied | None:
+    """Autocast in training, where weights stay fp32; the whole model in half for inference."""
+    has_half = device.kind == "gpu" or "bf16" in device.peak_flops_per_s
+    is_training = step.workload.mode == "training"
+    if not has_half or step.width == "half" or (is_training and step.width == "autocast"):
+        return None
+    width: Width = "autocast" if is_training else "half"
+    change = "autocast (--precision amp-bf16)" if is_training else "the whole model in half (--precision bf16)"
+    return Remedied(name="half precision", change=change, step=replace(step, width=width))
+
+
+def _eight_bit_optimizer(step: Step, device: Device) -> Remedied | None:
+    """Its state in 8 bits: what it keeps in fp32 per parameter shrinks, the rest stays."""
+
+    def shrunk(line: MemoryLine) -> MemoryLine:
+        state = line.optimizer_state
+        return replace(line, optimizer_state=replace(state, full=_scaled(state.full, _EIGHT_BIT_RATIO)))
+
+    if device.kind != "gpu" or not any(line.optimizer_state.full[0] for line in step.workload.memory):
+        return None
+    change = f"{step.workload.optimizer} with its state in 8 bits (bitsandbytes)"
+    return Remedied(name="8-bit optimizer", change=change, step=_with_lines(step, shrunk))
+
+
+def _accumulation(step: Step, device: Device) -> Remedied | None:
+    """Gradients of several small batches are added up; they live on from the first pass to the last."""
+    if step.workload.mode != "training" or step.batch == 1 or not step.workload.batch_is_affine:
+        return None
+    all_gradients = StoredBytes(full=(gradient_bytes(step.workload), 0.0))
+    kept = _with_lines(step, lambda line: replace(line, gradients=all_gradients))
+    count = 2
+    while True:
+        smaller = replace(kept, batch=math.ceil(step.batch / count))
+        if smaller.peak.high[0] <= device.memory_bytes or smaller.batch == 1 or count == _MOST_PARTS:
+            return Remedied(name="gradient accumulation", change=f"{count} passes of {smaller.batch}", step=smaller)
+        count *= 2
+
+
+def _checkpointing(step: Step, device: Device) -> Remedied | None:
+    """Each block keeps what it is given alone, and runs again in backward: then one at a time holds all it makes."""
+    if step.workload.mode != "training":
+        return None
+    candidates = [_checkpointed(step, level) for level in _levels(step.workload.blocks)]
+    return min(candidates, key=lambda changed: float(changed.step.peak.mid[0]), default=None)
+
+
+def _checkpointed(step: Step, level: Sequence[Blocks]) -> Remedied:
+    """Of the blocks that a moment of backward still has, the results stay, and one of them is whole."""
+    kept, results = _sum([blocks.kept for blocks in level]), _sum([blocks.results for blocks in level])
+    at = np.array([step.batch], dtype=np.float64)
+
+    def size(stored: StoredBytes) -> float:
+        return float(stored_bytes(stored, batches=at, width="full")[0])
+
+    whole = max((blocks.largest_kept for blocks in level), key=size)
+    outside_bytes = max(size(line.activations) for line in step.workload.memory) - size(kept)
+
+    def changed(line: MemoryLine) -> MemoryLine:
+        left_ratio = (size(line.activations) - max(0.0, outside_bytes)) / max(1.0, size(kept))
+        left_ratio = min(1.0, max(0.0, left_ratio))
+        given_up = _sum([_scaled_all(kept, -left_ratio), _scaled_all(results, left_ratio)])
+        activations = _sum([line.activations, given_up, whole])
+        return replace(line, activations=activations) if size(activations) < size(line.activations) else line
+
+    paths = tuple(f"{blocks.path}." for blocks in level)
+    flops = [(row, float(row_cost(row, batch=step.batch).flops) * row.count) for row in step.workload.rows]
+    again_flops = sum(count for row, count in flops if row.phase == "forward" and f"{row.module}.".startswith(paths))
+    block_count = sum(blocks.count for blocks in level)
+    return Remedied(
+        name="activation checkpointing",
+        change=f"torch.utils.checkpoint on the {block_count} blocks {', '.join(blocks.path for blocks in level)}",
+        step=_with_lines(step, changed),
+        extra_flops_ratio=again_flops / max(1.0, sum(count for _, count in flops)),
+    )
+
+
+def _levels(blocks: Sequence[Blocks]) -> list[list[Blocks]]:
+    """The outermost blocks, and the innermost where that is another level."""
+    outermost = [one for one in blocks if not any(_is_within(one, other) for other in blocks)]
+    innermost = [one for one in blocks if not any(_is_within(other, one) for other in blocks)]
+    return [level for level in (outermost, innermost) if level][: 1 if outermost == innermost else 2]
+
+
+def _is_within(inner: Blocks, outer: Blocks) -> bool:
+    return inner.path.startswith(f"{outer.path}.")
+
+
+def _sharding(step: Step, device: Device) -> Remedied | None:
+    """Parameters, gradients and state in equal parts on several GPUs, each with its share of the batch.
+
+    Two blocks at a time are whole, the one that runs and the next, and what lies outside blocks always (FSDP with its
+    default prefetch; Zhao et al., PyTorch FSDP, 2023, section 3).
+    """
+    if device.kind != "gpu" or (not step.workload.batch_is_affine and step.batch > 1):
+        return None
+    (level, *_) = _levels(step.workload.blocks) or [[]]
+    outside_bytes = step.workload.parameter_bytes - sum(blocks.parameter_bytes for blocks in level)
+    whole_bytes = outside_bytes + 2 * max((blocks.largest_parameter_bytes for blocks in level), default=0)
+    count = 2
+    while True:
+        sharded = _sharded(step, count=count, whole_bytes=whole_bytes)
+        if sharded.peak.high[0] <= device.memory_bytes or count == _MOST_PARTS:
+            change = f"{count} GPUs with FSDP, a batch of {sharded.batch} on each"
+            return Remedied(name="sharding", change=change, step=sharded)
+        count *= 2
+
+
+def _sharded(step: Step, *, count: int, whole_bytes: float) -> Step:
+    whole = StoredBytes(full=(float(whole_bytes), 0.0))
+
+    def part(stored: StoredBytes) -> StoredBytes:
+        return _scaled_all(stored, 1 / count)
+
+    def sharded(line: MemoryLine) -> MemoryLine:
+        gathered = _NOTHING if line.phase == "optimizer" else whole
+        return replace(
+            line,
+            parameters=_sum([part(line.parameters), gathered]),
+            gradients=part(line.gradients),
+            optimizer_state=part(line.optimizer_state),
+        )
+
+    return replace(_with_lines(step, sharded), batch=math.ceil(step.batch / count))
+
+
+def _with_lines(step: Step, change: Callable[[MemoryLine], MemoryLine]) -> Step:
+    lines = tuple(change(line) for line in step.workload.memory)
+    return replace(step, workload=replace(step.workload, memory=lines))
+
+
+def _scaled(line: tuple[float, float], ratio: float) -> tuple[float, float]:
+    return line[0] * ratio, line[1] * ratio
+
+
+def _scaled_all(stored: StoredBytes, ratio: float) -> StoredBytes:
+    return StoredBytes(
+        low=_scaled(stored.low, ratio), full=_scaled(stored.full, ratio), other=_scaled(stored.other, ratio)
+    )
+
+
+def _sum(parts: Sequence[StoredBytes]) -> StoredBytes:
+    def total(storing: str) -> tuple[float, float]:
+        lines = [getattr(part, storing) for part in parts]
+        return sum(line[0] for line in lines), sum(line[1] for line in lines)
+
+    return StoredBytes(low=total("low"), full=total("full"), other=total("other"))

@@ -1,0 +1,65 @@
+"""How a step runs on several GPUs, and what links them."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Sharding = Literal["none", "zero1", "zero2", "zero3"]
+Rate: TypeAlias = float | NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The same step, spread over `machines` x GPUs: `data` x `tensor` x `pipeline` of them in all.
+
+    `sharding` is over the data-parallel GPUs, as ZeRO counts: 1 the optimizer's state, 2 the gradients too, 3 the
+    parameters too (FSDP); "none" is DDP. `accumulate`: the passes in which a GPU's batch runs, one after the other,
+    before the optimizer does; of a pipeline, those that follow each other through it. `checkpoint_activations`:
+    backward computes again what forward did inside the model's repeated blocks.
+    """
+
+    machines: int = 1
+    data: int = 1
+    tensor: int = 1
+    pipeline: int = 1
+    sharding: Sharding = "none"
+    accumulate: int = 1
+    checkpoint_activations: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Link:
+    """What one GPU sends to the next: after `latency_s`, at `bytes_per_s` in each direction.
+
+    Of the network between machines, the rate is that of a whole machine. Both may be arrays, of several fabrics alike.
+    """
+
+    latency_s: Rate
+    bytes_per_s: Rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Fabric:
+    """What links `gpu_count` GPUs of one machine, and `machines` of these; None: there is but one."""
+
+    gpu_count: int
+    inside: Link
+    machines: int = 1
+    between: Link | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spreading:
+    """Over what a step may be spread. None: whatever serves best.
+
+    `gpus`: exactly so many of a machine; `max_gpus`: no more than that. `max_machines`: as many as that of one type.
+    """
+
+    gpus: int | None = None
+    max_gpus: int | None = None
+    max_machines: int = 1
+    sharding: Sharding | None = None
+    accumulate: int = 1
+    checkpoint_activations: bool = False

@@ -1,0 +1,64 @@
+// A report as data in, the page's content out. Every name in it becomes a text node.
+
+import { element } from "./dom.js";
+import { buildFigure } from "./plots.js";
+import { buildTable } from "./table.js";
+
+/** Put the whole report in place of what `root` holds. */
+export function showReport(report, root) {
+  root.replaceChildren(
+    headerOf(report),
+    navigationOf(report.sections),
+    ...report.sections.map((section) => buildSection(section, report.money)),
+    element("footer", {}, report.footer),
+  );
+}
+
+/** Put a section that came later before the one whose id is `before`, and its link before that one's. */
+export function addSection(section, money, root, before) {
+  root.querySelector(`#${before}`).before(buildSection(section, money));
+  root.querySelector(`nav a[href="#${before}"]`).before(linkTo(section));
+}
+
+function buildSection(section, money) {
+  return element(
+    "section",
+    { id: section.id, "aria-labelledby": `${section.id}-title` },
+    element("h2", { id: `${section.id}-title` }, section.title),
+    ...section.lead.map((sentence) => element("p", { class: "lead" }, sentence)),
+    ...section.lists.map(listOf),
+    element("div", { class: "plots" }, ...section.plots.map((plot) => buildFigure(plot, money))),
+    ...section.tables.map(buildTable),
+  );
+}
+
+function headerOf(report) {
+  return element(
+    "header",
+    {},
+    element("h1", {}, report.title),
+    element("p", { class: "headline" }, report.headline),
+    element("dl", { class: "figures" }, ...report.figures.map(figureOf)),
+    ...report.warnings.map((warning) => element("p", { class: "warning" }, element("strong", {}, "Warning: "), warning)),
+  );
+}
+
+function figureOf({ name, value, note }) {
+  return element("div", {}, element("dt", {}, name), element("dd", { class: "value" }, value), element("dd", {}, note));
+}
+
+function navigationOf(sections) {
+  return element("nav", { "aria-label": "Sections" }, ...sections.map(linkTo));
+}
+
+function linkTo({ id, title }) {
+  const jump = (event) => {
+    event.preventDefault(); // the address may hold something else
+    document.getElementById(id).scrollIntoView();
+  };
+  return element("a", { href: `#${id}`, on: { click: jump } }, title);
+}
+
+function listOf({ title, items }) {
+  return element("details", { open: items.length <= 12 }, element("summary", {}, title), element("ul", {}, ...items.map((item) => element("li", {}, item))));
+}

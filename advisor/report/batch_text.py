@@ -1,0 +1,43 @@
+"""What each batch size takes and costs on the best instances, as tables for a terminal."""
+
+from advisor import units
+from advisor.records.answer import BatchPoint, BatchSweep, Recommendation
+from advisor.records.price import ExchangeRate
+from advisor.report.page import Heading, Page
+
+_HEADINGS = ("batch", "step [90 %]", "samples/s", "per million", "memory", "bound")
+
+
+def add_batch_tables(page: Page, recommendation: Recommendation) -> None:
+    """The tables where sizes to compare were asked for; `auto` and no size at all choose for the user."""
+    if not _is_comparison(recommendation.job.batch):
+        return
+    for sweep in recommendation.batch_sweeps:
+        page.blank()
+        page.line(
+            f"By batch on {sweep.provider} {sweep.instance} ({sweep.device.name}), {sweep.precision}:", style="bold"
+        )
+        page.table(
+            [Heading(text=text, is_number=text != "bound") for text in _HEADINGS],
+            [_cells(point, sweep, rate=recommendation.exchange_rate) for point in sweep.points],
+            first_row_style="",
+        )
+    if recommendation.batch_sweeps:
+        page.line("* is the batch that the ranking takes; per million samples, computing alone.", style="dim")
+
+
+def _is_comparison(batch: str) -> bool:
+    return ".." in batch or "," in batch
+
+
+def _cells(point: BatchPoint, sweep: BatchSweep, *, rate: ExchangeRate | None) -> tuple[str, ...]:
+    step_s = point.step_s
+    share = units.format_ratio(point.peak_memory_bytes / sweep.device_memory_bytes)
+    return (
+        f"{'*' if point.batch == sweep.batch else ''}{point.batch:,}",
+        units.format_interval_s(step_s.mid, step_s.low, step_s.high),
+        units.format_rate(point.samples_per_s),
+        units.format_money(point.usd_per_million_samples, rate=rate),
+        share if point.fits else f"{share}: does not fit",
+        point.bound,
+    )

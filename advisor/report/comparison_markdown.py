@@ -1,0 +1,21 @@
+"""A comparison as Markdown, for a comment on a pull request."""
+
+from advisor.records.comparison import Comparison
+from advisor.report.as_markdown import bullets, escape, table_line
+from advisor.report.comparison_rows import HEADINGS, headline, tables
+
+
+def render_comparison_markdown(comparison: Comparison, *, top: int) -> str:
+    """What the text says."""
+    lines = [f"**{escape(headline(comparison))}**", ""]
+    for table in tables(comparison, top=top):
+        lines += [
+            escape(table.title),
+            "",
+            table_line(HEADINGS),
+            "|---|---:|---:|---|",
+            *map(table_line, table.rows),
+            "",
+        ]
+    lines += bullets("Mind", comparison.notes)
+    return "\n".join(lines).rstrip() + "\n"

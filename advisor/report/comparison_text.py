@@ -1,0 +1,19 @@
+"""A comparison as text for a terminal."""
+
+from advisor.records.comparison import Comparison
+from advisor.report.comparison_rows import HEADINGS, headline, tables
+from advisor.report.page import Heading, Page
+from advisor.report.view import View
+
+
+def render_comparison(comparison: Comparison, *, view: View) -> str:
+    """The headline, a table of each kind of change, and what makes the two hard to compare."""
+    page = Page(width=view.width, color=view.color)
+    page.line(headline(comparison), style="bold")
+    for table in tables(comparison, top=view.top):
+        page.blank()
+        page.line(table.title)
+        headings = [Heading(text=text, is_number=bool(text) and text != "change") for text in HEADINGS]
+        page.table(headings, table.rows, first_row_style="")
+    page.titled_list("Mind:", comparison.notes)
+    return page.text()

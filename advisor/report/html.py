@@ -1,0 +1,58 @@
+"""A report in, one HTML file out that needs no network: its styles, its scripts and its data are all inside."""
+
+import json
+from html import escape
+
+from advisor.records.report import Report
+from advisor.report.as_json import to_plain
+from advisor.report.html_assets import MODULES, PLOT_STYLE_HASH, asset, csp_hash
+from advisor.report.html_document import document_of
+from advisor.report.printable import printable
+
+_START = 'showReport(JSON.parse(document.getElementById("data").textContent), document.getElementById("report"));'
+_IN_A_SCRIPT = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
+"""What would end the element or open a comment in it; JSON reads the escapes back."""
+
+
+def render_report(report: Report) -> str:
+    """The whole file."""
+    document = document_of(report)
+    title, headline = (escape(printable(text)) for text in (document.title, document.headline))
+    style, library, script = asset("report.css"), asset("plot.min.js"), _script()
+    policy = (
+        "default-src 'none'; base-uri 'none'; form-action 'none'; "
+        f"script-src {csp_hash(library)} {csp_hash(script)}; style-src {csp_hash(style)} {PLOT_STYLE_HASH}"
+    )
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<main id="report">
+<h1>{title}</h1>
+<p class="headline">{headline}</p>
+<noscript><p>The scripts inside this report, which draw its tables and plots, are switched off.</p></noscript>
+</main>
+<script type="application/json" id="data">{json_in_html(to_plain(document))}</script>
+<script>{library}</script>
+<script type="module">{script}</script>
+</body>
+</html>
+"""
+
+
+def json_in_html(value: object) -> str:
+    """JSON in ASCII that can stand inside a <script>: whatever names it holds, none ends the element."""
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).translate(_IN_A_SCRIPT)
+
+
+def _script() -> str:
+    """Our modules as one: a file opened from disk may not import another."""
+    lines = [line for name in MODULES for line in asset(name).splitlines() if not line.startswith("import ")]
+    return "\n".join((*(line.removeprefix("export ") for line in lines), _START))

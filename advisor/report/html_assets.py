@@ -1,0 +1,36 @@
+"""What every page is made of: the files of our own and of Observable Plot, and by which hash a page may run them."""
+
+from base64 import b64encode
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+ASSETS = Path(__file__).parent / "assets"
+MODULES = ("dom.js", "ticks.js", "table.js", "plots.js", "report.js")
+"""Our own, each after those that it imports."""
+_PLOT_STYLE = """:where(.plot-d6a7b5) {
+  --plot-background: white;
+  display: block;
+  height: auto;
+  height: intrinsic;
+  max-width: 100%;
+}
+:where(.plot-d6a7b5 text),
+:where(.plot-d6a7b5 tspan) {
+  white-space: pre;
+}"""
+"""What Observable Plot 0.6.17 puts into every drawing as a <style>."""
+
+
+def csp_hash(text: str) -> str:
+    """The source expression of an inline script or style (Content Security Policy Level 3, 2.3.1)."""
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+@cache
+def asset(name: str) -> str:
+    """A file that the page is made of."""
+    return (ASSETS / name).read_text(encoding="utf-8")
+
+
+PLOT_STYLE_HASH = csp_hash(_PLOT_STYLE)

@@ -1,0 +1,83 @@
+"""A report in, what its page shows out: section by section, every word of it."""
+
+from advisor import units
+from advisor.records.answer import Quote, Recommendation
+from advisor.records.price import ExchangeRate
+from advisor.records.report import Report
+from advisor.report import sentence
+from advisor.report.columns import device_label, instance_label
+from advisor.report.html_batches import batches_section
+from advisor.report.html_break_even import break_even_section
+from advisor.report.html_grounds import accuracy_section, basis_section, left_out_section, prices_section
+from advisor.report.html_memory import memory_section
+from advisor.report.html_modules import modules_section, why_section
+from advisor.report.html_parts import Document, Figure
+from advisor.report.html_ranking import cost_time_section, ranking_section
+from advisor.report.html_roofline import roofline_section
+from advisor.report.money import money_interval
+
+
+def document_of(report: Report) -> Document:
+    """The whole report; a section that has nothing to show is left out."""
+    recommendation, rate = report.recommendation, report.recommendation.exchange_rate
+    sections = (
+        cost_time_section(recommendation),
+        ranking_section(recommendation),
+        why_section(report.looks, rate=rate),
+        modules_section(report.looks),
+        roofline_section(report.looks),
+        memory_section(report.looks),
+        batches_section(report.looks, rate=rate),
+        *(() if report.break_even is None else (break_even_section(report.break_even),)),
+        basis_section(recommendation),
+        prices_section(report.price_sources),
+        left_out_section(recommendation),
+        accuracy_section(report.accuracy),
+    )
+    return Document(
+        title=_title(recommendation),
+        headline=sentence.headline(recommendation),
+        figures=() if recommendation.best is None else _figures(recommendation.best, recommendation),
+        warnings=recommendation.warnings,
+        sections=tuple(section for section in sections if section.plots or section.tables or section.lists),
+        money=money_prefix(rate),
+        footer=f"device-advisor {report.version}, {report.made_on}",
+    )
+
+
+def money_prefix(rate: ExchangeRate | None) -> str:
+    """What stands before an amount: "$", or "EUR "."""
+    return "$" if rate is None else f"{rate.currency} "
+
+
+def _title(recommendation: Recommendation) -> str:
+    return f"{recommendation.workload.name}: {recommendation.job.mode}"
+
+
+def _figures(best: Quote, recommendation: Recommendation) -> tuple[Figure, ...]:
+    job, rate = recommendation.job, recommendation.exchange_rate
+    is_service = job.requests_per_day is not None
+    step = units.format_interval_s(best.step_s.mid, best.step_s.low, best.step_s.high)
+    time = best.step_s if is_service else best.job_s
+    return (
+        Figure(
+            name="instance",
+            value=f"{best.provider} {instance_label(best)}",
+            note=f"{device_label(best)}, {best.region}",
+        ),
+        Figure(
+            name="cost a month" if is_service else "cost",
+            value=units.format_money(best.job_usd.mid, rate=rate),
+            note=f"90 % interval {money_interval(best.job_usd, rate=rate).partition(' ')[2].strip('[]')}",
+        ),
+        Figure(
+            name="step" if is_service else "time",
+            value=units.format_duration(time.mid),
+            note=f"{'90 % interval' if is_service else 'step'} {step}, batch {best.batch:,}, {best.precision}",
+        ),
+        Figure(
+            name="price",
+            value=f"{units.format_money(best.usd_per_hour, rate=rate, digits=3)} an hour",
+            note=" ".join((best.price_date, *best.price_marks)),
+        ),
+    )

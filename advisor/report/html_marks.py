@@ -1,0 +1,37 @@
+"""How the devices that a report looks at closely, and what bounds them, are named and drawn in every plot."""
+
+from collections.abc import Mapping
+
+from advisor import units
+from advisor.records.answer import Bound
+from advisor.records.explanation import ExplainedStep
+from advisor.records.report import CloseLook, Role
+from advisor.report.html_parts import (
+    Color,
+    Symbol,
+)
+
+BOUND_MARKS: Mapping[Bound, tuple[Color, Symbol]] = {
+    "compute": (1, "circle"),
+    "memory": (2, "triangle"),
+    "launch": (3, "square"),
+    "dispatch": (4, "diamond"),
+    "transfer": (5, "cross"),
+    "loader": (6, "star"),
+    "communication": (7, "wye"),
+}
+ROLE_MARKS: Mapping[Role, tuple[Color, Symbol]] = {
+    "best GPU": (1, "triangle"),
+    "best CPU": (2, "circle"),
+    "at hand": (4, "star"),
+}
+
+
+def device_name(look: CloseLook) -> str:
+    """ "best GPU: aws g6.xlarge (L4)"."""
+    return f"{look.role}: {look.step.name} ({look.step.device.name})"
+
+
+def step_time(step: ExplainedStep) -> str:
+    """ "10 ms [8-12.5]"."""
+    return units.format_interval_s(step.step_s.mid, step.step_s.low, step.step_s.high)

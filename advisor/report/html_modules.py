@@ -1,0 +1,88 @@
+"""Devices looked at closely in, why a step takes as long as it does on each, and its time by module, out."""
+
+from collections.abc import Sequence
+
+from advisor import units
+from advisor.records.price import ExchangeRate
+from advisor.records.report import CloseLook
+from advisor.report.explanation_text import reasons, saving_sentences
+from advisor.report.html_marks import BOUND_MARKS, device_name, step_time
+from advisor.report.html_parts import (
+    Axis,
+    Bar,
+    Bars,
+    Listing,
+    Part,
+    Section,
+    Table,
+    TableColumn,
+)
+
+_SHOWN_MODULES = 12
+
+
+def why_section(looks: Sequence[CloseLook], *, rate: ExchangeRate | None) -> Section:
+    """What sets the pace on each device, and what would cost less."""
+    lists = []
+    for look in looks:
+        lists.append(Listing(title=f"{device_name(look)}: {step_time(look.step)}", items=tuple(reasons(look.step))))
+        if look.step.job_usd is not None:
+            cost = units.format_money(look.step.job_usd.mid, rate=rate)
+            title = f"What would save most of {cost} on the {look.role}"
+            lists.append(Listing(title=title, items=saving_sentences(look.step, rate=rate)))
+    return Section(id="why", title="Why", lists=tuple(lists))
+
+
+def modules_section(looks: Sequence[CloseLook]) -> Section:
+    """Where the time of a step goes in the model."""
+    lead = ("The longest first. Layers of equal shape that repeat are one line.",)
+    return Section(id="modules", title="Time by module", lead=lead, plots=tuple(map(_modules, looks)))
+
+
+def _modules(look: CloseLook) -> Bars:
+    step = look.step
+    shown, rest = step.modules[:_SHOWN_MODULES], step.modules[_SHOWN_MODULES:]
+    bars = [
+        Bar(
+            name=group.name,
+            note=f"{units.format_duration(group.time_s)}, {units.format_ratio(group.time_ratio)}, {group.bound}",
+            parts=(
+                Part(
+                    name=f"bound by {group.bound}",
+                    value=group.time_s,
+                    color=BOUND_MARKS[group.bound][0],
+                    text=f"{group.name}\n{units.format_duration(group.time_s)}, bound by {group.bound}",
+                ),
+            ),
+        )
+        for group in shown
+    ]
+    if rest:
+        rest_s = sum(group.time_s for group in rest)
+        note = f"{units.format_duration(rest_s)}, {units.format_ratio(sum(group.time_ratio for group in rest))}"
+        name = f"{len(rest):,} more"
+        part = Part(name="more", value=rest_s, color=7, text=f"{name}\n{note}")
+        bars.append(Bar(name=name, note=note, parts=(part,)))
+    return Bars(
+        title=f"{device_name(look)}, a step of batch {step.batch:,}: {step_time(step)}",
+        x=Axis(label="time", unit="s", is_log=False),
+        bars=tuple(bars),
+        table=Table(
+            title="Modules",
+            columns=(
+                TableColumn(header="module"),
+                TableColumn(header="time", is_number=True, keys=tuple(group.time_s for group in step.modules)),
+                TableColumn(header="share", is_number=True, keys=tuple(group.time_ratio for group in step.modules)),
+                TableColumn(header="bound"),
+            ),
+            rows=tuple(
+                (
+                    group.name,
+                    units.format_duration(group.time_s),
+                    units.format_ratio(group.time_ratio),
+                    group.bound,
+                )
+                for group in step.modules
+            ),
+        ),
+    )

@@ -1,0 +1,151 @@
+"""A workload and a plan in, the memory of one of its GPUs out: its part of parameters, gradients, state, activations.
+
+ZeRO's stages: Rajbhandari et al., 2020; two blocks of FSDP are whole at a time, the one that runs and the next: Zhao et
+al., PyTorch FSDP, 2023; tensor parallelism: Shoeybi et al., Megatron-LM, 2019; checkpoints: Chen et al., 2016.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+
+from advisor.predict.blocks import outermost
+from advisor.predict.memory import StepMemory, attribute, gradient_bytes, step_memory
+from advisor.predict.precision import Width
+from advisor.records.device import DeviceKind
+from advisor.records.prediction import FloatArray
+from advisor.records.scale import Plan
+from advisor.records.workload import MemoryLine, Row, StoredBytes, Workload
+
+_STATES = ("parameters", "gradients", "optimizer_state")
+_STAGES_OF = {"optimizer_state": ("zero1", "zero2", "zero3"), "gradients": ("zero2", "zero3"), "parameters": ("zero3",)}
+"""The ways of sharding under which a GPU holds but its part."""
+
+
+def memory_of_one(
+    workload: Workload, plan: Plan, *, batches: FloatArray, width: Width, kind: DeviceKind = "gpu"
+) -> StepMemory:
+    """The peak on the fullest GPU, where `batches` are what one of them takes in one pass.
+
+    FSDP computes in half with states in full where others use autocast (its `MixedPrecision`).
+    """
+    has_masters = plan.sharding == "zero3" and plan.data > 1 and width == "autocast"
+    lines = tuple(_line(line, workload, plan, state_ratio=2.0 if has_masters else 1.0) for line in workload.memory)
+    held = replace(workload, memory=lines, rows=tuple(_stepped_part(row, plan) for row in workload.rows))
+    return step_memory(held, batches=batches, width="half" if has_masters else width, kind=kind)
+
+
+def _stepped_part(row: Row, plan: Plan) -> Row:
+    """An optimizer's row, with the elements of this GPU's part alone."""
+    if row.op != "optimizer":
+        return row
+    parts = plan.tensor * plan.pipeline * (plan.data if plan.sharding != "none" else 1)
+    return replace(row, attributes={**row.attributes, "element_count": attribute(row, "element_count") / parts})
+
+
+def _line(line: MemoryLine, workload: Workload, plan: Plan, *, state_ratio: float) -> MemoryLine:
+    """What of one moment a GPU holds."""
+    line = _accumulated(line, workload, plan)
+    line = _checkpointed(line, workload) if plan.checkpoint_activations else line
+    line = _tensor_part(line, workload, plan.tensor)
+    line = _stage(line, plan)
+    return _data_part(line, workload, plan, state_ratio=state_ratio)
+
+
+def _accumulated(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLine:
+    """Gradients live on from one pass to the next."""
+    if plan.accumulate == 1 or workload.mode == "inference":
+        return line
+    return replace(line, gradients=StoredBytes(full=(gradient_bytes(workload), 0.0)))
+
+
+def _checkpointed(line: MemoryLine, workload: Workload) -> MemoryLine:
+    """Blocks keep what they hand to each other, and one at a time all it makes.
+
+    Where a moment holds less than blocks do when backward begins, backward is part done, and checkpoints save less.
+    """
+    blocks = outermost(workload.blocks)
+    if not blocks or line.phase == "optimizer":
+        return line
+    kept, results = _sum([one.kept for one in blocks]), _sum([one.results for one in blocks])
+    largest = max((one.largest_kept for one in blocks), key=_size)
+    if _size(line.activations) < _size(kept):
+        return line
+    saved = _sum([kept, _scaled(results, -1.0), _scaled(largest, -1.0)])
+    return replace(line, activations=_sum([line.activations, _scaled(saved, -1.0)]))
+
+
+def _tensor_part(line: MemoryLine, workload: Workload, ways: int) -> MemoryLine:
+    """Each GPU has its part of the blocks' weights, and of what they make between a norm and a residual addition.
+
+    Of what blocks keep, that is all but their results and what their norms give, which is taken to be as much.
+    """
+    if ways == 1:
+        return line
+    blocks = outermost(workload.blocks)
+    share = sum(one.parameter_bytes for one in blocks) / max(1, workload.parameter_bytes)
+    held_ratio = 1 - share * (1 - 1 / ways)
+    divided = _scaled(_sum([_sum([one.kept, _scaled(one.results, -2.0)]) for one in blocks]), -(1 - 1 / ways))
+    has_all = _size(line.activations) >= _size(_sum([one.kept for one in blocks]))
+    held = _states(line, dict.fromkeys(_STATES, held_ratio))
+    return replace(held, activations=_sum([line.activations, divided])) if has_all else held
+
+
+def _stage(line: MemoryLine, plan: Plan) -> MemoryLine:
+    """One of the stages of a pipeline: its part of all, and of what every pass keeps that is under way (GPipe)."""
+    if plan.pipeline == 1:
+        return line
+    part = 1 / plan.pipeline
+    held = _states(line, dict.fromkeys(_STATES, part))
+    return replace(held, activations=_scaled(line.activations, plan.accumulate * part))
+
+
+def _data_part(line: MemoryLine, workload: Workload, plan: Plan, *, state_ratio: float) -> MemoryLine:
+    """The shards of this GPU; beside them what FSDP has gathered, or DDP's buckets, which hold all gradients."""
+    if plan.data == 1 or workload.mode == "inference":
+        return line
+    part = state_ratio / plan.data
+    held = _states(line, {name: part if plan.sharding in _STAGES_OF[name] else 1.0 for name in _STATES})
+    if plan.sharding == "none":
+        buckets = StoredBytes(full=(gradient_bytes(workload), 0.0))
+        return replace(held, temporaries=_sum([line.temporaries, buckets]))
+    if plan.sharding == "zero3" and line.phase != "optimizer":
+        gathered = StoredBytes(full=(gathered_bytes(workload), 0.0))
+        return replace(held, parameters=_sum([held.parameters, gathered]))
+    return held
+
+
+def _states(line: MemoryLine, ratios: Mapping[str, float]) -> MemoryLine:
+    """The line with these shares of its parameters, gradients and state."""
+    return replace(
+        line,
+        parameters=_scaled(line.parameters, ratios["parameters"]),
+        gradients=_scaled(line.gradients, ratios["gradients"]),
+        optimizer_state=_scaled(line.optimizer_state, ratios["optimizer_state"]),
+    )
+
+
+def gathered_bytes(workload: Workload) -> float:
+    """What of the parameters is whole on every GPU under FSDP: what lies outside of blocks, and two blocks."""
+    blocks = outermost(workload.blocks)
+    outside = workload.parameter_bytes - sum(one.parameter_bytes for one in blocks)
+    return float(outside + 2 * max((one.largest_parameter_bytes for one in blocks), default=0))
+
+
+def _size(stored: StoredBytes) -> float:
+    """For comparisons alone: of one sample in fp32."""
+    return sum(sum(getattr(stored, field.name)) for field in fields(StoredBytes))
+
+
+def _scaled(stored: StoredBytes, ratio: float) -> StoredBytes:
+    return StoredBytes(**{field.name: _times(getattr(stored, field.name), ratio) for field in fields(StoredBytes)})
+
+
+def _times(line: tuple[float, float], ratio: float) -> tuple[float, float]:
+    return line[0] * ratio, line[1] * ratio
+
+
+def _sum(parts: list[StoredBytes]) -> StoredBytes:
+    def total(name: str) -> tuple[float, float]:
+        lines = [getattr(part, name) for part in parts]
+        return sum(line[0] for line in lines), sum(line[1] for line in lines)
+
+    return StoredBytes(**{field.name: total(field.name) for field in fields(StoredBytes)})

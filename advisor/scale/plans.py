@@ -1,0 +1,47 @@
+"""What a machine has and what was asked for in, the plans to compare out."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from advisor.records.scale import Plan, Sharding, Spreading
+from advisor.records.workload import Workload
+
+_SHARDINGS: tuple[Sharding, ...] = ("none", "zero1", "zero2", "zero3")
+_PIPELINE_PASSES = 4
+"""For each stage: with so many its gaps are negligible (Huang et al., GPipe, 2019, section 2.3)."""
+
+
+def plans_of(workload: Workload, *, gpu_count: int, machines: int, asked: Spreading) -> Iterator[Plan]:
+    """The plans on all of `gpu_count` GPUs of each machine, those that ask least of the user first.
+
+    Inference is replicated, or a model that needs to be is divided. A model is divided along its repeated blocks, and
+    inside one machine alone, where its GPUs are near to each other.
+    """
+    passes = asked.accumulate if workload.mode == "training" else 1
+    common = Plan(machines=machines, accumulate=passes, checkpoint_activations=asked.checkpoint_activations)
+    ranks = gpu_count * machines
+    if ranks == 1:
+        yield common
+        return
+    shardings = (asked.sharding,) if asked.sharding else _SHARDINGS if workload.mode == "training" else _SHARDINGS[:1]
+    for sharding in shardings:
+        yield replace(common, data=ranks, sharding=sharding)
+    if not workload.blocks or machines > 1 or asked.sharding:
+        return
+    yield replace(common, tensor=gpu_count)
+    passes = passes if passes > 1 else _PIPELINE_PASSES * gpu_count
+    yield replace(common, accumulate=passes, pipeline=gpu_count)
+
+
+def gpu_counts(available: int, *, asked: Spreading) -> list[int]:
+    """How many GPUs of a machine to try: the powers of two, and all that may be used; none where it has too few."""
+    most = min(available, asked.max_gpus or available)
+    if asked.gpus is not None:
+        return [asked.gpus] if asked.gpus <= most else []
+    return sorted({most, *(1 << exponent for exponent in range(most.bit_length()) if 1 << exponent <= most)})
+
+
+def machine_counts(*, has_network: bool, asked: Spreading) -> list[int]:
+    """How many machines to try: the powers of two up to the most that may be used."""
+    most = asked.max_machines if has_network else 1
+    return sorted({most, *(1 << exponent for exponent in range(most.bit_length()) if 1 << exponent <= most)})

@@ -1,0 +1,225 @@
+"""A workload and devices whose machines have one or more of them in, its steps on all of these together out."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from advisor.errors import UsageError
+from advisor.predict.precision import Width, width_of
+from advisor.records.answer import BOUNDS
+from advisor.records.device import Device, DeviceKind
+from advisor.records.prediction import BoolArray, FloatArray, IndexArray, Predictions, Scaling
+from advisor.records.scale import Plan, Spreading
+from advisor.records.workload import Workload
+from advisor.scale.links import fabric_of
+from advisor.scale.memory import memory_of_one
+from advisor.scale.plans import gpu_counts, machine_counts, plans_of
+from advisor.scale.step import Alone, spread_step
+from advisor.scale.traffic import traffic_of
+
+PredictAt = Callable[[IndexArray], Predictions]
+"""Predicts the step on single devices at these batch sizes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    """A plan, and the indices of the devices whose machines can run it."""
+
+    plan: Plan
+    members: list[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Group:
+    """Some devices of a candidate that run the same kernels."""
+
+    plan: Plan
+    members: list[int]
+    kind: DeviceKind
+    width: Width
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Best:
+    """The best plan so far of each device at each batch, (devices, batches), and what it comes to.
+
+    `alone` are the batches of one pass, as indices of those that were predicted; `rank` is what the best is by, in
+    order of weight: what it asks of the user, whether it is too late, and then cost, time or memory.
+    """
+
+    plan: IndexArray
+    alone: IndexArray
+    step_s: FloatArray
+    waiting_s: FloatArray
+    efficiency_ratio: FloatArray
+    peak_bytes: FloatArray
+    fits: BoolArray
+    is_tight: BoolArray
+    rank: FloatArray
+
+    @classmethod
+    def none_yet(cls, shape: tuple[int, int]) -> "_Best":
+        """No plan."""
+        infinite = {name: np.full(shape, np.inf) for name in ("step_s", "waiting_s", "efficiency_ratio", "peak_bytes")}
+        return cls(
+            plan=np.zeros(shape, dtype=np.intp),
+            alone=np.zeros(shape, dtype=np.intp),
+            fits=np.zeros(shape, dtype=np.bool_),
+            is_tight=np.zeros(shape, dtype=np.bool_),
+            rank=np.full((3, *shape), np.inf),
+            **infinite,
+        )
+
+    def take(self, members: list[int], offered: "_Best") -> None:
+        """Take of `offered`, (members, batches), what is better."""
+        held = self.rank[:, members]
+        is_better = offered.rank[2] < held[2]
+        for weight in (1, 0):
+            is_better = (offered.rank[weight] < held[weight]) | ((offered.rank[weight] == held[weight]) & is_better)
+        for field in fields(self):
+            mine = getattr(self, field.name)
+            mine[..., members, :] = np.where(is_better, getattr(offered, field.name), mine[..., members, :])
+
+
+def spread_out(
+    workload: Workload,
+    *,
+    devices: Sequence[Device],
+    batches: IndexArray,
+    predict_at: PredictAt,
+    asked: Spreading,
+    most_step_s: FloatArray | None = None,
+    by_cost: bool = True,
+) -> Predictions:
+    """The step at each global batch, by the plan that costs least (or is soonest) of those that fit and are in time.
+
+    `most_step_s`, (batches,), is what a step may take; None: as long as it likes. A device alone in its machine,
+    and not asked to do otherwise, is as `predict_at` predicts it. Raises `UsageError` where no batch can be
+    divided as asked.
+    """
+    candidates = list(_candidates(workload, devices, asked))
+    if all(candidate.plan == Plan() for candidate in candidates) and asked.gpus is None:
+        return predict_at(batches)
+    passes = {candidate.plan: _pass_batches(batches, candidate.plan) for candidate in candidates}
+    if not any(_divides(batches, plan).any() for plan in passes):
+        raise UsageError(
+            f"--accumulate {asked.accumulate}: the batch has fewer samples", hint="make --batch larger or leave it out"
+        )
+    sizes = np.unique(np.concatenate([batches, *passes.values()])) if workload.batch_is_affine else batches
+    alone = predict_at(sizes)
+    best = _Best.none_yet((len(devices), len(batches)))
+    limit_s = np.full(len(batches), np.inf) if most_step_s is None else most_step_s
+    for number, candidate in enumerate(candidates):
+        at = np.searchsorted(sizes, passes[candidate.plan])
+        if not np.isin(passes[candidate.plan], sizes).all():
+            continue  # the step is known at its own batch alone
+        weight = candidate.plan.machines if by_cost else 1
+        is_divided = _divides(batches, candidate.plan)
+        for group in _of_one_width(candidate, alone):
+            offered = _offered(workload, group, alone=alone, at=at, is_divided=is_divided)
+            is_late = offered.step_s > limit_s
+            last = np.where(offered.fits, offered.step_s * np.where(is_late, 1, weight), offered.peak_bytes)
+            offered.plan[:] = number
+            offered.rank[:] = _trouble(candidate.plan, offered.fits), offered.fits & is_late, last
+            best.take(group.members, offered)
+    return _predictions(best, alone, batches=batches, plans=tuple(candidate.plan for candidate in candidates))
+
+
+def _candidates(workload: Workload, devices: Sequence[Device], asked: Spreading) -> Iterator[_Candidate]:
+    """Every plan once, with all devices that can run it."""
+    members: dict[Plan, list[int]] = {}
+    for index, device in enumerate(devices):
+        for machines in machine_counts(has_network=device.network_bytes_per_s is not None, asked=asked):
+            for gpu_count in gpu_counts(device.gpu_count, asked=asked):
+                if machines == 1 or gpu_count == device.gpu_count:
+                    for plan in plans_of(workload, gpu_count=gpu_count, machines=machines, asked=asked):
+                        members.setdefault(plan, []).append(index)
+    return (_Candidate(plan=plan, members=indices) for plan, indices in members.items())
+
+
+def _trouble(plan: Plan, fits: BoolArray) -> FloatArray:
+    """0, and 1 where the model is divided, which its code has to allow for; 2 where the plan does not fit."""
+    is_divided = plan.tensor > 1 or plan.pipeline > 1
+    return np.where(fits, float(is_divided), 2.0)
+
+
+def _pass_batches(batches: IndexArray, plan: Plan) -> IndexArray:
+    """What one pass hands to a data-parallel GPU: the fullest of them sets the pace."""
+    parts = plan.data * plan.accumulate
+    return -(-batches // parts)
+
+
+def _divides(batches: IndexArray, plan: Plan) -> BoolArray:
+    """Whether every pass of every GPU has a sample."""
+    return batches >= plan.data * plan.accumulate
+
+
+def _of_one_width(candidate: _Candidate, alone: Predictions) -> Iterator[_Group]:
+    """The candidate's devices, those together that are of one kind and store operands alike."""
+    groups: dict[tuple[DeviceKind, Width], list[int]] = {}
+    for index in candidate.members:
+        precision = alone.precisions[index]
+        if precision is not None:
+            groups.setdefault((alone.devices[index].kind, width_of(precision)), []).append(index)
+    for (kind, width), members in groups.items():
+        yield _Group(plan=candidate.plan, members=members, kind=kind, width=width)
+
+
+def _offered(workload: Workload, group: _Group, *, alone: Predictions, at: IndexArray, is_divided: BoolArray) -> _Best:
+    """What the plan comes to on its devices, (members, batches); `is_divided`: every pass of every GPU has a sample."""
+    shape = (len(group.members), len(at))
+    devices = [alone.devices[index] for index in group.members]
+    batches = alone.batches[at].astype(np.float64)
+    if alone.part_ratio is None:
+        raise ValueError("the parts of the step were not counted")
+    step_s = alone.step_s[group.members][:, at]
+    spread = spread_step(
+        Alone(step_s=step_s, part_s=alone.part_ratio[:, group.members][..., at] * step_s),
+        group.plan,
+        traffic=traffic_of(workload, batches=batches, width=group.width),
+        fabric=fabric_of(devices, group.plan),
+    )
+    memory = memory_of_one(workload, group.plan, batches=batches, width=group.width, kind=group.kind).total
+    memory_bytes = np.array([device.memory_bytes for device in devices])[:, np.newaxis]
+    is_possible = is_divided & np.isfinite(spread.step_s)
+    return _Best(
+        plan=np.zeros(shape, dtype=np.intp),
+        alone=np.broadcast_to(at, shape),
+        step_s=np.where(is_possible, spread.step_s, np.inf),
+        waiting_s=spread.waiting_s,
+        efficiency_ratio=spread.efficiency_ratio,
+        peak_bytes=np.where(is_possible, memory.mid, np.inf),
+        fits=is_possible & (memory.mid <= memory_bytes),
+        is_tight=is_possible & (memory.low <= memory_bytes) & (memory.high > memory_bytes),
+        rank=np.zeros((3, *shape)),
+    )
+
+
+def _predictions(best: _Best, alone: Predictions, *, batches: IndexArray, plans: tuple[Plan, ...]) -> Predictions:
+    """The steps by the best plans. Their relative errors are the device's: nothing is known of those of links."""
+    rows = np.arange(len(alone.devices))[:, np.newaxis]
+
+    def at(array: Any) -> Any:
+        return array[rows, best.alone]
+
+    ratio = np.divide(best.step_s, at(alone.step_s), out=np.ones_like(best.step_s), where=np.isfinite(best.step_s))
+    is_waiting = best.waiting_s > best.step_s / 2
+    is_alone = np.array([plan == Plan() for plan in plans])[best.plan]
+    return replace(
+        alone,
+        batches=batches,
+        step_s=best.step_s,
+        step_low_s=at(alone.step_low_s) * ratio,
+        step_high_s=at(alone.step_high_s) * ratio,
+        log_spread=at(alone.log_spread),
+        own_log_spread=at(alone.own_log_spread),
+        bound=np.where(is_waiting, BOUNDS.index("communication"), at(alone.bound)),
+        peak_memory_bytes=best.peak_bytes,
+        fits=best.fits,
+        is_tight=best.is_tight,
+        measured=None if alone.measured is None else at(alone.measured) & is_alone,
+        part_ratio=None,
+        scaling=Scaling(plans=plans, plan=best.plan, efficiency_ratio=best.efficiency_ratio),
+    )

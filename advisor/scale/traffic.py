@@ -1,0 +1,72 @@
+"""A workload at a precision in, what its GPUs have to tell each other out."""
+
+from dataclasses import dataclass
+
+from advisor.predict.blocks import outermost
+from advisor.predict.memory import gradient_bytes, stored_bytes
+from advisor.predict.precision import Width
+from advisor.records.prediction import FloatArray
+from advisor.records.workload import Operand, Workload
+
+_BUCKET_BYTES = 25 * 2**20
+"""torch.nn.parallel.DistributedDataParallel, `bucket_cap_mb`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Traffic:
+    """Bytes of one pass. FSDP's `gathered_bytes` of parameters and `scattered_bytes` of gradients are in half where
+    matrix products are; DDP's gradients are as wide as the parameters.
+
+    DDP sends `bucket_count` buckets, of which the last holds `last_bucket_bytes`. FSDP's units are the `block_count`
+    blocks and the rest. `result_bytes` of one block are of a whole batch, (batches,); `block_ratio` is the share of the
+    parameters that blocks have.
+    """
+
+    gradient_bytes: float
+    bucket_count: int
+    last_bucket_bytes: float
+    gathered_bytes: float
+    scattered_bytes: float
+    block_count: int
+    block_ratio: float
+    result_bytes: FloatArray
+
+
+def traffic_of(workload: Workload, *, batches: FloatArray, width: Width) -> Traffic:
+    """What one pass at each of `batches` moves between GPUs."""
+    blocks = outermost(workload.blocks)
+    count = sum(one.count for one in blocks)
+    half_ratio = 1.0 if width == "full" else 0.5
+    all_gradients = gradient_bytes(workload) * (0.5 if width == "half" else 1.0)
+    bucket_count = max(1, round(all_gradients / _BUCKET_BYTES))
+    last = max(all_gradients / bucket_count, _last_gradient_bytes(workload) * (0.5 if width == "half" else 1.0))
+    results = sum((stored_bytes(one.results, batches=batches, width=width) for one in blocks), 0.0 * batches)
+    return Traffic(
+        gradient_bytes=all_gradients,
+        bucket_count=bucket_count,
+        last_bucket_bytes=min(last, all_gradients),
+        gathered_bytes=workload.parameter_bytes * half_ratio,
+        scattered_bytes=workload.parameter_bytes * half_ratio,
+        block_count=count,
+        block_ratio=sum(one.parameter_bytes for one in blocks) / max(1, workload.parameter_bytes),
+        result_bytes=results / max(1, count),
+    )
+
+
+def _last_gradient_bytes(workload: Workload) -> float:
+    """Of the parameter whose gradient backward finds last, such as an embedding's: a bucket holds it whole."""
+    for row in reversed(workload.rows):
+        sizes = [_constant_bytes(operand) for operand in row.outputs] if row.phase == "backward" else []
+        if any(sizes):
+            return max(sizes)
+    return 0.0
+
+
+def _constant_bytes(operand: Operand) -> float:
+    """0 where it grows with the batch."""
+    elements = 4.0
+    for dim in operand.shape:
+        if not isinstance(dim, int):
+            return 0.0
+        elements *= dim
+    return elements

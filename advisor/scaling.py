@@ -1,0 +1,94 @@
+"""Several GPUs on one page: options -> what may be spread -> single devices' steps -> the steps of all together."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from advisor.errors import UsageError
+from advisor.predict.loader import with_loader
+from advisor.predict.step_time import predict
+from advisor.records.answer import Job
+from advisor.records.device import Device, Efficiency
+from advisor.records.options import Options
+from advisor.records.prediction import Anchor, FloatArray, IndexArray, Predictions
+from advisor.records.scale import Spreading
+from advisor.records.workload import Workload
+from advisor.scale.spread_out import spread_out
+
+
+def predict_on_all(
+    workload: Workload,
+    *,
+    devices: Sequence[Device],
+    efficiencies: Sequence[Efficiency],
+    batches: IndexArray,
+    options: Options,
+    job: Job,
+    start_up_s: float = 0.0,
+    anchors: Sequence[Anchor] = (),
+) -> Predictions:
+    """Predict the step at each global batch on every device, on all of its machine's GPUs where that serves best.
+
+    `start_up_s` is what a deadline leaves less of, on whatever cloud.
+    """
+
+    def predict_at(sizes: IndexArray) -> Predictions:
+        return predict(
+            workload,
+            devices=devices,
+            efficiencies=efficiencies,
+            batches=sizes,
+            precision=options.precision,
+            layout=options.layout,
+            compile_mode=options.compile,
+            anchors=anchors,
+        )
+
+    predictions = spread_out(
+        workload,
+        devices=devices,
+        batches=batches,
+        predict_at=predict_at,
+        asked=spreading_of(options),
+        most_step_s=_most_step_s(job, batches, start_up_s=start_up_s),
+        by_cost=job.objective == "cost",
+    )
+    if options.loader_s_per_sample is None:
+        return predictions
+    return with_loader(predictions, loader_s_per_sample=options.loader_s_per_sample)
+
+
+def spreading_of(options: Options) -> Spreading:
+    """What the user allows; raise `UsageError` where that contradicts itself."""
+    for name in ("gpus", "max_gpus", "max_machines", "accumulate"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            flag = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{flag} {value}: must be 1 or more", hint=f"leave {flag} out")
+    if options.gpus is not None and options.max_gpus is not None and options.gpus > options.max_gpus:
+        raise UsageError(
+            f"--gpus {options.gpus} is more than --max-gpus {options.max_gpus}", hint="leave one of them out"
+        )
+    if options.mode == "inference":
+        for name, default in (("accumulate", 1), ("checkpoint_activations", False), ("sharding", "auto")):
+            if getattr(options, name) != default:
+                flag = f"--{name.replace('_', '-')}"
+                raise UsageError(
+                    f"{flag}: inference has no backward pass", hint=f"add --mode training or leave {flag} out"
+                )
+    return Spreading(
+        gpus=options.gpus,
+        max_gpus=options.max_gpus,
+        max_machines=options.max_machines if options.mode == "training" else 1,
+        sharding=None if options.sharding == "auto" else options.sharding,
+        accumulate=options.accumulate,
+        checkpoint_activations=options.checkpoint_activations,
+    )
+
+
+def _most_step_s(job: Job, batches: IndexArray, *, start_up_s: float) -> FloatArray | None:
+    """What a step may take for the job to be done by the deadline."""
+    if job.limits.deadline_s is None:
+        return None
+    most_s: FloatArray = max(0.0, job.limits.deadline_s - start_up_s) / np.ceil(job.samples / batches)
+    return most_s

@@ -1,0 +1,169 @@
+"""Every request in, those that may pass on to the routes: who asks, by which name, how much, how many at a time."""
+
+import asyncio
+import hmac
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from typing import Any
+
+from advisor.serve.metrics import Metrics
+from advisor.serve.page import page_files
+from advisor.serve.problem import Problem
+from advisor.serve.settings import Settings
+
+_LOG = logging.getLogger(__name__)
+_Message = MutableMapping[str, Any]
+_Receive = Callable[[], Awaitable[_Message]]
+_Send = Callable[[_Message], Awaitable[None]]
+_App = Callable[[_Message, _Receive, _Send], Awaitable[None]]
+
+OPEN_PATHS = frozenset({"/healthz", *page_files()})
+"""What is answered without a token: the page has none before its reader types it in."""
+_COMPUTED = "/v1/"
+"""Under it everything is answered by a worker."""
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
+SECURITY_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "cache-control": "no-store",
+}
+
+
+class Guard:
+    """ASGI in, ASGI out. A route may set any of the security headers itself."""
+
+    def __init__(self, app: _App, *, settings: Settings, metrics: Metrics, paths: Collection[str]) -> None:
+        self._app = app
+        self._settings = settings
+        self._metrics = metrics
+        self._paths = frozenset(paths)
+        self._admitted = 0
+
+    async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
+        """Refuse, or hand on with the whole body read."""
+        if scope["type"] != "http":
+            raise ValueError(f"no {scope['type']} is served")
+        started_s = time.perf_counter()
+        status = 500
+
+        async def send_guarded(message: _Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = _with_defaults(message.get("headers", ()))
+            await send(message)
+
+        try:
+            problem = self._stranger(scope)
+            if problem is None:
+                problem = await self._admit(scope, receive, send_guarded)
+            if problem is not None:
+                await _refuse(problem, send_guarded)
+        finally:
+            self._metrics.answered(
+                method=scope["method"] if scope["method"] in _METHODS else "other",
+                path=scope["path"] if scope["path"] in self._paths else "other",
+                status=status,
+                seconds=time.perf_counter() - started_s,
+            )
+
+    def _stranger(self, scope: _Message) -> Problem | None:
+        """Why the request may not pass whatever it asks for."""
+        headers = dict(scope["headers"])
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        if _without_port(host) not in self._settings.allowed_hosts:
+            # A page of another site may point its own name at this address (DNS rebinding).
+            hint = "start the service with --allow-host NAME"
+            return Problem(status=421, code="unknown-host", message="this service is not known by that name", hint=hint)
+        token = self._settings.token
+        if token is not None and scope["path"] not in OPEN_PATHS:
+            given = headers.get(b"authorization", b"")
+            if not hmac.compare_digest(given, f"Bearer {token}".encode()):
+                hint = "send the header Authorization: Bearer TOKEN"
+                return Problem(status=401, code="unauthorized", message="a token is needed", hint=hint)
+        return None
+
+    async def _admit(self, scope: _Message, receive: _Receive, send: _Send) -> Problem | None:
+        """Answer what a worker is needed for if there is room for it, all else at once."""
+        has_body = scope["method"] == "POST"
+        if not has_body and not scope["path"].startswith(_COMPUTED):
+            await self._app(scope, receive, send)
+            return None
+        if self._admitted >= self._settings.queue_count:
+            message = f"{self._admitted} requests are waiting"
+            return Problem(status=429, code="busy", message=message, hint="ask again in a second")
+        self._admitted += 1
+        self._metrics.in_flight.set(self._admitted)
+        try:
+            body = await self._body(scope, receive) if has_body else b""
+            if isinstance(body, Problem):
+                return body
+            await self._app(scope, _replay(body), send)
+            return None
+        finally:
+            self._admitted -= 1
+            self._metrics.in_flight.set(self._admitted)
+
+    async def _body(self, scope: _Message, receive: _Receive) -> bytes | Problem:
+        """The whole body, if it is JSON, not too long, and does not take too long to arrive."""
+        headers = dict(scope["headers"])
+        kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
+        if kind != b"application/json":
+            hint = "send Content-Type: application/json"
+            return Problem(status=415, code="not-json", message="a body is JSON", hint=hint)
+        limit = self._settings.body_bytes
+        too_long = Problem(status=413, code="too-large", message=f"a body holds at most {limit:,} bytes")
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or len(length) > 12 or int(length) > limit:
+            return too_long
+        parts = bytearray()
+        try:
+            async with asyncio.timeout(self._settings.body_s):
+                while True:
+                    message = await receive()
+                    parts += message.get("body", b"")
+                    if len(parts) > limit:
+                        return too_long
+                    if not message.get("more_body", False):
+                        return bytes(parts)
+        except TimeoutError:
+            return Problem(status=408, code="too-slow", message="the body did not arrive in time")
+
+
+def _without_port(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdigit() else host
+
+
+def _with_defaults(headers: Any) -> list[tuple[bytes, bytes]]:
+    given = list(headers)
+    names = {name.lower() for name, _ in given}
+    defaults = ((name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items())
+    return [*given, *((name, value) for name, value in defaults if name not in names)]
+
+
+def _replay(body: bytes) -> _Receive:
+    """What a route receives: the body at once, then nothing until it has answered."""
+    messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+    async def receive() -> _Message:
+        return next(messages, {"type": "http.disconnect"})
+
+    return receive
+
+
+async def _refuse(problem: Problem, send: _Send) -> None:
+    body = problem.body()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if problem.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    if problem.status == 429:
+        headers.append((b"retry-after", b"1"))
+    if problem.status in (408, 413):
+        headers.append((b"connection", b"close"))  # the rest of the body is not read
+    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,145 @@
+"""What /openapi.json says of requests and answers, from the same records that the commands read and print."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any, get_args
+
+from fastapi import FastAPI
+
+from advisor.flag_values import is_several, value_type
+from advisor.records.workload import Workload
+from advisor.serve.request import ALLOWED, MOST_NAMES
+
+_EXAMPLE = Path(__file__).parent / "example_workload.json"
+_REFUSALS = {
+    400: "not JSON",
+    401: "a token is needed",
+    408: "the body did not arrive in time",
+    413: "the body is too long",
+    415: "the body is not JSON",
+    421: "the service is not known by that name",
+    422: "a field is wrong, or no instance fits",
+    429: "too many requests are waiting",
+    500: "a mistake of the service: its log has it",
+    503: "the answer took too long",
+}
+_OF_READS = (401, 421, 422, 429, 500, 503)
+_ANSWERS = {
+    "recommend": ("advisor.records.answer", "Recommendation"),
+    "explain": ("advisor.records.explanation", "Explanation"),
+    "breakeven": ("advisor.records.break_even", "BreakEven"),
+}
+
+
+def _json_content(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"content": {"application/json": {"schema": schema}}}
+
+
+def _ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    return {status: {"description": _REFUSALS[status], **_json_content(_ref("Problem"))} for status in statuses}
+
+
+TEXT = _refusals(401, 421)
+QUESTION_RESPONSES: Mapping[str, dict[int | str, dict[str, Any]]] = {
+    **{
+        question: {200: {"description": "the answer", **_json_content(_ref(record))}, **_refusals(*_REFUSALS)}
+        for question, (_, record) in _ANSWERS.items()
+    },
+    **{
+        question: {200: {"description": "the answer", **_json_content({"type": "object"})}, **_refusals(*_OF_READS)}
+        for question in ("devices", "offers", "accuracy")
+    },
+}
+REQUEST_BODIES = {
+    question: {"required": True, **_json_content(_ref("ExplainRequest" if question == "explain" else "Request"))}
+    for question in _ANSWERS
+}
+
+
+def with_schemas(app: FastAPI) -> None:
+    """Let the application describe itself with the schemas of all records, made when somebody asks."""
+    describe = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = describe()
+            document.setdefault("components", {}).setdefault("schemas", {}).update(_schemas())
+        return describe()
+
+    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way
+
+
+def _schemas() -> dict[str, Any]:
+    from importlib import import_module
+
+    from pydantic import TypeAdapter
+
+    answers = [(name, TypeAdapter(getattr(import_module(module), name))) for module, name in _ANSWERS.values()]
+    _, definitions = TypeAdapter.json_schemas(
+        [(name, "serialization", adapter) for name, adapter in answers],
+        ref_template="#/components/schemas/{model}",
+    )
+    text = {"type": "string"}
+    on = {"type": "array", "items": text, "maxItems": MOST_NAMES, "description": "offers or devices, as `--on`"}
+    example = {"workload": json.loads(_EXAMPLE.read_text(encoding="utf-8")), "options": {"samples": "1e6"}}
+    return {
+        **definitions["$defs"],
+        "Request": _request({}, example=example),
+        "ExplainRequest": _request({"on": on}, example=example),
+        "Options": _options(),
+        "Workload": {
+            "type": "object",
+            "description": "What `advise profile SOURCE -o workload.json` writes.",
+            "required": [one.name for one in fields(Workload) if one.default is one.default_factory is MISSING],
+        },
+        "Problem": {
+            "type": "object",
+            "required": ["error"],
+            "properties": {
+                "error": {
+                    "type": "object",
+                    "required": ["code", "field", "message", "hint"],
+                    "properties": dict.fromkeys(("code", "field", "message", "hint"), text),
+                }
+            },
+        },
+    }
+
+
+def _request(more: Mapping[str, Any], *, example: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": ["workload"],
+        "additionalProperties": False,
+        "properties": {"workload": _ref("Workload"), "options": _ref("Options"), **more},
+        "example": example,
+    }
+
+
+def _options() -> dict[str, Any]:
+    """Flags by name: text as on the command line, or numbers."""
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            name: {**_option(field.type, several=is_several(field)), "description": field.metadata["help"]}
+            for name, field in ALLOWED.items()
+        },
+    }
+
+
+def _option(annotation: Any, *, several: bool) -> dict[str, Any]:
+    item = value_type(annotation)
+    choices = get_args(item)
+    if annotation is bool:
+        return {"type": "boolean"}
+    one: dict[str, Any] = {"type": "string", "enum": list(choices)} if choices else {"type": "string"}
+    if several:
+        return {"type": "array", "items": one, "maxItems": MOST_NAMES}
+    return one if choices else {"type": ["string", "number", "null"]}

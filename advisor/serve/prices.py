@@ -1,0 +1,98 @@
+"""The files of profiles and prices in, the catalog that the service answers from out, anew where a file changes."""
+
+import asyncio
+import json
+import logging
+from datetime import UTC, datetime
+from pathlib import Path
+
+from advisor.catalog.overlay import layers
+from advisor.errors import AdvisorError, UsageError
+from advisor.serve.frames import Frame
+from advisor.serve.pool import Pool, Worker, WorkerDiedError
+from advisor.serve.settings import Settings
+
+_LOG = logging.getLogger(__name__)
+_LOOK_EVERY_S = 1.0
+_LOAD_LIMIT_S = 60.0
+"""All shipped files are parsed anew in 2 s."""
+
+_Files = tuple[tuple[Path, int, int], ...]
+
+
+class PricesInForce:
+    """What `/healthz` says of them: `loaded_at`, and with a `problem` those of before the edit are in force."""
+
+    def __init__(self, settings: Settings, pool: Pool) -> None:
+        self.loaded_at = datetime.now(UTC)
+        self.problem = ""
+        self.failure_count = 0
+        self._settings = settings
+        self._pool = pool
+        self._seen: _Files = ()
+        self._loader: Worker | None = Worker()  # it starts while the service itself does
+
+    async def load(self) -> None:
+        """Load them for the first time; raises `AdvisorError` at the first mistake."""
+        self._seen = self._files()
+        await self._load()
+
+    async def keep_fresh(self) -> None:
+        """Look at the files every second, for ever."""
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            await self.look()
+
+    async def look(self) -> None:
+        """Load them anew where a file has changed, is new or is gone; keep the old ones where the new are wrong."""
+        try:
+            files = self._files()
+            if files == self._seen:
+                return
+            self._seen = files
+            await self._load()
+        except (AdvisorError, OSError) as error:
+            self._keep_old(str(error))
+        else:
+            _LOG.info("profiles and prices were loaded anew")
+
+    def _keep_old(self, problem: str) -> None:
+        if problem != self.problem:
+            self.failure_count += 1
+            self.problem = problem
+            _LOG.error("prices loaded at %s stay in force: %s", self.loaded_at.isoformat(" ", "seconds"), problem)
+
+    def _files(self) -> _Files:
+        """Every file in force with its time and size; raises `UsageError` where one is gone."""
+        try:
+            in_force = layers(profiles=self._settings.profiles, prices=self._settings.prices, cwd=Path.cwd())
+            states = [(file, file.stat()) for layer in in_force for file in layer.files()]
+        except OSError as error:
+            raise UsageError(f"{error.filename}: {error.strerror}") from None
+        except UsageError:
+            self._seen = ()  # it may come back as it was
+            raise
+        return tuple((file, state.st_mtime_ns, state.st_size) for file, state in states)
+
+    async def _load(self) -> None:
+        """In a process of its own, which takes the memory of parsing with it."""
+        named = {"profiles": _text(self._settings.profiles), "prices": [*map(_text, self._settings.prices)]}
+        loader, self._loader = self._loader or Worker(), None
+        await loader.connect()
+        try:
+            async with asyncio.timeout(_LOAD_LIMIT_S):
+                reply = await loader.ask(Frame("load", json.dumps(named).encode()))
+        except (TimeoutError, WorkerDiedError):
+            raise UsageError("profiles and prices could not be loaded", hint="see the log") from None
+        finally:
+            await loader.disconnect()
+            loader.kill()
+        if reply.word == "refused":
+            message, hint = json.loads(reply.body)
+            raise UsageError(message, hint=hint)
+        self._pool.set_catalog(reply.body)
+        self.loaded_at, self.problem = datetime.now(UTC), ""
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)

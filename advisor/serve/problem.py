@@ -1,0 +1,48 @@
+"""What is wrong with a request, and the JSON that says so."""
+
+import json
+import re
+from dataclasses import asdict, dataclass, fields
+
+from advisor.errors import AdvisorError, DocumentError, NothingFitsError
+from advisor.flag_values import flag_name
+from advisor.records.options import Options
+
+_FLAG = re.compile(r"--[a-z]+(-[a-z]+)*")
+_FIELD_OF_FLAG = {flag_name(field.name): field.name for field in fields(Options)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """`field` is where in the request, "" of no one field: "options.max_usd", "workload.rows.3 (aten.mm).count"."""
+
+    status: int
+    code: str
+    message: str
+    field: str = ""
+    hint: str = ""
+
+    def body(self) -> bytes:
+        """`{"error": {"code":, "field":, "message":, "hint":}}`."""
+        error = asdict(self)
+        del error["status"]
+        return json.dumps({"error": error}).encode()
+
+
+def problem_of(error: AdvisorError) -> Problem:
+    """A user's mistake as the service words it; flags are fields of `options` here."""
+    return Problem(
+        status=422,
+        code="nothing-fits" if isinstance(error, NothingFitsError) else "invalid",
+        field=_field_of(error),
+        message=error.message,
+        hint=error.hint,
+    )
+
+
+def _field_of(error: AdvisorError) -> str:
+    if isinstance(error, DocumentError):
+        return ".".join(part for part in (error.where, error.key) if part)
+    named = _FLAG.search(error.message)
+    flag = _FIELD_OF_FLAG.get(named.group()) if named else None
+    return f"options.{flag}" if flag else ""

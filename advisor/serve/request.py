@@ -1,0 +1,118 @@
+"""The body of a request in, what is asked for out; nothing in it is run, and no file of the server is named by it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from decimal import Decimal
+from difflib import get_close_matches
+from typing import Any
+
+from advisor.errors import DocumentError, UsageError
+from advisor.flag_values import TAKES_COMMAS, comma_list, converter, is_several
+from advisor.json_text import parse_json
+from advisor.pipeline import as_saved
+from advisor.records.options import Options
+from advisor.records.workload import Workload
+from advisor.workload.file import workload_from_json
+
+_HINT = 'a request is {"workload": {...}, "options": {...}}'
+_REFUSED = {
+    **dict.fromkeys(("profiles", "prices"), "the service reads no files for a request"),
+    **dict.fromkeys(("input", "attention", "timeout"), "the workload has settled it"),
+    **dict.fromkeys(("no_local", "no_calibrate"), "the service knows of no machine at hand"),
+}
+ALLOWED = {field.name: field for field in fields(Options) if field.name not in _REFUSED}
+_MOST_ROWS = 10_000
+"""Models have some hundreds: equal calls are one row."""
+MOST_NAMES = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A saved workload, and the options of the command; `on` are the names of `advise explain --on`."""
+
+    workload: Workload
+    options: Options
+    on: tuple[str, ...] = ()
+
+
+def read_request(body: bytes, *, takes_on: bool = False) -> Asked:
+    """What `body` asks for, checked as the command line checks it.
+
+    Raises `LoadError` where it is not JSON, else `DocumentError` and `UsageError`.
+    """
+    document = parse_json(body, where="request", hint=_HINT)
+    keys = ("workload", "options", "on") if takes_on else ("workload", "options")
+    _check_keys(document, keys, key="")
+    if "workload" not in document:
+        raise DocumentError("not there", where="", key="workload", hint=_HINT)
+    options = options_of(document.get("options", {}))
+    workload = workload_from_json(document["workload"], where="workload")
+    if len(workload.rows) > _MOST_ROWS:
+        problem = f"{len(workload.rows):,} rows, at most {_MOST_ROWS:,} are taken"
+        raise DocumentError(problem, where="", key="workload.rows", hint="equal calls are one row with a count")
+    return Asked(
+        workload=workload,
+        options=as_saved(options, workload, where=repr(workload.name)),
+        on=_names(document.get("on", []), key="on"),
+    )
+
+
+def options_of(document: Any) -> Options:
+    """The options by the names of the flags, with underscores: text as on the command line, numbers, or lists."""
+    _check_keys(document, (*ALLOWED, *_REFUSED), key="options")
+    given = {}
+    for name, value in document.items():
+        key = f"options.{name}"
+        if name in _REFUSED:
+            raise DocumentError("cannot be given here", where="", key=key, hint=_REFUSED[name])
+        if value is not None:
+            given[name] = _value(name, value, key=key)
+    return Options(**given)
+
+
+def _value(name: str, value: Any, *, key: str) -> Any:
+    field = ALLOWED[name]
+    if field.type is bool or isinstance(value, bool):
+        if field.type is not bool or not isinstance(value, bool):
+            raise _wrong_type(value, "true or false" if field.type is bool else "text or a number", key=key)
+        return value
+    convert = converter(field)
+    try:
+        if is_several(field):
+            split = comma_list(convert) if name in TAKES_COMMAS else lambda text: (convert(text),)
+            return tuple(one for text in _names(value, key=key) for one in split(text))
+        return convert(_text(value, key=key))
+    except UsageError as error:
+        raise DocumentError(error.message, where="", key=key, hint=error.hint) from None
+
+
+def _names(value: Any, *, key: str) -> tuple[str, ...]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise _wrong_type(value, "a list of names", key=key)
+    if len(names) > MOST_NAMES:
+        raise DocumentError(f"{len(names)} names, at most {MOST_NAMES} are taken", where="", key=key, hint=_HINT)
+    return tuple(names)
+
+
+def _text(value: Any, *, key: str) -> str:
+    """A number as the command line takes it: without an exponent."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (int, float)):
+        return f"{Decimal(str(value)):f}"
+    raise _wrong_type(value, "text or a number", key=key)
+
+
+def _check_keys(document: Any, known: tuple[str, ...], *, key: str) -> None:
+    if not isinstance(document, Mapping):
+        raise _wrong_type(document, "an object", key=key)
+    for name in document:
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"one of {', '.join(known)}"
+            raise DocumentError(f"unknown key {name!r:.80}", where="", key=key, hint=hint)
+
+
+def _wrong_type(value: Any, wanted: str, *, key: str) -> DocumentError:
+    return DocumentError(f"found {value!r:.80}, expected {wanted}", where="", key=key, hint=_HINT)

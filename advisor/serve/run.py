@@ -1,0 +1,96 @@
+"""Settings in, the service up until it is told to end."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Iterator
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from advisor.errors import UsageError
+from advisor.serve.pool import Pool, pool_of
+from advisor.serve.prices import PricesInForce
+from advisor.serve.settings import Settings
+
+if TYPE_CHECKING:
+    from advisor.serve.guard import Guard
+
+_LOG = logging.getLogger(__name__)
+_BACKLOG = 1024
+_IDLE_CONNECTION_S = 5
+_LAST_ANSWERS_S = 5
+"""For those in flight, beyond the time limit of one answer."""
+
+
+def serve(settings: Settings) -> None:
+    """Answer until SIGTERM or SIGINT, and then what is in flight. Raises `AdvisorError` where it cannot start."""
+    with _listening(settings) as listener, _ending_on_sigterm(), pool_of(settings.worker_count) as pool:
+        # The workers start while this process imports FastAPI.
+        prices = PricesInForce(settings, pool)
+        asyncio.run(_serve(settings, listener=listener, pool=pool, prices=prices))
+
+
+async def _serve(settings: Settings, *, listener: socket.socket, pool: Pool, prices: PricesInForce) -> None:
+    from advisor.serve.app import make_app
+
+    app = make_app(settings, pool=pool, prices=prices)
+    await pool.connect()
+    try:
+        await prices.load()
+        await _answer(app, settings, listener=listener, prices=prices)
+    finally:
+        await pool.disconnect()
+
+
+async def _answer(app: "Guard", settings: Settings, *, listener: socket.socket, prices: PricesInForce) -> None:
+    import uvicorn
+
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            lifespan="off",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=_IDLE_CONNECTION_S,
+            timeout_graceful_shutdown=int(settings.time_limit_s) + _LAST_ANSWERS_S,
+        )
+    )
+    host, port = listener.getsockname()[:2]
+    _LOG.info("serving on http://%s:%d, %d workers", f"[{host}]" if ":" in host else host, port, settings.worker_count)
+    fresh = asyncio.create_task(prices.keep_fresh())
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        fresh.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await fresh
+
+
+def _listening(settings: Settings) -> socket.socket:
+    try:
+        return socket.create_server(
+            (settings.host, settings.port),
+            family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET,
+            backlog=_BACKLOG,
+        )
+    except OSError as error:
+        where = f"{settings.host}:{settings.port}"
+        raise UsageError(f"{where}: cannot listen ({error.strerror})", hint="choose another --port or --host") from None
+
+
+@contextlib.contextmanager
+def _ending_on_sigterm() -> Iterator[None]:
+    """uvicorn answers what is in flight, then raises the signal again: let that unwind as an exit without a mistake."""
+
+    def leave(_: int, __: FrameType | None) -> None:
+        raise SystemExit(0)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,59 @@
+"""The process that computes: frames of the service in, replies out, until the service is gone."""
+
+import gc
+import json
+import resource
+import signal
+import socket
+import sys
+
+from advisor.catalog.cache import catalog_from_json, catalog_to_json
+from advisor.errors import AdvisorError
+from advisor.pipeline import catalog_of
+from advisor.records.options import Options
+from advisor.records.price import Catalog
+from advisor.serve.answers import answer
+from advisor.serve.frames import Frame, Readable, Writable, read_frame
+
+_MEMORY_BYTES = 4 * 1024**3
+"""The most that one process may map, numpy's libraries included: no request takes the machine's memory."""
+
+
+def main() -> None:
+    """Answer on the socket whose number is the argument."""
+    # A service manager and Ctrl-C signal every process of the service; what is in flight is answered first.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    with socket.socket(fileno=int(sys.argv[1])) as connection, connection.makefile("rwb") as stream:
+        answer_frames(stream, stream)
+
+
+def answer_frames(questions: Readable, replies: Writable) -> None:
+    """The word "load" is answered with the catalog of some files, "catalog" brings the one in force, the rest ask."""
+    catalog: Catalog | None = None
+    while frame := read_frame(questions):
+        if frame.word == "catalog":
+            catalog = catalog_from_json(frame.body)
+            gc.collect()
+            gc.freeze()  # thousands of offers that never become garbage are not looked through again
+            continue
+        if frame.word == "load":
+            reply = load(frame.body)
+        elif catalog is None:
+            raise ValueError(f"asked to {frame.word} before a catalog was sent")
+        else:
+            found = answer(frame.word, frame.body, catalog=catalog)
+            reply = Frame(str(found.status), found.body)
+        replies.write(reply.packed())
+        replies.flush()
+
+
+def load(body: bytes) -> Frame:
+    """The catalog in force as one document ("catalog"), or the first mistake in its files ("refused")."""
+    named = json.loads(body)
+    try:
+        catalog = catalog_of(Options(profiles=named["profiles"], prices=tuple(named["prices"])))
+    except AdvisorError as error:
+        return Frame("refused", json.dumps([error.message, error.hint]).encode())
+    return Frame("catalog", catalog_to_json(catalog))

@@ -1,0 +1,87 @@
+"""What a step allocates and frees, in order, in; how much more than the tensors need an allocator takes for it out."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from advisor.workload.allocators import Allocator
+
+Event = tuple[int, int | None]
+"""A storage's serial number and the bytes it is made with, or None where it is freed."""
+
+_STEP_COUNT = 2
+"""The second step has the optimizer's state and the gaps that the first has left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocations:
+    """A step's events, after those of the `model_count` parameters and buffers that were there before.
+
+    `scratch` are blocks that only CPUs allocate. `gradients` live on until the next step begins, whose optimizer then
+    has its state, `state_bytes` in all.
+    """
+
+    events: tuple[Event, ...] = ()
+    model_count: int = 0
+    gradients: frozenset[int] = frozenset()
+    scratch: frozenset[int] = frozenset()
+    state_bytes: int = 0
+
+    def taken_ratio(self, allocator: Allocator, *, has_scratch: bool) -> float:
+        """The most that the allocator holds over two steps beside the most that their tensors do."""
+        replay = _Replay(self, allocator, has_scratch=has_scratch)
+        for step in range(_STEP_COUNT):
+            replay.step()
+            if step == 0:
+                replay.add_state()
+        return max(1.0, allocator.peak_bytes / replay.most_bytes) if replay.most_bytes else 1.0
+
+
+class _Replay:
+    """Asks an allocator for what a step does; `most_bytes` is the most that its tensors need at once."""
+
+    def __init__(self, allocations: Allocations, allocator: Allocator, *, has_scratch: bool) -> None:
+        self.most_bytes = 0
+        self._allocations = allocations
+        self._allocator = allocator
+        self._left_out = frozenset() if has_scratch else allocations.scratch
+        self._live: dict[int, tuple[int, int]] = {}
+        self._live_bytes = 0
+        for serial, size_bytes in allocations.events[: allocations.model_count]:
+            self._make(serial, size_bytes or 0)
+        self._model = frozenset(self._live)
+
+    def step(self) -> None:
+        """Zero the gradients, do the step, and forget what it leaves behind."""
+        gradients = self._allocations.gradients
+        self._free_all(serial for serial in list(self._live) if serial in gradients)
+        for serial, size_bytes in self._allocations.events[self._allocations.model_count :]:
+            if size_bytes is None:
+                self._free_all([serial])
+            elif serial not in self._left_out:
+                self._make(serial, size_bytes)
+        self._free_all(serial for serial in list(self._live) if serial not in self._model and serial not in gradients)
+
+    def add_state(self) -> None:
+        """Make the optimizer's state: each gradient's share of it."""
+        shares = {serial: self._live[serial][1] for serial in self._allocations.gradients if serial in self._live}
+        gradient_bytes = sum(shares.values())
+        for size_bytes in shares.values():
+            share_bytes = self._allocations.state_bytes * size_bytes // max(1, gradient_bytes)
+            self._allocator.allocate(share_bytes)
+            self._live_bytes += share_bytes
+        self.most_bytes = max(self.most_bytes, self._live_bytes)
+
+    def _make(self, serial: int, size_bytes: int) -> None:
+        if serial in self._live:
+            return
+        self._live[serial] = (self._allocator.allocate(size_bytes), size_bytes)
+        if serial not in self._allocations.scratch:
+            self._live_bytes += size_bytes
+            self.most_bytes = max(self.most_bytes, self._live_bytes)
+
+    def _free_all(self, serials: Iterable[int]) -> None:
+        for serial in serials:
+            found = self._live.pop(serial, None)
+            if found is not None:
+                self._allocator.free(found[0])
+                self._live_bytes -= 0 if serial in self._allocations.scratch else found[1]

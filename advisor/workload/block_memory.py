@@ -1,0 +1,98 @@
+"""The repeated blocks of a model, and what each of them holds for backward."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from torch import nn
+
+from advisor.workload.storages import CATEGORIES, STORINGS, Stored
+
+Amounts = tuple[int, ...]
+"""Bytes by `STORINGS`."""
+_ACTIVATIONS = CATEGORIES.index("activations")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldBlocks:
+    """The blocks of one path, in the order in which they run, each with what it holds when backward begins.
+
+    `results` is the part that a block hands on.
+    """
+
+    path: str
+    parameter_bytes: tuple[int, ...]
+    kept: tuple[Amounts, ...]
+    results: tuple[Amounts, ...]
+
+
+@dataclass(slots=True)
+class _Block:
+    path: str
+    parameter_bytes: int
+    runs: bool = False
+    kept: list[int] = field(default_factory=lambda: [0] * len(STORINGS))
+    results: list[int] = field(default_factory=lambda: [0] * len(STORINGS))
+
+
+class BlockMemory:
+    """Follows which blocks are running; a storage belongs to all that were when it was made."""
+
+    def __init__(self, model: nn.Module, *, paths: Mapping[int, str]) -> None:
+        self._blocks = {
+            id(module): _Block(path, sum(each.numel() * each.element_size() for each in module.parameters()))
+            for module in model.modules()
+            if (path := paths[id(module)]).rpartition(".")[2] == "*"
+        }
+        self._running: list[int] = []
+        self._makers: dict[int, tuple[int, ...]] = {}
+        self._results: dict[int, set[int]] = {}
+
+    def enter(self, module: nn.Module) -> None:
+        """A module begins to run."""
+        block = self._blocks.get(id(module))
+        if block is not None:
+            block.runs = True
+            self._running.append(id(module))
+
+    def leave(self, module: nn.Module, results: Iterable[Stored]) -> None:
+        """It ends, and hands on `results`."""
+        if id(module) in self._blocks:
+            self._running.remove(id(module))
+            self._results[id(module)] = {stored.serial for stored in results}
+
+    def is_block(self, module: nn.Module) -> bool:
+        """Whether it is one of a list."""
+        return id(module) in self._blocks
+
+    def made(self, stored: Stored) -> None:
+        """A storage is written; the blocks that run have made it, if it is new."""
+        if self._running:
+            self._makers.setdefault(stored.serial, tuple(self._running))
+
+    def hold(self, live: Iterable[Stored]) -> None:
+        """Note what is live when backward begins."""
+        for stored in live:
+            category, storing = divmod(stored.cell, len(STORINGS))
+            if category != _ACTIVATIONS:
+                continue
+            for identity in self._makers.get(stored.serial, ()):
+                block = self._blocks[identity]
+                block.kept[storing] += stored.size_bytes
+                if stored.serial in self._results.get(identity, ()):
+                    block.results[storing] += stored.size_bytes
+
+    def held(self) -> tuple[HeldBlocks, ...]:
+        """The blocks that ran, by path."""
+        by_path: dict[str, list[_Block]] = {}
+        for block in self._blocks.values():
+            if block.runs:
+                by_path.setdefault(block.path, []).append(block)
+        return tuple(
+            HeldBlocks(
+                path=path,
+                parameter_bytes=tuple(block.parameter_bytes for block in blocks),
+                kept=tuple(tuple(block.kept) for block in blocks),
+                results=tuple(tuple(block.results) for block in blocks),
+            )
+            for path, blocks in by_path.items()
+        )

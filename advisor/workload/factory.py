@@ -1,0 +1,96 @@
+"""`NAME(parameter=value, ...)` behind the `::` of a Python file: read, written, and found without running the file."""
+
+import ast
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+from advisor.errors import LoadError
+
+FACTORIES = ("get_model", "build_model", "make_model")
+"""What a file's factory is called where nothing names it."""
+Arguments: TypeAlias = Mapping[str, bool | int | float | str | None]
+
+
+def split_call(text: str) -> tuple[str, Arguments]:
+    """ "get_model(width=64)" as its name and its keyword arguments; raise `LoadError` for what is no such call."""
+    if "(" not in text:
+        return text, {}
+    problem = LoadError(
+        f"{text!r} is no call by keywords", hint="write FILE.py::get_model(width=64, depth=4), with plain values"
+    )
+    try:
+        call = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError):
+        raise problem from None
+    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)) or call.args:
+        raise problem
+    arguments: dict[str, bool | int | float | str | None] = {}
+    for keyword in call.keywords:
+        try:
+            value = ast.literal_eval(keyword.value)
+        except ValueError:
+            raise problem from None
+        if keyword.arg is None or not isinstance(value, bool | int | float | str | None):
+            raise problem
+        arguments[keyword.arg] = value
+    return call.func.id, arguments
+
+
+def with_argument(source: str, name: str, value: int) -> str:
+    """The source `FILE.py[::NAME[(...)]]` with one argument set."""
+    path, _, call = source.partition("::")
+    factory, arguments = split_call(call or _only_factory(Path(path)))
+    listed = ", ".join(f"{key}={argument!r}" for key, argument in {**arguments, name: value}.items())
+    return f"{path}::{factory}({listed})"
+
+
+def whole_number_parameters(source: str) -> Mapping[str, int]:
+    """The parameters of the source's factory whose default is a whole number, with what they are for this source."""
+    path, _, call = source.partition("::")
+    factory, arguments = split_call(call or _only_factory(Path(path)))
+    found = _parameters(_definition(_tree(Path(path)), factory))
+    defaults = {name: value for name, value in found.items() if isinstance(value, int) and not isinstance(value, bool)}
+    given = {name: value for name, value in arguments.items() if isinstance(value, int) and name in found}
+    return {**defaults, **given}
+
+
+def _only_factory(path: Path) -> str:
+    """The factory or the one class that a source without a NAME means."""
+    tree = _tree(path)
+    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+    found = [name for name in ("model", *FACTORIES) if name in functions] or classes
+    if len(found) != 1:
+        raise LoadError(f"{path}: which of its functions or classes makes the model?", hint=f"name it: {path}::NAME")
+    return found[0]
+
+
+def _tree(path: Path) -> ast.Module:
+    try:
+        return ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError) as error:
+        raise LoadError(f"{path}: {error}", hint="name a Python file") from None
+
+
+def _definition(tree: ast.Module, name: str) -> ast.FunctionDef | None:
+    """The function of that name, or the constructor of the class."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return node
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            return _definition(ast.Module(body=node.body, type_ignores=[]), "__init__")
+    return None
+
+
+def _parameters(definition: ast.FunctionDef | None) -> dict[str, object]:
+    """The constants among the defaults, by the name of the parameter."""
+    if definition is None:
+        return {}
+    positional = [*definition.args.posonlyargs, *definition.args.args]
+    defaults = definition.args.defaults
+    pairs = [
+        *zip(positional[len(positional) - len(defaults) :], defaults, strict=True),
+        *zip(definition.args.kwonlyargs, definition.args.kw_defaults, strict=True),
+    ]
+    return {argument.arg: default.value for argument, default in pairs if isinstance(default, ast.Constant)}

@@ -1,0 +1,233 @@
+"""Hold the predicted memory to the real one: nothing in, rows of measured beside predicted peaks of this machine out.
+
+`python scripts/check_memory.py --out tests/data/measured/own/memory_check.csv`
+
+Each step runs in a process of its own, as a user's does: torch's threads and glibc's malloc as they are, no setting
+changed. Measured is the most that the process ever held (VmHWM of /proc/self/status) after three steps, less what it
+held once everything was imported (VmRSS): the model, its gradients and state, what the step needs and what the
+allocator keeps. Predicted is the same, the middle without the part "process". Rows that are in the file are not
+measured again; all are predicted again.
+"""
+
+import argparse
+import csv
+import gc
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from measure_steps import load_with_weights, source_of
+
+from advisor.predict.memory import step_memory
+from advisor.records.workload import Workload
+from advisor.workload.load import load
+from advisor.workload.loaded import LoadedModel
+from advisor.workload.trace import trace
+from advisor.workload.training_step import batch_value, loss_of
+
+Optimizer = Literal["", "AdamW", "SGD"]
+COLUMNS = (
+    "model", "mode", "optimizer", "checkpointed", "batch", "measured_bytes", "predicted_bytes", "predicted_low_bytes",
+    "predicted_high_bytes", "tensor_bytes", "code_bytes", "imported_bytes", "torch",
+)  # fmt: skip
+STEP_COUNT = 3
+"""The first makes the optimizer's state, the others find what it has left."""
+EXAMPLES = "../../../../examples"
+MODELS: Mapping[str, int] = {
+    f"{EXAMPLES}/mlp.py": 65536,
+    f"{EXAMPLES}/lstm.py": 128,
+    f"{EXAMPLES}/resnet50.py": 16,
+    "timm:resnet18@224": 16,
+    "timm:vgg16@224": 4,
+    "timm:mobilenetv3_large_100@224": 32,
+    "timm:convnext_tiny@224": 8,
+    "timm:vit_small_patch16_224": 16,
+    "timm:mixer_b16_224": 8,
+    "hf:configs/bert_base_128.json": 8,
+    "hf:configs/gpt2_small_256.json": 4,
+    "hf:configs/t5_small_128.json": 8,
+}
+"""Each with its batch."""
+NO_SWITCH = (*(model for model in MODELS if model.startswith(EXAMPLES)), "timm:vgg16@224", "timm:mixer_b16_224")
+"""Those whose library cannot checkpoint them."""
+MAKERS: Mapping[Optimizer, Any] = {
+    "AdamW": torch.optim.AdamW,
+    "SGD": partial(torch.optim.SGD, lr=0.01, momentum=0.9),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One step to measure: inference without an optimizer, else training."""
+
+    model: str
+    optimizer: Optimizer
+    checkpointed: bool
+    batch: int
+
+    @property
+    def mode(self) -> Literal["inference", "training"]:
+        """What the step does."""
+        return "training" if self.optimizer else "inference"
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns that say what is measured."""
+        return {
+            "model": self.model,
+            "mode": self.mode,
+            "optimizer": self.optimizer,
+            "checkpointed": "yes" if self.checkpointed else "",
+            "batch": str(self.batch),
+        }
+
+
+def cases() -> Iterator[Case]:
+    """Every model in inference, with both optimizers, and checkpointed where its library has a switch for it."""
+    for model, batch in MODELS.items():
+        for optimizer in ("", "AdamW", "SGD"):
+            yield Case(model=model, optimizer=optimizer, checkpointed=False, batch=batch)
+        if model not in NO_SWITCH:
+            yield Case(model=model, optimizer="AdamW", checkpointed=True, batch=batch)
+
+
+def loaded_for(case: Case) -> LoadedModel:
+    """The model with weights, its optimizer and its checkpointing."""
+    loaded = load_with_weights(case.model, mode=case.mode)
+    if case.checkpointed:  # timm's name for it, or transformers'
+        names = ("set_grad_checkpointing", "gradient_checkpointing_enable")
+        switch: Any = next(getattr(loaded.model, name) for name in names if hasattr(loaded.model, name))
+        switch()
+    return replace(loaded, optimizer=MAKERS.get(case.optimizer))
+
+
+def measure_here(case: Case) -> dict[str, int]:
+    """Run the steps in this process, which is to end then."""
+    load(source_of(case.model), mode=case.mode, specs=())  # imports what the model needs, and allocates nothing
+    MAKERS["AdamW"]([torch.zeros(1)])  # imports torch._dynamo
+    gc.collect()
+    before = process_bytes()
+    loaded = loaded_for(case)
+    loaded.model.train(case.mode == "training")
+    optimizer = loaded.optimizer(loaded.model.parameters()) if loaded.optimizer else None
+    for _ in range(STEP_COUNT):
+        step(loaded, optimizer, batch=case.batch)
+    after = process_bytes()
+    return {
+        "measured_bytes": after["VmHWM"] - before["VmRSS"],
+        "code_bytes": after["RssFile"] - before["RssFile"],
+        "imported_bytes": before["VmRSS"],
+    }
+
+
+def step(loaded: LoadedModel, optimizer: torch.optim.Optimizer | None, *, batch: int) -> None:
+    """One step as a user's loop has it."""
+    inputs = loaded.make_inputs(batch)
+    args, kwargs = inputs
+    if optimizer is None:
+        with torch.no_grad():
+            loaded.model(*args, **kwargs)
+        return
+    optimizer.zero_grad()
+    output = loaded.model(*args, **kwargs)
+    loss_of(loaded, output, batch_value(inputs)).backward()
+    optimizer.step()
+
+
+def process_bytes(path: Path = Path("/proc/self/status")) -> dict[str, int]:
+    """What proc(5) says of this process: its resident memory now and at the most, and the part that maps files."""
+    entries = (line.partition(":") for line in path.read_text(encoding="ascii").splitlines())
+    return {key: int(value.split()[0]) * 1024 for key, _, value in entries if key in ("VmRSS", "VmHWM", "RssFile")}
+
+
+def measure(case: Case) -> dict[str, int] | None:
+    """Run the steps in a process of their own; None, with a line that says why, where they fail."""
+    arguments = [sys.executable, __file__, "--case", json.dumps(case.columns)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(f"{case}: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr, flush=True)
+        return None
+    found: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def predict(workload: Workload, *, batch: int) -> dict[str, int]:
+    """The peak of the workload on a CPU beyond what the process holds before."""
+    memory = step_memory(workload, batches=np.array([float(batch)]), width="full", kind="cpu")
+    total, process = memory.total, memory.parts["process"]
+    tensors = sum(part.low for name, part in memory.parts.items() if name not in ("workspaces", "allocator", "process"))
+    return {
+        "predicted_bytes": round(float(total.mid[0] - process.mid[0])),
+        "predicted_low_bytes": round(float(total.low[0] - process.low[0])),
+        "predicted_high_bytes": round(float(total.high[0] - process.high[0])),
+        "tensor_bytes": round(float(np.sum(tensors))),
+    }
+
+
+def read(path: Path) -> dict[tuple[str, ...], dict[str, str]]:
+    """The rows of the file by what they measure."""
+    if not path.is_file():
+        return {}
+    with path.open(encoding="utf-8", newline="") as lines:
+        return {tuple(row[column] for column in COLUMNS[:5]): row for row in csv.DictReader(lines)}
+
+
+def write(path: Path, rows: Mapping[tuple[str, ...], Mapping[str, str]]) -> None:
+    """The whole file, in one step."""
+    new = path.with_suffix(".new")
+    with new.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows.values())
+    new.replace(path)
+
+
+def error_ratio(row: Mapping[str, str]) -> float:
+    """How far the prediction is off."""
+    return int(row["predicted_bytes"]) / int(row["measured_bytes"]) - 1
+
+
+def main() -> None:
+    """Measure what the file has not, predict all, and say how far the predictions are off."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="the CSV file")
+    parser.add_argument("--only", default="", help="measure models with this in their name alone")
+    parser.add_argument("--case", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.case:
+        columns = json.loads(arguments.case)
+        case = next(case for case in cases() if case.columns == columns)
+        print(json.dumps(measure_here(case)))
+        return
+    rows = read(arguments.out)
+    for case in cases():
+        key = tuple(case.columns.values())
+        if arguments.only not in case.model:
+            continue
+        measured: Mapping[str, Any] | None = rows.get(key) or measure(case)
+        if measured is None:
+            continue
+        predicted = predict(trace(loaded_for(case), mode=case.mode, batch=case.batch), batch=case.batch)
+        known = {"torch": torch.__version__, **measured, **case.columns, **predicted}
+        rows[key] = {column: str(known[column]) for column in COLUMNS}
+        write(arguments.out, rows)
+        print(" ".join(key), f"{error_ratio(rows[key]):+.1%}", flush=True)
+    errors = [error_ratio(row) for row in rows.values()]
+    inside = statistics.mean(
+        int(row["predicted_low_bytes"]) <= int(row["measured_bytes"]) <= int(row["predicted_high_bytes"])
+        for row in rows.values()
+    )
+    mean = statistics.mean(map(abs, errors))
+    print(f"{len(errors)} steps: mean error {mean:.1%}, bias {statistics.mean(errors):+.1%}, inside {inside:.0%}")
+
+
+if __name__ == "__main__":
+    main()

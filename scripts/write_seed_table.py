@@ -1,0 +1,119 @@
+"""Put the table of eight well-known models into README.md: where a CPU wins, where a GPU, and why.
+
+`python scripts/write_seed_table.py`; a slow test holds the README to it. Ages of prices do not enter.
+"""
+
+import math
+from itertools import pairwise
+from pathlib import Path
+from typing import get_args
+
+from advisor import units
+from advisor.breaking_even import breakeven_workload
+from advisor.explaining import explain_workload
+from advisor.pipeline import catalog_of, profile_source
+from advisor.records.break_even import Contender, Curve
+from advisor.records.device import DeviceKind
+from advisor.records.options import Options
+from advisor.records.price import Catalog
+from advisor.records.workload import Mode, Workload
+from advisor.report.break_even_text import end_text, stretches
+
+ROOT = Path(__file__).resolve().parents[1]
+SEEDS = {
+    "MLP": "examples/mlp.py",
+    "small CNN": "examples/small_cnn.py",
+    "ResNet-50": "examples/resnet50.py",
+    "LSTM": "examples/lstm.py",
+    "BERT": "hf:examples/configs/bert_base.json",
+    "GPT-2": "hf:examples/configs/gpt2.json",
+    "7-billion Llama": "hf:examples/configs/llama_7b.json",
+    "100 million words": "examples/word_embedding.py",
+}
+MODES: tuple[Mode, ...] = get_args(Mode)
+_KINDS: tuple[DeviceKind, ...] = ("cpu", "gpu")
+_BEGIN, _END = "<!-- seeds: written by scripts/write_seed_table.py -->", "<!-- end of seeds -->"
+_HEAD = (
+    "| model | parameters | cheapest CPU | cheapest GPU | over the batch | over requests a day | over samples | why |",
+    "| --- | --- | --- | --- | --- | --- | --- | --- |",
+)
+
+
+def seed_table() -> str:
+    """A line for each model: inference of a million samples, and what `advise` assumes where nothing else is said."""
+    catalog = catalog_of(Options())
+    return "\n".join((*_HEAD, *(_line(name, source, catalog) for name, source in SEEDS.items())))
+
+
+def _line(name: str, source: str, catalog: Catalog) -> str:
+    scheme, colon, path = source.rpartition(":")
+    source = f"{scheme}{colon}{ROOT / path}"
+    workload = profile_source(source, Options()).workload
+    curves = {curve.kind: curve for curve in breakeven_workload(workload, Options(), catalog=catalog).curves}
+    best = {kind: _cheapest(curves["batch"], kind) for kind in _KINDS}
+    cells = (
+        f"[{name}]({path})",
+        units.format_count(workload.parameter_count),
+        *("none fits" if one is None else f"{units.format_usd(one.job_usd.mid)} ({one.name})" for one in best.values()),
+        *(where(curves[kind]) for kind in ("batch", "requests_per_day", "samples")),
+        _why(source, workload, best["cpu"], best["gpu"], catalog),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _cheapest(curve: Curve, kind: DeviceKind) -> Contender | None:
+    found = [one for point in curve.points if (one := point.cpu if kind == "cpu" else point.gpu)]
+    return min(found, key=lambda one: one.job_usd.mid, default=None)
+
+
+def where(curve: Curve) -> str:
+    """ "CPU below 32 [16-68], then GPU", or the one that is cheaper everywhere."""
+    parts = stretches(curve)
+    names = [f"{part.kind.upper()}{' alone' if part.is_alone else ''}" for part in parts]
+    if len(parts) == 1:
+        return f"{names[0]} everywhere"
+    ended = [
+        f"{name} below {end_text(one.end, following=following)}"
+        for name, (one, following) in zip(names, pairwise(parts), strict=False)
+        if one.end is not None
+    ]
+    return ", then ".join((*ended, names[-1]))
+
+
+def _why(source: str, workload: Workload, cpu: Contender | None, gpu: Contender | None, catalog: Catalog) -> str:
+    """A single sample on both, how much faster the GPU is in its best batch, and what it cannot run side by side."""
+    if cpu is None or gpu is None:
+        return _what_would_hold(source, catalog)
+    one_each = explain_workload(workload, Options(batch="1"), on=(cpu.id, gpu.id), catalog=catalog).steps
+    cpu_s, gpu_s = (units.format_duration(step.step_s.mid) for step in one_each)
+    busy = units.format_ratio(min(1.0, one_each[1].total.kernels_s / one_each[1].step_s.mid))
+    speed = units.format_times(gpu.batch / gpu.step_s.mid / (cpu.batch / cpu.step_s.mid))
+    chains = sum(chain.kernel_count for chain in one_each[1].sequential)
+    in_turn = f"; its time steps are {chains:,} kernels in turn" if chains else ""
+    alone = f"one sample: CPU {cpu_s}, GPU {gpu_s}, busy {busy} of it"
+    return f"{alone}; in batches of {gpu.batch:,} it is {speed} faster{in_turn}"
+
+
+def _what_would_hold(source: str, catalog: Catalog) -> str:
+    """How many of the largest GPUs hold the step at its smallest, in inference and in training."""
+    largest_bytes = max(one.memory_bytes for one in catalog.gpus.values())
+    needs = []
+    for mode in MODES:
+        summary = profile_source(source, Options(mode=mode, batch="1")).summary
+        needed_bytes = summary.totals.peak_memory_bytes
+        optimizer = f" with {summary.optimizer}" if summary.optimizer else ""
+        count = math.ceil(needed_bytes / largest_bytes)
+        needs.append(f"{mode}{optimizer} needs {units.format_bytes(needed_bytes)}: {count} GPUs")
+    return f"{'; '.join(needs)} of {units.format_bytes(largest_bytes)}, the largest here"
+
+
+def with_seed_table(readme: str, table: str) -> str:
+    """The README with its table replaced."""
+    before, _, rest = readme.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    return f"{before}{_BEGIN}\n{table}\n{_END}{after}"
+
+
+if __name__ == "__main__":
+    README = ROOT / "README.md"
+    README.write_text(with_seed_table(README.read_text(encoding="utf-8"), seed_table()), encoding="utf-8")

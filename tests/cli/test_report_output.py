@@ -1,0 +1,62 @@
+"""`advise SOURCE -o report.html`."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from advisor.cli.commands.rank import command
+from tests.cli.conftest import Pipeline, Result
+from tests.report.html_toys import report
+from tests.report.toys import recommendation
+
+Advise = Callable[..., Result]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, pipeline: Pipeline) -> list[dict[str, Any]]:
+    """Stands in for `advisor.reporting`, which answers with what the pipeline would; what it was asked."""
+    found: list[dict[str, Any]] = []
+
+    def report_source(source: str, options: Any, **how: Any) -> Any:
+        found.append({"source": source, "options": options, **how})
+        return report(pipeline.rank_source(source, options))
+
+    module = ModuleType("advisor.reporting")
+    module.report_source = report_source  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "advisor.reporting", module)
+    return found
+
+
+def test_the_suffix_of_a_file_asks_for_a_report(advise: Advise, asked: list[dict[str, Any]], tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    assert advise("model.py", "--top", "3", "-o", str(file)) == Result(0, "", "")
+    page = file.read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert asked[0]["source"] == "model.py"
+    assert asked[0]["run"] is False
+    assert advise("model.py", "-o", "html").out == page
+
+
+def test_a_report_in_which_nothing_fits_exits_with_1(
+    advise: Advise, asked: list[dict[str, Any]], pipeline: Pipeline, tmp_path: Path
+) -> None:
+    pipeline.answer = recommendation()
+    file = tmp_path / "report.html"
+    assert advise("model.py", "-o", str(file)).code == 1
+    assert "No instance does this job" in file.read_text(encoding="utf-8")
+
+
+def test_a_comparison_is_no_report(advise: Advise, asked: list[dict[str, Any]], tmp_path: Path) -> None:
+    result = advise("model.py", "--compare-to", "base.json", "-o", str(tmp_path / "report.html"))
+    assert result.code == 2
+    assert "-o html: a comparison is not written so" in result.err
+    assert asked == []
+
+
+def test_the_help_names_the_suffix() -> None:
+    (output,) = (flag for flag in command.get_params(command.make_context("rank", ["x"])) if flag.name == "output")
+    assert ".html" in (getattr(output, "help", None) or "")

@@ -1,0 +1,99 @@
+"""The cheapest of each kind, without ranking the others."""
+
+import math
+
+import numpy as np
+import pytest
+
+from advisor.cost.by_kind import cheapest_by_kind
+from advisor.cost.ranking import rank
+from advisor.records.answer import JobLimits
+from advisor.records.billing import Billing
+from advisor.records.break_even import KindCost
+from advisor.records.device import DeviceKind
+from tests.cost.toys import billing, device, fleet, job, offer, predictions, selection
+
+SLOW, QUICK, FAST = device("slow"), device("quick"), device("fast", kind="gpu")
+OFFERS = (
+    offer("slow", usd_per_hour=1.0),
+    offer("quick", usd_per_hour=1.5),
+    offer("fast", usd_per_hour=8.0, gpu="l4", gpu_count=1),
+)
+FLEET = fleet(0, 1, 2, devices=(SLOW, QUICK, FAST))
+
+
+def cheapest(*, samples: int = 3600, limits: JobLimits | None = None, bill: Billing | None = None, spread: float = 0.0
+             ) -> dict[DeviceKind, KindCost]:  # fmt: skip
+    """1 s, 0.5 s and 0.1 s a sample; the slow one errs by `spread` of its own, nothing else does."""
+    own = np.array([[spread], [0.0], [0.0]])
+    return dict(
+        cheapest_by_kind(
+            selection(*OFFERS),
+            fleet=FLEET,
+            predictions=predictions(
+                SLOW, QUICK, FAST, step_s=[[1.0], [0.5], [0.1]], log_spread=own, own_log_spread=own
+            ),
+            job=job(samples, limits=limits or JobLimits()),
+            billing=bill or Billing(),
+        )
+    )
+
+
+def test_they_are_the_first_of_their_kind_in_the_ranking() -> None:
+    found = cheapest()
+    ranking = rank(
+        selection(*OFFERS),
+        fleet=FLEET,
+        predictions=predictions(SLOW, QUICK, FAST, step_s=[[1.0], [0.5], [0.1]]),
+        job=job(3600),
+    )
+    for kind in ("cpu", "gpu"):
+        first = next(quote for quote in ranking.quotes if quote.device.kind == kind)
+        assert (found[kind].quote.id, found[kind].quote.job_usd.mid) == (first.id, first.job_usd.mid)
+    # 1,800 s of $1.50 beat 3,600 s of $1; 360 s of $8 are 80 cents.
+    assert (found["cpu"].quote.job_usd.mid, found["gpu"].quote.job_usd.mid) == pytest.approx((0.75, 0.8))
+
+
+def test_when_predictions_err_another_one_may_be_the_cheapest() -> None:
+    # The slow one costs $1. If it were twice as fast it would cost 50 cents; if slower, the quick one is there.
+    own = cheapest(spread=math.log(2) / 1.645)["cpu"].own_usd
+    assert (own.mid, own.low, own.high) == pytest.approx((0.75, 0.5, 0.75))
+
+
+def test_the_error_that_all_share_is_apart() -> None:
+    found = cheapest_by_kind(
+        selection(*OFFERS),
+        fleet=FLEET,
+        predictions=predictions(
+            SLOW, QUICK, FAST, step_s=[[1.0], [0.5], [0.1]],
+            log_spread=np.full((3, 1), 0.5), own_log_spread=np.full((3, 1), 0.3),
+        ),
+        job=job(3600),
+        billing=Billing(),
+    )["cpu"]  # fmt: skip
+    # 0.3^2 + 0.4^2 = 0.5^2.
+    assert (found.own_log_spread, found.shared_log_spread) == pytest.approx((0.3, 0.4))
+    assert found.shared_usd.high == pytest.approx(0.75 * math.exp(1.645 * 0.4))
+    assert found.own_usd.high == pytest.approx(0.75 * math.exp(1.645 * 0.3))
+
+
+def test_start_up_has_no_error() -> None:
+    # 3,600 s of the quick one's start-up more than double its cost, and halve what an error of its time does to that:
+    # 1,800 s may be 900 s; together 5,400 s or 4,500 s at $1.50 an hour.
+    spread = math.log(2) / 1.645
+    found = cheapest_by_kind(
+        selection(OFFERS[1]),
+        fleet=fleet(0, devices=(QUICK,)),
+        predictions=predictions(
+            QUICK, step_s=[[0.5]], log_spread=np.full((1, 1), spread), own_log_spread=np.full((1, 1), spread)
+        ),
+        job=job(3600),
+        billing=billing(start_up_s=3600.0),
+    )["cpu"]
+    assert (found.own_usd.mid, found.own_usd.low) == pytest.approx((2.25, 1.875))
+
+
+def test_a_kind_without_an_offer_within_the_limits_is_left_out() -> None:
+    assert set(cheapest(limits=JobLimits(deadline_s=1000.0))) == {"gpu"}
+    assert set(cheapest(limits=JobLimits(max_usd=0.79))) == {"cpu"}
+    assert cheapest(limits=JobLimits(max_usd=0.1)) == {}

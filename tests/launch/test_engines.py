@@ -1,0 +1,196 @@
+"""What both engines have in common; what is in their files is compared with their own packages, where those are."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.catalog.find import find_devices
+from advisor.catalog.load import load_catalog
+from advisor.catalog.yaml_text import yaml_text
+from advisor.launch.engines import dstack, engine_module, engine_names, skypilot
+from advisor.records.answer import Quote
+from tests.launch.toys import A10G, GOOGLE_T4, GRAVITON, LAMBDA_A10, SALAD, quote, task
+
+LAUNCHABLE = [A10G, GRAVITON, GOOGLE_T4, LAMBDA_A10]
+
+
+@pytest.mark.parametrize("engine", engine_names())
+def test_every_engine_has_what_the_room_says(engine: str) -> None:
+    module = engine_module(engine)
+    assert module.COMMAND.split()[0] in ("sky", "dstack")
+    assert module.task_values(task())["name"] == "train"
+    assert "10 idle minutes" in module.idle_comment(task())
+
+
+@pytest.mark.parametrize("engine", engine_names())
+@pytest.mark.parametrize("of", LAUNCHABLE, ids=lambda of: of.instance)
+def test_what_an_engine_knows_it_can_launch(engine: str, of: Quote) -> None:
+    assert engine_module(engine).why_not(of) == ""
+
+
+@pytest.mark.parametrize("engine", engine_names())
+@pytest.mark.parametrize(
+    ("of", "why"),
+    [
+        (SALAD, "it knows no salad"),
+        (quote("gpu-box", device="t4", provider="own", tier="owned"), "it knows no own"),
+        (quote("RTX 4090", device="rtx-4090", provider="runpod", tier="marketplace"), "hosts are not of one kind"),
+        (quote("g5g.xlarge", device="t4g"), "it has no name for the T4G"),
+        (quote("cpu_4x", device="xeon", kind="cpu", provider="lambda", tier="neocloud"), "by their GPUs"),
+    ],
+)
+def test_what_it_does_not_know_it_says(engine: str, of: Quote, why: str) -> None:
+    assert why in engine_module(engine).why_not(of)
+
+
+@pytest.mark.parametrize("engine", engine_names())
+def test_the_names_are_of_gpus_and_providers_that_we_have(engine: str) -> None:
+    catalog, module = load_catalog(), engine_module(engine)
+    assert {offer.provider for offer in catalog.offers} >= module.PROVIDERS
+    for identifier in module.GPU_NAMES:
+        assert [device.id for device in find_devices(catalog, identifier)] == [identifier]
+
+
+def test_skypilot_is_told_cloud_region_type_and_gpu() -> None:
+    assert skypilot.task_values(task(max_usd_per_hour=1.5)) == {
+        "name": "train",
+        "workdir": ".",
+        "resources": {
+            "infra": "aws/us-east-1",
+            "instance_type": "g5.xlarge",
+            "accelerators": "A10G:1",
+            "use_spot": False,
+            "disk_size": 100,
+            "max_hourly_cost": 1.5,
+            "autostop": {"idle_minutes": 10, "down": False},
+        },
+        "setup": "pip install torch\n",
+        "run": "python train.py\n",
+    }
+
+
+def test_skypilot_stops_what_can_be_stopped_and_shuts_the_rest_down() -> None:
+    spot = quote("g5.xlarge", device="a10g", price_kind="spot")
+    down = [skypilot.task_values(task(of))["resources"]["autostop"]["down"] for of in (A10G, spot, LAMBDA_A10)]
+    assert down == [False, True, True]
+    assert "with all on its disk" in skypilot.idle_comment(task(spot))
+    assert "billed until `sky down`" in skypilot.idle_comment(task())
+
+
+def test_a_machine_that_has_no_name_of_its_own_is_asked_for_by_its_gpu() -> None:
+    resources = skypilot.task_values(task(LAMBDA_A10))["resources"]
+    assert (resources["infra"], resources["accelerators"]) == ("lambda", "A10:1")
+    assert "instance_type" not in resources
+    values = dstack.task_values(task(LAMBDA_A10))
+    assert (values["backends"], values["resources"]["gpu"]) == (["lambda"], "A10:1")
+    assert not {"regions", "instance_types"} & values.keys()
+
+
+def test_a_cloud_may_have_names_of_gpus_of_its_own() -> None:
+    h100 = quote("H100 [secure]", device="h100-sxm5-80gb", provider="runpod", tier="neocloud", region="global")
+    assert skypilot.task_values(task(h100))["resources"]["accelerators"] == "H100-SXM:1"
+
+
+def test_google_has_its_gpus_beside_the_machine() -> None:
+    resources = skypilot.task_values(task(GOOGLE_T4))["resources"]
+    assert (resources["instance_type"], resources["accelerators"]) == ("n1-standard-4", "T4:1")
+    assert dstack.task_values(task(GOOGLE_T4))["instance_types"] == ["n1-standard-4"]
+
+
+def test_dstack_is_told_backend_region_type_gpu_and_when_to_end() -> None:
+    # 5,401 s are 90 minutes and one second.
+    assert dstack.task_values(task(max_duration_s=5401.0, max_usd_per_hour=1.5)) == {
+        "type": "task",
+        "name": "train",
+        "python": "3.11",
+        "working_dir": "/workflow",
+        "files": [{"local_path": ".", "path": "/workflow"}],
+        "commands": ["pip install torch", "python train.py"],
+        "backends": ["aws"],
+        "regions": ["us-east-1"],
+        "instance_types": ["g5.xlarge"],
+        "spot_policy": "on-demand",
+        "resources": {"cpu": "1..", "memory": "0GB..", "gpu": "A10G:1", "disk": "100GB.."},
+        "idle_duration": "10m",
+        "max_duration": "91m",
+        "max_price": 1.5,
+    }
+
+
+def test_dstack_is_told_of_arm_and_that_a_cpu_is_enough() -> None:
+    resources = dstack.task_values(task(GRAVITON))["resources"]
+    assert (resources["cpu"], resources["gpu"]) == ("arm:1..", 0)
+
+
+# By the engines' own packages. They are large and need not be here: pip install skypilot, pip install dstack.
+
+SKYPILOT_ROWS = """\
+InstanceType,vCPUs,MemoryGiB,AcceleratorName,AcceleratorCount,GpuInfo,Price,SpotPrice,Region,AvailabilityZone,Arch
+g5.xlarge,4.0,16.0,A10G,1.0,,1.006,0.4,us-east-1,us-east-1a,x86_64
+c8g.xlarge,4.0,8.0,,,,0.16,0.06,us-east-1,us-east-1a,arm64
+"""
+"""In the shape of SkyPilot's own catalog, which it would fetch."""
+LOAD_SKYPILOT = """
+import json, sys, sky
+(resources,) = sky.Task.from_yaml(sys.argv[1]).resources
+print(json.dumps([str(resources.cloud), resources.region, resources.instance_type, resources.accelerators,
+                  resources.use_spot, resources.disk_size, resources.autostop_config.idle_minutes,
+                  resources.autostop_config.down]))
+"""
+LOAD_DSTACK = """
+import json, sys, yaml
+from dstack._internal.core.models.configurations import parse_run_configuration
+task = parse_run_configuration(yaml.safe_load(open(sys.argv[1])))
+print(json.dumps([task.type, [backend.value for backend in task.backends], task.regions, task.instance_types,
+                  task.spot_policy.value, task.resources.gpu.name, task.resources.gpu.count.max, task.idle_duration,
+                  task.max_duration, task.commands[-1]]))
+"""
+HOSTILE_RUN = "python train.py --name 'a: b # \"c\" {d} %s'"
+
+
+def loaded(program: str, text: str, *, home: Path) -> Any:
+    """What the program prints of the task file, in a home folder of its own."""
+    file = home / "task.yaml"
+    file.write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(file)],
+        env={**os.environ, "HOME": str(home)}, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("of", "kept"),
+    [
+        (A10G, ["AWS", "us-east-1", "g5.xlarge", {"A10G": 1}, False, 100, 10, False]),
+        (quote("g5.xlarge", device="a10g", price_kind="spot"),
+         ["AWS", "us-east-1", "g5.xlarge", {"A10G": 1}, True, 100, 10, True]),
+        (GRAVITON, ["AWS", "us-east-1", "c8g.xlarge", None, False, 100, 10, False]),
+    ],
+)  # fmt: skip
+def test_skypilot_reads_what_was_meant(of: Quote, kept: list[Any], tmp_path: Path) -> None:
+    pytest.importorskip("sky")
+    catalog = tmp_path / ".sky" / "catalogs" / "v8" / "aws" / "vms.csv"
+    catalog.parent.mkdir(parents=True)
+    catalog.write_text(SKYPILOT_ROWS)
+    text = yaml_text(skypilot.task_values(task(of, run=HOSTILE_RUN)), comments=["a\nname: other"])
+    assert loaded(LOAD_SKYPILOT, text, home=tmp_path) == kept
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("of", LAUNCHABLE, ids=lambda of: of.instance)
+def test_dstack_reads_what_was_meant(of: Quote, tmp_path: Path) -> None:
+    pytest.importorskip("dstack")
+    values = dstack.task_values(task(of, run=HOSTILE_RUN, max_duration_s=5400.0))
+    is_gpu = of.device.kind == "gpu"
+    assert loaded(LOAD_DSTACK, yaml_text(values, comments=["a\nname: other"]), home=tmp_path) == [
+        "task", [of.provider], values.get("regions"), values.get("instance_types"), "on-demand",
+        [dstack.GPU_NAMES[of.device.id].partition(":")[0]] if is_gpu else None, 1 if is_gpu else 0, 600, 5400,
+        HOSTILE_RUN,
+    ]  # fmt: skip

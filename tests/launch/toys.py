@@ -1,0 +1,36 @@
+"""Quotes of machines that engines know, and what a task of them is."""
+
+from dataclasses import replace
+from typing import Any
+
+from advisor.records.answer import Quote, QuotedDevice
+from advisor.records.device import DeviceKind
+from advisor.records.launch import LaunchTask
+from tests.report import toys
+
+
+def quote(instance: str, *, device: str, provider: str = "aws", kind: DeviceKind = "gpu", **changes: Any) -> Quote:
+    of_toys = toys.quote(instance, kind=kind, device=device, usd=0.42, provider=provider)
+    return replace(of_toys, device=QuotedDevice(id=device, name=device.upper(), kind=kind, count=1), **changes)
+
+
+A10G = quote("g5.xlarge", device="a10g")
+GRAVITON = quote("c8g.xlarge", device="aws-graviton4", kind="cpu")
+GOOGLE_T4 = quote("n1-standard-4+nvidia-tesla-t4", device="t4", provider="gcp", region="us-central1")
+LAMBDA_A10 = quote("NVIDIA A10 24GB PCIe", device="a10", provider="lambda", tier="neocloud", region="global")
+SALAD = quote("RTX 3090 24GB PCIe", device="rtx-3090", provider="salad", tier="marketplace", region="global")
+
+
+def task(of: Quote = A10G, **changes: Any) -> LaunchTask:
+    values: dict[str, Any] = {
+        "name": "train",
+        "quote": of,
+        "setup": ("pip install torch",),
+        "run": "python train.py",
+        "python": "3.11",
+        "folder": ".",
+        "idle_minutes": 10,
+        "max_duration_s": None,
+        "max_usd_per_hour": None,
+    }
+    return LaunchTask(**(values | changes))

@@ -1,0 +1,36 @@
+import numpy as np
+
+from advisor.predict.memory_notes import memory_notes
+from advisor.predict.step_time import predict
+from advisor.records.device import Device
+from tests.predict.test_remedies import GB, net
+from tests.predict.toys import device, efficiency
+
+
+def notes(*devices: Device) -> tuple[str, ...]:
+    predictions = predict(
+        net(), devices=devices, efficiencies=(efficiency(),), batches=np.array([8]), precision="fp32"
+    )
+    return memory_notes(net(), predictions)
+
+
+def test_the_largest_that_is_too_small_is_named_with_the_numbers_and_what_would_fit() -> None:
+    small, larger = (device(id=name, name=name, memory_bytes=size) for name, size in (("A", 4 * GB), ("B", 8 * GB)))
+    [note] = notes(small, larger, device())
+    # 11 GB and a CUDA context of 0.48 GB are 10.7 GiB; B has 8 GB, 7.45 GiB.
+    assert note.startswith(
+        "too small at batch 8: B, which has 7.45 GiB, and smaller ones: the step needs 10.7 GiB in fp32; would fit: "
+    )
+    # Of 3 GB and 8 x 0.5 GB, with the context, are 6.96 GiB.
+    assert "activation checkpointing 6.96 GiB" in note
+    assert "8-bit optimizer" not in note  # 9.5 GB
+
+
+def test_nothing_is_said_where_all_fit() -> None:
+    assert notes(device()) == ()
+
+
+def test_where_nothing_helps_that_is_said() -> None:
+    # Even sharded over 64 GPUs 0.625 GB of parameters are whole on each, beside the context.
+    [note] = notes(device(memory_bytes=0.5 * GB))
+    assert "nothing that is known here makes it fit" in note

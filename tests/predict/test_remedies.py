@@ -1,0 +1,182 @@
+"""A step of 1 GB of parameters and as much of gradients, 2 GB of state and 1 GB of activations a sample."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from advisor.predict.largest_batch import largest_batches
+from advisor.predict.remedies import Remedied, Step, remedies
+from advisor.records.device import Device
+from advisor.records.workload import Blocks, StoredBytes, Workload
+from tests.predict.test_memory import CONTEXT, optimizer_row
+from tests.predict.toys import device, linear_row, memory_line, workload
+
+GB = 10**9
+
+
+def constant(size: float) -> StoredBytes:
+    return StoredBytes(full=(float(size), 0.0))
+
+
+def per_sample(size: float) -> StoredBytes:
+    return StoredBytes(full=(0.0, float(size)))
+
+
+BLOCKS = Blocks(
+    path="layers.*",
+    count=8,
+    parameter_bytes=GB // 2,
+    largest_parameter_bytes=GB // 16,
+    kept=per_sample(0.8 * GB),
+    largest_kept=per_sample(0.1 * GB),
+    results=per_sample(0.2 * GB),
+)
+
+
+def net(**changes: Any) -> Workload:
+    values: dict[str, Any] = {
+        "mode": "training",
+        "optimizer": "AdamW",
+        "parameter_bytes": GB,
+        "memory": (
+            memory_line(
+                phase="loss",
+                parameters=constant(GB),
+                optimizer_state=constant(2 * GB),
+                activations=per_sample(GB),
+            ),
+        ),
+        "blocks": (BLOCKS,),
+    }
+    # 250 million parameters, of which the optimizer writes 12 bytes, 8 of them state; fused, so without intermediates.
+    optimizer = optimizer_row(element_count=GB // 4, calls_per_tensor=1.0)
+    return workload(optimizer, **(values | changes))
+
+
+def step(batch: int = 8, toy: Workload | None = None, **changes: Any) -> Step:
+    return Step(**({"workload": toy or net(), "batch": batch, "width": "full", "kind": "gpu"} | changes))
+
+
+def remedied(name: str, *, batch: int = 8, memory_bytes: float = 6 * GB, **changes: Any) -> Remedied | None:
+    on: Device = device(memory_bytes=memory_bytes)
+    found = {remedy.name: remedy for remedy in remedies(step(batch, **changes), device=on)}
+    return found.get(name)  # type: ignore[call-overload,no-any-return]
+
+
+def tensors(remedy: Remedied | None) -> float:
+    """In GB, without the CUDA context."""
+    assert remedy is not None
+    return float(remedy.step.peak.mid[0] - CONTEXT) / GB
+
+
+def test_the_step_itself_by_hand() -> None:
+    # 1 + 2 GB, and 8 samples of 1 GB.
+    assert float(step().peak.mid[0]) == 11 * GB + CONTEXT
+
+
+def test_autocast_halves_what_it_stores_in_half() -> None:
+    activations = StoredBytes(low=(0.0, 0.75 * GB), full=(0.0, 0.25 * GB))
+    toy = net(memory=(memory_line(phase="loss", activations=activations),))
+    # Of a sample 0.75 GB become 0.375.
+    assert tensors(remedied("half precision", toy=toy)) == pytest.approx(8 * 0.625)
+
+
+def test_inference_runs_whole_in_half() -> None:
+    toy = net(mode="inference", memory=(memory_line(parameters=constant(2 * GB)),))
+    assert tensors(remedied("half precision", toy=toy)) == 1
+
+
+def test_a_cpu_without_a_unit_for_it_has_no_half_precision() -> None:
+    halves = net(memory=(memory_line(phase="loss", activations=StoredBytes(low=(0.0, GB))),))
+    with_unit, without = device(kind="cpu"), device(kind="cpu", peak_flops_per_s={"fp32": 1e12})
+    assert _has_half(step(toy=halves, kind="cpu"), with_unit)
+    assert not _has_half(step(toy=halves, kind="cpu"), without)
+
+
+def _has_half(one: Step, on: Device) -> bool:
+    return "half precision" in {found.name for found in remedies(one, device=on)}
+
+
+def test_the_state_in_8_bits_has_a_byte_for_each_value_and_a_scale_for_256() -> None:
+    # 2 GB in fp32 are 0.5 GB, and 4 bytes for 256 values 1/64 of that.
+    assert tensors(remedied("8-bit optimizer")) == pytest.approx(1 + 0.5 * (1 + 1 / 64) + 8)
+
+
+def test_accumulation_halves_the_batch_until_it_fits_and_keeps_the_gradients() -> None:
+    # Batch 8 needs 3 + 1 + 8 GB with the gradients of the pass before, batch 4 8 GB, batch 2 6 GB, batch 1 5 GB.
+    fits_8_gb = remedied("gradient accumulation", memory_bytes=9 * GB)
+    assert fits_8_gb is not None
+    assert (fits_8_gb.step.batch, fits_8_gb.change) == (4, "2 passes of 4")
+    assert tensors(fits_8_gb) == 8
+    assert remedied("gradient accumulation", memory_bytes=5.9 * GB).step.batch == 1  # type: ignore[union-attr]
+
+
+def test_nothing_is_accumulated_at_batch_1_or_in_inference() -> None:
+    assert remedied("gradient accumulation", batch=1) is None
+    assert remedied("gradient accumulation", toy=net(mode="inference")) is None
+
+
+def test_checkpointed_blocks_keep_their_results_and_one_is_whole_at_a_time() -> None:
+    # Of a sample's 1 GB the blocks hold 0.8; left are 0.2 outside, 0.2 of results and 0.1 of the one that runs again.
+    assert tensors(remedied("activation checkpointing")) == pytest.approx(3 + 8 * 0.5)
+
+
+def test_where_blocks_are_done_checkpointing_saves_of_the_others_alone() -> None:
+    half_way = memory_line(phase="backward", activations=per_sample(0.6 * GB), temporaries=per_sample(GB))
+    toy = net(memory=(memory_line(phase="loss", activations=per_sample(GB)), half_way))
+    # Outside 0.2; the 0.4 of half the blocks become 0.1 of results and 0.1 of the one that runs again; and 1 beside.
+    assert tensors(remedied("activation checkpointing", toy=toy)) == pytest.approx(8 * 1.4)
+
+
+def test_blocks_that_hold_nothing_more_than_their_results_are_not_checkpointed_again() -> None:
+    held = per_sample(0.2 * GB)
+    blocks = replace(BLOCKS, kept=held, largest_kept=held, results=held)
+    assert remedied("activation checkpointing", toy=net(blocks=(blocks,))) is None
+    assert remedied("activation checkpointing", toy=net(blocks=())) is None
+
+
+def test_checkpointing_computes_the_blocks_again() -> None:
+    rows = [replace(linear_row(), module=path) for path in ("layers.*.fc", "head")]
+    found = remedied("activation checkpointing", toy=replace(net(), rows=(*net().rows, *rows)))
+    # The two layers have as many FLOP, the optimizer none; one of them is in the blocks.
+    assert found is not None
+    assert found.extra_flops_ratio == 0.5
+
+
+def test_sharding_divides_all_but_what_is_gathered() -> None:
+    # Two GPUs: 0.5 GB of parameters, 1 of state, 4 samples; whole are the 0.5 GB outside blocks and 2 blocks of 1/16.
+    found = remedied("sharding", memory_bytes=8 * GB)
+    assert found is not None
+    assert found.change == "2 GPUs with FSDP, a batch of 4 on each"
+    assert tensors(found) == pytest.approx(0.5 + 1 + 4 + 0.5 + 2 / 16)
+
+
+def test_more_gpus_where_two_are_not_enough() -> None:
+    # Four: 0.25 + 0.5 + 2 + 0.625 GB.
+    found = remedied("sharding", memory_bytes=5 * GB)
+    assert found is not None
+    assert found.change.startswith("4 GPUs")
+
+
+def test_a_cpu_is_offered_what_a_cpu_can_do() -> None:
+    on = device(kind="cpu", memory_bytes=8 * GB)
+    names = {one.name for one in remedies(step(kind="cpu"), device=on)}
+    assert names == {"gradient accumulation", "activation checkpointing"}
+
+
+def test_the_largest_batch_is_exact() -> None:
+    # 3 GB and the context, 287 to 667 MB, leave 16.33 to 16.71 GB of 20 for samples of 1 GB.
+    assert largest_batches(step(), memory_bytes=20 * GB) == (16, 16)
+    # 17.5 - 3 - 0.667 = 13.83; 17.5 - 3 - 0.287 = 14.2.
+    assert largest_batches(step(), memory_bytes=17.5 * GB) == (13, 14)
+
+
+def test_no_batch_fits_a_device_that_is_too_small() -> None:
+    assert largest_batches(step(), memory_bytes=3 * GB) == (0, 0)
+
+
+def test_a_step_of_one_batch_alone_fits_at_that_or_not() -> None:
+    toy = net(batch_is_affine=False)
+    assert largest_batches(step(8, toy=toy), memory_bytes=20 * GB) == (8, 8)
+    assert largest_batches(step(8, toy=toy), memory_bytes=10 * GB) == (0, 0)

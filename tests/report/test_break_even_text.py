@@ -1,0 +1,143 @@
+"""Break-even in sentences and tables."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from advisor.crossings.curve import curve_of
+from advisor.records.answer import Interval
+from advisor.records.break_even import BreakEven, Contender, Crossing, Curve, CurveKind, CurvePoint, FolkRule
+from advisor.records.price import ExchangeRate
+from advisor.report.break_even_text import render_break_even
+from advisor.report.view import View
+from tests.crossings.toys import kind_cost
+from tests.report.toys import L4, recommendation
+
+
+def contender(kind: Any, usd: float, **changes: Any) -> Contender:
+    (point,) = curve_of("batch", (1,), lambda place: {kind: kind_cost(kind, usd)}).points
+    found = point.cpu or point.gpu
+    assert found is not None
+    return replace(found, **changes)
+
+
+def point(at: int, cpu_usd: float | None, gpu_usd: float | None, *, width: float = 1.0) -> CurvePoint:
+    """The ratio's interval reaches `width` times up and down."""
+    both = cpu_usd is not None and gpu_usd is not None
+    ratio = cpu_usd / gpu_usd if both else 1.0  # type: ignore[operator]
+    return CurvePoint(
+        at=at,
+        cpu=None if cpu_usd is None else contender("cpu", cpu_usd),
+        gpu=None if gpu_usd is None else contender("gpu", gpu_usd),
+        cost_ratio=Interval(mid=ratio, low=ratio / width, high=ratio * width) if both else None,
+    )
+
+
+def curve(
+    *points: CurvePoint, kind: CurveKind = "batch", crossings: tuple[Crossing, ...] = (), name: str = ""
+) -> Curve:
+    return Curve(kind=kind, name=name or kind, points=points, crossings=crossings)
+
+
+def text(*curves: Curve, **changes: Any) -> str:
+    values: dict[str, Any] = {
+        "schema_version": 1,
+        "workload": "toy",
+        "job": recommendation(L4).job,
+        "folk_rule": None,
+        "curves": curves,
+        "left_out": (),
+        "warnings": (),
+    }
+    return render_break_even(BreakEven(**(values | changes)), view=View(width=120))
+
+
+def test_the_folk_rule_stands_beside_the_truth() -> None:
+    rule = FolkRule(
+        cpu=contender("cpu", 4.2, usd_per_hour=0.2),
+        gpu=contender("gpu", 1.0, usd_per_hour=0.54),
+        price_ratio=2.7,
+        speed_ratio=Interval(mid=11.3, low=8.9, high=14.1),
+        cost_ratio=Interval(mid=4.2, low=3.3, high=5.2),
+    )
+    lines = text(folk_rule=rule).splitlines()
+    assert lines[2] == "The folk rule (take a GPU if it is faster by more than it is dearer), in figures:"
+    assert lines[3].startswith(
+        "  a GPU costs 2.7x an hour and is 11.3x [8.9-14.1] faster: aws gpu (gpu, $0.54 an hour, "
+    )
+    assert "  the job on the CPU costs 4.2x [3.3-5.2] what it costs on the GPU." in lines
+    slow = replace(rule, speed_ratio=Interval(mid=0.4, low=0.3, high=0.5))
+    assert "and is 0.4x [0.3-0.5] as fast:" in text(folk_rule=slow)
+
+
+def test_a_curve_without_a_crossing_names_the_winner() -> None:
+    assert "  a GPU is cheaper everywhere from batch 1 to batch 4,096." in text(
+        curve(point(1, 2.0, 1.0), point(4096, 3.0, 1.0))
+    )
+    assert "  a CPU is cheaper everywhere from batch 1 to batch 8." in text(
+        curve(point(1, 1.0, 2.0), point(8, 1.0, 1.0))
+    )
+
+
+def test_a_crossing_has_its_interval() -> None:
+    one = Crossing(at=37, low=12, high=None, cheaper="gpu")
+    shown = text(curve(point(1, 1.0, 2.0), point(1000, 2.0, 1.0), crossings=(one,)))
+    assert "  a CPU is cheaper below batch 37 [12-?], then a GPU is cheaper from there on." in shown
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "said"),
+    [
+        ("requests_per_day", "", "below 86,400 [864-12,300,000] requests a day"),
+        ("samples", "", "below 86,400 [864-12,300,000] samples"),
+        ("parameter", "width", "below width 86,400 [864-12,300,000]"),
+    ],
+)
+def test_each_curve_has_its_own_words(kind: CurveKind, name: str, said: str) -> None:
+    one = Crossing(at=86_401, low=864, high=12_345_678, cheaper="gpu")
+    points = (point(1, 1.0, 2.0), point(10**9, 2.0, 1.0))
+    assert said in text(curve(*points, kind=kind, name=name, crossings=(one,)))
+
+
+def test_a_device_that_can_do_no_more_leaves_the_other_alone() -> None:
+    gone = Crossing(at=600, low=600, high=600, cheaper="cpu")
+    shown = text(curve(point(1, 2.0, 1.0), point(1024, 2.0, None), crossings=(gone,)))
+    assert "a GPU is cheaper below batch 600, then a CPU alone does the job from there on." in shown
+    assert "neither a CPU nor a GPU does the job" in text(curve(point(1, None, None)))
+    assert "a GPU alone does the job everywhere from batch 1 to batch 1." in text(curve(point(1, None, 1.0)))
+
+
+def test_many_changes_are_counted() -> None:
+    changes = tuple(Crossing(at=at, low=at, high=at, cheaper="gpu" if at % 2 else "cpu") for at in (3, 4, 5, 6, 7))
+    points = tuple(point(at, 1.0, 0.5 if at % 2 else 2.0) for at in range(2, 9))
+    said = " ".join(text(curve(*points, crossings=changes)).split())
+    assert "a CPU is cheaper below batch 5 [5-5], then 2 more changes, then a GPU is cheaper from there on." in said
+
+
+def test_places_at_which_the_intervals_leave_it_open_are_counted() -> None:
+    points = (point(1, 1.0, 2.0), point(8, 1.0, 1.1, width=2.0), point(64, 1.0, 2.0))
+    assert "open at 1 of 3 places looked at" in text(curve(*points))
+    assert "open at" not in text(curve(points[0], points[2]))
+
+
+def test_the_table_has_the_ends_and_what_lies_around_a_crossing() -> None:
+    points = [point(at, 1.0 if at < 500 else 3.0, 2.0) for at in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)]
+    one = Crossing(at=300, low=300, high=300, cheaper="gpu")
+    rows = [line.split() for line in text(curve(*points, crossings=(one,))).splitlines() if line.strip()[:1].isdigit()]
+    # Of 11 points the ends, the two around 300, and one of those that divide them into quarters: the third (2.5).
+    assert [row[0] for row in rows] == ["1", "4", "256", "512", "1,024"]
+    assert rows[0] == ["1", "aws", "cpu", "$1.00", "aws", "gpu", "$2.00", "0.5x"]
+
+
+def test_money_is_in_the_currency_asked_for() -> None:
+    euro = ExchangeRate(currency="EUR", usd=2.0, date="2026-11-01")
+    shown = text(curve(point(1, 1.0, 2.0)), exchange_rate=euro)
+    assert "EUR 0.50" in shown
+    assert "converted at 2 dollars for 1 EUR, of 2026-11-01" in shown
+
+
+def test_what_is_left_out_and_warnings_are_told() -> None:
+    shown = text(left_out=("over the batch: why",), warnings=("mind this",))
+    assert "Not shown:\n  over the batch: why" in shown
+    assert "Warnings:\n  mind this" in shown

@@ -1,0 +1,68 @@
+from dataclasses import replace
+
+from advisor.diff.answers import compare_answers
+from advisor.records.comparison import Comparison
+from advisor.report.comparison_json import render_comparison_json
+from advisor.report.comparison_markdown import render_comparison_markdown
+from advisor.report.comparison_rows import headline
+from advisor.report.comparison_text import render_comparison
+from advisor.report.view import View
+from tests.diff.test_answers import BASE, slower, with_flops
+from tests.report.toys import L4, T4, recommendation
+
+GROWN = with_flops(recommendation(T4, slower(L4, 1.2)), 1.2 * 8.178e9)
+
+
+def comparison() -> Comparison:
+    return compare_answers(BASE, GROWN)
+
+
+def test_the_text_says_what_changed_and_what_not() -> None:
+    assert [" ".join(line.split()) for line in render_comparison(comparison(), view=View()).splitlines()] == [
+        "resnet50: 20 % more FLOP a step; the job costs 7.1 % more at its cheapest, a",
+        "difference inside the interval of the prediction.",
+        "",
+        "One step:",
+        "before now change",
+        "FLOP a step 8.18 GFLOP 9.81 GFLOP +20 %",
+        "bytes read and written 286 MiB 286 MiB none",
+        "parameters 25.6 M 25.6 M none",
+        "peak memory, as traced 143 MiB 143 MiB none",
+        "",
+        "The cheapest: aws g4dn.xlarge in us-east-1, batch 64, amp-bf16; was aws",
+        "g6.xlarge in us-east-1, batch 64, amp-bf16:",
+        "before now change",
+        "step 115 ms 115 ms none",
+        "price per hour $0.84 $0.90 +7.1 %",
+        "time of the job 30 min 30 min none",
+        "cost of the job $0.42 $0.45 +7.1 %, inside the interval",
+        "",
+        "What was the cheapest: aws g6.xlarge in us-east-1, batch 64, amp-bf16:",
+        "before now change",
+        "step 115 ms 138 ms +20 %",
+        "time of the job 30 min 36 min +20 %",
+        "cost of the job $0.42 $0.504 +20 %",
+    ]
+
+
+def test_the_headline_says_multiples_as_such_and_names_another_model() -> None:
+    # 8.178e10 / 8.178e9 = 10.
+    assert headline(compare_answers(BASE, with_flops(BASE, 8.178e10))) == (
+        "resnet50: 10 times as many FLOP a step; the job costs as much at its cheapest."
+    )
+    other = replace(BASE, workload=replace(BASE.workload, name="resnet18"))
+    assert headline(compare_answers(BASE, other)).startswith("resnet18 (was resnet50): as many FLOP")
+    assert headline(compare_answers(BASE, recommendation())) == "resnet50: as many FLOP a step."
+
+
+def test_markdown_has_a_table_for_each_of_the_texts() -> None:
+    text = render_comparison_markdown(comparison(), top=10)
+    assert text.startswith("**resnet50: 20 % more FLOP a step;")
+    assert text.count("|---|---:|---:|---|") == 3
+    assert "| cost of the job | \\$0.42 | \\$0.45 | +7.1 %, inside the interval |" in text
+
+
+def test_json_holds_the_ratios() -> None:
+    text = render_comparison_json(comparison())
+    assert '"schema_version": 1' in text
+    assert '"is_inside_interval": true' in text

@@ -1,0 +1,35 @@
+"""What the page of a report shows."""
+
+from advisor.records.price import ExchangeRate
+from advisor.report.html_document import document_of, money_prefix
+from tests.report.html_toys import report
+from tests.report.toys import L4, recommendation
+
+
+def test_the_sections_stand_in_the_order_of_the_questions() -> None:
+    assert [section.id for section in document_of(report()).sections] == [
+        "cost-time", "ranking", "why", "modules", "roofline", "memory", "batches", "break-even", "basis", "prices",
+        "left-out", "accuracy",
+    ]  # fmt: skip
+
+
+def test_a_section_with_nothing_to_show_is_left_out() -> None:
+    empty = report(recommendation(), looks=(), price_sources=(), break_even=None)
+    document = document_of(empty)
+    assert [section.id for section in document.sections] == ["basis", "accuracy"]
+    assert document.figures == ()
+    assert document.headline == "No instance does this job within the limits: 0 offers were left out."
+
+
+def test_the_figures_are_those_of_the_best() -> None:
+    instance, cost, time, price = document_of(report()).figures
+    assert (instance.value, instance.note) == ("aws g6.xlarge", "1x L4, us-east-1")
+    assert (cost.value, cost.note) == ("$0.42", "90 % interval 0.38-0.46")  # 0.9 and 1.1 times 0.42
+    assert (time.value, time.note) == ("30 min", "step 115 ms [104-128], batch 64, amp-bf16")
+    assert (price.value, price.note) == ("$0.84 an hour", "2025-11-02")
+
+
+def test_amounts_have_the_currency_of_the_answer() -> None:
+    assert money_prefix(None) == "$"
+    assert money_prefix(ExchangeRate(currency="EUR", usd=1.25, date="2026-01-01")) == "EUR "
+    assert document_of(report(recommendation(L4))).money == "$"

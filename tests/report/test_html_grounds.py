@@ -1,0 +1,44 @@
+"""What a recommendation rests on."""
+
+from dataclasses import replace
+
+from advisor.report.html_grounds import accuracy_section, left_out_section, prices_section
+from tests.report.html_toys import ALL, ON_T4, PRICES
+from tests.report.toys import L4, recommendation, rejection
+
+
+def test_a_source_of_prices_has_its_dates() -> None:
+    same_day = replace(PRICES, oldest="2025-11-02", provider="gcp")
+    (table,) = prices_section([PRICES, same_day]).tables
+    assert table.rows == (
+        ("aws", "3", "2025-10-01 to 2025-11-02", "list price", "aws's list"),
+        ("gcp", "3", "2025-11-02", "list price", "aws's list"),
+    )
+
+
+def test_every_offer_left_out_stands_with_its_reason() -> None:
+    answer = recommendation(
+        L4,
+        rejected=(
+            rejection("p5", code="memory", reason="too small"),
+            rejection("p4", code="memory", reason="smaller still"),
+        ),
+    )
+    section = left_out_section(answer)
+    (table,) = section.tables
+    assert [row[2:5:2] for row in table.rows] == [("p5", "too small"), ("p4", "smaller still")]
+    assert section.lists[0].items == ("2 memory, such as aws p5: too small",)
+    assert left_out_section(recommendation(L4)).tables == ()
+
+
+def test_accuracy_says_the_whole_and_then_the_groups() -> None:
+    section = accuracy_section([ALL, ON_T4, replace(ON_T4, by="family", name="cnn")])
+    assert section.lead == (
+        "Over 172 measured steps the mean error is 14 % and the median 6 %; the 90 % interval holds 91 %. "
+        "The plain roofline is off by 41 %.",
+    )
+    (table,) = section.tables
+    assert table.rows == (
+        ("all", "all", "172", "14 %", "6 %", "-10 %", "91 %", "41 %"),
+        ("device", "t4", "5", "8 %", "4 %", "-", "-", "41 %"),
+    )

@@ -1,0 +1,29 @@
+"""Memory bars."""
+
+from dataclasses import replace
+
+from advisor.report.html_memory import memory_section
+from advisor.report.html_parts import Bars
+from tests.report.html_toys import ON_CPU, ON_GPU
+
+GIB = 2**30
+
+
+def test_parts_add_up_to_the_peak_and_the_mark_is_what_the_device_has() -> None:
+    (bars,) = memory_section([ON_GPU]).plots
+    assert isinstance(bars, Bars)
+    (bar,) = bars.bars
+    # 2 GiB of parameters and 1 GiB of buffers stand together.
+    assert [(part.name, part.value / GIB) for part in bar.parts] == [("parameters", 3), ("process, CUDA context", 1)]
+    assert (bar.limit or 0) / GIB == 24
+    assert bar.note == "4 GiB of 24 GiB: fits"
+    assert bars.notes == ("best GPU: L4, batch 64 in amp-bf16; up to batch 512 is sure to fit.",)
+    assert [row[1:4] for row in bars.table.rows] == [
+        ("parameters", "2 GiB", "0 B - 4 GiB"),
+        ("buffers", "1 GiB", "0 B - 2 GiB"),
+        ("process", "1 GiB", "0 B - 2 GiB"),
+    ]
+
+
+def test_a_device_whose_memory_is_not_known_has_no_bar() -> None:
+    assert memory_section([ON_CPU, replace(ON_GPU, memory=None)]).plots == ()

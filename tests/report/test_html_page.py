@@ -1,0 +1,109 @@
+"""The report in a browser, opened from disk."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from advisor.report.html import render_report
+from tests.browser import Watched, watched_page
+from tests.report.html_toys import report
+from tests.report.test_html import HOSTILE
+from tests.report.toys import GENOA, L4, T4, quote, recommendation, rejection
+
+pytestmark = pytest.mark.slow
+SIZES = {"phone": {"width": 390, "height": 844}, "desktop": {"width": 1280, "height": 900}}
+MANY = [quote(f"i{number}", kind="gpu", device="L4", usd=3.0 + number, provider="gcp") for number in range(40)]
+
+
+@pytest.fixture
+def shown(tmp_path: Path) -> Iterator[Watched]:
+    """L4 at $0.42, T4 at $0.45 and a CPU at $2.86, then 40 of gcp."""
+    file = tmp_path / "report.html"
+    file.write_text(
+        render_report(report(recommendation(replace(L4, on_pareto_front=True), T4, GENOA, *MANY))), encoding="utf-8"
+    )
+    with watched_page(viewport=SIZES["desktop"]) as seen:
+        seen.page.goto(file.as_uri())
+        seen.page.wait_for_selector("#accuracy table")
+        yield seen
+        assert seen.complaints == []
+        assert seen.requests == [file.as_uri()]
+
+
+def column(seen: Watched, header: str) -> list[str]:
+    """The cells of a column of the ranking, as they stand."""
+    headers = seen.page.locator("#ranking th").all_inner_texts()
+    place = [text.split(" ")[0] for text in headers].index(header) + 1
+    texts: list[str] = seen.page.locator(f"#ranking tbody td:nth-child({place})").all_inner_texts()
+    return texts
+
+
+def test_a_heading_sorts_up_and_down(shown: Watched) -> None:
+    heading = shown.page.locator("#ranking th button", has_text="cost").first
+    assert column(shown, "cost")[:2] == ["$0.42", "$0.45"]
+    heading.click()
+    heading.click()
+    assert column(shown, "cost")[:2] == ["$42.00", "$41.00"]  # 3 + 39 and 3 + 38
+    heading.press("Enter")
+    assert column(shown, "cost")[:2] == ["$0.42", "$0.45"]
+    assert shown.page.locator("#ranking th[aria-sort=ascending]").count() == 1
+
+
+def test_a_search_and_a_choice_leave_what_matches(shown: Watched) -> None:
+    status = shown.page.locator("#ranking [role=status]")
+    assert status.inner_text() == "25 of 43 rows"
+    shown.page.locator("#ranking button.more").click()
+    assert status.inner_text() == "43 of 43 rows"
+    shown.page.get_by_label("search").first.fill("epyc xlarge")
+    assert column(shown, "instance") == ["c7a.xlarge"]
+    shown.page.get_by_label("search").first.fill("")
+    shown.page.locator("#ranking").get_by_label("provider").select_option("aws")
+    assert column(shown, "instance") == ["g6.xlarge", "g4dn.xlarge", "c7a.xlarge"]
+
+
+def test_every_plot_is_drawn_and_has_its_table(shown: Watched) -> None:
+    figures = shown.page.locator("figure")
+    assert figures.count() == 9  # cost, 2 x modules, 2 x roofline, memory, 2 x batch, break-even
+    for index in range(figures.count()):
+        assert figures.nth(index).locator(".canvas svg").count() == 1
+        assert figures.nth(index).locator("details table tbody tr").count() > 0
+    assert shown.page.locator("#break-even .canvas").get_by_text("10", exact=True).count() > 0
+
+
+def test_who_points_at_a_plot_sees_its_numbers(shown: Watched) -> None:
+    bars = shown.page.locator("#modules .canvas").first
+    bars.scroll_into_view_if_needed()
+    bars.hover(position={"x": 60, "y": 40})
+    shown.page.wait_for_selector("#modules [aria-label=tip] text")
+    assert "7.5 ms, bound by compute" in " ".join(bars.locator("[aria-label=tip] text").all_text_contents())
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_is_wider_than_the_screen(tmp_path: Path, size: str, scheme: str) -> None:
+    file = tmp_path / "report.html"
+    file.write_text(render_report(report()), encoding="utf-8")
+    with watched_page(viewport=SIZES[size], color_scheme=scheme) as seen:
+        seen.page.goto(file.as_uri())
+        seen.page.wait_for_selector("#accuracy table")
+        assert seen.page.evaluate("document.documentElement.scrollWidth") == SIZES[size]["width"]
+        assert seen.complaints == []
+
+
+def test_a_hostile_name_is_shown_as_text(tmp_path: Path) -> None:
+    odd = quote(HOSTILE, kind="gpu", device=HOSTILE, usd=1.0, provider=HOSTILE)
+    answer = recommendation(
+        odd, rejected=(rejection(HOSTILE, code="memory", reason=HOSTILE),), name=HOSTILE, warnings=(HOSTILE,)
+    )
+    file = tmp_path / "report.html"
+    file.write_text(render_report(report(answer)), encoding="utf-8")
+    with watched_page() as seen:
+        seen.page.on("dialog", lambda dialog: seen.complaints.append(dialog.message))
+        seen.page.goto(file.as_uri())
+        seen.page.wait_for_selector("#accuracy table")
+        assert seen.page.locator("h1").inner_text() == f"{HOSTILE}: inference"
+        assert seen.page.locator("#ranking tbody td:nth-child(2)").first.text_content() == HOSTILE
+        assert seen.page.locator("img").count() == 0
+        assert (seen.complaints, seen.requests) == ([], [file.as_uri()])

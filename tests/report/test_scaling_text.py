@@ -1,0 +1,49 @@
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from advisor.records.scale import Plan
+from advisor.report.scaling_text import scaling_notes
+from tests.report.toys import L4, recommendation
+
+
+def notes(plan: Plan | None, *, mode: Any = "training", gpus: int = 8, **changes: Any) -> list[str]:
+    quote = replace(
+        L4, batch=64, plan=plan, gpus_used=gpus, peak_memory_bytes=20 * 2**30, scaling_efficiency_ratio=0.97, **changes
+    )
+    return list(scaling_notes(quote, replace(recommendation(L4).job, mode=mode)))
+
+
+def test_one_device_in_one_pass_needs_no_words() -> None:
+    assert notes(None, gpus=1) == []
+
+
+@pytest.mark.parametrize(
+    ("plan", "how"),
+    [
+        (Plan(data=8), "data parallel (DDP)"),
+        (Plan(data=8, sharding="zero3"), "fully sharded (FSDP)"),
+        (Plan(tensor=8), "tensor parallel, which the model's code has to allow for,"),
+        (Plan(pipeline=8), "in a pipeline, which the model's code has to allow for,"),
+    ],
+)
+def test_training_says_how_and_how_well_it_scales(plan: Plan, how: str) -> None:
+    assert notes(plan) == [
+        f"it runs {how} on 8 GPUs at a scaling efficiency of 97 %, 20 GiB on each; "
+        "its batch of 64 is that of all GPUs."
+    ]
+
+
+def test_passes_and_checkpoints_are_told() -> None:
+    (note,) = notes(Plan(data=8, accumulate=4, checkpoint_activations=True))
+    assert note.endswith(
+        "its batch of 64 is that of all GPUs and runs in 4 passes and keeps checkpoints of activations."
+    )
+    assert notes(Plan(accumulate=2), gpus=1) == ["its batch of 64 runs in 2 passes."]
+
+
+def test_replicas_of_inference_are_told() -> None:
+    assert notes(Plan(data=8), mode="inference") == [
+        "each of 8 GPUs runs a copy of the model; its batch of 64 is that of all GPUs."
+    ]

@@ -1,0 +1,39 @@
+from dataclasses import replace
+
+from advisor.records.scale import Plan, Spreading
+from advisor.scale.plans import gpu_counts, machine_counts, plans_of
+from tests.scale.toys import workload
+
+
+def test_the_powers_of_two_and_all_gpus_are_tried() -> None:
+    assert gpu_counts(8, asked=Spreading()) == [1, 2, 4, 8]
+    assert gpu_counts(6, asked=Spreading()) == [1, 2, 4, 6]
+    assert gpu_counts(8, asked=Spreading(max_gpus=3)) == [1, 2, 3]
+    assert gpu_counts(8, asked=Spreading(gpus=4)) == [4]
+    assert gpu_counts(2, asked=Spreading(gpus=4)) == []
+
+
+def test_machines_are_tried_where_their_network_is_known() -> None:
+    assert machine_counts(has_network=True, asked=Spreading(max_machines=64)) == [1, 2, 4, 8, 16, 32, 64]
+    assert machine_counts(has_network=False, asked=Spreading(max_machines=64)) == [1]
+
+
+def test_training_may_be_sharded_and_a_model_with_blocks_divided() -> None:
+    found = list(plans_of(workload(), gpu_count=4, machines=1, asked=Spreading()))
+    assert [plan.sharding for plan in found[:4]] == ["none", "zero1", "zero2", "zero3"]
+    assert found[4:] == [Plan(tensor=4), Plan(pipeline=4, accumulate=16)]
+
+
+def test_a_model_without_blocks_is_not_divided() -> None:
+    found = list(plans_of(replace(workload(), blocks=()), gpu_count=4, machines=1, asked=Spreading()))
+    assert {(plan.tensor, plan.pipeline) for plan in found} == {(1, 1)}
+
+
+def test_a_model_is_not_divided_over_machines() -> None:
+    found = list(plans_of(workload(), gpu_count=4, machines=2, asked=Spreading()))
+    assert {(plan.data, plan.tensor, plan.pipeline) for plan in found} == {(8, 1, 1)}
+
+
+def test_inference_accumulates_nothing() -> None:
+    still = replace(workload(), mode="inference", blocks=())
+    assert list(plans_of(still, gpu_count=4, machines=1, asked=Spreading(accumulate=8))) == [Plan(data=4)]

@@ -1,0 +1,206 @@
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from advisor.errors import UsageError
+from advisor.records.device import Device
+from advisor.records.prediction import PARTS, IndexArray, Predictions
+from advisor.records.scale import Plan, Spreading
+from advisor.records.workload import Workload
+from advisor.scale.spread_out import PredictAt, spread_out
+from tests.predict.toys import device
+from tests.scale.toys import workload
+
+BATCHES = np.array([8, 64], dtype=np.intp)
+ALONE = device()
+FOUR = device(gpu_count=4, nvlink_bytes_per_s=1e11)
+CONTEXT_BYTES = 0.6e9
+SMALL_BYTES = CONTEXT_BYTES
+
+
+def predictor(devices: Sequence[Device]) -> PredictAt:
+    """0.1 s a sample, of which a fifth is forward, four fifths backward; any memory is that of the process."""
+
+    def predict_at(sizes: IndexArray) -> Predictions:
+        step_s = np.tile(0.1 * sizes, (len(devices), 1))
+        ratios = {"inner_forward": 0.2, "inner_backward": 0.8}
+        part_ratio = np.array([np.full_like(step_s, ratios.get(name, 0.0)) for name in PARTS])
+        return Predictions(
+            devices=tuple(devices),
+            precisions=("fp32",) * len(devices),
+            time_sources=("datasheet",) * len(devices),
+            compile="eager",
+            batches=sizes,
+            step_s=step_s,
+            step_low_s=0.5 * step_s,
+            step_high_s=2.0 * step_s,
+            log_spread=np.full_like(step_s, 0.4),
+            own_log_spread=np.full_like(step_s, 0.1),
+            bound=np.zeros(step_s.shape, dtype=np.intp),
+            peak_memory_bytes=np.full_like(step_s, 1e9),
+            fits=np.ones(step_s.shape, dtype=np.bool_),
+            part_ratio=part_ratio,
+        )
+
+    return predict_at
+
+
+def spread(*devices: Device, of: Workload | None = None, batches: IndexArray = BATCHES, **asked: Any) -> Predictions:
+    limit = asked.pop("most_step_s", None)
+    return spread_out(
+        of or workload(),
+        devices=devices,
+        batches=batches,
+        predict_at=predictor(devices),
+        asked=Spreading(**asked),
+        most_step_s=limit,
+    )
+
+
+def plans(predictions: Predictions, device: int) -> list[Plan]:
+    scaling = predictions.scaling
+    assert scaling is not None
+    return [scaling.plans[index] for index in scaling.plan[device]]
+
+
+def test_devices_alone_in_their_machines_are_as_predicted() -> None:
+    found, alone = spread(ALONE), predictor([ALONE])(BATCHES)
+    assert found.scaling is None
+    assert found.step_s.tolist() == alone.step_s.tolist()
+    assert found.peak_memory_bytes.tolist() == alone.peak_memory_bytes.tolist()
+
+
+def test_one_gpu_beside_machines_with_more_is_the_single_device_to_the_digit() -> None:
+    found, alone = spread(ALONE, FOUR), predictor([ALONE, FOUR])(BATCHES)
+    assert found.step_s[0].tolist() == alone.step_s[0].tolist()
+    assert plans(found, 0) == [Plan(), Plan()]
+
+
+def test_four_gpus_take_a_quarter_of_the_global_batch_each() -> None:
+    # 2 and 16 samples on each: 0.2 s and 1.6 s, and some microseconds for a bucket of 480 bytes.
+    found = spread(FOUR)
+    assert plans(found, 0) == [Plan(data=4), Plan(data=4)]
+    assert found.step_s[0] == pytest.approx([0.2, 1.6], abs=1e-4)
+    assert (found.step_s[0] > [0.2, 1.6]).all()
+    assert found.batches.tolist() == [8, 64]
+
+
+def test_the_interval_grows_with_the_step() -> None:
+    found = spread(FOUR)
+    assert found.step_low_s / found.step_s == pytest.approx(np.full((1, 2), 0.5))
+    assert found.step_high_s / found.step_s == pytest.approx(np.full((1, 2), 2.0))
+
+
+def test_where_the_link_is_slow_one_gpu_does_the_step() -> None:
+    # 480 bytes of gradients at 100 bytes/s: seconds, for a step of 0.8 s.
+    found = spread(replace(FOUR, nvlink_bytes_per_s=100.0), batches=np.array([8]))
+    assert plans(found, 0) == [Plan()]
+
+
+def test_a_step_that_waits_more_than_it_works_is_bound_by_communication() -> None:
+    found = spread(replace(FOUR, nvlink_bytes_per_s=100.0), batches=np.array([8]), gpus=4)
+    assert found.bound.tolist() == [[6]]
+
+
+@pytest.mark.parametrize(("asked", "data"), [({"gpus": 2}, 2), ({"max_gpus": 2}, 2), ({"max_gpus": 3}, 3)])
+def test_no_more_gpus_are_used_than_asked_for(asked: dict[str, int], data: int) -> None:
+    assert {plan.data for plan in plans(spread(FOUR, **asked), 0)} == {data}
+
+
+def test_a_machine_with_fewer_gpus_than_asked_for_does_nothing() -> None:
+    found = spread(ALONE, FOUR, gpus=4)
+    assert not found.fits[0].any()
+    assert found.fits[1].all()
+
+
+def test_sharding_is_chosen_where_it_alone_fits() -> None:
+    # 1 GB of parameters, 2 of state and 1 of gradients, beside some 0.5 GB of the process: 5 GB with DDP's buckets.
+    large = _times(workload(), 1e9 / 480)
+    found = spread(replace(FOUR, memory_bytes=2.5e9), of=large, batches=np.array([8]))
+    assert {plan.sharding for plan in plans(found, 0)} == {"zero3"}
+    assert found.fits.all()
+
+
+def test_the_sharding_asked_for_is_taken() -> None:
+    assert {plan.sharding for plan in plans(spread(FOUR, sharding="zero2", gpus=4), 0)} == {"zero2"}
+
+
+def test_a_model_is_divided_only_where_no_data_parallel_plan_fits() -> None:
+    # 16 samples of 45 x 2e6 bytes on each GPU are too much; with all 64 on each of 4 a stage keeps a quarter.
+    wide = _times(workload(), 2e6)
+    roomy, small = replace(FOUR, memory_bytes=100e9), replace(FOUR, memory_bytes=2.5e9)
+    found = spread(roomy, small, of=wide, batches=np.array([64]))
+    assert plans(found, 0)[0].data == 4
+    assert plans(found, 1)[0].tensor * plans(found, 1)[0].pipeline == 4
+
+
+def test_replicas_serve_inference() -> None:
+    still = replace(workload(), mode="inference")
+    assert plans(spread(FOUR, of=still), 0) == [Plan(data=4), Plan(data=4)]
+
+
+def test_passes_are_those_asked_for_on_one_gpu_too() -> None:
+    # 2 passes of 4 samples: as long as one of 8, since nothing but samples takes time here.
+    found = spread(ALONE, accumulate=2)
+    assert plans(found, 0) == [Plan(accumulate=2), Plan(accumulate=2)]
+    assert found.step_s[0] == pytest.approx([0.8, 6.4])
+
+
+def test_more_passes_than_samples_are_refused() -> None:
+    with pytest.raises(UsageError, match="--accumulate 100: the batch has fewer samples"):
+        spread(ALONE, accumulate=100)
+
+
+def test_a_step_known_at_its_own_batch_alone_runs_on_one_gpu() -> None:
+    stiff = replace(workload(), batch_is_affine=False)
+    assert plans(spread(FOUR, of=stiff, batches=np.array([8])), 0) == [Plan()]
+
+
+def test_machines_are_added_until_the_deadline_is_kept() -> None:
+    # 64 samples: 1.6 s on 4 GPUs, 0.8 s on 8, 0.4 s on 16. One machine costs least.
+    networked = replace(FOUR, network_bytes_per_s=1e10)
+    at_ease = spread(networked, batches=np.array([64]), max_machines=8)
+    in_haste = spread(networked, batches=np.array([64]), max_machines=8, most_step_s=np.array([0.5]))
+    too_late = spread(networked, batches=np.array([64]), max_machines=8, most_step_s=np.array([1e-9]))
+    assert [found.machines for found in (plans(one, 0)[0] for one in (at_ease, in_haste, too_late))] == [1, 4, 8]
+
+
+def test_machines_without_a_known_network_stay_single() -> None:
+    assert {plan.machines for plan in plans(spread(FOUR, max_machines=8), 0)} == {1}
+
+
+def _times(small: Workload, ratio: float) -> Workload:
+    """The same model, every byte of it `ratio` times."""
+
+    def stored(part: Any) -> Any:
+        return replace(part, full=(part.full[0] * ratio, part.full[1] * ratio))
+
+    lines = tuple(
+        replace(
+            line,
+            parameters=stored(line.parameters),
+            gradients=stored(line.gradients),
+            optimizer_state=stored(line.optimizer_state),
+            activations=stored(line.activations),
+        )
+        for line in small.memory
+    )
+    blocks = tuple(
+        replace(
+            one,
+            parameter_bytes=int(one.parameter_bytes * ratio),
+            largest_parameter_bytes=int(one.largest_parameter_bytes * ratio),
+            kept=stored(one.kept),
+            largest_kept=stored(one.largest_kept),
+            results=stored(one.results),
+        )
+        for one in small.blocks
+    )
+    rows = tuple(
+        replace(row, attributes={**row.attributes, "element_count": row.attributes["element_count"] * ratio})  # type: ignore[operator]
+        for row in small.rows
+    )
+    return replace(small, memory=lines, blocks=blocks, rows=rows, parameter_bytes=int(small.parameter_bytes * ratio))

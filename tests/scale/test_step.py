@@ -1,0 +1,117 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.records.prediction import PARTS
+from advisor.records.scale import Plan
+from advisor.scale.collectives import all_gather_s, all_reduce_s, send_s
+from advisor.scale.step import Alone, Spread, spread_step
+from tests.scale.toys import alone, fabric, traffic
+
+STEP = {"forward": 0.5, "block_forward": 0.5, "inner_forward": 2.0, "backward": 1.0, "block_backward": 1.0}
+WHOLE = alone(**STEP, inner_backward=4.0, optimizer=1.0)
+"""3 s of forward, 6 s of backward, 1 s of the optimizer; between norms and residual additions 2 s and 4 s."""
+TIMES = st.floats(min_value=0.0, max_value=10.0)
+PLANS = [
+    Plan(data=4),
+    Plan(data=4, sharding="zero1"),
+    Plan(data=4, sharding="zero2", accumulate=2),
+    Plan(data=4, sharding="zero3", checkpoint_activations=True),
+    Plan(tensor=4),
+    Plan(pipeline=4, accumulate=8),
+]
+
+
+def spread(plan: Plan, *, gb_per_s: float = 100.0) -> Spread:
+    return spread_step(WHOLE, plan, traffic=traffic(), fabric=fabric(gpus=4, gb_per_s=gb_per_s))
+
+
+def second(array: np.ndarray) -> float:
+    return float(array[0, 0])
+
+
+@given(st.lists(TIMES, min_size=len(PARTS), max_size=len(PARTS)), st.floats(min_value=1e-6, max_value=10.0))
+def test_one_gpu_in_one_pass_is_as_alone_to_the_last_digit(parts_s: list[float], step_s: float) -> None:
+    whole = Alone(step_s=np.array([[step_s]]), part_s=np.array(parts_s)[:, np.newaxis, np.newaxis])
+    found = spread_step(whole, Plan(), traffic=traffic(), fabric=fabric(gpus=1))
+    assert (second(found.step_s), second(found.waiting_s), second(found.efficiency_ratio)) == (step_s, 0.0, 1.0)
+
+
+def test_data_parallel_waits_for_its_last_bucket() -> None:
+    # 10 buckets of 100 MB: 1.5 ms each, and 6 s of backward to hide them behind.
+    bucket_s = float(all_reduce_s(1e8, fabric(gpus=4)))
+    found = spread(Plan(data=4))
+    assert second(found.waiting_s) == pytest.approx(bucket_s)
+    assert second(found.step_s) == pytest.approx(10.0 + bucket_s)
+    assert second(found.efficiency_ratio) == pytest.approx(10.0 / (10.0 + bucket_s))
+
+
+def test_passes_repeat_all_but_the_optimizer_and_the_reduction_of_gradients() -> None:
+    # 3 x 9 s and 1 s; one bucket as before.
+    assert second(spread(Plan(data=4, accumulate=3)).step_s) == pytest.approx(
+        28.0 + float(all_reduce_s(1e8, fabric(gpus=4)))
+    )
+
+
+def test_zero_1_steps_a_quarter_and_hands_it_round() -> None:
+    # The optimizer takes 1/4 s; a bucket is reduced to its owner only, then 1 GB of parameters is gathered.
+    expected_s = 9.25 + float(all_gather_s(1e8, fabric(gpus=4))) + float(all_gather_s(1e9, fabric(gpus=4)))
+    assert second(spread(Plan(data=4, sharding="zero1")).step_s) == pytest.approx(expected_s)
+
+
+def test_fsdp_waits_for_the_first_unit_of_forward_and_the_last_of_backward() -> None:
+    # 9 blocks and the rest: units of 100 MB; backward gathers each again and reduces it.
+    unit_s = float(all_gather_s(1e8, fabric(gpus=4)))
+    assert second(spread(Plan(data=4, sharding="zero3")).step_s) == pytest.approx(9.25 + 3 * unit_s)
+
+
+def test_fsdp_over_a_slow_link_takes_as_long_as_its_traffic() -> None:
+    # 0.1 GB/s: gathering 1 GB takes 7.5 s > 3 s of forward, gathering and reducing 15 s > 6 s of backward.
+    found = spread(Plan(data=4, sharding="zero3"), gb_per_s=0.1)
+    assert second(found.step_s) == pytest.approx(0.25 + 7.5 + 15.0, rel=1e-3)
+    assert second(found.efficiency_ratio) == pytest.approx(9.25 / 22.75, rel=1e-3)
+
+
+def test_checkpoints_run_the_blocks_forward_again() -> None:
+    # 0.5 + 2 s of the 3 s of forward are in blocks.
+    more_s = second(spread(Plan(data=4, checkpoint_activations=True)).step_s) - second(spread(Plan(data=4)).step_s)
+    assert more_s == pytest.approx(2.5)
+
+
+def test_tensor_parallelism_divides_what_lies_between_norms_and_additions() -> None:
+    # 10 s - 3/4 x (2 + 4 s, and half of the optimizer's 1 s, since blocks have half of the parameters);
+    # 9 blocks x 2 all-reduces x 2 directions of 100 MB.
+    expected_s = 10.0 - 0.75 * 6.5 + 36 * float(all_reduce_s(1e8, fabric(gpus=4)))
+    assert second(spread(Plan(tensor=4)).step_s) == pytest.approx(expected_s)
+
+
+def test_a_pipeline_of_four_stages_and_one_pass_is_as_slow_as_one_gpu() -> None:
+    # 9 s, a quarter of the optimizer's, and 3 sends there and 3 back.
+    expected_s = 9.25 + 6 * float(send_s(1e8, fabric(gpus=4)))
+    assert second(spread(Plan(pipeline=4)).step_s) == pytest.approx(expected_s)
+
+
+def test_more_passes_fill_the_pipeline() -> None:
+    # 12 passes of 9 s: (12 + 4 - 1) / 4 x 9 s = 33.75 s, and the optimizer and the sends.
+    expected_s = 33.75 + 0.25 + 6 * float(send_s(1e8, fabric(gpus=4)))
+    assert second(spread(Plan(pipeline=4, accumulate=12)).step_s) == pytest.approx(expected_s)
+
+
+def test_replicas_for_inference_do_not_wait() -> None:
+    found = spread_step(
+        alone(inner_forward=2.0), Plan(data=4), traffic=traffic(gradient_bytes=0.0), fabric=fabric(gpus=4)
+    )
+    assert (second(found.step_s), second(found.efficiency_ratio)) == (2.0, 1.0)
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+@given(gb_per_s=st.floats(min_value=0.01, max_value=1e4))
+def test_doubling_the_link_never_slows_a_step(plan: Plan, gb_per_s: float) -> None:
+    assert second(spread(plan, gb_per_s=2 * gb_per_s).step_s) <= second(spread(plan, gb_per_s=gb_per_s).step_s)
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+@given(gb_per_s=st.floats(min_value=0.01, max_value=1e4))
+def test_nothing_scales_better_than_in_proportion(plan: Plan, gb_per_s: float) -> None:
+    assert 0 < second(spread(plan, gb_per_s=gb_per_s).efficiency_ratio) <= 1.0

@@ -1,0 +1,113 @@
+"""Steps, plans and fabrics whose figures are easy to work with by hand."""
+
+from typing import Any
+
+import numpy as np
+
+from advisor.records.prediction import PARTS
+from advisor.records.scale import Fabric, Link
+from advisor.records.workload import Blocks, MemoryLine, Row, StoredBytes, Workload
+from advisor.scale.step import Alone
+from advisor.scale.traffic import Traffic
+
+BLOCK_COUNT = 4
+BLOCK_BYTES = 100
+OUTSIDE_BYTES = 80
+PARAMETER_BYTES = OUTSIDE_BYTES + BLOCK_COUNT * BLOCK_BYTES
+
+
+def fabric(*, gpus: int, gb_per_s: float = 100.0, machines: int = 1, network_gb_per_s: float = 50.0) -> Fabric:
+    """Links with steps of 1 us inside a machine and 10 us between machines."""
+    return Fabric(
+        gpu_count=gpus,
+        inside=Link(latency_s=1e-6, bytes_per_s=gb_per_s * 1e9),
+        machines=machines,
+        between=Link(latency_s=10e-6, bytes_per_s=network_gb_per_s * 1e9) if machines > 1 else None,
+    )
+
+
+def alone(**parts_s: float) -> Alone:
+    """One device at one batch, by the parts of its step; others take no time."""
+    part_s = np.array([parts_s.get(name, 0.0) for name in PARTS])[:, np.newaxis, np.newaxis]
+    return Alone(step_s=part_s.sum(axis=0), part_s=part_s)
+
+
+def traffic(**changes: Any) -> Traffic:
+    """1 GB of gradients in 10 buckets; 9 blocks with results of 100 MB."""
+    values: dict[str, Any] = {
+        "gradient_bytes": 1e9,
+        "bucket_count": 10,
+        "last_bucket_bytes": 1e8,
+        "gathered_bytes": 1e9,
+        "scattered_bytes": 1e9,
+        "block_count": 9,
+        "block_ratio": 0.5,
+        "result_bytes": np.array([1e8]),
+    }
+    return Traffic(**(values | changes))
+
+
+def workload(**changes: Any) -> Workload:
+    """480 bytes of parameters in fp32: 4 blocks of 100 and 80 outside; Adam keeps twice as much.
+
+    Of a sample, blocks keep 10 each, of which they hand 2 on, and 5 are kept outside.
+    """
+    optimizer = Row(
+        op="optimizer",
+        family="optimizer",
+        phase="optimizer",
+        module="",
+        inputs=(),
+        outputs=(),
+        attributes={
+            "element_count": PARAMETER_BYTES / 4,
+            "calls_per_tensor": 1,
+            "write_bytes_per_element": 12.0,
+            "state_bytes_per_element": 8.0,
+        },
+        count=1,
+    )
+    values: dict[str, Any] = {
+        "schema_version": 1,
+        "name": "toy",
+        "mode": "training",
+        "batch": 8,
+        "batch_is_affine": True,
+        "traced_batches": (8, 16),
+        "method": "fake",
+        "torch_version": "2.13",
+        "parameter_count": PARAMETER_BYTES // 4,
+        "parameter_bytes": PARAMETER_BYTES,
+        "optimizer": "Adam",
+        "inputs": (),
+        "rows": (optimizer,),
+        "memory": (line("backward", activations=45.0), line("optimizer", gradients=PARAMETER_BYTES)),
+        "unknown_ops": {},
+        "assumptions": (),
+        "blocks": (
+            Blocks(
+                path="layers.*",
+                count=BLOCK_COUNT,
+                parameter_bytes=BLOCK_COUNT * BLOCK_BYTES,
+                largest_parameter_bytes=BLOCK_BYTES,
+                kept=StoredBytes(full=(0.0, 40.0)),
+                largest_kept=StoredBytes(full=(0.0, 10.0)),
+                results=StoredBytes(full=(0.0, 8.0)),
+            ),
+        ),
+    }
+    return Workload(**(values | changes))
+
+
+def line(phase: Any, *, gradients: float = 0.0, activations: float = 0.0) -> MemoryLine:
+    """A moment with all parameters and Adam's state."""
+    nothing = StoredBytes()
+    return MemoryLine(
+        phase=phase,
+        parameters=StoredBytes(full=(float(PARAMETER_BYTES), 0.0)),
+        buffers=nothing,
+        gradients=StoredBytes(full=(gradients, 0.0)),
+        optimizer_state=StoredBytes(full=(2.0 * PARAMETER_BYTES, 0.0)),
+        activations=StoredBytes(full=(0.0, activations)),
+        temporaries=nothing,
+    )

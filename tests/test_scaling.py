@@ -1,0 +1,86 @@
+"""Several GPUs from the flags to the answer, on a small step of training."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from advisor.errors import UsageError
+from advisor.pipeline import catalog_of, rank_workload
+from advisor.records.answer import Recommendation
+from advisor.records.options import Options
+from advisor.records.workload import Workload
+from advisor.scaling import spreading_of
+from tests.workload.tracing import traced
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(512), nn.Linear(512, 2048), nn.Linear(2048, 512)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return x + self.down(torch.relu(self.up(self.norm(x))))
+
+
+@pytest.fixture(scope="module")
+def workload() -> Workload:
+    return traced(nn.Sequential(*(Block() for _ in range(4))), lambda batch: torch.rand(batch, 512), mode="training")
+
+
+def ranked(workload: Workload, *, samples: int = 1_000_000, **options: Any) -> Recommendation:
+    asked = Options(mode="training", samples=samples, no_local=True, **options)
+    return rank_workload(workload, asked, catalog=catalog_of(asked))
+
+
+def test_machines_with_several_gpus_are_ranked(workload: Workload) -> None:
+    counts = {quote.device.count for quote in ranked(workload, batch="65536").quotes if quote.device.kind == "gpu"}
+    assert {1, 2, 4, 8} <= counts
+
+
+def test_all_quotes_use_the_gpus_asked_for(workload: Workload) -> None:
+    answer = ranked(workload, batch="4096", gpus=8)
+    assert {quote.gpus_used for quote in answer.quotes} == {8}
+    assert {quote.batch for quote in answer.quotes} == {4096}
+    assert all(quote.plan is not None and quote.scaling_efficiency_ratio is not None for quote in answer.quotes)
+    assert all(0 < (quote.scaling_efficiency_ratio or 0) <= 1 for quote in answer.quotes)
+
+
+def test_one_gpu_is_priced_as_a_machine_with_one(workload: Workload) -> None:
+    alone, among = ranked(workload, batch="256", max_gpus=1), ranked(workload, batch="256")
+    times = {quote.id: quote.step_s for quote in among.quotes if quote.device.count == 1}
+    assert times
+    assert all(quote.step_s == times[quote.id] for quote in alone.quotes if quote.id in times)
+
+
+def test_sharding_and_passes_reach_the_plan(workload: Workload) -> None:
+    answer = ranked(workload, batch="4096", gpus=4, sharding="zero3", accumulate=2, checkpoint_activations=True)
+    assert {
+        (quote.plan.sharding, quote.plan.accumulate, quote.plan.checkpoint_activations)
+        for quote in answer.quotes
+        if quote.plan
+    } == {("zero3", 2, True)}
+
+
+def test_more_machines_are_rented_in_haste_alone(workload: Workload) -> None:
+    asked = {"samples": 10**13, "batch": "1048576", "device": ("h100-sxm5-80gb",), "max_machines": 8}
+    (at_ease, *_) = ranked(workload, gpus=8, **asked).quotes
+    assert at_ease.instance_count == 1
+    (hasty, *_) = ranked(workload, gpus=8, deadline=0.6 * at_ease.job_s.mid, **asked).quotes
+    assert hasty.instance_count == 2
+    assert hasty.job_s.mid <= 0.6 * at_ease.job_s.mid
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gpus": 0}, "--gpus 0: must be 1 or more"),
+        ({"accumulate": 0}, "--accumulate 0: must be 1 or more"),
+        ({"gpus": 4, "max_gpus": 2}, "--gpus 4 is more than --max-gpus 2"),
+        ({"sharding": "zero3", "mode": "inference"}, "--sharding: inference has no backward pass"),
+        ({"accumulate": 2, "mode": "inference"}, "--accumulate: inference has no backward pass"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        spreading_of(Options(**({"mode": "training"} | options)))

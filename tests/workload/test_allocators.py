@@ -1,0 +1,97 @@
+"""Allocators worked out by hand; MiB are of 2**20 bytes."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.workload.allocators import Allocator, CachingAllocator, GlibcHeap
+
+MIB = 2**20
+BLOCK = 16 * MIB - 64
+"""With malloc's header of 16 bytes rounded up to 64 it takes 16 MiB of the heap."""
+
+
+def test_the_heap_takes_a_freed_block_again() -> None:
+    heap = GlibcHeap()
+    heap.free(heap.allocate(BLOCK))
+    heap.allocate(BLOCK)
+    assert heap.peak_bytes == 16 * MIB
+
+
+def test_a_gap_between_blocks_in_use_is_lost_to_larger_ones() -> None:
+    heap = GlibcHeap()
+    first, _ = heap.allocate(BLOCK), heap.allocate(64)
+    heap.free(first)
+    heap.allocate(BLOCK + 64)
+    # 16 MiB that nobody uses, 128 bytes after them (64 and a header, rounded up), then 16 MiB and 64 bytes.
+    assert heap.peak_bytes == 32 * MIB + 128 + 64
+
+
+def test_neighbours_that_are_free_become_one() -> None:
+    heap = GlibcHeap()
+    blocks = [heap.allocate(BLOCK) for _ in range(3)]
+    heap.allocate(64)
+    for block in (blocks[0], blocks[2], blocks[1]):
+        heap.free(block)
+    heap.allocate(30 * MIB)
+    assert heap.peak_bytes == 48 * MIB + 128
+
+
+def test_large_blocks_are_mapped_alone_and_given_back() -> None:
+    heap = GlibcHeap()
+    large = heap.allocate(40 * MIB)
+    heap.free(large)
+    heap.allocate(BLOCK)
+    assert heap.peak_bytes == 40 * MIB + 64
+    heap.allocate(40 * MIB)
+    assert heap.peak_bytes == 16 * MIB + 40 * MIB + 64  # a heap that once was as large stays
+
+
+def test_cuda_takes_segments_of_2_and_20_mib_and_larger_ones_alone() -> None:
+    cuda = CachingAllocator()
+    cuda.allocate(1)
+    assert cuda.peak_bytes == 2 * MIB
+    cuda.allocate(MIB)  # beside the first, in what is left of the segment
+    assert cuda.peak_bytes == 2 * MIB
+    cuda.allocate(3 * MIB)
+    assert cuda.peak_bytes == 22 * MIB
+    cuda.allocate(11 * MIB)  # 17 MiB are left of the 20
+    assert cuda.peak_bytes == 22 * MIB
+    cuda.allocate(11 * MIB)  # by itself, rounded up to 12
+    assert cuda.peak_bytes == 34 * MIB
+
+
+def test_cuda_keeps_what_is_freed_and_splits_it() -> None:
+    cuda = CachingAllocator()
+    cuda.free(cuda.allocate(64 * MIB))
+    cuda.allocate(32 * MIB)
+    cuda.allocate(32 * MIB)
+    assert cuda.peak_bytes == 64 * MIB
+
+
+def test_cuda_does_not_split_a_rest_of_a_mib() -> None:
+    cuda = CachingAllocator()
+    block = cuda.allocate(20 * MIB)
+    cuda.free(block)
+    cuda.allocate(19 * MIB)
+    cuda.allocate(MIB)  # a small one, which has a pool of its own in any case
+    cuda.allocate(2 * MIB)
+    assert cuda.peak_bytes == 20 * MIB + 2 * MIB + 20 * MIB
+
+
+SIZES = st.lists(st.integers(1, 80 * MIB), min_size=1, max_size=30)
+
+
+@given(sizes=SIZES, kept=st.integers(0, 30))
+def test_nobody_takes_less_than_is_in_use(sizes: list[int], kept: int) -> None:
+    for allocator in (GlibcHeap(), CachingAllocator()):
+        assert holds_enough(allocator, sizes, kept=kept)
+
+
+def holds_enough(allocator: Allocator, sizes: list[int], *, kept: int) -> bool:
+    """Allocates all, then frees all but the first `kept` and allocates all again."""
+    addresses = [allocator.allocate(size) for size in sizes]
+    for address in addresses[kept:]:
+        allocator.free(address)
+    again = [allocator.allocate(size) for size in sizes]
+    is_apart = not {*addresses[:kept]} & {*again}
+    return is_apart and allocator.peak_bytes >= sum(sizes) + sum(sizes[:kept])
