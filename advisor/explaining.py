@@ -217,9 +217,7 @@ def _at_hand(recommendation: Recommendation, machine: Machine | None, catalog: C
     """The device of this machine that does the job first."""
     quote = recommendation.at_hand
     if machine is None or quote is None:
-        raise UsageError(
-            "--on local: no device of this machine does the job", hint="`advise devices` lists them"
-        )
+        raise UsageError("--on local: no device of this machine does the job", hint="`advise devices` lists them")
     found = (local.device for local in local_devices(machine, catalog))
     device = next(device for device in found if device is not None and device.id == quote.device.id)
     return _Subject(name=quote.instance, device=device, device_count=1, quote=quote)

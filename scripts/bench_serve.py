@@ -57,6 +57,7 @@ def main() -> None:
     print(f"start to the first answer: {start_s:.2f} s (bar {START_BAR_S:g})")
     print(f"median of 100 one at a time: {median_s * 1e3:.0f} ms (bar {MEDIAN_BAR_S * 1e3:.0f})")
     print(f"{arguments.connections} connections, {cores} cores: {rate_per_s:.0f} a second (bar {RATE_BAR_PER_S:g})")
+    print(f"CPU time of the service for each: {cpu_per_request_s * 1e3:.0f} ms")
     print(
         f"memory: {before_mib:.0f} MiB, {growth_ratio:+.1%} after {arguments.requests:,} (bar {GROWTH_BAR_RATIO:.0%})"
     )

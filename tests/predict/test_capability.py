@@ -236,3 +236,15 @@ def test_an_offer_without_a_device_says_why() -> None:
     assert "b1000" in fleet.problems[0]
     assert "memory" in fleet.problems[1]
     assert "riddle" in fleet.problems[2]
+
+
+def test_machines_with_more_gpus_are_devices_of_their_own() -> None:
+    gpu = a_gpu(compute_capability="8.0", nvlink_bytes_per_s=600e9, nvlink_reach="machine")
+    one, eight = an_offer(gpu="t4", gpu_count=1), an_offer(gpu="t4", gpu_count=8, network_bytes_per_s=5e10)
+    found = fleet_of([one, eight, eight], gpus={"t4": gpu}, cpus={})
+    assert found.device_index.tolist() == [0, 1, 1]
+    alone, among = found.devices
+    assert (alone.gpu_count, alone.nvlink_bytes_per_s, alone.network_bytes_per_s) == (1, None, None)
+    # Half of both directions, and 0.8 of that.
+    assert (among.gpu_count, among.network_bytes_per_s) == (8, 5e10)
+    assert among.nvlink_bytes_per_s == pytest.approx(240e9)

@@ -9,7 +9,8 @@ from advisor.predict.loader import loading_s, with_loader
 from advisor.predict.step_time import predict
 from advisor.records.answer import BOUNDS
 from advisor.records.device import Device
-from advisor.records.prediction import Predictions
+from advisor.records.prediction import Predictions, Scaling
+from advisor.records.scale import Plan
 from tests.cost.toys import predictions
 from tests.predict.toys import device, efficiency, operand, row, workload
 
@@ -118,3 +119,17 @@ def test_a_device_that_cannot_do_the_step_stays_one() -> None:
     )
     assert np.isinf(found.step_s).all()
     assert not found.fits.any()
+
+
+def test_gpus_share_the_host_and_machines_the_batch() -> None:
+    # 100 samples are 10 s of work: 5 s on each of 2 machines, on the 6 of 10 vCPUs that do not drive their 4 GPUs.
+    spread = Scaling(
+        plans=(Plan(machines=2, data=8),),
+        plan=np.zeros((1, 2), dtype=np.intp),
+        efficiency_ratio=np.ones((1, 2)),
+    )
+    found = fed(device(vcpu_count=10), step_s=(0.01, 0.1), scaling=spread)
+    assert found.step_s[0, 1] == pytest.approx(5 / 6)
+    # 5 s of work in 0.1 s, and 4 vCPUs for the GPUs.
+    assert found.loader_vcpus is not None
+    assert found.loader_vcpus[0, 1] == pytest.approx(54.0)

@@ -1,7 +1,13 @@
 import pytest
 
 from advisor.catalog.load import load_catalog
-from advisor.predict.sustained import exceeds_rated_clock, has_narrow_tensor_cores, power_ratios, streaming_ratio
+from advisor.predict.sustained import (
+    exceeds_rated_clock,
+    has_narrow_tensor_cores,
+    nvlink_bytes_per_s,
+    power_ratios,
+    streaming_ratio,
+)
 from advisor.records.device import Gpu
 from tests.predict.test_capability import a_gpu
 
@@ -91,3 +97,21 @@ def test_cards_for_players_exceed_their_rated_clock_and_no_others(name: str, exc
 def test_tensor_cores_of_geforce_are_narrow(identifier: str, narrow: bool) -> None:
     # 71 TFLOPS / 82 multiprocessors / 1.695 GHz = 511 FLOP per cycle of an RTX 3090; an A40: 149.7 / 84 / 1.74 = 1024.
     assert has_narrow_tensor_cores(GPUS[identifier]) is narrow
+
+
+def test_collectives_reach_four_fifths_of_an_a100s_nvlink_in_one_direction() -> None:
+    # 600 GB/s in both directions: 12 links of 25 GB/s in one, of which NCCL counts on 20 each.
+    assert nvlink_bytes_per_s(GPUS["a100-sxm4-80gb"]) == pytest.approx(240e9)
+    # 18 links of H100 at 20.6 GB/s.
+    assert nvlink_bytes_per_s(GPUS["h100-sxm5-80gb"]) == pytest.approx(370.8e9)
+
+
+def test_a_bridge_between_two_cards_does_not_link_a_machine() -> None:
+    assert GPUS["a100-pcie-80gb"].nvlink_bytes_per_s == 600e9
+    assert nvlink_bytes_per_s(GPUS["a100-pcie-80gb"]) is None
+    assert nvlink_bytes_per_s(a_gpu()) is None
+
+
+def test_every_shipped_gpu_with_nvlink_says_what_it_reaches() -> None:
+    assert all(gpu.nvlink_reach is not None for gpu in GPUS.values() if gpu.nvlink_bytes_per_s is not None)
+    assert all(nvlink_bytes_per_s(gpu) is not None for gpu in GPUS.values() if gpu.nvlink_reach == "machine")

@@ -28,6 +28,8 @@ def test_the_keys_are_those_of_the_record_in_its_order() -> None:
             "notes",
             "warnings",
             "at_hand",
+            "measured",
+            "batch_sweeps",
             "exchange_rate",
         )
     ]
@@ -36,8 +38,9 @@ def test_the_keys_are_those_of_the_record_in_its_order() -> None:
         *("usd_per_hour", "price_date", "price_marks", "precision", "compile", "batch", "step_s", "samples_per_s"),
         *("usd_per_million_samples", "job_usd", "job_s", "peak_memory_bytes", "device_memory_bytes", "fits", "bound"),
         *("time_source", "chance_cheapest", "indistinguishable"),
-        *("on_pareto_front", "instance_count", "idle_ratio", "start_up_s", "start_up_measured", "lost_s"),
-        *("interruption", "commitment_usd", "job_parts_usd", "covers", "not_covered"),
+        *("on_pareto_front", "instance_count", "idle_ratio", "wait_s", "start_up_s", "start_up_measured", "lost_s"),
+        *("interruption", "commitment_usd", "loader_vcpus", "is_tight", "plan", "scaling_efficiency_ratio"),
+        *("job_parts_usd", "covers", "not_covered"),
     ]
     assert document["quotes"][0]["device"] == {"id": "l4", "name": "L4", "kind": "gpu", "count": 1}
     assert document["quotes"][0]["step_s"] == {"mid": 0.1152, "low": 0.104, "high": 0.128}
