@@ -277,9 +277,7 @@ def _predicted_step(
     return _step_at(predictions, at, options=options)
 
 
-def _pass_step(
-    workload: Workload, subject: _Subject, batch: int, options: Options, catalog: Catalog
-) -> PredictedStep:
+def _pass_step(workload: Workload, subject: _Subject, batch: int, options: Options, catalog: Catalog) -> PredictedStep:
     """One pass of one of the GPUs that share a step, by itself."""
     batches = np.array([batch], dtype=np.intp)
     return _step_at(_predictions(workload, subject, options, catalog, batches=batches), 0, options=options)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from advisor.errors import UsageError
+from advisor.predict.join import join_devices
 from advisor.predict.loader import with_loader
 from advisor.predict.step_time import predict
 from advisor.records.answer import Job
@@ -13,6 +14,7 @@ from advisor.records.options import Options
 from advisor.records.prediction import Anchor, FloatArray, IndexArray, Predictions
 from advisor.records.scale import Spreading
 from advisor.records.workload import Workload
+from advisor.scale.plans import runs_as_it_is
 from advisor.scale.spread_out import spread_out
 
 
@@ -32,10 +34,10 @@ def predict_on_all(
     `start_up_s` is what a deadline leaves less of, on whatever cloud.
     """
 
-    def predict_at(sizes: IndexArray) -> Predictions:
+    def predict_at(sizes: IndexArray, some: Sequence[int]) -> Predictions:
         return predict(
             workload,
-            devices=devices,
+            devices=[devices[index] for index in some],
             efficiencies=efficiencies,
             batches=sizes,
             precision=options.precision,
@@ -44,18 +46,32 @@ def predict_on_all(
             anchors=anchors,
         )
 
-    predictions = spread_out(
-        workload,
-        devices=devices,
-        batches=batches,
-        predict_at=predict_at,
-        asked=spreading_of(options),
-        most_step_s=_most_step_s(job, batches, start_up_s=start_up_s),
-        by_cost=job.objective == "cost",
-    )
+    asked = spreading_of(options)
+    alone = [index for index, device in enumerate(devices) if _runs_as_it_is(device, asked)]
+    several = sorted(set(range(len(devices))).difference(alone))
+    parts = []
+    if several:
+        spread = spread_out(
+            workload,
+            devices=[devices[index] for index in several],
+            batches=batches,
+            predict_at=lambda sizes: predict_at(sizes, several),
+            asked=asked,
+            most_step_s=_most_step_s(job, batches, start_up_s=start_up_s),
+            by_cost=job.objective == "cost",
+        )
+        parts.append((several, spread))
+    if alone or not several:  # most devices: spared the smaller batches that several GPUs divide a batch into
+        parts.append((alone, predict_at(batches, alone)))
+    predictions = join_devices(parts)
     if options.loader_s_per_sample is None:
         return predictions
     return with_loader(predictions, loader_s_per_sample=options.loader_s_per_sample)
+
+
+def _runs_as_it_is(device: Device, asked: Spreading) -> bool:
+    has_network = device.network_bytes_per_s is not None
+    return runs_as_it_is(gpu_count=device.gpu_count, has_network=has_network, asked=asked)
 
 
 def spreading_of(options: Options) -> Spreading:

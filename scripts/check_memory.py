@@ -100,8 +100,8 @@ def cases() -> Iterator[Case]:
 
 
 def loaded_for(case: Case) -> LoadedModel:
-    """The model with weights, its optimizer and its checkpointing."""
-    loaded = load_with_weights(case.model, mode=case.mode)
+    """The model with weights at its batch, with its optimizer and its checkpointing."""
+    loaded = replace(load_with_weights(case.model, mode=case.mode), batch=case.batch)
     if case.checkpointed:  # timm's name for it, or transformers'
         names = ("set_grad_checkpointing", "gradient_checkpointing_enable")
         switch: Any = next(getattr(loaded.model, name) for name in names if hasattr(loaded.model, name))

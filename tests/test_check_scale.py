@@ -1,4 +1,4 @@
-"""The predictions of several GPUs, held to published ones: the tables that the script has written, and a few rows anew."""
+"""Predictions of several GPUs, held to published ones: the tables that the script has written, and a few rows anew."""
 
 import csv
 import importlib

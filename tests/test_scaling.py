@@ -14,6 +14,7 @@ from advisor.records.workload import Workload
 from advisor.scaling import spreading_of
 from tests.workload.tracing import traced
 
+
 class Block(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Predictions of the same devices at different batch sizes in, one prediction out; and the other way round."""
+"""Predictions of different batch sizes, or of different devices, in, one prediction out; and the other way round."""
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from advisor.records.prediction import IndexArray, Predictions, Scaling
+from advisor.records.scale import Plan
 
 _Record = TypeVar("_Record", Predictions, Scaling)
 
@@ -34,6 +35,51 @@ def at_batches(predictions: Predictions, batches: IndexArray) -> Predictions:
 
     scaling = predictions.scaling
     return replace(at_chosen(predictions), scaling=None if scaling is None else at_chosen(scaling))
+
+
+def join_devices(parts: Sequence[tuple[Sequence[int], Predictions]]) -> Predictions:
+    """Put predictions of different devices at the same batches together, each device at its index.
+
+    The steps of a part without `scaling` run on one device each; of what steps are made of, nothing is kept.
+    """
+    predictions = [replace(part, part_ratio=None) for _, part in parts]
+    order = np.argsort(np.concatenate([indices for indices, _ in parts]))
+
+    def listed(name: str) -> tuple[Any, ...]:
+        below = [value for one in predictions for value in getattr(one, name)]
+        return tuple(below[index] for index in order)
+
+    names = [name for name in _arrays(predictions[0]) if name != "batches"]
+    arrays: dict[str, Any] = {
+        name: np.concatenate([getattr(one, name) for one in predictions])[order] for name in names
+    }
+    return replace(
+        predictions[0],
+        devices=listed("devices"),
+        precisions=listed("precisions"),
+        time_sources=listed("time_sources"),
+        scaling=_join_scalings(predictions, order),
+        **arrays,
+    )
+
+
+def _join_scalings(predictions: Sequence[Predictions], order: IndexArray) -> Scaling | None:
+    if all(one.scaling is None for one in predictions):
+        return None
+    plans: list[Plan] = []
+    plan, efficiency_ratio = [], []
+    for one in predictions:
+        shape = one.step_s.shape
+        on_one = Scaling(plans=(Plan(),), plan=np.zeros(shape, dtype=np.intp), efficiency_ratio=np.ones(shape))
+        scaling = one.scaling or on_one
+        plan.append(scaling.plan + len(plans))
+        efficiency_ratio.append(scaling.efficiency_ratio)
+        plans += scaling.plans
+    return Scaling(
+        plans=tuple(plans),
+        plan=np.concatenate(plan)[order],
+        efficiency_ratio=np.concatenate(efficiency_ratio)[order],
+    )
 
 
 def _arrays(record: Any) -> list[str]:

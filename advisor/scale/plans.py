@@ -33,6 +33,15 @@ def plans_of(workload: Workload, *, gpu_count: int, machines: int, asked: Spread
     yield replace(common, accumulate=passes, pipeline=gpu_count)
 
 
+def runs_as_it_is(*, gpu_count: int, has_network: bool, asked: Spreading) -> bool:
+    """Whether one device does the whole step in one pass, and nothing else was asked for."""
+    return (
+        (asked.gpus is None and asked.accumulate == 1 and not asked.checkpoint_activations)
+        and gpu_counts(gpu_count, asked=asked) == [1]
+        and machine_counts(has_network=has_network, asked=asked) == [1]
+    )
+
+
 def gpu_counts(available: int, *, asked: Spreading) -> list[int]:
     """How many GPUs of a machine to try: the powers of two, and all that may be used; none where it has too few."""
     most = min(available, asked.max_gpus or available)

@@ -130,13 +130,22 @@ def spread_out(
 def _candidates(workload: Workload, devices: Sequence[Device], asked: Spreading) -> Iterator[_Candidate]:
     """Every plan once, with all devices that can run it."""
     members: dict[Plan, list[int]] = {}
+    plans: dict[tuple[int, bool], list[Plan]] = {}  # hundreds of devices are alone in their machines
     for index, device in enumerate(devices):
-        for machines in machine_counts(has_network=device.network_bytes_per_s is not None, asked=asked):
-            for gpu_count in gpu_counts(device.gpu_count, asked=asked):
-                if machines == 1 or gpu_count == device.gpu_count:
-                    for plan in plans_of(workload, gpu_count=gpu_count, machines=machines, asked=asked):
-                        members.setdefault(plan, []).append(index)
+        key = (device.gpu_count, device.network_bytes_per_s is not None)
+        if key not in plans:
+            plans[key] = list(_plans(workload, gpu_count=key[0], has_network=key[1], asked=asked))
+        for plan in plans[key]:
+            members.setdefault(plan, []).append(index)
     return (_Candidate(plan=plan, members=indices) for plan, indices in members.items())
+
+
+def _plans(workload: Workload, *, gpu_count: int, has_network: bool, asked: Spreading) -> Iterator[Plan]:
+    """All that a machine with so many GPUs, and others like it, can run."""
+    for machines in machine_counts(has_network=has_network, asked=asked):
+        for used in gpu_counts(gpu_count, asked=asked):
+            if machines == 1 or used == gpu_count:
+                yield from plans_of(workload, gpu_count=used, machines=machines, asked=asked)
 
 
 def _trouble(plan: Plan, fits: BoolArray) -> FloatArray:

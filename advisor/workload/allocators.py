@@ -24,13 +24,18 @@ class Allocator(Protocol):
 
 
 class GlibcHeap:
-    """glibc's malloc as it is without settings (malloc/malloc.c), once its thresholds have grown with the blocks freed.
+    """glibc's malloc as it is without settings (malloc/malloc.c, 2.36), once its thresholds have grown with use.
 
     Blocks of 32 MiB and more are mapped alone and go back to the system when freed. All others come from the heap, the
-    smallest free one that is large enough, and stay with the process: freed tensors lie between objects that live on.
+    smallest free one that is large enough, and stay with the process. To align a tensor to 64 bytes malloc looks for
+    96 more than it needs, and frees what is left before and behind; small objects, which come and go with the tensor,
+    take that, and keep the gap that the tensor leaves too small for the next one of its size.
     """
 
     _MAPPED = 32 * _MIB  # DEFAULT_MMAP_THRESHOLD_MAX, where the threshold goes with the first such blocks freed
+    _ALIGNMENT = 64  # c10/core/alignment.h
+    _SMALLEST = 32
+    _OBJECTS = (32, 64)  # fit into what aligning leaves over
 
     def __init__(self) -> None:
         self.peak_bytes = 0
@@ -38,42 +43,72 @@ class GlibcHeap:
         self._heap_bytes = 0
         self._heap_peak_bytes = 0
         self._size_at: dict[int, int] = {}
+        self._objects_of: dict[int, list[int]] = {}
         self._mapped: dict[int, int] = {}
         self._mapped_bytes = 0
+        self._next_map = -1
 
     def allocate(self, size_bytes: int) -> int:
-        """The address of a block; those mapped alone have negative ones."""
-        size = _rounded(size_bytes + 16, 64)  # malloc's header; torch aligns to 64 (c10/core/alignment.h)
-        if size >= self._MAPPED:
-            address = -1 - len(self._mapped)
-            while address in self._mapped:
-                address -= 1
-            self._mapped[address] = size
-            self._mapped_bytes += size
+        """The address of a block, with the objects beside it; those mapped alone have negative ones."""
+        size = max(self._SMALLEST, _rounded(size_bytes + 8, 16))
+        if size + self._ALIGNMENT + self._SMALLEST >= self._MAPPED:
+            address = self._map(size)
         else:
-            address, found_size = self._heap.take_best(size) or self._from_top(size)
-            if found_size > size:
-                self._heap.add(address + size, found_size - size)
-            self._size_at[address] = size
+            address = self._aligned(size)
+        self._objects_of[address] = [self._take(object_size) for object_size in self._OBJECTS]
         self.peak_bytes = max(self.peak_bytes, self._heap_peak_bytes + self._mapped_bytes)
         return address
 
     def free(self, address: int) -> None:
-        """Give a mapped block back to the system, or another to the heap."""
+        """Give a mapped block back to the system, another and all objects to the heap."""
         if address < 0:
             self._mapped_bytes -= self._mapped.pop(address)
-            return
-        start, size = self._heap.merged(address, self._size_at.pop(address))
-        if start + size == self._heap_bytes:
-            self._heap_bytes = start
         else:
-            self._heap.add(start, size)
+            self._give(address, self._size_at.pop(address))
+        for object_address in self._objects_of.pop(address):
+            self._give(object_address, self._size_at.pop(object_address))
+
+    def _map(self, size: int) -> int:
+        address, self._next_map = self._next_map, self._next_map - 1
+        self._mapped[address] = size
+        self._mapped_bytes += size
+        return address
+
+    def _aligned(self, size: int) -> int:
+        """As `_int_memalign` has it."""
+        start = self._take(size + self._ALIGNMENT + self._SMALLEST)
+        end = start + self._size_at.pop(start)
+        aligned = _rounded(start + 16, self._ALIGNMENT) - 16
+        if aligned != start:
+            if aligned - start < self._SMALLEST:
+                aligned += self._ALIGNMENT
+            self._give(start, aligned - start)
+        if end - (aligned + size) > self._SMALLEST:
+            self._give(aligned + size, end - (aligned + size))
+            end = aligned + size
+        self._size_at[aligned] = end - aligned
+        return aligned
+
+    def _take(self, size: int) -> int:
+        address, found_size = self._heap.take_best(size) or self._from_top(size)
+        if found_size - size >= self._SMALLEST:
+            self._heap.add(address + size, found_size - size)
+            found_size = size
+        self._size_at[address] = found_size
+        return address
 
     def _from_top(self, size: int) -> tuple[int, int]:
         start = self._heap_bytes
         self._heap_bytes += size
         self._heap_peak_bytes = max(self._heap_peak_bytes, self._heap_bytes)
         return start, size
+
+    def _give(self, address: int, size: int) -> None:
+        start, size = self._heap.merged(address, size)
+        if start + size == self._heap_bytes:
+            self._heap_bytes = start
+        else:
+            self._heap.add(start, size)
 
 
 class CachingAllocator:

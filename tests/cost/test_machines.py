@@ -8,9 +8,7 @@ from advisor.records.scale import Plan
 from tests.cost.toys import billing, device, fleet, job, offer, predictions, selection
 
 PLANS = (Plan(), Plan(data=16, machines=2, sharding="zero3"))
-SPREAD = Scaling(
-    plans=PLANS, plan=np.array([[0, 1]], dtype=np.intp), efficiency_ratio=np.array([[1.0, 0.9]])
-)
+SPREAD = Scaling(plans=PLANS, plan=np.array([[0, 1]], dtype=np.intp), efficiency_ratio=np.array([[1.0, 0.9]]))
 EIGHT = device("eight", kind="gpu", gpu_count=8)
 
 

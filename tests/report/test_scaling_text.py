@@ -30,8 +30,7 @@ def test_one_device_in_one_pass_needs_no_words() -> None:
 )
 def test_training_says_how_and_how_well_it_scales(plan: Plan, how: str) -> None:
     assert notes(plan) == [
-        f"it runs {how} on 8 GPUs at a scaling efficiency of 97 %, 20 GiB on each; "
-        "its batch of 64 is that of all GPUs."
+        f"it runs {how} on 8 GPUs at a scaling efficiency of 97 %, 20 GiB on each; its batch of 64 is that of all GPUs."
     ]
 
 

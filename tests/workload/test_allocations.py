@@ -10,8 +10,8 @@ MIB = 2**20
 
 def test_a_step_without_gaps_takes_what_its_tensors_need() -> None:
     step = Allocations(events=((1, 64 * MIB), (2, 64 * MIB), (2, None)), model_count=1)
-    # Both are mapped alone, with 64 bytes for malloc's header and torch's alignment.
-    assert step.taken_ratio(GlibcHeap(), has_scratch=True) == pytest.approx(1, abs=1e-6)
+    # Both are mapped alone, but for some bytes of headers and objects.
+    assert step.taken_ratio(GlibcHeap(), has_scratch=True) == pytest.approx(1, abs=1e-5)
 
 
 def test_gradients_live_until_the_next_step_and_the_optimizer_keeps_its_state() -> None:

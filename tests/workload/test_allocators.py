@@ -6,24 +6,26 @@ from hypothesis import strategies as st
 from advisor.workload.allocators import Allocator, CachingAllocator, GlibcHeap
 
 MIB = 2**20
-BLOCK = 16 * MIB - 64
-"""With malloc's header of 16 bytes rounded up to 64 it takes 16 MiB of the heap."""
+BLOCK = 16 * MIB
+"""Of the heap it takes 16 MiB, 16 bytes for malloc's header, 48 before it that align it, which the smaller of its two
+objects takes, and 64 behind it for the other: 16 MiB and 128 bytes."""
 
 
 def test_the_heap_takes_a_freed_block_again() -> None:
     heap = GlibcHeap()
     heap.free(heap.allocate(BLOCK))
     heap.allocate(BLOCK)
-    assert heap.peak_bytes == 16 * MIB
+    assert heap.peak_bytes == 16 * MIB + 128
 
 
 def test_a_gap_between_blocks_in_use_is_lost_to_larger_ones() -> None:
     heap = GlibcHeap()
     first, _ = heap.allocate(BLOCK), heap.allocate(64)
     heap.free(first)
-    heap.allocate(BLOCK + 64)
-    # 16 MiB that nobody uses, 128 bytes after them (64 and a header, rounded up), then 16 MiB and 64 bytes.
-    assert heap.peak_bytes == 32 * MIB + 128 + 64
+    heap.allocate(BLOCK + 4096)
+    # 16 MiB and 128 that nobody uses; 64 with a header, rounded up to 80, and 112 around; then 16 MiB, 4096 and 16, and
+    # the 96 that malloc asks for to align it.
+    assert heap.peak_bytes == 16 * MIB + 128 + 192 + 16 * MIB + 4096 + 16 + 96
 
 
 def test_neighbours_that_are_free_become_one() -> None:
@@ -33,17 +35,26 @@ def test_neighbours_that_are_free_become_one() -> None:
     for block in (blocks[0], blocks[2], blocks[1]):
         heap.free(block)
     heap.allocate(30 * MIB)
-    assert heap.peak_bytes == 48 * MIB + 128
+    assert heap.peak_bytes == 3 * (16 * MIB + 128) + 192
 
 
 def test_large_blocks_are_mapped_alone_and_given_back() -> None:
     heap = GlibcHeap()
     large = heap.allocate(40 * MIB)
+    assert heap.peak_bytes == 40 * MIB + 16 + 32 + 64  # its two objects lie in the heap
     heap.free(large)
     heap.allocate(BLOCK)
-    assert heap.peak_bytes == 40 * MIB + 64
+    assert heap.peak_bytes == 40 * MIB + 16 + 32 + 64
     heap.allocate(40 * MIB)
-    assert heap.peak_bytes == 16 * MIB + 40 * MIB + 64  # a heap that once was as large stays
+    assert heap.peak_bytes == 40 * MIB + 16 + 32 + 64 + 16 * MIB + 128
+
+
+def test_a_heap_that_once_was_larger_stays() -> None:
+    heap = GlibcHeap()
+    for block in [heap.allocate(BLOCK) for _ in range(2)]:
+        heap.free(block)
+    heap.allocate(40 * MIB)
+    assert heap.peak_bytes == 2 * (16 * MIB + 128) + 40 * MIB + 16
 
 
 def test_cuda_takes_segments_of_2_and_20_mib_and_larger_ones_alone() -> None:
