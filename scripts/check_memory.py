@@ -16,7 +16,7 @@ import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,8 @@ COLUMNS = (
     "model", "mode", "optimizer", "checkpointed", "batch", "measured_bytes", "predicted_bytes", "predicted_low_bytes",
     "predicted_high_bytes", "tensor_bytes", "code_bytes", "imported_bytes", "torch",
 )  # fmt: skip
+DOCS = Path(__file__).parents[1] / "docs/memory.md"
+BEGIN, END = "<!-- memory: written by scripts/check_memory.py -->", "<!-- end of memory -->"
 STEP_COUNT = 3
 """The first makes the optimizer's state, the others find what it has left."""
 EXAMPLES = "../../../../examples"
@@ -195,8 +197,37 @@ def error_ratio(row: Mapping[str, str]) -> float:
     return int(row["predicted_bytes"]) / int(row["measured_bytes"]) - 1
 
 
+def table(rows: Collection[Mapping[str, str]]) -> str:
+    """How far the predictions are off, as Markdown: by what the step does, then all."""
+    groups: dict[str, list[Mapping[str, str]]] = {}
+    for row in rows:
+        checkpointed = ", checkpointed" if row["checkpointed"] else ""
+        groups.setdefault(" with ".join(filter(None, (row["mode"], row["optimizer"]))) + checkpointed, []).append(row)
+    lines = [
+        "| steps | n | mean error | median | bias | inside the spread | tensors alone |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, members in (*groups.items(), ("all", list(rows))):
+        errors = [error_ratio(row) for row in members]
+        alone = [int(row["tensor_bytes"]) / int(row["measured_bytes"]) - 1 for row in members]
+        cells = (
+            statistics.mean(map(abs, errors)),
+            statistics.median(map(abs, errors)),
+            statistics.mean(errors),
+            statistics.mean(is_inside(row) for row in members),
+            statistics.mean(map(abs, alone)),
+        )
+        lines.append(f"| {name} | {len(members)} | " + " | ".join(f"{cell:.0%}" for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def is_inside(row: Mapping[str, str]) -> bool:
+    """Whether the measured peak is within the spread of the predicted one."""
+    return int(row["predicted_low_bytes"]) <= int(row["measured_bytes"]) <= int(row["predicted_high_bytes"])
+
+
 def main() -> None:
-    """Measure what the file has not, predict all, and say how far the predictions are off."""
+    """Measure what the file has not, predict all, and write how far the predictions are off into docs/memory.md."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="the CSV file")
     parser.add_argument("--only", default="", help="measure models with this in their name alone")
@@ -220,13 +251,10 @@ def main() -> None:
         rows[key] = {column: str(known[column]) for column in COLUMNS}
         write(arguments.out, rows)
         print(" ".join(key), f"{error_ratio(rows[key]):+.1%}", flush=True)
-    errors = [error_ratio(row) for row in rows.values()]
-    inside = statistics.mean(
-        int(row["predicted_low_bytes"]) <= int(row["measured_bytes"]) <= int(row["predicted_high_bytes"])
-        for row in rows.values()
-    )
-    mean = statistics.mean(map(abs, errors))
-    print(f"{len(errors)} steps: mean error {mean:.1%}, bias {statistics.mean(errors):+.1%}, inside {inside:.0%}")
+    page = DOCS.read_text(encoding="utf-8")
+    before, _, rest = page.partition(BEGIN)
+    DOCS.write_text(f"{before}{BEGIN}\n{table(rows.values())}{END}{rest.partition(END)[2]}", encoding="utf-8")
+    print(table(rows.values()), end="")
 
 
 if __name__ == "__main__":

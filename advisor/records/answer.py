@@ -58,10 +58,11 @@ class Quote:
     """One offer with the predicted time and the cost of the job on it.
 
     `job_s` is from asking for the instance to the last step, so it holds `wait_s`, in which none can be had,
-    `start_up_s` and `lost_s`, the time that interruptions of spot instances are expected to cost; of a service it is a month. `job_usd` is what `covers` names.
-    `usd_per_million_samples` is of computing alone. `interruption`: the share of such spot instances that its provider
-    took back within a month. `commitment_usd`: what the price obliges to, used or not. `on_pareto_front`: no other
-    quote is both cheaper and sooner (of a service, with a shorter step).
+    `start_up_s` and `lost_s`, the time that interruptions of spot instances are expected to cost; of a service it
+    is a month. `job_usd` is what `covers` names. `usd_per_million_samples` is of computing alone. `interruption`:
+    the share of such spot instances that its provider took back within a month. `commitment_usd`: what the price
+    obliges to, used or not. `on_pareto_front`: no other quote is both cheaper and sooner (of a service, with a
+    shorter step).
 
     `price_marks` say why the price is doubtful: STALE (known to be out of date), SUSPECT (not credible), OLD.
     `loader_vcpus`: of an instance with a GPU, the vCPUs that it needs to load data as fast as the GPU takes it; of one
@@ -131,7 +132,8 @@ class MeasuredStep:
     `iqr_ratio` is their interquartile range over their median, `others_cpu_count` how many CPUs other processes kept
     busy meanwhile, 0 where that was not looked at.
     `predicted_s` is without it, by `time_source`. `carried_ratio`: what the times of other devices of its kind were
-    multiplied by, where the same resource bounds the step. `loader_wait_s`: what the device waited for the data of a step, None where that was not seen.
+    multiplied by, where the same resource bounds the step. `loader_wait_s`: what the device waited for the data of a
+    step, None where that was not seen.
     """
 
     device: QuotedDevice

@@ -59,8 +59,8 @@ class Predictions:
 class Scaling:
     """How each step is spread over the GPUs of its machines, (devices, batches); batches are those of all.
 
-    `plan` indexes `plans`. `efficiency_ratio`: how long steps would take if GPUs never waited for each other and divided
-    all work, over how long they take.
+    `plan` indexes `plans`. `efficiency_ratio`: how long steps would take if GPUs never waited for each other and
+    divided all work, over how long they take.
     """
 
     plans: tuple[Plan, ...]

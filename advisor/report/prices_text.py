@@ -89,7 +89,8 @@ def render_changes(changes: Sequence[PriceChange], *, rate: ExchangeRate | None,
         )
     if len(moved) > view.top:
         page.line(f"{len(moved) - view.top:,} more (--top {len(moved)} shows all).", style="dim")
-    page.line(f"{len(moved):,} {'price' if len(moved) == 1 else 'prices'} changed, {len(changes) - len(moved):,} only their date, source or marks.")
+    prices, marked = "price" if len(moved) == 1 else "prices", len(changes) - len(moved)
+    page.line(f"{len(moved):,} {prices} changed, {marked:,} only their date, source or marks.")
     for note in rate_note(rate):
         page.line(note, style="dim")
     return page.text()
