@@ -13,6 +13,7 @@ from advisor.errors import NothingFitsError, UsageError
 from advisor.live_step import options_of, trace_live
 from advisor.named_offer import NamedMachine, named_machine
 from advisor.pipeline import catalog_of, names_of, profile_source, profiled_batch, single_batch
+from advisor.predict.batches import batch_candidates
 from advisor.predict.capability import fleet_of
 from advisor.predict.largest_batch import largest_batches
 from advisor.predict.memory import phase_of, step_memory, verdict_of
@@ -35,6 +36,7 @@ def memory_source(
 ) -> MemoryAnswer:
     """Say whether a step of the model in `source` fits the devices that `on` names, or all on offer."""
     if options.batch and not single_batch(options):
+        batch_candidates(options.batch, mode=options.mode, source_batch=1)  # says what is wrong with it
         raise UsageError(f"--batch {options.batch}: memory is of one batch", hint="write one number, or leave it out")
     workload = profile_source(source, options, run=run, script_args=script_args).workload
     return memory_workload(workload, replace(options, mode=workload.mode), on=on, catalog=catalog_of(options))

@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 ADVISE = str(Path(sys.executable).parent / "advise")
 GPT2 = f"hf:{ROOT / 'examples' / 'configs' / 'gpt2.json'}"
 MEDIAN_BAR_S, RATE_BAR_PER_S, GROWTH_BAR_RATIO, START_BAR_S = 0.060, 30.0, 0.10, 1.0
+BATCHES = (8, 16, 32, 64)
 WARM_UP = 200
 """Requests after which Python and numpy have what they need."""
 
@@ -66,8 +67,8 @@ def main() -> None:
 
 
 def body_of(workload: dict[str, Any], number: int) -> bytes:
-    """A request like no other: its batch is one of 64, its job size its own."""
-    options = {"samples": 1_000_000 + number, "batch": 1 + number % 64, "max_usd": 10_000 + number}
+    """A request like no other: a batch that people train at, a job size and a limit of its own."""
+    options = {"samples": 1_000_000 + number, "batch": BATCHES[number % len(BATCHES)], "max_usd": 10_000 + number}
     return json.dumps({"workload": workload, "options": options}).encode()
 
 

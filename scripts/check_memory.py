@@ -188,8 +188,13 @@ def write(path: Path, rows: Mapping[tuple[str, ...], Mapping[str, str]]) -> None
     with new.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows.values())
+        writer.writerows(rows[key] for key in map(key_of, cases()) if key in rows)
     new.replace(path)
+
+
+def key_of(case: Case) -> tuple[str, ...]:
+    """What finds its row."""
+    return tuple(case.columns.values())
 
 
 def error_ratio(row: Mapping[str, str]) -> float:
@@ -240,7 +245,7 @@ def main() -> None:
         return
     rows = read(arguments.out)
     for case in cases():
-        key = tuple(case.columns.values())
+        key = key_of(case)
         if arguments.only not in case.model:
             continue
         measured: Mapping[str, Any] | None = rows.get(key) or measure(case)

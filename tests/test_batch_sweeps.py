@@ -12,7 +12,12 @@ from advisor.workload.trace import trace
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SEED_CASES = ("mlp.py", "small_cnn.py", "lstm.py", "transformer.py", "word_embedding.py")
-INSTALLED = ("torchvision:resnet50", "torchvision:mobilenet_v3_small", "timm:vit_tiny_patch16_224", "timm:convnext_atto")
+INSTALLED = (
+    "torchvision:resnet50",
+    "torchvision:mobilenet_v3_small",
+    "timm:vit_tiny_patch16_224",
+    "timm:convnext_atto",
+)
 BATCHES = (2, 24, 100)
 
 

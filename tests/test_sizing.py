@@ -146,10 +146,15 @@ def test_what_fits_nowhere_is_told_with_another_exit_code(source: str, capsys: p
     assert "does not fit t4" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize("batch", ["1..8", "auto", "0"])
-def test_memory_is_of_one_batch(source: str, batch: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("batch", "reason"),
+    [("1..8", "memory is of one batch"), ("auto", "memory is of one batch"), ("0", "not a positive whole number")],
+)
+def test_memory_is_of_one_batch(source: str, batch: str, reason: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["memory", source, "--batch", batch]) == ExitCode.USAGE
-    assert f"--batch {batch}" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert f"--batch {batch}: " in error
+    assert reason in error
 
 
 def test_a_batch_that_the_model_cannot_have_is_refused() -> None:

@@ -1,13 +1,13 @@
 """How a step runs on several GPUs, and what links them."""
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:  # the command line's help reads this file, and is to be there at once
+    from advisor.records.prediction import FloatArray
 
 Sharding = Literal["none", "zero1", "zero2", "zero3"]
-Rate: TypeAlias = float | NDArray[np.float64]
+Rate: TypeAlias = "float | FloatArray"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,10 +51,8 @@ class GlibcHeap:
     def allocate(self, size_bytes: int) -> int:
         """The address of a block, with the objects beside it; those mapped alone have negative ones."""
         size = max(self._SMALLEST, _rounded(size_bytes + 8, 16))
-        if size + self._ALIGNMENT + self._SMALLEST >= self._MAPPED:
-            address = self._map(size)
-        else:
-            address = self._aligned(size)
+        is_mapped = size + self._ALIGNMENT + self._SMALLEST >= self._MAPPED
+        address = self._map(size) if is_mapped else self._aligned(size)
         self._objects_of[address] = [self._take(object_size) for object_size in self._OBJECTS]
         self.peak_bytes = max(self.peak_bytes, self._heap_peak_bytes + self._mapped_bytes)
         return address

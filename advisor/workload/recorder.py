@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -77,7 +77,7 @@ class Recording:
     phases: tuple[Phase, ...]
     optimizer_state_bytes: int
     unknown_ops: dict[str, int]
-    allocations: Allocations = Allocations()
+    allocations: Allocations = field(default_factory=Allocations)
     blocks: tuple[HeldBlocks, ...] = ()
     recomputed: tuple[str, ...] = ()
 

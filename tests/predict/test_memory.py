@@ -93,8 +93,8 @@ def test_the_allocator_of_cuda_gives_its_reserve_back_where_it_is_short() -> Non
 def test_a_heap_keeps_what_it_has() -> None:
     line = memory_line(activations=StoredBytes(full=(1e9, 0.0)))
     found = memory(workload(memory=(line,), taken=TakenRatios(heap=1.5, cache=1.0)), kind="cpu").parts["allocator"]
-    # Off by 15 % of the tensors in 90 % of the steps measured.
-    assert (found.low[0], found.mid[0], found.high[0]) == pytest.approx((0.35e9, 0.5e9, 0.65e9))
+    # Off by 17 % of the tensors in 90 % of the steps measured.
+    assert (found.low[0], found.mid[0], found.high[0]) == pytest.approx((0.33e9, 0.5e9, 0.67e9))
 
 
 def test_a_cpu_holds_the_system_and_torch() -> None:

@@ -8,9 +8,7 @@ from tests.predict.toys import device, efficiency
 
 
 def notes(*devices: Device) -> tuple[str, ...]:
-    predictions = predict(
-        net(), devices=devices, efficiencies=(efficiency(),), batches=np.array([8]), precision="fp32"
-    )
+    predictions = predict(net(), devices=devices, efficiencies=(efficiency(),), batches=np.array([8]), precision="fp32")
     return memory_notes(net(), predictions)
 
 
