@@ -144,6 +144,7 @@ def _reject_impossible(
     priced: Sequence[PricedOffer], impossible: Sequence[int], *, fleet: Fleet, predictions: Predictions, job: Job
 ) -> list[Rejection]:
     rejected = []
+    too_small: dict[int, str] = {}  # by device: hundreds of offers have one that is too small
     for index in impossible:
         offer, device_index = priced[index].offer, int(fleet.device_index[index])
         if device_index < 0:
@@ -158,7 +159,9 @@ def _reject_impossible(
         elif over := why_over_limits(predictions, device_index, job=job):
             rejected.append(rejection(offer, code=over[0], reason=over[1]))
         else:
-            rejected.append(_too_small(offer, device_index, predictions=predictions))
+            if device_index not in too_small:
+                too_small[device_index] = _why_too_small(device_index, predictions=predictions)
+            rejected.append(rejection(offer, code="does-not-fit", reason=too_small[device_index]))
     return rejected
 
 
@@ -168,12 +171,11 @@ def _reject_over_limits(priced: Sequence[PricedOffer], over: IndexArray, *, limi
         yield rejection(priced[index].offer, code=code, reason=reason)
 
 
-def _too_small(offer: Offer, device_index: int, *, predictions: Predictions) -> Rejection:
+def _why_too_small(device_index: int, *, predictions: Predictions) -> str:
     needed_gb = predictions.peak_memory_bytes[device_index].min() / 1e9
     batch = predictions.batches[predictions.peak_memory_bytes[device_index].argmin()]
     has_gb = predictions.devices[device_index].memory_bytes / 1e9
-    reason = f"needs {needed_gb:.1f} GB at batch {batch}, has {has_gb:.1f} GB"
-    return rejection(offer, code="does-not-fit", reason=reason)
+    return f"needs {needed_gb:.1f} GB at batch {batch}, has {has_gb:.1f} GB"
 
 
 def _savings(selection: Selection, job_usd: FloatArray, *, quotes: Sequence[Quote]) -> tuple[str, ...]:

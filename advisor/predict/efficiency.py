@@ -2,7 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+
 from advisor.records.device import Device, Efficiency, FamilyEfficiency, Precision
+from advisor.records.prediction import IndexArray
 
 ANY = "*"
 _HALF_UNITS = frozenset({"amp-fp16", "amp-bf16", "bf16", "fp16"})
@@ -61,13 +64,11 @@ def family_efficiencies(efficiency: Efficiency, *, families: Iterable[str]) -> l
     return [_entry(efficiency, family) for family in families]
 
 
-def family_efficiencies_of_each(
-    efficiencies: Sequence[Efficiency], *, families: Sequence[str]
-) -> list[list[FamilyEfficiency]]:
-    """`family_efficiencies` of one efficiency after the other: hundreds of devices share some twenty."""
+def distinct_efficiencies(efficiencies: Sequence[Efficiency]) -> tuple[list[Efficiency], IndexArray]:
+    """Each of them once, and which of these every one is: hundreds of devices share some twenty."""
     found = {id(efficiency): efficiency for efficiency in efficiencies}
-    entries = {key: family_efficiencies(efficiency, families=families) for key, efficiency in found.items()}
-    return [entries[id(efficiency)] for efficiency in efficiencies]
+    places = {key: place for place, key in enumerate(found)}
+    return list(found.values()), np.array([places[id(efficiency)] for efficiency in efficiencies], dtype=np.intp)
 
 
 def _entry(efficiency: Efficiency, family: str) -> FamilyEfficiency:

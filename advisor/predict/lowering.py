@@ -1,5 +1,6 @@
 """A device-neutral workload in, the kernels that one kind of device runs for it out, as arrays."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
@@ -276,6 +277,7 @@ def _kernels_of(
     unit = unit_of(row.family, dtype=work.dtype, precision=precision)
     has_bias = row.op == "aten.convolution" and len(row.inputs) > 2 and not compiled  # Inductor adds it further on
     products: Sequence[Product | None] = work.products or (None,)
+    count = len(products)
     for product in products:
         family = _family(row, product)
         yield _Kernel(
@@ -284,12 +286,12 @@ def _kernels_of(
             row=index,
             part=part_of(row),
             calls=row.count,
-            flops=work.flops / len(products),
-            weight_bytes=work.parameter_bytes / len(products),
-            data_bytes=(data_bytes + program_bytes) / len(products),
-            launches=launches / len(products),
-            cast_bytes=cast_bytes / len(products),
-            transposed_bytes=work.image_bytes / len(products) if is_transposed and "depthwise" not in family else 0.0,
+            flops=work.flops / count,
+            weight_bytes=work.parameter_bytes / count,
+            data_bytes=(data_bytes + program_bytes) / count,
+            launches=launches / count,
+            cast_bytes=cast_bytes / count,
+            transposed_bytes=work.image_bytes / count if is_transposed and "depthwise" not in family else 0.0,
             biased_bytes=work.write_bytes if has_bias else 0.0,
             product=product,
         )
@@ -388,6 +390,11 @@ def _operands_bytes(operands: tuple[Operand, ...], *, batches: FloatArray, dtype
     for operand in operands:
         total = total + operand_bytes(operand, batches=batches, dtype=dtype_of(operand))
     return total
+
+
+def constant_bytes(operand: Operand, *, dtype: str) -> float:
+    """Bytes of an operand that is as large at every batch size."""
+    return math.prod((dim if isinstance(dim, int) else dim[0] for dim in operand.shape), start=1.0) * ITEMSIZE_BYTES[dtype]
 
 
 def operand_bytes(operand: Operand, *, batches: FloatArray, dtype: str) -> FloatArray:

@@ -1,13 +1,13 @@
 """Peak memory of a step at every batch size, part by part: tensors from the trace, the rest from named sources."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from advisor.ops.evaluate import call_at
 from advisor.ops.registry import Number, formula_of
-from advisor.predict.lowering import is_constant, operand_bytes
+from advisor.predict.lowering import constant_bytes, is_constant, operand_bytes
 from advisor.predict.precision import Width, computed_dtype, stored_dtype
 from advisor.predict.row_errors import refusing_rows
 from advisor.records.device import DeviceKind
@@ -133,9 +133,8 @@ def _moment(
     line: MemoryLine, workload: Workload, *, batches: FloatArray, width: Width, kind: DeviceKind
 ) -> dict[MemoryPart, FloatArray]:
     """What is live at one moment, by part."""
-    live: dict[MemoryPart, FloatArray] = {
-        part: stored_bytes(getattr(line, name), batches=batches, width=width) for part, name in _TRACED.items()
-    }
+    traced = _all_stored_bytes([getattr(line, name) for name in _TRACED.values()], batches=batches, width=width)
+    live: dict[MemoryPart, FloatArray] = dict(zip(_TRACED, traced, strict=True))
     if line.phase == "optimizer":
         if kind == "gpu":
             live["temporaries"] = np.maximum(live["temporaries"], _foreach_bytes(workload))
@@ -149,18 +148,18 @@ def _moment(
 
 def stored_bytes(part: StoredBytes, *, batches: FloatArray, width: Width) -> FloatArray:
     """Bytes of one kind of memory as the precision stores them."""
+    bytes_of_one: FloatArray = _all_stored_bytes([part], batches=batches, width=width)[0]
+    return bytes_of_one
+
+
+def _all_stored_bytes(parts: Sequence[StoredBytes], *, batches: FloatArray, width: Width) -> FloatArray:
+    """`stored_bytes` of each, (parts, batches)."""
     low_ratio = 1.0 if width == "full" else 0.5
     float_ratio = 0.5 if width == "half" else 1.0
-    return (
-        low_ratio * _at(part.low, batches=batches)
-        + float_ratio * _at(part.full, batches=batches)
-        + _at(part.other, batches=batches)
-    )
-
-
-def _at(affine: tuple[float, float], *, batches: FloatArray) -> FloatArray:
-    constant, per_sample = affine
-    return constant + per_sample * batches
+    affine = np.array([(part.low, part.full, part.other) for part in parts], dtype=np.float64)
+    sizes = affine[..., :1] + affine[..., 1:] * batches
+    total: FloatArray = low_ratio * sizes[:, 0] + float_ratio * sizes[:, 1] + sizes[:, 2]
+    return total
 
 
 def optimizer_rows(workload: Workload) -> tuple[Row, ...]:
@@ -239,14 +238,14 @@ def _allocator(workload: Workload, tensors: FloatArray, *, kind: DeviceKind) -> 
 
 def _half_copies_bytes(workload: Workload, *, batches: FloatArray, width: Width) -> FloatArray:
     """Autocast keeps a half copy of every fp32 parameter that a low-precision operator of forward reads."""
-    total = np.zeros(len(batches))
+    total = 0.0
     if width != "autocast":
-        return total
+        return np.zeros(len(batches))
     for row in workload.rows:
         formula = formula_of(row.op)
         if row.phase != "forward" or formula is None or formula.autocast != "low":
             continue
         for operand in row.inputs:
             if is_constant(operand) and stored_dtype(operand, width="autocast") == "float32":
-                total = total + row.count * operand_bytes(operand, batches=batches, dtype="float16")
-    return total
+                total += row.count * constant_bytes(operand, dtype="float16")
+    return np.full(len(batches), total)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from advisor.predict.efficiency import family_efficiencies_of_each
+from advisor.predict.efficiency import distinct_efficiencies, family_efficiencies
 from advisor.predict.kernel_time import Rates
 from advisor.predict.lowering import UNITS
 from advisor.records.device import REFERENCE_CACHE_BYTES, Device, Efficiency, Layout
@@ -37,26 +37,29 @@ def rates_of(
 
     By kernel they are (devices, kernels, 1), else (devices, 1, 1).
     """
-    entries = family_efficiencies_of_each(efficiencies, families=families)
+    distinct, which = distinct_efficiencies(efficiencies)
+    entries = [family_efficiencies(efficiency, families=families) for efficiency in distinct]
     compute_ratio = np.array([[entry.compute_ratio for entry in row] for row in entries])
     if layout == "nhwc" and GROUPED_BACKWARD in families:
-        ratios = [efficiency.channels_last_grouped_ratio for efficiency in efficiencies]
+        ratios = [efficiency.channels_last_grouped_ratio for efficiency in distinct]
         compute_ratio[:, families.index(GROUPED_BACKWARD)] *= ratios
     memory_ratio = np.array([[entry.memory_ratio for entry in row] for row in entries])
+    family_launch_s = np.array([[launch_s(one, family=name) for name in families] for one in distinct])
     pairs = list(zip(devices, efficiencies, strict=True))
     used, unit_column = np.unique(unit, return_inverse=True)
     flops_per_s = np.array([[sustained_flops_per_s(*pair, unit=UNITS[index]) for index in used] for pair in pairs])
     bytes_per_s = _column([sustained_bytes_per_s(*pair) for pair in pairs])
-    transposed = [efficiency.nchw_transposed_ratio if layout == "nchw" else 0.0 for efficiency in efficiencies]
+    transposed = [efficiency.nchw_transposed_ratio if layout == "nchw" else 0.0 for efficiency in distinct]
+    by_kernel = np.ix_(which, family)
     return Rates(
-        flops_per_s=(flops_per_s[:, unit_column] * compute_ratio[:, family])[:, :, np.newaxis],
-        memory_bytes_per_s=bytes_per_s * memory_ratio[:, family][:, :, np.newaxis],
+        flops_per_s=(flops_per_s[:, unit_column] * compute_ratio[by_kernel])[:, :, np.newaxis],
+        memory_bytes_per_s=bytes_per_s * memory_ratio[by_kernel][:, :, np.newaxis],
         cache_bytes=_column([device.cache_bytes for device in devices]),
         cache_bytes_per_s=_column([cache_bytes_per_s(device) for device in devices]),
         core_count=_column([device.core_count for device in devices]),
-        launch_s=np.array([[launch_s(one, family=name) for name in families] for one in efficiencies])[:, family, None],
-        transposed_ratio=_column(transposed),
-        **{name: _column([getattr(efficiency, name) for efficiency in efficiencies]) for name in OF_EFFICIENCY},
+        launch_s=family_launch_s[by_kernel][:, :, np.newaxis],
+        transposed_ratio=_column(transposed)[which],
+        **{name: _column([getattr(efficiency, name) for efficiency in distinct])[which] for name in OF_EFFICIENCY},
     )
 
 

@@ -13,7 +13,7 @@ from advisor.records.device import Device, DeviceKind
 from advisor.records.memory import RemedyName
 from advisor.records.workload import Blocks, MemoryLine, StoredBytes, Workload
 
-_MOST_PARTS = 64
+_PART_COUNTS = (2, 4, 8, 16, 32, 64)
 """Passes that gradients are accumulated over, and GPUs that a model is sharded over."""
 _EIGHT_BIT_RATIO = (1 + 4 / 256) / 4
 """Of a state in fp32: a byte for each value and a scale for 256 of them (Dettmers et al., 8-bit Optimizers, 2022)."""
@@ -52,9 +52,10 @@ class Remedied:
 
 def remedies(step: Step, *, device: Device) -> Iterator[Remedied]:
     """The changes that save memory on this step, those that cost least first."""
+    needed_bytes = step.peak.mid[0]
     for remedy in (_half_precision, _eight_bit_optimizer, _accumulation, _checkpointing, _sharding):
         changed = remedy(step, device)
-        if changed is not None and changed.step.peak.mid[0] < step.peak.mid[0]:
+        if changed is not None and changed.step.peak.mid[0] < needed_bytes:
             yield changed
 
 
@@ -88,12 +89,12 @@ def _accumulation(step: Step, device: Device) -> Remedied | None:
         return None
     all_gradients = StoredBytes(full=(gradient_bytes(step.workload), 0.0))
     kept = _with_lines(step, lambda line: replace(line, gradients=all_gradients))
-    count = 2
-    while True:
-        smaller = replace(kept, batch=math.ceil(step.batch / count))
-        if smaller.peak.high[0] <= device.memory_bytes or smaller.batch == 1 or count == _MOST_PARTS:
-            return Remedied(name="gradient accumulation", change=f"{count} passes of {smaller.batch}", step=smaller)
-        count *= 2
+    counts = [count for count in _PART_COUNTS if step.batch > count // 2]  # a pass of one sample is not divided again
+    batches = [math.ceil(step.batch / count) for count in counts]
+    fits = kept.at(batches).high <= device.memory_bytes
+    first = int(fits.argmax()) if fits.any() else -1
+    change = f"{counts[first]} passes of {batches[first]}"
+    return Remedied(name="gradient accumulation", change=change, step=replace(kept, batch=batches[first]))
 
 
 def _checkpointing(step: Step, device: Device) -> Remedied | None:
@@ -159,7 +160,7 @@ def _sharding(step: Step, device: Device) -> Remedied | None:
     count = 2
     while True:
         sharded = _sharded(step, count=count, whole_bytes=whole_bytes)
-        if sharded.peak.high[0] <= device.memory_bytes or count == _MOST_PARTS:
+        if sharded.peak.high[0] <= device.memory_bytes or count == _PART_COUNTS[-1]:
             change = f"{count} GPUs with FSDP, a batch of {sharded.batch} on each"
             return Remedied(name="sharding", change=change, step=sharded)
         count *= 2

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.predict.efficiency import family_efficiencies_of_each
+from advisor.predict.efficiency import distinct_efficiencies, family_efficiencies
 from advisor.predict.kernel_time import KernelTimes, kernel_times
 from advisor.predict.lowering import Kernels
 from advisor.predict.rates import rates_of
@@ -145,15 +145,12 @@ def _log_spreads(
     since all rows of a family err together.
     """
     shares = _shares(family_s)
-    spreads = np.array(
-        [
-            [entry.log_spread for entry in entries]
-            for entries in family_efficiencies_of_each(efficiencies, families=kernels.families)
-        ]
-    )
+    distinct, which = distinct_efficiencies(efficiencies)
+    entries = [family_efficiencies(efficiency, families=kernels.families) for efficiency in distinct]
+    spreads = np.array([[entry.log_spread for entry in row] for row in entries])[which]
 
     def spread_of(name: str) -> FloatArray:
-        return np.array([getattr(efficiency, f"{name}_log_spread") for efficiency in efficiencies])[:, np.newaxis]
+        return np.array([getattr(efficiency, f"{name}_log_spread") for efficiency in distinct])[which, np.newaxis]
 
     of_families: FloatArray = (shares**2 * spreads.T[:, :, np.newaxis] ** 2).sum(axis=0)
     of_figures = np.array(
