@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +14,7 @@ from advisor.cost.machines import gpu_count, plan_of
 from advisor.cost.offer_terms import OfferTerms
 from advisor.cost.pareto import pareto_front
 from advisor.cost.start_up import joint_ends
+from advisor.record_columns import from_columns
 from advisor.records.answer import BOUNDS, CostParts, Interval, Job, Quote, QuotedDevice
 from advisor.records.billing import Billing
 from advisor.records.options import Objective
@@ -19,6 +22,9 @@ from advisor.records.prediction import BoolArray, FloatArray, IndexArray, Predic
 from advisor.records.price import PricedOffer
 
 _SECONDS_PER_HOUR = 3600
+_OF_OFFERS = ("id", "provider", "tier", "region", "instance", "vcpus")
+_OF_PRICES = {"price_kind": "kind", "price_basis": "basis", "usd_per_hour": "usd_per_hour", "price_date": "date"}
+"""Fields of quotes, and those of their prices that they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -69,21 +75,36 @@ def quotes_of(
     on_front = pareto_front(job_usd[0], time_s[0])
     samples_per_s = batch_sizes / step_s[0]
     usd_per_million = terms.usd_per_hour * terms.machine_count / _SECONDS_PER_HOUR / samples_per_s * 1e6
-    bounds = predictions.bound[devices, batches]
-    measured = predictions.measured
-    is_measured = np.zeros(len(chosen), dtype=np.bool_) if measured is None else measured[devices, batches]
-    peak_bytes = predictions.peak_memory_bytes[devices, batches]
-    is_tight = np.zeros(len(chosen)) if predictions.is_tight is None else predictions.is_tight[devices, batches]
-    loader_vcpus = None if predictions.loader_vcpus is None else predictions.loader_vcpus[devices, batches]
-    parts = _all_parts(mid)
-    quotes = []
-    for position, index in enumerate(chosen.tolist()):
-        offer, price = costed.priced[index].offer, costed.priced[index].price
-        device = predictions.devices[devices[position]]
-        precision = predictions.precisions[devices[position]]
-        if precision is None:
-            raise ValueError(f"{device.id} was ranked without a precision")
-        covers, not_covered = coverage(
+    priced = [costed.priced[index] for index in chosen.tolist()]
+    columns = {
+        **_offered(priced, job=job, billing=billing),
+        **_predicted(predictions, devices, batches, priced=priced),
+        "batch": batch_sizes.tolist(),
+        "step_s": _intervals(step_s),
+        "samples_per_s": samples_per_s.tolist(),
+        "usd_per_million_samples": usd_per_million.tolist(),
+        "job_usd": _intervals(job_usd),
+        "job_s": _intervals(job_s),
+        "chance_cheapest": chances.tolist(),
+        "indistinguishable": indistinguishable.tolist(),
+        "on_pareto_front": on_front.tolist(),
+        "instance_count": mid.instance_count.astype(np.intp).tolist(),
+        **{name: getattr(mid, name).tolist() for name in ("idle_ratio", "lost_s")},
+        **{name: getattr(terms, name).tolist() for name in ("wait_s", "start_up_s", "start_up_measured")},
+        "job_parts_usd": _all_parts(mid),
+    }
+    columns["commitment_usd"] = [
+        commitment_usd(one.price.kind, usd_per_hour=one.price.usd_per_hour, instance_count=count)
+        for one, count in zip(priced, columns["instance_count"], strict=True)
+    ]
+    return tuple(from_columns(Quote, columns, count=len(priced)))
+
+
+def _offered(priced: Sequence[PricedOffer], *, job: Job, billing: Billing) -> dict[str, list[Any]]:
+    """The fields of quotes that their offers and prices say."""
+    offers, prices = [one.offer for one in priced], [one.price for one in priced]
+    covers = [
+        coverage(
             job,
             extras=billing.extras,
             price_kind=price.kind,
@@ -93,59 +114,60 @@ def quotes_of(
             quota_known=offer.quota_instances is not None,
             wait_known=offer.wait_s is not None,
         )
-        instance_count = int(mid.instance_count[position])
-        plan, efficiency_ratio = plan_of(predictions, devices[position], batches[position])
-        quotes.append(
-            Quote(
-                id=offer.id,
-                provider=offer.provider,
-                tier=offer.tier,
-                region=offer.region,
-                instance=offer.instance,
-                vcpus=offer.vcpus,
-                device=QuotedDevice(id=device.id, name=device.name, kind=device.kind, count=max(1, offer.gpu_count)),
-                gpus_used=gpu_count(plan) if device.kind == "gpu" else 0,
-                price_kind=price.kind,
-                price_basis=price.basis,
-                usd_per_hour=price.usd_per_hour,
-                price_date=price.date,
-                price_marks=costed.priced[index].marks,
-                precision=precision,
-                compile=predictions.compile,
-                batch=int(batch_sizes[position]),
-                step_s=_interval(step_s, position),
-                samples_per_s=float(samples_per_s[position]),
-                usd_per_million_samples=float(usd_per_million[position]),
-                job_usd=_interval(job_usd, position),
-                job_s=_interval(job_s, position),
-                peak_memory_bytes=float(peak_bytes[position]),
-                device_memory_bytes=device.memory_bytes,
-                fits=True,
-                is_tight=bool(is_tight[position]),
-                bound=BOUNDS[bounds[position]],
-                time_source="measured" if is_measured[position] else predictions.time_sources[devices[position]],
-                chance_cheapest=float(chances[position]),
-                indistinguishable=bool(indistinguishable[position]),
-                on_pareto_front=bool(on_front[position]),
-                instance_count=instance_count,
-                idle_ratio=float(mid.idle_ratio[position]),
-                wait_s=float(terms.wait_s[position]),
-                start_up_s=float(terms.start_up_s[position]),
-                start_up_measured=bool(terms.start_up_measured[position]),
-                lost_s=float(mid.lost_s[position]),
-                loader_vcpus=None if loader_vcpus is None else float(loader_vcpus[position]),
-                interruption=offer.interruption if price.kind == "spot" else None,
-                plan=plan,
-                scaling_efficiency_ratio=efficiency_ratio,
-                commitment_usd=commitment_usd(
-                    price.kind, usd_per_hour=price.usd_per_hour, instance_count=instance_count
-                ),
-                job_parts_usd=parts[position],
-                covers=covers,
-                not_covered=not_covered,
-            )
-        )
-    return tuple(quotes)
+        for offer, price in zip(offers, prices, strict=True)
+    ]
+    return {
+        **{name: list(map(attrgetter(name), offers)) for name in _OF_OFFERS},
+        **{name: list(map(attrgetter(field), prices)) for name, field in _OF_PRICES.items()},
+        "price_marks": [one.marks for one in priced],
+        "interruption": [
+            offer.interruption if price.kind == "spot" else None for offer, price in zip(offers, prices, strict=True)
+        ],
+        "covers": [covered for covered, _ in covers],
+        "not_covered": [not_covered for _, not_covered in covers],
+    }
+
+
+def _predicted(
+    predictions: Predictions, devices: IndexArray, batches: IndexArray, *, priced: Sequence[PricedOffer]
+) -> dict[str, list[Any]]:
+    """The fields of quotes that predictions of their devices say."""
+    indices, count = devices.tolist(), len(priced)
+    used = [predictions.devices[index] for index in indices]
+    precisions = [predictions.precisions[index] for index in indices]
+    for device, precision in zip(used, precisions, strict=True):
+        if precision is None:
+            raise ValueError(f"{device.id} was ranked without a precision")
+    plans = [plan_of(predictions, *at) for at in zip(indices, batches.tolist(), strict=True)]
+
+    def column(array: FloatArray | BoolArray | IndexArray | None, *, without: Any) -> list[Any]:
+        values: list[Any] = [without] * count if array is None else array[devices, batches].tolist()
+        return values
+
+    is_measured = column(predictions.measured, without=False)
+    return {
+        "device": [
+            QuotedDevice(id=device.id, name=device.name, kind=device.kind, count=max(1, one.offer.gpu_count))
+            for device, one in zip(used, priced, strict=True)
+        ],
+        "gpus_used": [
+            gpu_count(plan) if device.kind == "gpu" else 0 for device, (plan, _) in zip(used, plans, strict=True)
+        ],
+        "precision": precisions,
+        "compile": [predictions.compile] * count,
+        "peak_memory_bytes": column(predictions.peak_memory_bytes, without=None),
+        "device_memory_bytes": [device.memory_bytes for device in used],
+        "fits": [True] * count,
+        "is_tight": column(predictions.is_tight, without=False),
+        "bound": [BOUNDS[bound] for bound in column(predictions.bound, without=None)],
+        "time_source": [
+            "measured" if measured else predictions.time_sources[index]
+            for measured, index in zip(is_measured, indices, strict=True)
+        ],
+        "loader_vcpus": column(predictions.loader_vcpus, without=None),
+        "plan": [plan for plan, _ in plans],
+        "scaling_efficiency_ratio": [ratio for _, ratio in plans],
+    }
 
 
 def _costs_at_ends(step_s: FloatArray, *, batch_sizes: IndexArray, terms: OfferTerms, job: Job) -> tuple[JobCosts, ...]:
@@ -160,7 +182,7 @@ def _costs_at_ends(step_s: FloatArray, *, batch_sizes: IndexArray, terms: OfferT
 
 def _all_parts(costs: JobCosts) -> list[CostParts]:
     columns = {field.name: getattr(costs, f"{field.name}_usd").tolist() for field in fields(CostParts)}
-    return [CostParts(**dict(zip(columns, values, strict=True))) for values in zip(*columns.values(), strict=True)]
+    return from_columns(CostParts, columns, count=len(costs.job_usd))
 
 
 def _compare(
@@ -211,9 +233,9 @@ def _renumbered(step: IndexArray) -> IndexArray:
     return place[group]
 
 
-def _interval(mid_low_high: FloatArray, position: int) -> Interval:
-    mid, low, high = mid_low_high[:, position].tolist()
-    return Interval(mid=mid, low=low, high=high)
+def _intervals(mid_low_high: FloatArray) -> list[Interval]:
+    ends = zip(("mid", "low", "high"), mid_low_high.tolist(), strict=True)
+    return from_columns(Interval, dict(ends), count=mid_low_high.shape[1])
 
 
 def _same_steps(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -52,8 +53,11 @@ _FP64_FLOPS_PER_FP32 = 1 / 64
 """Of a GPU without a figure: the ratio of GeForce and workstation parts since Ampere (CUDA C programming guide)."""
 _PCIE_SUSTAINED_RATIO = 0.43
 """Median share of PCIe's theoretical rate in copies measured on 14 GPUs of cloud instances (SpareCores)."""
+_DEVICES_KEPT = 4096
+"""From one answer to the next, in one process: hundreds are on offer."""
 
 
+@lru_cache(maxsize=_DEVICES_KEPT, typed=True)
 def gpu_device(
     gpu: Gpu,
     *,
@@ -109,10 +113,25 @@ def _native_fp16(gpu: Gpu) -> float | None:
 
 def cpu_device(cpu: Cpu, offer: Offer) -> Device | None:
     """The cores, memory and bandwidth of an instance, as one device; None where size or clock are unknown."""
-    clock_hz = sustained_clock_hz(cpu)
-    if offer.vcpus is None or offer.memory_bytes is None or clock_hz is None:
+    if offer.vcpus is None or offer.memory_bytes is None:
         return None
-    cores = offer.vcpus / (offer.threads_per_core or cpu.threads_per_core or 1)
+    return _cpu_device(
+        cpu,
+        vcpus=offer.vcpus,
+        threads_per_core=offer.threads_per_core or cpu.threads_per_core or 1,
+        memory_bytes=offer.memory_bytes,
+        read_bytes_per_s=offer.measured_read_bytes_per_s,
+    )
+
+
+@lru_cache(maxsize=_DEVICES_KEPT, typed=True)
+def _cpu_device(
+    cpu: Cpu, *, vcpus: int, threads_per_core: int, memory_bytes: float, read_bytes_per_s: float | None
+) -> Device | None:
+    clock_hz = sustained_clock_hz(cpu)
+    if clock_hz is None:
+        return None
+    cores = vcpus / threads_per_core
     fp32_per_cycle = fp32_flops_per_cycle(cpu)
     cycles_per_s = cores * clock_hz
     peaks = {
@@ -132,11 +151,11 @@ def cpu_device(cpu: Cpu, offer: Offer) -> Device | None:
         generation=cpu.generation,
         core_count=cores,
         peak_flops_per_s=peaks,
-        memory_bytes=offer.memory_bytes,
-        memory_bytes_per_s=offer.measured_read_bytes_per_s or cpu_memory_bytes_per_s(cpu, vcpus=offer.vcpus),
+        memory_bytes=memory_bytes,
+        memory_bytes_per_s=read_bytes_per_s or cpu_memory_bytes_per_s(cpu, vcpus=vcpus),
         cache_bytes=(cpu.l3_bytes or 0.0) * _socket_share(cpu, cores=cores) + (cpu.l2_bytes_per_core or 0.0) * cores,
         cache_bytes_per_s=_CACHE_BYTES_PER_CYCLE * cycles_per_s,
-        vcpu_count=offer.vcpus,
+        vcpu_count=vcpus,
         sustained_compute_ratio=cpu.sustained_compute_ratio or 1.0,
         sustained_memory_ratio=cpu.sustained_memory_ratio or 1.0,
     )
