@@ -7,6 +7,7 @@ import numpy as np
 from advisor.errors import UsageError
 from advisor.predict.join import join_devices
 from advisor.predict.loader import with_loader
+from advisor.predict.step_kernels import StepKernels
 from advisor.predict.step_time import predict
 from advisor.records.answer import Job
 from advisor.records.device import Device, Efficiency
@@ -34,6 +35,8 @@ def predict_on_all(
     `start_up_s` is what a deadline leaves less of, on whatever cloud.
     """
 
+    step_kernels = StepKernels(workload, compile_mode=options.compile)
+
     def predict_at(sizes: IndexArray, some: Sequence[int]) -> Predictions:
         return predict(
             workload,
@@ -44,6 +47,7 @@ def predict_on_all(
             layout=options.layout,
             compile_mode=options.compile,
             anchors=anchors,
+            step_kernels=step_kernels,
         )
 
     asked = spreading_of(options)

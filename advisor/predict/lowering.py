@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -96,6 +96,11 @@ class Kernels:
     transfer_bytes: FloatArray
     parameter_bytes: FloatArray
 
+    def at(self, batches: IndexArray) -> "Kernels":
+        """Those at some of the batch sizes, by their indices."""
+        names = (*_PER_CALL, *_OF_PRODUCTS, *_OF_STEP)
+        return replace(self, **{name: np.take(getattr(self, name), batches, axis=-1) for name in names})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kernel:
@@ -117,6 +122,8 @@ class _Kernel:
 
 
 _PER_CALL = ("flops", "weight_bytes", "data_bytes", "launches", "cast_bytes", "transposed_bytes", "biased_bytes")
+_OF_PRODUCTS = ("groups", "m", "n", "k")
+_OF_STEP = ("dispatches", "backward_dispatches", "compiled_dispatches", "transfer_bytes", "parameter_bytes")
 _GROUPED_SHARE = (1 - 0.82) / (1.36 - 0.82)
 """Of a net's FLOP in convolutions, where Inductor's weights of the two layouts are equal."""
 _ENDLESS = 1e9
@@ -347,7 +354,7 @@ def _as_arrays(kernels: Sequence[_Kernel], *, batches: FloatArray, **of_step: Fl
         part=np.array([kernel.part for kernel in kernels], dtype=np.intp),
         calls=np.array([kernel.calls for kernel in kernels], dtype=np.float64),
         **{name: filled([getattr(kernel, name) for kernel in kernels]) for name in _PER_CALL},
-        **{name: of_products(name) for name in ("groups", "m", "n", "k")},
+        **{name: of_products(name) for name in _OF_PRODUCTS},
         can_winograd=np.array(
             [
                 kernel.product is not None and kernel.product.can_winograd and kernel.unit == "fp32"

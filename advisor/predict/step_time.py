@@ -8,10 +8,11 @@ import numpy as np
 from advisor.predict.anchor import anchored
 from advisor.predict.efficiency import ANY, efficiency_of
 from advisor.predict.loader import with_loader
-from advisor.predict.lowering import Kernels, RowCounts, count_rows, lower
+from advisor.predict.lowering import Kernels
 from advisor.predict.memory import step_memory
-from advisor.predict.precision import Width, resolve_precision, width_of
+from advisor.predict.precision import resolve_precision, width_of
 from advisor.predict.roofline import step_times
+from advisor.predict.step_kernels import StepKernels
 from advisor.records.device import CompileMode, Device, DeviceKind, Efficiency, Layout, Precision, TimeSource
 from advisor.records.options import PrecisionChoice
 from advisor.records.prediction import PARTS, Anchor, IndexArray, Predictions
@@ -32,10 +33,12 @@ def predict(
     compile_mode: CompileMode = "eager",
     loader_s_per_sample: float | None = None,
     anchors: Sequence[Anchor] = (),
+    step_kernels: StepKernels | None = None,
 ) -> Predictions:
     """Predict one step of the workload on every device at every batch size, its data loaded on the device's machine.
 
-    `anchors` are steps of this workload that were timed, in this layout and compiled alike.
+    `anchors` are steps of this workload that were timed, in this layout and compiled alike. `step_kernels` are those
+    of this workload, compiled alike, where it is predicted more than once.
 
     Devices of one kind and precision run the same kernels and are predicted together.
     """
@@ -48,13 +51,10 @@ def predict(
     peak_bytes, least_bytes, most_bytes = (np.full(shape, np.inf) for _ in range(3))
     time_sources: list[TimeSource] = ["datasheet"] * len(devices)
     float_batches = batches.astype(np.float64)
-    counts_by_width: dict[Width, RowCounts] = {}
+    step_kernels = step_kernels or StepKernels(workload, compile_mode=compile_mode)
     fits = _efficiencies_of(devices, precisions, efficiencies=efficiencies)
     for (kind, used), members in _groups(devices, precisions).items():
-        width = width_of(used)
-        if width not in counts_by_width:
-            counts_by_width[width] = count_rows(workload, batches=float_batches, width=width, compile_mode=compile_mode)
-        kernels = lower(counts_by_width[width], kind=kind, precision=used)
+        kernels = step_kernels.at(batches, kind=kind, precision=used)
         for some in _chunks(members, kernels):
             group = [devices[index] for index in some]
             group_fits = [fits[index] for index in some]
@@ -63,7 +63,7 @@ def predict(
             log_spread[some], own_log_spread[some] = times.log_spread, times.own_log_spread
             bound[some] = times.bound
             part_ratio[:, some] = times.part_ratio
-        memory = step_memory(workload, batches=float_batches, width=width, kind=kind).total
+        memory = step_memory(workload, batches=float_batches, width=width_of(used), kind=kind).total
         peak_bytes[members], least_bytes[members], most_bytes[members] = memory.mid, memory.low, memory.high
         for index in members:
             time_sources[index] = _time_source(devices[index], fits[index])

@@ -1,0 +1,38 @@
+"""A workload in, the kernels of its step on any kind of device at any precision and batch sizes out, each made once."""
+
+import numpy as np
+
+from advisor.predict.lowering import Kernels, RowCounts, count_rows, lower
+from advisor.predict.precision import Width, width_of
+from advisor.records.device import CompileMode, DeviceKind, Precision
+from advisor.records.prediction import IndexArray
+from advisor.records.workload import Workload
+
+
+class StepKernels:
+    """The rows are counted at the batch sizes that are asked for first, and anew where these do not hold later ones."""
+
+    def __init__(self, workload: Workload, *, compile_mode: CompileMode) -> None:
+        self.workload, self.compile_mode = workload, compile_mode
+        self._batches: IndexArray = np.array([], dtype=np.intp)
+        self._counts: dict[Width, RowCounts] = {}
+        self._kernels: dict[tuple[DeviceKind, Precision], Kernels] = {}
+
+    def at(self, batches: IndexArray, *, kind: DeviceKind, precision: Precision) -> Kernels:
+        """The kernels at these batch sizes."""
+        if not np.isin(batches, self._batches).all():
+            self._batches = np.unique(batches)
+            self._counts, self._kernels = {}, {}
+        key = (kind, precision)
+        if key not in self._kernels:
+            self._kernels[key] = lower(self._counted(width_of(precision)), kind=kind, precision=precision)
+        kernels = self._kernels[key]
+        is_all = np.array_equal(batches, self._batches)
+        return kernels if is_all else kernels.at(np.searchsorted(self._batches, batches))
+
+    def _counted(self, width: Width) -> RowCounts:
+        if width not in self._counts:
+            self._counts[width] = count_rows(
+                self.workload, batches=self._batches.astype(np.float64), width=width, compile_mode=self.compile_mode
+            )
+        return self._counts[width]
