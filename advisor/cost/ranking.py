@@ -19,7 +19,7 @@ from advisor.records.answer import Job, Quote
 from advisor.records.billing import Billing
 from advisor.records.options import Objective
 from advisor.records.prediction import BoolArray, Fleet, FloatArray, IndexArray, Predictions
-from advisor.records.price import Offer, PricedOffer, Rejection
+from advisor.records.price import PricedOffer, Rejection
 
 _TYPE_OF = attrgetter("provider", "instance", "tier")
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -99,7 +100,8 @@ class Kernels:
     def at(self, batches: IndexArray) -> "Kernels":
         """Those at some of the batch sizes, by their indices."""
         names = (*_PER_CALL, *_OF_PRODUCTS, *_OF_STEP)
-        return replace(self, **{name: np.take(getattr(self, name), batches, axis=-1) for name in names})
+        arrays: dict[str, Any] = {name: np.take(getattr(self, name), batches, axis=-1) for name in names}
+        return replace(self, **arrays)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -401,7 +403,9 @@ def _operands_bytes(operands: tuple[Operand, ...], *, batches: FloatArray, dtype
 
 def constant_bytes(operand: Operand, *, dtype: str) -> float:
     """Bytes of an operand that is as large at every batch size."""
-    return math.prod((dim if isinstance(dim, int) else dim[0] for dim in operand.shape), start=1.0) * ITEMSIZE_BYTES[dtype]
+    return (
+        math.prod((dim if isinstance(dim, int) else dim[0] for dim in operand.shape), start=1.0) * ITEMSIZE_BYTES[dtype]
+    )
 
 
 def operand_bytes(operand: Operand, *, batches: FloatArray, dtype: str) -> FloatArray:

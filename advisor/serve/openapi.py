@@ -10,7 +10,7 @@ from fastapi import FastAPI
 
 from advisor.flag_values import is_several, value_type
 from advisor.records.workload import Workload
-from advisor.serve.request import ALLOWED, MOST_NAMES
+from advisor.serve.option_fields import ALLOWED, MOST_NAMES
 
 _EXAMPLE = Path(__file__).parent / "example_workload.json"
 _REFUSALS = {

@@ -74,11 +74,20 @@ class Pool:
         self._catalog = b""
         self._catalog_version = 0
         self._idle: asyncio.Queue[Worker] = asyncio.Queue()
-        self._workers = {Worker() for _ in range(count)}
+        self._count = count
+        self._workers = {Worker()}
 
     async def connect(self) -> None:
-        """Make every worker ready for questions."""
+        """Make the first worker ready for questions."""
         for worker in self._workers:
+            await worker.connect()
+            self._idle.put_nowait(worker)
+
+    async def grow(self) -> None:
+        """Start the other workers, which until now would have taken time from what the first answer waits for."""
+        while len(self._workers) < self._count:
+            worker = Worker()
+            self._workers.add(worker)
             await worker.connect()
             self._idle.put_nowait(worker)
 

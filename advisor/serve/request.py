@@ -1,7 +1,7 @@
 """The body of a request in, what is asked for out; nothing in it is run, and no file of the server is named by it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any
@@ -12,18 +12,12 @@ from advisor.json_text import parse_json
 from advisor.pipeline import as_saved
 from advisor.records.options import Options
 from advisor.records.workload import Workload
+from advisor.serve.option_fields import ALLOWED, MOST_NAMES, REFUSED
 from advisor.workload.file import workload_from_json
 
 _HINT = 'a request is {"workload": {...}, "options": {...}}'
-_REFUSED = {
-    **dict.fromkeys(("profiles", "prices"), "the service reads no files for a request"),
-    **dict.fromkeys(("input", "attention", "timeout"), "the workload has settled it"),
-    **dict.fromkeys(("no_local", "no_calibrate"), "the service knows of no machine at hand"),
-}
-ALLOWED = {field.name: field for field in fields(Options) if field.name not in _REFUSED}
 _MOST_ROWS = 10_000
 """Models have some hundreds: equal calls are one row."""
-MOST_NAMES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +53,12 @@ def read_request(body: bytes, *, takes_on: bool = False) -> Asked:
 
 def options_of(document: Any) -> Options:
     """The options by the names of the flags, with underscores: text as on the command line, numbers, or lists."""
-    _check_keys(document, (*ALLOWED, *_REFUSED), key="options")
+    _check_keys(document, (*ALLOWED, *REFUSED), key="options")
     given = {}
     for name, value in document.items():
         key = f"options.{name}"
-        if name in _REFUSED:
-            raise DocumentError("cannot be given here", where="", key=key, hint=_REFUSED[name])
+        if name in REFUSED:
+            raise DocumentError("cannot be given here", where="", key=key, hint=REFUSED[name])
         if value is not None:
             given[name] = _value(name, value, key=key)
     return Options(**given)

@@ -1,0 +1,13 @@
+"""Which options a request may name; apart from what reads them, since the front is to start soon."""
+
+from dataclasses import fields
+
+from advisor.records.options import Options
+
+REFUSED = {
+    **dict.fromkeys(("profiles", "prices"), "the service reads no files for a request"),
+    **dict.fromkeys(("input", "attention", "timeout"), "the workload has settled it"),
+    **dict.fromkeys(("no_local", "no_calibrate"), "the service knows of no machine at hand"),
+}
+ALLOWED = {field.name: field for field in fields(Options) if field.name not in REFUSED}
+MOST_NAMES = 100
