@@ -17,7 +17,9 @@ from advisor.launch.machine import own_type
 from advisor.launch.torch_install import torch_install
 from advisor.records.answer import Job, Quote, Recommendation
 from advisor.records.launch import LaunchTask, TaskFile
+from advisor.report.columns import instance_label
 from advisor.report.cost_text import covered_cost
+from advisor.report.scaling_text import scaling_notes
 
 _SETUP_S = 3600
 """Leave for installing packages and fetching data before a task that overruns its prediction is ended."""
@@ -66,17 +68,17 @@ def task_file(
         name=_name(script.stem),
         quote=quote,
         setup=(torch_install(quote.device), *requirements),
-        run=shlex.join(("python", str(script), *script_args)),
+        script=shlex.join((str(script), *script_args)),
         python=f"{sys.version_info.major}.{sys.version_info.minor}",
         folder=folder,
         idle_minutes=idle_minutes,
         max_duration_s=_max_duration_s(quote, job),
-        max_usd_per_hour=job.limits.max_usd_per_hour,
+        max_usd_per_hour=_max_usd_per_hour(quote, job),
     )
     comments = [
         f"Written by advise on {today.isoformat()}: `{module.COMMAND} FILE` runs it.",
         *_prediction(quote, job),
-        module.idle_comment(task),
+        *module.comments(task),
     ]
     wrapped = [line for comment in comments for line in textwrap.wrap(comment, _COMMENT_WIDTH, subsequent_indent="  ")]
     return TaskFile(text=yaml_text(module.task_values(task), comments=wrapped), command=module.COMMAND, notes=notes)
@@ -103,8 +105,8 @@ def _first_launchable(quotes: Sequence[Quote], *, engine: str) -> tuple[Quote, t
             return quote, ()
         best = quotes[0]
         return quote, (
-            f"{engine} cannot launch the best, {best.provider} {best.instance}: {why_not(best)}. The task is for "
-            f"number {place}, {quote.provider} {quote.instance}: {units.format_usd(quote.job_usd.mid)} instead of "
+            f"{engine} cannot launch the best, {_named(best)}: {why_not(best)}. The task is for "
+            f"number {place}, {_named(quote)}: {units.format_usd(quote.job_usd.mid)} instead of "
             f"{units.format_usd(best.job_usd.mid)}",
         )
     why = f": {why_not(quotes[0])}" if quotes else ""
@@ -114,6 +116,10 @@ def _first_launchable(quotes: Sequence[Quote], *, engine: str) -> tuple[Quote, t
     )
 
 
+def _named(quote: Quote) -> str:
+    return f"{quote.provider} {instance_label(quote)}"
+
+
 def _max_duration_s(quote: Quote, job: Job) -> float | None:
     """When to end a task that does not end: at the deadline, else an hour after the upper end of the prediction."""
     if job.limits.deadline_s is not None:
@@ -121,14 +127,22 @@ def _max_duration_s(quote: Quote, job: Job) -> float | None:
     return None if job.assumed else quote.job_s.high + _SETUP_S
 
 
+def _max_usd_per_hour(quote: Quote, job: Job) -> float | None:
+    """What one of the machines may cost: both engines compare that with the price of one."""
+    limit = job.limits.max_usd_per_hour
+    return None if limit is None else limit / quote.instance_count
+
+
 def _prediction(quote: Quote, job: Job) -> Iterator[str]:
     """What was predicted, for whoever opens the file later."""
     time = units.format_interval_s(quote.job_s.mid, quote.job_s.low, quote.job_s.high)
     device = quote.device.name if quote.device.kind == "cpu" else f"{quote.device.count}x {quote.device.name}"
     yield (
-        f"{quote.provider} {quote.instance} ({device}) in {quote.region}: predicted {time} at batch {quote.batch:,}, "
+        f"{_named(quote)} ({device}) in {quote.region}: predicted {time} at batch {quote.batch:,}, "
         f"{quote.precision}, {quote.compile}."
     )
+    for note in scaling_notes(quote, job):
+        yield note[0].upper() + note[1:]
     yield f"Predicted cost: {covered_cost(quote, job, rate=None)}"
     if job.assumed:
         yield "No job size was given: your script takes as long as it takes."

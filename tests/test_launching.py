@@ -12,7 +12,7 @@ from advisor.errors import NothingFitsError, UsageError
 from advisor.launching import check_launchable, task_file
 from advisor.records.answer import JobLimits, Quote
 from advisor.records.launch import TaskFile
-from tests.launch.toys import A10G, GRAVITON, LAMBDA_A10, SALAD, quote
+from tests.launch.toys import A10G, GRAVITON, LAMBDA_A10, SALAD, TWO_MACHINES, quote
 from tests.report.toys import recommendation
 
 
@@ -106,6 +106,17 @@ def test_a_task_ends_at_the_deadline_or_an_hour_after_the_upper_end_of_its_predi
     unknown = emitted(A10G, engine="dstack", assumed=True)
     assert "max_duration" not in values(unknown)
     assert "takes as long as it takes" in unknown.text
+
+
+def test_a_step_on_several_machines_is_started_on_all_and_each_may_cost_its_part() -> None:
+    task = emitted(TWO_MACHINES, args=("--lr", "0.1"), mode="training", limits=JobLimits(max_usd_per_hour=40.0))
+    assert values(task)["num_nodes"] == 2
+    assert values(task)["run"].endswith("'my train.py' --lr 0.1\n")
+    # 40 dollars an hour for both are 20 for each.
+    assert values(task)["resources"]["max_hourly_cost"] == 20.0
+    talk = task.text.replace("\n#  ", "")
+    assert "aws 2x g5.48xlarge (8x A10G) in us-east-1" in talk
+    assert "It runs fully sharded (FSDP) on 16 GPUs at a scaling efficiency of 90 %" in talk
 
 
 def test_the_folder_that_is_copied_is_seen_from_the_task_file(folder: Path) -> None:

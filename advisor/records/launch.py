@@ -7,16 +7,17 @@ from advisor.records.answer import Quote
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchTask:
-    """The user's script on the instance of a quote.
+    """The user's script on the instances of a quote.
 
-    `setup` and `run` are lines of shell, run in the folder that is copied to the machine: `folder`, as seen from the
-    task file's. `python` is a version such as "3.11". `max_duration_s` None: the length of the job is not known.
+    `setup` are lines of shell and `script` is the end of one, the file with its arguments; they are run in the folder
+    that is copied to each machine: `folder`, as seen from the task file's. `python` is a version such as "3.11".
+    `max_duration_s` None: the length of the job is not known. `max_usd_per_hour` is of one machine.
     """
 
     name: str
     quote: Quote
     setup: tuple[str, ...]
-    run: str
+    script: str
     python: str
     folder: str
     idle_minutes: int

@@ -84,7 +84,7 @@ def device_label(quote: Quote) -> str:
 
 
 def instance_label(quote: Quote) -> str:
-    """ "g6.xlarge", or of a service that needs several "3x g6.xlarge"."""
+    """ "g6.xlarge", or where several are needed "3x g6.xlarge"."""
     return quote.instance if quote.instance_count == 1 else f"{quote.instance_count:,}x {quote.instance}"
 
 

@@ -14,9 +14,20 @@ from advisor.catalog.load import load_catalog
 from advisor.catalog.yaml_text import yaml_text
 from advisor.launch.engines import dstack, engine_module, engine_names, skypilot
 from advisor.records.answer import Quote
-from tests.launch.toys import A10G, GOOGLE_T4, GRAVITON, LAMBDA_A10, SALAD, quote, task
+from advisor.report.columns import instance_label
+from tests.launch.toys import (
+    A10G,
+    FOUR_GPUS,
+    GOOGLE_T4,
+    GRAVITON,
+    LAMBDA_A10,
+    SALAD,
+    TWO_MACHINES,
+    quote,
+    task,
+)
 
-LAUNCHABLE = [A10G, GRAVITON, GOOGLE_T4, LAMBDA_A10]
+LAUNCHABLE = [A10G, GRAVITON, GOOGLE_T4, LAMBDA_A10, FOUR_GPUS, TWO_MACHINES]
 
 
 @pytest.mark.parametrize("engine", engine_names())
@@ -24,11 +35,11 @@ def test_every_engine_has_what_the_room_says(engine: str) -> None:
     module = engine_module(engine)
     assert module.COMMAND.split()[0] in ("sky", "dstack")
     assert module.task_values(task())["name"] == "train"
-    assert "10 idle minutes" in module.idle_comment(task())
+    assert "10 idle minutes" in " ".join(module.comments(task()))
 
 
 @pytest.mark.parametrize("engine", engine_names())
-@pytest.mark.parametrize("of", LAUNCHABLE, ids=lambda of: of.instance)
+@pytest.mark.parametrize("of", LAUNCHABLE, ids=instance_label)
 def test_what_an_engine_knows_it_can_launch(engine: str, of: Quote) -> None:
     assert engine_module(engine).why_not(of) == ""
 
@@ -78,8 +89,8 @@ def test_skypilot_stops_what_can_be_stopped_and_shuts_the_rest_down() -> None:
     spot = quote("g5.xlarge", device="a10g", price_kind="spot")
     down = [skypilot.task_values(task(of))["resources"]["autostop"]["down"] for of in (A10G, spot, LAMBDA_A10)]
     assert down == [False, True, True]
-    assert "with all on its disk" in skypilot.idle_comment(task(spot))
-    assert "billed until `sky down`" in skypilot.idle_comment(task())
+    assert "with all on its disk" in next(skypilot.comments(task(spot)))
+    assert "billed until `sky down`" in next(skypilot.comments(task()))
 
 
 def test_a_machine_that_has_no_name_of_its_own_is_asked_for_by_its_gpu() -> None:
@@ -122,6 +133,37 @@ def test_dstack_is_told_backend_region_type_gpu_and_when_to_end() -> None:
     }
 
 
+def test_a_machine_has_all_its_gpus_and_a_process_for_each_that_is_used() -> None:
+    values = skypilot.task_values(task(FOUR_GPUS))
+    assert values["resources"]["accelerators"] == "A10G:8"
+    assert "num_nodes" not in values
+    assert values["run"] == "torchrun --standalone --nproc-per-node=4 train.py\n"
+    values = dstack.task_values(task(FOUR_GPUS))
+    assert values["resources"]["gpu"] == "A10G:8"
+    assert "nodes" not in values
+    assert values["commands"][-1] == "torchrun --standalone --nproc-per-node=4 train.py"
+
+
+def test_skypilot_starts_every_machine_with_its_rank_and_the_address_of_the_first() -> None:
+    values = skypilot.task_values(task(TWO_MACHINES))
+    # 16 GPUs on 2 machines are 8 processes on each.
+    assert values["num_nodes"] == 2
+    assert values["run"] == (
+        "torchrun --nnodes=2 --nproc-per-node=8 --node-rank=$SKYPILOT_NODE_RANK "
+        '--master-addr="$(echo "$SKYPILOT_NODE_IPS" | head -n1)" --master-port=29500 train.py\n'
+    )
+
+
+def test_dstack_starts_every_machine_with_its_rank_and_the_address_of_the_first() -> None:
+    values = dstack.task_values(task(TWO_MACHINES))
+    assert values["nodes"] == 2
+    assert values["commands"][-1] == (
+        "torchrun --nnodes=2 --nproc-per-node=8 --node-rank=$DSTACK_NODE_RANK "
+        "--master-addr=$DSTACK_MASTER_NODE_IP --master-port=29500 train.py"
+    )
+    assert "placement: cluster" in next(dstack.comments(task(TWO_MACHINES)))
+
+
 def test_dstack_is_told_of_arm_and_that_a_cpu_is_enough() -> None:
     resources = dstack.task_values(task(GRAVITON))["resources"]
     assert (resources["cpu"], resources["gpu"]) == ("arm:1..", 0)
@@ -132,15 +174,17 @@ def test_dstack_is_told_of_arm_and_that_a_cpu_is_enough() -> None:
 SKYPILOT_ROWS = """\
 InstanceType,vCPUs,MemoryGiB,AcceleratorName,AcceleratorCount,GpuInfo,Price,SpotPrice,Region,AvailabilityZone,Arch
 g5.xlarge,4.0,16.0,A10G,1.0,,1.006,0.4,us-east-1,us-east-1a,x86_64
+g5.48xlarge,192.0,768.0,A10G,8.0,,16.288,6.0,us-east-1,us-east-1a,x86_64
 c8g.xlarge,4.0,8.0,,,,0.16,0.06,us-east-1,us-east-1a,arm64
 """
 """In the shape of SkyPilot's own catalog, which it would fetch."""
 LOAD_SKYPILOT = """
 import json, sys, sky
-(resources,) = sky.Task.from_yaml(sys.argv[1]).resources
+task = sky.Task.from_yaml(sys.argv[1])
+(resources,) = task.resources
 print(json.dumps([str(resources.cloud), resources.region, resources.instance_type, resources.accelerators,
                   resources.use_spot, resources.disk_size, resources.autostop_config.idle_minutes,
-                  resources.autostop_config.down]))
+                  resources.autostop_config.down, task.num_nodes]))
 """
 LOAD_DSTACK = """
 import json, sys, yaml
@@ -148,9 +192,9 @@ from dstack._internal.core.models.configurations import parse_run_configuration
 task = parse_run_configuration(yaml.safe_load(open(sys.argv[1])))
 print(json.dumps([task.type, [backend.value for backend in task.backends], task.regions, task.instance_types,
                   task.spot_policy.value, task.resources.gpu.name, task.resources.gpu.count.max, task.idle_duration,
-                  task.max_duration, task.commands[-1]]))
+                  task.max_duration, task.commands[-1], task.nodes]))
 """
-HOSTILE_RUN = "python train.py --name 'a: b # \"c\" {d} %s'"
+HOSTILE_SCRIPT = "train.py --name 'a: b # \"c\" {d} %s'"
 
 
 def loaded(program: str, text: str, *, home: Path) -> Any:
@@ -168,10 +212,11 @@ def loaded(program: str, text: str, *, home: Path) -> Any:
 @pytest.mark.parametrize(
     ("of", "kept"),
     [
-        (A10G, ["AWS", "us-east-1", "g5.xlarge", {"A10G": 1}, False, 100, 10, False]),
+        (A10G, ["AWS", "us-east-1", "g5.xlarge", {"A10G": 1}, False, 100, 10, False, 1]),
         (quote("g5.xlarge", device="a10g", price_kind="spot"),
-         ["AWS", "us-east-1", "g5.xlarge", {"A10G": 1}, True, 100, 10, True]),
-        (GRAVITON, ["AWS", "us-east-1", "c8g.xlarge", None, False, 100, 10, False]),
+         ["AWS", "us-east-1", "g5.xlarge", {"A10G": 1}, True, 100, 10, True, 1]),
+        (GRAVITON, ["AWS", "us-east-1", "c8g.xlarge", None, False, 100, 10, False, 1]),
+        (TWO_MACHINES, ["AWS", "us-east-1", "g5.48xlarge", {"A10G": 8}, False, 100, 10, False, 2]),
     ],
 )  # fmt: skip
 def test_skypilot_reads_what_was_meant(of: Quote, kept: list[Any], tmp_path: Path) -> None:
@@ -179,18 +224,19 @@ def test_skypilot_reads_what_was_meant(of: Quote, kept: list[Any], tmp_path: Pat
     catalog = tmp_path / ".sky" / "catalogs" / "v8" / "aws" / "vms.csv"
     catalog.parent.mkdir(parents=True)
     catalog.write_text(SKYPILOT_ROWS)
-    text = yaml_text(skypilot.task_values(task(of, run=HOSTILE_RUN)), comments=["a\nname: other"])
+    text = yaml_text(skypilot.task_values(task(of, script=HOSTILE_SCRIPT)), comments=["a\nname: other"])
     assert loaded(LOAD_SKYPILOT, text, home=tmp_path) == kept
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("of", LAUNCHABLE, ids=lambda of: of.instance)
+@pytest.mark.parametrize("of", LAUNCHABLE, ids=instance_label)
 def test_dstack_reads_what_was_meant(of: Quote, tmp_path: Path) -> None:
     pytest.importorskip("dstack")
-    values = dstack.task_values(task(of, run=HOSTILE_RUN, max_duration_s=5400.0))
+    values = dstack.task_values(task(of, script=HOSTILE_SCRIPT, max_duration_s=5400.0))
+    assert values["commands"][-1].endswith(HOSTILE_SCRIPT)
     is_gpu = of.device.kind == "gpu"
     assert loaded(LOAD_DSTACK, yaml_text(values, comments=["a\nname: other"]), home=tmp_path) == [
         "task", [of.provider], values.get("regions"), values.get("instance_types"), "on-demand",
-        [dstack.GPU_NAMES[of.device.id].partition(":")[0]] if is_gpu else None, 1 if is_gpu else 0, 600, 5400,
-        HOSTILE_RUN,
+        [dstack.GPU_NAMES[of.device.id].partition(":")[0]] if is_gpu else None, of.device.count if is_gpu else 0,
+        600, 5400, values["commands"][-1], of.instance_count,
     ]  # fmt: skip

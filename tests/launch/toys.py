@@ -6,6 +6,7 @@ from typing import Any
 from advisor.records.answer import Quote, QuotedDevice
 from advisor.records.device import DeviceKind
 from advisor.records.launch import LaunchTask
+from advisor.records.scale import Plan
 from tests.report import toys
 
 
@@ -19,6 +20,15 @@ GRAVITON = quote("c8g.xlarge", device="aws-graviton4", kind="cpu")
 GOOGLE_T4 = quote("n1-standard-4+nvidia-tesla-t4", device="t4", provider="gcp", region="us-central1")
 LAMBDA_A10 = quote("NVIDIA A10 24GB PCIe", device="a10", provider="lambda", tier="neocloud", region="global")
 SALAD = quote("RTX 3090 24GB PCIe", device="rtx-3090", provider="salad", tier="marketplace", region="global")
+FOUR_GPUS = replace(
+    quote("g5.48xlarge", device="a10g"),
+    device=QuotedDevice(id="a10g", name="A10G", kind="gpu", count=8),
+    gpus_used=4,
+    plan=Plan(data=4),
+    scaling_efficiency_ratio=0.9,
+)
+"""Four of the eight GPUs of a machine."""
+TWO_MACHINES = replace(FOUR_GPUS, gpus_used=16, instance_count=2, plan=Plan(machines=2, data=16, sharding="zero3"))
 
 
 def task(of: Quote = A10G, **changes: Any) -> LaunchTask:
@@ -26,7 +36,7 @@ def task(of: Quote = A10G, **changes: Any) -> LaunchTask:
         "name": "train",
         "quote": of,
         "setup": ("pip install torch",),
-        "run": "python train.py",
+        "script": "train.py",
         "python": "3.11",
         "folder": ".",
         "idle_minutes": 10,

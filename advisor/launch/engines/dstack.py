@@ -1,9 +1,11 @@
 """dstack's task file (dstack.ai/docs/reference/dstack.yml/task), for `dstack apply`."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from advisor.launch.machine import own_type, why_unknown
+from advisor.launch.torchrun import run_line
 from advisor.records.answer import Quote
 from advisor.records.launch import LaunchTask
 
@@ -54,13 +56,15 @@ def why_not(quote: Quote) -> str:
 def task_values(task: LaunchTask) -> dict[str, Any]:
     """The task file's keys and values."""
     quote = task.quote
-    values: dict[str, Any] = {
-        "type": "task",
-        "name": task.name,
+    values: dict[str, Any] = {"type": "task", "name": task.name}
+    if quote.instance_count > 1:
+        values["nodes"] = quote.instance_count
+    run = run_line(task, machine_rank="$DSTACK_NODE_RANK", first_address="$DSTACK_MASTER_NODE_IP")
+    values |= {
         "python": task.python,
         "working_dir": _FOLDER_THERE,
         "files": [{"local_path": task.folder, "path": _FOLDER_THERE}],
-        "commands": [*task.setup, task.run],
+        "commands": [*task.setup, run],
         "backends": [quote.provider],
     }
     instance_type = own_type(quote)
@@ -78,9 +82,11 @@ def task_values(task: LaunchTask) -> dict[str, Any]:
     return values
 
 
-def idle_comment(task: LaunchTask) -> str:
-    """What happens to a machine that has nothing to do."""
-    return f"Ended after {task.idle_minutes} idle minutes, with all on its disk: let the script save results elsewhere."
+def comments(task: LaunchTask) -> Iterator[str]:
+    """What several machines need, and what happens to one that has nothing to do."""
+    if task.quote.instance_count > 1:
+        yield "Machines that reach each other need a dstack fleet with `placement: cluster`."
+    yield f"Ended after {task.idle_minutes} idle minutes, with all on its disk: let the script save results elsewhere."
 
 
 def _resources(quote: Quote) -> dict[str, Any]:

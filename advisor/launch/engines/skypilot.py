@@ -1,9 +1,10 @@
 """SkyPilot's task file (docs.skypilot.co/en/latest/reference/yaml-spec.html), for `sky launch`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from advisor.launch.machine import TYPED_PROVIDERS, own_type, why_unknown
+from advisor.launch.torchrun import run_line
 from advisor.records.answer import Quote
 from advisor.records.launch import LaunchTask
 
@@ -58,22 +59,25 @@ def why_not(quote: Quote) -> str:
 
 def task_values(task: LaunchTask) -> dict[str, Any]:
     """The task file's keys and values."""
-    return {
+    values: dict[str, Any] = {
         "name": task.name,
         "workdir": ".",  # seen from where `sky` is called, not from the file
         "resources": _resources(task),
-        "setup": "\n".join(task.setup) + "\n",
-        "run": f"{task.run}\n",
     }
+    if task.quote.instance_count > 1:
+        values["num_nodes"] = task.quote.instance_count
+    first_address = '"$(echo "$SKYPILOT_NODE_IPS" | head -n1)"'
+    run = run_line(task, machine_rank="$SKYPILOT_NODE_RANK", first_address=first_address)
+    return values | {"setup": "\n".join(task.setup) + "\n", "run": f"{run}\n"}
 
 
-def idle_comment(task: LaunchTask) -> str:
+def comments(task: LaunchTask) -> Iterator[str]:
     """What happens to a machine that has nothing to do."""
+    after = f"after {task.idle_minutes} idle minutes"
     if _is_shut_down(task.quote):
-        return f"Shut down after {task.idle_minutes} idle minutes, with all on its disk: save results elsewhere before."
-    return (
-        f"Stopped after {task.idle_minutes} idle minutes; its disk is kept, and billed until `sky down` removes both."
-    )
+        yield f"Shut down {after}, with all on its disk: save results elsewhere before."
+    else:
+        yield f"Stopped {after}; its disk is kept, and billed until `sky down` removes both."
 
 
 def _resources(task: LaunchTask) -> dict[str, Any]:
