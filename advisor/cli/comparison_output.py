@@ -52,9 +52,9 @@ def write_comparison(
 ) -> ExitCode:
     """Write it; the code says whether the cost has risen by more than the threshold."""
     if output.format == "json":
-        from advisor.report.comparison_json import render_comparison_json
+        from advisor.report.as_json import to_json
 
-        text = render_comparison_json(comparison)
+        text = to_json(comparison)
     elif output.format == "markdown":
         from advisor.report.comparison_markdown import render_comparison_markdown
 

@@ -1,10 +1,9 @@
 """How far predictions are from measurements as JSON: the groups, the whole, what failed, and each row where asked."""
 
-import json
 from typing import Any
 
 from advisor.records.measurement import Accuracy, FailedRow
-from advisor.report.as_json import to_plain
+from advisor.report.as_json import to_json, to_plain
 
 
 def render_accuracy_json(accuracy: Accuracy, *, with_rows: bool) -> str:
@@ -20,8 +19,8 @@ def render_accuracy_json(accuracy: Accuracy, *, with_rows: bool) -> str:
         "failed": [_failure(row) for row in accuracy.failed],
     }
     if with_rows:
-        document["rows"] = [to_plain(row) for row in accuracy.predicted]
-    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+        document["rows"] = accuracy.predicted
+    return to_json(document)
 
 
 def _failure(row: FailedRow) -> dict[str, Any]:

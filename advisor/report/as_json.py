@@ -1,4 +1,4 @@
-"""`-o json`: the whole record, field by field in its own order and in base units."""
+"""`-o json` of whatever a command answers: the whole record, field by field in its own order and in base units."""
 
 import json
 from collections.abc import Mapping
@@ -12,8 +12,13 @@ SUFFIX = ".json"
 
 
 def render(recommendation: Recommendation, view: View) -> str:
-    """Every quote and every rejection, whatever the view shows; a number that is not finite is an error of ours."""
-    return json.dumps(to_plain(recommendation), indent=2, allow_nan=False) + "\n"
+    """Every quote and every rejection, whatever the view shows."""
+    return to_json(recommendation)
+
+
+def to_json(value: Any) -> str:
+    """A record, or what holds some, as a document; a number that is not finite is an error of ours."""
+    return json.dumps(to_plain(value), indent=2, allow_nan=False) + "\n"
 
 
 def to_plain(value: Any) -> Any:

@@ -5,9 +5,13 @@ from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
+from pydantic import TypeAdapter
 
-from advisor.report.as_json import render, to_plain
+from advisor.records.explanation import Explanation
+from advisor.report.as_json import render, to_json, to_plain
 from advisor.report.view import View
+from tests.report.test_explanation_text import explanation, step
+from tests.report.test_inventory_text import inventory
 from tests.report.toys import GENOA, L4, T4, recommendation, rejection
 
 ANSWER = recommendation(
@@ -73,3 +77,27 @@ def test_a_number_that_is_not_finite_is_never_written() -> None:
 
 def test_any_mapping_becomes_an_object() -> None:
     assert to_plain(MappingProxyType({"aten.foo": (1, 2)})) == {"aten.foo": [1, 2]}
+
+
+def test_the_machine_and_devices_at_hand_are_there_in_base_units() -> None:
+    document = json.loads(to_json(inventory()))
+
+    assert document["machine"]["memory_bytes"] == 32e9
+    cpu, t4, unknown = document["devices"]
+    assert (cpu["device"]["core_count"], t4["profile"]["id"], unknown["device"]) == (8.0, "t4", None)
+    assert document["calibrated_at"] == {"t4": "2026-11-18T09:30:00+00:00"}
+
+
+def test_what_is_printed_reads_back_as_the_same_explanation() -> None:
+    answer = explanation(step(), step(2))
+    assert TypeAdapter(Explanation).validate_json(to_json(answer)) == answer
+
+
+def test_a_step_has_the_keys_that_scripts_rely_on() -> None:
+    (found,) = json.loads(to_json(explanation(step())))["steps"]
+    assert set(found) >= {"name", "device", "batch", "precision", "step_s", "bound", "families", "modules", "phases"}
+    assert set(found["step_s"]) == {"mid", "low", "high"}
+    assert set(found["families"][0]) >= {
+        "name", "time_s", "time_ratio", "bound", "flops", "moved_bytes", "flops_per_byte", "ridge_flops_per_byte",
+        "roofline_s", "roofline_ratio",
+    }  # fmt: skip

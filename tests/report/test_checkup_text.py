@@ -3,7 +3,7 @@
 import json
 
 from advisor.records.checkup import Check
-from advisor.report.checkup_json import render_checkup_json
+from advisor.report.as_json import to_json
 from advisor.report.checkup_text import render_checkup
 from advisor.report.view import View
 
@@ -31,7 +31,7 @@ def test_what_fails_is_named_at_the_end() -> None:
 
 
 def test_json_holds_every_check() -> None:
-    document = json.loads(render_checkup_json((FINE, BROKEN)))
+    document = json.loads(to_json({"checks": (FINE, BROKEN)}))
 
     assert [check["state"] for check in document["checks"]] == ["ok", "fails"]
     assert document["checks"][1]["remedy"] == "add one"

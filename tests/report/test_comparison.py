@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from advisor.diff.answers import compare_answers
 from advisor.records.comparison import Comparison
-from advisor.report.comparison_json import render_comparison_json
+from advisor.report.as_json import to_json
 from advisor.report.comparison_markdown import render_comparison_markdown
 from advisor.report.comparison_rows import headline
 from advisor.report.comparison_text import render_comparison
@@ -63,6 +63,6 @@ def test_markdown_has_a_table_for_each_of_the_texts() -> None:
 
 
 def test_json_holds_the_ratios() -> None:
-    text = render_comparison_json(comparison())
+    text = to_json(comparison())
     assert '"schema_version": 1' in text
     assert '"is_inside_interval": true' in text

@@ -12,7 +12,7 @@ import pytest
 from advisor.cli.output import format_module, report_formats
 from advisor.diff.answers import compare_answers
 from advisor.records.answer import Recommendation
-from advisor.report.comparison_json import render_comparison_json
+from advisor.report.as_json import to_json
 from advisor.report.comparison_markdown import render_comparison_markdown
 from advisor.report.comparison_text import render_comparison
 from advisor.report.notebook import render_html
@@ -49,7 +49,7 @@ TEXTS = {
     "notebook": render_html,
     "comparison": lambda answer: render_comparison(compare_answers(answer, answer), view=WIDE),
     "comparison markdown": lambda answer: render_comparison_markdown(compare_answers(answer, answer), top=10),
-    "comparison json": lambda answer: render_comparison_json(compare_answers(answer, answer)),
+    "comparison json": lambda answer: to_json(compare_answers(answer, answer)),
 }
 
 

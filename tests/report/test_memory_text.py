@@ -4,7 +4,7 @@ from typing import Any
 
 from advisor.records.answer import QuotedDevice
 from advisor.records.memory import DeviceMemory, MemoryAnswer, MemoryTerm, Remedy
-from advisor.report.memory_json import render_memory_json
+from advisor.report.as_json import to_json
 from advisor.report.memory_text import render_memory
 from advisor.report.view import View
 
@@ -96,7 +96,7 @@ def test_where_there_is_none_that_is_said() -> None:
 
 
 def test_json_holds_the_record_field_by_field() -> None:
-    document = json.loads(render_memory_json(answer(on("T4", 6))))
+    document = json.loads(to_json(answer(on("T4", 6))))
     [device] = document["devices"]
     assert device["peak_low_bytes"] == 7 * GIB
     assert device["remedies"][0]["extra_flops_ratio"] == 0.33

@@ -61,9 +61,9 @@ def command(
     with progress(f"reading {source}"):
         break_even = breakeven_source(source, options, vary=vary, run=run, script_args=script_args)
     if output.format == "json":
-        from advisor.report.break_even_json import render_break_even_json
+        from advisor.report.as_json import to_json
 
-        write(render_break_even_json(break_even), output)
+        write(to_json(break_even), output)
     else:
         from advisor.report.break_even_text import render_break_even
 

@@ -48,9 +48,9 @@ def command(output: "Output", with_others: bool, **params: Any) -> int:
     with progress("looking at this machine"):
         inventory = take_inventory(catalog_of(options), with_others=with_others)
     if output.format == "json":
-        from advisor.report.inventory_json import render_inventory_json
+        from advisor.report.as_json import to_json
 
-        write(render_inventory_json(inventory), output)
+        write(to_json(inventory), output)
     else:
         from advisor.report.inventory_text import render_inventory
 

@@ -44,9 +44,9 @@ def command(output: "Output", **params: Any) -> int:
     with progress("trying every stage"):
         checks = examine(options)
     if output.format == "json":
-        from advisor.report.checkup_json import render_checkup_json
+        from advisor.report.as_json import to_json
 
-        write(render_checkup_json(checks), output)
+        write(to_json({"checks": checks}), output)
     else:
         from advisor.report.checkup_text import render_checkup
 

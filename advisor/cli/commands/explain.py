@@ -62,9 +62,9 @@ def command(
     with progress(f"reading {source}"):
         explanation = explain_source(source, options, on=on, run=run, script_args=script_args)
     if output.format == "json":
-        from advisor.report.explanation_json import render_explanation_json
+        from advisor.report.as_json import to_json
 
-        write(render_explanation_json(explanation), output)
+        write(to_json(explanation), output)
     else:
         from advisor.report.explanation_text import render_explanation
 

@@ -64,9 +64,9 @@ def command(
     with progress(f"reading {source}"):
         answer = memory_source(source, options, on=on, run=run, script_args=script_args)
     if output.format == "json":
-        from advisor.report.memory_json import render_memory_json
+        from advisor.report.as_json import to_json
 
-        write(render_memory_json(answer), output)
+        write(to_json(answer), output)
     else:
         from advisor.report.memory_text import render_memory
 
