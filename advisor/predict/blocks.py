@@ -35,4 +35,13 @@ def part_of(row: Row) -> int:
 
 def outermost(blocks: Sequence[Blocks]) -> list[Blocks]:
     """The blocks that are in no other."""
-    return [one for one in blocks if not any(one.path.startswith(f"{other.path}.") for other in blocks)]
+    return [one for one in blocks if not any(_is_in(one, other) for other in blocks)]
+
+
+def innermost(blocks: Sequence[Blocks]) -> list[Blocks]:
+    """The blocks that have no others in them."""
+    return [one for one in blocks if not any(_is_in(other, one) for other in blocks)]
+
+
+def _is_in(inner: Blocks, outer: Blocks) -> bool:
+    return inner.path.startswith(f"{outer.path}.")

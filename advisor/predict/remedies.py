@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.ops.evaluate import row_cost
-from advisor.predict.memory import SpreadBytes, gradient_bytes, step_memory, stored_bytes
+from advisor.predict.blocks import innermost, outermost
+from advisor.predict.memory import SpreadBytes, step_memory, stored_bytes
 from advisor.predict.precision import Width
+from advisor.predict.stored import added, all_gradients, gathered, scaled
 from advisor.records.device import Device, DeviceKind
 from advisor.records.memory import RemedyName
 from advisor.records.workload import Blocks, MemoryLine, StoredBytes, Workload
@@ -75,7 +77,7 @@ def _eight_bit_optimizer(step: Step, device: Device) -> Remedied | None:
 
     def shrunk(line: MemoryLine) -> MemoryLine:
         state = line.optimizer_state
-        return replace(line, optimizer_state=replace(state, full=_scaled(state.full, _EIGHT_BIT_RATIO)))
+        return replace(line, optimizer_state=replace(state, full=scaled(state, _EIGHT_BIT_RATIO).full))
 
     if device.kind != "gpu" or not any(line.optimizer_state.full[0] for line in step.workload.memory):
         return None
@@ -87,8 +89,8 @@ def _accumulation(step: Step, device: Device) -> Remedied | None:
     """Gradients of several small batches are added up; they live on from the first pass to the last."""
     if step.workload.mode != "training" or step.batch == 1 or not step.workload.batch_is_affine:
         return None
-    all_gradients = StoredBytes(full=(gradient_bytes(step.workload), 0.0))
-    kept = _with_lines(step, lambda line: replace(line, gradients=all_gradients))
+    gradients = all_gradients(step.workload)
+    kept = _with_lines(step, lambda line: replace(line, gradients=gradients))
     counts = [count for count in _PART_COUNTS if step.batch > count // 2]  # a pass of one sample is not divided again
     batches = [math.ceil(step.batch / count) for count in counts]
     fits = kept.at(batches).high <= device.memory_bytes
@@ -107,7 +109,7 @@ def _checkpointing(step: Step, device: Device) -> Remedied | None:
 
 def _checkpointed(step: Step, level: Sequence[Blocks]) -> Remedied:
     """Of the blocks that a moment of backward still has, the results stay, and one of them is whole."""
-    kept, results = _sum([blocks.kept for blocks in level]), _sum([blocks.results for blocks in level])
+    kept, results = added([blocks.kept for blocks in level]), added([blocks.results for blocks in level])
     at = np.array([step.batch], dtype=np.float64)
 
     def size(stored: StoredBytes) -> float:
@@ -119,8 +121,8 @@ def _checkpointed(step: Step, level: Sequence[Blocks]) -> Remedied:
     def changed(line: MemoryLine) -> MemoryLine:
         left_ratio = (size(line.activations) - max(0.0, outside_bytes)) / max(1.0, size(kept))
         left_ratio = min(1.0, max(0.0, left_ratio))
-        given_up = _sum([_scaled_all(kept, -left_ratio), _scaled_all(results, left_ratio)])
-        activations = _sum([line.activations, given_up, whole])
+        given_up = added([scaled(kept, -left_ratio), scaled(results, left_ratio)])
+        activations = added([line.activations, given_up, whole])
         return replace(line, activations=activations) if size(activations) < size(line.activations) else line
 
     paths = tuple(f"{blocks.path}." for blocks in level)
@@ -137,46 +139,37 @@ def _checkpointed(step: Step, level: Sequence[Blocks]) -> Remedied:
 
 def _levels(blocks: Sequence[Blocks]) -> list[list[Blocks]]:
     """The outermost blocks, and the innermost where that is another level."""
-    outermost = [one for one in blocks if not any(_is_within(one, other) for other in blocks)]
-    innermost = [one for one in blocks if not any(_is_within(other, one) for other in blocks)]
-    return [level for level in (outermost, innermost) if level][: 1 if outermost == innermost else 2]
-
-
-def _is_within(inner: Blocks, outer: Blocks) -> bool:
-    return inner.path.startswith(f"{outer.path}.")
+    outer, inner = outermost(blocks), innermost(blocks)
+    return [level for level in (outer, inner) if level][: 1 if outer == inner else 2]
 
 
 def _sharding(step: Step, device: Device) -> Remedied | None:
     """Parameters, gradients and state in equal parts on several GPUs, each with its share of the batch.
 
-    Two blocks at a time are whole, the one that runs and the next, and what lies outside blocks always (FSDP with its
-    default prefetch; Zhao et al., PyTorch FSDP, 2023, section 3).
+    What FSDP gathers is whole on each.
     """
     if device.kind != "gpu" or (not step.workload.batch_is_affine and step.batch > 1):
         return None
-    (level, *_) = _levels(step.workload.blocks) or [[]]
-    outside_bytes = step.workload.parameter_bytes - sum(blocks.parameter_bytes for blocks in level)
-    whole_bytes = outside_bytes + 2 * max((blocks.largest_parameter_bytes for blocks in level), default=0)
     count = 2
     while True:
-        sharded = _sharded(step, count=count, whole_bytes=whole_bytes)
+        sharded = _sharded(step, count=count)
         if sharded.peak.high[0] <= device.memory_bytes or count == _PART_COUNTS[-1]:
             change = f"{count} GPUs with FSDP, a batch of {sharded.batch} on each"
             return Remedied(name="sharding", change=change, step=sharded)
         count *= 2
 
 
-def _sharded(step: Step, *, count: int, whole_bytes: float) -> Step:
-    whole = StoredBytes(full=(float(whole_bytes), 0.0))
+def _sharded(step: Step, *, count: int) -> Step:
+    whole = gathered(step.workload)
 
     def part(stored: StoredBytes) -> StoredBytes:
-        return _scaled_all(stored, 1 / count)
+        return scaled(stored, 1 / count)
 
     def sharded(line: MemoryLine) -> MemoryLine:
-        gathered = _NOTHING if line.phase == "optimizer" else whole
+        beside = _NOTHING if line.phase == "optimizer" else whole
         return replace(
             line,
-            parameters=_sum([part(line.parameters), gathered]),
+            parameters=added([part(line.parameters), beside]),
             gradients=part(line.gradients),
             optimizer_state=part(line.optimizer_state),
         )
@@ -187,21 +180,3 @@ def _sharded(step: Step, *, count: int, whole_bytes: float) -> Step:
 def _with_lines(step: Step, change: Callable[[MemoryLine], MemoryLine]) -> Step:
     lines = tuple(change(line) for line in step.workload.memory)
     return replace(step, workload=replace(step.workload, memory=lines))
-
-
-def _scaled(line: tuple[float, float], ratio: float) -> tuple[float, float]:
-    return line[0] * ratio, line[1] * ratio
-
-
-def _scaled_all(stored: StoredBytes, ratio: float) -> StoredBytes:
-    return StoredBytes(
-        low=_scaled(stored.low, ratio), full=_scaled(stored.full, ratio), other=_scaled(stored.other, ratio)
-    )
-
-
-def _sum(parts: Sequence[StoredBytes]) -> StoredBytes:
-    def total(storing: str) -> tuple[float, float]:
-        lines = [getattr(part, storing) for part in parts]
-        return sum(line[0] for line in lines), sum(line[1] for line in lines)
-
-    return StoredBytes(low=total("low"), full=total("full"), other=total("other"))

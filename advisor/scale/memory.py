@@ -1,15 +1,16 @@
 """A workload and a plan in, the memory of one of its GPUs out: its part of parameters, gradients, state, activations.
 
-ZeRO's stages: Rajbhandari et al., 2020; two blocks of FSDP are whole at a time, the one that runs and the next: Zhao et
-al., PyTorch FSDP, 2023; tensor parallelism: Shoeybi et al., Megatron-LM, 2019; checkpoints: Chen et al., 2016.
+ZeRO's stages: Rajbhandari et al., 2020; tensor parallelism: Shoeybi et al., Megatron-LM, 2019; checkpoints: Chen
+et al., 2016.
 """
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
 
 from advisor.predict.blocks import outermost
-from advisor.predict.memory import StepMemory, attribute, gradient_bytes, step_memory
+from advisor.predict.memory import StepMemory, attribute, step_memory
 from advisor.predict.precision import Width
+from advisor.predict.stored import added, all_gradients, gathered, scaled
 from advisor.records.device import DeviceKind
 from advisor.records.prediction import FloatArray
 from advisor.records.scale import Plan
@@ -54,7 +55,7 @@ def _accumulated(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLine
     """Gradients live on from one pass to the next."""
     if plan.accumulate == 1 or workload.mode == "inference":
         return line
-    return replace(line, gradients=StoredBytes(full=(gradient_bytes(workload), 0.0)))
+    return replace(line, gradients=all_gradients(workload))
 
 
 def _checkpointed(line: MemoryLine, workload: Workload) -> MemoryLine:
@@ -65,12 +66,12 @@ def _checkpointed(line: MemoryLine, workload: Workload) -> MemoryLine:
     blocks = outermost(workload.blocks)
     if not blocks or line.phase == "optimizer":
         return line
-    kept, results = _sum([one.kept for one in blocks]), _sum([one.results for one in blocks])
+    kept, results = added([one.kept for one in blocks]), added([one.results for one in blocks])
     largest = max((one.largest_kept for one in blocks), key=_size)
     if _size(line.activations) < _size(kept):
         return line
-    saved = _sum([kept, _scaled(results, -1.0), _scaled(largest, -1.0)])
-    return replace(line, activations=_sum([line.activations, _scaled(saved, -1.0)]))
+    saved = added([kept, scaled(results, -1.0), scaled(largest, -1.0)])
+    return replace(line, activations=added([line.activations, scaled(saved, -1.0)]))
 
 
 def _tensor_part(line: MemoryLine, workload: Workload, ways: int) -> MemoryLine:
@@ -83,10 +84,10 @@ def _tensor_part(line: MemoryLine, workload: Workload, ways: int) -> MemoryLine:
     blocks = outermost(workload.blocks)
     share = sum(one.parameter_bytes for one in blocks) / max(1, workload.parameter_bytes)
     held_ratio = 1 - share * (1 - 1 / ways)
-    divided = _scaled(_sum([_sum([one.kept, _scaled(one.results, -2.0)]) for one in blocks]), -(1 - 1 / ways))
-    has_all = _size(line.activations) >= _size(_sum([one.kept for one in blocks]))
+    divided = scaled(added([added([one.kept, scaled(one.results, -2.0)]) for one in blocks]), -(1 - 1 / ways))
+    has_all = _size(line.activations) >= _size(added([one.kept for one in blocks]))
     held = _states(line, dict.fromkeys(_STATES, held_ratio))
-    return replace(held, activations=_sum([line.activations, divided])) if has_all else held
+    return replace(held, activations=added([line.activations, divided])) if has_all else held
 
 
 def _stage(line: MemoryLine, plan: Plan) -> MemoryLine:
@@ -95,7 +96,7 @@ def _stage(line: MemoryLine, plan: Plan) -> MemoryLine:
         return line
     part = 1 / plan.pipeline
     held = _states(line, dict.fromkeys(_STATES, part))
-    return replace(held, activations=_scaled(line.activations, plan.accumulate * part))
+    return replace(held, activations=scaled(line.activations, plan.accumulate * part))
 
 
 def _data_part(line: MemoryLine, workload: Workload, plan: Plan, *, state_ratio: float) -> MemoryLine:
@@ -105,11 +106,9 @@ def _data_part(line: MemoryLine, workload: Workload, plan: Plan, *, state_ratio:
     part = state_ratio / plan.data
     held = _states(line, {name: part if plan.sharding in _STAGES_OF[name] else 1.0 for name in _STATES})
     if plan.sharding == "none":
-        buckets = StoredBytes(full=(gradient_bytes(workload), 0.0))
-        return replace(held, temporaries=_sum([line.temporaries, buckets]))
+        return replace(held, temporaries=added([line.temporaries, all_gradients(workload)]))
     if plan.sharding == "zero3" and line.phase != "optimizer":
-        gathered = StoredBytes(full=(gathered_bytes(workload), 0.0))
-        return replace(held, parameters=_sum([held.parameters, gathered]))
+        return replace(held, parameters=added([held.parameters, gathered(workload)]))
     return held
 
 
@@ -117,35 +116,12 @@ def _states(line: MemoryLine, ratios: Mapping[str, float]) -> MemoryLine:
     """The line with these shares of its parameters, gradients and state."""
     return replace(
         line,
-        parameters=_scaled(line.parameters, ratios["parameters"]),
-        gradients=_scaled(line.gradients, ratios["gradients"]),
-        optimizer_state=_scaled(line.optimizer_state, ratios["optimizer_state"]),
+        parameters=scaled(line.parameters, ratios["parameters"]),
+        gradients=scaled(line.gradients, ratios["gradients"]),
+        optimizer_state=scaled(line.optimizer_state, ratios["optimizer_state"]),
     )
-
-
-def gathered_bytes(workload: Workload) -> float:
-    """What of the parameters is whole on every GPU under FSDP: what lies outside of blocks, and two blocks."""
-    blocks = outermost(workload.blocks)
-    outside = workload.parameter_bytes - sum(one.parameter_bytes for one in blocks)
-    return float(outside + 2 * max((one.largest_parameter_bytes for one in blocks), default=0))
 
 
 def _size(stored: StoredBytes) -> float:
     """For comparisons alone: of one sample in fp32."""
     return sum(sum(getattr(stored, field.name)) for field in fields(StoredBytes))
-
-
-def _scaled(stored: StoredBytes, ratio: float) -> StoredBytes:
-    return StoredBytes(**{field.name: _times(getattr(stored, field.name), ratio) for field in fields(StoredBytes)})
-
-
-def _times(line: tuple[float, float], ratio: float) -> tuple[float, float]:
-    return line[0] * ratio, line[1] * ratio
-
-
-def _sum(parts: list[StoredBytes]) -> StoredBytes:
-    def total(name: str) -> tuple[float, float]:
-        lines = [getattr(part, name) for part in parts]
-        return sum(line[0] for line in lines), sum(line[1] for line in lines)
-
-    return StoredBytes(**{field.name: total(field.name) for field in fields(StoredBytes)})
