@@ -17,7 +17,6 @@ from measurement_table import (
     DEVICE_IDS,
     NEUSIGHT_COMMIT,
     Dropped,
-    Row,
     Table,
     merged,
     read_csv,
@@ -25,6 +24,9 @@ from measurement_table import (
     write_rows,
 )
 from operator_measurements import list_neusight_operators, list_vidur
+
+from advisor.records.device import Precision
+from advisor.records.measurement import MeasuredMode, TimedStep
 
 TIMM_COMMIT = "aa4b5850"
 RYUJAEHUN_COMMIT = "3f47a9e2"
@@ -51,7 +53,7 @@ NEUSIGHT_CLASSES = {
     ("bert_large", "forward_backward"): "BertForPreTraining",
 }
 
-RYUJAEHUN_PRECISIONS = {"float": "fp32", "half": "fp16"}
+RYUJAEHUN_PRECISIONS: Mapping[str, Precision] = {"float": "fp32", "half": "fp16"}
 RYUJAEHUN_COPY = "new_results"
 """Every row of this folder stands in results/2080ti(2) too, to the last digit."""
 TF32_DEVICES = {"A100-SXM4-40GB"}
@@ -140,11 +142,11 @@ def list_timm(path: Path, *, names: set[str], renamed: Mapping[str, str]) -> Tab
             dropped.append(Dropped(file=path.name, model=old_name, reason="timm has no such net any more"))
         else:
             rows.append(
-                Row(
+                TimedStep(
                     model=f"timm:{name}@{published[f'{task}_img_size']}",
                     mode="inference" if task == "infer" else "training",
                     precision="amp-fp16" if regime["precision"] == "amp" else "fp32",
-                    layout=regime["layout"],
+                    layout="nhwc" if regime["layout"] == "nhwc" else "nchw",
                     compile="compile" if regime["dynamo"] else "eager",
                     attention="eager" if regime["torch"] == "112" else "auto",
                     batch=int(published[f"{task}_batch_size"]),
@@ -170,9 +172,9 @@ def list_neusight(data: Path) -> tuple[Table, Table]:
         if option not in ("", "fusion"):
             dropped.append(Dropped(file=path.name, model=name, reason=f"four GPUs ({option})"))
             continue
-        mode = "inference" if published["mode"] == "inf" else "forward_backward"
+        mode: MeasuredMode = "inference" if published["mode"] == "inf" else "forward_backward"
         rows.append(
-            Row(
+            TimedStep(
                 model=f"hf:neusight/{neusight_config_name(name, mode)}.json",
                 mode=mode,
                 precision="fp32",
@@ -204,7 +206,7 @@ def neusight_input(name: str, token_count: int) -> str:
     return " ".join(f"{argument}={token_count}:int64" for argument in arguments)
 
 
-def neusight_configs(data: Path, rows: Iterable[Row]) -> dict[str, dict[str, Any]]:
+def neusight_configs(data: Path, rows: Iterable[TimedStep]) -> dict[str, dict[str, Any]]:
     """The configs behind `rows` by the name of their file, each naming the class that was measured."""
     used = {row.model for row in rows}
     configs = {}
@@ -233,7 +235,7 @@ def list_ryujaehun(data: Path) -> Table:
         else:
             tf32 = number == "float" and gpu in TF32_DEVICES
             rows.append(
-                Row(
+                TimedStep(
                     model=f"torchvision:{name}",
                     mode="inference" if published["mode"] == "inference" else "forward_backward",
                     precision="tf32" if tf32 else RYUJAEHUN_PRECISIONS[number],
@@ -257,7 +259,7 @@ def list_intel(data: Path) -> Table:
             dropped.append(Dropped(file=path.name, model=published["model"], reason=reason))
             continue
         rows.append(
-            Row(
+            TimedStep(
                 model=model,
                 mode="inference",
                 precision="fp32",

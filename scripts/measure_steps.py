@@ -25,7 +25,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import date
 from functools import partial
 from importlib.metadata import version
@@ -37,9 +37,10 @@ from unittest.mock import patch
 import torch
 from torch.utils import _pytree as pytree
 
+from advisor.calibrate.load import others_cpu_s
 from advisor.errors import AdvisorError, LoadError
 from advisor.records.device import CompileMode, Layout, Precision
-from advisor.records.measurement import MeasuredMode
+from advisor.records.measurement import MeasuredMode, TimedStep
 from advisor.units import format_duration, parse_duration_s
 from advisor.workload.load import load
 from advisor.workload.loaded import LoadedModel
@@ -53,9 +54,7 @@ BLOCK_S = 0.05
 REPEATED_S = 1.0
 MOST_BLOCKS = 25
 """Quick steps get more blocks than `BLOCK_COUNT`, until `REPEATED_S` have passed."""
-COLUMNS = (
-    "model", "mode", "precision", "layout", "compile", "attention", "batch", "input", "device", "step_s", "source",
-)  # fmt: skip
+COLUMNS = tuple(field.name for field in fields(TimedStep))
 SLOW_STEP_S = 3.0
 """A batch whose step would take longer, in proportion to the one before, is left out."""
 DISTURBED_RATIO = 0.15
@@ -205,16 +204,6 @@ class Timing:
     iqr_ratio: float
     others_cpu_count: float
     taken_ratio: float
-
-
-def others_cpu_s(stat: Path = Path("/proc/stat")) -> float:
-    """CPU seconds that other processes and the hypervisor took since boot; a constant where /proc does not say."""
-    if not stat.is_file():
-        return 0.0
-    # proc(5): ticks of user, nice, system, idle, iowait, irq, softirq, steal
-    user, nice, system, _, _, *interrupts_and_steal = map(int, stat.read_text(encoding="ascii").split()[1:9])
-    busy_ticks = user + nice + system + sum(interrupts_and_steal)
-    return busy_ticks / os.sysconf("SC_CLK_TCK") - time.process_time()
 
 
 def time_step(

@@ -9,6 +9,8 @@ from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
+from advisor.records.measurement import TimedStep
+
 ItemT = TypeVar("ItemT")
 KeyT = TypeVar("KeyT", bound=Hashable)
 
@@ -43,23 +45,6 @@ DEVICE_IDS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One measured step; the fields are the columns, in order."""
-
-    model: str
-    mode: str
-    precision: str
-    layout: str = "nchw"
-    compile: str = "eager"
-    attention: str = "auto"
-    batch: int
-    input: str = ""
-    device: str
-    step_s: float
-    source: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped:
     """A published row that became none; the fields are the columns of `dropped.csv`, before the count."""
 
@@ -73,7 +58,7 @@ class Table:
     """What becomes NAME.csv, and what was left out of it."""
 
     name: str
-    rows: Sequence[Row]
+    rows: Sequence[TimedStep]
     dropped: Sequence[Dropped]
 
 
@@ -84,7 +69,7 @@ def read_csv(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
-def merged(rows: Iterable[Row]) -> list[Row]:
+def merged(rows: Iterable[TimedStep]) -> list[TimedStep]:
     """One row for each step, in the order of the first: the median of what was measured alike."""
     alike = grouped(rows, by=lambda row: replace(row, step_s=0.0, source=""))
     return [
@@ -107,11 +92,11 @@ def grouped(items: Iterable[ItemT], *, by: Callable[[ItemT], KeyT]) -> dict[KeyT
     return groups
 
 
-def write_rows(path: Path, rows: Sequence[Row]) -> None:
+def write_rows(path: Path, rows: Sequence[TimedStep]) -> None:
     """Write measurement rows; times keep the seven digits that the sources have at most."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(field.name for field in fields(Row))
+        writer.writerow(field.name for field in fields(TimedStep))
         for row in rows:
             writer.writerow(f"{value:.7g}" if isinstance(value, float) else value for value in astuple(row))
 

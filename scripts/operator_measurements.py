@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import TypeAlias
 from zlib import crc32
 
-from measurement_table import DEVICE_IDS, NEUSIGHT_COMMIT, Dropped, Row, Table, grouped, merged, read_csv
+from measurement_table import DEVICE_IDS, NEUSIGHT_COMMIT, Dropped, Table, grouped, merged, read_csv
+
+from advisor.records.device import Precision
+from advisor.records.measurement import TimedStep
 
 VIDUR_COMMIT = "7d475133"
 
@@ -60,7 +63,7 @@ class Timed:
     file: str
     operator: str
     size: int
-    row: Row
+    row: TimedStep
 
     @property
     def step(self) -> Step:
@@ -134,20 +137,15 @@ def neusight_timed(
     published: Mapping[str, str], *, file: str, operator: str, name: str, batch: int, size: int
 ) -> Timed:
     """One of NeuSight's operators in fp32."""
-    return Timed(
-        file=file,
-        operator=operator,
-        size=size,
-        row=Row(
-            model=f"operators.py::{name}",
-            mode="inference",
-            precision="fp32",
-            batch=batch,
-            device=DEVICE_IDS[published["device"]],
-            step_s=float(published["latency_ms"]) / 1e3,
-            source=f"NeuSight {file} ({published['split']}) @ {NEUSIGHT_COMMIT}",
-        ),
+    row = operator_row(
+        name,
+        precision="fp32",
+        batch=batch,
+        device=published["device"],
+        step_ms=published["latency_ms"],
+        source=f"NeuSight {file} ({published['split']}) @ {NEUSIGHT_COMMIT}",
     )
+    return Timed(file=file, operator=operator, size=size, row=row)
 
 
 def list_vidur(data: Path) -> Table:
@@ -196,27 +194,35 @@ def vidur_times(published: Mapping[str, str]) -> Iterator[Timed]:
 def vidur_timed(published: Mapping[str, str], operator: str, *, name: str, batch: int, size: int) -> Timed:
     """One of Vidur's operators in fp16."""
     file = "vidur_mlp_ops_fp16.csv.gz"
-    return Timed(
-        file=file,
-        operator=operator,
-        size=size,
-        row=Row(
-            model=f"operators.py::{name}",
-            mode="inference",
-            precision="fp16",
-            batch=batch,
-            device=DEVICE_IDS[published["gpu"]],
-            step_s=float(published[f"{operator}_ms"]) / 1e3,
-            source=f"Vidur {file} @ {VIDUR_COMMIT}",
-        ),
+    row = operator_row(
+        name,
+        precision="fp16",
+        batch=batch,
+        device=published["gpu"],
+        step_ms=published[f"{operator}_ms"],
+        source=f"Vidur {file} @ {VIDUR_COMMIT}",
+    )
+    return Timed(file=file, operator=operator, size=size, row=row)
+
+
+def operator_row(name: str, *, precision: Precision, batch: int, device: str, step_ms: str, source: str) -> TimedStep:
+    """The row of a function of operators.py; device and time as published."""
+    return TimedStep(
+        model=f"operators.py::{name}",
+        mode="inference",
+        precision=precision,
+        batch=batch,
+        device=DEVICE_IDS[device],
+        step_s=float(step_ms) / 1e3,
+        source=source,
     )
 
 
 def sample_of(
     timed: Iterable[Timed], *, counts: Mapping[str, int], overheads: Set[Timed]
-) -> tuple[list[Row], list[Dropped]]:
+) -> tuple[list[TimedStep], list[Dropped]]:
     """The rows of `counts` shapes of each operator at most, and what was left out."""
-    rows: list[Row] = []
+    rows: list[TimedStep] = []
     dropped: list[Dropped] = []
     for operator, times in grouped(timed, by=lambda time: time.operator).items():
         steps = drawn_steps(times, count=counts[operator], overheads=overheads)

@@ -8,9 +8,7 @@ from typing import get_args
 import pytest
 import torch
 
-from advisor.records.measurement import Measurement
 from scripts.measure_steps import (
-    COLUMNS,
     FOLDER,
     MODELS,
     Kind,
@@ -22,7 +20,6 @@ from scripts.measure_steps import (
     batches_to_measure,
     load_with_weights,
     measure,
-    others_cpu_s,
     time_step,
 )
 
@@ -104,15 +101,6 @@ def test_quick_steps_are_repeated_within_blocks_for_a_second() -> None:
     assert timing.iqr_ratio == 0
 
 
-def test_what_others_took_is_all_but_idle_and_own_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stat = tmp_path / "stat"
-    stat.write_text("cpu  100 20 30 9999 888 4 5 41 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n", encoding="ascii")
-    monkeypatch.setattr("os.sysconf", {"SC_CLK_TCK": 100}.__getitem__)
-    monkeypatch.setattr("time.process_time", lambda: 0.5)
-    assert others_cpu_s(stat) == 1.5  # (100 + 20 + 30 + 4 + 5 + 41) / 100 - 0.5
-    assert others_cpu_s(tmp_path / "none") == 0
-
-
 def test_rows_are_read_back_and_only_a_calmer_one_takes_their_place(tmp_path: Path) -> None:
     path = tmp_path / "steps.csv"
     Rows(path).keep_calmer(series(), 4, NOISY, machine="a machine")
@@ -124,10 +112,6 @@ def test_rows_are_read_back_and_only_a_calmer_one_takes_their_place(tmp_path: Pa
     assert row["source"].endswith("a machine; IQR 1.0% of 7 blocks; others on 0.04 CPUs, 2.0% of those needed")
     assert Rows(path).find(series(), 4) == row
     assert Rows(path).find(series(), 16) is None
-
-
-def test_the_columns_are_those_of_a_measurement() -> None:
-    assert set(COLUMNS) == set(Measurement.__dataclass_fields__) - {"file", "line"}
 
 
 def test_only_missing_rows_are_measured_then_only_disturbed_ones_again(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import torchvision
 from advisor.accuracy.read import read_measurements, source_of
 from advisor.catalog.find import find_device
 from advisor.catalog.load import load_catalog
-from advisor.records.measurement import Measurement
+from advisor.records.measurement import Measurement, TimedStep
 from advisor.workload.input_spec import parse_input_specs
 from advisor.workload.load import load
 from advisor.workload.sources.python_file import import_file
@@ -150,8 +150,8 @@ def is_near(name: str, size: int, count: float) -> bool:
     return abs(sum(parameter.numel() for parameter in model.parameters()) / count - 1) < 0.1
 
 
-def a_row(script: ModuleType, *, step_s: float, batch: int = 1) -> object:
-    return script.Row(
+def a_row(*, step_s: float, batch: int = 1) -> TimedStep:
+    return TimedStep(
         model="timm:resnet18@224",
         mode="training",
         precision="amp-fp16",
@@ -163,8 +163,8 @@ def a_row(script: ModuleType, *, step_s: float, batch: int = 1) -> object:
 
 
 def test_rows_of_one_step_become_one_with_their_median(script: ModuleType) -> None:
-    rows = [a_row(script, step_s=time_s) for time_s in (0.3, 0.1, 0.9)]
-    other = a_row(script, step_s=0.5, batch=2)
+    rows = [a_row(step_s=time_s) for time_s in (0.3, 0.1, 0.9)]
+    other = a_row(step_s=0.5, batch=2)
     (merged, kept) = script.merged([*rows, other])
     assert (merged.step_s, merged.source) == (0.3, "a table, median of 3 rows")
     assert kept == other
@@ -262,7 +262,7 @@ def test_no_matrix_product_was_faster_than_the_published_peak(measurements: tupl
 
 
 def a_time(operators: ModuleType, name: str, *, device: str, step_s: float, size: int) -> object:
-    row = operators.Row(
+    row = TimedStep(
         model=f"operators.py::{name}",
         mode="inference",
         precision="fp32",

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.errors import UsageError
-from advisor.records.measurement import Measurement
+from advisor.records.measurement import Measurement, TimedStep
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-_PLACE = ("file", "line")
-_COLUMNS = tuple(field.name for field in fields(Measurement) if field.name not in _PLACE)
-_OPTIONAL = frozenset(field.name for field in fields(Measurement) if field.default is not MISSING)
+_COLUMNS = tuple(field.name for field in fields(TimedStep))
+_OPTIONAL = frozenset(field.name for field in fields(TimedStep) if field.default is not MISSING)
 _HINT = f"the columns are {', '.join(_COLUMNS)}"
 
 

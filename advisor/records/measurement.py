@@ -12,8 +12,8 @@ MeasuredMode = Literal["inference", "forward_backward", "training"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
-    """One step that somebody timed: a row of a measurements file, and where it stands.
+class TimedStep:
+    """One step that somebody timed; the fields are the columns of a measurements file, in order.
 
     `model` is a source as `advise` takes it, `input` what `--input` would take, with blanks between several. `device`
     is the id or an alias of a profile, or ID@N: N physical cores of a CPU. `source` says who published the time.
@@ -30,6 +30,12 @@ class Measurement:
     device: str
     step_s: float
     source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement(TimedStep):
+    """A row of a measurements file, and where it stands."""
+
     file: str
     line: int
 
