@@ -1,6 +1,5 @@
 """A provider's name in, its price file with the prices of today out: fetched, checked, then written at once."""
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
@@ -26,6 +25,7 @@ from advisor.records.listing import Listing, Wanted
 from advisor.records.price import Catalog, Offer, PriceChange
 from advisor.refresh.client import Client
 from advisor.refresh.providers import fetch_listing, provider_module
+from advisor.whole_file import write_whole
 
 _LEAST_FOUND_RATIO = 0.8
 """Of the rows that a whole list should have: one with fewer was cut short, or has another shape."""
@@ -151,16 +151,8 @@ def _comments(provider: str) -> tuple[str, ...]:
 
 
 def _write_at_once(text: str, target: Path) -> None:
-    """A reader of `target` sees the old file or the whole new one."""
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("w", encoding="utf-8") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        part.replace(target)
+        write_whole(text, target)
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error.strerror}", hint="choose another place with -o") from error
-    finally:
-        part.unlink(missing_ok=True)

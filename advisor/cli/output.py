@@ -16,6 +16,7 @@ import click
 from advisor.cli.stdout import write_stdout
 from advisor.errors import UsageError
 from advisor.report.view import View
+from advisor.whole_file import write_whole
 
 _FORMAT_PREFIX = "as_"
 PAGE_SUFFIXES = {"html": ".html"}
@@ -94,20 +95,9 @@ def write(text: str, output: Output) -> None:
         if output.path is None:
             write_stdout(text)
         else:
-            _write_atomically(text, output.path)
+            write_whole(text, output.path)
     except BrokenPipeError:  # no mistake of the user: `main` ends quietly
         raise
     except OSError as error:
         where = "stdout" if output.path is None else str(output.path)
         raise UsageError(f"cannot write to {where}: {error.strerror}", hint="choose another place with -o") from error
-
-
-def _write_atomically(text: str, path: Path) -> None:
-    """A reader of `path` sees the old file or the whole new one, never a part."""
-    target = path.resolve()
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
