@@ -14,9 +14,10 @@ from advisor.cost.selection import Selection, select_offers
 from advisor.cost.service import requests_per_month
 from advisor.crossings.curve import ByKind, curve_of, folk_rule_of, parameter_curve
 from advisor.errors import NothingFitsError, UsageError
+from advisor.flag_values import is_workload_file
 from advisor.live_step import options_of, trace_live
 from advisor.machine.this_machine import this_machine
-from advisor.pipeline import calibrations_for, catalog_of, is_workload_file, rank_workload
+from advisor.pipeline import calibrations_for, catalog_of, rank_workload
 from advisor.predict.batches import batch_candidates
 from advisor.predict.capability import fleet_of
 from advisor.predict.join import at_batches

@@ -11,14 +11,13 @@ from advisor import units
 from advisor.calibrate.in_force import with_calibrations
 from advisor.calibrate.store import Stored
 from advisor.errors import NothingFitsError, UsageError
+from advisor.flag_values import is_workload_file
 from advisor.live_step import options_of, trace_live
-from advisor.local_device import local_devices
 from advisor.machine.this_machine import this_machine
-from advisor.named_offer import NamedMachine, named_machine, offered_machine
+from advisor.named_offer import NamedMachine, machine_at_hand, named_machine, quoted_machine
 from advisor.pipeline import (
     calibrations_for,
     catalog_of,
-    is_workload_file,
     names_of,
     profile_source,
     rank_workload,
@@ -209,8 +208,7 @@ def _best(recommendation: Recommendation, catalog: Catalog) -> _Subject:
     best = recommendation.best
     if best is None:
         raise NothingFitsError("no instance does this job within the limits", hint="`advise rank` says why of each")
-    (offer,) = (offer for offer in catalog.offers if offer.id == best.id)
-    return _subject(offered_machine([offer], catalog), recommendation)
+    return _subject(quoted_machine(best, catalog), recommendation)
 
 
 def _at_hand(recommendation: Recommendation, machine: Machine | None, catalog: Catalog) -> _Subject:
@@ -218,9 +216,8 @@ def _at_hand(recommendation: Recommendation, machine: Machine | None, catalog: C
     quote = recommendation.at_hand
     if machine is None or quote is None:
         raise UsageError("--on local: no device of this machine does the job", hint="`advise devices` lists them")
-    found = (local.device for local in local_devices(machine, catalog))
-    device = next(device for device in found if device is not None and device.id == quote.device.id)
-    return _Subject(name=quote.instance, device=device, device_count=1, quote=quote)
+    here = machine_at_hand(quote, machine, catalog)
+    return _Subject(name=here.name, device=here.device, device_count=here.device_count, quote=quote)
 
 
 def _named(name: str, recommendation: Recommendation, catalog: Catalog) -> _Subject:

@@ -79,3 +79,8 @@ def value_type(annotation: Any) -> Any:
 def is_several(field: Field[Any]) -> bool:
     """Whether the flag can be repeated."""
     return get_origin(field.type) is tuple
+
+
+def is_workload_file(source: str) -> bool:
+    """Whether SOURCE is what `advise profile -o` writes."""
+    return source.endswith(".json") and not source.startswith("hf:")

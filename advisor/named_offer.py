@@ -1,12 +1,15 @@
-"""What `--on` names in, the machine it means out: an offer by id or instance, else a device by itself."""
+"""What `--on` names, or a quote is of, in, the machine that is meant out: an offer's, else a device by itself."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from advisor.errors import UsageError
+from advisor.local_device import local_devices
 from advisor.named_device import named_device
 from advisor.predict.capability import fleet_of
+from advisor.records.answer import Quote
 from advisor.records.device import Device
+from advisor.records.machine import Machine
 from advisor.records.price import Catalog, Offer, Rejection
 
 
@@ -50,6 +53,19 @@ def offered_machine(offers: Sequence[Offer], catalog: Catalog) -> NamedMachine:
         device_count=max(1, offers[0].gpu_count),
         offer_ids=frozenset(offer.id for offer in offers),
     )
+
+
+def quoted_machine(quote: Quote, catalog: Catalog) -> NamedMachine:
+    """The machine that a quote rents."""
+    (offer,) = (offer for offer in catalog.offers if offer.id == quote.id)
+    return offered_machine([offer], catalog)
+
+
+def machine_at_hand(quote: Quote, machine: Machine, catalog: Catalog) -> NamedMachine:
+    """The device of this machine that the quote is of."""
+    found = (local.device for local in local_devices(machine, catalog))
+    device = next(device for device in found if device is not None and device.id == quote.device.id)
+    return NamedMachine(name=quote.instance, device=device, device_count=1)
 
 
 def _names_of(offer: Offer | Rejection) -> tuple[str, ...]:

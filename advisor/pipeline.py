@@ -23,7 +23,7 @@ from advisor.cost.ranking import rank
 from advisor.cost.selection import select_offers
 from advisor.cost.start_up import longest_start_up_s
 from advisor.errors import CoverageError, TraceError, UsageError
-from advisor.flag_values import single_batch_of
+from advisor.flag_values import is_workload_file, single_batch_of
 from advisor.local_device import local_devices
 from advisor.machine.this_machine import this_machine
 from advisor.measure.beside import Measuring, measure_here
@@ -472,11 +472,6 @@ def _predict(
     parts = [at(traced[batch], np.array([batch], dtype=np.intp)) for batch in sorted(asked)]
     listed = ", ".join(map(str, sorted(asked)))
     return join_batches(parts), (f"how the step grows with the batch is not known: predicted at batch {listed} alone",)
-
-
-def is_workload_file(source: str) -> bool:
-    """Whether it is what `advise profile -o` writes."""
-    return source.endswith(".json") and not source.startswith("hf:")
 
 
 def _check_source(source: str, options: Options, *, run: bool) -> None:

@@ -15,8 +15,7 @@ from advisor.catalog.locate import shipped_profiles
 from advisor.cost.batch_sweep import batch_points
 from advisor.errors import NothingFitsError
 from advisor.explaining import explain_workload
-from advisor.local_device import local_devices
-from advisor.named_offer import NamedMachine, offered_machine
+from advisor.named_offer import NamedMachine, machine_at_hand, quoted_machine
 from advisor.pipeline import Question, question_of, rank_question
 from advisor.predict.batches import batch_candidates
 from advisor.predict.step_time import predict
@@ -117,15 +116,10 @@ def _subjects(recommendation: Recommendation, machine: Machine | None, catalog: 
     for role, kind in roles:
         best = next((quote for quote in rented if quote.device.kind == kind and quote.plan is None), None)
         if best is not None:
-            (offer,) = (offer for offer in catalog.offers if offer.id == best.id)
-            yield _Subject(role=role, quote=best, machine=offered_machine([offer], catalog))
+            yield _Subject(role=role, quote=best, machine=quoted_machine(best, catalog))
     here = recommendation.at_hand
     if here is not None and machine is not None:
-        devices = (local.device for local in local_devices(machine, catalog))
-        device = next(device for device in devices if device is not None and device.id == here.device.id)
-        yield _Subject(
-            role="at hand", quote=here, machine=NamedMachine(name=here.instance, device=device, device_count=1)
-        )
+        yield _Subject(role="at hand", quote=here, machine=machine_at_hand(here, machine, catalog))
 
 
 def _batch_points(

@@ -12,6 +12,7 @@ from advisor.accuracy.read import read_measurements, source_of
 from advisor.accuracy.score import score
 from advisor.catalog.load import load_catalog
 from advisor.errors import AdvisorError, UsageError
+from advisor.flag_values import is_workload_file
 from advisor.named_device import named_device
 from advisor.predict.lowering import Kernels, count_rows, lower
 from advisor.predict.plain_roofline import plain_roofline
@@ -110,7 +111,7 @@ def _workloads(measurements: Sequence[Measurement], *, timeout_s: float, on_prog
     """Every measurement's step: a saved one is read, the others are traced, each once; those that do not grow with the
     batch in a straight line once more, at the batch that was measured."""
     sources = {measurement: source_of(measurement) for measurement in measurements}
-    saved = {source: _read_saved(source) for source in dict.fromkeys(sources.values()) if _is_saved(source)}
+    saved = {source: _read_saved(source) for source in dict.fromkeys(sources.values()) if is_workload_file(source)}
     requests = {
         measurement: _request(measurement, source, timeout_s=timeout_s)
         for measurement, source in sources.items()
@@ -127,10 +128,6 @@ def _workloads(measurements: Sequence[Measurement], *, timeout_s: float, on_prog
         measurement: saved[source] if source in saved else traced[(requests | at_their_batch)[measurement]]
         for measurement, source in sources.items()
     }
-
-
-def _is_saved(source: str) -> bool:
-    return source.endswith(".json") and not source.startswith("hf:")
 
 
 def _read_saved(source: str) -> Workload | AdvisorError:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from measure_steps import DISTURBED_RATIO, FOLDER, Runner, Series, Timing, keep_freed_memory, set_up_torch, time_step
+from measure_steps import DISTURBED_RATIO, FOLDER, Runner, Series, Timing, set_up_torch, time_step
 
 from advisor.accuracy.family import family_of
 from advisor.accuracy.read import source_of
@@ -34,6 +34,7 @@ from advisor.records.price import Catalog
 from advisor.records.workload import Workload
 from advisor.units import format_duration, parse_duration_s
 from advisor.validation import NamedDevice, Run, predict_runs
+from advisor.workload.execution import keep_freed_memory
 from advisor.workload.spawn import ProfileRequest
 from advisor.workload.trace_many import trace_many
 

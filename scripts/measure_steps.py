@@ -15,7 +15,6 @@ the operator does on a virtual machine; here it keeps them, as CUDA's caching al
 
 import argparse
 import csv
-import ctypes
 import gc
 import math
 import os
@@ -42,6 +41,7 @@ from advisor.errors import AdvisorError, LoadError
 from advisor.records.device import CompileMode, Layout, Precision
 from advisor.records.measurement import MeasuredMode, TimedStep
 from advisor.units import format_duration, parse_duration_s
+from advisor.workload.execution import keep_freed_memory
 from advisor.workload.load import load
 from advisor.workload.loaded import LoadedModel
 from advisor.workload.sources import python_file
@@ -317,14 +317,6 @@ def set_up_torch(series: Series) -> None:
     # timm's benchmark leaves cuDNN's TF32 on; here fp32 means fp32.
     torch.backends.cudnn.allow_tf32 = series.precision == "tf32"
     torch.backends.cudnn.benchmark = True
-
-
-def keep_freed_memory() -> None:
-    """Let glibc keep what is freed: mallopt(3), its thresholds for M_MMAP (-3) and M_TRIM (-1) as high as they go."""
-    if sys.platform == "linux":
-        libc = ctypes.CDLL(None)
-        for parameter in (-3, -1):
-            libc.mallopt(parameter, 2**31 - 1)
 
 
 class Rows:

@@ -1,7 +1,6 @@
 """The routes: each asks a worker and hands its reply on."""
 
 import json
-from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
@@ -9,6 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from advisor import __version__
+from advisor.serve.asking import Ask, asking
 from advisor.serve.frames import Frame
 from advisor.serve.guard import Guard
 from advisor.serve.metrics import Metrics
@@ -73,10 +73,7 @@ def make_app(settings: Settings, *, pool: Pool, prices: PricesInForce) -> Guard:
     return Guard(app, settings=settings, metrics=metrics, paths=paths)
 
 
-_Ask = Callable[[str, bytes], Awaitable[Response]]
-
-
-def _add_questions(app: FastAPI, ask: _Ask) -> None:
+def _add_questions(app: FastAPI, ask: Ask) -> None:
     """What takes a workload."""
     for question, about in (
         ("recommend", "Rank every offer for the workload: what `advise workload.json -o json` prints."),
@@ -85,7 +82,7 @@ def _add_questions(app: FastAPI, ask: _Ask) -> None:
     ):
         app.add_api_route(
             f"/v1/{question}",
-            _asking(ask, question),
+            asking(ask, question),
             methods=["POST"],
             name=question,
             description=about,
@@ -95,14 +92,7 @@ def _add_questions(app: FastAPI, ask: _Ask) -> None:
         )
 
 
-def _asking(ask: _Ask, question: str) -> Callable[[Request], Awaitable[Response]]:
-    async def route(request: Request) -> Response:
-        return await ask(question, await request.body())
-
-    return route
-
-
-def _add_reads(app: FastAPI, ask: _Ask) -> None:
+def _add_reads(app: FastAPI, ask: Ask) -> None:
     """What takes no workload."""
 
     @app.get("/v1/devices", responses=QUESTION_RESPONSES["devices"], response_class=Response)

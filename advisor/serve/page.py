@@ -3,9 +3,10 @@
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Response
 
 from advisor.report.html_assets import ASSETS, MODULES, PLOT_STYLE_HASH
+from advisor.serve.asking import Ask, asking
 
 _OWN = Path(__file__).parent / "page_files"
 _TYPES = {
@@ -24,8 +25,6 @@ _HEADERS = {
 QUESTIONS = ("report", "break-even")
 """What the page asks with the body of a question of /v1; the answers are what its own scripts draw."""
 
-_Ask = Callable[[str, bytes], Awaitable[Response]]
-
 
 def page_files() -> Mapping[str, Path]:
     """The files by the paths that they are served at: those of the report, the page's own, and saved workloads."""
@@ -34,12 +33,12 @@ def page_files() -> Mapping[str, Path]:
     return {"/": _OWN / "page.html", **{f"/page/{path.name}": path for path in (*shared, *own)}}
 
 
-def add_page(app: FastAPI, ask: _Ask) -> None:
+def add_page(app: FastAPI, ask: Ask) -> None:
     """The routes; none is in the schema, since only the page knows what to do with them."""
     for path, file in page_files().items():
         app.add_api_route(path, _serving(file), include_in_schema=False)
     for question in QUESTIONS:
-        app.add_api_route(f"/page/{question}", _asking(ask, question), methods=["POST"], include_in_schema=False)
+        app.add_api_route(f"/page/{question}", asking(ask, question), methods=["POST"], include_in_schema=False)
 
 
 def _serving(file: Path) -> Callable[[], Awaitable[Response]]:
@@ -47,12 +46,5 @@ def _serving(file: Path) -> Callable[[], Awaitable[Response]]:
 
     async def route() -> Response:
         return Response(body, media_type=_TYPES[file.suffix], headers=_HEADERS)
-
-    return route
-
-
-def _asking(ask: _Ask, question: str) -> Callable[[Request], Awaitable[Response]]:
-    async def route(request: Request) -> Response:
-        return await ask(question, await request.body())
 
     return route
