@@ -238,5 +238,5 @@ def test_dstack_reads_what_was_meant(of: Quote, tmp_path: Path) -> None:
     assert loaded(LOAD_DSTACK, yaml_text(values, comments=["a\nname: other"]), home=tmp_path) == [
         "task", [of.provider], values.get("regions"), values.get("instance_types"), "on-demand",
         [dstack.GPU_NAMES[of.device.id].partition(":")[0]] if is_gpu else None, of.device.count if is_gpu else 0,
-        600, 5400, values["commands"][-1], of.instance_count,
+        600, 5400, values["commands"][-1], of.instance_count if of.instance_count > 1 else None,
     ]  # fmt: skip
