@@ -13,16 +13,9 @@ from advisor.records.calibration import Calibration, CalibrationKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Header:
-    """What stands before the efficiencies, `CalibrationKey` and the rest side by side."""
+class _Header(CalibrationKey):
+    """What stands before the efficiencies: the key, and the rest beside it."""
 
-    device: str
-    core_count: float | None = None
-    thread_count: int | None = None
-    driver: str | None = None
-    power_limit_w: float | None = None
-    torch: str
-    program: str
     at: str
     n: int
     planned_count: int
