@@ -144,11 +144,7 @@ def explain_workload(
     for subject in subjects:
         step = explain_step(
             workload,
-            _quoted_step(subject.quote, device=subject.device, options=options)
-            if subject.quote and subject.quote.plan is None
-            else _pass_step(workload, subject, _pass_batch(subject.quote, subject.quote.plan), options, catalog)
-            if subject.quote and subject.quote.plan
-            else _predicted_step(workload, subject, options, catalog, samples=recommendation.job.samples),
+            _step_of(subject, workload, options, catalog, samples=recommendation.job.samples),
             name=subject.name,
             device=subject.device,
             device_count=subject.device_count,
@@ -232,6 +228,18 @@ def _subject(machine: NamedMachine, recommendation: Recommendation) -> _Subject:
         device_count=machine.device_count,
         quote=next((quote for quote in recommendation.quotes if quote.id in machine.offer_ids), None),
     )
+
+
+def _step_of(
+    subject: _Subject, workload: Workload, options: Options, catalog: Catalog, *, samples: int
+) -> PredictedStep:
+    """The step that is ranked, one pass of it where several GPUs share it, or what the ranking would say of it."""
+    quote = subject.quote
+    if quote is None:
+        return _predicted_step(workload, subject, options, catalog, samples=samples)
+    if quote.plan is None:
+        return _quoted_step(quote, device=subject.device, options=options)
+    return _pass_step(workload, subject, _pass_batch(quote, quote.plan), options, catalog)
 
 
 def _quoted_step(quote: Quote, *, device: Device, options: Options) -> PredictedStep:
