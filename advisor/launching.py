@@ -5,7 +5,7 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from advisor import units
 from advisor.catalog.yaml_text import yaml_text
 from advisor.errors import NothingFitsError, UsageError
 from advisor.launch.engines import engine_module
-from advisor.launch.machine import own_type
+from advisor.launch.machine import machine_of, own_type
 from advisor.launch.torch_install import torch_install
 from advisor.records.answer import Job, Quote, Recommendation
 from advisor.records.launch import LaunchTask, TaskFile
@@ -65,8 +65,8 @@ def task_file(
     folder = os.path.relpath(Path.cwd(), file.resolve().parent) if file else "."
     requirements = (f"pip install -r {_REQUIREMENTS}",) if Path(_REQUIREMENTS).is_file() else ()
     task = LaunchTask(
-        name=_name(script.stem),
-        quote=quote,
+        name=task_name(script.stem),
+        machine=machine_of(quote),
         setup=(torch_install(quote.device), *requirements),
         script=shlex.join((str(script), *script_args)),
         python=f"{sys.version_info.major}.{sys.version_info.minor}",
@@ -80,15 +80,20 @@ def task_file(
         *_prediction(quote, job),
         *module.comments(task),
     ]
+    return TaskFile(text=task_text(task, engine=engine, comments=comments), command=module.COMMAND, notes=notes)
+
+
+def task_text(task: LaunchTask, *, engine: str, comments: Sequence[str]) -> str:
+    """The file in which the engine reads the task, with comments above."""
     wrapped = [line for comment in comments for line in textwrap.wrap(comment, _COMMENT_WIDTH, subsequent_indent="  ")]
-    return TaskFile(text=yaml_text(module.task_values(task), comments=wrapped), command=module.COMMAND, notes=notes)
+    return yaml_text(engine_module(engine).task_values(task), comments=wrapped)
 
 
 def _script(source: str) -> Path:
     return Path(source.partition("::")[0])
 
 
-def _name(stem: str) -> str:
+def task_name(stem: str) -> str:
     """Lower case, digits and hyphens after a letter: what both engines take."""
     name = re.sub("[^a-z0-9]+", "-", stem.lower()).strip("-")
     return (name if name[:1].isalpha() and len(name) > 1 else f"job-{name}")[:_LONGEST_NAME].strip("-")
@@ -97,7 +102,11 @@ def _name(stem: str) -> str:
 def _first_launchable(quotes: Sequence[Quote], *, engine: str) -> tuple[Quote, tuple[str, ...]]:
     """The first quote that the engine can launch, and a note where that is not the best."""
     module = engine_module(engine)
-    why_not: Callable[[Quote], str] = module.why_not
+
+    def why_not(quote: Quote) -> str:
+        reason: str = module.why_not(machine_of(quote))
+        return reason
+
     for place, quote in enumerate(quotes, start=1):
         if why_not(quote):
             continue
@@ -148,5 +157,5 @@ def _prediction(quote: Quote, job: Job) -> Iterator[str]:
         yield "No job size was given: your script takes as long as it takes."
     if quote.price_kind.startswith("commit"):
         yield "The price is that of a commitment, which you must hold."
-    if own_type(quote) is None:
+    if own_type(machine_of(quote)) is None:
         yield "The machine is asked for by its GPU: compare what you are offered with the above before you confirm."

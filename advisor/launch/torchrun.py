@@ -12,10 +12,10 @@ def run_line(task: LaunchTask, *, machine_rank: str, first_address: str) -> str:
     `machine_rank` and `first_address` are in words of shell: the place of this machine among all, from 0, and the
     address of the first.
     """
-    machines = task.quote.instance_count
-    processes = max(1, task.quote.gpus_used // machines)
+    machines = task.machine.instance_count
+    processes = max(1, task.machine.gpus_used // machines)
     if machines * processes == 1:
-        return f"python {task.script}"
+        return f"{task.interpreter} {task.script}"
     if machines == 1:
         return f"torchrun --standalone --nproc-per-node={processes} {task.script}"
     return (

@@ -13,6 +13,7 @@ from advisor.catalog.find import find_devices
 from advisor.catalog.load import load_catalog
 from advisor.catalog.yaml_text import yaml_text
 from advisor.launch.engines import dstack, engine_module, engine_names, skypilot
+from advisor.launch.machine import machine_of
 from advisor.records.answer import Quote
 from advisor.report.columns import instance_label
 from tests.launch.toys import (
@@ -41,7 +42,7 @@ def test_every_engine_has_what_the_room_says(engine: str) -> None:
 @pytest.mark.parametrize("engine", engine_names())
 @pytest.mark.parametrize("of", LAUNCHABLE, ids=instance_label)
 def test_what_an_engine_knows_it_can_launch(engine: str, of: Quote) -> None:
-    assert engine_module(engine).why_not(of) == ""
+    assert engine_module(engine).why_not(machine_of(of)) == ""
 
 
 @pytest.mark.parametrize("engine", engine_names())
@@ -56,7 +57,7 @@ def test_what_an_engine_knows_it_can_launch(engine: str, of: Quote) -> None:
     ],
 )
 def test_what_it_does_not_know_it_says(engine: str, of: Quote, why: str) -> None:
-    assert why in engine_module(engine).why_not(of)
+    assert why in engine_module(engine).why_not(machine_of(of))
 
 
 @pytest.mark.parametrize("engine", engine_names())

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from advisor.launch.machine import machine_of
 from advisor.records.answer import Quote, QuotedDevice
 from advisor.records.device import DeviceKind
 from advisor.records.launch import LaunchTask
@@ -34,13 +35,11 @@ TWO_MACHINES = replace(FOUR_GPUS, gpus_used=16, instance_count=2, plan=Plan(mach
 def task(of: Quote = A10G, **changes: Any) -> LaunchTask:
     values: dict[str, Any] = {
         "name": "train",
-        "quote": of,
+        "machine": machine_of(of),
         "setup": ("pip install torch",),
         "script": "train.py",
         "python": "3.11",
         "folder": ".",
         "idle_minutes": 10,
-        "max_duration_s": None,
-        "max_usd_per_hour": None,
     }
     return LaunchTask(**(values | changes))

@@ -6,8 +6,7 @@ from typing import Any
 
 from advisor.launch.machine import own_type, why_unknown
 from advisor.launch.torchrun import run_line
-from advisor.records.answer import Quote
-from advisor.records.launch import LaunchTask
+from advisor.records.launch import LaunchMachine, LaunchTask
 
 COMMAND = "dstack apply -f"
 
@@ -48,31 +47,31 @@ _LEAST_DISK = "100GB.."
 _FOLDER_THERE = "/workflow"
 
 
-def why_not(quote: Quote) -> str:
+def why_not(machine: LaunchMachine) -> str:
     """Why dstack cannot launch the instance; "" where it can."""
-    return why_unknown(quote, providers=PROVIDERS, gpu_names=GPU_NAMES)
+    return why_unknown(machine, providers=PROVIDERS, gpu_names=GPU_NAMES)
 
 
 def task_values(task: LaunchTask) -> dict[str, Any]:
     """The task file's keys and values."""
-    quote = task.quote
+    machine = task.machine
     values: dict[str, Any] = {"type": "task", "name": task.name}
-    if quote.instance_count > 1:
-        values["nodes"] = quote.instance_count
+    if machine.instance_count > 1:
+        values["nodes"] = machine.instance_count
     run = run_line(task, machine_rank="$DSTACK_NODE_RANK", first_address="$DSTACK_MASTER_NODE_IP")
     values |= {
         "python": task.python,
         "working_dir": _FOLDER_THERE,
         "files": [{"local_path": task.folder, "path": _FOLDER_THERE}],
         "commands": [*task.setup, run],
-        "backends": [quote.provider],
+        "backends": [machine.provider],
     }
-    instance_type = own_type(quote)
+    instance_type = own_type(machine)
     if instance_type:
-        values |= {"regions": [quote.region], "instance_types": [instance_type]}
+        values |= {"regions": [machine.region], "instance_types": [instance_type]}
     values |= {
-        "spot_policy": "spot" if quote.price_kind == "spot" else "on-demand",
-        "resources": _resources(quote),
+        "spot_policy": "spot" if machine.price_kind == "spot" else "on-demand",
+        "resources": _resources(machine),
         "idle_duration": f"{task.idle_minutes}m",
     }
     if task.max_duration_s is not None:
@@ -84,15 +83,15 @@ def task_values(task: LaunchTask) -> dict[str, Any]:
 
 def comments(task: LaunchTask) -> Iterator[str]:
     """What several machines need, and what happens to one that has nothing to do."""
-    if task.quote.instance_count > 1:
+    if task.machine.instance_count > 1:
         yield "Machines that reach each other need a dstack fleet with `placement: cluster`."
     yield f"Ended after {task.idle_minutes} idle minutes, with all on its disk: let the script save results elsewhere."
 
 
-def _resources(quote: Quote) -> dict[str, Any]:
+def _resources(machine: LaunchMachine) -> dict[str, Any]:
     """Any number of cores and any memory: the instance has what it has, and dstack's defaults would leave small ones
     out."""
-    is_gpu = quote.device.kind == "gpu"
-    arch = "arm:" if quote.device.id.startswith(_ARM_CPUS) else ""
-    gpu = f"{GPU_NAMES[quote.device.id]}:{quote.device.count}" if is_gpu else 0
+    is_gpu = machine.device.kind == "gpu"
+    arch = "arm:" if machine.device.id.startswith(_ARM_CPUS) else ""
+    gpu = f"{GPU_NAMES[machine.device.id]}:{machine.device.count}" if is_gpu else 0
     return {"cpu": f"{arch}1..", "memory": "0GB..", "gpu": gpu, "disk": _LEAST_DISK}

@@ -1,12 +1,12 @@
 """SkyPilot's task file (docs.skypilot.co/en/latest/reference/yaml-spec.html), for `sky launch`."""
 
 from collections.abc import Iterator, Mapping
+from os.path import isabs
 from typing import Any
 
 from advisor.launch.machine import TYPED_PROVIDERS, own_type, why_unknown
 from advisor.launch.torchrun import run_line
-from advisor.records.answer import Quote
-from advisor.records.launch import LaunchTask
+from advisor.records.launch import LaunchMachine, LaunchTask
 
 COMMAND = "sky launch"
 
@@ -52,20 +52,20 @@ _GPU_NAMES_OF: Mapping[str, Mapping[str, str]] = {
 _DISK_GB = 100
 
 
-def why_not(quote: Quote) -> str:
+def why_not(machine: LaunchMachine) -> str:
     """Why SkyPilot cannot launch the instance; "" where it can."""
-    return why_unknown(quote, providers=PROVIDERS, gpu_names=GPU_NAMES)
+    return why_unknown(machine, providers=PROVIDERS, gpu_names=GPU_NAMES)
 
 
 def task_values(task: LaunchTask) -> dict[str, Any]:
     """The task file's keys and values."""
     values: dict[str, Any] = {
         "name": task.name,
-        "workdir": ".",  # seen from where `sky` is called, not from the file
+        "workdir": task.folder if isabs(task.folder) else ".",  # seen from where `sky` is called, not from the file
         "resources": _resources(task),
     }
-    if task.quote.instance_count > 1:
-        values["num_nodes"] = task.quote.instance_count
+    if task.machine.instance_count > 1:
+        values["num_nodes"] = task.machine.instance_count
     first_address = '"$(echo "$SKYPILOT_NODE_IPS" | head -n1)"'
     run = run_line(task, machine_rank="$SKYPILOT_NODE_RANK", first_address=first_address)
     return values | {"setup": "\n".join(task.setup) + "\n", "run": f"{run}\n"}
@@ -74,28 +74,28 @@ def task_values(task: LaunchTask) -> dict[str, Any]:
 def comments(task: LaunchTask) -> Iterator[str]:
     """What happens to a machine that has nothing to do."""
     after = f"after {task.idle_minutes} idle minutes"
-    if _is_shut_down(task.quote):
+    if _is_shut_down(task.machine):
         yield f"Shut down {after}, with all on its disk: save results elsewhere before."
     else:
         yield f"Stopped {after}; its disk is kept, and billed until `sky down` removes both."
 
 
 def _resources(task: LaunchTask) -> dict[str, Any]:
-    quote = task.quote
-    instance_type = own_type(quote)
-    resources: dict[str, Any] = {"infra": quote.provider}
+    machine = task.machine
+    instance_type = own_type(machine)
+    resources: dict[str, Any] = {"infra": machine.provider}
     if instance_type:
-        resources = {"infra": f"{quote.provider}/{quote.region}", "instance_type": instance_type}
-    if quote.device.kind == "gpu":
-        name = _GPU_NAMES_OF.get(quote.provider, {}).get(quote.device.id, GPU_NAMES[quote.device.id])
-        resources["accelerators"] = f"{name}:{quote.device.count}"
-    resources |= {"use_spot": quote.price_kind == "spot", "disk_size": _DISK_GB}
+        resources = {"infra": f"{machine.provider}/{machine.region}", "instance_type": instance_type}
+    if machine.device.kind == "gpu":
+        name = _GPU_NAMES_OF.get(machine.provider, {}).get(machine.device.id, GPU_NAMES[machine.device.id])
+        resources["accelerators"] = f"{name}:{machine.device.count}"
+    resources |= {"use_spot": machine.price_kind == "spot", "disk_size": _DISK_GB}
     if task.max_usd_per_hour is not None:
         resources["max_hourly_cost"] = task.max_usd_per_hour
-    autostop = {"idle_minutes": task.idle_minutes, "down": _is_shut_down(quote)}
+    autostop = {"idle_minutes": task.idle_minutes, "down": _is_shut_down(machine)}
     return resources | {"autostop": autostop}
 
 
-def _is_shut_down(quote: Quote) -> bool:
+def _is_shut_down(machine: LaunchMachine) -> bool:
     """Whether the machine can only be shut down, not stopped."""
-    return quote.price_kind == "spot" or quote.provider not in TYPED_PROVIDERS
+    return machine.price_kind == "spot" or machine.provider not in TYPED_PROVIDERS
