@@ -25,7 +25,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
     """Read every file and join devices, measurements and prices; raise `ProfileError` at the first mistake."""
     gpus: dict[str, Gpu] = {}
     cpus: dict[str, Cpu] = {}
-    efficiencies: dict[tuple[str, str, str, str], Efficiency] = {}
+    efficiencies: dict[tuple[object, ...], Efficiency] = {}
     measured: dict[tuple[str, str], MeasuredInstance] = {}
     rules: dict[str, BillingRule] = {}
     start_ups: dict[str, StartUp] = {}
@@ -33,8 +33,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
         gpus = read_gpus(layer.gpus, measured=layer.measured and layer.measured / "gpus.yaml") | gpus
         cpus = read_cpus(layer.cpus, measured=layer.measured and layer.measured / "cpus.yaml") | cpus
         for efficiency in read_efficiencies(layer.efficiencies):
-            key = (efficiency.kind, efficiency.vendor, efficiency.generation, efficiency.precision)
-            efficiencies.setdefault(key, efficiency)
+            efficiencies.setdefault(_holds_for(efficiency), efficiency)
         if layer.billing is not None:
             rules = read_billing_rules(layer.billing) | rules
         if layer.measured is not None:
@@ -55,6 +54,12 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
         exchange_rates=terms.exchange_rates,
         billing=Billing(rules=rules, start_ups=start_ups, extras=terms.extras or Extras()),
     )
+
+
+def _holds_for(efficiency: Efficiency) -> tuple[object, ...]:
+    """What it is an efficiency of: the first one in force holds. A calibration's own device is not its generation."""
+    general = (efficiency.kind, efficiency.vendor, efficiency.generation, efficiency.precision)
+    return (*general, efficiency.device, efficiency.core_count)
 
 
 def _read_prices(in_force: Sequence[Layer]) -> tuple[list[PriceRow], Terms]:
