@@ -16,6 +16,8 @@ from advisor.records.price import Catalog
 _ROOMS = tuple(Path(__file__).resolve().parents[1] / name for name in ("ops", "predict"))
 _UNRELATED = frozenset({"memory_bytes", "log_spread"})
 """Of the device: no prediction of a time depends on it."""
+_DIGITS = 12
+"""Of each digest: enough that no two of a few thousand are the same."""
 
 
 def targets(machine: Machine, catalog: Catalog, *, thread_count: int | None = None) -> tuple[LocalDevice, ...]:
@@ -43,15 +45,21 @@ def key_of(local: LocalDevice, device: Device, machine: Machine, *, thread_count
     )
 
 
+def is_of_this_program(key: CalibrationKey) -> bool:
+    """Whether the code that it was fitted with is the one here, whatever the datasheet says of the device there."""
+    return key.program.partition("-")[0] == _code()
+
+
 def _digest(device: Device) -> str:
+    """Of the code, and of the device's datasheet."""
     figures = {name: value for name, value in asdict(device).items() if name not in _UNRELATED}
-    return hashlib.sha256(_code() + repr(figures).encode()).hexdigest()[:16]
+    return f"{_code()}-{hashlib.sha256(repr(figures).encode()).hexdigest()[:_DIGITS]}"
 
 
 @cache
-def _code() -> bytes:
+def _code() -> str:
     """Of what turns coefficients into times."""
     digest = hashlib.sha256()
     for file in (Path(records.__file__), *(file for room in _ROOMS for file in sorted(room.glob("*.py")))):
         digest.update(file.read_bytes())
-    return digest.digest()
+    return digest.hexdigest()[:_DIGITS]

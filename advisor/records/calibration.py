@@ -18,7 +18,7 @@ class CalibrationKey:
     """What timings depend on beside the operator: where any of it differs, a calibration does not hold.
 
     `device` is the id of a profile. A CPU has `core_count` and `thread_count`, a GPU `driver` and `power_limit_w`.
-    `program` is a digest of the code that predicts from the coefficients and of the device's datasheet.
+    `program` are digests of the code that predicts from the coefficients, and of the device's datasheet.
     """
 
     device: str
@@ -96,3 +96,26 @@ class Timings:
     others_cpu_count: float
     host_to_device_bytes_per_s: float | None = None
     is_interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectedDevice:
+    """A profile of `file` from calibrations that came back: of which device, and the latest of their times.
+
+    `core_count` None: a GPU. `torch` are the versions that it was timed with, oldest first.
+    """
+
+    device: str
+    core_count: float | None
+    precisions: tuple[str, ...]
+    torch: tuple[str, ...]
+    at: str
+    file: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """What came back from a fleet; `problems` say of every file that is not in a profile, or differs, why."""
+
+    devices: tuple[CollectedDevice, ...]
+    problems: tuple[str, ...]

@@ -19,6 +19,7 @@ def _flags() -> list[click.Parameter]:
     from typing import get_args
 
     from advisor.cli.flags import option_flags
+    from advisor.cli.fleet import fleet_flags
     from advisor.flag_values import choice
     from advisor.records.options import PrecisionChoice
     from advisor.units import parse_count, parse_duration_s
@@ -44,6 +45,7 @@ def _flags() -> list[click.Parameter]:
         ),
         click.Option(["--show"], is_flag=True, help="show the calibrations that are in force, and time nothing"),
         click.Option(["--export"], type=Path, metavar="FILE", help="write the efficiencies as a profile (.yaml)"),
+        *fleet_flags(),
         *option_flags(only=("profiles",)),
     ]
 
@@ -61,6 +63,9 @@ def command(
     precision: tuple[str, ...],
     show: bool,
     export: Path | None,
+    fleet: tuple[str, ...] | None,
+    folder: Path,
+    collect: Path | None,
     **params: Any,
 ) -> int:
     """Time a designed set of operators on this machine, and fit what its CPU and GPUs sustain.
@@ -72,6 +77,10 @@ def command(
     --export writes what is in force, after a calibration or with --show; it counts where it stands in DIR/efficiency
     and --profiles names DIR.
 
+    --fleet writes a SkyPilot task for each machine that you name, and prints the commands that rent it, calibrate it,
+    copy the calibration back and give it back. --collect merges what came back into profiles; a file that cannot be
+    used, and what another wins over, is said.
+
     \b
     Examples:
       advise calibrate
@@ -79,17 +88,27 @@ def command(
       advise calibrate --on cpu --threads 1
       advise calibrate --show
       advise calibrate --show --export own/efficiency/here.yaml
+      advise calibrate --fleet aws:g6.xlarge,gcp:g2-standard-4
+      advise calibrate --collect fleet
     """
     from advisor.calibrate.in_force import calibrations_in_force
     from advisor.catalog.load import load_catalog
+    from advisor.cli.fleet import write_collected, write_fleet
     from advisor.cli.output import Output, view_of, write
     from advisor.machine.this_machine import this_machine
     from advisor.report.calibration_text import render_calibration
 
+    _check_one_of(fleet=fleet, collect=collect, on=on, show=show, export=export)
     if export is not None and not export.parent.is_dir():
         raise UsageError(f"--export {export}: there is no folder {export.parent}", hint="make the folder first")
     profiles = params["profiles"]
     catalog = load_catalog(profiles=Path(profiles) if profiles else None)
+    if fleet is not None:
+        write_fleet(fleet, catalog, folder=folder, budget_s=time_budget)
+        return ExitCode.ANSWER
+    if collect is not None:
+        write_collected(collect, catalog)
+        return ExitCode.ANSWER
     machine = this_machine()
     if show:
         stored = calibrations_in_force(machine, catalog)
@@ -106,6 +125,13 @@ def command(
     if export is not None:
         _export(found, export)
     return ExitCode.ANSWER
+
+
+def _check_one_of(**given: Any) -> None:
+    """Raise `UsageError` where `--fleet` or `--collect` stands beside what times or shows this machine."""
+    named = [f"--{name}" for name, value in given.items() if value]
+    if len(named) > 1 and named[0] in ("--fleet", "--collect"):
+        raise UsageError(f"{named[0]} and {named[1]} do not go together", hint="leave one of them out")
 
 
 def _is_on(calibration: "Calibration", on: str) -> bool:

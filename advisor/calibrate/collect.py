@@ -1,0 +1,151 @@
+"""A folder of calibrations that came back from other machines in, profiles that `--profiles` reads out.
+
+What came back is left as it is, so that collecting again gives the same, or more. Of a device, with as many cores where
+it is a CPU, the calibration with the newest torch holds at each precision, then the one of most operators, then the
+latest; that of a machine for itself alone (`--show`) knows nothing of the others.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import TypeAlias
+
+from advisor.calibrate.key import is_of_this_program
+from advisor.calibrate.store import profile_text
+from advisor.errors import ProfileError, UsageError
+from advisor.records.calibration import Calibration, Collected, CollectedDevice
+from advisor.records.device import Efficiency
+from advisor.records.price import Catalog
+from advisor.whole_file import write_whole
+
+BACK = "back"
+"""The folder in which a fleet's calibrations stand, each machine's in one of its own."""
+_HEADING = "# Collected by `advise calibrate --collect`, which writes it anew.\n"
+
+_Found: TypeAlias = tuple[Path, Calibration]
+_Target: TypeAlias = tuple[str, float | None]
+
+
+def collect(folder: Path, catalog: Catalog) -> Collected:
+    """Write `efficiency/` of the folder from the calibrations in `back/`, one whole file for each device.
+
+    Raises `UsageError` where none came back, or a file of the user's own stands where one is to be written; nothing is
+    written then.
+    """
+    files = sorted((folder / BACK).rglob("*.yaml"))
+    if not files:
+        raise UsageError(
+            f"--collect {folder}: no calibrations in {folder / BACK}",
+            hint="copy those of each machine there: `advise calibrate --fleet` prints how",
+        )
+    found: list[_Found] = []
+    problems: list[str] = []
+    for file in files:
+        try:
+            calibration = _read(file, catalog)
+        except ProfileError as error:
+            problems.append(f"{error.message}: left out")
+        else:
+            found.append((file, calibration))
+    if not found:
+        raise UsageError(f"--collect {folder}: none of {len(files)} files can be used", hint="; ".join(problems))
+    targets: dict[_Target, list[_Found]] = {}
+    for one in found:
+        targets.setdefault((one[1].key.device, one[1].key.core_count), []).append(one)
+    devices, texts = [], {}
+    for target, of_target in targets.items():
+        holding = _holding(of_target)
+        path = folder / "efficiency" / _file_name(target)
+        texts[path] = _HEADING + profile_text(tuple(efficiency for _, efficiency in holding))
+        problems.extend(_left_out(of_target, holding))
+        devices.append(_device(path, holding))
+    _write(texts, folder)
+    return Collected(devices=tuple(devices), problems=tuple(problems))
+
+
+def _read(file: Path, catalog: Catalog) -> Calibration:
+    """Raise `ProfileError` for what is no calibration, or none that means the same here."""
+    from advisor.catalog.calibrations import read_calibration  # with the YAML parser, which most runs do without
+
+    calibration = read_calibration(file)
+    device = calibration.key.device
+    if device not in catalog.gpus and device not in catalog.cpus:
+        raise ProfileError(f"no profile describes the device {device!r}", where=str(file))
+    if any(one.device != device for one in calibration.efficiencies):
+        raise ProfileError(f"holds efficiencies of other devices than {device}", where=str(file))
+    if not is_of_this_program(calibration.key):
+        raise ProfileError("made by another version of advise, whose figures mean something else", where=str(file))
+    return calibration
+
+
+def _holding(found: Sequence[_Found]) -> list[tuple[_Found, Efficiency]]:
+    """At each precision what holds, with the calibration that it is from."""
+    best: dict[str, tuple[_Found, Efficiency]] = {}
+    for one in sorted(found, key=_rank):
+        best.update({efficiency.precision: (one, efficiency) for efficiency in one[1].efficiencies})
+    return [best[precision] for precision in sorted(best)]
+
+
+def _rank(found: _Found) -> tuple[tuple[int, ...], int, str, str]:
+    """The better one is the greater; the path decides between equals."""
+    file, calibration = found
+    return _version(calibration.key.torch), calibration.n, calibration.at, str(file)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """The numbers of a release: 2.13.0 of "2.13.0+cu128"."""
+    return tuple(int(digits) for digits in re.findall(r"\d+", text.partition("+")[0]))
+
+
+def _left_out(found: Sequence[_Found], holding: Sequence[tuple[_Found, Efficiency]]) -> Iterator[str]:
+    """Calibrations of which nothing holds, and why; the same one twice is no conflict."""
+    used = [one for one, _ in holding]
+    here = _version(metadata.version("torch"))
+    for file, calibration in found:
+        if all(file != other for other, _ in used):
+            (better_file, better), *_ = (one for one in used)
+            if calibration != better:
+                yield f"{file}: left out for {better_file}, {_why_better(better, calibration)}"
+        elif _version(calibration.key.torch) != here:
+            yield f"{file}: timed with torch {calibration.key.torch}, here is {metadata.version('torch')}"
+
+
+def _why_better(better: Calibration, other: Calibration) -> str:
+    if _version(better.key.torch) != _version(other.key.torch):
+        return f"which was timed with torch {better.key.torch}, not {other.key.torch}"
+    if better.n != other.n:
+        return f"which is of {better.n} operators, not {other.n}"
+    return f"which is of {better.at}, not {other.at}"
+
+
+def _file_name(target: _Target) -> str:
+    device, core_count = target
+    return f"{device}.yaml" if core_count is None else f"{device}-{core_count:g}-cores.yaml"
+
+
+def _device(path: Path, holding: Sequence[tuple[_Found, Efficiency]]) -> CollectedDevice:
+    (_, first), _ = holding[0]
+    return CollectedDevice(
+        device=first.key.device,
+        core_count=first.key.core_count,
+        precisions=tuple(efficiency.precision for _, efficiency in holding),
+        torch=tuple(sorted({calibration.key.torch for (_, calibration), _ in holding}, key=_version)),
+        at=max(calibration.at for (_, calibration), _ in holding),
+        file=path,
+    )
+
+
+def _write(texts: dict[Path, str], folder: Path) -> None:
+    """Each file whole, after all of them are known to be ours to write."""
+    for path in texts:
+        if path.exists() and not path.read_text(encoding="utf-8").startswith(_HEADING):
+            raise UsageError(f"--collect {folder}: {path} is a file of your own", hint="move it, or rename it")
+    try:
+        (folder / "efficiency").mkdir(exist_ok=True)
+        for path, text in texts.items():
+            write_whole(text, path)
+    except OSError as error:
+        raise UsageError(
+            f"--collect {folder}: cannot be written to: {error.strerror}", hint="check its rights"
+        ) from error
