@@ -82,6 +82,10 @@ GPU_CORRECTIONS: Mapping[str, tuple[Mapping[str, str], str]] = {
     },
 }
 
+INFINITY_FABRIC_LINKS = {"MI300X": 128, "MI325X": 128}
+"""GB/s in both directions, of those whose boards link every pair of eight GPUs."""
+INFINITY_FABRIC_SOURCE = "to each of 7 others, both directions (AMD data sheet: 896 in all)"
+
 GPU_OF_DRIVER_NAME = {"Tesla V100-SXM2-16GB": "Tesla V100 SXM2 16GB"}
 """For types whose row does not mention their GPUs (AWS p3): the name that nvidia-smi reports -> the one in gpus.csv."""
 
@@ -222,6 +226,7 @@ def corrected(row: Row) -> Row:
 def gpu_profile(row: Row, *, memory_type: str) -> str:
     """One GPU's published figures, each with the comment on where it comes from if it is not the file's source."""
     aliases = [name for name in row["aliases"].split("|") if name and name != row["name"]]
+    link = INFINITY_FABRIC_LINKS.get(row["name"])
     lines = [
         f"# {row['name']}: published figures of one GPU. Tensor rates are dense (no sparsity).",
         "# Scraped figures can be wrong: where this card matters, check them against the vendor.",
@@ -249,6 +254,7 @@ def gpu_profile(row: Row, *, memory_type: str) -> str:
         pair("tf32_tensor_tflops", number(row["tf32_tensor_dense_tflops"]), comment=row["tf32_kind"]),
         pair("nvlink_gb_per_s", number(row["nvlink_total_gbps"]) or None, comment=row["nvlink_source"]),
         pair("nvlink_reach", nvlink_reach(row)),
+        pair("infinity_fabric_link_gb_per_s", link, comment=INFINITY_FABRIC_SOURCE),
         pair("pcie_gb_per_s", number(row["pcie_theoretical_gbps_per_dir"]), comment=f"{row['pcie']}, one direction"),
         pair("tdp_w", number(row["tdp_w"])),
         pair(

@@ -10,6 +10,7 @@ from advisor.predict.sustained import (
     exceeds_rated_clock,
     has_narrow_tensor_cores,
     nvlink_bytes_per_s,
+    peer_link_bytes_per_s,
     power_ratios,
     streaming_ratio,
 )
@@ -95,6 +96,7 @@ def gpu_device(
         gpu_count=gpu_count,
         network_bytes_per_s=network_bytes_per_s,
         nvlink_bytes_per_s=nvlink_bytes_per_s(gpu) if gpu_count > 1 else None,
+        peer_link_bytes_per_s=peer_link_bytes_per_s(gpu) if gpu_count > 1 else None,
         tdp_w=gpu.tdp_w,
         power_ratio=power_ratios(gpu),
         streaming_ratio=streaming_ratio(gpu),

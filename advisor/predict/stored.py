@@ -28,14 +28,15 @@ def all_gradients(workload: Workload) -> StoredBytes:
     return StoredBytes(full=(gradient_bytes(workload), 0.0))
 
 
-def gathered(workload: Workload) -> StoredBytes:
+def gathered(workload: Workload, *, block_ratio: float = 1.0) -> StoredBytes:
     """What of the parameters is whole on every GPU under FSDP: what lies outside of blocks always, and two blocks.
 
     Those are the block that runs and the next, with its default prefetch (Zhao et al., PyTorch FSDP, 2023, section 3).
+    Where each GPU has but a part of every block to begin with, `block_ratio` is that part.
     """
     blocks = outermost(workload.blocks)
     outside_bytes = workload.parameter_bytes - sum(one.parameter_bytes for one in blocks)
-    two_blocks_bytes = 2 * max((one.largest_parameter_bytes for one in blocks), default=0)
+    two_blocks_bytes = 2 * block_ratio * max((one.largest_parameter_bytes for one in blocks), default=0)
     return StoredBytes(full=(float(outside_bytes + two_blocks_bytes), 0.0))
 
 

@@ -47,12 +47,24 @@ NCCL's own figures (src/graph/topo.h: `SM80_NVLINK_BW` and its like, by which it
 """
 
 
+_INFINITY_FABRIC_RATIOS: Mapping[str, float] = {"CDNA 3.0": 48 / 64}
+"""The same of AMD's links, by generation (RCCL, src/graph/topo.h: `GFX94X_XGMI_WIDTH`)."""
+
+
 def nvlink_bytes_per_s(gpu: Gpu) -> float | None:
     """What a GPU sends by NVLink to the others of its machine, in one direction; None: it reaches one at most."""
     ratio = _NVLINK_RATIOS.get(gpu.compute_capability or "")
     if gpu.nvlink_bytes_per_s is None or gpu.nvlink_reach != "machine" or ratio is None:
         return None
     return gpu.nvlink_bytes_per_s / 2 * ratio
+
+
+def peer_link_bytes_per_s(gpu: Gpu) -> float | None:
+    """What a GPU sends to one other of its machine by Infinity Fabric, in one direction; None: it has no such links."""
+    ratio = _INFINITY_FABRIC_RATIOS.get(gpu.generation)
+    if gpu.infinity_fabric_link_bytes_per_s is None or ratio is None:
+        return None
+    return gpu.infinity_fabric_link_bytes_per_s / 2 * ratio
 
 
 def power_ratios(gpu: Gpu) -> dict[str, float]:

@@ -23,7 +23,8 @@ class Gpu:
     `fp32_matrix_flops_per_s` is of AMD's matrix cores, which take fp32 as it is; NVIDIA's need TF32.
 
     NVLink's rate is the sum of both directions. It reaches every GPU of a "machine" (SXM boards, NVSwitch), or one
-    other by a bridge that a "pair" of cards may have or not.
+    other by a bridge that a "pair" of cards may have or not. AMD's boards link every pair of their GPUs by an Infinity
+    Fabric link of its own, whose rate is the sum of both directions too.
     """
 
     id: str
@@ -47,6 +48,7 @@ class Gpu:
     tf32_tensor_flops_per_s: float | None = None
     nvlink_bytes_per_s: float | None = None
     nvlink_reach: NvlinkReach | None = None
+    infinity_fabric_link_bytes_per_s: float | None = None
     pcie_bytes_per_s: float | None = None
     host_to_device_bytes_per_s: float | None = None
     tdp_w: float | None = None
@@ -98,7 +100,8 @@ class Device:
     (tensor cores, AMX or SIMD); "vector" is fp32 outside them. A dtype the device has no native unit for is absent.
     `vcpu_count`: the hardware threads of the machine, of a GPU those of its host; None: not known.
     `gpu_count`: how many of it the machine has; `nvlink_bytes_per_s`: what one sends to the others of the machine by
-    NVLink, in one direction and as far as collective operations reach it; None: they talk by way of the host.
+    NVLink, in one direction and as far as collective operations reach it; `peer_link_bytes_per_s`: what it sends to
+    each of them by a link of their own. Without both they talk by way of the host.
     `network_bytes_per_s`: what the machine sends to others of its type; None: not known.
     `power_ratio` is by unit too: the power limit over the power that the unit would draw at its peak, 1 at most.
     `streaming_ratio`: the share of the datasheet's bandwidth that long copies reach on its kind of memory.
@@ -124,6 +127,7 @@ class Device:
     vcpu_count: float | None = None
     gpu_count: int = 1
     nvlink_bytes_per_s: float | None = None
+    peer_link_bytes_per_s: float | None = None
     network_bytes_per_s: float | None = None
     tdp_w: float | None = None
     power_ratio: Mapping[str, float] = field(default_factory=dict)

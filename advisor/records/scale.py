@@ -1,5 +1,6 @@
 """How a step runs on several GPUs, and what links them."""
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -14,6 +15,7 @@ Rate: TypeAlias = "float | FloatArray"
 class Plan:
     """The same step, spread over `machines` x GPUs: `data` x `tensor` x `pipeline` of them in all.
 
+    Tensor and pipeline parallelism divide the model inside a machine; `data` are the groups that do, over all machines.
     `sharding` is over the data-parallel GPUs, as ZeRO counts: 1 the optimizer's state, 2 the gradients too, 3 the
     parameters too (FSDP); "none" is DDP. `accumulate`: the passes in which a GPU's batch runs, one after the other,
     before the optimizer does; of a pipeline, those that follow each other through it. `checkpoint_activations`:
@@ -33,11 +35,13 @@ class Plan:
 class Link:
     """What one GPU sends to the next: after `latency_s`, at `bytes_per_s` in each direction.
 
-    Of the network between machines, the rate is that of a whole machine. Both may be arrays, of several fabrics alike.
+    Of the network between machines, the rate is that of a whole machine. Where every pair of GPUs has a link of its
+    own, one sends no more than `peer_bytes_per_s` to each. All may be arrays, of several fabrics alike.
     """
 
     latency_s: Rate
     bytes_per_s: Rate
+    peer_bytes_per_s: Rate = math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -54,12 +58,14 @@ class Fabric:
 class Spreading:
     """Over what a step may be spread. None: whatever serves best.
 
-    `gpus`: exactly so many of a machine; `max_gpus`: no more than that. `max_machines`: as many as that of one type.
+    `gpus`: exactly so many of a machine; `max_gpus`: no more than that. `max_machines`: as many as that of one type;
+    `machines`: exactly so many of them.
     """
 
     gpus: int | None = None
     max_gpus: int | None = None
     max_machines: int = 1
+    machines: int | None = None
     sharding: Sharding | None = None
     accumulate: int = 1
     checkpoint_activations: bool = False

@@ -1,4 +1,4 @@
-"""A quote in, how its step is spread over several GPUs out, as a sentence."""
+"""A quote in, how its step is spread over several GPUs out, as a sentence or a few words."""
 
 from collections.abc import Iterator, Mapping
 
@@ -12,6 +12,7 @@ _SHARDINGS: Mapping[Sharding, str] = {
     "zero2": "data parallel with state and gradients divided (ZeRO-2)",
     "zero3": "fully sharded (FSDP)",
 }
+_SHORT: Mapping[Sharding, str] = {"none": "DDP", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "FSDP"}
 
 
 def scaling_notes(quote: Quote, job: Job) -> Iterator[str]:
@@ -26,16 +27,33 @@ def scaling_notes(quote: Quote, job: Job) -> Iterator[str]:
     if job.mode == "inference" and plan.data > 1:
         yield f"each of {quote.gpus_used} GPUs runs a copy of the model; {per_gpu}."
         return
-    how = _SHARDINGS[plan.sharding]
-    if plan.tensor > 1:
-        how = "tensor parallel, which the model's code has to allow for,"
-    if plan.pipeline > 1:
-        how = "in a pipeline, which the model's code has to allow for,"
     efficiency = units.format_ratio(quote.scaling_efficiency_ratio or 1.0)
     memory = units.format_bytes(quote.peak_memory_bytes)
     yield (
-        f"it runs {how} on {quote.gpus_used} GPUs at a scaling efficiency of {efficiency}, {memory} on each; {per_gpu}."
+        f"it runs {_how(plan)} on {quote.gpus_used} GPUs at a scaling efficiency of {efficiency}, {memory} on each; "
+        f"{per_gpu}."
     )
+
+
+def plan_label(plan: Plan | None) -> str:
+    """`FSDP`, `tensor 8`, `tensor 2 x DDP`; "" of a single GPU."""
+    if plan is None or plan == Plan():
+        return ""
+    model = [f"{name} {ways}" for name, ways in (("tensor", plan.tensor), ("pipeline", plan.pipeline)) if ways > 1]
+    data = [_SHORT[plan.sharding]] if plan.data > 1 else []
+    return " x ".join(model + data)
+
+
+def _how(plan: Plan) -> str:
+    """Divided inside groups of GPUs, then what the groups do with each other."""
+    if plan.tensor == 1 and plan.pipeline == 1:
+        return _SHARDINGS[plan.sharding]
+    how = "tensor parallel" if plan.tensor > 1 else "in a pipeline"
+    allowed = "which the model's code has to allow for,"
+    if plan.data == 1:
+        return f"{how}, {allowed}"
+    ways = plan.tensor * plan.pipeline
+    return f"{how} in groups of {ways}, {allowed} and {_SHARDINGS[plan.sharding]} between these,"
 
 
 def _passes(plan: Plan, *, before: str = "") -> str:

@@ -77,7 +77,9 @@ def hierarchical_all_reduce_s(total_bytes: Any, fabric: Fabric) -> Seconds:
 
 def send_s(total_bytes: Any, fabric: Fabric) -> Seconds:
     """From one GPU to the next of its machine."""
-    return np.asarray(CALL_S + fabric.inside.latency_s + total_bytes / fabric.inside.bytes_per_s)
+    inside = fabric.inside
+    bytes_per_s = np.minimum(inside.bytes_per_s, inside.peer_bytes_per_s)
+    return np.asarray(CALL_S + inside.latency_s + total_bytes / bytes_per_s)
 
 
 def _ring_latency_s(fabric: Fabric) -> Rate:
@@ -88,9 +90,10 @@ def _ring_latency_s(fabric: Fabric) -> Rate:
 
 
 def _bytes_per_s(fabric: Fabric) -> Rate:
-    """The links inside a machine in series with its network, which the GPUs' rings leave it through together."""
-    if fabric.between is None or fabric.machines == 1:
-        return fabric.inside.bytes_per_s
-    if fabric.gpu_count == 1:
+    """The links inside a machine, by as many rings as they allow, in series with its network, which all rings share."""
+    if fabric.between is not None and fabric.machines > 1 and fabric.gpu_count == 1:
         return fabric.between.bytes_per_s
-    return np.minimum(fabric.inside.bytes_per_s, fabric.between.bytes_per_s)
+    inside = np.minimum(fabric.inside.bytes_per_s, (fabric.gpu_count - 1) * fabric.inside.peer_bytes_per_s)
+    if fabric.between is None or fabric.machines == 1:
+        return inside
+    return np.minimum(inside, fabric.between.bytes_per_s)

@@ -45,8 +45,8 @@ def _stepped_part(row: Row, plan: Plan) -> Row:
 def _line(line: MemoryLine, workload: Workload, plan: Plan, *, state_ratio: float) -> MemoryLine:
     """What of one moment a GPU holds."""
     line = _accumulated(line, workload, plan)
-    line = _checkpointed(line, workload) if plan.checkpoint_activations else line
-    line = _tensor_part(line, workload, plan.tensor)
+    line = _inside_blocks(line, workload, plan)
+    line = _states(line, dict.fromkeys(_STATES, _tensor_ratio(workload, plan.tensor)))
     line = _stage(line, plan)
     return _data_part(line, workload, plan, state_ratio=state_ratio)
 
@@ -58,36 +58,34 @@ def _accumulated(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLine
     return replace(line, gradients=all_gradients(workload))
 
 
-def _checkpointed(line: MemoryLine, workload: Workload) -> MemoryLine:
-    """Blocks keep what they hand to each other, and one at a time all it makes.
+def _inside_blocks(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLine:
+    """With checkpoints blocks keep what they hand to each other, and one at a time all it makes.
 
-    Where a moment holds less than blocks do when backward begins, backward is part done, and checkpoints save less.
+    Of a tensor-parallel group each GPU has its part of what lies between a norm and a residual addition: of what blocks
+    keep, all but their results and what their norms give, which is taken to be as much.
+
+    Where a moment holds less than blocks do when backward begins, backward is part done, and both save less.
     """
     blocks = outermost(workload.blocks)
-    if not blocks or line.phase == "optimizer":
+    kept = added([one.kept for one in blocks])
+    is_plain = plan.tensor == 1 and not plan.checkpoint_activations
+    if is_plain or not blocks or line.phase == "optimizer" or _size(line.activations) < _size(kept):
         return line
-    kept, results = added([one.kept for one in blocks]), added([one.results for one in blocks])
-    largest = max((one.largest_kept for one in blocks), key=_size)
-    if _size(line.activations) < _size(kept):
-        return line
-    saved = added([kept, scaled(results, -1.0), scaled(largest, -1.0)])
-    return replace(line, activations=added([line.activations, scaled(saved, -1.0)]))
+    results = added([one.results for one in blocks])
+    inside, whole = kept, results
+    changes = [line.activations]
+    if plan.checkpoint_activations:
+        largest = max(blocks, key=lambda one: _size(one.largest_kept))
+        inside, whole = largest.largest_kept, scaled(largest.results, 1 / largest.count)
+        changes += [scaled(kept, -1.0), results, inside]
+    divided = added([inside, scaled(whole, -2.0)])
+    return replace(line, activations=added([*changes, scaled(divided, 1 / plan.tensor - 1)]))
 
 
-def _tensor_part(line: MemoryLine, workload: Workload, ways: int) -> MemoryLine:
-    """Each GPU has its part of the blocks' weights, and of what they make between a norm and a residual addition.
-
-    Of what blocks keep, that is all but their results and what their norms give, which is taken to be as much.
-    """
-    if ways == 1:
-        return line
-    blocks = outermost(workload.blocks)
-    share = sum(one.parameter_bytes for one in blocks) / max(1, workload.parameter_bytes)
-    held_ratio = 1 - share * (1 - 1 / ways)
-    divided = scaled(added([added([one.kept, scaled(one.results, -2.0)]) for one in blocks]), -(1 - 1 / ways))
-    has_all = _size(line.activations) >= _size(added([one.kept for one in blocks]))
-    held = _states(line, dict.fromkeys(_STATES, held_ratio))
-    return replace(held, activations=added([line.activations, divided])) if has_all else held
+def _tensor_ratio(workload: Workload, ways: int) -> float:
+    """The share of the parameters that a GPU has: of blocks its part, and all that is outside."""
+    share = sum(one.parameter_bytes for one in outermost(workload.blocks)) / max(1, workload.parameter_bytes)
+    return 1 - share * (1 - 1 / ways)
 
 
 def _stage(line: MemoryLine, plan: Plan) -> MemoryLine:
@@ -103,12 +101,14 @@ def _data_part(line: MemoryLine, workload: Workload, plan: Plan, *, state_ratio:
     """The shards of this GPU; beside them what FSDP has gathered, or DDP's buckets, which hold all gradients."""
     if plan.data == 1 or workload.mode == "inference":
         return line
-    part = state_ratio / plan.data
+    part, ways = state_ratio / plan.data, plan.tensor
     held = _states(line, {name: part if plan.sharding in _STAGES_OF[name] else 1.0 for name in _STATES})
     if plan.sharding == "none":
-        return replace(held, temporaries=added([line.temporaries, all_gradients(workload)]))
+        gradients = scaled(all_gradients(workload), _tensor_ratio(workload, ways) / plan.pipeline)
+        return replace(held, temporaries=added([line.temporaries, gradients]))
     if plan.sharding == "zero3" and line.phase != "optimizer":
-        return replace(held, parameters=added([held.parameters, gathered(workload)]))
+        whole = scaled(gathered(workload, block_ratio=1 / ways), 1 / plan.pipeline)
+        return replace(held, parameters=added([held.parameters, whole]))
     return held
 
 

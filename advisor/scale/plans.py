@@ -3,10 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from advisor.predict.blocks import outermost
 from advisor.records.scale import Plan, Sharding, Spreading
 from advisor.records.workload import Workload
 
 _SHARDINGS: tuple[Sharding, ...] = ("none", "zero1", "zero2", "zero3")
+_PIPELINE_SHARDINGS: tuple[Sharding, ...] = ("none", "zero1")
+"""Gradients and parameters are needed in every one of a pipeline's passes, so that dividing them would move them
+anew in each (Rajbhandari et al., 2020; deepspeed/runtime/pipe/engine.py refuses it)."""
 _PIPELINE_PASSES = 4
 """For each stage: with so many its gaps are negligible (Huang et al., GPipe, 2019, section 2.3)."""
 
@@ -14,8 +18,9 @@ _PIPELINE_PASSES = 4
 def plans_of(workload: Workload, *, gpu_count: int, machines: int, asked: Spreading) -> Iterator[Plan]:
     """The plans on all of `gpu_count` GPUs of each machine, those that ask least of the user first.
 
-    Inference is replicated, or a model that needs to be is divided. A model is divided along its repeated blocks, and
-    inside one machine alone, where its GPUs are near to each other.
+    Inference is replicated, or a model that needs to be is divided among all GPUs of one machine. A model is divided
+    along its repeated blocks, and inside one machine alone, where its GPUs are near to each other; in training the
+    groups that do so may be several, data parallel with each other.
     """
     passes = asked.accumulate if workload.mode == "training" else 1
     common = Plan(machines=machines, accumulate=passes, checkpoint_activations=asked.checkpoint_activations)
@@ -23,14 +28,29 @@ def plans_of(workload: Workload, *, gpu_count: int, machines: int, asked: Spread
     if ranks == 1:
         yield common
         return
-    shardings = (asked.sharding,) if asked.sharding else _SHARDINGS if workload.mode == "training" else _SHARDINGS[:1]
+    is_training = workload.mode == "training"
+    shardings = (asked.sharding,) if asked.sharding else _SHARDINGS if is_training else _SHARDINGS[:1]
     for sharding in shardings:
         yield replace(common, data=ranks, sharding=sharding)
-    if not workload.blocks or machines > 1 or asked.sharding:
+    if asked.sharding:
         return
-    yield replace(common, tensor=gpu_count)
-    passes = passes if passes > 1 else _PIPELINE_PASSES * gpu_count
-    yield replace(common, accumulate=passes, pipeline=gpu_count)
+    block_count = sum(one.count for one in outermost(workload.blocks))
+    for ways in _ways(gpu_count):
+        groups = ranks // ways
+        if block_count == 0 or (groups > 1 and not is_training):
+            continue
+        for sharding in _SHARDINGS if groups > 1 else _SHARDINGS[:1]:
+            yield replace(common, tensor=ways, data=groups, sharding=sharding)
+        if ways <= block_count:
+            in_turn = passes if passes > 1 else _PIPELINE_PASSES * ways
+            for sharding in _PIPELINE_SHARDINGS if groups > 1 else _SHARDINGS[:1]:
+                yield replace(common, accumulate=in_turn, pipeline=ways, data=groups, sharding=sharding)
+
+
+def _ways(gpu_count: int) -> list[int]:
+    """Into how many parts the GPUs of a machine can divide a model: all of them, and the powers of two that go in."""
+    powers = (1 << exponent for exponent in range(1, gpu_count.bit_length()))
+    return sorted({gpu_count, *(power for power in powers if gpu_count % power == 0)} - {1})
 
 
 def runs_as_it_is(*, gpu_count: int, has_network: bool, asked: Spreading) -> bool:
@@ -51,6 +71,8 @@ def gpu_counts(available: int, *, asked: Spreading) -> list[int]:
 
 
 def machine_counts(*, has_network: bool, asked: Spreading) -> list[int]:
-    """How many machines to try: the powers of two up to the most that may be used."""
+    """How many machines to try: the powers of two up to the most that may be used; none where it has too few."""
     most = asked.max_machines if has_network else 1
+    if asked.machines is not None:
+        return [asked.machines] if asked.machines <= most else []
     return sorted({most, *(1 << exponent for exponent in range(most.bit_length()) if 1 << exponent <= most)})

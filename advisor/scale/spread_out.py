@@ -99,7 +99,7 @@ def spread_out(
     and not asked to do otherwise, is as `predict_at` predicts it. Raises `UsageError` where no batch can be
     divided as asked.
     """
-    candidates = list(_candidates(workload, devices, asked))
+    candidates = sorted(_candidates(workload, devices, asked), key=lambda one: _divides_model(one.plan))
     if all(candidate.plan == Plan() for candidate in candidates) and asked.gpus is None:
         return predict_at(batches)
     passes = {candidate.plan: _pass_batches(batches, candidate.plan) for candidate in candidates}
@@ -117,6 +117,8 @@ def spread_out(
             continue  # the step is known at its own batch alone
         weight = candidate.plan.machines if by_cost else 1
         is_divided = _divides(batches, candidate.plan)
+        if _divides_model(candidate.plan):  # what fits undivided is never divided
+            candidate = replace(candidate, members=[one for one in candidate.members if best.rank[0, one].any()])
         for group in _of_one_width(candidate, alone):
             offered = _offered(workload, group, alone=alone, at=at, is_divided=is_divided)
             is_late = offered.step_s > limit_s
@@ -150,8 +152,12 @@ def _plans(workload: Workload, *, gpu_count: int, has_network: bool, asked: Spre
 
 def _trouble(plan: Plan, fits: BoolArray) -> FloatArray:
     """0, and 1 where the model is divided, which its code has to allow for; 2 where the plan does not fit."""
-    is_divided = plan.tensor > 1 or plan.pipeline > 1
-    return np.where(fits, float(is_divided), 2.0)
+    return np.where(fits, float(_divides_model(plan)), 2.0)
+
+
+def _divides_model(plan: Plan) -> bool:
+    """Whether each GPU has but a part of the model."""
+    return plan.tensor > 1 or plan.pipeline > 1
 
 
 def _pass_batches(batches: IndexArray, plan: Plan) -> IndexArray:

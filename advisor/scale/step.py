@@ -8,11 +8,14 @@ import numpy as np
 from advisor.records.prediction import PARTS, FloatArray
 from advisor.records.scale import Fabric, Plan
 from advisor.scale.collectives import all_gather_s, all_reduce_s, send_s
+from advisor.scale.links import inner_fabric, outer_fabric
 from advisor.scale.overlap import exposed_of_buckets_s, exposed_of_units_s
-from advisor.scale.traffic import Traffic
+from advisor.scale.traffic import Traffic, part_of
 
 _TENSOR_ALL_REDUCES = 2
 """Of a block in forward, and as many in backward: after attention and after the feed-forward layers (Megatron-LM)."""
+_DIVIDED = ("inner_forward", "inner_backward")
+"""Of `PARTS`, what tensor parallelism divides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,33 +64,59 @@ def spread_step(alone: Alone, plan: Plan, *, traffic: Traffic, fabric: Fabric) -
 
     With one GPU and one pass it is `alone`, to the last digit.
     """
+    if plan.pipeline > 1:
+        return _pipeline(alone, plan, traffic=traffic, fabric=fabric)
+    part = _tensor_part(alone, plan, traffic=traffic)
+    told_s = _told_s(plan, traffic=traffic, fabric=fabric)
+    data_s = _data_parallel_waiting_s(part, plan, told_s=told_s, traffic=part_of(traffic, plan), fabric=fabric)
+    waiting_s = plan.accumulate * _directions(alone, plan) * told_s + data_s
+    step_s = _busy_s(part, plan) - _saved_s(part, plan) + waiting_s
+    ideal_s = (_busy_s(alone, plan) - _saved_s(alone, plan)) / plan.tensor
+    return Spread(step_s=step_s, waiting_s=waiting_s, efficiency_ratio=ideal_s / step_s)
+
+
+def _busy_s(alone: Alone, plan: Plan) -> FloatArray:
+    """All passes one after the other, and what checkpoints compute again."""
     in_row_s = (plan.accumulate - 1) * (alone.step_s - alone.optimizer_s)
     again_s = plan.accumulate * alone.block_forward_s if plan.checkpoint_activations else 0.0 * alone.step_s
-    busy_s = alone.step_s + in_row_s + again_s
-    if plan.tensor > 1:
-        return _tensor_parallel(alone, busy_s, plan, traffic=traffic, fabric=fabric)
-    if plan.pipeline > 1:
-        return _pipeline(alone, busy_s, plan, traffic=traffic, fabric=fabric)
-    waiting_s = _data_parallel_waiting_s(alone, plan, traffic=traffic, fabric=fabric)
-    saved_s = 0.0 if plan.sharding == "none" else alone.optimizer_s * (1 - 1 / plan.data)
-    step_s = busy_s - saved_s + waiting_s
-    return Spread(step_s=step_s, waiting_s=waiting_s, efficiency_ratio=1 - waiting_s / step_s)
+    busy_s: FloatArray = alone.step_s + in_row_s + again_s
+    return busy_s
 
 
-def _data_parallel_waiting_s(alone: Alone, plan: Plan, *, traffic: Traffic, fabric: Fabric) -> FloatArray:
-    """What communication adds: all of it beside backward, and under FSDP beside forward too, but for its tail."""
+def _saved_s(alone: Alone, plan: Plan) -> FloatArray:
+    """What a GPU that keeps but a shard of the optimizer's state does not step."""
+    saved_s: FloatArray = (0.0 if plan.sharding == "none" else 1 - 1 / plan.data) * alone.optimizer_s
+    return saved_s
+
+
+def _is_training(alone: Alone) -> bool:
+    return bool(np.any(alone.optimizer_s + alone.backward_s))
+
+
+def _directions(alone: Alone, plan: Plan) -> int:
+    """How often a pass goes through the blocks."""
+    return (2 if _is_training(alone) else 1) + plan.checkpoint_activations
+
+
+def _data_parallel_waiting_s(
+    alone: Alone, plan: Plan, *, told_s: FloatArray, traffic: Traffic, fabric: Fabric
+) -> FloatArray:
+    """What communication adds: all of it beside backward, and under FSDP beside forward too, but for its tail.
+
+    While the GPUs of a tensor-parallel group wait for each other, for `told_s` in each direction, it goes on.
+    """
+    fabric = outer_fabric(fabric, ways=plan.tensor)
     nothing = 0.0 * alone.step_s
-    backward_s = alone.backward_s
-    is_training = bool(np.any(alone.part_s[PARTS.index("optimizer")] + backward_s))
-    if plan.data == 1 or not is_training:
+    if plan.data == 1 or not _is_training(alone):
         return nothing
+    backward_s = alone.backward_s + told_s
     if plan.checkpoint_activations:
-        backward_s = backward_s + alone.block_forward_s
+        backward_s = backward_s + alone.block_forward_s + told_s
     if plan.sharding == "zero3":
         units = traffic.block_count + 1
         gather_s = units * all_gather_s(traffic.gathered_bytes / units, fabric) + nothing
         scatter_s = units * all_gather_s(traffic.scattered_bytes / units, fabric) + nothing
-        forward_s = alone.parts_s("forward", "block_forward", "inner_forward")
+        forward_s = alone.parts_s("forward", "block_forward", "inner_forward") + told_s
         of_pass_s = exposed_of_units_s(forward_s, gather_s, unit_count=units)
         return plan.accumulate * (of_pass_s + exposed_of_units_s(backward_s, gather_s + scatter_s, unit_count=units))
     if plan.sharding == "none":
@@ -109,34 +138,40 @@ def _collective_of_buckets(
     return collective(bucket_bytes, fabric), collective(traffic.last_bucket_bytes, fabric)
 
 
-def _tensor_parallel(alone: Alone, busy_s: FloatArray, plan: Plan, *, traffic: Traffic, fabric: Fabric) -> Spread:
-    """Blocks' products in equal parts on all GPUs; norms, residual additions and what is outside blocks on each.
-
-    All-reduces of the blocks' results have nothing to hide behind (Shoeybi et al., Megatron-LM, 2019, section 3).
-    """
-    passes = plan.accumulate
-    is_training = bool(np.any(alone.backward_s))
-    inner_s = passes * alone.parts_s("inner_forward", "inner_backward")
-    directions = 2 if is_training else 1
-    if plan.checkpoint_activations:
-        inner_s = inner_s + passes * alone.parts_s("inner_forward")
-        directions += 1
-    divided_s = inner_s + alone.optimizer_s * traffic.block_ratio
-    calls = passes * traffic.block_count * directions * _TENSOR_ALL_REDUCES
-    waiting_s = calls * all_reduce_s(traffic.result_bytes, fabric) + 0.0 * busy_s
-    step_s = busy_s - divided_s * (1 - 1 / plan.tensor) + waiting_s
-    return Spread(step_s=step_s, waiting_s=waiting_s, efficiency_ratio=busy_s / plan.tensor / step_s)
+def _tensor_part(alone: Alone, plan: Plan, *, traffic: Traffic) -> Alone:
+    """What one GPU of a tensor-parallel group computes: blocks' products in equal parts, and the optimizer's step of
+    them; norms, residual additions and what is outside blocks on each."""
+    ratios = dict.fromkeys(_DIVIDED, 1 / plan.tensor) | {"optimizer": 1 - traffic.block_ratio * (1 - 1 / plan.tensor)}
+    part_s = alone.part_s * np.array([ratios.get(name, 1.0) for name in PARTS])[:, np.newaxis, np.newaxis]
+    return Alone(step_s=alone.step_s - np.sum(alone.part_s - part_s, axis=0), part_s=part_s)
 
 
-def _pipeline(alone: Alone, busy_s: FloatArray, plan: Plan, *, traffic: Traffic, fabric: Fabric) -> Spread:
+def _told_s(plan: Plan, *, traffic: Traffic, fabric: Fabric) -> FloatArray:
+    """All-reduces of the blocks' results in one direction of a pass: they have nothing to hide behind (Shoeybi et al.,
+    Megatron-LM, 2019, section 3)."""
+    calls = traffic.block_count * _TENSOR_ALL_REDUCES
+    return calls * all_reduce_s(traffic.result_bytes, inner_fabric(fabric, ways=plan.tensor))
+
+
+def _pipeline(alone: Alone, plan: Plan, *, traffic: Traffic, fabric: Fabric) -> Spread:
     """Stages of equal work, one after the other: the first pass has to go through all, the others follow it.
 
-    m passes through p stages take (m + p - 1) / m of what they do without gaps (Huang et al., GPipe, 2019).
+    m passes through p stages take (m + p - 1) / m of what they do without gaps (Huang et al., GPipe, 2019). Where
+    several pipelines run side by side, each stage adds its gradients up with its like after the last pass, and nothing
+    hides that.
     """
     stages, passes = plan.pipeline, plan.accumulate
+    busy_s = _busy_s(alone, plan)
     work_s = busy_s - alone.optimizer_s
-    directions = 2 if np.any(alone.backward_s) else 1
+    directions = 2 if _is_training(alone) else 1
     sends_s = directions * (stages - 1) * send_s(traffic.result_bytes, fabric)
     gaps_s = work_s / passes * (stages - 1) / stages
-    step_s = busy_s / stages + gaps_s + sends_s
-    return Spread(step_s=step_s, waiting_s=gaps_s + sends_s, efficiency_ratio=busy_s / stages / step_s)
+    gradients_s = 0.0 * busy_s
+    if plan.data > 1 and _is_training(alone):
+        gradients_s = gradients_s + all_reduce_s(
+            part_of(traffic, plan).gradient_bytes, outer_fabric(fabric, ways=stages)
+        )
+    waiting_s = gaps_s + sends_s + gradients_s
+    ideal_s = (busy_s - _saved_s(alone, plan)) / stages
+    step_s = ideal_s + waiting_s
+    return Spread(step_s=step_s, waiting_s=waiting_s, efficiency_ratio=ideal_s / step_s)

@@ -1,11 +1,12 @@
 """A workload at a precision in, what its GPUs have to tell each other out."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.predict.blocks import outermost
 from advisor.predict.memory import gradient_bytes, stored_bytes
 from advisor.predict.precision import Width
 from advisor.records.prediction import FloatArray
+from advisor.records.scale import Plan
 from advisor.records.workload import Operand, Workload
 
 _BUCKET_BYTES = 25 * 2**20
@@ -70,3 +71,17 @@ def _constant_bytes(operand: Operand) -> float:
             return 0.0
         elements *= dim
     return elements
+
+
+def part_of(traffic: Traffic, plan: Plan) -> Traffic:
+    """What of it one GPU tells its like elsewhere: of blocks its part, of a pipeline its stage."""
+    ratio = (1 - traffic.block_ratio * (1 - 1 / plan.tensor)) / plan.pipeline
+    gradients = traffic.gradient_bytes * ratio
+    return replace(
+        traffic,
+        gradient_bytes=gradients,
+        bucket_count=max(1, round(traffic.bucket_count * ratio)),
+        last_bucket_bytes=min(traffic.last_bucket_bytes, gradients),
+        gathered_bytes=traffic.gathered_bytes * ratio,
+        scattered_bytes=traffic.scattered_bytes * ratio,
+    )

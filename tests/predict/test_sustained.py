@@ -5,6 +5,7 @@ from advisor.predict.sustained import (
     exceeds_rated_clock,
     has_narrow_tensor_cores,
     nvlink_bytes_per_s,
+    peer_link_bytes_per_s,
     power_ratios,
     streaming_ratio,
 )
@@ -104,6 +105,13 @@ def test_collectives_reach_four_fifths_of_an_a100s_nvlink_in_one_direction() -> 
     assert nvlink_bytes_per_s(GPUS["a100-sxm4-80gb"]) == pytest.approx(240e9)
     # 18 links of H100 at 20.6 GB/s.
     assert nvlink_bytes_per_s(GPUS["h100-sxm5-80gb"]) == pytest.approx(370.8e9)
+
+
+def test_collectives_reach_three_quarters_of_amds_links() -> None:
+    # 128 GB/s in both directions, of which RCCL counts on 48 of the 64 in one.
+    assert peer_link_bytes_per_s(GPUS["mi300x"]) == pytest.approx(48e9)
+    assert peer_link_bytes_per_s(GPUS["mi100"]) is None
+    assert peer_link_bytes_per_s(GPUS["a100-sxm4-80gb"]) is None
 
 
 def test_a_bridge_between_two_cards_does_not_link_a_machine() -> None:

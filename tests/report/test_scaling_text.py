@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from advisor.records.scale import Plan
-from advisor.report.scaling_text import scaling_notes
+from advisor.report.scaling_text import plan_label, scaling_notes
 from tests.report.toys import L4, recommendation
 
 
@@ -26,6 +26,11 @@ def test_one_device_in_one_pass_needs_no_words() -> None:
         (Plan(data=8, sharding="zero3"), "fully sharded (FSDP)"),
         (Plan(tensor=8), "tensor parallel, which the model's code has to allow for,"),
         (Plan(pipeline=8), "in a pipeline, which the model's code has to allow for,"),
+        (
+            Plan(tensor=2, data=4, sharding="zero3"),
+            "tensor parallel in groups of 2, which the model's code has to allow for, and fully sharded (FSDP) "
+            "between these,",
+        ),
     ],
 )
 def test_training_says_how_and_how_well_it_scales(plan: Plan, how: str) -> None:
@@ -40,6 +45,21 @@ def test_passes_and_checkpoints_are_told() -> None:
         "its batch of 64 is that of all GPUs and runs in 4 passes and keeps checkpoints of activations."
     )
     assert notes(Plan(accumulate=2), gpus=1) == ["its batch of 64 runs in 2 passes."]
+
+
+@pytest.mark.parametrize(
+    ("plan", "label"),
+    [
+        (None, ""),
+        (Plan(), ""),
+        (Plan(data=8, sharding="zero3"), "FSDP"),
+        (Plan(tensor=8), "tensor 8"),
+        (Plan(tensor=2, data=4), "tensor 2 x DDP"),
+        (Plan(pipeline=4, data=2, sharding="zero1"), "pipeline 4 x ZeRO-1"),
+    ],
+)
+def test_a_table_has_a_short_name_for_a_plan(plan: Plan | None, label: str) -> None:
+    assert plan_label(plan) == label
 
 
 def test_replicas_of_inference_are_told() -> None:

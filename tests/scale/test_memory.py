@@ -61,6 +61,28 @@ def test_tensor_parallelism_divides_the_blocks_and_what_they_make_inside() -> No
     assert tensor_bytes(Plan(tensor=4), batch=10.0) == pytest.approx(180 + 360 + 10 * (45 - 18))
 
 
+def test_data_parallel_groups_shard_what_tensor_parallelism_has_left() -> None:
+    # By 2 the blocks: 280 of parameters, 560 of state. Then by 2 of FSDP: 140 and 280, beside them what is gathered,
+    # 80 + 2 x 50. Of what blocks keep, 24 become 12: 2 samples x 33.
+    plan = Plan(tensor=2, data=2, sharding="zero3")
+    assert tensor_bytes(plan) == pytest.approx(140 + 280 + 180 + 2 * 33)
+    # DDP: at the optimizer's step 280 + 280 + 560, and buckets of 280.
+    assert tensor_bytes(Plan(tensor=2, data=2)) == pytest.approx(280 + 280 + 560 + 280)
+
+
+def test_with_checkpoints_tensor_parallelism_divides_the_inside_of_one_block() -> None:
+    # 45 - 40 + 8 + 10 = 23 a sample, of which the block's 10 - 2 x 2 = 6 are halved.
+    plan = Plan(tensor=2, data=2, sharding="zero3", checkpoint_activations=True)
+    assert tensor_bytes(plan) == pytest.approx(140 + 280 + 180 + 2 * 20)
+
+
+def test_pipelines_side_by_side_shard_the_state_of_their_stages() -> None:
+    # A stage: 240 of parameters and of gradients, 480 of state, of which zero1 leaves 240, and its buckets do not
+    # count: 4 passes of 2 samples x 45, of which half are its own.
+    plan = Plan(pipeline=2, data=2, sharding="zero1", accumulate=4)
+    assert tensor_bytes(plan) == pytest.approx(240 + 240 + 240 + 180)
+
+
 def test_a_stage_has_its_part_and_the_activations_of_all_passes() -> None:
     # 480 / 4, 960 / 4, gradients 480 / 4, and 8 passes of 2 samples x 45, of which a quarter are its own.
     assert tensor_bytes(Plan(pipeline=4, accumulate=8)) == 120 + 240 + 120 + 180
@@ -72,6 +94,19 @@ def test_more_gpus_never_raise_the_memory_of_one(sharding: Sharding, gpus: int, 
         return tensor_bytes(Plan(data=count, sharding=sharding), batch=float(-(-batch // count)))
 
     assert peak_bytes(2 * gpus) <= peak_bytes(gpus)
+
+
+@given(SHARDINGS, st.sampled_from([1, 2, 4]), st.integers(1, 6), st.integers(1, 512), st.booleans())
+def test_more_groups_or_larger_ones_never_raise_the_memory_of_one(
+    sharding: Sharding, ways: int, exponent: int, batch: int, checkpoints: bool
+) -> None:
+    def peak_bytes(groups: int, tensor: int) -> float:
+        plan = Plan(data=groups, tensor=tensor, sharding=sharding, checkpoint_activations=checkpoints)
+        return tensor_bytes(plan, batch=float(-(-batch // groups)))
+
+    groups = 1 << exponent
+    assert peak_bytes(2 * groups, ways) <= peak_bytes(groups, ways)
+    assert peak_bytes(groups, 2 * ways) <= peak_bytes(groups, ways)
 
 
 @given(st.sampled_from(["full", "autocast", "half"]), st.integers(1, 64))

@@ -1,8 +1,10 @@
 from dataclasses import replace
 
-from advisor.records.scale import Plan, Spreading
+from advisor.records.scale import Plan, Sharding, Spreading
 from advisor.scale.plans import gpu_counts, machine_counts, plans_of
 from tests.scale.toys import workload
+
+SHARDINGS: tuple[Sharding, ...] = ("none", "zero1", "zero2", "zero3")
 
 
 def test_the_powers_of_two_and_all_gpus_are_tried() -> None:
@@ -21,7 +23,13 @@ def test_machines_are_tried_where_their_network_is_known() -> None:
 def test_training_may_be_sharded_and_a_model_with_blocks_divided() -> None:
     found = list(plans_of(workload(), gpu_count=4, machines=1, asked=Spreading()))
     assert [plan.sharding for plan in found[:4]] == ["none", "zero1", "zero2", "zero3"]
-    assert found[4:] == [Plan(tensor=4), Plan(pipeline=4, accumulate=16)]
+    by_two = [plan for plan in found if 2 in (plan.tensor, plan.pipeline)]
+    assert by_two == [
+        *(Plan(tensor=2, data=2, sharding=sharding) for sharding in SHARDINGS),
+        *(Plan(pipeline=2, data=2, sharding=sharding, accumulate=8) for sharding in SHARDINGS[:2]),
+    ]
+    assert found[-2:] == [Plan(tensor=4), Plan(pipeline=4, accumulate=16)]
+    assert len(found) == 4 + 6 + 2
 
 
 def test_a_model_without_blocks_is_not_divided() -> None:
@@ -29,9 +37,27 @@ def test_a_model_without_blocks_is_not_divided() -> None:
     assert {(plan.tensor, plan.pipeline) for plan in found} == {(1, 1)}
 
 
-def test_a_model_is_not_divided_over_machines() -> None:
+def test_a_model_is_divided_inside_machines_and_its_groups_are_spread_over_all() -> None:
     found = list(plans_of(workload(), gpu_count=4, machines=2, asked=Spreading()))
-    assert {(plan.data, plan.tensor, plan.pipeline) for plan in found} == {(8, 1, 1)}
+    assert {(plan.data, plan.tensor, plan.pipeline) for plan in found} == {
+        (8, 1, 1), (4, 2, 1), (2, 4, 1), (4, 1, 2), (2, 1, 4),
+    }  # fmt: skip
+
+
+def test_powers_of_two_that_go_into_the_gpus_of_a_machine_divide_a_model() -> None:
+    found = list(plans_of(workload(), gpu_count=6, machines=1, asked=Spreading()))
+    assert {plan.tensor for plan in found} == {1, 2, 6}
+
+
+def test_a_pipeline_has_a_block_for_each_stage() -> None:
+    # Of 4 blocks there are no 8 stages.
+    found = list(plans_of(workload(), gpu_count=8, machines=1, asked=Spreading()))
+    assert {plan.pipeline for plan in found} == {1, 2, 4}
+
+
+def test_exactly_so_many_machines_may_be_asked_for() -> None:
+    assert machine_counts(has_network=True, asked=Spreading(max_machines=64, machines=16)) == [16]
+    assert machine_counts(has_network=False, asked=Spreading(max_machines=64, machines=16)) == []
 
 
 def test_inference_accumulates_nothing() -> None:

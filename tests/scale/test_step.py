@@ -1,10 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.records.prediction import PARTS
-from advisor.records.scale import Plan
+from advisor.records.scale import Plan, Sharding
 from advisor.scale.collectives import all_gather_s, all_reduce_s, send_s
 from advisor.scale.step import Alone, Spread, spread_step
 from tests.scale.toys import alone, fabric, traffic
@@ -20,7 +22,12 @@ PLANS = [
     Plan(data=4, sharding="zero3", checkpoint_activations=True),
     Plan(tensor=4),
     Plan(pipeline=4, accumulate=8),
+    Plan(tensor=2, data=2),
+    Plan(tensor=2, data=2, sharding="zero2", accumulate=2, checkpoint_activations=True),
+    Plan(tensor=2, data=2, sharding="zero3"),
+    Plan(pipeline=2, data=2, sharding="zero1", accumulate=8),
 ]
+SHARDINGS: tuple[Sharding, ...] = ("none", "zero1", "zero2", "zero3")
 
 
 def spread(plan: Plan, *, gb_per_s: float = 100.0) -> Spread:
@@ -84,6 +91,51 @@ def test_tensor_parallelism_divides_what_lies_between_norms_and_additions() -> N
     # 9 blocks x 2 all-reduces x 2 directions of 100 MB.
     expected_s = 10.0 - 0.75 * 6.5 + 36 * float(all_reduce_s(1e8, fabric(gpus=4)))
     assert second(spread(Plan(tensor=4)).step_s) == pytest.approx(expected_s)
+
+
+def test_groups_that_divide_the_blocks_are_data_parallel_with_each_other() -> None:
+    # Half of 2 + 4 s and of the optimizer's half: 10 - 3 - 0.25 s; 36 all-reduces of 100 MB between 2 GPUs. Of the
+    # gradients, half are of blocks: 3/4 in 8 buckets, of which the last, 100 MB, is left over after backward.
+    pair = fabric(gpus=2)
+    expected_s = 6.75 + 36 * float(all_reduce_s(1e8, pair)) + float(all_reduce_s(1e8, pair))
+    assert second(spread(Plan(tensor=2, data=2)).step_s) == pytest.approx(expected_s)
+
+
+def test_pairs_of_groups_share_the_network_of_their_machines() -> None:
+    # Two machines of 2 GPUs that divide the model: each GPU reduces with its like at half of 0.1 GB/s. Of 750 MB in 8
+    # buckets the first is ready at 1/8 of backward, 4 s and its all-reduces; from then on the link is never idle.
+    links = fabric(gpus=2, machines=2, network_gb_per_s=0.1)
+    found = spread_step(WHOLE, Plan(machines=2, tensor=2, data=2), traffic=traffic(), fabric=links)
+    told_s = 18 * float(all_reduce_s(1e8, fabric(gpus=2)))
+    half = fabric(gpus=1, machines=2, network_gb_per_s=0.05)
+    all_s = 7 * float(all_reduce_s(6.5e8 / 7, half)) + float(all_reduce_s(1e8, half))
+    expected_s = (6.75 + 2 * told_s) - (4 + told_s) * 7 / 8 + all_s
+    assert second(found.step_s) == pytest.approx(expected_s)
+
+
+def test_pipelines_side_by_side_add_their_stages_gradients_up_in_the_end() -> None:
+    # 8 passes of 9 s through 2 stages: (8 + 2 - 1) / 2 x 9 s = 40.5 s, half the optimizer's, 2 sends, and half of the
+    # gradients.
+    pair = fabric(gpus=2)
+    expected_s = 40.5 + 0.5 + 2 * float(send_s(1e8, pair)) + float(all_reduce_s(5e8, pair))
+    assert second(spread(Plan(pipeline=2, data=2, accumulate=8)).step_s) == pytest.approx(expected_s)
+
+
+@given(st.lists(TIMES, min_size=len(PARTS), max_size=len(PARTS)), st.sampled_from(SHARDINGS), st.booleans())
+def test_one_group_has_nobody_to_share_with_to_the_last_digit(
+    parts_s: list[float], sharding: Sharding, checkpoints: bool
+) -> None:
+    part_s = np.array(parts_s)[:, np.newaxis, np.newaxis] + 1e-6
+    whole = Alone(step_s=part_s.sum(axis=0), part_s=part_s)
+
+    def found(plan: Plan) -> Spread:
+        return spread_step(whole, plan, traffic=traffic(), fabric=fabric(gpus=4))
+
+    for plain in (Plan(tensor=4), Plan(pipeline=4, accumulate=8)):
+        alone_in_it = replace(plain, checkpoint_activations=checkpoints)
+        shared = replace(alone_in_it, sharding=sharding)
+        assert second(found(shared).step_s) == second(found(alone_in_it).step_s)
+        assert second(found(shared).waiting_s) == second(found(alone_in_it).waiting_s)
 
 
 def test_a_pipeline_of_four_stages_and_one_pass_is_as_slow_as_one_gpu() -> None:
