@@ -50,6 +50,7 @@ from advisor.records.prediction import Anchor, IndexArray, Predictions
 from advisor.records.price import Catalog
 from advisor.records.workload import SecondCount, Workload
 from advisor.scaling import predict_on_all
+from advisor.sweeping import sweep_machines
 from advisor.workload.file import read_workload, workload_from_json
 from advisor.workload.spawn import PendingProfile, ProfileRequest, start_profile
 from advisor.workload.summary import group_rows, summarize
@@ -409,6 +410,17 @@ def rank_workload(
             fleet=fleet,
             predictions=predictions,
             named=device_ids(catalog, options.device),
+        ),
+        machine_sweep=sweep_machines(
+            workload,
+            ranking,
+            selection=selection,
+            fleet=fleet,
+            batches=wanted,
+            catalog=catalog,
+            options=options,
+            job=job,
+            anchors=measured.anchors,
         ),
         rejected=(*catalog.rejected, *ranking.rejected),
         notes=(

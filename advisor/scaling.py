@@ -1,6 +1,8 @@
 """Several GPUs on one page: options -> what may be spread -> single devices' steps -> the steps of all together."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,8 +17,11 @@ from advisor.records.options import Options
 from advisor.records.prediction import Anchor, FloatArray, IndexArray, Predictions
 from advisor.records.scale import Spreading
 from advisor.records.workload import Workload
-from advisor.scale.plans import runs_as_it_is
+from advisor.scale.plans import machine_counts, runs_as_it_is
 from advisor.scale.spread_out import spread_out
+
+_PredictSome: TypeAlias = Callable[[IndexArray, Sequence[int]], Predictions]
+"""Predicts the step on single devices, by their indices, at these batch sizes."""
 
 
 def predict_on_all(
@@ -34,22 +39,7 @@ def predict_on_all(
 
     `start_up_s` is what a deadline leaves less of, on whatever cloud.
     """
-
-    step_kernels = StepKernels(workload, compile_mode=options.compile)
-
-    def predict_at(sizes: IndexArray, some: Sequence[int]) -> Predictions:
-        return predict(
-            workload,
-            devices=[devices[index] for index in some],
-            efficiencies=efficiencies,
-            batches=sizes,
-            precision=options.precision,
-            layout=options.layout,
-            compile_mode=options.compile,
-            anchors=anchors,
-            step_kernels=step_kernels,
-        )
-
+    predict_at = _predictor(workload, devices=devices, efficiencies=efficiencies, options=options, anchors=anchors)
     asked = spreading_of(options)
     alone = [index for index, device in enumerate(devices) if _runs_as_it_is(device, asked)]
     several = sorted(set(range(len(devices))).difference(alone))
@@ -67,7 +57,69 @@ def predict_on_all(
         parts.append((several, spread))
     if alone or not several:  # most devices: spared the smaller batches that several GPUs divide a batch into
         parts.append((alone, predict_at(batches, alone)))
-    predictions = join_devices(parts)
+    return _with_loader(join_devices(parts), options)
+
+
+def predict_by_machines(
+    workload: Workload,
+    *,
+    device: Device,
+    efficiencies: Sequence[Efficiency],
+    batches: IndexArray,
+    options: Options,
+    job: Job,
+    anchors: Sequence[Anchor] = (),
+) -> Predictions:
+    """Predict the step on 1, 2, 4, ... machines with that device, each number in the place of a device.
+
+    It ends where the batch has too few samples for more machines.
+    """
+    predict_at = _predictor(workload, devices=[device], efficiencies=efficiencies, options=options, anchors=anchors)
+    asked = spreading_of(options)
+    parts: list[tuple[Sequence[int], Predictions]] = []
+    for count in machine_counts(has_network=device.network_bytes_per_s is not None, asked=asked):
+        try:
+            spread = spread_out(
+                workload,
+                devices=[device],
+                batches=batches,
+                predict_at=lambda sizes: predict_at(sizes, [0]),
+                asked=replace(asked, machines=count),
+                by_cost=job.objective == "cost",
+            )
+        except UsageError:
+            break
+        parts.append(([len(parts)], spread))
+    return _with_loader(join_devices(parts), options)
+
+
+def _predictor(
+    workload: Workload,
+    *,
+    devices: Sequence[Device],
+    efficiencies: Sequence[Efficiency],
+    options: Options,
+    anchors: Sequence[Anchor],
+) -> _PredictSome:
+    step_kernels = StepKernels(workload, compile_mode=options.compile)
+
+    def predict_at(sizes: IndexArray, some: Sequence[int]) -> Predictions:
+        return predict(
+            workload,
+            devices=[devices[index] for index in some],
+            efficiencies=efficiencies,
+            batches=sizes,
+            precision=options.precision,
+            layout=options.layout,
+            compile_mode=options.compile,
+            anchors=anchors,
+            step_kernels=step_kernels,
+        )
+
+    return predict_at
+
+
+def _with_loader(predictions: Predictions, options: Options) -> Predictions:
     if options.loader_s_per_sample is None:
         return predictions
     return with_loader(predictions, loader_s_per_sample=options.loader_s_per_sample)

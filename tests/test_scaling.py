@@ -85,3 +85,34 @@ def test_more_machines_are_rented_in_haste_alone(workload: Workload) -> None:
 def test_what_contradicts_itself_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         spreading_of(Options(**({"mode": "training"} | options)))
+
+
+HASTY = {"samples": 10**13, "batch": "1048576", "device": ("h100-sxm5-80gb",), "gpus": 8}
+
+
+def test_the_curve_over_the_machines_holds_the_ranked_quote_and_what_more_would_bring(workload: Workload) -> None:
+    at_ease = ranked(workload, **HASTY)
+    assert at_ease.machine_sweep is None
+    deadline_s = 0.6 * at_ease.quotes[0].job_s.mid
+    answer = ranked(workload, max_machines=8, deadline=deadline_s, **HASTY)
+    sweep = answer.machine_sweep
+    assert sweep is not None
+    assert [point.instance_count for point in sweep.points] == [1, 2, 4, 8]
+    ranked_at = next(quote for quote in answer.quotes if quote.id == sweep.id)
+    (same,) = (point for point in sweep.points if point.instance_count == ranked_at.instance_count)
+    assert (same.job_s, same.job_usd, same.plan) == (ranked_at.job_s, ranked_at.job_usd, ranked_at.plan)
+    assert [point.keeps_deadline for point in sweep.points] == [point.job_s.mid <= deadline_s for point in sweep.points]
+    assert ranked_at.instance_count == min(point.instance_count for point in sweep.points if point.keeps_deadline)
+
+
+def test_the_curve_ends_where_the_batch_has_too_few_samples(workload: Workload) -> None:
+    sweep = ranked(workload, batch="16", gpus=8, max_machines=64, device=("h100-sxm5-80gb",)).machine_sweep
+    assert sweep is not None
+    assert max(point.gpus_used for point in sweep.points) <= 16 * 8
+    assert sweep.points[-1].instance_count < 64
+
+
+def test_inference_has_no_curve_over_machines(workload: Workload) -> None:
+    asked = Options(mode="inference", no_local=True, batch="64", max_machines=8, device=("h100-sxm5-80gb",))
+    still = traced(nn.Sequential(Block()), lambda batch: torch.rand(batch, 512), mode="inference")
+    assert rank_workload(still, asked, catalog=catalog_of(asked)).machine_sweep is None

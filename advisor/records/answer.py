@@ -179,6 +179,44 @@ class BatchSweep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MachinePoint:
+    """The job on so many machines of one type; fields are those of a `Quote`.
+
+    `keeps_deadline`: the middle of `job_s` is within `--deadline`, or there is none.
+    """
+
+    instance_count: int
+    gpus_used: int
+    plan: Plan | None
+    batch: int
+    step_s: Interval
+    job_s: Interval
+    job_usd: Interval
+    scaling_efficiency_ratio: float | None
+    peak_memory_bytes: float
+    keeps_deadline: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineSweep:
+    """The curves of time and cost over the machines of the offer `id`, which is ranked with `instance_count` of them.
+
+    Each point has the plan and the batch that serve it best; numbers of machines that the step does not fit are left
+    out.
+    """
+
+    id: str
+    provider: str
+    instance: str
+    device: QuotedDevice
+    precision: Precision
+    usd_per_hour: float
+    instance_count: int
+    device_memory_bytes: float
+    points: tuple[MachinePoint, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobLimits:
     """What an offer must keep to be ranked. None: no such limit. `min_samples_per_s` is of one instance."""
 
@@ -267,6 +305,7 @@ class Recommendation:
     in the currency of `exchange_rate`; figures are dollars. `measured` are the steps that were timed here for it.
     `batch_sweeps` are of the best, of the best of the other kind of device and of devices that were named, where there
     are several sizes to choose from.
+    `machine_sweep` is of the first quote that several machines can be had of, where `--max-machines` allows them.
     """
 
     schema_version: int
@@ -280,6 +319,7 @@ class Recommendation:
     at_hand: Quote | None = None
     measured: tuple[MeasuredStep, ...] = ()
     batch_sweeps: tuple[BatchSweep, ...] = ()
+    machine_sweep: MachineSweep | None = None
     exchange_rate: ExchangeRate | None = None
 
     def __repr__(self) -> str:

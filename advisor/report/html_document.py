@@ -9,6 +9,7 @@ from advisor.report.columns import device_label, instance_label
 from advisor.report.html_batches import batches_section
 from advisor.report.html_break_even import break_even_section
 from advisor.report.html_grounds import accuracy_section, basis_section, left_out_section, prices_section
+from advisor.report.html_machines import machines_section
 from advisor.report.html_memory import memory_section
 from advisor.report.html_modules import modules_section, why_section
 from advisor.report.html_parts import Document, Figure
@@ -28,6 +29,7 @@ def document_of(report: Report) -> Document:
         roofline_section(report.looks),
         memory_section(report.looks),
         batches_section(report.looks, rate=rate),
+        machines_section(recommendation),
         *(() if report.break_even is None else (break_even_section(report.break_even),)),
         basis_section(recommendation),
         prices_section(report.price_sources),

@@ -8,6 +8,7 @@ from advisor.records.answer import Recommendation
 from advisor.report import sentence
 from advisor.report.batch_text import add_batch_tables
 from advisor.report.columns import COLUMNS, Column, RankedQuote, table_rows
+from advisor.report.machine_text import add_machine_table
 from advisor.report.page import COLUMN_GAP, Heading, Page
 
 
@@ -28,6 +29,7 @@ def render_text(recommendation: Recommendation, *, width: int, color: bool, top:
         for note in (*notes, *_dropped_note(columns)):
             page.line(note, style="dim")
     add_batch_tables(page, recommendation)
+    add_machine_table(page, recommendation)
     page.titled_list(f"Left out ({len(recommendation.rejected):,}):", sentence.left_out(recommendation))
     page.titled_list("Warnings:", recommendation.warnings, style="yellow")
     return page.text()
