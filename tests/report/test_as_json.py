@@ -34,6 +34,7 @@ def test_the_keys_are_those_of_the_record_in_its_order() -> None:
             "at_hand",
             "measured",
             "batch_sweeps",
+            "machine_sweep",
             "exchange_rate",
         )
     ]
