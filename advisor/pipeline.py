@@ -17,11 +17,11 @@ from advisor.catalog.load import load_catalog
 from advisor.cost.at_hand import fleet_at_hand, join, join_fleets, notes_at_hand, selection_at_hand, soonest
 from advisor.cost.batch_sweep import batch_sweeps
 from advisor.cost.job import job_of
+from advisor.cost.offer_terms import latest_starts_s
 from advisor.cost.payback import payback_notes
 from advisor.cost.price_marks import mark_warnings
 from advisor.cost.ranking import rank
 from advisor.cost.selection import select_offers
-from advisor.cost.start_up import longest_start_up_s
 from advisor.errors import CoverageError, TraceError, UsageError
 from advisor.flag_values import is_workload_file, single_batch_of
 from advisor.local_device import local_devices
@@ -46,7 +46,7 @@ from advisor.records.answer import (
 from advisor.records.device import Device
 from advisor.records.machine import LOCAL, Machine
 from advisor.records.options import Options
-from advisor.records.prediction import Anchor, IndexArray, Predictions
+from advisor.records.prediction import Anchor, FloatArray, IndexArray, Predictions
 from advisor.records.price import Catalog
 from advisor.records.workload import SecondCount, Workload
 from advisor.scaling import predict_on_all
@@ -387,8 +387,19 @@ def rank_workload(
     here = local_devices(machine, catalog) if machine else ()
     own, own_fleet = selection_at_hand(here, offers=catalog.offers), fleet_at_hand(fleet, here)
     measured = measure_here(workload, here, measuring, batches=wanted, efficiencies=catalog.efficiencies)
+    start_up_s = latest_starts_s(
+        selection.priced, fleet, device_count=len(own_fleet.devices), billing=catalog.billing, job=job
+    )
     predictions, warnings = _predict(
-        workload, wanted, own_fleet.devices, catalog, options, trace_at, job=job, anchors=measured.anchors
+        workload,
+        wanted,
+        own_fleet.devices,
+        catalog,
+        options,
+        trace_at,
+        job=job,
+        start_up_s=start_up_s,
+        anchors=measured.anchors,
     )
     predictions = at_timed_batch(predictions, own_fleet.device_index)
     at_hand = rank(own, fleet=own_fleet, predictions=predictions, job=job, billing=catalog.billing)
@@ -454,6 +465,7 @@ def _predict(
     trace_at: TraceAt | None,
     *,
     job: Job,
+    start_up_s: FloatArray,
     anchors: Sequence[Anchor],
 ) -> tuple[Predictions, tuple[str, ...]]:
     """The predictions at `batches`, from one trace where the dimensions are affine in the batch, else from one each."""
@@ -466,7 +478,7 @@ def _predict(
             batches=sizes,
             options=options,
             job=job,
-            start_up_s=0.0 if job.assumed else longest_start_up_s(catalog.billing.start_ups),
+            start_up_s=start_up_s,
             anchors=anchors,
         )
 

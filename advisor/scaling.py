@@ -32,12 +32,12 @@ def predict_on_all(
     batches: IndexArray,
     options: Options,
     job: Job,
-    start_up_s: float = 0.0,
+    start_up_s: FloatArray | float = 0.0,
     anchors: Sequence[Anchor] = (),
 ) -> Predictions:
     """Predict the step at each global batch on every device, on all of its machine's GPUs where that serves best.
 
-    `start_up_s` is what a deadline leaves less of, on whatever cloud.
+    `start_up_s`, (devices,), is what a deadline leaves less of.
     """
     predict_at = _predictor(workload, devices=devices, efficiencies=efficiencies, options=options, anchors=anchors)
     asked = spreading_of(options)
@@ -45,13 +45,14 @@ def predict_on_all(
     several = sorted(set(range(len(devices))).difference(alone))
     parts = []
     if several:
+        most_step_s = _most_step_s(job, batches, start_up_s=start_up_s)
         spread = spread_out(
             workload,
             devices=[devices[index] for index in several],
             batches=batches,
             predict_at=lambda sizes: predict_at(sizes, several),
             asked=asked,
-            most_step_s=_most_step_s(job, batches, start_up_s=start_up_s),
+            most_step_s=most_step_s if most_step_s is None or len(most_step_s) == 1 else most_step_s[several],
             by_cost=job.objective == "cost",
         )
         parts.append((several, spread))
@@ -158,9 +159,10 @@ def spreading_of(options: Options) -> Spreading:
     )
 
 
-def _most_step_s(job: Job, batches: IndexArray, *, start_up_s: float) -> FloatArray | None:
-    """What a step may take for the job to be done by the deadline."""
+def _most_step_s(job: Job, batches: IndexArray, *, start_up_s: FloatArray | float) -> FloatArray | None:
+    """What a step may take to keep the deadline, (devices, batches); one row where all start alike."""
     if job.limits.deadline_s is None:
         return None
-    most_s: FloatArray = max(0.0, job.limits.deadline_s - start_up_s) / np.ceil(job.samples / batches)
+    left_s = np.maximum(0.0, job.limits.deadline_s - np.atleast_1d(start_up_s))
+    most_s: FloatArray = left_s[:, np.newaxis] / np.ceil(job.samples / batches)
     return most_s

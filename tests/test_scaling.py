@@ -116,3 +116,13 @@ def test_inference_has_no_curve_over_machines(workload: Workload) -> None:
     asked = Options(mode="inference", no_local=True, batch="64", max_machines=8, device=("h100-sxm5-80gb",))
     still = traced(nn.Sequential(Block()), lambda batch: torch.rand(batch, 512), mode="inference")
     assert rank_workload(still, asked, catalog=catalog_of(asked)).machine_sweep is None
+
+
+def test_a_deadline_is_left_less_of_by_the_start_of_the_offers_own_cloud_alone(workload: Workload) -> None:
+    # Kept by 2 machines with 1 s to spare: less than clouds differ by in their start-up.
+    at_ease = ranked(workload, max_machines=2, **HASTY).machine_sweep
+    assert at_ease is not None
+    two_s = next(point.job_s.mid for point in at_ease.points if point.instance_count == 2)
+    answer = ranked(workload, max_machines=8, deadline=two_s + 1.0, **HASTY)
+    quote = next(quote for quote in answer.quotes if quote.id == at_ease.id)
+    assert quote.instance_count == 2

@@ -11,7 +11,7 @@ from advisor.cost.service import SECONDS_PER_MONTH
 from advisor.cost.start_up import NO_START_UP, start_up_of
 from advisor.records.answer import Job
 from advisor.records.billing import Billing
-from advisor.records.prediction import BoolArray, FloatArray, IndexArray
+from advisor.records.prediction import BoolArray, Fleet, FloatArray, IndexArray
 from advisor.records.price import PricedOffer
 
 _OWNED = ""
@@ -103,6 +103,22 @@ def offer_terms(priced: Sequence[PricedOffer], *, billing: Billing, job: Job) ->
         minimum_s=minimum_s,
         interruptions_per_s=_interruption_rates(priced, job=job),
     )
+
+
+def latest_starts_s(
+    priced: Sequence[PricedOffer], fleet: Fleet, *, device_count: int, billing: Billing, job: Job
+) -> FloatArray:
+    """By device, how long after it is asked for the slowest of its offers starts; `fleet` is of the offers.
+
+    Zeros where no deadline asks.
+    """
+    starts_s = np.zeros(device_count)
+    if job.limits.deadline_s is None:
+        return starts_s
+    terms = offer_terms(priced, billing=billing, job=job)
+    has_device = fleet.device_index >= 0
+    np.maximum.at(starts_s, fleet.device_index[has_device], (terms.wait_s + terms.start_up_s)[has_device])
+    return starts_s
 
 
 def _of_overlay(priced: Sequence[PricedOffer], name: str, *, without: float) -> FloatArray:

@@ -30,11 +30,6 @@ def start_up_of(provider: str, start_ups: Mapping[str, StartUp]) -> Interval:
     return Interval(mid=median_s, low=low_s, high=high_s)
 
 
-def longest_start_up_s(start_ups: Mapping[str, StartUp]) -> float:
-    """The median of the slowest cloud; 0 where none was measured."""
-    return max((one.boot_script_median_s for one in start_ups.values()), default=0.0)
-
-
 def joint_ends(
     step_s: FloatArray, *, steps: FloatArray, start_up_s: FloatArray
 ) -> Iterator[tuple[FloatArray, FloatArray]]:

@@ -95,8 +95,8 @@ def spread_out(
 ) -> Predictions:
     """The step at each global batch, by the plan that costs least (or is soonest) of those that fit and are in time.
 
-    `most_step_s`, (batches,), is what a step may take; None: as long as it likes. A device alone in its machine,
-    and not asked to do otherwise, is as `predict_at` predicts it. Raises `UsageError` where no batch can be
+    `most_step_s`, (devices, batches), is what a step may take; None: as long as it likes. A device alone in its
+    machine, and not asked to do otherwise, is as `predict_at` predicts it. Raises `UsageError` where no batch can be
     divided as asked.
     """
     candidates = sorted(_candidates(workload, devices, asked), key=lambda one: _divides_model(one.plan))
@@ -109,8 +109,9 @@ def spread_out(
         )
     sizes = np.unique(np.concatenate([batches, *passes.values()])) if workload.batch_is_affine else batches
     alone = predict_at(sizes)
-    best = _Best.none_yet((len(devices), len(batches)))
-    limit_s = np.full(len(batches), np.inf) if most_step_s is None else most_step_s
+    shape = (len(devices), len(batches))
+    limit_s = np.broadcast_to(np.inf if most_step_s is None else most_step_s, shape)
+    best = _Best.none_yet(shape)
     for number, candidate in enumerate(candidates):
         at = np.searchsorted(sizes, passes[candidate.plan])
         if not np.isin(passes[candidate.plan], sizes).all():
@@ -121,7 +122,7 @@ def spread_out(
             candidate = replace(candidate, members=[one for one in candidate.members if best.rank[0, one].any()])
         for group in _of_one_width(candidate, alone):
             offered = _offered(workload, group, alone=alone, at=at, is_divided=is_divided)
-            is_late = offered.step_s > limit_s
+            is_late = offered.step_s > limit_s[group.members]
             last = np.where(offered.fits, offered.step_s * np.where(is_late, 1, weight), offered.peak_bytes)
             offered.plan[:] = number
             offered.rank[:] = _trouble(candidate.plan, offered.fits), offered.fits & is_late, last
