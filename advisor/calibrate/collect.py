@@ -2,7 +2,7 @@
 
 What came back is left as it is, so that collecting again gives the same, or more. Of a device, with as many cores where
 it is a CPU, the calibration with the newest torch holds at each precision, then the one of most operators, then the
-latest; that of a machine for itself alone (`--show`) knows nothing of the others.
+latest.
 """
 
 import re
@@ -104,7 +104,7 @@ def _left_out(found: Sequence[_Found], holding: Sequence[tuple[_Found, Efficienc
     here = _version(metadata.version("torch"))
     for file, calibration in found:
         if all(file != other for other, _ in used):
-            (better_file, better), *_ = (one for one in used)
+            better_file, better = used[0]
             if calibration != better:
                 yield f"{file}: left out for {better_file}, {_why_better(better, calibration)}"
         elif _version(calibration.key.torch) != here:

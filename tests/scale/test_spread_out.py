@@ -149,6 +149,22 @@ def test_passes_are_those_asked_for_on_one_gpu_too() -> None:
     assert found.step_s[0] == pytest.approx([0.8, 6.4])
 
 
+def test_groups_of_a_machine_divide_a_model_where_no_one_way_fits() -> None:
+    # 4 samples, every byte 1e7 times. FSDP: 120 + 240 of shards, 280 gathered, 45 of activations: 6.85 GB. Tensor 4:
+    # at the optimizer's step 180 + 180 + 360: 7.2 GB. Tensor 2 and FSDP by 2: 140 + 280, 80 + 100 gathered, 2 samples
+    # of 33: 6.66 GB. The process has 0.5 GB beside.
+    large = _times(workload(), 1e7)
+    found = spread(replace(FOUR, memory_bytes=7.27e9), of=large, batches=np.array([4]))
+    assert found.fits.all()
+    assert plans(found, 0) == [Plan(tensor=2, data=2, sharding="zero3")]
+
+
+def test_a_plan_that_is_no_division_wins_wherever_it_fits() -> None:
+    large = _times(workload(), 1e7)
+    found = spread(replace(FOUR, memory_bytes=7.6e9), of=large, batches=np.array([4]))
+    assert plans(found, 0) == [Plan(data=4, sharding="zero3")]
+
+
 def test_more_passes_than_samples_are_refused() -> None:
     with pytest.raises(UsageError, match="--accumulate 100: the batch has fewer samples"):
         spread(ALONE, accumulate=100)

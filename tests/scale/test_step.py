@@ -163,6 +163,17 @@ def test_doubling_the_link_never_slows_a_step(plan: Plan, gb_per_s: float) -> No
     assert second(spread(plan, gb_per_s=2 * gb_per_s).step_s) <= second(spread(plan, gb_per_s=gb_per_s).step_s)
 
 
+@pytest.mark.parametrize("sharding", SHARDINGS)
+@given(gb_per_s=st.floats(min_value=0.01, max_value=1e4), ways=st.sampled_from([1, 2, 4]))
+def test_doubling_the_network_never_slows_groups_over_machines(sharding: Sharding, gb_per_s: float, ways: int) -> None:
+    def step_s(ratio: float) -> float:
+        links = fabric(gpus=4, machines=4, network_gb_per_s=ratio * gb_per_s)
+        plan = Plan(machines=4, tensor=ways, data=16 // ways, sharding=sharding)
+        return second(spread_step(WHOLE, plan, traffic=traffic(), fabric=links).step_s)
+
+    assert step_s(2.0) <= step_s(1.0)
+
+
 @pytest.mark.parametrize("plan", PLANS, ids=str)
 @given(gb_per_s=st.floats(min_value=0.01, max_value=1e4))
 def test_nothing_scales_better_than_in_proportion(plan: Plan, gb_per_s: float) -> None:
