@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 from advisor import units
-from advisor.calibrate.collect import BACK
+from advisor.calibrate.collection import BACK
 from advisor.errors import UsageError
 from advisor.launch.engines import skypilot
 from advisor.launch.torch_install import torch_install

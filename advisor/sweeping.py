@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from advisor.cost.machine_sweep import machine_sweep
+from advisor.cost.machine_curve import machine_sweep
 from advisor.cost.ranking import Ranking
 from advisor.cost.selection import Selection
 from advisor.records.answer import Job, MachineSweep

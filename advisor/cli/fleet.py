@@ -46,7 +46,7 @@ def fleet_flags() -> list[click.Option]:
 
 def write_fleet(names: tuple[str, ...], catalog: "Catalog", *, folder: Path, budget_s: float) -> None:
     """The task files into the folder; the commands that run them are the answer."""
-    from advisor.calibrate.collect import BACK
+    from advisor.calibrate.collection import BACK
     from advisor.fleet import fleet_commands, fleet_tasks
 
     tasks = fleet_tasks(names, catalog, budget_s=budget_s, today=date.today())
@@ -66,7 +66,7 @@ def write_fleet(names: tuple[str, ...], catalog: "Catalog", *, folder: Path, bud
 
 def write_collected(folder: Path, catalog: "Catalog") -> None:
     """The profiles into the folder; what was left out goes to stderr."""
-    from advisor.calibrate.collect import collect
+    from advisor.calibrate.collection import collect
     from advisor.report.collected_text import render_collected
 
     collected = collect(folder, catalog)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.cost.machine_sweep import machine_sweep
+from advisor.cost.machine_curve import machine_sweep
 from advisor.cost.ranking import rank
 from advisor.records.answer import Interval, JobLimits, MachineSweep
 from advisor.records.billing import Billing

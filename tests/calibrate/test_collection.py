@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from advisor.calibrate.collect import collect
+from advisor.calibrate.collection import collect
 from advisor.calibrate.key import key_of, targets
 from advisor.calibrate.store import calibration_text
 from advisor.catalog.devices import read_efficiencies
