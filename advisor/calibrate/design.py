@@ -224,7 +224,6 @@ def _lstm(width: int) -> nn.Module:
 
 _RESIDUAL = _module(f"{NET}bottlenecks", _residual_net, (3, 160, 160), batch=1)
 _MOBILE = _module(f"{NET}inverted bottlenecks", _mobile_net, (3, 160, 160), batch=1)
-_SMALL_MOBILE = _module(f"{NET}inverted bottlenecks, small images", _mobile_net, (3, 64, 64), batch=1)
 _TRANSFORMER = _module(f"{NET}transformers 384", _transformers(384, 6, 3), (197, 384), batch=1)
 _TINY_TRANSFORMER = _module("tiny transformers", _transformers(16, 2, _REPEATS), (4, 16), batch=1)
 
@@ -233,7 +232,6 @@ _NETS = (
     _MOBILE,
     _at_batch(_RESIDUAL, 8),
     _at_batch(_MOBILE, 8),
-    _SMALL_MOBILE,
     _TRANSFORMER,
     _TINY_TRANSFORMER,
     _call("relu", torch.relu, (2**22,), batch=4),
@@ -252,8 +250,6 @@ _CORE = (
     _training(_convs(2, 240, 14, kernel=5, groups=240)),
     _training(_convs(2, 128, 28, groups=32)),
     _training(_module("attention 2x512x64 with its products", lambda: Attention(128, 2), (512, 128), batch=2)),
-    _training(_module("batch norm", lambda: nn.BatchNorm2d(64), (64, 56, 56), batch=4)),
-    _training(_module("layer norm", lambda: nn.LayerNorm(384), (197, 384), batch=8)),
     _module("batch norm", lambda: nn.BatchNorm2d(64), (64, 112, 112), batch=1),
     _module("layer norm", lambda: nn.LayerNorm(768), (197, 768), batch=1),
     _call("add", torch.add, (2**18,), (2**18,), batch=1),
@@ -269,6 +265,8 @@ _CORE = (
 _MORE = (
     _module(f"{NET}transformers 768", _transformers(768, 12, 2), (128, 768), batch=2),
     _training(_TINY_TRANSFORMER),
+    _training(_module("batch norm", lambda: nn.BatchNorm2d(64), (64, 56, 56), batch=4)),
+    _training(_module("layer norm", lambda: nn.LayerNorm(384), (197, 384), batch=8)),
     _convs(4, 512, 7),
     _convs(2, 128, 28),
     _convs(2, 128, 28, groups=32),
