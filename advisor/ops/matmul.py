@@ -1,6 +1,7 @@
 """Matrix products: 2 FLOP per multiply-add. A bias or addend starts the accumulator and is not counted, as in torch."""
 
 import math
+from dataclasses import replace
 
 from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula
 
@@ -67,8 +68,18 @@ def _distances_by_product(call: Call) -> Cost:
 
 @formula(*aten("_grouped_mm _scaled_grouped_mm"), family="matmul", autocast="low")
 def _grouped_product(call: Call) -> Cost:
-    """Products of unequal groups of rows; a (groups, m, k) with b (k, columns) splits the columns among the groups."""
+    """Products of unequal groups of rows; a (groups, m, k) with b (k, columns) splits the columns among the groups.
+
+    Of experts, which see `experts_per_token` rows of each token, those are read that some token chose. Where all choose
+    evenly, that is e (1 - (1 - k / e)^tokens) of e experts.
+    """
     a, b = call.inputs[:2]
+    chosen_each = call.attributes.get("experts_per_token")
+    if chosen_each is not None and len(b.shape) == 3:
+        experts, tokens = b.shape[0], a.shape[0] / chosen_each
+        idle = b.size_bytes * (1 - chosen_each / experts) ** tokens
+        moved = call.streamed(flops=product_flops(a, b))
+        return replace(moved, read_bytes=moved.read_bytes - idle)
     groups_share_columns = len(a.shape) == 3 and len(b.shape) == 2
     groups = a.shape[0] if groups_share_columns else 1
     return call.streamed(flops=product_flops(a, b) / groups)

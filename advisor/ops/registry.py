@@ -20,6 +20,7 @@ ITEMSIZE_BYTES: Mapping[str, float] = {
     "complex128": 16, "complex64": 8, "complex32": 4,
     "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8, "bool": 1,
     "qint8": 1, "quint8": 1, "qint32": 4,
+    "int4": 0.5 + 2.5 / 128,  # as AWQ and GPTQ store weights: with an fp16 scale and a zero of 4 bits for each 128
 }  # fmt: skip
 
 

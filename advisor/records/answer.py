@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from advisor.records.device import CompileMode, DeviceKind, Layout, Precision, TimeSource
+from advisor.records.generation import Generation
 from advisor.records.options import Objective
 from advisor.records.price import ExchangeRate, PriceBasis, PriceKind, PriceMark, Rejection, Tier
 from advisor.records.scale import Plan
@@ -54,6 +55,30 @@ class CostParts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TokenQuote:
+    """A language model in service on an offer.
+
+    `ttft_s`: time to first token, `tpot_s`: time per output token after it, with prompts of other requests read in
+    between; `decode_s` is that of a pass of decode by itself. Tokens a second are those of answers, of one instance.
+    Dollars are of a million tokens of answers, and of prompts and answers together: all that the job costs.
+
+    `kv_cache_bytes` are of all requests in flight on an instance, at most; `weight_bytes` of one copy of the model.
+    `compute_bound_from`: the fewest requests in flight on an instance, of the powers of two on each copy, with which
+    decode is bound by computing and no longer by memory; None: its caches keep it bound by memory.
+    """
+
+    ttft_s: Interval
+    tpot_s: Interval
+    decode_s: float
+    output_tokens_per_s: float
+    usd_per_million_output_tokens: float
+    usd_per_million_tokens: float
+    kv_cache_bytes: float
+    weight_bytes: float
+    compute_bound_from: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Quote:
     """One offer with the predicted time and the cost of the job on it.
 
@@ -72,7 +97,8 @@ class Quote:
 
     `gpus_used` are those of all machines. Where a step runs on several, or in several passes, `plan` says how, and
     `scaling_efficiency_ratio` how long a step would take if they never waited for each other and divided all work, over
-    how long it takes; `batch` is that of all together, `peak_memory_bytes` of one.
+    how long it takes; `batch` is that of all together, `peak_memory_bytes` of one. `tokens`: where it is a
+    language model in service.
 
     `chance_cheapest` is a ratio: the chance that no other ranked offer costs less. `indistinguishable`: the interval of
     its cost overlaps that of the first. Both look at the error that each device has of its own.
@@ -119,6 +145,7 @@ class Quote:
     is_tight: bool = False
     plan: Plan | None = None
     scaling_efficiency_ratio: float | None = None
+    tokens: TokenQuote | None = None
     job_parts_usd: CostParts
     covers: tuple[CostPart, ...] = ("compute",)
     not_covered: tuple[CostPart, ...] = ()
@@ -152,7 +179,10 @@ class MeasuredStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchPoint:
-    """One step at one batch size; its cost is of computing alone. What does not fit is shown as if it did."""
+    """One step at one batch size; its cost is of computing alone. What does not fit is shown as if it did.
+
+    `ttft_s` and `tpot_s` are of a language model in service.
+    """
 
     batch: int
     step_s: Interval
@@ -161,6 +191,8 @@ class BatchPoint:
     peak_memory_bytes: float
     fits: bool
     bound: Bound
+    ttft_s: float | None = None
+    tpot_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +257,8 @@ class JobLimits:
     max_usd_per_hour: float | None = None
     max_latency_s: float | None = None
     min_samples_per_s: float | None = None
+    max_ttft_s: float | None = None
+    max_tpot_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +268,8 @@ class Job:
     `loader_s_per_sample`: how long one vCPU takes to load a sample, None where it is not known, and then nothing waits.
 
     With `requests_per_day` it is a service that is on all day; `samples` are then the requests of a month.
+    `requests_per_second`: the load was given so. Of a `generation` a sample is a request, and a batch the requests in
+    flight on one instance.
     """
 
     mode: Mode
@@ -248,6 +284,8 @@ class Job:
     price: PriceKind
     tokens: int | None = None
     requests_per_day: int | None = None
+    requests_per_second: float | None = None
+    generation: Generation | None = None
     checkpoint_every_s: float | None = None
     loader_s_per_sample: float | None = None
     objective: Objective = "cost"

@@ -9,7 +9,7 @@ from advisor.records.price import ExchangeRate
 from advisor.records.workload import Mode
 
 EXPLANATION_SCHEMA_VERSION = 1
-ChangeKind = Literal["precision", "batch", "layout", "compile", "attention", "instance"]
+ChangeKind = Literal["precision", "batch", "layout", "compile", "attention", "weights", "instance"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,11 +11,12 @@ MEMORY_SCHEMA_VERSION = 1
 Verdict = Literal["fits", "tight", "does not fit"]
 """tight: whether it fits lies within the spread of what is not known exactly."""
 MemoryPart = Literal[
-    "parameters", "buffers", "gradients", "optimizer state", "activations", "temporaries", "half copies", "workspaces",
-    "allocator", "process",
+    "parameters", "buffers", "gradients", "optimizer state", "activations", "temporaries", "KV cache", "half copies",
+    "workspaces", "allocator", "process",
 ]  # fmt: skip
 RemedyName = Literal[
-    "half precision", "activation checkpointing", "gradient accumulation", "8-bit optimizer", "sharding",
+    "half precision", "narrow weights", "activation checkpointing", "gradient accumulation", "8-bit optimizer",
+    "sharding",
 ]  # fmt: skip
 
 

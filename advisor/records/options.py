@@ -6,9 +6,10 @@ from typing import Any, Literal
 
 from advisor import units
 from advisor.records.device import CompileMode, Layout
+from advisor.records.generation import WeightFormat
 from advisor.records.workload import Attention, Mode
 
-PrecisionChoice = Literal["auto", "fp32", "tf32", "amp-fp16", "amp-bf16", "bf16", "fp16"]
+PrecisionChoice = Literal["auto", "half", "fp32", "tf32", "amp-fp16", "amp-bf16", "bf16", "fp16"]
 PriceChoice = Literal["on-demand", "spot", "commit-1y", "commit-3y"]
 TierChoice = Literal["hyperscaler", "neocloud", "marketplace", "owned"]
 DropPrices = Literal["none", "flagged", "old"]
@@ -26,9 +27,20 @@ class Options:
 
     mode: Mode = _flag("inference", "inference, or training: forward, loss, backward and optimizer")
     precision: PrecisionChoice = _flag(
-        "auto", "auto: bf16 autocast where native, else fp16 autocast on tensor cores, else fp32"
+        "auto",
+        "auto: bf16 autocast where native, else fp16 autocast on tensor cores, else fp32; of --prompt-tokens half: the "
+        "whole model in bf16 where native, else in fp16 on GPUs, else in fp32",
     )
     batch: str = _flag("", "global batch: N | N,M | A..B | auto (the cheapest per device)", metavar="N|N,M|A..B|auto")
+    prompt_tokens: int | None = _flag(
+        None, "of hf: a language model in service: the tokens of a request's prompt", metavar="N",
+        parse=units.parse_count,
+    )  # fmt: skip
+    output_tokens: int | None = _flag(None, "the tokens of its answer, 2 or more", metavar="N", parse=units.parse_count)
+    concurrency: str = _flag("", "requests in flight on one instance: N | N,M | A..B | auto", metavar="N|N,M|A..B|auto")
+    weights: WeightFormat = _flag(
+        "auto", "how the matrices of a language model's blocks are stored; auto: in its precision"
+    )
     accumulate: int = _flag(
         1, "passes in which each GPU's batch runs before the optimizer steps", metavar="N", parse=units.parse_count
     )
@@ -59,6 +71,7 @@ class Options:
     requests_per_day: int | None = _flag(
         None, "a service that is on all day: requests of one sample, spread evenly; costs are of a month", metavar="N"
     )
+    requests_per_second: float | None = _flag(None, "the same by the second", metavar="N", parse=units.parse_positive)
     checkpoint_every: float | None = _flag(
         None, "time between checkpoints: an interrupted spot instance loses no more than that", metavar="TIME"
     )
@@ -88,6 +101,8 @@ class Options:
     max_latency: float | None = _flag(
         None, "the most that a step may take; in a service a request may wait for another step first", metavar="TIME"
     )
+    max_ttft: float | None = _flag(None, "the most that a request's first token may take", metavar="TIME")
+    max_tpot: float | None = _flag(None, "the most between two tokens of an answer, on average", metavar="TIME")
     min_throughput: float | None = _flag(
         None, "the fewest samples a second of one instance", metavar="N", parse=units.parse_positive
     )

@@ -33,6 +33,7 @@ class Predictions:
     `loader_vcpus` are as in `answer.Quote`; None: nothing is known of the loader.
     `part_ratio`, (parts, devices, batches): the share that each of `PARTS` has of the device's time; None: not counted.
     `scaling`: how steps are spread over several GPUs; None: every one runs on one device.
+    `tokens`: of a language model in service; None: the step generates none.
     """
 
     devices: tuple[Device, ...]
@@ -53,6 +54,7 @@ class Predictions:
     measured: BoolArray | None = None
     part_ratio: FloatArray | None = None
     scaling: "Scaling | None" = None
+    tokens: "TokenTimes | None" = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -66,6 +68,24 @@ class Scaling:
     plans: tuple[Plan, ...]
     plan: IndexArray
     efficiency_ratio: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TokenTimes:
+    """Of each step of a generation, (devices, batches).
+
+    `first_s`: until the first token of a request that finds the others in flight; `between_s`: the mean time between
+    two tokens of an answer, in which prompts of others are read too; `pass_s`: one pass of decode by itself.
+    `compute_bound_from`: the fewest requests in flight, of the powers of two, with which a pass is bound by computing;
+    infinity: never. `kv_cache_bytes` are of all requests, `weight_bytes` of one copy of the model.
+    """
+
+    first_s: FloatArray
+    between_s: FloatArray
+    pass_s: FloatArray
+    compute_bound_from: FloatArray
+    kv_cache_bytes: FloatArray
+    weight_bytes: FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,12 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from advisor.records.generation import Generation
+
 SCHEMA_VERSION = 1
 
 Mode = Literal["inference", "training"]
 Attention = Literal["auto", "eager", "fused"]
 """How scores of attention travel: as the model has it, through memory, or within one kernel."""
-Phase = Literal["forward", "loss", "backward", "optimizer"]
+Phase = Literal["forward", "loss", "backward", "optimizer", "prefill", "decode"]
+"""Of a generation: prefill reads the prompts, decode adds a token to each answer."""
 Dim = int | tuple[float, float]
 """A dimension: a constant, or (a, b) for a + b x batch."""
 Attribute = bool | int | float | str | tuple[bool | int | float | str, ...] | None
@@ -24,6 +27,8 @@ class Operand:
     Under torch.compile: `fused` operands do not pass through memory here, since the kernel that makes them reads them.
     `joined`: an output that its kernel goes on with, so that the operator launches nothing of its own.
     `narrowed`: in memory in half only, under autocast, since every reader would cast it.
+
+    `kept`: it lies in memory from one pass to the next, as parameters do, though it grows with the batch: a KV cache.
     """
 
     shape: tuple[Dim, ...]
@@ -32,6 +37,7 @@ class Operand:
     fused: bool = False
     joined: bool = False
     narrowed: bool = False
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +73,10 @@ class StoredBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryLine:
-    """What is live at one moment of the step that is the peak for some batch size or precision."""
+    """What is live at one moment of the step that is the peak for some batch size or precision.
+
+    `kv_cache`: the keys and values of all tokens of the requests in flight.
+    """
 
     phase: Phase
     parameters: StoredBytes
@@ -76,6 +85,7 @@ class MemoryLine:
     optimizer_state: StoredBytes
     activations: StoredBytes
     temporaries: StoredBytes
+    kv_cache: StoredBytes = StoredBytes()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +94,9 @@ class Blocks:
 
     `kept` is what all of them hold when backward begins, `largest_kept` the one that holds most, and `results` the part
     that they hand to each other. `largest_parameter_bytes` is of one of them.
+
+    Of a generation each phase goes through them, decode as often as it has passes, which `count` and `results` add up;
+    prefill's have the parameters.
     """
 
     path: str
@@ -93,6 +106,7 @@ class Blocks:
     kept: StoredBytes
     largest_kept: StoredBytes
     results: StoredBytes
+    phase: Phase = "forward"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +128,9 @@ class Workload:
     a + b x batch; the rows then hold for `batch` alone. `method`: "fake" (fake tensors), "symbolic" (fake tensors with
     data-dependent sizes assumed, see `assumptions`) or "cpu_step" (a real step was run).
     `inputs` are the tensors that travel to the device each step.
+
+    Of a `generation` a sample is a request, and a step serves as many as are in flight once, from the prompt to the
+    last token: the mean step of continuous batching.
     """
 
     schema_version: int
@@ -134,6 +151,7 @@ class Workload:
     assumptions: tuple[str, ...]
     blocks: tuple[Blocks, ...] = ()
     taken: TakenRatios = TakenRatios(heap=1.0, cache=1.0)
+    generation: Generation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

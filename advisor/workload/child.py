@@ -26,6 +26,7 @@ from advisor.workload.spawn import LENGTH_BYTES, ProfileRequest
 from advisor.workload.user_error import explain, raised_by_us, where_now
 
 if TYPE_CHECKING:
+    from advisor.records.generation import Generation
     from advisor.records.workload import Workload
     from advisor.workload.loaded import LoadedModel
 
@@ -155,6 +156,8 @@ def _profile(request: ProfileRequest) -> dict[str, Any]:
                 Path(request.source), request.script_args, mode=request.mode, attention=request.attention
             )
             return {"workload": workload_to_json(workload)}
+        if request.generation is not None:
+            return {"workload": workload_to_json(_generation(request, request.generation))}
         from advisor.workload.load import load
 
         specs = parse_input_specs(request.inputs)
@@ -166,6 +169,15 @@ def _profile(request: ProfileRequest) -> dict[str, Any]:
 
             message["second_count"] = asdict(count_with_fvcore(loaded, batch=workload.batch))
         return message
+
+
+def _generation(request: ProfileRequest, generation: "Generation") -> "Workload":
+    from advisor.workload.load import load_language_model
+
+    model = load_language_model(request.source, generation)
+    from advisor.workload.generation import trace_generation  # which needs transformers
+
+    return trace_generation(model, generation, isolated=True)
 
 
 def _trace(loaded: "LoadedModel", request: ProfileRequest) -> "Workload":

@@ -28,7 +28,7 @@ def workload_to_json(workload: Workload) -> dict[str, Any]:
     document = {
         name: getattr(workload, name)
         for name in Workload.__dataclass_fields__
-        if name not in ("rows", "memory", "inputs", "unknown_ops", "blocks", "taken")
+        if name not in ("rows", "memory", "inputs", "unknown_ops", "blocks", "taken", "generation")
     }
     groups = {
         f"by_{by}": [asdict(group) for group in group_rows(workload, by=by, batch=workload.batch)]
@@ -44,6 +44,7 @@ def workload_to_json(workload: Workload) -> dict[str, Any]:
         "memory": [asdict(line) for line in workload.memory],
         "blocks": [asdict(blocks) for blocks in workload.blocks],
         "taken": asdict(workload.taken),
+        **({} if workload.generation is None else {"generation": asdict(workload.generation)}),
         "rows": {
             **{name: [getattr(row, name) for row in workload.rows] for name in _COLUMNS[:5]},
             "inputs": [[_operand_to_json(operand) for operand in row.inputs] for row in workload.rows],
@@ -54,7 +55,7 @@ def workload_to_json(workload: Workload) -> dict[str, Any]:
 
 
 def _operand_to_json(operand: Operand) -> dict[str, Any]:
-    flags = {name: True for name in ("low", "fused", "joined", "narrowed") if getattr(operand, name)}
+    flags = {name: True for name in ("low", "fused", "joined", "narrowed", "kept") if getattr(operand, name)}
     return {"shape": list(operand.shape), "dtype": operand.dtype, **flags}
 
 
@@ -137,6 +138,10 @@ def _problems(workload: Workload) -> Iterator[_Problem]:
     for key in ("traced_batches", "memory"):
         if not getattr(workload, key):
             yield key, "nothing is there"
+    if workload.generation is not None:
+        for key in ("prompt_tokens", "output_tokens"):
+            least = 1 if key == "prompt_tokens" else 2
+            yield from _outside(getattr(workload.generation, key), least=least, key=f"generation.{key}")
     for op, count in workload.unknown_ops.items():
         yield from _outside(count, least=1, key=f"unknown_ops.{op}")
     for index, operand in enumerate(workload.inputs):

@@ -2,11 +2,15 @@
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
+from advisor.records.generation import Generation
 from advisor.records.workload import Attention, Mode
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.loaded import LoadedModel
+
+if TYPE_CHECKING:
+    from advisor.workload.sources.language_model import LanguageModel
 
 _SCHEMES = {"torchvision": "torchvision", "timm": "timm", "hf": "huggingface"}
 
@@ -32,3 +36,13 @@ def load(source: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Atte
         kind, reference = ("exported" if source.endswith(".pt2") else "python_file"), source
     module = cast(Source, import_module(f"advisor.workload.sources.{kind}"))
     return module.load(reference, mode=mode, specs=specs, attention=attention)
+
+
+def load_language_model(source: str, generation: Generation) -> "LanguageModel":
+    """Load `hf:CONFIG_DIR_OR_JSON` as a model that answers prompts as `generation` says."""
+    from advisor.workload.sources.huggingface import offline_transformers
+
+    offline_transformers()
+    from advisor.workload.sources import language_model  # which is built on it
+
+    return language_model.load(source.partition(":")[2], generation)

@@ -122,11 +122,11 @@ class Recorder(TorchDispatchMode):
         self._state_bytes: dict[int, int] = {}
         self._open: _OpenComposite | None = None
         self._paths: dict[int, str] = {}
-        for identity, path in _generic_paths(model):
+        for identity, path in generic_paths(model):
             self._paths.setdefault(identity, path)
         self._own = frozenset(self._paths)
         for companion in companions:
-            for identity, path in _generic_paths(companion, type(companion).__name__):
+            for identity, path in generic_paths(companion, type(companion).__name__):
                 self._paths.setdefault(identity, path)
         self._stack: list[str] = []
         self._depth = 0
@@ -510,7 +510,7 @@ def _in_backward() -> bool:
     return torch._C._current_graph_task_id() != -1
 
 
-def _generic_paths(module: nn.Module, path: str = "") -> Iterator[tuple[int, str]]:
+def generic_paths(module: nn.Module, path: str = "") -> Iterator[tuple[int, str]]:
     """Each module's id and path, `layers.*.attn` for `layers.3.attn`: the blocks of a list are one.
 
     The single layers of a Sequential keep their numbers: each does a work of its own.
@@ -520,7 +520,7 @@ def _generic_paths(module: nn.Module, path: str = "") -> Iterator[tuple[int, str
     for name, child in module.named_children():
         is_block = not isinstance(module, nn.Sequential) or next(child.children(), None) is not None
         label = "*" if name.isdigit() and kinds[type(child)] > 1 and is_block else name
-        yield from _generic_paths(child, f"{path}.{label}" if path else label)
+        yield from generic_paths(child, f"{path}.{label}" if path else label)
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:

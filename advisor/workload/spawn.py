@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from advisor.errors import AdvisorError, CoverageError, LoadError, TraceError, UsageError
+from advisor.records.generation import Generation
 from advisor.records.workload import Attention, Mode
 from advisor.workload.input_spec import parse_input_specs
 
@@ -61,6 +62,15 @@ class ProfileRequest:
     script_args: tuple[str, ...] = ()
     timeout_s: float = 120.0
     second_count: bool = False
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+
+    @property
+    def generation(self) -> Generation | None:
+        """What each request to a language model asks for; None: the source is traced as it is."""
+        if self.prompt_tokens is None or self.output_tokens is None:
+            return None
+        return Generation(prompt_tokens=self.prompt_tokens, output_tokens=self.output_tokens)
 
     def check(self) -> None:
         """Raise `UsageError` for an `--input` that cannot be read and `LoadError` for a file that is not there."""

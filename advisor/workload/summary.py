@@ -5,7 +5,7 @@ from advisor.ops.registry import formula_of
 from advisor.records.answer import Group, GroupBy, Totals, WorkloadSummary
 from advisor.records.workload import MemoryLine, StoredBytes, Workload
 
-KINDS = ("parameters", "buffers", "gradients", "optimizer_state", "activations", "temporaries")
+KINDS = ("parameters", "buffers", "gradients", "optimizer_state", "activations", "temporaries", "kv_cache")
 
 
 def summarize(workload: Workload, *, batch: int) -> WorkloadSummary:

@@ -4,6 +4,7 @@ import inspect
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -31,29 +32,63 @@ Makers = dict[str, Callable[[int], torch.Tensor]]
 """An argument's name, and how to make it for a batch size."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundConfig:
+    """A config as the installed transformers reads it, and what the model is called."""
+
+    config: Any
+    name: str
+    path: Path
+    transformers: Any
+
+
 def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Attention = "auto") -> LoadedModel:
     """Build the model that a `config.json`, or the folder that holds it, describes; in training with its own loss."""
-    os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
-    path = Path(reference)
-    config_path = path / "config.json" if path.is_dir() else path
-    settings = _settings(config_path)
-    transformers = require("transformers")
-    transformers.logging.set_verbosity_error()
-    if attention in _ATTENTION:
-        settings["attn_implementation"] = _ATTENTION[attention]
-    config = _config(transformers, settings, config_path)
-    kind = _model_class(transformers, config, config_path)
-    model = build(lambda: kind(config), reference)
-    name = (path if path.is_dir() else path.with_suffix("")).resolve().name
+    found = read_config(reference, {"attn_implementation": _ATTENTION[attention]} if attention in _ATTENTION else {})
+    config, name = found.config, found.name
+    kind = _model_class(found.transformers, config, found.path)
+    model = built(kind, config, reference)
     if specs:
         return load_live(model, specs=specs, name=name)
-    makers, note = _inputs(model, config, config_path)
+    makers, note = _inputs(model, config, found.path)
     labels = _labels(kind.__name__, makers) if mode == "training" else {}
 
     def example_inputs(batch: int) -> dict[str, torch.Tensor]:
         return {argument: make(batch) for argument, make in (makers | labels).items()}
 
     return load_live(model, example_inputs, name=name, loss=_loss_of_output if labels else None, notes=(note,))
+
+
+def offline_transformers() -> Any:
+    """The installed package, which asks no hub and says nothing."""
+    os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
+    transformers = require("transformers")
+    transformers.logging.set_verbosity_error()
+    return transformers
+
+
+def read_config(reference: str, settings: Mapping[str, Any]) -> FoundConfig:
+    """The `config.json` of a file or a folder, with these settings in the place of its own."""
+    path = Path(reference)
+    config_path = path / "config.json" if path.is_dir() else path
+    own = _settings(config_path)
+    transformers = offline_transformers()
+    return FoundConfig(
+        config=_config(transformers, {**own, **settings}, config_path),
+        name=(path if path.is_dir() else path.with_suffix("")).resolve().name,
+        path=config_path,
+        transformers=transformers,
+    )
+
+
+def built(kind: Callable[[Any], nn.Module], config: Any, reference: str) -> nn.Module:
+    """The model without weights, where its code allows that."""
+    return build(lambda: kind(config), reference)
+
+
+def position_count(config: Any) -> int | None:
+    """The most tokens that the model takes; None: its config does not say."""
+    return min(_known(getattr(config, "text_config", config), _POSITIONS), default=None)
 
 
 def _settings(path: Path) -> dict[str, Any]:

@@ -1,0 +1,169 @@
+"""A language model and the tokens of a request in, the generation of one answer as a Workload out.
+
+A step serves every request in flight once: their prompts are read in one pass, and each further token of all answers is
+a pass of its own. That is the mean of continuous batching, where the passes of different requests lie side by side (Yu
+et al., Orca, 2022; Kwon et al., PagedAttention, 2023).
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import torch
+
+from advisor.errors import TraceError
+from advisor.records.generation import Generation
+from advisor.records.workload import Blocks, MemoryLine, Phase, Row, StoredBytes, Workload
+from advisor.workload.engine_kernels import MERGED_FAMILIES, following_inputs, joined_modules
+from advisor.workload.kv_cache import LayerWindow, engine_cache
+from advisor.workload.loaded import Inputs, LoadedModel
+from advisor.workload.recorder import generic_paths
+from advisor.workload.sources.language_model import LanguageModel
+from advisor.workload.trace import trace
+
+CHUNK_TOKENS = 8192
+"""Of prompts in one pass: engines hold the activations of no more (vLLM's default of `max_num_batched_tokens`)."""
+_TRACED_BYTES = 4.0
+"""Of an element, as traced: `StoredBytes.full`."""
+
+
+def trace_generation(model: LanguageModel, generation: Generation, *, isolated: bool = False) -> Workload:
+    """Trace the reading of the prompts and the mean pass of decode, and put them together."""
+    prompt_tokens, windows = generation.prompt_tokens, model.windows
+    read = _Pass(model, token_count=prompt_tokens, past=0, lengths=[one.seen(prompt_tokens) for one in windows])
+    mean = prompt_tokens + generation.output_tokens // 2
+    seen = [_mean_seen(window, generation) for window in windows]
+    written = _Pass(model, token_count=1, past=mean - 1, lengths=seen)
+    prefill, decode = read.traced(isolated=isolated), written.traced(isolated=isolated)
+    if not (prefill.batch_is_affine and decode.batch_is_affine):
+        raise TraceError(
+            f"{model.name}: how its passes grow with the requests in flight is not known",
+            hint="leave --prompt-tokens and --output-tokens out to rank one forward pass over a prompt",
+        )
+    count, experts_per_token = generation.decode_count, model.experts_per_token
+    return replace(
+        prefill,
+        generation=replace(generation, head_count=model.head_count, kv_head_count=read.kv_head_count),
+        rows=(
+            *_rows(prefill, "prefill", merged=read.merged, experts_per_token=experts_per_token),
+            *_rows(decode, "decode", merged=written.merged, experts_per_token=experts_per_token, count=count),
+        ),
+        unknown_ops=Counter(prefill.unknown_ops) + Counter(decode.unknown_ops),
+        memory=tuple(_line(line, generation, kv_bytes=read.kv_bytes(generation)) for line in prefill.memory),
+        blocks=(
+            *(replace(blocks, phase="prefill", results=read.results(blocks)) for blocks in prefill.blocks),
+            *(_passed(blocks, written.results(blocks), count=count) for blocks in decode.blocks),
+        ),
+        assumptions=tuple(dict.fromkeys((*prefill.assumptions, *decode.assumptions))),
+    )
+
+
+class _Pass:
+    """One pass through the model, of `token_count` tokens of each request after `past` others.
+
+    `merged`: the paths of the layers whose product or reduction is part of another kernel, once it is traced.
+    """
+
+    def __init__(self, model: LanguageModel, *, token_count: int, past: int, lengths: Sequence[int]) -> None:
+        self._model, self._token_count, self._past, self._lengths = model, token_count, past, lengths
+        self._cache: Any = None
+        self.merged: frozenset[str] = frozenset()
+
+    def traced(self, *, isolated: bool) -> Workload:
+        """The pass as a step of inference."""
+        loaded = LoadedModel(
+            name=self._model.name,
+            model=self._model.model,
+            make_inputs=self._inputs,
+            batch=1,
+            batch_is_fixed=False,
+            loss=None,
+            optimizer=None,
+            train_step=None,
+            notes=self._model.notes,
+        )
+        seen: set[int] = set()
+        with following_inputs(seen):
+            workload = trace(loaded, mode="inference", batch=None, isolated=isolated)
+        seen |= joined_modules(self._model.model)
+        self.merged = frozenset(path for identity, path in generic_paths(self._model.model) if identity in seen)
+        return workload
+
+    def _inputs(self, batch: int) -> Inputs:
+        self._cache = engine_cache(self._lengths, past=self._past)
+        tokens = torch.zeros((batch, self._token_count), dtype=torch.long)
+        return (), {"input_ids": tokens, "past_key_values": self._cache, "use_cache": True, "logits_to_keep": 1}
+
+    def results(self, blocks: Blocks) -> StoredBytes:
+        """What these blocks hand to each other, as traced."""
+        return StoredBytes(full=(0.0, _TRACED_BYTES * blocks.count * self._token_count * self._model.width))
+
+    @property
+    def kv_head_count(self) -> int:
+        """Of the layer that has fewest."""
+        fewest: int = min(layer.head_count for layer in self._cache.layers)
+        return fewest
+
+    def kv_bytes(self, generation: Generation) -> float:
+        """Of one request when its last token is written, as traced."""
+        token_count = generation.prompt_tokens + generation.output_tokens
+        layers = zip(self._cache.layers, self._model.windows, strict=True)
+        elements: int = sum(layer.token_numel * window.seen(token_count) for layer, window in layers)
+        return _TRACED_BYTES * elements
+
+
+def _mean_seen(window: LayerWindow, generation: Generation) -> int:
+    """The mean over all passes of decode, its own token included: what attention costs is affine in it."""
+    first = generation.prompt_tokens + 1
+    passes = range(first, first + generation.decode_count)
+    return round(sum(map(window.seen, passes)) / len(passes))
+
+
+def _rows(
+    traced: Workload, phase: Phase, *, merged: frozenset[str], experts_per_token: int, count: int = 1
+) -> Iterator[Row]:
+    for row in traced.rows:
+        of_phase = replace(row, phase=phase, count=row.count * count)
+        yield _as_engines_run_it(of_phase, merged=merged, experts_per_token=experts_per_token)
+
+
+def _as_engines_run_it(row: Row, *, merged: frozenset[str], experts_per_token: int) -> Row:
+    """Keys and values of decode are those of the cache; what is merged with another kernel launches nothing."""
+    if row.op == "attention" and row.phase == "decode":
+        query, *cached = row.inputs
+        return replace(row, inputs=(query, *(replace(one, kept=True) for one in cached)))
+    if row.op == "aten._grouped_mm":
+        return replace(row, attributes={**row.attributes, "experts_per_token": experts_per_token})
+    if row.family in MERGED_FAMILIES and row.module in merged:
+        return replace(row, outputs=tuple(replace(one, joined=True) for one in row.outputs))
+    return row
+
+
+def _line(line: MemoryLine, generation: Generation, *, kv_bytes: float) -> MemoryLine:
+    """Activations of one chunk of prompts, however many requests there are, and the cache of all of these."""
+    prompts = CHUNK_TOKENS / generation.prompt_tokens
+
+    def of_chunk(stored: StoredBytes) -> StoredBytes:
+        parts = {field.name: getattr(stored, field.name) for field in fields(StoredBytes)}
+        return StoredBytes(**{name: (start + prompts * slope, 0.0) for name, (start, slope) in parts.items()})
+
+    return replace(
+        line,
+        phase="prefill",
+        activations=of_chunk(line.activations),
+        temporaries=of_chunk(line.temporaries),
+        kv_cache=StoredBytes(full=(0.0, kv_bytes)),
+    )
+
+
+def _passed(blocks: Blocks, results: StoredBytes, *, count: int) -> Blocks:
+    """The blocks as decode goes through them: over and over, with the parameters that prefill has counted."""
+    return replace(
+        blocks,
+        phase="decode",
+        count=blocks.count * count,
+        parameter_bytes=0,
+        largest_parameter_bytes=0,
+        results=StoredBytes(full=(0.0, count * results.full[1])),
+    )

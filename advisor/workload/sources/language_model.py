@@ -1,0 +1,81 @@
+"""`hf:CONFIG_DIR_OR_JSON` as a model that writes text: built as engines run it, with their attention and KV cache."""
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from advisor.errors import LoadError, UsageError
+from advisor.records.generation import Generation
+from advisor.workload.kv_cache import ENGINE_ATTENTION, LayerWindow, attend, layer_windows
+from advisor.workload.sources import huggingface
+
+_CAUSAL = ("ForCausalLM", "LMHeadModel")
+"""How the names of architectures end that write the next token."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguageModel:
+    """A causal model without weights, and how far back each of its layers looks.
+
+    `width`: the elements of a token that its blocks hand to each other; `head_count` of queries.
+    """
+
+    name: str
+    model: nn.Module
+    width: int
+    head_count: int
+    windows: tuple[LayerWindow, ...]
+    experts_per_token: int = 1
+    notes: tuple[str, ...] = ()
+
+
+def load(reference: str, generation: Generation) -> LanguageModel:
+    """Build the model of a config; raise `LoadError` where it is no causal one, or its attention is its own code."""
+    from transformers.modeling_utils import AttentionInterface
+
+    AttentionInterface.register(ENGINE_ATTENTION, attend)
+    found = huggingface.read_config(reference, {"attn_implementation": ENGINE_ATTENTION})
+    config = found.config
+    kind = _causal_class(found.transformers, config, where=reference)
+    _check_length(config, generation, where=reference)
+    windows = layer_windows(config, where=reference)
+    config.use_cache = True
+    return LanguageModel(
+        name=found.name,
+        model=huggingface.built(kind, config, reference),
+        width=config.hidden_size,
+        head_count=config.num_attention_heads,
+        windows=windows,
+        experts_per_token=getattr(config, "num_experts_per_tok", None) or 1,
+    )
+
+
+def _causal_class(transformers: Any, config: Any, *, where: str) -> Any:
+    named = (config.architectures or [""])[0]
+    kinds: Mapping[Any, Any] = transformers.MODEL_FOR_CAUSAL_LM_MAPPING
+    if type(config) not in kinds or (named and not named.endswith(_CAUSAL)):
+        raise LoadError(
+            f"{where}: {named or type(config).__name__} is no causal language model",
+            hint="leave --prompt-tokens and --output-tokens out, or give the config of its text model alone",
+        )
+    kind = kinds[type(config)]
+    takes = inspect.signature(kind.forward).parameters
+    if not kind._can_set_attn_implementation() or not {"past_key_values", "logits_to_keep"} <= set(takes):
+        raise LoadError(
+            f"{where}: {kind.__name__} has attention of its own, whose decode cannot be traced as engines run it",
+            hint="leave --prompt-tokens and --output-tokens out to rank one forward pass over a prompt",
+        )
+    return kind
+
+
+def _check_length(config: Any, generation: Generation, *, where: str) -> None:
+    most = huggingface.position_count(config)
+    asked = generation.prompt_tokens + generation.output_tokens
+    if most is not None and asked > most:
+        raise UsageError(
+            f"{where} takes {most:,} tokens at most; prompt and output have {asked:,}",
+            hint="ask for fewer --prompt-tokens or --output-tokens",
+        )

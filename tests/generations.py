@@ -1,0 +1,105 @@
+"""Small language models by their configs, and what was traced of them in service; each is traced once."""
+
+import json
+import os
+import tempfile
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from advisor.records.generation import Generation
+from advisor.records.workload import Row, Workload
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples" / "configs"
+_SMALL: dict[str, Any] = {
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "num_attention_heads": 8,
+    "num_hidden_layers": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "vocab_size": 1000,
+    "max_position_embeddings": 4096,
+}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "llama": {**_SMALL, "model_type": "llama", "architectures": ["LlamaForCausalLM"]},
+    "llama_all_heads": {
+        **_SMALL,
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "num_key_value_heads": 8,
+    },
+    "mistral": {
+        **_SMALL,
+        "model_type": "mistral",
+        "architectures": ["MistralForCausalLM"],
+        "sliding_window": 512,
+    },
+    "gemma2": {**_SMALL, "model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"], "sliding_window": 512},
+    "gemma3": {
+        **_SMALL,
+        "model_type": "gemma3_text",
+        "architectures": ["Gemma3ForCausalLM"],
+        "sliding_window": 512,
+        "num_hidden_layers": 6,
+    },
+    "gpt2": {
+        "model_type": "gpt2",
+        "architectures": ["GPT2LMHeadModel"],
+        "n_embd": 256,
+        "n_head": 8,
+        "n_layer": 4,
+        "vocab_size": 1000,
+    },
+    "qwen2": {**_SMALL, "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]},
+    "qwen3": {**_SMALL, "model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]},
+    "phi3": {**_SMALL, "model_type": "phi3", "architectures": ["Phi3ForCausalLM"], "pad_token_id": 0},
+    "mixtral": {
+        **_SMALL,
+        "model_type": "mixtral",
+        "architectures": ["MixtralForCausalLM"],
+        "num_local_experts": 8,
+        "num_experts_per_tok": 2,
+    },
+    "qwen3_moe": {
+        **_SMALL,
+        "model_type": "qwen3_moe",
+        "architectures": ["Qwen3MoeForCausalLM"],
+        "num_experts": 16,
+        "num_experts_per_tok": 4,
+        "moe_intermediate_size": 128,
+    },
+}
+
+
+def traced(name: str, *, prompt_tokens: int = 512, output_tokens: int = 65) -> Workload:
+    """One of `CONFIGS`, or of the examples' configs, in service."""
+    text = json.dumps(CONFIGS[name]) if name in CONFIGS else (EXAMPLES / f"{name}.json").read_text()
+    return trace_config(text, name=name, prompt_tokens=prompt_tokens, output_tokens=output_tokens)
+
+
+@cache
+def trace_config(config: str, *, name: str, prompt_tokens: int, output_tokens: int) -> Workload:
+    """The model of a config in service."""
+    generation = Generation(prompt_tokens=prompt_tokens, output_tokens=output_tokens)
+    before = dict(os.environ)  # loading a config sets the offline variables, which are for the child process
+    try:
+        with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
+            warnings.simplefilter("ignore")  # of the package's own import
+            from advisor.workload.load import load_language_model
+
+            file = Path(folder) / f"{name}.json"
+            file.write_text(config)
+            model = load_language_model(f"hf:{file}", generation)
+            from advisor.workload.generation import trace_generation
+
+            return trace_generation(model, generation)
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def rows(workload: Workload, *, phase: str, op: str = "", family: str = "") -> list[Row]:
+    """Those of one phase, of one operator or family where it is named."""
+    return [row for row in workload.rows if row.phase == phase and op in ("", row.op) and family in ("", row.family)]
