@@ -12,25 +12,25 @@ _LARGEST_AUTO = 4096
 _HINT = "write 32, or 16,32,64, or 8..256, or auto"
 
 
-def batch_candidates(text: str, *, mode: Mode, source_batch: int) -> IndexArray:
+def batch_candidates(text: str, *, mode: Mode, source_batch: int, flag: str = "--batch") -> IndexArray:
     """Ascending batch sizes for `--batch text`: N, "N,M", "A..B" (its ends and the powers of two between) or "auto".
 
     auto: the powers of two to 4096 and the source's own. Empty: the source's own for training, where the batch changes
-    what is learned, and auto for inference. Raises UsageError on anything else and on more than 20.
+    what is learned, and auto for inference. Raises UsageError on anything else and on more than 20, with the `flag`.
     """
     spec = text.strip() or ("auto" if mode == "inference" else str(source_batch))
     if spec == "auto":
         candidates = {source_batch, *_powers_of_two(1, _LARGEST_AUTO)}
     elif ".." in spec:
-        first, last = (_batch(part, text=text) for part in spec.split("..", 1))
+        first, last = (_batch(part, flag=f"{flag} {text:.80}") for part in spec.split("..", 1))
         if first > last:
-            raise UsageError(f"--batch {text}: {first} is larger than {last}", hint=f"write {last}..{first}")
+            raise UsageError(f"{flag} {text}: {first} is larger than {last}", hint=f"write {last}..{first}")
         candidates = {first, last, *_powers_of_two(first, last)}
     else:
-        candidates = {_batch(part, text=text) for part in spec.split(",")}
+        candidates = {_batch(part, flag=f"{flag} {text:.80}") for part in spec.split(",")}
     if len(candidates) > MAX_CANDIDATES:
         raise UsageError(
-            f"--batch {text}: {len(candidates)} sizes, at most {MAX_CANDIDATES} can be compared", hint=_HINT
+            f"{flag} {text}: {len(candidates)} sizes, at most {MAX_CANDIDATES} can be compared", hint=_HINT
         )
     return np.array(sorted(candidates), dtype=np.intp)
 
@@ -39,9 +39,9 @@ def _powers_of_two(first: int, last: int) -> set[int]:
     return {1 << exponent for exponent in range(last.bit_length()) if first <= 1 << exponent <= last}
 
 
-def _batch(text_part: str, *, text: str) -> int:
+def _batch(text_part: str, *, flag: str) -> int:
     batch = single_batch_of(text_part)
     if not batch:
         found = f"{text_part.strip()!r:.40}"
-        raise UsageError(f"--batch {text:.80}: {found} is not a positive whole number below 1e9", hint=_HINT)
+        raise UsageError(f"{flag}: {found} is not a positive whole number below 1e9", hint=_HINT)
     return batch

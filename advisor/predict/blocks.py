@@ -1,13 +1,18 @@
 """A row of a workload in, where it stands in the model's repeated blocks out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from advisor.records.prediction import PARTS
-from advisor.records.workload import Blocks, Row
+from advisor.records.workload import Blocks, Phase, Row
 
 _MARK = "*"
 """Stands for the index of a block in a module's path."""
-_OF_PHASE = {"forward": "forward", "loss": "forward", "backward": "backward"}
+_OF_PHASE: Mapping[Phase, str] = {
+    "forward": "forward", "loss": "forward", "backward": "backward", "prefill": "forward", "decode": "forward",
+}  # fmt: skip
+
+
+_SERVED: tuple[Phase, ...] = ("prefill", "decode")
 
 
 def block_of(row: Row) -> str:
@@ -20,7 +25,12 @@ def block_of(row: Row) -> str:
 
 
 def is_inner(row: Row) -> bool:
-    """Whether the row lies between a block's norm and its residual addition: in a module of it that is no norm."""
+    """Whether the row lies between a block's norm and its residual addition: in a module of it that is no norm.
+
+    Engines divide the product that gives the logits among GPUs too (vLLM: `ParallelLMHead`).
+    """
+    if row.phase in _SERVED and row.family == "matmul":
+        return True
     block = block_of(row)
     return bool(block) and row.module != block and row.family != "norm"
 

@@ -1,6 +1,7 @@
 """Which fitted efficiency holds for a device at a precision."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -8,6 +9,10 @@ from advisor.records.device import Device, Efficiency, FamilyEfficiency, Precisi
 from advisor.records.prediction import IndexArray
 
 ANY = "*"
+VECTOR_ATTENTION = "attention_of_one"
+"""Attention of one token, whose keys and values pass by once: as other kernels that stream."""
+QUANTIZED_PRODUCT = "matmul_quantized"
+"""A product whose weights are stored narrower than it computes."""
 _HALF_UNITS = frozenset({"amp-fp16", "amp-bf16", "bf16", "fp16"})
 _STANDS_FOR: Mapping[str, Sequence[str]] = {
     "conv_grouped_backward": ("conv_grouped", "conv_backward", "conv"),
@@ -19,6 +24,7 @@ _STANDS_FOR: Mapping[str, Sequence[str]] = {
     "pool_backward": ("pool",),
     "attention_backward": ("attention", "matmul"),
     "attention": ("matmul",),
+    VECTOR_ATTENTION: (),
     "rnn": ("matmul",),
     "linalg": ("matmul",),
     "reduction": ("norm",),
@@ -73,4 +79,6 @@ def distinct_efficiencies(efficiencies: Sequence[Efficiency]) -> tuple[list[Effi
 
 def _entry(efficiency: Efficiency, family: str) -> FamilyEfficiency:
     entries = efficiency.families
+    if family == QUANTIZED_PRODUCT:  # none was measured: as fast as others, and as uncertain as a family unknown
+        return replace(_entry(efficiency, "matmul"), log_spread=entries[ANY].log_spread)
     return next(entries[name] for name in (family, *_STANDS_FOR.get(family, ()), ANY) if name in entries)

@@ -6,10 +6,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from advisor.records.prediction import IndexArray, Predictions, Scaling
+from advisor.records.prediction import IndexArray, Predictions, Scaling, TokenTimes
 from advisor.records.scale import Plan
 
-_Record = TypeVar("_Record", Predictions, Scaling)
+_Record = TypeVar("_Record", Predictions, Scaling, TokenTimes)
 
 
 def join_batches(parts: Sequence[Predictions]) -> Predictions:
@@ -33,8 +33,12 @@ def at_batches(predictions: Predictions, batches: IndexArray) -> Predictions:
         arrays: dict[str, Any] = {name: getattr(record, name)[..., chosen] for name in _arrays(record)}
         return replace(record, **arrays)
 
-    scaling = predictions.scaling
-    return replace(at_chosen(predictions), scaling=None if scaling is None else at_chosen(scaling))
+    scaling, tokens = predictions.scaling, predictions.tokens
+    return replace(
+        at_chosen(predictions),
+        scaling=None if scaling is None else at_chosen(scaling),
+        tokens=None if tokens is None else at_chosen(tokens),
+    )
 
 
 def join_devices(parts: Sequence[tuple[Sequence[int], Predictions]]) -> Predictions:

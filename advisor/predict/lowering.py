@@ -11,6 +11,7 @@ from advisor.ops.evaluate import DtypeOf, call_at, call_cost, row_cost
 from advisor.ops.registry import ITEMSIZE_BYTES, Number, formula_of
 from advisor.predict.blocks import part_of
 from advisor.predict.composites import program_of
+from advisor.predict.efficiency import QUANTIZED_PRODUCT, VECTOR_ATTENTION
 from advisor.predict.precision import Width, compiled_dtype, computed_dtype, stored_dtype, unit_of
 from advisor.predict.products import Product, products_of
 from advisor.predict.row_errors import refusing_rows
@@ -51,12 +52,16 @@ class RowWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowCounts:
-    """The rows of a step that do work, as `compile` has them, and what the step copies to the device, (batches,)."""
+    """The rows of a step that do work, as `compile` has them, and what the step copies to the device, (batches,).
+
+    `pass_count`: how often the step reads its parameters.
+    """
 
     rows: tuple[RowWork, ...]
     transfer_bytes: FloatArray
     batches: FloatArray
     compile: CompileMode
+    pass_count: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,7 +75,7 @@ class Kernels:
     launches, and the bytes whose weight is fitted: of casts, of images that may be transposed, of results that a bias
     is added to. `groups` products (m, k) x (k, n), without end where the kernel is no product. Of the whole step,
     (batches,): the operators that the host dispatches, in backward apart, and the kernels that compiled code launches,
-    the bytes that travel to the device, and those of all parameters.
+    the bytes that travel to the device, and those of all parameters and of what else lies in memory between passes.
     """
 
     families: tuple[str, ...]
@@ -123,6 +128,8 @@ class _Kernel:
     product: Product | None
 
 
+_QUANTIZED = frozenset({"int4", "int8", "float8_e4m3fn"})
+"""What weights are stored in that kernels compute with in half."""
 _PER_CALL = ("flops", "weight_bytes", "data_bytes", "launches", "cast_bytes", "transposed_bytes", "biased_bytes")
 _OF_PRODUCTS = ("groups", "m", "n", "k")
 _OF_STEP = ("dispatches", "backward_dispatches", "compiled_dispatches", "transfer_bytes", "parameter_bytes")
@@ -146,6 +153,7 @@ def count_rows(
         transfer_bytes=_operands_bytes(workload.inputs, batches=batches, dtype_of=lambda operand: operand.dtype),
         batches=batches,
         compile=compile_mode,
+        pass_count=1 if workload.generation is None else 1 + workload.generation.decode_count,
     )
 
 
@@ -161,7 +169,7 @@ def _row_work(row: Row, *, batches: FloatArray, width: Width, compile_mode: Comp
     call = call_at(row, batch=batches, dtype_of=dtype_of)
     cost = call_cost(row, call)
     dtype = _widest_float([dtype_of(operand) for operand in (*row.inputs, *row.outputs)])
-    constants = tuple(operand for operand in row.inputs if is_constant(operand))
+    constants = tuple(operand for operand in row.inputs if is_streamed(operand))
     images = tuple(operand for operand in (*row.inputs, *row.outputs) if not is_constant(operand))
     casts = _cast_operands(row, width=width, dtype_of=dtype_of)
     parameter_casts = [operand for operand in casts if is_constant(operand)]
@@ -183,7 +191,7 @@ def _row_work(row: Row, *, batches: FloatArray, width: Width, compile_mode: Comp
         if compile_mode == "compile"
         else nothing,
         image_bytes=_operands_bytes(images, batches=batches, dtype_of=dtype_of) if row.family == "conv" else nothing,
-        products=products_of(call),
+        products=() if _is_vector_product(row) else products_of(call),
     )
 
 
@@ -197,7 +205,7 @@ def _compiled_bytes(row: Row, *, batches: FloatArray, width: Width, dtype_of: Dt
     is_fusable = formula is not None and formula.fusable
     stored: DtypeOf = (lambda operand: compiled_dtype(operand, width=width)) if is_fusable else dtype_of
     cost = row_cost(row, batch=batches, dtype_of=stored)
-    constants = tuple(operand for operand in row.inputs if is_constant(operand))
+    constants = tuple(operand for operand in row.inputs if is_streamed(operand))
     inside = tuple(operand for operand in (*row.inputs, *row.outputs) if operand.fused)
     moved_bytes = np.zeros(len(batches)) + cost.read_bytes + cost.write_bytes
     moved_bytes = moved_bytes - _operands_bytes(inside, batches=batches, dtype_of=stored)
@@ -222,6 +230,7 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision) -> Kerne
 
     Under torch.compile what stays inside a fused kernel does not reach memory, a row that another kernel goes on with,
     or that has nothing left to move, launches nothing of its own, and the host dispatches kernels, not operators.
+    A GPU decodes in a CUDA graph, which the host starts once for each token, far sooner than it ends.
     """
     kernels: list[_Kernel] = []
     is_relaid = counts.compile == "compile" and _is_relaid(counts)
@@ -237,7 +246,8 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision) -> Kerne
         is_inside = is_compiled and (any(one.joined for one in row.outputs) or not work.compiled_bytes.any())
         cast_count = work.parameter_cast_count if is_compiled else work.cast_count
         program = program_of(row, kind=kind, itemsize_bytes=ITEMSIZE_BYTES[work.dtype], batches=counts.batches)
-        if not is_inside:
+        is_graph = row.phase == "decode" and kind == "gpu"
+        if not is_inside and not is_graph:
             called = program.launches if is_compiled else program.dispatches
             calls = row.count * (called + cast_count)
             if is_compiled:
@@ -246,7 +256,7 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision) -> Kerne
                 backward_dispatches = backward_dispatches + calls
             else:
                 dispatches = dispatches + calls
-        parameter_bytes += row.count * work.parameter_bytes
+        parameter_bytes += row.count * work.parameter_bytes / counts.pass_count
         launches = 0.0 if is_inside else program.launches + cast_count
         kernels += _kernels_of(
             index,
@@ -325,6 +335,10 @@ def _is_relaid(counts: RowCounts) -> bool:
 def _family(row: Row, product: Product | None) -> str:
     """The family whose rates the kernel has."""
     family = row.family
+    if _is_vector_product(row):
+        return VECTOR_ATTENTION
+    if family == "matmul" and any(operand.dtype in _QUANTIZED for operand in row.inputs):
+        return QUANTIZED_PRODUCT
     if product is not None and family == "conv":
         if product.is_depthwise:
             family = "conv_depthwise"
@@ -366,6 +380,16 @@ def _as_arrays(kernels: Sequence[_Kernel], *, batches: FloatArray, **of_step: Fl
         ),
         **of_step,
     )
+
+
+def _is_vector_product(row: Row) -> bool:
+    """Attention of one token each: the keys are cut among all cores, and no tile is filled or not (Flash-Decoding)."""
+    return row.phase == "decode" and row.family == "attention"
+
+
+def is_streamed(operand: Operand) -> bool:
+    """Whether it lies in memory from one pass to the next, so that every pass reads it from there."""
+    return operand.kept or is_constant(operand)
 
 
 def is_constant(operand: Operand) -> bool:

@@ -22,6 +22,7 @@ _TRACED: Mapping[MemoryPart, str] = {
     "optimizer state": "optimizer_state",
     "activations": "activations",
     "temporaries": "temporaries",
+    "KV cache": "kv_cache",
 }
 """The parts that the trace counts, with their fields of `MemoryLine`."""
 

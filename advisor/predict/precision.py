@@ -27,12 +27,15 @@ def resolve_precision(choice: PrecisionChoice, device: Device) -> Precision | No
 
     GPUs without a unit for half store in half and compute in fp32, as cuDNN and cuBLAS do there.
 
-    auto: bf16 autocast where native, else fp16 autocast on tensor cores, else fp32. TF32 is a permission that devices
+    auto: bf16 autocast where native, else fp16 autocast on tensor cores, else fp32. half: the whole model in bf16 where
+    native, else in fp16 on GPUs, else in fp32. TF32 is a permission that devices
     without such a unit ignore, as torch does.
     """
     peaks = device.peak_flops_per_s
     if choice == "auto":
         return _auto_precision(device)
+    if choice == "half":
+        return "bf16" if "bf16" in peaks else "fp16" if device.kind == "gpu" else "fp32"
     if choice == "tf32":
         return "tf32" if "tf32" in peaks else "fp32"
     if choice == "fp32":

@@ -11,6 +11,7 @@ from advisor.predict.blocks import innermost, outermost
 from advisor.predict.memory import SpreadBytes, step_memory, stored_bytes
 from advisor.predict.precision import Width
 from advisor.predict.stored import added, all_gradients, gathered, scaled
+from advisor.predict.weights import with_weights
 from advisor.records.device import Device, DeviceKind
 from advisor.records.memory import RemedyName
 from advisor.records.workload import Blocks, MemoryLine, StoredBytes, Workload
@@ -55,7 +56,7 @@ class Remedied:
 def remedies(step: Step, *, device: Device) -> Iterator[Remedied]:
     """The changes that save memory on this step, those that cost least first."""
     needed_bytes = step.peak.mid[0]
-    for remedy in (_half_precision, _eight_bit_optimizer, _accumulation, _checkpointing, _sharding):
+    for remedy in (_half_precision, _narrow_weights, _eight_bit_optimizer, _accumulation, _checkpointing, _sharding):
         changed = remedy(step, device)
         if changed is not None and changed.step.peak.mid[0] < needed_bytes:
             yield changed
@@ -70,6 +71,15 @@ def _half_precision(step: Step, device: Device) -> Remedied | None:
     width: Width = "autocast" if is_training else "half"
     change = "autocast (--precision amp-bf16)" if is_training else "the whole model in half (--precision bf16)"
     return Remedied(name="half precision", change=change, step=replace(step, width=width))
+
+
+def _narrow_weights(step: Step, device: Device) -> Remedied | None:
+    """Weights of a language model in service in 4 bits, which kernels compute with in half."""
+    generation = step.workload.generation
+    if generation is None or generation.weights != "auto":
+        return None
+    narrow = with_weights(step.workload, "int4")
+    return Remedied(name="narrow weights", change="--weights int4", step=replace(step, workload=narrow))
 
 
 def _eight_bit_optimizer(step: Step, device: Device) -> Remedied | None:
@@ -146,7 +156,7 @@ def _levels(blocks: Sequence[Blocks]) -> list[list[Blocks]]:
 def _sharding(step: Step, device: Device) -> Remedied | None:
     """Parameters, gradients and state in equal parts on several GPUs, each with its share of the batch.
 
-    What FSDP gathers is whole on each.
+    What FSDP gathers is whole on each. Engines divide a model in service, and its caches, among GPUs.
     """
     if device.kind != "gpu" or (not step.workload.batch_is_affine and step.batch > 1):
         return None
@@ -155,6 +165,8 @@ def _sharding(step: Step, device: Device) -> Remedied | None:
         sharded = _sharded(step, count=count)
         if sharded.peak.high[0] <= device.memory_bytes or count == _PART_COUNTS[-1]:
             change = f"{count} GPUs with FSDP, a batch of {sharded.batch} on each"
+            if step.workload.generation is not None:
+                change = f"{count} GPUs, tensor parallel"
             return Remedied(name="sharding", change=change, step=sharded)
         count *= 2
 
@@ -164,6 +176,11 @@ def _sharded(step: Step, *, count: int) -> Step:
 
     def part(stored: StoredBytes) -> StoredBytes:
         return scaled(stored, 1 / count)
+
+    if step.workload.generation is not None:
+        return _with_lines(
+            step, lambda line: replace(line, parameters=part(line.parameters), kv_cache=part(line.kv_cache))
+        )
 
     def sharded(line: MemoryLine) -> MemoryLine:
         beside = _NOTHING if line.phase == "optimizer" else whole

@@ -131,3 +131,15 @@ def test_every_shipped_device_has_a_shipped_efficiency() -> None:
         unheard_of = device(kind=kind, generation="of tomorrow")  # type: ignore[arg-type]
         for precision in ("fp32", "tf32", "amp-fp16", "amp-bf16", "bf16", "fp16"):
             efficiency_of(unheard_of, precision=precision, efficiencies=SHIPPED)  # type: ignore[arg-type]
+
+
+def test_products_with_narrow_weights_are_as_fast_as_others_and_as_uncertain_as_what_is_unknown() -> None:
+    entries = {"matmul": family(compute_ratio=0.5, memory_ratio=0.9), ANY: family(log_spread=0.4)}
+    (found,) = family_efficiencies(efficiency(families=entries), families=("matmul_quantized",))
+    assert (found.compute_ratio, found.memory_ratio, found.log_spread) == (0.5, 0.9, 0.4)
+
+
+def test_attention_of_one_token_streams_as_most_families_do() -> None:
+    entries = {"attention": family(memory_ratio=0.4), "matmul": family(), ANY: family(memory_ratio=0.8)}
+    (found,) = family_efficiencies(efficiency(families=entries), families=("attention_of_one",))
+    assert found is entries[ANY]

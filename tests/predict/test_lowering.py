@@ -1,9 +1,12 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
 from advisor.predict.lowering import UNITS, Kernels, count_rows, lower
 from advisor.predict.precision import width_of
 from advisor.records.device import CompileMode, DeviceKind, Precision
+from advisor.records.generation import Generation
 from advisor.records.workload import Operand, Row, Workload
 from tests.predict.toys import linear_row, operand, row, workload
 
@@ -270,3 +273,50 @@ def test_inputs_travel_as_they_are_stored() -> None:
 def test_products_run_on_the_unit_of_their_width(precision: Precision, unit: str) -> None:
     kernels = lowered(workload(linear_row()), precision=precision)
     assert [UNITS[index] for index in kernels.unit] == [unit]
+
+
+def decoding(**changes: Any) -> Row:
+    """Attention of one token to a cache of 100 tokens: 2 heads, 8 wide."""
+    query, cached = operand((0.0, 1.0), 2, 1, 8), operand((0.0, 1.0), 2, 100, 8, kept=True)
+    return row("attention", (query, cached, cached), (query,), family="attention", phase="decode", **changes)
+
+
+def test_a_cache_is_read_from_memory_as_parameters_are() -> None:
+    kernels = lowered(workload(decoding()))
+
+    # Keys and values of 1600 values in fp32 each and for each request; query and result of 16.
+    assert kernels.weight_bytes.tolist() == [[12_800.0, 51_200.0]]
+    assert kernels.data_bytes.tolist() == [[128.0, 512.0]]
+
+
+def test_attention_of_one_token_streams_and_fills_no_tiles() -> None:
+    kernels = lowered(workload(decoding()))
+
+    assert kernels.families == ("attention_of_one",)
+    assert kernels.m.tolist() == kernels.n.tolist() == [[1e9, 1e9]]
+
+
+def test_a_gpu_decodes_in_a_graph_and_a_cpu_dispatches_every_kernel() -> None:
+    toy = workload(decoding(count=7))
+
+    assert lowered(toy, compile_mode="compile").compiled_dispatches.tolist() == [0.0, 0.0]
+    assert lowered(toy, compile_mode="compile").launches.tolist() == [[1.0, 1.0]]
+    assert lowered(toy, kind="cpu", compile_mode="compile").compiled_dispatches.tolist() == [7.0, 7.0]
+
+
+def test_every_pass_of_a_generation_reads_the_parameters() -> None:
+    # A matrix of 8 x 16 and a bias of 16 in fp32, 576 bytes, read in prefill and in two passes of decode.
+    passes = (linear_row(phase="prefill"), linear_row(phase="decode", count=2))
+    toy = workload(*passes, generation=Generation(prompt_tokens=4, output_tokens=3))
+
+    assert lowered(toy).parameter_bytes.tolist() == [576.0, 576.0]
+
+
+def test_products_with_narrow_weights_are_a_family_of_their_own() -> None:
+    data, result = operand((0.0, 1.0), 8), operand((0.0, 1.0), 16)
+    toy = workload(row("aten.mm", (data, operand(8, 16, dtype="int8")), (result,), family="matmul"))
+    kernels = lowered(toy, precision="bf16")
+
+    assert kernels.families == ("matmul_quantized",)
+    assert UNITS[kernels.unit[0]] == "bf16"
+    assert kernels.weight_bytes.tolist() == [[128.0, 128.0]]

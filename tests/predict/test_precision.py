@@ -2,7 +2,7 @@ import pytest
 
 from advisor.predict.precision import computed_dtype, resolve_precision, stored_dtype, unit_of
 from advisor.predict.rates import sustained_flops_per_s
-from advisor.records.device import Precision
+from advisor.records.device import DeviceKind, Precision
 from tests.predict.toys import device, efficiency, operand
 
 
@@ -79,3 +79,19 @@ def test_an_operator_computes_on_the_unit_of_its_family_and_dtype(
     family: str, dtype: str, precision: Precision, unit: str
 ) -> None:
     assert unit_of(family, dtype=dtype, precision=precision) == unit
+
+
+@pytest.mark.parametrize(
+    ("kind", "units", "expected"),
+    [
+        ("gpu", with_units(bf16=80e12, fp16=80e12), "bf16"),
+        ("gpu", with_units(fp16=80e12), "fp16"),
+        ("gpu", with_units(), "fp16"),  # stored so, computed in fp32
+        ("cpu", with_units(bf16=1e12), "bf16"),
+        ("cpu", with_units(), "fp32"),
+    ],
+)
+def test_half_is_the_whole_model_in_what_the_device_has(
+    kind: DeviceKind, units: dict[str, float], expected: Precision
+) -> None:
+    assert resolve_precision("half", device(kind=kind, peak_flops_per_s=units)) == expected

@@ -8,9 +8,10 @@ import pytest
 from advisor.predict.largest_batch import largest_batches
 from advisor.predict.remedies import Remedied, Step, remedies
 from advisor.records.device import Device
+from advisor.records.generation import Generation
 from advisor.records.workload import Blocks, StoredBytes, Workload
 from tests.predict.test_memory import CONTEXT, optimizer_row
-from tests.predict.toys import device, linear_row, memory_line, workload
+from tests.predict.toys import device, linear_row, memory_line, operand, row, workload
 
 GB = 10**9
 
@@ -180,3 +181,21 @@ def test_a_step_of_one_batch_alone_fits_at_that_or_not() -> None:
     toy = net(batch_is_affine=False)
     assert largest_batches(step(8, toy=toy), memory_bytes=20 * GB) == (8, 8)
     assert largest_batches(step(8, toy=toy), memory_bytes=10 * GB) == (0, 0)
+
+
+def test_a_model_in_service_may_have_narrow_weights_or_be_divided() -> None:
+    data, result = operand((0.0, 1.0), 10), operand((0.0, 1.0), 20)
+    product = row("aten.mm", (data, operand(10, 20)), (result,), family="matmul", phase="prefill")
+    toy = workload(
+        replace(product, module="layers.*.up"),
+        memory=(memory_line(phase="prefill", parameters=constant(2000), kv_cache=per_sample(100)),),
+        generation=Generation(prompt_tokens=8, output_tokens=2),
+    )
+    found = {each.name: each for each in remedies(step(4, toy), device=device())}
+
+    # 800 of 2000 bytes are 200 values in the block: 1200 + 103.90625 bytes; of two GPUs each has half of all.
+    parts = {name: float(each.step.peak.mid[0]) for name, each in found.items()}
+    base = float(step(4, toy).peak.mid[0]) - 2000 - 400
+    assert parts["narrow weights"] == pytest.approx(base + 1303.90625 + 400)
+    assert parts["sharding"] == pytest.approx(base + 1000 + 200)
+    assert found["sharding"].change == "2 GPUs, tensor parallel"

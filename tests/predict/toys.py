@@ -107,7 +107,7 @@ def linear_row(**changes: Any) -> Row:
 
 def memory_line(*, phase: Phase = "forward", **parts: StoredBytes) -> MemoryLine:
     names = ("parameters", "buffers", "gradients", "optimizer_state", "activations", "temporaries")
-    return MemoryLine(phase=phase, **{name: parts.get(name, NOTHING) for name in names})
+    return MemoryLine(phase=phase, **(dict.fromkeys(names, NOTHING) | parts))
 
 
 def workload(*rows: Row, **changes: Any) -> Workload:

@@ -1,0 +1,69 @@
+"""A workload and a format for weights in, the same with the matrices of its repeated blocks stored so out.
+
+Weight-only quantisation: kernels read weights as they are stored and compute in the precision of the rest (Frantar et
+al., GPTQ, 2022; Lin et al., AWQ, 2023; Frantar et al., Marlin, 2024). Embedding, norms and output stay as they are.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from advisor.ops.registry import ITEMSIZE_BYTES
+from advisor.predict.blocks import block_of
+from advisor.predict.lowering import constant_bytes, is_constant
+from advisor.records.generation import WeightFormat
+from advisor.records.workload import Row, StoredBytes, Workload
+
+_DTYPES: Mapping[WeightFormat, str] = {"bf16": "bfloat16", "fp8": "float8_e4m3fn", "int8": "int8", "int4": "int4"}
+_MATRIX_DIMS = 2
+"""A vector is a bias."""
+
+
+def with_weights(workload: Workload, weights: WeightFormat) -> Workload:
+    """The workload with these weights, in what passes read and in memory; "auto" are those that it has.
+
+    Raises ValueError where it has others already.
+    """
+    generation = workload.generation
+    if generation is None or weights in ("auto", generation.weights):
+        return workload
+    if generation.weights != "auto":
+        raise ValueError(f"{workload.name} has weights in {generation.weights}")
+    dtype = _DTYPES[weights]
+    stored_bytes = sum(_stored_bytes(row) for row in workload.rows if row.phase == "prefill")
+    ratio = ITEMSIZE_BYTES[dtype] / ITEMSIZE_BYTES["float32"]
+
+    def moved(parameters: StoredBytes) -> StoredBytes:
+        full, other = parameters.full[0] - stored_bytes, parameters.other[0] + ratio * stored_bytes
+        return replace(parameters, full=(full, parameters.full[1]), other=(other, parameters.other[1]))
+
+    return replace(
+        workload,
+        generation=replace(generation, weights=weights),
+        rows=tuple(_stored_in(row, dtype) for row in workload.rows),
+        memory=tuple(replace(line, parameters=moved(line.parameters)) for line in workload.memory),
+    )
+
+
+def _matrices(row: Row) -> list[int]:
+    """The operands of a product in a block that are weights, as traced in fp32."""
+    if row.family != "matmul" or not block_of(row):
+        return []
+    return [
+        index
+        for index, operand in enumerate(row.inputs)
+        if operand.dtype == "float32" and is_constant(operand) and len(operand.shape) >= _MATRIX_DIMS
+    ]
+
+
+def _stored_bytes(row: Row) -> float:
+    return sum(row.count * constant_bytes(row.inputs[index], dtype="float32") for index in _matrices(row))
+
+
+def _stored_in(row: Row, dtype: str) -> Row:
+    chosen = _matrices(row)
+    if not chosen:
+        return row
+    inputs = tuple(
+        replace(operand, dtype=dtype) if index in chosen else operand for index, operand in enumerate(row.inputs)
+    )
+    return replace(row, inputs=inputs)
