@@ -19,6 +19,7 @@ from advisor.records.scale import Spreading
 from advisor.records.workload import Workload
 from advisor.scale.plans import machine_counts, runs_as_it_is
 from advisor.scale.spread_out import spread_out
+from advisor.scale.tokens import PredictPart, with_token_times
 
 _PredictSome: TypeAlias = Callable[[IndexArray, Sequence[int]], Predictions]
 """Predicts the step on single devices, by their indices, at these batch sizes."""
@@ -58,7 +59,12 @@ def predict_on_all(
         parts.append((several, spread))
     if alone or not several:  # most devices: spared the smaller batches that several GPUs divide a batch into
         parts.append((alone, predict_at(batches, alone)))
-    return _with_loader(join_devices(parts), options)
+    predictions = with_token_times(
+        join_devices(parts),
+        workload,
+        predict_part=_part_predictor(devices=devices, efficiencies=efficiencies, options=options),
+    )
+    return _with_loader(predictions, options)
 
 
 def predict_by_machines(
@@ -120,6 +126,20 @@ def _predictor(
     return predict_at
 
 
+def _part_predictor(*, devices: Sequence[Device], efficiencies: Sequence[Efficiency], options: Options) -> PredictPart:
+    def predict_part(part: Workload, sizes: IndexArray) -> Predictions:
+        return predict(
+            part,
+            devices=devices,
+            efficiencies=efficiencies,
+            batches=sizes,
+            precision=options.precision,
+            compile_mode=options.compile,
+        )
+
+    return predict_part
+
+
 def _with_loader(predictions: Predictions, options: Options) -> Predictions:
     if options.loader_s_per_sample is None:
         return predictions
@@ -160,9 +180,17 @@ def spreading_of(options: Options) -> Spreading:
 
 
 def _most_step_s(job: Job, batches: IndexArray, *, start_up_s: FloatArray | float) -> FloatArray | None:
-    """What a step may take to keep the deadline, (devices, batches); one row where all start alike."""
-    if job.limits.deadline_s is None:
+    """What a step may take to keep the deadline, or for the tokens of answers to be in time, (devices, batches).
+
+    One row where all start alike; None: as long as it likes.
+    """
+    limits = []
+    if job.limits.deadline_s is not None:
+        left_s = np.maximum(0.0, job.limits.deadline_s - np.atleast_1d(start_up_s))
+        limits.append(left_s[:, np.newaxis] / np.ceil(job.samples / batches))
+    if job.limits.max_tpot_s is not None and job.generation is not None:
+        limits.append(np.full((1, len(batches)), job.generation.decode_count * job.limits.max_tpot_s))
+    if not limits:
         return None
-    left_s = np.maximum(0.0, job.limits.deadline_s - np.atleast_1d(start_up_s))
-    most_s: FloatArray = left_s[:, np.newaxis] / np.ceil(job.samples / batches)
+    most_s: FloatArray = np.minimum(limits[0], limits[-1])
     return most_s

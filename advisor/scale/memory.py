@@ -47,6 +47,7 @@ def _line(line: MemoryLine, workload: Workload, plan: Plan, *, state_ratio: floa
     line = _accumulated(line, workload, plan)
     line = _inside_blocks(line, workload, plan)
     line = _states(line, dict.fromkeys(_STATES, _tensor_ratio(workload, plan.tensor)))
+    line = _cache_part(line, workload, plan.tensor)
     line = _stage(line, plan)
     return _data_part(line, workload, plan, state_ratio=state_ratio)
 
@@ -68,7 +69,7 @@ def _inside_blocks(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLi
     """
     blocks = outermost(workload.blocks)
     kept = added([one.kept for one in blocks])
-    is_plain = plan.tensor == 1 and not plan.checkpoint_activations
+    is_plain = workload.mode == "inference" or (plan.tensor == 1 and not plan.checkpoint_activations)
     if is_plain or not blocks or line.phase == "optimizer" or _size(line.activations) < _size(kept):
         return line
     results = added([one.results for one in blocks])
@@ -83,9 +84,20 @@ def _inside_blocks(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLi
 
 
 def _tensor_ratio(workload: Workload, ways: int) -> float:
-    """The share of the parameters that a GPU has: of blocks its part, and all that is outside."""
+    """The share of the parameters that a GPU has: of blocks its part, and all that is outside.
+
+    Engines divide embedding and output too (vLLM: `VocabParallelEmbedding`).
+    """
+    if workload.generation is not None:
+        return 1 / ways
     share = sum(one.parameter_bytes for one in outermost(workload.blocks)) / max(1, workload.parameter_bytes)
     return 1 - share * (1 - 1 / ways)
+
+
+def _cache_part(line: MemoryLine, workload: Workload, ways: int) -> MemoryLine:
+    """The heads of the KV cache that a GPU of a tensor-parallel group has; each lies whole on one at least."""
+    head_count = 1 if workload.generation is None else workload.generation.kv_head_count
+    return replace(line, kv_cache=scaled(line.kv_cache, 1 / min(ways, head_count)))
 
 
 def _stage(line: MemoryLine, plan: Plan) -> MemoryLine:

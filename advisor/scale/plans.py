@@ -20,7 +20,8 @@ def plans_of(workload: Workload, *, gpu_count: int, machines: int, asked: Spread
 
     Inference is replicated, or a model that needs to be is divided among all GPUs of one machine. A model is divided
     along its repeated blocks, and inside one machine alone, where its GPUs are near to each other; in training the
-    groups that do so may be several, data parallel with each other.
+    groups that do so may be several, data parallel with each other. A language model in service is tensor parallel in
+    groups that are copies of each other.
     """
     passes = asked.accumulate if workload.mode == "training" else 1
     common = Plan(machines=machines, accumulate=passes, checkpoint_activations=asked.checkpoint_activations)
@@ -28,6 +29,7 @@ def plans_of(workload: Workload, *, gpu_count: int, machines: int, asked: Spread
     if ranks == 1:
         yield common
         return
+    generation = workload.generation
     is_training = workload.mode == "training"
     shardings = (asked.sharding,) if asked.sharding else _SHARDINGS if is_training else _SHARDINGS[:1]
     for sharding in shardings:
@@ -37,11 +39,13 @@ def plans_of(workload: Workload, *, gpu_count: int, machines: int, asked: Spread
     block_count = sum(one.count for one in outermost(workload.blocks))
     for ways in _ways(gpu_count):
         groups = ranks // ways
-        if block_count == 0 or (groups > 1 and not is_training):
+        if block_count == 0 or (groups > 1 and not is_training and generation is None):
             continue
-        for sharding in _SHARDINGS if groups > 1 else _SHARDINGS[:1]:
+        if generation is not None and (generation.head_count or ways) % ways:
+            continue
+        for sharding in _SHARDINGS if groups > 1 and is_training else _SHARDINGS[:1]:
             yield replace(common, tensor=ways, data=groups, sharding=sharding)
-        if ways <= block_count:
+        if ways <= block_count and generation is None:
             in_turn = passes if passes > 1 else _PIPELINE_PASSES * ways
             for sharding in _PIPELINE_SHARDINGS if groups > 1 else _SHARDINGS[:1]:
                 yield replace(common, accumulate=in_turn, pipeline=ways, data=groups, sharding=sharding)

@@ -99,10 +99,10 @@ def spread_out(
     machine, and not asked to do otherwise, is as `predict_at` predicts it. Raises `UsageError` where no batch can be
     divided as asked.
     """
-    candidates = sorted(_candidates(workload, devices, asked), key=lambda one: _divides_model(one.plan))
+    candidates = sorted(_candidates(workload, devices, asked), key=lambda one: _asks_much(one.plan, workload))
     if all(candidate.plan == Plan() for candidate in candidates) and asked.gpus is None:
         return predict_at(batches)
-    passes = {candidate.plan: _pass_batches(batches, candidate.plan) for candidate in candidates}
+    passes = {candidate.plan: pass_batches(batches, candidate.plan) for candidate in candidates}
     if not any(_divides(batches, plan).any() for plan in passes):
         raise UsageError(
             f"--accumulate {asked.accumulate}: the batch has fewer samples", hint="make --batch larger or leave it out"
@@ -118,14 +118,15 @@ def spread_out(
             continue  # the step is known at its own batch alone
         weight = candidate.plan.machines if by_cost else 1
         is_divided = _divides(batches, candidate.plan)
-        if _divides_model(candidate.plan):  # what fits undivided is never divided
+        asks_much = _asks_much(candidate.plan, workload)
+        if asks_much:  # what fits without is never divided
             candidate = replace(candidate, members=[one for one in candidate.members if best.rank[0, one].any()])
         for group in _of_one_width(candidate, alone):
             offered = _offered(workload, group, alone=alone, at=at, is_divided=is_divided)
             is_late = offered.step_s > limit_s[group.members]
             last = np.where(offered.fits, offered.step_s * np.where(is_late, 1, weight), offered.peak_bytes)
             offered.plan[:] = number
-            offered.rank[:] = _trouble(candidate.plan, offered.fits), offered.fits & is_late, last
+            offered.rank[:] = np.where(offered.fits, float(asks_much), 2.0), offered.fits & is_late, last
             best.take(group.members, offered)
     return _predictions(best, alone, batches=batches, plans=tuple(candidate.plan for candidate in candidates))
 
@@ -151,17 +152,12 @@ def _plans(workload: Workload, *, gpu_count: int, has_network: bool, asked: Spre
                 yield from plans_of(workload, gpu_count=used, machines=machines, asked=asked)
 
 
-def _trouble(plan: Plan, fits: BoolArray) -> FloatArray:
-    """0, and 1 where the model is divided, which its code has to allow for; 2 where the plan does not fit."""
-    return np.where(fits, float(_divides_model(plan)), 2.0)
+def _asks_much(plan: Plan, workload: Workload) -> bool:
+    """Whether each GPU has but a part of the model, which its code has to allow for; engines see to that themselves."""
+    return workload.generation is None and (plan.tensor > 1 or plan.pipeline > 1)
 
 
-def _divides_model(plan: Plan) -> bool:
-    """Whether each GPU has but a part of the model."""
-    return plan.tensor > 1 or plan.pipeline > 1
-
-
-def _pass_batches(batches: IndexArray, plan: Plan) -> IndexArray:
+def pass_batches(batches: IndexArray, plan: Plan) -> IndexArray:
     """What one pass hands to a data-parallel GPU: the fullest of them sets the pace."""
     parts = plan.data * plan.accumulate
     return -(-batches // parts)

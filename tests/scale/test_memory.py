@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.records.generation import Generation
 from advisor.records.scale import Plan, Sharding
+from advisor.records.workload import StoredBytes
 from advisor.scale.memory import memory_of_one
 from tests.scale.toys import workload
 
@@ -120,3 +122,17 @@ def test_an_inference_replica_is_a_whole_model() -> None:
     still = replace(workload(), mode="inference", rows=())
     parts = memory_of_one(still, Plan(data=8), batches=np.array([1.0]), width="full").parts
     assert float(parts["parameters"].mid[0]) == 480
+
+
+def test_engines_divide_all_weights_and_the_heads_of_the_cache() -> None:
+    generation = Generation(prompt_tokens=8, output_tokens=2, kv_head_count=2)
+    lines = tuple(
+        replace(line, optimizer_state=StoredBytes(), kv_cache=StoredBytes(full=(0.0, 100.0)), phase="prefill")
+        for line in workload().memory[:1]
+    )
+    served = replace(workload(), mode="inference", rows=(), memory=lines, generation=generation)
+    parts = memory_of_one(served, Plan(data=2, tensor=4), batches=np.array([3.0]), width="full").parts
+
+    # 480 bytes over 4 GPUs; two heads lie on two of them, and on the others again: half of 3 requests' caches on each.
+    assert parts["parameters"].mid[0] == 120.0
+    assert parts["KV cache"].mid[0] == 150.0

@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+from advisor.records.generation import Generation
 from advisor.records.scale import Plan, Sharding, Spreading
 from advisor.scale.plans import gpu_counts, machine_counts, plans_of
 from tests.scale.toys import workload
@@ -63,3 +64,16 @@ def test_exactly_so_many_machines_may_be_asked_for() -> None:
 def test_inference_accumulates_nothing() -> None:
     still = replace(workload(), mode="inference", blocks=())
     assert list(plans_of(still, gpu_count=4, machines=1, asked=Spreading(accumulate=8))) == [Plan(data=4)]
+
+
+def test_a_model_in_service_is_copied_tensor_parallel_or_both() -> None:
+    served = replace(workload(), mode="inference", generation=Generation(prompt_tokens=8, output_tokens=2))
+    assert list(plans_of(served, gpu_count=4, machines=1, asked=Spreading())) == [
+        Plan(data=4),
+        Plan(data=2, tensor=2),
+        Plan(tensor=4),
+    ]
+    # 14 heads are not divided by 4, nor by 6.
+    odd = replace(served, generation=Generation(prompt_tokens=8, output_tokens=2, head_count=14))
+    assert [plan.tensor for plan in plans_of(odd, gpu_count=4, machines=1, asked=Spreading())] == [1, 2]
+    assert list(plans_of(odd, gpu_count=6, machines=1, asked=Spreading())) == [Plan(data=6), Plan(data=3, tensor=2)]
