@@ -15,6 +15,7 @@ from advisor.cost.service import requests_per_month
 from advisor.crossings.curve import ByKind, curve_of, folk_rule_of, parameter_curve
 from advisor.errors import NothingFitsError, UsageError
 from advisor.flag_values import is_workload_file
+from advisor.generating import as_served
 from advisor.live_step import options_of, trace_live
 from advisor.machine.this_machine import this_machine
 from advisor.pipeline import calibrations_for, catalog_of, rank_workload
@@ -88,6 +89,7 @@ def breakeven_workload(
     """Find where the cheapest CPU and the cheapest GPU cost the same. Raises `AdvisorError` where one has no offer."""
     if LOCAL in options.device:
         raise UsageError("--device local: what is at hand is not rented", hint="name kinds or devices to rent")
+    workload, options = as_served(workload, options)
     recommendation = rank_workload(workload, replace(options, objective="cost"), catalog=catalog)
     market = _Market(options=options, catalog=catalog, job=recommendation.job)
     market.check_kinds()
@@ -208,7 +210,12 @@ def _over_parameter(variation: Variation, market: _Market) -> Curve:
         {
             value: market.cheapest(
                 market.predict(workload, market.candidates(workload)),
-                job_of(market.options, source_batch=workload.batch, inputs=workload.inputs),
+                job_of(
+                    market.options,
+                    source_batch=workload.batch,
+                    inputs=workload.inputs,
+                    generation=workload.generation,
+                ),
             )
             for value, workload in variation.workloads.items()
         },
@@ -216,7 +223,9 @@ def _over_parameter(variation: Variation, market: _Market) -> Curve:
 
 
 def _of_no_size(job: Job) -> Job:
-    return replace(job, assumed=False, epochs=None, steps=None, tokens=None, requests_per_day=None)
+    return replace(
+        job, assumed=False, epochs=None, steps=None, tokens=None, requests_per_day=None, requests_per_second=None
+    )
 
 
 def _decades() -> Sequence[int]:

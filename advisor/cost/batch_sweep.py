@@ -60,6 +60,7 @@ def batch_points(predictions: Predictions, device: int, *, usd_per_hour: float) 
 
 def _point(predictions: Predictions, device: int, index: int, *, usd_per_hour: float) -> BatchPoint:
     batch, step_s = int(predictions.batches[index]), float(predictions.step_s[device, index])
+    tokens = predictions.tokens
     return BatchPoint(
         batch=batch,
         step_s=Interval(
@@ -72,4 +73,6 @@ def _point(predictions: Predictions, device: int, index: int, *, usd_per_hour: f
         peak_memory_bytes=float(predictions.peak_memory_bytes[device, index]),
         fits=bool(predictions.fits[device, index]),
         bound=BOUNDS[predictions.bound[device, index]],
+        ttft_s=None if tokens is None else float(tokens.first_s[device, index]),
+        tpot_s=None if tokens is None else float(tokens.between_s[device, index]),
     )

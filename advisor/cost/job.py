@@ -3,10 +3,11 @@
 import math
 from collections.abc import Sequence
 
-from advisor.cost.service import requests_per_month
+from advisor.cost.service import requests_per_day, requests_per_month
 from advisor.errors import UsageError
 from advisor.flag_values import single_batch_of
 from advisor.records.answer import Job, JobLimits
+from advisor.records.generation import Generation
 from advisor.records.options import Options, PriceChoice
 from advisor.records.price import PriceKind
 from advisor.records.workload import Operand
@@ -14,8 +15,9 @@ from advisor.records.workload import Operand
 ASSUMED_SAMPLES = 1_000_000
 _MOST_SAMPLES = 2**53
 """Whole numbers up to here are exact as floats."""
-_SIZES = ("samples", "epochs", "steps", "tokens", "requests_per_day")
-_TIMES = ("checkpoint_every", "loader_s_per_sample", "deadline", "max_latency")
+_COUNTS = ("samples", "epochs", "steps", "tokens", "requests_per_day")
+_SIZES = (*_COUNTS, "requests_per_second")
+_TIMES = ("checkpoint_every", "loader_s_per_sample", "deadline", "max_latency", "max_ttft", "max_tpot")
 PRICE_KINDS: dict[PriceChoice, PriceKind] = {
     "on-demand": "on_demand",
     "spot": "spot",
@@ -24,17 +26,22 @@ PRICE_KINDS: dict[PriceChoice, PriceKind] = {
 }
 
 
-def job_of(options: Options, *, source_batch: int, inputs: Sequence[Operand] = ()) -> Job:
+def job_of(
+    options: Options, *, source_batch: int, inputs: Sequence[Operand] = (), generation: Generation | None = None
+) -> Job:
     """The job: `--samples` x `--epochs`, `--steps` of the batch, `--tokens`, a service, or an assumed million samples.
 
     Steps need one batch size: that of `--batch` where it is a single number, else the source's own. `inputs` are those
-    of one step: they say how many tokens a sample has.
+    of one step: they say how many tokens a sample has. Of a `generation` it has those of prompt and answer.
     """
     _check_sizes(options)
     _check_times(options)
     text = options.batch.strip()
     batch = text or (str(source_batch) if options.mode == "training" else "auto")
-    samples = _sample_count(options, batch=single_batch_of(text) or source_batch, inputs=inputs)
+    per_sample = tokens_per_sample(inputs)
+    if generation is not None:
+        per_sample = generation.prompt_tokens + generation.output_tokens
+    samples = _sample_count(options, batch=single_batch_of(text) or source_batch, tokens_per_sample=per_sample)
     if samples > _MOST_SAMPLES:
         raise UsageError(f"the job has {samples:.0e} samples in all", hint=f"give at most {_MOST_SAMPLES:.0e}")
     return Job(
@@ -49,7 +56,9 @@ def job_of(options: Options, *, source_batch: int, inputs: Sequence[Operand] = (
         compile=options.compile,
         price=PRICE_KINDS[options.price],
         tokens=options.tokens,
-        requests_per_day=options.requests_per_day,
+        requests_per_day=_daily(options),
+        requests_per_second=options.requests_per_second,
+        generation=generation,
         checkpoint_every_s=options.checkpoint_every,
         loader_s_per_sample=options.loader_s_per_sample,
         objective=options.objective,
@@ -59,6 +68,8 @@ def job_of(options: Options, *, source_batch: int, inputs: Sequence[Operand] = (
             max_usd_per_hour=options.max_hourly,
             max_latency_s=options.max_latency,
             min_samples_per_s=options.min_throughput,
+            max_ttft_s=options.max_ttft,
+            max_tpot_s=options.max_tpot,
         ),
     )
 
@@ -72,27 +83,38 @@ def tokens_per_sample(inputs: Sequence[Operand]) -> int | None:
     return None
 
 
-def _sample_count(options: Options, *, batch: int, inputs: Sequence[Operand]) -> int:
-    if options.requests_per_day is not None:
-        return requests_per_month(options.requests_per_day)
+def _daily(options: Options) -> int | None:
+    """The load of a service; None: it is no service."""
+    if options.requests_per_second is not None:
+        return requests_per_day(options.requests_per_second)
+    return options.requests_per_day
+
+
+def _sample_count(options: Options, *, batch: int, tokens_per_sample: int | None) -> int:
+    daily = _daily(options)
+    if daily is not None:
+        return requests_per_month(daily)
     if options.steps is not None:
         return options.steps * batch
     if options.tokens is not None:
-        per_sample = tokens_per_sample(inputs)
-        if per_sample is None:
+        if tokens_per_sample is None:
             raise UsageError(
                 f"--tokens {options.tokens}: no input of the model is of whole numbers in a sequence",
                 hint="give the size as --samples or --steps",
             )
-        return math.ceil(options.tokens / per_sample)
+        return math.ceil(options.tokens / tokens_per_sample)
     return (options.samples or ASSUMED_SAMPLES) * (options.epochs or 1)
 
 
 def _check_sizes(options: Options) -> None:
-    for name in _SIZES:
+    for name in _COUNTS:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise UsageError(f"{_flag(name)} {value}: a job has at least 1", hint=f"leave {_flag(name)} out or give 1")
+    if options.requests_per_second is not None and not options.requests_per_second > 0:
+        raise UsageError(
+            f"--requests-per-second {options.requests_per_second}: must be more than 0", hint="write 5 or 0.5"
+        )
     given = [name for name in _SIZES if name != "epochs" and getattr(options, name) is not None]
     if options.epochs is not None and "samples" not in given:
         given.append("epochs")
@@ -101,9 +123,10 @@ def _check_sizes(options: Options) -> None:
         raise UsageError(f"{flags} both give the size of the job", hint="keep one of them")
     if options.epochs is not None and options.samples is None:
         raise UsageError("--epochs needs the number of samples in one", hint="add --samples N")
-    if options.requests_per_day is not None and options.mode == "training":
-        raise UsageError("--requests-per-day: nobody serves a step of training", hint="leave --mode training out")
-    if options.requests_per_day is not None and options.deadline is not None:
+    if _daily(options) is not None and options.mode == "training":
+        flag = _flag("requests_per_day" if options.requests_per_second is None else "requests_per_second")
+        raise UsageError(f"{flag}: nobody serves a step of training", hint="leave --mode training out")
+    if _daily(options) is not None and options.deadline is not None:
         raise UsageError("--deadline: a service that is on all day is never done", hint="give --max-latency")
 
 

@@ -14,6 +14,7 @@ from advisor.cost.machines import gpu_count, plan_of
 from advisor.cost.offer_terms import OfferTerms
 from advisor.cost.pareto import pareto_front
 from advisor.cost.start_up import joint_ends
+from advisor.cost.token_quotes import token_quotes
 from advisor.record_columns import from_columns
 from advisor.records.answer import BOUNDS, CostParts, Interval, Job, Quote, QuotedDevice
 from advisor.records.billing import Billing
@@ -92,6 +93,7 @@ def quotes_of(
         **{name: getattr(mid, name).tolist() for name in ("idle_ratio", "lost_s")},
         **{name: getattr(terms, name).tolist() for name in ("wait_s", "start_up_s", "start_up_measured")},
         "job_parts_usd": _all_parts(mid),
+        "tokens": token_quotes(predictions, devices, batches, step_s=step_s, job_usd=job_usd[0], job=job),
     }
     columns["commitment_usd"] = [
         commitment_usd(one.price.kind, usd_per_hour=one.price.usd_per_hour, instance_count=count)

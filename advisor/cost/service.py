@@ -14,6 +14,11 @@ _STEPS_WAITED = 2
 """A request that arrives as a step begins waits for its end, then takes part in the next."""
 
 
+def requests_per_day(requests_per_second: float) -> int:
+    """Of a day as even as that second."""
+    return math.ceil(requests_per_second * _SECONDS_PER_DAY)
+
+
 def requests_per_month(requests_per_day: int) -> int:
     """Of a month of 730 hours."""
     return math.ceil(requests_per_day * HOURS_PER_MONTH / 24)

@@ -5,6 +5,7 @@ import pytest
 from advisor.cost.job import job_of
 from advisor.errors import UsageError
 from advisor.records.answer import Job, JobLimits
+from advisor.records.generation import Generation
 from advisor.records.options import Options
 from advisor.records.workload import Operand
 
@@ -97,3 +98,21 @@ def test_sizes_that_make_no_job_are_refused(options: dict[str, int]) -> None:
     with pytest.raises(UsageError) as caught:
         job(**options)
     assert caught.value.hint
+
+
+def test_a_load_by_the_second_is_one_by_the_day() -> None:
+    # 0.5 x 86,400 a day; 365 / 12 days of them.
+    served = job(requests_per_second=0.5)
+    assert (served.requests_per_day, served.samples) == (43_200, 1_314_000)
+    assert not served.assumed
+    with pytest.raises(UsageError, match="--requests-per-day and --requests-per-second both give the size"):
+        job(requests_per_second=0.5, requests_per_day=5)
+    with pytest.raises(UsageError, match="--requests-per-second: nobody serves a step of training"):
+        job(requests_per_second=0.5, mode="training")
+
+
+def test_tokens_of_a_generation_are_those_of_prompt_and_answer() -> None:
+    generation = Generation(prompt_tokens=90, output_tokens=10)
+    asked = job_of(Options(tokens=1000), source_batch=1, inputs=(IDS,), generation=generation)
+    assert asked.samples == 10
+    assert asked.generation == generation
