@@ -12,6 +12,7 @@ from advisor.calibrate.in_force import with_calibrations
 from advisor.calibrate.store import Stored
 from advisor.errors import NothingFitsError, UsageError
 from advisor.flag_values import is_workload_file
+from advisor.generating import as_served
 from advisor.live_step import options_of, trace_live
 from advisor.machine.this_machine import this_machine
 from advisor.named_offer import NamedMachine, machine_at_hand, named_machine, quoted_machine
@@ -132,6 +133,7 @@ def explain_workload(
     `catalog` holds the calibrations of `machine`, which is the one at hand. `trace_fused` traces the model anew with
     fused attention, where that can be had. `recommendation` is the ranking of all this, where it is made already.
     """
+    workload, options = as_served(workload, options)
     if recommendation is None:
         recommendation = rank_workload(workload, options, catalog=catalog, machine=machine)
     subjects = [

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 _TAKES_SEVERAL = frozenset({"provider", "region", "tier", "device", "prices"})
 _TIMES = frozenset({"checkpoint_every", "loader_s_per_sample", "deadline", "max_latency"})
 _TEXTS = frozenset({"batch", "profiles"})
-_NOT_TAKEN = ("input", "timeout", "measure")
+_NOT_TAKEN = (
+    "input", "timeout", "measure", "prompt_tokens", "output_tokens", "concurrency", "weights", "max_ttft", "max_tpot",
+)  # fmt: skip
 """Of sources alone, and what `recommend` alone does."""
 
 

@@ -24,6 +24,7 @@ from advisor.cost.ranking import rank
 from advisor.cost.selection import select_offers
 from advisor.errors import CoverageError, TraceError, UsageError
 from advisor.flag_values import is_workload_file, single_batch_of
+from advisor.generating import as_served, check_generation
 from advisor.local_device import local_devices
 from advisor.machine.this_machine import this_machine
 from advisor.measure.beside import Measuring, measure_here
@@ -229,7 +230,7 @@ def recommend(
     optimizer: Callable[[Iterable[Any]], "torch.optim.Optimizer"] | None = None,
     train_step: Callable[["nn.Module", Any], Any] | None = None,
     mode: Literal["inference", "training"] = "inference",
-    precision: Literal["auto", "fp32", "tf32", "amp-fp16", "amp-bf16", "bf16", "fp16"] = "auto",
+    precision: Literal["auto", "half", "fp32", "tf32", "amp-fp16", "amp-bf16", "bf16", "fp16"] = "auto",
     batch: str | int = "",
     layout: Literal["nchw", "nhwc"] = "nchw",
     compile: Literal["eager", "compile"] = "eager",  # noqa: A002 - the flag's name
@@ -245,6 +246,7 @@ def recommend(
     steps: int | None = None,
     tokens: int | None = None,
     requests_per_day: int | None = None,
+    requests_per_second: float | None = None,
     checkpoint_every: str | float | None = None,
     loader_s_per_sample: str | float | None = None,
     provider: str | Sequence[str] = (),
@@ -302,6 +304,7 @@ def recommend(
         steps=steps,
         tokens=tokens,
         requests_per_day=requests_per_day,
+        requests_per_second=requests_per_second,
         checkpoint_every=seconds_of(checkpoint_every),
         loader_s_per_sample=seconds_of(loader_s_per_sample),
         provider=names_of(provider),
@@ -371,9 +374,10 @@ def rank_workload(
             f"{workload.name} calls no operator that computes or copies: there is nothing to predict",
             hint="check that its forward does something with its inputs",
         )
+    workload, options = as_served(workload, options)
     calibrated = calibrated or Stored()
     catalog = with_calibrations(catalog, calibrated.calibrations)
-    job = job_of(options, source_batch=workload.batch, inputs=workload.inputs)
+    job = job_of(options, source_batch=workload.batch, inputs=workload.inputs, generation=workload.generation)
     if job.batch == "auto" and not workload.batch_is_affine:
         job = replace(job, batch=str(workload.batch))
     wanted = batch_candidates(options.batch, mode=options.mode, source_batch=workload.batch)
@@ -502,6 +506,7 @@ def _check_source(source: str, options: Options, *, run: bool) -> None:
     """Refuse what would otherwise be ignored: the source has settled it."""
     if run and not source.endswith(".py"):
         raise UsageError(f"--run: {source} is no script", hint="name a Python file, without ::NAME, or leave --run out")
+    check_generation(source, options, run=run)
     if options.attention != "auto" and is_workload_file(source):
         raise UsageError(f"--attention: {source} is a saved workload", hint="save it anew with the attention you mean")
     if options.measure and is_workload_file(source):
@@ -535,6 +540,8 @@ def _request(source: str, options: Options, *, batch: int | None, **how: Any) ->
         inputs=options.input,
         attention=options.attention,
         timeout_s=options.timeout,
+        prompt_tokens=options.prompt_tokens,
+        output_tokens=options.output_tokens,
         **how,
     )
 

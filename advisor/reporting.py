@@ -15,6 +15,7 @@ from advisor.catalog.locate import shipped_profiles
 from advisor.cost.batch_sweep import batch_points
 from advisor.errors import NothingFitsError
 from advisor.explaining import explain_workload
+from advisor.generating import as_served
 from advisor.named_offer import NamedMachine, machine_at_hand, quoted_machine
 from advisor.pipeline import Question, question_of, rank_question
 from advisor.predict.batches import batch_candidates
@@ -88,7 +89,7 @@ def _close_looks(question: Question, recommendation: Recommendation, catalog: Ca
     subjects = list(_subjects(recommendation, question.machine, catalog))
     if not subjects:
         return ()
-    workload, options = question.workload, question.options
+    workload, options = as_served(question.workload, question.options)
     explanation = explain_workload(
         workload,
         options,

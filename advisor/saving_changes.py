@@ -8,6 +8,7 @@ from advisor.pipeline import rank_workload
 from advisor.records.answer import Quote, Recommendation
 from advisor.records.device import Precision
 from advisor.records.explanation import Change, ChangeKind
+from advisor.records.generation import WeightFormat
 from advisor.records.options import Options
 from advisor.records.price import Catalog
 from advisor.records.workload import Workload
@@ -47,7 +48,7 @@ def saving_changes(
         changed = rank_workload(alternative.workload, alternative.options, catalog=same_offer).best
         if changed is None:
             continue
-        change = _change(alternative.kind, quote, changed)
+        change = _change(alternative.kind, quote, changed, weights=alternative.options.weights)
         known = best_of_kind.get(alternative.kind)
         if known is None or change.saved_usd > known.saved_usd:
             best_of_kind[alternative.kind] = change
@@ -71,6 +72,11 @@ def _alternatives(
     def changed(kind: ChangeKind, *, traced: Workload = workload, **options_changed: Any) -> _Alternative:
         return _Alternative(kind=kind, options=replace(options, **options_changed), workload=traced)
 
+    if workload.generation is not None:
+        if workload.generation.weights == "auto":
+            for weights in get_args(WeightFormat):
+                yield changed("weights", weights=weights)
+        return
     for precision in get_args(Precision):
         if precision != quote.precision:
             yield changed("precision", precision=precision)
@@ -90,13 +96,14 @@ def _has_plain_attention(workload: Workload, options: Options) -> bool:
     return options.attention != "fused" and "attention" not in ops and any("softmax" in op for op in ops)
 
 
-def _change(kind: ChangeKind, quote: Quote, changed: Quote) -> Change:
+def _change(kind: ChangeKind, quote: Quote, changed: Quote, *, weights: WeightFormat = "auto") -> Change:
     to = {
         "precision": changed.precision,
         "batch": str(changed.batch),
         "layout": "nhwc",
         "compile": "compile",
         "attention": "fused",
+        "weights": weights,
         "instance": f"{changed.provider} {changed.instance}",
     }
     saved_usd = quote.job_usd.mid - changed.job_usd.mid

@@ -10,6 +10,8 @@ from advisor.catalog.find import device_ids
 from advisor.cost.job import PRICE_KINDS
 from advisor.cost.selection import select_offers
 from advisor.errors import NothingFitsError, UsageError
+from advisor.flag_values import single_batch_of
+from advisor.generating import as_served
 from advisor.live_step import options_of, trace_live
 from advisor.named_offer import NamedMachine, named_machine
 from advisor.pipeline import catalog_of, names_of, profile_source, profiled_batch, single_batch
@@ -35,9 +37,10 @@ def memory_source(
     source: str, options: Options, *, on: Sequence[str] = (), run: bool = False, script_args: tuple[str, ...] = ()
 ) -> MemoryAnswer:
     """Say whether a step of the model in `source` fits the devices that `on` names, or all on offer."""
-    if options.batch and not single_batch(options):
-        batch_candidates(options.batch, mode=options.mode, source_batch=1)  # says what is wrong with it
-        raise UsageError(f"--batch {options.batch}: memory is of one batch", hint="write one number, or leave it out")
+    flag, asked = ("--concurrency", options.concurrency) if options.concurrency else ("--batch", options.batch)
+    if asked and not single_batch_of(asked):
+        batch_candidates(asked, mode=options.mode, source_batch=1)  # says what is wrong with it
+        raise UsageError(f"{flag} {asked}: memory is of one batch", hint="write one number, or leave it out")
     workload = profile_source(source, options, run=run, script_args=script_args).workload
     return memory_workload(workload, replace(options, mode=workload.mode), on=on, catalog=catalog_of(options))
 
@@ -63,6 +66,7 @@ def memory(
 
 def memory_workload(workload: Workload, options: Options, *, on: Sequence[str], catalog: Catalog) -> MemoryAnswer:
     """Say it for each of `on`, or for every device on offer within the limits, the smallest memory first."""
+    workload, options = as_served(workload, options)
     batch = profiled_batch(workload, single_batch(options))
     machines = [named_machine(name, catalog) for name in on] or _on_offer(options, catalog)
     found = [device_memory(machine, workload, options, batch=batch) for machine in machines]

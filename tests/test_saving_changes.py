@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from advisor.catalog.load import load_catalog
 from advisor.cli.main import run
 from advisor.errors import ExitCode
 from advisor.explaining import explain_workload
@@ -15,6 +16,7 @@ from advisor.pipeline import profile_source
 from advisor.records.options import Options
 from advisor.records.workload import Workload
 from advisor.workload.file import workload_to_json
+from tests.generations import traced
 from tests.test_breaking_even import catalog, net
 
 NET = """
@@ -131,3 +133,13 @@ def test_what_is_fused_already_is_not_traced_again() -> None:
         raise AssertionError("traced again")
 
     explain_workload(net(), Options(precision="fp32"), on=("gpu",), catalog=catalog(), trace_fused=trace_fused)
+
+
+def test_a_language_model_in_service_is_offered_narrower_weights() -> None:
+    pytest.importorskip("transformers")
+    workload = traced("llama3_8b", prompt_tokens=1024, output_tokens=256)
+    options = Options(no_local=True, device=("a100-sxm4-80gb",), concurrency="1")
+    (step,) = explain_workload(workload, options, on=(), catalog=load_catalog()).steps
+
+    # Alone it reads all weights for each token; another number of requests saves more still, but was not asked for.
+    assert [(change.kind, change.to) for change in step.changes if change.kind == "weights"] == [("weights", "int4")]

@@ -6,7 +6,7 @@ from advisor.records.options import Options
 
 REFUSED = {
     **dict.fromkeys(("profiles", "prices"), "the service reads no files for a request"),
-    **dict.fromkeys(("input", "attention", "timeout"), "the workload has settled it"),
+    **dict.fromkeys(("input", "attention", "timeout", "prompt_tokens", "output_tokens"), "the workload has settled it"),
     **dict.fromkeys(("no_local", "no_calibrate"), "the service knows of no machine at hand"),
 }
 ALLOWED = {field.name: field for field in fields(Options) if field.name not in REFUSED}

@@ -9,6 +9,8 @@ from advisor.catalog.load import load_catalog
 from advisor.records.answer import Recommendation
 from advisor.records.price import Catalog
 from advisor.serve.answers import QUESTIONS, answer
+from advisor.workload.file import workload_to_json
+from tests.generations import traced
 from tests.serve.conftest import ROOT, WORKLOAD
 from tests.serve.mutations import broken_requests
 
@@ -93,3 +95,21 @@ def test_neither_torch_nor_yaml_nor_the_network_is_imported_to_answer() -> None:
     example = str(ROOT / "advisor" / "serve" / "example_workload.json")
     done = subprocess.run([sys.executable, "-c", code, example], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout == "[]\n"
+
+
+def test_a_language_model_in_service_is_ranked_with_its_options(catalog: Catalog) -> None:
+    pytest.importorskip("transformers")
+    workload = workload_to_json(traced("llama"))
+    options = {"concurrency": 8, "weights": "int8", "max_tpot": "50ms", "requests_per_second": 2, "device": ["l4"]}
+    status, found = ask("recommend", {"workload": workload, "options": options}, catalog)
+    assert status == 200
+    assert found["best"]["batch"] == 8  # type: ignore[index]
+    assert found["best"]["tokens"]["tpot_s"]["mid"] <= 0.05  # type: ignore[index]
+    assert found["job"]["generation"]["weights"] == "int8"  # type: ignore[index]
+
+    for wrong, field in (
+        ({"prompt_tokens": 5}, "options.prompt_tokens"),
+        ({"concurrency": "0"}, "options.concurrency"),
+    ):
+        status, found = ask("recommend", {"workload": workload, "options": wrong}, catalog)
+        assert (status, found["error"]["field"]) == (422, field)  # type: ignore[index]

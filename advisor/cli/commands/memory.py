@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from advisor.cli.output import Output
 
 _OPTION_FLAGS = (
-    "mode", "precision", "batch", "input", "attention", "provider", "region", "tier", "device", "price",
-    "max_price_age", "drop_prices", "top", "timeout", "profiles", "prices",
+    "mode", "precision", "batch", "prompt_tokens", "output_tokens", "concurrency", "weights", "input", "attention",
+    "provider", "region", "tier", "device", "price", "max_price_age", "drop_prices", "top", "timeout", "profiles",
+    "prices",
 )  # fmt: skip
 
 

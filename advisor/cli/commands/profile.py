@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from advisor.records.workload import Workload
     from advisor.report.view import View
 
-_OPTION_FLAGS = ("mode", "batch", "input", "attention", "top", "strict", "timeout")
+_OPTION_FLAGS = (
+    "mode", "batch", "prompt_tokens", "output_tokens", "input", "attention", "top", "strict", "timeout",
+)  # fmt: skip
 _GROUPINGS = ("module", "family", "phase")
 
 
