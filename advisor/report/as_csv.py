@@ -1,11 +1,13 @@
 """`-o csv`: one line for each quote, base units in the column names."""
 
 import csv
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterator
+from dataclasses import fields
 from io import StringIO
 from typing import Any
 
-from advisor.records.answer import CostParts, Interval, Quote, QuotedDevice, Recommendation
+from advisor.records.answer import CostParts, Interval, Quote, QuotedDevice, Recommendation, TokenQuote
+from advisor.records.scale import Plan
 from advisor.report.columns import unranked
 from advisor.report.printable import printable
 from advisor.report.view import View
@@ -17,6 +19,10 @@ _NESTED = {
     "job_usd": Interval,
     "job_s": Interval,
     "job_parts_usd": CostParts,
+    "plan": Plan,
+    "tokens": TokenQuote,
+    "ttft_s": Interval,
+    "tpot_s": Interval,
 }
 _FORMULA_STARTS = ("=", "+", "-", "@")
 """Spreadsheets run a cell that starts so (OWASP, CSV Injection)."""
@@ -26,33 +32,34 @@ def render(recommendation: Recommendation, view: View) -> str:
     """Every quote, cheapest first, whatever the view shows; the machine at hand, without a rank, at the end."""
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(("rank", *_header(), "job_samples", "coverage_ratio"))
+    writer.writerow(("rank", *_names(Quote), "job_samples", "coverage_ratio"))
     job, workload = recommendation.job, recommendation.workload
     rows: list[tuple[int | str, Quote]] = list(enumerate(recommendation.quotes, start=1))
     at_hand = unranked(recommendation)
     if at_hand is not None:
         rows.append(("", at_hand))
     for rank, quote in rows:
-        writer.writerow((rank, *_cells(quote), job.samples, workload.coverage_ratio))
+        writer.writerow((rank, *_cells(quote, Quote), job.samples, workload.coverage_ratio))
     return out.getvalue()
 
 
-def _header() -> list[str]:
-    """The quote's fields; those of a record in it follow its own name: `step_s_mid`."""
-    return [
-        name
-        for field in fields(Quote)
-        for name in (
-            [f"{field.name}_{inner.name}" for inner in fields(_NESTED[field.name])]
-            if field.name in _NESTED
-            else [field.name]
-        )
-    ]
+def _names(kind: Any, *, before: str = "") -> Iterator[str]:
+    """The record's fields; those of a record in it follow its own name: `step_s_mid`."""
+    for field in fields(kind):
+        if field.name in _NESTED:
+            yield from _names(_NESTED[field.name], before=f"{before}{field.name}_")
+        else:
+            yield before + field.name
 
 
-def _cells(record: Any) -> list[Any]:
-    values = (getattr(record, field.name) for field in fields(record))
-    return [cell for value in values for cell in (_cells(value) if is_dataclass(value) else [_cell(value)])]
+def _cells(record: Any, kind: Any) -> Iterator[Any]:
+    """A cell for each of the names; those of a record that is not there are empty."""
+    for field in fields(kind):
+        value = None if record is None else getattr(record, field.name)
+        if field.name in _NESTED:
+            yield from _cells(value, _NESTED[field.name])
+        else:
+            yield _cell(value)
 
 
 def _cell(value: Any) -> Any:

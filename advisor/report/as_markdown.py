@@ -5,8 +5,9 @@ from collections.abc import Iterable
 
 from advisor.records.answer import Recommendation
 from advisor.report import sentence
-from advisor.report.columns import COLUMNS, table_rows
+from advisor.report.columns import Column, table_rows
 from advisor.report.printable import printable
+from advisor.report.token_columns import columns_for
 from advisor.report.view import View
 
 SUFFIX = ".md"
@@ -19,9 +20,10 @@ def render(recommendation: Recommendation, view: View) -> str:
     lines = [f"**{escape(sentence.headline(recommendation))}**", ""]
     lines += bullets("Assumes", sentence.basis(recommendation))
     if rows:
-        lines.append(table_line(column.header for column in COLUMNS))
-        lines.append(_rule())
-        lines += [table_line(column.cell(row) for column in COLUMNS) for row in rows]
+        columns = columns_for(rows)
+        lines.append(table_line(column.header for column in columns))
+        lines.append(_rule(columns))
+        lines += [table_line(column.cell(row) for column in columns) for row in rows]
         lines.append("")
         lines += bullets("Rows", sentence.table_notes(rows, quote_count=len(recommendation.quotes)))
     lines += bullets(f"Left out ({len(recommendation.rejected):,})", sentence.left_out(recommendation))
@@ -39,8 +41,8 @@ def table_line(cells: Iterable[str]) -> str:
     return "| " + " | ".join(escape(cell) for cell in cells) + " |"
 
 
-def _rule() -> str:
-    return "|" + "|".join("---:" if column.is_number else "---" for column in COLUMNS) + "|"
+def _rule(columns: Iterable[Column]) -> str:
+    return "|" + "|".join("---:" if column.is_number else "---" for column in columns) + "|"
 
 
 def bullets(title: str, lines: Iterable[str]) -> list[str]:

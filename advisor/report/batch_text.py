@@ -2,28 +2,37 @@
 
 from advisor import units
 from advisor.records.answer import BatchPoint, BatchSweep, Recommendation
+from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
 from advisor.report.page import Heading, Page
 
 _HEADINGS = ("batch", "step [90 %]", "samples/s", "per million", "memory", "bound")
+_OF_TOKENS = ("in flight", "TTFT", "TPOT", "tokens/s", "per Mtok", "memory", "bound")
 
 
 def add_batch_tables(page: Page, recommendation: Recommendation) -> None:
     """The tables where sizes to compare were asked for; `auto` and no size at all choose for the user."""
     if not _is_comparison(recommendation.job.batch):
         return
+    generation = recommendation.job.generation
     for sweep in recommendation.batch_sweeps:
         page.blank()
         page.line(
             f"By batch on {sweep.provider} {sweep.instance} ({sweep.device.name}), {sweep.precision}:", style="bold"
         )
         page.table(
-            [Heading(text=text, is_number=text != "bound") for text in _HEADINGS],
-            [_cells(point, sweep, rate=recommendation.exchange_rate) for point in sweep.points],
+            [Heading(text=text, is_number=text != "bound") for text in (_OF_TOKENS if generation else _HEADINGS)],
+            [
+                _token_cells(point, sweep, generation, rate=recommendation.exchange_rate)
+                if generation
+                else _cells(point, sweep, rate=recommendation.exchange_rate)
+                for point in sweep.points
+            ],
             first_row_style="",
         )
     if recommendation.batch_sweeps:
-        page.line("* is the batch that the ranking takes; per million samples, computing alone.", style="dim")
+        what = "tokens of prompts and answers" if generation else "samples"
+        page.line(f"* is the batch that the ranking takes; per million {what}, computing alone.", style="dim")
 
 
 def _is_comparison(batch: str) -> bool:
@@ -32,12 +41,35 @@ def _is_comparison(batch: str) -> bool:
 
 def _cells(point: BatchPoint, sweep: BatchSweep, *, rate: ExchangeRate | None) -> tuple[str, ...]:
     step_s = point.step_s
-    share = units.format_ratio(point.peak_memory_bytes / sweep.device_memory_bytes)
     return (
-        f"{'*' if point.batch == sweep.batch else ''}{point.batch:,}",
+        _batch(point, sweep),
         units.format_interval_s(step_s.mid, step_s.low, step_s.high),
         units.format_rate(point.samples_per_s),
         units.format_money(point.usd_per_million_samples, rate=rate),
-        share if point.fits else f"{share}: does not fit",
+        _memory(point, sweep),
         point.bound,
     )
+
+
+def _token_cells(
+    point: BatchPoint, sweep: BatchSweep, generation: Generation, *, rate: ExchangeRate | None
+) -> tuple[str, ...]:
+    usd = point.usd_per_million_samples / (generation.prompt_tokens + generation.output_tokens)
+    return (
+        _batch(point, sweep),
+        units.format_duration(point.ttft_s or 0.0),
+        units.format_duration(point.tpot_s or 0.0),
+        units.format_rate(point.samples_per_s * generation.output_tokens),
+        units.format_money(usd, rate=rate, digits=3),
+        _memory(point, sweep),
+        point.bound,
+    )
+
+
+def _batch(point: BatchPoint, sweep: BatchSweep) -> str:
+    return f"{'*' if point.batch == sweep.batch else ''}{point.batch:,}"
+
+
+def _memory(point: BatchPoint, sweep: BatchSweep) -> str:
+    share = units.format_ratio(point.peak_memory_bytes / sweep.device_memory_bytes)
+    return share if point.fits else f"{share}: does not fit"

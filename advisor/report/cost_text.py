@@ -41,11 +41,18 @@ def covered_cost(quote: Quote, job: Job, *, rate: ExchangeRate | None) -> str:
 def _size(job: Job) -> str:
     """The job as the user gave its size."""
     if job.requests_per_day is not None:
-        return f"a month of {job.requests_per_day:,} requests a day"
+        return f"a month of {load_text(job)}"
     for count, name in ((job.epochs, "epoch"), (job.steps, "step"), (job.tokens, "token")):
         if count is not None:
             return f"{count:,} {name}{'' if count == 1 else 's'}"
     return f"{job.samples:,} samples"
+
+
+def load_text(job: Job) -> str:
+    """The load of a service as the user gave it."""
+    if job.requests_per_second is not None:
+        return f"{job.requests_per_second:,.10g} requests/s"
+    return f"{job.requests_per_day:,} requests a day"
 
 
 def cost_notes(best: Quote, job: Job) -> Iterator[str]:

@@ -21,6 +21,7 @@ _CHANGES: Mapping[ChangeKind, str] = {
     "layout": "layout {}",
     "compile": "torch.compile",
     "attention": "{} attention",
+    "weights": "weights in {}",
     "instance": "{}",
 }
 _LEGEND = (
@@ -44,7 +45,9 @@ def render_explanation(explanation: Explanation, *, view: View) -> str:
 
 def _one(page: Page, explanation: Explanation, *, view: View) -> None:
     (step,) = explanation.steps
-    page.line(f"{explanation.workload}: {_STEPS[explanation.mode]} on {_headline(step)}", style="bold")
+    is_generation = any(group.name == "decode" for group in step.phases)
+    what = "an answer to each request in flight" if is_generation else _STEPS[explanation.mode]
+    page.line(f"{explanation.workload}: {what} on {_headline(step)}", style="bold")
     page.titled_list("Why:", reasons(step))
     _savings(page, step, explanation)
     for name, groups_of in _GROUPS.items():

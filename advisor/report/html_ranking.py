@@ -3,16 +3,20 @@
 from advisor import units
 from advisor.records.answer import Interval, Job, Recommendation
 from advisor.report import sentence
-from advisor.report.columns import COLUMNS, Column, RankedQuote, device_label, instance_label, table_rows
+from advisor.report.columns import Column, RankedQuote, device_label, instance_label, table_rows
 from advisor.report.html_parts import Axis, Chart, Point, Section, Series, Table, TableColumn
 from advisor.report.money import in_currency, money_interval
+from advisor.report.token_columns import columns_for
 
 _KIND_NAMES = {"cpu": "CPU", "gpu": "GPU"}
 _MORE_COLUMNS = (
     Column(header="kind", cell=lambda row: _KIND_NAMES[row.quote.device.kind]),
     Column(header="tier", cell=lambda row: row.quote.tier),
 )
-_ORDER = ("#", "instance", "cost", "device", "provider", "step [90 %]", "cheapest", "per h")
+_ORDER = (
+    "#", "instance", "per Mtok", "cost", "device", "provider", "step [90 %]", "TTFT", "TPOT [90 %]", "tokens/s",
+    "cheapest", "per h",
+)  # fmt: skip
 """What is looked at first stands first; all other columns follow as they are."""
 _CHOICES = ("provider", "kind", "tier", "precision", "bound")
 
@@ -20,7 +24,7 @@ _CHOICES = ("provider", "kind", "tier", "precision", "bound")
 def ranking_section(recommendation: Recommendation) -> Section:
     """Every offer, as the table of all formats has it."""
     rows = table_rows(recommendation, top=max(1, len(recommendation.quotes)))
-    columns = sorted((*COLUMNS, *_MORE_COLUMNS), key=_place)
+    columns = sorted((*columns_for(rows), *_MORE_COLUMNS), key=_place)
     table = Table(
         title="Every offer",
         columns=tuple(

@@ -5,8 +5,9 @@ from html import escape
 
 from advisor.records.answer import Recommendation
 from advisor.report import sentence
-from advisor.report.columns import COLUMNS, table_rows
+from advisor.report.columns import table_rows
 from advisor.report.printable import printable
+from advisor.report.token_columns import columns_for
 
 
 def render_html(recommendation: Recommendation, *, top: int = 10) -> str:
@@ -14,8 +15,9 @@ def render_html(recommendation: Recommendation, *, top: int = 10) -> str:
     rows = table_rows(recommendation, top=top)
     parts = [f"<p><strong>{_literal(sentence.headline(recommendation))}</strong></p>"]
     if rows:
-        head = _cells("th", (column.header for column in COLUMNS))
-        body = "".join(f"<tr>{_cells('td', (column.cell(row) for column in COLUMNS))}</tr>" for row in rows)
+        columns = columns_for(rows)
+        head = _cells("th", (column.header for column in columns))
+        body = "".join(f"<tr>{_cells('td', (column.cell(row) for column in columns))}</tr>" for row in rows)
         parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
         parts += [
             f"<p>{_literal(note)}</p>" for note in sentence.table_notes(rows, quote_count=len(recommendation.quotes))

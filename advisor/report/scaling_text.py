@@ -24,6 +24,10 @@ def scaling_notes(quote: Quote, job: Job) -> Iterator[str]:
         yield f"its batch of {quote.batch:,} {_passes(plan)}."
         return
     per_gpu = f"its batch of {quote.batch:,} is that of all GPUs{_passes(plan, before=' and ')}"
+    if job.generation is not None and plan.tensor > 1:
+        copies = "a copy" if plan.data == 1 else f"{plan.data} copies"
+        yield f"{copies} of the model, tensor parallel on {plan.tensor} GPUs each; {per_gpu}."
+        return
     if job.mode == "inference" and plan.data > 1:
         yield f"each of {quote.gpus_used} GPUs runs a copy of the model; {per_gpu}."
         return

@@ -9,11 +9,12 @@ from advisor.records.machine import LOCAL
 from advisor.records.options import Objective
 from advisor.records.price import ExchangeRate
 from advisor.report.columns import RankedQuote, device_label, has_front_mark, instance_label, percent_chance
-from advisor.report.cost_text import cost_notes, covered_cost
+from advisor.report.cost_text import cost_notes, covered_cost, load_text
 from advisor.report.loader_text import loader_notes
 from advisor.report.measured_text import measured_notes
 from advisor.report.money import rate_note
 from advisor.report.scaling_text import scaling_notes
+from advisor.report.token_text import service_settings, token_notes
 
 _KIND_NAMES = {"cpu": "CPU", "gpu": "GPU"}
 _OTHER_KIND = {"cpu": "gpu", "gpu": "cpu"}
@@ -69,7 +70,7 @@ def headline(recommendation: Recommendation) -> str:
         f"{keep}{best.provider} {instance_label(best)} ({device_label(best)}) {_samples_done(job)} for "
         f"{units.format_money(cost.mid, rate=rate)} "
         f"({units.format_money(cost.low, rate=rate)}-{units.format_money(cost.high, rate=rate)}) "
-        f"{how_long}{_margin(best, recommendation.quotes, job=job, rate=rate)}"
+        f"{how_long}{_per_tokens(best, rate=rate)}{_margin(best, recommendation.quotes, job=job, rate=rate)}"
         f"{_rivals(best, recommendation.quotes, objective=job.objective)}."
     )
 
@@ -81,9 +82,17 @@ def _done_here(at_hand: Quote, job: Job, *, rate: ExchangeRate | None) -> str:
     return f"{at_hand.instance} ({device_label(at_hand)}) {_samples_done(job)} in {time}{paid}"
 
 
+def _per_tokens(best: Quote, *, rate: ExchangeRate | None) -> str:
+    if best.tokens is None:
+        return ""
+    return f", {units.format_money(best.tokens.usd_per_million_tokens, rate=rate, digits=3)} per million tokens"
+
+
 def _samples_done(job: Job) -> str:
     if job.requests_per_day is not None:
-        return f"serves {job.requests_per_day:,} requests a day"
+        return f"serves {load_text(job)}"
+    if job.generation is not None:
+        return f"answers {job.samples:,} requests"
     return f"{'trains on' if job.mode == 'training' else 'does'} {job.samples:,} samples"
 
 
@@ -150,6 +159,9 @@ def basis(recommendation: Recommendation) -> tuple[str, ...]:
 
 
 def _job(job: Job) -> str:
+    if service := service_settings(job):
+        size = f"; no job size was given, so {job.samples:,} requests with the device kept busy" if job.assumed else ""
+        return f"{service}, {_PRICE_NAMES[job.price]}{size}."
     batch = "the cheapest batch per device" if job.batch == "auto" else f"batch {job.batch}"
     precision = (
         "precision auto (bf16 or fp16 autocast where native, else fp32)" if job.precision == "auto" else job.precision
@@ -169,12 +181,14 @@ def _best(recommendation: Recommendation) -> tuple[str, ...]:
     if job.assumed or (best.provider == LOCAL and not best.usd_per_hour):
         return (
             _figures(best, rate=rate),
+            *token_notes(best, job, rate=rate),
             *scaling_notes(best, job),
             *cost_notes(best, job),
             *loader_notes(best, job),
         )
     return (
         _figures(best, rate=rate, has_coverage=True),
+        *token_notes(best, job, rate=rate),
         *scaling_notes(best, job),
         covered_cost(best, job, rate=rate),
         *cost_notes(best, job),
@@ -183,7 +197,8 @@ def _best(recommendation: Recommendation) -> tuple[str, ...]:
 
 
 def _figures(best: Quote, *, rate: ExchangeRate | None, has_coverage: bool = False) -> str:
-    time = f"the best: batch {best.batch:,}, {best.precision}; its time is {_TIME_NAMES[best.time_source]}"
+    batch = f"batch {best.batch:,}" if best.tokens is None else f"{best.batch:,} requests in flight"
+    time = f"the best: {batch}, {best.precision}; its time is {_TIME_NAMES[best.time_source]}"
     if best.provider == LOCAL and not best.usd_per_hour:
         return f"{time}; it costs nothing, since no price of its electricity is known (`owned` in an overlay)."
     return (

@@ -7,9 +7,10 @@ from rich.cells import cell_len
 from advisor.records.answer import Recommendation
 from advisor.report import sentence
 from advisor.report.batch_text import add_batch_tables
-from advisor.report.columns import COLUMNS, Column, RankedQuote, table_rows
+from advisor.report.columns import Column, RankedQuote, table_rows
 from advisor.report.machine_text import add_machine_table
 from advisor.report.page import COLUMN_GAP, Heading, Page
+from advisor.report.token_columns import columns_for
 
 
 def render_text(recommendation: Recommendation, *, width: int, color: bool, top: int = 10) -> str:
@@ -26,7 +27,7 @@ def render_text(recommendation: Recommendation, *, width: int, color: bool, top:
             [[column.cell(row) for column in columns] for row in rows],
         )
         notes = sentence.table_notes(rows, quote_count=len(recommendation.quotes))
-        for note in (*notes, *_dropped_note(columns)):
+        for note in (*notes, *_dropped_note(columns_for(rows), columns)):
             page.line(note, style="dim")
     add_batch_tables(page, recommendation)
     add_machine_table(page, recommendation)
@@ -37,9 +38,9 @@ def render_text(recommendation: Recommendation, *, width: int, color: bool, top:
 
 def fitting_columns(rows: Sequence[RankedQuote], *, width: int) -> tuple[Column, ...]:
     """The columns that fit `width`: those with the lowest drop order go first."""
-    widths = {column: _column_width(column, rows) for column in COLUMNS}
-    columns = list(COLUMNS)
-    for column in sorted((c for c in COLUMNS if c.drop_order is not None), key=lambda c: c.drop_order or 0):
+    columns = list(columns_for(rows))
+    widths = {column: _column_width(column, rows) for column in columns}
+    for column in sorted((c for c in columns if c.drop_order is not None), key=lambda c: c.drop_order or 0):
         if sum(widths[c] for c in columns) + COLUMN_GAP * (len(columns) - 1) <= width:
             break
         columns.remove(column)
@@ -51,6 +52,6 @@ def _column_width(column: Column, rows: Sequence[RankedQuote]) -> int:
     return widest if column.wraps_at is None else min(widest, column.wraps_at)
 
 
-def _dropped_note(columns: Sequence[Column]) -> list[str]:
-    dropped = [column.header for column in COLUMNS if column not in columns]
+def _dropped_note(every: Sequence[Column], columns: Sequence[Column]) -> list[str]:
+    dropped = [column.header for column in every if column not in columns]
     return [f"Not at this width: {', '.join(dropped)}."] if dropped else []

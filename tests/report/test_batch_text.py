@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 from advisor.records.answer import BatchPoint, BatchSweep, Interval
+from advisor.records.generation import Generation
 from advisor.report.text import render_text
 from tests.report.toys import L4, recommendation
 
@@ -56,3 +57,15 @@ def test_several_batches_are_one_too() -> None:
 def test_where_the_batch_is_chosen_there_is_none() -> None:
     assert "By batch on" not in text("auto")
     assert "By batch on" not in text("8")
+
+
+def test_of_a_language_model_in_service_it_is_of_tokens() -> None:
+    # $2.50 for a million requests of 90 + 10 tokens: $0.025 for a million tokens; 100 requests/s of 10 tokens each.
+    answer = recommendation(L4)
+    sweep = replace(SWEEP, points=(point(8, ttft_s=0.2, tpot_s=0.02),))
+    job = replace(answer.job, batch="8,16", generation=Generation(prompt_tokens=90, output_tokens=10))
+    lines = render_text(replace(answer, job=job, batch_sweeps=(sweep,)), width=80, color=False).splitlines()
+    start = lines.index("By batch on aws g6.xlarge (L4), amp-bf16:")
+
+    assert lines[start + 1].split() == ["in", "flight", "TTFT", "TPOT", "tokens/s", "per", "Mtok", "memory", "bound"]
+    assert lines[start + 2].split() == ["*8", "200", "ms", "20", "ms", "1,000", "$0.025", "50", "%", "compute"]

@@ -1,0 +1,59 @@
+"""A quote of a language model in service in, sentences out: its tokens, its memory, what is assumed of its requests."""
+
+from collections.abc import Iterator, Mapping
+
+from advisor import units
+from advisor.records.answer import Interval, Job, Quote
+from advisor.records.generation import WeightFormat
+from advisor.records.price import ExchangeRate
+
+_WEIGHTS: Mapping[WeightFormat, str] = {
+    "auto": "weights in the precision of the rest",
+    "bf16": "blocks' weights in bf16",
+    "fp8": "blocks' weights in fp8",
+    "int8": "blocks' weights in int8",
+    "int4": "blocks' weights in int4, in groups of 128",
+}
+_PRECISIONS = {"half": "half (bf16 where native, else fp16, on CPUs fp32)"}
+
+
+def service_settings(job: Job) -> str | None:
+    """The job as understood; None: it is no language model in service."""
+    generation = job.generation
+    if generation is None:
+        return None
+    in_flight = "the cheapest number of" if job.batch == "auto" else job.batch
+    return (
+        f"a language model in service: prompts of {generation.prompt_tokens:,} tokens, answers of "
+        f"{generation.output_tokens:,}, {in_flight} requests in flight per instance, "
+        f"{_PRECISIONS.get(job.precision, job.precision)}, {_WEIGHTS[generation.weights]}, continuous batching, fused "
+        "kernels, decode in a CUDA graph"
+    )
+
+
+def token_notes(best: Quote, job: Job, *, rate: ExchangeRate | None) -> Iterator[str]:
+    """How long the tokens of the best take, what holds them up, and what lies in memory."""
+    tokens = best.tokens
+    if tokens is None or job.generation is None:
+        return
+    yield (
+        f"first token after {_interval(tokens.ttft_s)}, then one every {_interval(tokens.tpot_s)}; a pass of decode by "
+        f"itself takes {units.format_duration(tokens.decode_s)}: prompts of other requests are read in between."
+    )
+    yield (
+        f"{units.format_money(tokens.usd_per_million_output_tokens, rate=rate, digits=3)} per million tokens of "
+        f"answers, {units.format_money(tokens.usd_per_million_tokens, rate=rate, digits=3)} of prompts and answers "
+        "together."
+    )
+    yield (
+        f"{best.batch:,} requests in flight hold {units.format_bytes(tokens.kv_cache_bytes)} of KV cache at most; "
+        f"a copy of the weights is {units.format_bytes(tokens.weight_bytes)}."
+    )
+    if tokens.compute_bound_from is None:
+        yield "decode is bound by memory however many requests there are: each brings a cache of its own to read."
+    else:
+        yield f"decode is bound by memory with fewer than {tokens.compute_bound_from:,} requests, then by computing."
+
+
+def _interval(time_s: Interval) -> str:
+    return units.format_interval_s(time_s.mid, time_s.low, time_s.high)

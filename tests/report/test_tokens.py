@@ -1,0 +1,149 @@
+"""A language model in service in the text, the tables and the columns of every format."""
+
+import csv
+from dataclasses import replace
+from io import StringIO
+
+from advisor.records.answer import Interval, Quote, Recommendation, TokenQuote
+from advisor.records.generation import Generation
+from advisor.records.scale import Plan
+from advisor.report import as_csv, as_markdown, sentence
+from advisor.report.columns import COLUMNS, RankedQuote, table_rows
+from advisor.report.cost_text import load_text
+from advisor.report.notebook import render_html
+from advisor.report.scaling_text import scaling_notes
+from advisor.report.text import render_text
+from advisor.report.token_columns import columns_for
+from advisor.report.token_text import service_settings, token_notes
+from advisor.report.view import View
+from tests.report.toys import GENOA, L4, T4, recommendation
+
+TOKENS = TokenQuote(
+    ttft_s=Interval(mid=0.12, low=0.1, high=0.15),
+    tpot_s=Interval(mid=0.025, low=0.02, high=0.03),
+    decode_s=0.0153,
+    output_tokens_per_s=1310.0,
+    usd_per_million_output_tokens=0.0825,
+    usd_per_million_tokens=0.0165,
+    kv_cache_bytes=5 * 2**30,
+    weight_bytes=15 * 2**30,
+    compute_bound_from=256,
+)
+TOY = recommendation(L4, T4, GENOA)
+GENERATION = Generation(prompt_tokens=1024, output_tokens=256)
+
+
+def served(quote: Quote) -> Quote:
+    return replace(quote, tokens=TOKENS, batch=32, precision="bf16")
+
+
+def answer() -> Recommendation:
+    """The toy answer, as if it served 5 requests a second."""
+    quotes = tuple(map(served, TOY.quotes))
+    job = replace(
+        TOY.job,
+        generation=GENERATION,
+        precision="half",
+        batch="auto",
+        requests_per_day=432_000,
+        requests_per_second=5.0,
+        assumed=False,
+    )
+    return replace(TOY, quotes=quotes, best=quotes[0], job=job)
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_the_headline_says_the_load_and_what_tokens_cost() -> None:
+    headline = sentence.headline(answer())
+    assert "serves 5 requests/s for $" in headline
+    assert "$0.0165 per million tokens" in headline
+
+
+def test_large_loads_are_written_out() -> None:
+    job = replace(answer().job, requests_per_second=12_500.5)
+    assert load_text(job) == "12,500.5 requests/s"
+
+
+def test_the_table_has_columns_of_tokens_and_fits_80_characters() -> None:
+    text = render_text(answer(), width=80, color=False)
+
+    assert max(map(len, text.splitlines())) <= 80
+    (head,) = (line for line in text.splitlines() if line.lstrip().startswith("#"))
+    assert head.split()[:6] == ["#", "instance", "TTFT", "TPOT", "[90", "%]"]
+    assert "per Mtok" in head
+    assert "25 ms [20-30]" in text
+    assert "step [90 %]" not in text
+
+
+def test_wide_tables_have_them_all() -> None:
+    headers = [column.header for column in columns_for(rows())]
+    assert headers == [
+        *("#", "instance", "provider", "region", "device", "per h", "in flight", "precision", "TTFT", "TPOT [90 %]"),
+        *("tokens/s", "per Mtok", "cost", "cheapest", "memory", "bound", "price date"),
+    ]
+    cells = {column.header: column.cell(rows()[0]) for column in columns_for(rows())}
+    assert (cells["in flight"], cells["TTFT"], cells["tokens/s"]) == ("32", "120 ms", "1,310")
+    assert (cells["per Mtok"], cells["TPOT [90 %]"]) == ("$0.0165", "25 ms [20-30]")
+
+
+def rows() -> tuple[RankedQuote, ...]:
+    return table_rows(answer(), top=3)
+
+
+def test_other_answers_keep_their_columns() -> None:
+    assert columns_for(table_rows(TOY, top=3)) == columns_for(()) == COLUMNS
+
+
+def test_what_the_service_was_understood_to_be_stands_first() -> None:
+    first, *_ = sentence.basis(answer())
+    assert first == (
+        "a language model in service: prompts of 1,024 tokens, answers of 256, the cheapest number of requests in "
+        "flight per instance, half (bf16 where native, else fp16, on CPUs fp32), weights in the precision of the rest, "
+        "continuous batching, fused kernels, decode in a CUDA graph, on-demand prices."
+    )
+    assert service_settings(TOY.job) is None
+    narrow = replace(answer().job, batch="8", generation=replace(GENERATION, weights="int4"))
+    settings = service_settings(narrow)
+    assert settings is not None
+    assert "8 requests in flight per instance" in settings
+    assert "blocks' weights in int4, in groups of 128" in settings
+
+
+def test_the_tokens_of_the_best_are_told_in_sentences() -> None:
+    notes = list(token_notes(answer().quotes[0], answer().job, rate=None))
+    assert notes == [
+        "first token after 120 ms [100-150], then one every 25 ms [20-30]; a pass of decode by itself takes 15.3 ms: "
+        "prompts of other requests are read in between.",
+        "$0.0825 per million tokens of answers, $0.0165 of prompts and answers together.",
+        "32 requests in flight hold 5 GiB of KV cache at most; a copy of the weights is 15 GiB.",
+        "decode is bound by memory with fewer than 256 requests, then by computing.",
+    ]
+    never = replace(answer().quotes[0], tokens=replace(TOKENS, compute_bound_from=None))
+    assert list(token_notes(never, answer().job, rate=None))[-1].startswith("decode is bound by memory however many")
+
+
+def test_copies_and_their_gpus_are_counted() -> None:
+    divided = replace(answer().quotes[0], plan=Plan(data=2, tensor=4), gpus_used=8)
+    (note,) = scaling_notes(divided, answer().job)
+    assert note == "2 copies of the model, tensor parallel on 4 GPUs each; its batch of 32 is that of all GPUs."
+
+
+def test_markdown_and_notebooks_have_the_same_columns() -> None:
+    assert "| TTFT | TPOT \\[90 %\\] |" in as_markdown.render(answer(), View(width=80))
+    assert "<th>TPOT [90 %]</th>" in render_html(answer())
+
+
+def test_csv_has_a_column_for_each_figure_and_none_where_there_is_none() -> None:
+    with_tokens, without = (
+        next(csv.DictReader(StringIO(as_csv.render(each, View(width=80))))) for each in (answer(), TOY)
+    )
+    assert with_tokens.keys() == without.keys()
+    assert with_tokens["tokens_tpot_s_low"] == "0.02"
+    assert with_tokens["tokens_compute_bound_from"] == "256"
+    assert without["tokens_tpot_s_low"] == without["plan_tensor"] == ""
+    divided = replace(answer(), quotes=(replace(answer().quotes[0], plan=Plan(tensor=4)),))
+    row = next(csv.DictReader(StringIO(as_csv.render(divided, View(width=80)))))
+    assert (row["plan_tensor"], row["job_samples"]) == ("4", str(answer().job.samples))
