@@ -560,8 +560,9 @@ def _look_up(func: Any) -> _Operator:
         ),
         out_names=frozenset(argument.name for argument in schema.arguments if argument.is_out),
         is_view=is_view,
-        # Autograd takes these apart; without it (inference mode) they come as they are.
-        falls_apart=func._can_decompose(),
+        # Autograd takes these apart; without it (inference mode) they come as they are. Some have a kernel all the same
+        # (SiLU's gradient), which real tensors run.
+        falls_apart=func._can_decompose() and not func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CPU),
     )
 
 

@@ -122,6 +122,13 @@ def test_the_second_order_is_traced():
     assert op_counts(workload, phase="backward")["aten.mm"] > 4
 
 
+def test_a_gradient_with_a_kernel_of_its_own_is_one_call():
+    model = nn.Sequential(nn.Linear(8, 8), nn.SiLU(), nn.Linear(8, 8), nn.Mish())
+    counts = op_counts(traced(model, vectors, mode="training"), phase="backward")
+    assert (counts["aten.silu_backward"], counts["aten.mish_backward"]) == (1, 1)
+    assert "aten.sigmoid" not in counts
+
+
 def test_frozen_layers_have_no_gradient_of_their_weight():
     model = mlp()
     model[0].requires_grad_(False)
