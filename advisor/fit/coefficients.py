@@ -60,12 +60,14 @@ _SCALARS: Mapping[DeviceKind, Mapping[str, _Prior]] = {
         "copy_s_per_byte": _Prior(1 / 6e9, 1 / 16e9, 1 / 2e9),  # from pageable memory over PCIe 3.0 x16
     },
     "cpu": {
-        "launch_s": _Prior(4e-6, 2e-7, 3e-5),
+        "launch_s": _Prior(2e-6, 2e-7, 3e-5),
+        "join_s_per_core": _Prior(1e-6, 1e-8, 2e-5, 0.7),
         "overlap_ratio": _Prior(0.6, 0.2, 1.0),
         "wave_ratio": _Prior(0.5, 0.05, 1.0),
         "winograd_speedup": _Prior(1.1, 1.0, 2.25),
+        "repack_ratio": _Prior(0.7, 0.02, 2.0),
         "cache_kept_ratio": _Prior(0.6, 0.05, 1.0),
-        "dispatch_s": _Prior(8e-6, 1e-6, 3e-5),
+        "dispatch_s": _Prior(2e-6, 2e-7, 3e-5),
         "backward_dispatch_s": _Prior(8e-6, 1e-6, 3e-5),
         "compiled_dispatch_s": _Prior(2e-6, 2e-7, 3e-5),
     },

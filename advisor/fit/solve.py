@@ -209,7 +209,9 @@ class Fit:
             cache_bytes_per_s=by_device([cache_bytes_per_s(one) for one in devices]),
             core_count=by_device([one.core_count for one in devices]),
             transposed_ratio=transposed,
-            launch_s=np.array(launch_s(efficiency, family=family.name)),
+            launch_s=by_device(
+                [launch_s(efficiency, family=family.name, core_count=one.core_count) for one in devices]
+            ),
             **{name: by_precision(name) for name in BY_PRECISION},
             **scalars,
         )

@@ -20,6 +20,7 @@ _STANDS_FOR: Mapping[str, Sequence[str]] = {
     "conv_grouped": ("conv",),
     "conv_backward": ("conv",),
     "conv_depthwise": (),
+    "norm_running": ("norm",),
     "norm_backward": ("norm",),
     "pool_backward": ("pool",),
     "attention_backward": ("attention", "matmul"),

@@ -39,6 +39,7 @@ class Rates:
     winograd_speedup: FloatArray
     transposed_ratio: FloatArray
     bias_pass_ratio: FloatArray
+    repack_ratio: FloatArray
     cast_ratio: FloatArray
     cache_kept_ratio: FloatArray
 
@@ -93,6 +94,7 @@ def _memory_s(kernels: Kernels, rates: Rates) -> FloatArray:
     moved_bytes = moved_bytes + rates.cast_ratio * kernels.cast_bytes
     moved_bytes = moved_bytes + 2 * rates.transposed_ratio * kernels.transposed_bytes
     moved_bytes = moved_bytes + 2 * rates.bias_pass_ratio * kernels.biased_bytes
+    moved_bytes = moved_bytes + 2 * rates.repack_ratio * kernels.repacked_bytes
     result: FloatArray = moved_bytes / rates.memory_bytes_per_s + cached_bytes / rates.cache_bytes_per_s
     return result
 

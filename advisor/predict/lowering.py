@@ -69,13 +69,14 @@ class Kernels:
     """One step on one kind of device at one precision.
 
     `part` (an index of `PARTS`) says what of the step a kernel belongs to.
-    `families` are kernels' own: those of operators, with `_grouped`, `_depthwise` and `_backward` where these run at
-    other rates. `family`, `unit` (an index of `UNITS`), `row` (an index of the workload's rows) and `calls` are
-    (kernels,). Of one call, (kernels, batches): FLOP, bytes of parameters, bytes of what operators hand to each other,
-    launches, and the bytes whose weight is fitted: of casts, of images that may be transposed, of results that a bias
-    is added to. `groups` products (m, k) x (k, n), without end where the kernel is no product. Of the whole step,
-    (batches,): the operators that the host dispatches, in backward apart, and the kernels that compiled code launches,
-    the bytes that travel to the device, and those of all parameters and of what else lies in memory between passes.
+    `families` are kernels' own: those of operators, with `_grouped`, `_depthwise`, `_running` (statistics) and
+    `_backward` where these run at other rates. `family`, `unit` (an index of `UNITS`), `row` (an index of the
+    workload's rows) and `calls` are (kernels,). Of one call, (kernels, batches): FLOP, bytes of parameters, bytes of
+    what operators hand to each other, launches, and the bytes whose weight is fitted: of casts, of images that may be
+    transposed, of results that a bias is added to, of parameters that a library puts into its own order. `groups`
+    products (m, k) x (k, n), without end where the kernel is no product. Of the whole step, (batches,): the operators
+    that the host dispatches, in backward apart, and the kernels that compiled code launches, the bytes that travel to
+    the device, and those of all parameters and of what else lies in memory between passes.
     """
 
     families: tuple[str, ...]
@@ -91,6 +92,7 @@ class Kernels:
     cast_bytes: FloatArray
     transposed_bytes: FloatArray
     biased_bytes: FloatArray
+    repacked_bytes: FloatArray
     groups: FloatArray
     m: FloatArray
     n: FloatArray
@@ -125,12 +127,16 @@ class _Kernel:
     cast_bytes: Number
     transposed_bytes: Number
     biased_bytes: Number
+    repacked_bytes: Number
     product: Product | None
 
 
 _QUANTIZED = frozenset({"int4", "int8", "float8_e4m3fn"})
 """What weights are stored in that kernels compute with in half."""
-_PER_CALL = ("flops", "weight_bytes", "data_bytes", "launches", "cast_bytes", "transposed_bytes", "biased_bytes")
+_PER_CALL = (
+    "flops", "weight_bytes", "data_bytes", "launches", "cast_bytes", "transposed_bytes", "biased_bytes",
+    "repacked_bytes",
+)  # fmt: skip
 _OF_PRODUCTS = ("groups", "m", "n", "k")
 _OF_STEP = ("dispatches", "backward_dispatches", "compiled_dispatches", "transfer_bytes", "parameter_bytes")
 _GROUPED_SHARE = (1 - 0.82) / (1.36 - 0.82)
@@ -261,6 +267,7 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision) -> Kerne
         kernels += _kernels_of(
             index,
             work,
+            kind=kind,
             precision=precision,
             compiled=is_compiled,
             relaid=is_relaid,
@@ -282,6 +289,7 @@ def _kernels_of(
     index: int,
     work: RowWork,
     *,
+    kind: DeviceKind,
     precision: Precision,
     compiled: bool,
     relaid: bool,
@@ -312,6 +320,7 @@ def _kernels_of(
             cast_bytes=cast_bytes / count,
             transposed_bytes=work.image_bytes / count if is_transposed and "depthwise" not in family else 0.0,
             biased_bytes=work.write_bytes if has_bias else 0.0,
+            repacked_bytes=work.parameter_bytes / count if kind == "cpu" and row.family == "conv" else 0.0,
             product=product,
         )
 
@@ -344,8 +353,15 @@ def _family(row: Row, product: Product | None) -> str:
             family = "conv_depthwise"
         elif np.max(product.groups) > 1:
             family = "conv_grouped"
+    if family == "norm" and _has_running_statistics(row):
+        return "norm_running"
     is_backward = row.phase == "backward" and row.family in ("conv", "norm", "attention", "pool")
     return f"{family}_backward" if is_backward else family
+
+
+def _has_running_statistics(row: Row) -> bool:
+    """Whether a batch norm scales and shifts by what it has averaged before: a pointwise pass, and one alone."""
+    return row.op.endswith(("_no_training", "_no_update")) or row.attributes.get("training") is False
 
 
 def _as_arrays(kernels: Sequence[_Kernel], *, batches: FloatArray, **of_step: FloatArray) -> Kernels:

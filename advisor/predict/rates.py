@@ -13,7 +13,7 @@ from advisor.records.prediction import FloatArray, IndexArray
 
 OF_EFFICIENCY = (
     "overlap_ratio", "edge_ramp", "depth_ramp", "tile_rows", "tile_columns", "wave_ratio",
-    "winograd_speedup", "bias_pass_ratio", "cast_ratio", "cache_kept_ratio",
+    "winograd_speedup", "bias_pass_ratio", "repack_ratio", "cast_ratio", "cache_kept_ratio",
 )  # fmt: skip
 """The fields of `Efficiency` that `Rates` takes as they are."""
 GROUPED_BACKWARD = "conv_grouped_backward"
@@ -44,8 +44,10 @@ def rates_of(
         ratios = [efficiency.channels_last_grouped_ratio for efficiency in distinct]
         compute_ratio[:, families.index(GROUPED_BACKWARD)] *= ratios
     memory_ratio = np.array([[entry.memory_ratio for entry in row] for row in entries])
-    family_launch_s = np.array([[launch_s(one, family=name) for name in families] for one in distinct])
     pairs = list(zip(devices, efficiencies, strict=True))
+    family_launch_s = np.array(
+        [[launch_s(one, family=name, core_count=device.core_count) for name in families] for device, one in pairs]
+    )
     used, unit_column = np.unique(unit, return_inverse=True)
     flops_per_s = np.array([[sustained_flops_per_s(*pair, unit=UNITS[index]) for index in used] for pair in pairs])
     bytes_per_s = _column([sustained_bytes_per_s(*pair) for pair in pairs])
@@ -57,15 +59,16 @@ def rates_of(
         cache_bytes=_column([device.cache_bytes for device in devices]),
         cache_bytes_per_s=_column([cache_bytes_per_s(device) for device in devices]),
         core_count=_column([device.core_count for device in devices]),
-        launch_s=family_launch_s[by_kernel][:, :, np.newaxis],
+        launch_s=family_launch_s[:, family][:, :, np.newaxis],
         transposed_ratio=_column(transposed)[which],
         **{name: _column([getattr(efficiency, name) for efficiency in distinct])[which] for name in OF_EFFICIENCY},
     )
 
 
-def launch_s(efficiency: Efficiency, *, family: str) -> float:
-    """What a kernel of the family takes beside its work."""
-    return efficiency.launch_s * (efficiency.library_launch_ratio if family.startswith(_BY_LIBRARY) else 1.0)
+def launch_s(efficiency: Efficiency, *, family: str, core_count: float) -> float:
+    """What a kernel of the family takes beside its work: its launch, and that its threads start and end together."""
+    one_s = efficiency.launch_s + efficiency.join_s_per_core * max(core_count - 1, 0.0)
+    return one_s * (efficiency.library_launch_ratio if family.startswith(_BY_LIBRARY) else 1.0)
 
 
 def sustained_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) -> float:

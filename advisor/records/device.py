@@ -165,7 +165,8 @@ class Efficiency:
 
     Host: `dispatch_s` is its time per operator call in eager mode, `backward_dispatch_s` in the backward pass, which
     runs without Python, and `compiled_dispatch_s` per kernel that torch.compile has left. Device: `launch_s` is what
-    one kernel takes beside its work; where a library runs it (convolutions, norms, pools) it is `library_launch_ratio`
+    one kernel takes beside its work, and `join_s_per_core` what every core but the first adds, since they are woken and
+    wait for each other; where a library runs it (convolutions, norms, pools) it is `library_launch_ratio`
     times that, to look up how and to fork and join its threads for each of its passes. `overlap_ratio`: the share of
     the shorter one of compute and memory time that hides behind the longer (1.0: the plain roofline).
 
@@ -177,9 +178,10 @@ class Efficiency:
 
     Bytes: `nchw_transposed_ratio`: the share of a convolution's images that tensor cores transpose, in and back, where
     the model keeps them as NCHW; `bias_pass_ratio`: of a convolution's result that adding its bias reads and writes
-    again; `cast_ratio`: of the casts of autocast that memory sees. `cache_kept_ratio`: the share of the last cache that
-    still holds what the operator before has written; `cache_exponent`: how the sustained bandwidth grows with the cache
-    over `REFERENCE_CACHE_BYTES`, since it catches what kernels read twice.
+    again; `repack_ratio`: of a convolution's parameters that a CPU's library puts into its own order at every call, a
+    read and a write more; `cast_ratio`: of the casts of autocast that memory sees. `cache_kept_ratio`: the share of the
+    last cache that still holds what the operator before has written; `cache_exponent`: how the sustained bandwidth
+    grows with the cache over `REFERENCE_CACHE_BYTES`, since it catches what kernels read twice.
 
     The generation beside all others: `generation_compute_ratio`, `generation_memory_ratio`, of what is sustained.
     Clocks: `power_exponent`: how the sustained rate falls with `Device.power_ratio`; `clock_ratio`: the sustained over
@@ -205,6 +207,7 @@ class Efficiency:
     backward_log_spread: float = 0.0
     compiled_log_spread: float = 0.0
     host_log_spread: float = 0.0
+    join_s_per_core: float = 0.0
     library_launch_ratio: float = 1.0
     overlap_ratio: float = 1.0
     edge_ramp: float = 0.0
@@ -215,6 +218,7 @@ class Efficiency:
     winograd_speedup: float = 1.0
     nchw_transposed_ratio: float = 0.0
     bias_pass_ratio: float = 0.0
+    repack_ratio: float = 0.0
     cast_ratio: float = 1.0
     channels_last_grouped_ratio: float = 1.0
     cache_kept_ratio: float = 0.0

@@ -14,7 +14,7 @@ WORK = st.just(0.0) | st.floats(1e-9, 1e15)
 BYTES = st.just(0.0) | st.floats(1.0, 1e12)
 FACTOR = st.floats(1.0, 100.0)
 RATIO = st.floats(0.0, 1.0)
-BYTE_FIELDS = ("data_bytes", "weight_bytes", "cast_bytes", "transposed_bytes", "biased_bytes")
+BYTE_FIELDS = ("data_bytes", "weight_bytes", "cast_bytes", "transposed_bytes", "biased_bytes", "repacked_bytes")
 
 
 def rates(**changes: Any) -> Rates:
@@ -23,7 +23,7 @@ def rates(**changes: Any) -> Rates:
         "flops_per_s": 100.0, "memory_bytes_per_s": 100.0, "cache_bytes": 0.0, "cache_bytes_per_s": 400.0,
         "core_count": 4.0, "launch_s": 0.0, "overlap_ratio": 1.0, "edge_ramp": 0.0, "depth_ramp": 0.0,
         "tile_rows": 128.0, "tile_columns": 128.0, "wave_ratio": 0.0, "winograd_speedup": 1.0, "transposed_ratio": 0.0,
-        "bias_pass_ratio": 0.0, "cast_ratio": 1.0, "cache_kept_ratio": 0.0,
+        "bias_pass_ratio": 0.0, "repack_ratio": 0.0, "cast_ratio": 1.0, "cache_kept_ratio": 0.0,
     }  # fmt: skip
     return Rates(**{name: np.array(value) for name, value in (values | changes).items()})
 
@@ -138,9 +138,12 @@ def test_a_parameter_is_in_the_cache_as_far_as_all_of_them_fit() -> None:
         ("cast_bytes", "cast_ratio", 0.25),  # a quarter of 100 bytes at 100 byte/s
         ("transposed_bytes", "transposed_ratio", 0.5),  # read and written
         ("biased_bytes", "bias_pass_ratio", 0.5),  # read and written again
+        ("repacked_bytes", "repack_ratio", 0.5),  # the same
     ],
 )
-def test_casts_transposes_and_biases_move_their_share_through_memory(moved: str, ratio: str, seconds: float) -> None:
+def test_casts_transposes_biases_and_repacked_weights_move_their_share_through_memory(
+    moved: str, ratio: str, seconds: float
+) -> None:
     plain = moving(**{moved: 100.0})
     assert memory_s(plain, rates(**{ratio: 0.0})) == 0.0
     assert memory_s(plain, rates(**{ratio: 0.25})) == pytest.approx(seconds)
@@ -181,6 +184,7 @@ A_RATE = st.builds(
     cast_ratio=RATIO,
     transposed_ratio=RATIO,
     bias_pass_ratio=RATIO,
+    repack_ratio=RATIO,
     launch_s=RATIO,
 )
 

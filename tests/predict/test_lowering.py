@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -204,6 +205,32 @@ def test_depthwise_convolutions_transpose_nothing() -> None:
 def test_compiled_convolutions_keep_their_images_channels_last(rows: tuple[Row, ...], is_transposed: bool) -> None:
     kernels = lowered(workload(*rows), precision="amp-fp16", compile_mode="compile")
     assert kernels.transposed_bytes.any() == is_transposed
+
+
+def test_a_cpu_puts_the_weights_of_convolutions_into_its_own_order() -> None:
+    toy = workload(conv_row(inputs=4, outputs=8, size=3))
+    assert not lowered(toy).repacked_bytes.any()
+    on_cpu = lowered(toy, kind="cpu")
+    # 8 x 4 x 3 x 3 floats, as many at every batch size
+    assert on_cpu.repacked_bytes.tolist() == [[4 * 8 * 4 * 9] * 2]
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "family"),
+    [
+        ("aten._native_batch_norm_legit_no_training", {}, "norm_running"),
+        ("aten._batch_norm_no_update", {}, "norm_running"),
+        ("aten.native_batch_norm", {"training": False}, "norm_running"),
+        ("aten.native_batch_norm", {"training": True}, "norm"),
+        ("aten.native_layer_norm", {}, "norm"),
+    ],
+)
+def test_a_batch_norm_that_averages_nothing_is_a_family_of_its_own(
+    op: str, attributes: dict[str, bool], family: str
+) -> None:
+    images = operand((0.0, 1.0), 10)
+    toy = workload(replace(row(op, (images,), (images,), family="norm"), attributes=attributes))
+    assert lowered(toy).families == (family,)
 
 
 def test_a_bias_is_added_to_the_result_of_a_convolution() -> None:

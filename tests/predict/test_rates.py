@@ -5,7 +5,7 @@ import pytest
 
 from advisor.predict.kernel_time import Rates
 from advisor.predict.lowering import UNITS
-from advisor.predict.rates import cache_bytes_per_s, rates_of, sustained_bytes_per_s, sustained_flops_per_s
+from advisor.predict.rates import cache_bytes_per_s, launch_s, rates_of, sustained_bytes_per_s, sustained_flops_per_s
 from advisor.records.device import Device, Efficiency, Layout
 from tests.predict.toys import device, efficiency, family
 
@@ -116,7 +116,7 @@ def test_only_nchw_images_are_transposed() -> None:
 COEFFICIENTS = {
     "overlap_ratio": 0.5, "edge_ramp": 3.0, "depth_ramp": 4.0, "tile_rows": 256.0,
     "tile_columns": 64.0, "wave_ratio": 0.25, "winograd_speedup": 2.5, "bias_pass_ratio": 0.125, "cast_ratio": 0.75,
-    "cache_kept_ratio": 0.6,
+    "cache_kept_ratio": 0.6, "repack_ratio": 0.875,
 }  # fmt: skip
 
 
@@ -143,6 +143,16 @@ def test_a_call_into_a_library_takes_more_beside_its_work() -> None:
         [pytest.approx(seconds) for seconds in (1e-5, 2e-6, 1e-5, 1e-5, 2e-6)],
         [3e-6] * 5,
     ]
+
+
+def test_every_core_but_the_first_adds_to_a_launch() -> None:
+    # 2 us, and 0.5 us for each of three further cores; where a library runs it twice that.
+    fit = efficiency(launch_s=2e-6, join_s_per_core=5e-7, library_launch_ratio=2.0)
+    assert [launch_s(fit, family=name, core_count=4) for name in ("matmul", "conv")] == pytest.approx([3.5e-6, 7e-6])
+    assert launch_s(fit, family="matmul", core_count=1) == pytest.approx(2e-6)
+    assert launch_s(fit, family="matmul", core_count=0.5) == pytest.approx(2e-6)  # half a core has no second thread
+    devices = [device(core_count=1), device(core_count=4)]
+    assert rates(devices, [fit, fit]).launch_s[:, 0, 0].tolist() == pytest.approx([2e-6, 3.5e-6])
 
 
 def test_cores_and_cache_are_the_devices() -> None:
