@@ -38,25 +38,29 @@ class LeftOut:
 
 
 def left_out(fit: Fit, logs: FloatArray) -> LeftOut:
-    """What is left of every step by a fit that has not seen its device (whatever its form)."""
+    """What is left of every step by a fit that has not seen its device, nor any other part of the same CPU."""
     sample = fit.sample
     errors, host_shares = np.empty(len(sample.steps)), np.empty(len(sample.steps))
+    parts: dict[str, list[int]] = {}
+    for index, device in enumerate(sample.devices):
+        parts.setdefault(device.name, []).append(index)
     with ProcessPoolExecutor() as pool:
-        for index, without in enumerate(pool.map(partial(_without, fit, logs), range(len(sample.devices)))):
-            own = sample.device_of_step == index
+        for left, without in zip(parts.values(), pool.map(partial(_without, fit, logs), parts.values()), strict=True):
+            own = np.isin(sample.device_of_step, left)
             errors[own] = np.log(sample.measured_s[own] / fit.seconds(without)[own])
             host_shares[own] = fit.host_shares(without)[own]
     return LeftOut(errors=errors, host_shares=host_shares)
 
 
-def _without(fit: Fit, logs: FloatArray, index: int) -> FloatArray:
-    """The coefficients without one device: its own stay at their priors, as do those of a generation it is alone in."""
+def _without(fit: Fit, logs: FloatArray, left: Sequence[int]) -> FloatArray:
+    """The coefficients without a device: its own stay at their priors, as do those of a generation it is alone in."""
     devices = fit.sample.devices
-    device = devices[index]
-    fixed = {("device_compute", device.id), ("device_memory", device.id), ("host", device.id)}
-    if sum(other.generation == device.generation for other in devices) == 1:
-        fixed |= {("generation_compute", device.generation), ("generation_memory", device.generation)}
-    return fit.solve(chosen=fit.sample.device_of_step != index, start=logs, fixed=fixed, steps=_STEPS)
+    names = {(key, devices[index].id) for index in left for key in ("device_compute", "device_memory", "host")}
+    others = {device.generation for index, device in enumerate(devices) if index not in left}
+    alone = {devices[index].generation for index in left} - others
+    fixed = names | {(key, name) for name in alone for key in ("generation_compute", "generation_memory")}
+    chosen = ~np.isin(fit.sample.device_of_step, left)
+    return fit.solve(chosen=chosen, start=logs, fixed=fixed, steps=_STEPS)
 
 
 def spreads(steps: Sequence[MeasuredStep], left: LeftOut) -> Mapping[str, Spread]:

@@ -16,8 +16,8 @@ from advisor.records.device import Device, Efficiency
 from tests.predict.toys import device, efficiency, family, operand, row, workload
 
 DEVICES = (
-    device(id="slow", generation="First", memory_bytes_per_s=1e11),
-    device(id="fast", generation="First", memory_bytes_per_s=4e11),
+    device(id="slow", name="Slow", generation="First", memory_bytes_per_s=1e11),
+    device(id="fast", name="Fast", generation="First", memory_bytes_per_s=4e11),
 )
 TRUE = efficiency(
     families={"*": family(), "pointwise": family(memory_ratio=0.5), "norm": family(memory_ratio=0.8)}, launch_s=4e-6
@@ -109,6 +109,16 @@ def test_a_device_is_predicted_by_a_fit_that_has_not_seen_it() -> None:
     errors = left_out(fit, fit.solve(chosen=np.ones(len(odd), dtype=np.bool_))).errors
     of_fast = errors[[step.device.id == "fast" for step in odd]]
     assert np.median(of_fast) == pytest.approx(np.log(2), abs=0.15)
+
+
+def test_the_parts_of_one_cpu_are_left_out_together() -> None:
+    """Steps twice as slow as the others on both: a fit that saw one part would know it of the other."""
+    steps = steps_of()
+    parts = [replace(DEVICES[1], id=f"part@{count}", name="Part") for count in (1, 2)]
+    odd = [replace(step, device=part, measured_s=2 * step.measured_s) for step in steps[1::2] for part in parts]
+    fit = fit_of(sample_of([*steps[::2], *odd]))
+    errors = left_out(fit, fit.solve(chosen=np.ones(len(fit.sample.steps), dtype=np.bool_))).errors
+    assert np.median(errors[len(steps) // 2 :]) == pytest.approx(np.log(2), abs=0.15)
 
 
 def test_the_interval_of_the_left_out_holds_nine_in_ten() -> None:
