@@ -26,10 +26,10 @@ _TILES: Mapping[DeviceKind, tuple[float, float]] = {"gpu": (128.0, 128.0), "cpu"
 """Rows and columns of a product's tile: the most usual of cuBLAS, and oneDNN's blocks of pixels x channels."""
 _TRUST: Mapping[tuple[str, str], float] = {
     ("ryujaehun", "fp32"): 0.3,
-    ("ryujaehun", "tf32"): 0.05,
-    ("ryujaehun", "half"): 0.05,
-    ("neusight_ops", "fp32"): 0.3,
-    ("vidur_ops", "half"): 0.3,
+    ("ryujaehun", "tf32"): 0.02,
+    ("ryujaehun", "half"): 0.02,
+    ("neusight_ops", "fp32"): 0.15,
+    ("vidur_ops", "half"): 0.15,
 }
 """By file and class of precision. ryujaehun: two hosts with the same GPU differ by 29 %, and its cuDNN of 2020 ran
 depthwise and backward convolutions in half several times slower than today's. Single operators are no steps."""
