@@ -50,6 +50,7 @@ _SCALARS: Mapping[DeviceKind, Mapping[str, _Prior]] = {
         "cast_ratio": _Prior(0.5, 0.02, 1.0),
         "cache_kept_ratio": _Prior(0.3, 0.02, 1.0),
         "cache_exponent": _Prior(0.05, 0.01, 0.12, 0.3),
+        "narrow_product_ratio": _Prior(0.95, 0.5, 1.1, 0.1),
         "power_exponent": _Prior(0.75, 0.4, 1.2, 0.08),
         "clock_ratio": _Prior(1.12, 1.0, 1.25, 0.03),  # GeForce boards run at 1.85 to 2.75 GHz, rated 1.7 to 2.52
         "channels_last_grouped_ratio": _Prior(0.7, 0.1, 1.0),

@@ -16,6 +16,7 @@ from advisor.predict.rates import (
     OF_EFFICIENCY,
     cache_bytes_per_s,
     launch_s,
+    narrow_bytes_per_s,
     sustained_bytes_per_s,
     sustained_flops_per_s,
 )
@@ -205,6 +206,7 @@ class Fit:
             memory_bytes_per_s=(bandwidths[family.device] * self.value(logs, "memory_ratio", family.name))[
                 :, np.newaxis
             ],
+            narrow_bytes_per_s=by_device([narrow_bytes_per_s(one, efficiency) for one in devices]),
             cache_bytes=by_device([one.cache_bytes for one in devices]),
             cache_bytes_per_s=by_device([cache_bytes_per_s(one) for one in devices]),
             core_count=by_device([one.core_count for one in devices]),

@@ -21,11 +21,13 @@ _SPLIT_DEPTH = 512.0
 class Rates:
     """What a device sustains for a kernel: `Efficiency` and `Device` as arrays that broadcast against the kernels.
 
-    `flops_per_s` and `memory_bytes_per_s` are sustained by the kernel's family; the rest is named as there.
+    `flops_per_s` and `memory_bytes_per_s` are sustained by the kernel's family, `narrow_bytes_per_s` is that of the
+    parameters of narrow products; the rest is named as there.
     """
 
     flops_per_s: FloatArray
     memory_bytes_per_s: FloatArray
+    narrow_bytes_per_s: FloatArray
     cache_bytes: FloatArray
     cache_bytes_per_s: FloatArray
     core_count: FloatArray
@@ -85,17 +87,21 @@ def _memory_s(kernels: Kernels, rates: Rates) -> FloatArray:
     """Bytes come from the last cache where what the operator before wrote, or the step before read, is still there.
 
     An operator finds in the cache the share of its data that fits, and its parameters the share of all parameters.
+    A product of no more than one tile of rows reads its parameters once, as a long copy does.
     """
     kept_bytes = rates.cache_kept_ratio * rates.cache_bytes
     kept_data = np.minimum(1.0, kept_bytes / np.maximum(kernels.data_bytes, 1.0))
     kept_weights = np.minimum(1.0, kept_bytes / np.maximum(kernels.parameter_bytes, 1.0))
     cached_bytes = kept_data * kernels.data_bytes + kept_weights * kernels.weight_bytes
-    moved_bytes = kernels.data_bytes + kernels.weight_bytes - cached_bytes
+    moved_bytes = (1 - kept_data) * kernels.data_bytes
     moved_bytes = moved_bytes + rates.cast_ratio * kernels.cast_bytes
     moved_bytes = moved_bytes + 2 * rates.transposed_ratio * kernels.transposed_bytes
     moved_bytes = moved_bytes + 2 * rates.bias_pass_ratio * kernels.biased_bytes
     moved_bytes = moved_bytes + 2 * rates.repack_ratio * kernels.repacked_bytes
-    result: FloatArray = moved_bytes / rates.memory_bytes_per_s + cached_bytes / rates.cache_bytes_per_s
+    once = np.maximum(rates.narrow_bytes_per_s, rates.memory_bytes_per_s)
+    weight_bytes_per_s = np.where(kernels.m <= rates.tile_rows, once, rates.memory_bytes_per_s)
+    weights_s = (1 - kept_weights) * kernels.weight_bytes / weight_bytes_per_s
+    result: FloatArray = moved_bytes / rates.memory_bytes_per_s + weights_s + cached_bytes / rates.cache_bytes_per_s
     return result
 
 

@@ -56,6 +56,7 @@ def rates_of(
     return Rates(
         flops_per_s=(flops_per_s[:, unit_column] * compute_ratio[by_kernel])[:, :, np.newaxis],
         memory_bytes_per_s=bytes_per_s * memory_ratio[by_kernel][:, :, np.newaxis],
+        narrow_bytes_per_s=_column([narrow_bytes_per_s(*pair) for pair in pairs]),
         cache_bytes=_column([device.cache_bytes for device in devices]),
         cache_bytes_per_s=_column([cache_bytes_per_s(device) for device in devices]),
         core_count=_column([device.core_count for device in devices]),
@@ -90,13 +91,17 @@ def sustained_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) 
 def sustained_bytes_per_s(device: Device, efficiency: Efficiency) -> float:
     """What long copies reach, more where a large cache catches what kernels read twice."""
     caught = (device.cache_bytes / REFERENCE_CACHE_BYTES) ** efficiency.cache_exponent if device.cache_bytes else 1.0
-    return (
-        device.memory_bytes_per_s
-        * device.streaming_ratio
-        * caught
-        * efficiency.generation_memory_ratio
-        * device.sustained_memory_ratio
-    )
+    return _copied_bytes_per_s(device, efficiency) * caught
+
+
+def narrow_bytes_per_s(device: Device, efficiency: Efficiency) -> float:
+    """What the parameters of narrow products reach; no cache catches what is read once."""
+    return _copied_bytes_per_s(device, efficiency) * efficiency.narrow_product_ratio
+
+
+def _copied_bytes_per_s(device: Device, efficiency: Efficiency) -> float:
+    own_ratio = efficiency.generation_memory_ratio * device.sustained_memory_ratio
+    return device.memory_bytes_per_s * device.streaming_ratio * own_ratio
 
 
 def cache_bytes_per_s(device: Device) -> float:

@@ -181,7 +181,9 @@ class Efficiency:
     again; `repack_ratio`: of a convolution's parameters that a CPU's library puts into its own order at every call, a
     read and a write more; `cast_ratio`: of the casts of autocast that memory sees. `cache_kept_ratio`: the share of the
     last cache that still holds what the operator before has written; `cache_exponent`: how the sustained bandwidth
-    grows with the cache over `REFERENCE_CACHE_BYTES`, since it catches what kernels read twice.
+    grows with the cache over `REFERENCE_CACHE_BYTES`, since it catches what kernels read twice. `narrow_product_ratio`:
+    the share of a long copy's rate at which a product of no more than one tile of rows reads its parameters, each once;
+    0: as others do.
 
     The generation beside all others: `generation_compute_ratio`, `generation_memory_ratio`, of what is sustained.
     Clocks: `power_exponent`: how the sustained rate falls with `Device.power_ratio`; `clock_ratio`: the sustained over
@@ -223,6 +225,7 @@ class Efficiency:
     channels_last_grouped_ratio: float = 1.0
     cache_kept_ratio: float = 0.0
     cache_exponent: float = 0.0
+    narrow_product_ratio: float = 0.0
     power_exponent: float = 0.0
     clock_ratio: float = 1.0
     narrow_tensor_speedup: float = 1.0

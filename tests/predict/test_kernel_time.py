@@ -20,10 +20,10 @@ BYTE_FIELDS = ("data_bytes", "weight_bytes", "cast_bytes", "transposed_bytes", "
 def rates(**changes: Any) -> Rates:
     """100 FLOP/s and 100 byte/s on 4 cores, 400 byte/s from a cache of nothing; everything at its peak."""
     values: dict[str, Any] = {
-        "flops_per_s": 100.0, "memory_bytes_per_s": 100.0, "cache_bytes": 0.0, "cache_bytes_per_s": 400.0,
-        "core_count": 4.0, "launch_s": 0.0, "overlap_ratio": 1.0, "edge_ramp": 0.0, "depth_ramp": 0.0,
-        "tile_rows": 128.0, "tile_columns": 128.0, "wave_ratio": 0.0, "winograd_speedup": 1.0, "transposed_ratio": 0.0,
-        "bias_pass_ratio": 0.0, "repack_ratio": 0.0, "cast_ratio": 1.0, "cache_kept_ratio": 0.0,
+        "flops_per_s": 100.0, "memory_bytes_per_s": 100.0, "narrow_bytes_per_s": 0.0, "cache_bytes": 0.0,
+        "cache_bytes_per_s": 400.0, "core_count": 4.0, "launch_s": 0.0, "overlap_ratio": 1.0, "edge_ramp": 0.0,
+        "depth_ramp": 0.0, "tile_rows": 128.0, "tile_columns": 128.0, "wave_ratio": 0.0, "winograd_speedup": 1.0,
+        "transposed_ratio": 0.0, "bias_pass_ratio": 0.0, "repack_ratio": 0.0, "cast_ratio": 1.0, "cache_kept_ratio": 0.0,
     }  # fmt: skip
     return Rates(**{name: np.array(value) for name, value in (values | changes).items()})
 
@@ -55,6 +55,18 @@ def test_without_overlap_both_times_add_and_with_it_the_longer_hides_the_shorter
     compute_s, memory_s = np.array([3.0]), np.array([1.0])
     assert smooth_maximum(compute_s, memory_s, overlap=0.0)[0] == pytest.approx(4.0)
     assert smooth_maximum(compute_s, memory_s, overlap=1.0)[0] == pytest.approx(3.0)
+
+
+def test_a_product_of_one_tile_of_rows_reads_its_parameters_as_a_copy_is_read() -> None:
+    # 400 bytes of parameters at 200 byte/s and 100 of data at 100; 129 rows are two tiles: 5 s.
+    narrow, wide = (
+        kernels(flops=[[0.0]], data_bytes=[[100.0]], weight_bytes=np.array([[400.0]]), m=np.array([[rows]]))
+        for rows in (128.0, 129.0)
+    )
+    assert memory_s(narrow, rates(narrow_bytes_per_s=200.0)) == pytest.approx(3.0)
+    assert memory_s(wide, rates(narrow_bytes_per_s=200.0)) == pytest.approx(5.0)
+    # It is never slower for it.
+    assert memory_s(narrow, rates(narrow_bytes_per_s=50.0)) == pytest.approx(5.0)
 
 
 def test_where_both_are_equal_a_share_of_the_second_shows() -> None:

@@ -158,3 +158,10 @@ def test_every_core_but_the_first_adds_to_a_launch() -> None:
 def test_cores_and_cache_are_the_devices() -> None:
     found = rates([device(core_count=108, cache_bytes=40e6, cache_bytes_per_s=4e12)], [efficiency()])
     assert (found.core_count.item(), found.cache_bytes.item(), found.cache_bytes_per_s.item()) == (108, 40e6, 4e12)
+
+
+def test_parameters_of_narrow_products_are_read_at_a_share_of_a_copys_rate_whatever_the_cache() -> None:
+    # 1e11 byte/s x 0.8 of long copies x 0.95; a cache of 64 x 6 MB doubles what others sustain: 64^(1/6) = 2.
+    large = device(streaming_ratio=0.8, cache_bytes=64 * 6e6)
+    (found,) = rates([large], [efficiency(narrow_product_ratio=0.95, cache_exponent=1 / 6)]).narrow_bytes_per_s.ravel()
+    assert found == pytest.approx(7.6e10)
