@@ -23,7 +23,8 @@ def rates(**changes: Any) -> Rates:
         "flops_per_s": 100.0, "memory_bytes_per_s": 100.0, "narrow_bytes_per_s": 0.0, "cache_bytes": 0.0,
         "cache_bytes_per_s": 400.0, "core_count": 4.0, "launch_s": 0.0, "overlap_ratio": 1.0, "edge_ramp": 0.0,
         "depth_ramp": 0.0, "tile_rows": 128.0, "tile_columns": 128.0, "wave_ratio": 0.0, "winograd_speedup": 1.0,
-        "transposed_ratio": 0.0, "bias_pass_ratio": 0.0, "repack_ratio": 0.0, "cast_ratio": 1.0, "cache_kept_ratio": 0.0,
+        "transposed_ratio": 0.0, "bias_pass_ratio": 0.0, "repack_ratio": 0.0, "cast_ratio": 1.0,
+        "cache_kept_ratio": 0.0,
     }  # fmt: skip
     return Rates(**{name: np.array(value) for name, value in (values | changes).items()})
 
