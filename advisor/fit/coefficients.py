@@ -62,7 +62,7 @@ _SCALARS: Mapping[DeviceKind, Mapping[str, _Prior]] = {
     },
     "cpu": {
         "launch_s": _Prior(2e-6, 2e-7, 3e-5),
-        "join_s_per_core": _Prior(1e-6, 1e-8, 2e-5, 0.7),
+        "join_s": _Prior(2e-6, 1e-8, 4e-5, 0.7),
         "overlap_ratio": _Prior(0.6, 0.2, 1.0),
         "wave_ratio": _Prior(0.5, 0.05, 1.0),
         "winograd_speedup": _Prior(1.1, 1.0, 2.25),

@@ -165,9 +165,8 @@ class Efficiency:
 
     Host: `dispatch_s` is its time per operator call in eager mode, `backward_dispatch_s` in the backward pass, which
     runs without Python, and `compiled_dispatch_s` per kernel that torch.compile has left. Device: `launch_s` is what
-    one kernel takes beside its work, and `join_s_per_core` what every core but the first adds, since they are woken and
-    wait for each other; where a library runs it (convolutions, norms, pools) it is `library_launch_ratio`
-    times that, to look up how and to fork and join its threads for each of its passes. `overlap_ratio`: the share of
+    one kernel takes beside its work, and n cores, which are woken and wait for each other, add `join_s` (n^0.7 - 1); where
+    a library runs it (convolutions, norms, pools) it is `library_launch_ratio` times that, to look up how and to fork and join its threads for each of its passes. `overlap_ratio`: the share of
     the shorter one of compute and memory time that hides behind the longer (1.0: the plain roofline).
 
     Matrix products (m, k) x (k, n): `edge_ramp` and `depth_ramp` are the m or n, and the k, at which half the rate is
@@ -209,7 +208,7 @@ class Efficiency:
     backward_log_spread: float = 0.0
     compiled_log_spread: float = 0.0
     host_log_spread: float = 0.0
-    join_s_per_core: float = 0.0
+    join_s: float = 0.0
     library_launch_ratio: float = 1.0
     overlap_ratio: float = 1.0
     edge_ramp: float = 0.0
