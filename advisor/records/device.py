@@ -165,9 +165,10 @@ class Efficiency:
 
     Host: `dispatch_s` is its time per operator call in eager mode, `backward_dispatch_s` in the backward pass, which
     runs without Python, and `compiled_dispatch_s` per kernel that torch.compile has left. Device: `launch_s` is what
-    one kernel takes beside its work, and n cores, which are woken and wait for each other, add `join_s` (n^0.7 - 1); where
-    a library runs it (convolutions, norms, pools) it is `library_launch_ratio` times that, to look up how and to fork and join its threads for each of its passes. `overlap_ratio`: the share of
-    the shorter one of compute and memory time that hides behind the longer (1.0: the plain roofline).
+    one kernel takes beside its work, and n cores, which are woken and wait for each other, add `join_s` (n^0.7 - 1);
+    where a library runs it (convolutions, norms, pools) it is `library_launch_ratio` times that, to look up how and to
+    fork and join its threads for each of its passes. `overlap_ratio`: the share of the shorter one of compute and
+    memory time that hides behind the longer (1.0: the plain roofline).
 
     Matrix products (m, k) x (k, n): `edge_ramp` and `depth_ramp` are the m or n, and the k, at which half the rate is
     reached; they run in tiles of `tile_rows` x `tile_columns`, one wave of them per `core_count` at a time, and
