@@ -10,10 +10,14 @@ if TYPE_CHECKING:
     from advisor.observing import observe
     from advisor.pipeline import recommend
     from advisor.records.answer import Recommendation
+    from advisor.reporting import save_report
     from advisor.sizing import memory
 
 __version__ = "0.1.0"
-__all__ = ["AdvisorError", "Recommendation", "__version__", "breakeven", "explain", "memory", "observe", "recommend"]
+__all__ = [
+    "AdvisorError", "Recommendation", "__version__", "breakeven", "explain", "memory", "observe", "recommend",
+    "save_report",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -38,6 +42,10 @@ def __getattr__(name: str) -> Any:
         from advisor.observing import observe
 
         return observe
+    if name == "save_report":
+        from advisor.reporting import save_report
+
+        return save_report
     if name == "Recommendation":
         from advisor.records.answer import Recommendation
 

@@ -1,10 +1,11 @@
 """Everything that a report shows, on one page: question -> ranking -> a few devices looked at closely -> break-even."""
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,11 +14,13 @@ from advisor.breaking_even import breakeven_workload
 from advisor.calibrate.in_force import with_calibrations
 from advisor.catalog.locate import shipped_profiles
 from advisor.cost.batch_sweep import batch_points
-from advisor.errors import NothingFitsError
+from advisor.errors import NothingFitsError, UsageError
 from advisor.explaining import explain_workload
 from advisor.generating import as_served
+from advisor.live_step import options_of, trace_live
+from advisor.machine.this_machine import this_machine
 from advisor.named_offer import NamedMachine, machine_at_hand, quoted_machine
-from advisor.pipeline import Question, question_of, rank_question
+from advisor.pipeline import Question, calibrations_for, catalog_of, question_of, rank_question
 from advisor.predict.batches import batch_candidates
 from advisor.predict.step_time import predict
 from advisor.records.answer import BatchPoint, Quote, Recommendation
@@ -27,12 +30,53 @@ from advisor.records.options import Options
 from advisor.records.price import Catalog, Price
 from advisor.records.report import AccuracyGroup, CloseLook, PriceSource, Report, Role
 from advisor.records.workload import Workload
+from advisor.report.html import render_report
 from advisor.sizing import device_memory
+from advisor.whole_file import write_whole
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 
 def report_source(source: str, options: Options, **how: Any) -> Report:
     """The report of the model in `source`; `how` is as `rank_source` takes it."""
     return report_question(question_of(source, options, **how))
+
+
+def save_report(
+    model: "nn.Module",
+    example_inputs: Any,
+    file: str | Path,
+    *,
+    loss: Callable[[Any, Any], "torch.Tensor"] | None = None,
+    optimizer: Callable[[Iterable[Any]], "torch.optim.Optimizer"] | None = None,
+    train_step: Callable[["nn.Module", Any], Any] | None = None,
+    **flags: Any,
+) -> Recommendation:
+    """Write what `advise SOURCE -o report.html` writes, for `model`, and return the recommendation that it shows.
+
+    All else is as `recommend` takes it, `flags` included but `measure`. Raises `UsageError` where `file` is no .html.
+    """
+    options, path = options_of(flags, function="save_report"), Path(file)
+    if path.suffix.lower() != ".html":
+        raise UsageError(f"{path}: a report is an HTML file", hint="name it report.html; the answer alone has .save()")
+
+    def trace_at(asked: Options) -> Workload:
+        return trace_live(model, example_inputs, asked, loss=loss, optimizer=optimizer, train_step=train_step)
+
+    catalog, machine = catalog_of(options), None if options.no_local else this_machine()
+    question = Question(
+        workload=trace_at(options),
+        options=options,
+        catalog=catalog,
+        trace_at=lambda batch: trace_at(replace(options, batch=str(batch))),
+        machine=machine,
+        calibrated=calibrations_for(machine, catalog, options),
+    )
+    report = report_question(question)
+    write_whole(render_report(report), path)
+    return report.recommendation
 
 
 def report_question(question: Question, *, today: date | None = None, with_break_even: bool = True) -> Report:

@@ -6,10 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
-from typing import Any
 
 import click
 
@@ -18,7 +15,6 @@ from advisor.errors import UsageError
 from advisor.report.view import View
 from advisor.whole_file import write_whole
 
-_FORMAT_PREFIX = "as_"
 PAGE_SUFFIXES = {"html": ".html"}
 """Of a report: it is made from more than a recommendation."""
 
@@ -61,25 +57,6 @@ def parse_output(text: str, suffixes: Mapping[str, str]) -> Output:
 
 def _listed(suffixes: Mapping[str, str]) -> str:
     return ", ".join(f"{name} (*{suffix})" for name, suffix in suffixes.items())
-
-
-def report_formats() -> tuple[str, ...]:
-    """Every format of a recommendation, the one for people first: each is a module `advisor.report.as_NAME`."""
-    package = import_module("advisor.report")
-    names = [module.name for module in iter_modules(package.__path__) if module.name.startswith(_FORMAT_PREFIX)]
-    return tuple(
-        sorted((name.removeprefix(_FORMAT_PREFIX) for name in names), key=lambda name: (name != "table", name))
-    )
-
-
-def report_suffixes() -> dict[str, str]:
-    """The file suffix of every format."""
-    return {name: format_module(name).SUFFIX for name in report_formats()}
-
-
-def format_module(name: str) -> Any:
-    """The module with `SUFFIX` and `render(recommendation, view)` of a format."""
-    return import_module(f"advisor.report.{_FORMAT_PREFIX}{name}")
 
 
 def view_of(output: Output, *, top: int) -> View:

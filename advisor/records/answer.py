@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from advisor.records.device import CompileMode, DeviceKind, Layout, Precision, TimeSource
 from advisor.records.generation import Generation
@@ -10,6 +10,9 @@ from advisor.records.options import Objective
 from advisor.records.price import ExchangeRate, PriceBasis, PriceKind, PriceMark, Rejection, Tier
 from advisor.records.scale import Plan
 from advisor.records.workload import Mode
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ANSWER_SCHEMA_VERSION = 1
 GroupBy = Literal["family", "module", "phase"]
@@ -371,3 +374,15 @@ class Recommendation:
         from advisor.report.notebook import render_html
 
         return render_html(self)
+
+    def save(self, file: "str | Path", *, top: int = 10) -> None:
+        """Write the answer as `advise SOURCE -o FILE` does, in the format that the suffix names: .txt .json .csv .md.
+
+        `top`: rows of the formats for people; .json and .csv hold every row. Raises `UsageError` for another suffix.
+        A report, .html, shows more than the answer: `advisor.save_report` writes it.
+        """
+        from pathlib import Path
+
+        from advisor.report.formats import save_answer
+
+        save_answer(self, Path(file), top=top)

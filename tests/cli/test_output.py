@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from advisor.cli import output
-from advisor.cli.output import Output, parse_output, report_suffixes, view_of, write
+from advisor.cli.output import Output, parse_output, view_of, write
 from advisor.errors import UsageError
+from advisor.report.formats import format_suffixes
 from tests.cli.conftest import Pipeline, Result
 from tests.report.toys import L4, recommendation
 
@@ -19,7 +20,7 @@ Advise = Callable[..., Result]
 
 
 def test_every_format_has_a_suffix_of_its_own() -> None:
-    assert report_suffixes() == {"table": ".txt", "csv": ".csv", "json": ".json", "markdown": ".md"}
+    assert format_suffixes() == {"table": ".txt", "csv": ".csv", "json": ".json", "markdown": ".md"}
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ def test_a_format_is_written_to_stdout(advise: Advise, pipeline: Pipeline, name:
 def test_the_suffix_of_a_file_names_the_format(advise: Advise, pipeline: Pipeline, tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"answer{suffix}"
     assert advise("model.py", "-o", str(path)) == Result(0, "", "")
-    format_name = {value: key for key, value in report_suffixes().items()}[suffix.lower()]
+    format_name = {value: key for key, value in format_suffixes().items()}[suffix.lower()]
     assert path.read_text(encoding="utf-8") == advise("model.py", "-o", format_name).out
 
 

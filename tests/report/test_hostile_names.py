@@ -9,9 +9,9 @@ from io import StringIO
 
 import pytest
 
-from advisor.cli.output import format_module, report_formats
 from advisor.diff.answers import compare_answers
 from advisor.records.answer import Recommendation
+from advisor.report.formats import format_module, format_names
 from advisor.report.as_json import to_json
 from advisor.report.comparison_markdown import render_comparison_markdown
 from advisor.report.comparison_text import render_comparison
@@ -42,7 +42,7 @@ HOSTILE = (
     "\ud800",
 )
 WIDE = View(width=400)
-FORMATS = {name: format_module(name).render for name in report_formats()}
+FORMATS = {name: format_module(name).render for name in format_names()}
 TEXTS = {
     **{name: lambda answer, render=render: render(answer, WIDE) for name, render in FORMATS.items()},
     "profile": lambda answer: render_profile(answer.workload, (), by="module", view=WIDE),

@@ -16,14 +16,15 @@ if TYPE_CHECKING:
 def _flags() -> list[click.Parameter]:
     from advisor.cli.comparison_output import compare_flags
     from advisor.cli.flags import option_flags
-    from advisor.cli.output import PAGE_SUFFIXES, output_flag, report_suffixes
+    from advisor.cli.output import PAGE_SUFFIXES, output_flag
     from advisor.cli.task_output import TASK_SUFFIXES, emit_flags
+    from advisor.report.formats import format_suffixes
 
     output_help = (
         "a format, to stdout, or a file whose suffix names it (.txt .json .csv .md .html); json, csv and html hold "
         "every row"
     )
-    formats = {**report_suffixes(), **PAGE_SUFFIXES, **TASK_SUFFIXES}
+    formats = {**format_suffixes(), **PAGE_SUFFIXES, **TASK_SUFFIXES}
     return [*option_flags(), *emit_flags(), *compare_flags(), output_flag(formats, help_text=output_help)]
 
 
@@ -80,9 +81,10 @@ def command(
     from advisor.calibrate.first_use import calibrations_on_first_use
     from advisor.cli.comparison_output import check_compared, write_comparison
     from advisor.cli.flags import options_from
-    from advisor.cli.output import PAGE_SUFFIXES, format_module, view_of, write
+    from advisor.cli.output import PAGE_SUFFIXES, view_of, write
     from advisor.cli.task_output import check_task_output, write_task
     from advisor.pipeline import rank_source
+    from advisor.report.formats import format_module
 
     check_script_args(source, script_args, run=run)
     check_compared(compare_to=compare_to, fail_if_cost_rises=fail_if_cost_rises, emit=emit, output=output)
