@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,7 @@ _FLOAT_DTYPES = frozenset({"float64", "float32", "float16", "bfloat16", "complex
 class RowWork:
     """One row at every batch size, with operands of one width on any device; of one call, arrays (batches,).
 
+    `part` is of `PARTS`. Where it `is_idle` no byte moves, as in a view, and nothing is run.
     `parameter_bytes`, of what is as large at every batch size, are part of neither `read_bytes` nor `write_bytes`.
     `cast_bytes` are those of `cast_count` conversions before or after the call, `image_bytes` all of a convolution's
     images. `compiled_bytes`, zero in eager mode, are what torch.compile reads and writes but parameters; there
@@ -36,6 +37,8 @@ class RowWork:
     """
 
     row: Row
+    part: int
+    is_idle: bool
     dtype: str
     flops: FloatArray
     read_bytes: FloatArray
@@ -110,9 +113,13 @@ class Kernels:
         arrays: dict[str, Any] = {name: np.take(getattr(self, name), batches, axis=-1) for name in names}
         return replace(self, **arrays)
 
+    def in_bf16(self) -> "Kernels":
+        """Those of the same width in bf16, where these are in fp16: the two differ by the unit alone."""
+        fp16, bf16 = UNITS.index("fp16"), UNITS.index("bf16")
+        return replace(self, unit=np.where(self.unit == fp16, bf16, self.unit))
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kernel:
+
+class _Kernel(NamedTuple):
     """One kernel of a row, with the fields of `Kernels` that have a value per kernel."""
 
     family: str
@@ -165,7 +172,16 @@ def count_rows(
 
 def _nothing(row: Row, *, batches: FloatArray) -> RowWork:
     zeros = {field.name: np.zeros(len(batches)) for field in fields(RowWork) if field.type is FloatArray}
-    return RowWork(row=row, dtype="float32", cast_count=0.0, parameter_cast_count=0.0, products=(), **zeros)
+    return RowWork(
+        row=row,
+        part=part_of(row),
+        is_idle=True,
+        dtype="float32",
+        cast_count=0.0,
+        parameter_cast_count=0.0,
+        products=(),
+        **zeros,
+    )
 
 
 @refusing_rows
@@ -180,16 +196,19 @@ def _row_work(row: Row, *, batches: FloatArray, width: Width, compile_mode: Comp
     casts = _cast_operands(row, width=width, dtype_of=dtype_of)
     parameter_casts = [operand for operand in casts if is_constant(operand)]
     nothing = np.zeros(len(batches))
-    read_bytes = nothing + cost.read_bytes
+    read_bytes, write_bytes = nothing + cost.read_bytes, nothing + cost.write_bytes
+    cast_bytes = sum((_cast_bytes(operand, batches=batches) for operand in casts), nothing)
     parameter_bytes = np.minimum(_operands_bytes(constants, batches=batches, dtype_of=dtype_of), read_bytes)
     return RowWork(
         row=row,
+        part=part_of(row),
+        is_idle=not (read_bytes + write_bytes + cast_bytes).any(),
         dtype=dtype,
         flops=nothing + cost.flops,
         read_bytes=read_bytes - parameter_bytes,
         parameter_bytes=parameter_bytes,
-        write_bytes=nothing + cost.write_bytes,
-        cast_bytes=sum((_cast_bytes(operand, batches=batches) for operand in casts), nothing),
+        write_bytes=write_bytes,
+        cast_bytes=cast_bytes,
         cast_count=float(len(casts)),
         parameter_cast_bytes=sum((_cast_bytes(operand, batches=batches) for operand in parameter_casts), nothing),
         parameter_cast_count=float(len(parameter_casts)),
@@ -245,8 +264,7 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision) -> Kerne
     )
     for index, work in enumerate(counts.rows):
         row = work.row
-        moved_bytes = work.read_bytes + work.parameter_bytes + work.write_bytes + work.cast_bytes
-        if not moved_bytes.any():
+        if work.is_idle:
             continue
         is_compiled = counts.compile == "compile" and row.phase != "optimizer"
         is_inside = is_compiled and (any(one.joined for one in row.outputs) or not work.compiled_bytes.any())
@@ -304,23 +322,27 @@ def _kernels_of(
     unit = unit_of(row.family, dtype=work.dtype, precision=precision)
     has_bias = row.op == "aten.convolution" and len(row.inputs) > 2 and not compiled  # Inductor adds it further on
     products: Sequence[Product | None] = work.products or (None,)
-    count = len(products)
+    moved_bytes = data_bytes + program_bytes
+    whole = (work.flops, work.parameter_bytes, moved_bytes, launches, cast_bytes, work.image_bytes)
+    # One kernel is the rule, and a division of tiny arrays takes as long as all else here.
+    shares = whole if len(products) == 1 else tuple(amount / len(products) for amount in whole)
+    flops, weight_bytes, moved_bytes, launches, cast_bytes, image_bytes = shares
     for product in products:
         family = _family(row, product)
         yield _Kernel(
             family=family,
             unit="vector" if product is not None and product.is_depthwise else unit,
             row=index,
-            part=part_of(row),
+            part=work.part,
             calls=row.count,
-            flops=work.flops / count,
-            weight_bytes=work.parameter_bytes / count,
-            data_bytes=(data_bytes + program_bytes) / count,
-            launches=launches / count,
-            cast_bytes=cast_bytes / count,
-            transposed_bytes=work.image_bytes / count if is_transposed and "depthwise" not in family else 0.0,
+            flops=flops,
+            weight_bytes=weight_bytes,
+            data_bytes=moved_bytes,
+            launches=launches,
+            cast_bytes=cast_bytes,
+            transposed_bytes=image_bytes if is_transposed and "depthwise" not in family else 0.0,
             biased_bytes=work.write_bytes if has_bias else 0.0,
-            repacked_bytes=work.parameter_bytes / count if kind == "cpu" and row.family == "conv" else 0.0,
+            repacked_bytes=weight_bytes if kind == "cpu" and row.family == "conv" else 0.0,
             product=product,
         )
 

@@ -1,5 +1,7 @@
 """A workload in, the kernels of its step on any kind of device at any precision and batch sizes out, each made once."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from advisor.predict.lowering import Kernels, RowCounts, count_rows, lower
@@ -7,6 +9,9 @@ from advisor.predict.precision import Width, width_of
 from advisor.records.device import CompileMode, DeviceKind, Precision
 from advisor.records.prediction import IndexArray
 from advisor.records.workload import Workload
+
+_IN_FP16: Mapping[Precision, Precision] = {"amp-bf16": "amp-fp16", "bf16": "fp16"}
+"""Precisions of the same kernels, on the units of the other half."""
 
 
 class StepKernels:
@@ -23,12 +28,21 @@ class StepKernels:
         if not np.isin(batches, self._batches).all():
             self._batches = np.unique(batches)
             self._counts, self._kernels = {}, {}
-        key = (kind, precision)
-        if key not in self._kernels:
-            self._kernels[key] = lower(self._counted(width_of(precision)), kind=kind, precision=precision)
-        kernels = self._kernels[key]
+        kernels = self._lowered(kind, precision)
         is_all = np.array_equal(batches, self._batches)
         return kernels if is_all else kernels.at(np.searchsorted(self._batches, batches))
+
+    def _lowered(self, kind: DeviceKind, precision: Precision) -> Kernels:
+        """At all batch sizes that are counted."""
+        key = (kind, precision)
+        if key not in self._kernels:
+            in_fp16 = _IN_FP16.get(precision)
+            self._kernels[key] = (
+                lower(self._counted(width_of(precision)), kind=kind, precision=precision)
+                if in_fp16 is None
+                else self._lowered(kind, in_fp16).in_bf16()
+            )
+        return self._kernels[key]
 
     def _counted(self, width: Width) -> RowCounts:
         if width not in self._counts:
