@@ -42,7 +42,7 @@ def predict_on_all(
     """
     predict_at = _predictor(workload, devices=devices, efficiencies=efficiencies, options=options, anchors=anchors)
     asked = spreading_of(options)
-    alone = [index for index, device in enumerate(devices) if _runs_as_it_is(device, asked)]
+    alone = _as_they_are(devices, asked)
     several = sorted(set(range(len(devices))).difference(alone))
     parts = []
     if several:
@@ -146,9 +146,11 @@ def _with_loader(predictions: Predictions, options: Options) -> Predictions:
     return with_loader(predictions, loader_s_per_sample=options.loader_s_per_sample)
 
 
-def _runs_as_it_is(device: Device, asked: Spreading) -> bool:
-    has_network = device.network_bytes_per_s is not None
-    return runs_as_it_is(gpu_count=device.gpu_count, has_network=has_network, asked=asked)
+def _as_they_are(devices: Sequence[Device], asked: Spreading) -> list[int]:
+    """The indices of the devices on which nothing is spread; hundreds of machines have as many GPUs as another."""
+    machines = [(device.gpu_count, device.network_bytes_per_s is not None) for device in devices]
+    is_alone = {one: runs_as_it_is(gpu_count=one[0], has_network=one[1], asked=asked) for one in set(machines)}
+    return [index for index, one in enumerate(machines) if is_alone[one]]
 
 
 def spreading_of(options: Options) -> Spreading:

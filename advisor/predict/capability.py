@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from operator import attrgetter
 
 import numpy as np
 
@@ -54,6 +55,9 @@ _FP64_FLOPS_PER_FP32 = 1 / 64
 """Of a GPU without a figure: the ratio of GeForce and workstation parts since Ampere (CUDA C programming guide)."""
 _PCIE_SUSTAINED_RATIO = 0.43
 """Median share of PCIe's theoretical rate in copies measured on 14 GPUs of cloud instances (SpareCores)."""
+_OF_A_GPU = attrgetter("gpu", "host_to_device_bytes_per_s", "network_bytes_per_s", "vcpus", "gpu_count")
+_OF_A_CPU = attrgetter("cpu", "vcpus", "threads_per_core", "memory_bytes", "measured_read_bytes_per_s")
+"""What of an offer says which device it is."""
 _DEVICES_KEPT = 4096
 """From one answer to the next, in one process: hundreds are on offer."""
 
@@ -216,23 +220,16 @@ def fleet_of(offers: Sequence[Offer], *, gpus: Mapping[str, Gpu], cpus: Mapping[
     indices: list[int] = []
     problems: list[str] = []
     for offer in offers:
-        key = _device_key(offer)
-        if key not in index_by_key:
+        key = _OF_A_CPU(offer) if offer.gpu is None else _OF_A_GPU(offer)
+        index = index_by_key.get(key)
+        if index is None:
             device = _device(offer, gpus=gpus, cpus=cpus)
-            index_by_key[key] = -1 if device is None else len(devices)
+            index = index_by_key[key] = -1 if device is None else len(devices)
             if device is not None:
                 devices.append(device)
-        index = index_by_key[key]
         indices.append(index)
         problems.append("" if index >= 0 else _problem(offer))
     return Fleet(devices=tuple(devices), device_index=np.array(indices, dtype=np.intp), problems=tuple(problems))
-
-
-def _device_key(offer: Offer) -> tuple[object, ...]:
-    if offer.gpu is not None:
-        rates = (offer.host_to_device_bytes_per_s, offer.network_bytes_per_s)
-        return (offer.gpu, *rates, offer.vcpus, offer.gpu_count)
-    return (offer.cpu, offer.vcpus, offer.threads_per_core, offer.memory_bytes, offer.measured_read_bytes_per_s)
 
 
 def _device(offer: Offer, *, gpus: Mapping[str, Gpu], cpus: Mapping[str, Cpu]) -> Device | None:

@@ -243,8 +243,10 @@ def _half_copies_bytes(workload: Workload, *, batches: FloatArray, width: Width)
     if width != "autocast":
         return np.zeros(len(batches))
     for row in workload.rows:
+        if row.phase != "forward":
+            continue
         formula = formula_of(row.op)
-        if row.phase != "forward" or formula is None or formula.autocast != "low":
+        if formula is None or formula.autocast != "low":
             continue
         for operand in row.inputs:
             if is_constant(operand) and stored_dtype(operand, width="autocast") == "float32":

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -23,7 +24,7 @@ _EIGHT_BIT_RATIO = (1 + 4 / 256) / 4
 _NOTHING = StoredBytes()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots: what is cached lies in its dictionary
 class Step:
     """A workload at a batch size and a width on a kind of device: what a remedy changes."""
 
@@ -32,7 +33,7 @@ class Step:
     width: Width
     kind: DeviceKind
 
-    @property
+    @cached_property
     def peak(self) -> SpreadBytes:
         """Its memory; arrays of one."""
         return self.at([self.batch])
@@ -45,12 +46,22 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedied:
-    """A changed step: `change` says how in words; `extra_flops_ratio` of the step's FLOP are computed again."""
+    """A changed step: `change` says how in words; forward of the modules under `again` is computed a second time."""
 
     name: RemedyName
     change: str
     step: Step
-    extra_flops_ratio: float = 0.0
+    again: tuple[str, ...] = ()
+
+    @property
+    def extra_flops_ratio(self) -> float:
+        """What is computed again, of the step's FLOP."""
+        step, paths = self.step, tuple(f"{path}." for path in self.again)
+        if not paths:
+            return 0.0
+        flops = [(row, float(row_cost(row, batch=step.batch).flops) * row.count) for row in step.workload.rows]
+        again = sum(count for row, count in flops if row.phase == "forward" and f"{row.module}.".startswith(paths))
+        return again / max(1.0, sum(count for _, count in flops))
 
 
 def remedies(step: Step, *, device: Device) -> Iterator[Remedied]:
@@ -135,15 +146,13 @@ def _checkpointed(step: Step, level: Sequence[Blocks]) -> Remedied:
         activations = added([line.activations, given_up, whole])
         return replace(line, activations=activations) if size(activations) < size(line.activations) else line
 
-    paths = tuple(f"{blocks.path}." for blocks in level)
-    flops = [(row, float(row_cost(row, batch=step.batch).flops) * row.count) for row in step.workload.rows]
-    again_flops = sum(count for row, count in flops if row.phase == "forward" and f"{row.module}.".startswith(paths))
+    paths = tuple(blocks.path for blocks in level)
     block_count = sum(blocks.count for blocks in level)
     return Remedied(
         name="activation checkpointing",
-        change=f"torch.utils.checkpoint on the {block_count} blocks {', '.join(blocks.path for blocks in level)}",
+        change=f"torch.utils.checkpoint on the {block_count} blocks {', '.join(paths)}",
         step=_with_lines(step, changed),
-        extra_flops_ratio=again_flops / max(1.0, sum(count for _, count in flops)),
+        again=paths,
     )
 
 
