@@ -1,18 +1,23 @@
 """A calibration as text: on what, how long ago, how well its operators fit, and what each family sustains."""
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from advisor import units
 from advisor.records.calibration import TIMED_HERE, Calibration
 from advisor.records.device import Efficiency
-from advisor.report.page import Heading, Page
 from advisor.report.view import View
+
+if TYPE_CHECKING:
+    from advisor.report.page import Page
 
 _UNITS_OF_AGE = ((86400, "day"), (3600, "hour"), (60, "minute"))
 
 
 def render_calibration(calibration: Calibration, *, view: View, now: datetime | None = None) -> str:
     """What it was made on, then a table of what each family sustains at each precision."""
+    from advisor.report.page import Page  # what says how old a calibration is needs no tables
+
     page = Page(width=view.width, color=view.color)
     page.line(f"{target_text(calibration)}: calibrated {age_text(calibration, now=now)}", style="bold")
     page.line(
@@ -30,7 +35,9 @@ def render_calibration(calibration: Calibration, *, view: View, now: datetime | 
     return page.text()
 
 
-def _table(page: Page, efficiency: Efficiency) -> None:
+def _table(page: "Page", efficiency: Efficiency) -> None:
+    from advisor.report.page import Heading
+
     page.line(
         f"{efficiency.precision}: an operator takes {units.format_duration(efficiency.dispatch_s)} to dispatch and "
         f"{units.format_duration(efficiency.launch_s)} to launch."

@@ -1,4 +1,4 @@
-"""The formats of a recommendation: a name in, the module `advisor.report.as_NAME` out; a file in, the answer written to it."""
+"""The formats of a recommendation: a name in, its module `advisor.report.as_NAME` out; a file in, the answer in it."""
 
 from importlib import import_module
 from pathlib import Path

@@ -1,11 +1,10 @@
 """What the service and its workers say to each other: a word and bytes, one after the other on a socket."""
 
-import asyncio
 import struct
 from dataclasses import dataclass
 from typing import Protocol
 
-_HEAD = struct.Struct(">BI")
+HEAD = struct.Struct(">BI")
 """The lengths of the word and of the bytes."""
 
 
@@ -19,7 +18,7 @@ class Frame:
     def packed(self) -> bytes:
         """As it travels."""
         word = self.word.encode("ascii")
-        return _HEAD.pack(len(word), len(self.body)) + word + self.body
+        return HEAD.pack(len(word), len(self.body)) + word + self.body
 
 
 class Readable(Protocol):
@@ -41,17 +40,10 @@ class Writable(Protocol):
 
 def read_frame(stream: Readable) -> Frame | None:
     """The next frame; None where the other side is gone."""
-    head = stream.read(_HEAD.size)
-    if len(head) < _HEAD.size:
+    head = stream.read(HEAD.size)
+    if len(head) < HEAD.size:
         return None
-    word_length, body_length = _HEAD.unpack(head)
+    word_length, body_length = HEAD.unpack(head)
     word = stream.read(word_length).decode("ascii")
     body = stream.read(body_length)
     return Frame(word, body) if len(body) == body_length else None
-
-
-async def receive_frame(stream: asyncio.StreamReader) -> Frame:
-    """The next frame; raises `asyncio.IncompleteReadError` where the other side is gone."""
-    word_length, body_length = _HEAD.unpack(await stream.readexactly(_HEAD.size))
-    word = (await stream.readexactly(word_length)).decode("ascii")
-    return Frame(word, await stream.readexactly(body_length))

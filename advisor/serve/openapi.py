@@ -3,16 +3,14 @@
 import json
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from pathlib import Path
 from typing import Any, get_args
 
 from fastapi import FastAPI
 
 from advisor.flag_values import is_several, value_type
 from advisor.records.workload import Workload
-from advisor.serve.option_fields import ALLOWED, MOST_NAMES
+from advisor.serve.option_fields import ALLOWED, EXAMPLE_WORKLOAD, MOST_NAMES
 
-_EXAMPLE = Path(__file__).parent / "example_workload.json"
 _REFUSALS = {
     400: "not JSON",
     401: "a token is needed",
@@ -87,7 +85,7 @@ def _schemas() -> dict[str, Any]:
     )
     text = {"type": "string"}
     on = {"type": "array", "items": text, "maxItems": MOST_NAMES, "description": "offers or devices, as `--on`"}
-    example = {"workload": json.loads(_EXAMPLE.read_text(encoding="utf-8")), "options": {"samples": "1e6"}}
+    example = {"workload": json.loads(EXAMPLE_WORKLOAD.read_text(encoding="utf-8")), "options": {"samples": "1e6"}}
     return {
         **definitions["$defs"],
         "Request": _request({}, example=example),

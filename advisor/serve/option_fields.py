@@ -1,6 +1,7 @@
-"""Which options a request may name; apart from what reads them, since the front is to start soon."""
+"""Which options a request may name, and an example of a workload; apart from what reads them: the front starts soon."""
 
 from dataclasses import fields
+from pathlib import Path
 
 from advisor.records.options import Options
 
@@ -11,3 +12,4 @@ REFUSED = {
 }
 ALLOWED = {field.name: field for field in fields(Options) if field.name not in REFUSED}
 MOST_NAMES = 100
+EXAMPLE_WORKLOAD = Path(__file__).parent / "example_workload.json"

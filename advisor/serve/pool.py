@@ -2,22 +2,13 @@
 
 import asyncio
 import logging
-import os
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from advisor.serve.frames import Frame, receive_frame
+from advisor.serve.frames import HEAD, Frame
+from advisor.serve.nursery import Nursery
 
 _LOG = logging.getLogger(__name__)
-_ROOT = str(Path(__file__).resolve().parents[2])
-# Not `-m`, which would put the working folder, with whatever `random.py` lies there, before the standard library.
-_START = "import sys; sys.path.append(sys.argv.pop(1)); from advisor.serve.worker import main; main()"
-_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-"""There is a worker for every core already."""
 _STREAM_BYTES = 1024**2
 
 
@@ -25,20 +16,24 @@ class WorkerDiedError(Exception):
     """The process ended without a reply."""
 
 
-class Worker:
-    """One process, started at once. It is asked between `connect` and `disconnect`, in one event loop."""
+async def receive_frame(stream: asyncio.StreamReader) -> Frame:
+    """The next frame; raises `asyncio.IncompleteReadError` where the other side is gone."""
+    word_length, body_length = HEAD.unpack(await stream.readexactly(HEAD.size))
+    word = (await stream.readexactly(word_length)).decode("ascii")
+    return Frame(word, await stream.readexactly(body_length))
 
-    def __init__(self) -> None:
+
+class Worker:
+    """One process, forked as soon as the nursery can. It is asked between `connect` and `disconnect`, in one loop."""
+
+    def __init__(self, nursery: Nursery) -> None:
         self.catalog_version = 0
-        self._own_end, their_end = socket.socketpair()
-        with their_end:
-            self._process = subprocess.Popen(  # noqa: S603 - this very interpreter, and no shell in between
-                [sys.executable, "-P", "-c", _START, _ROOT, str(their_end.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=(their_end.fileno(),),
-                env=os.environ | _ONE_THREAD,
-            )
+        self._nursery = nursery
+        self._number, self._own_end = nursery.fork()
+
+    def tell(self, frame: Frame) -> None:
+        """Send what it is to be at before the loop runs; `ask` without a frame waits for the reply."""
+        self._own_end.sendall(frame.packed())
 
     async def connect(self) -> None:
         """Wrap the socket for the loop that runs now."""
@@ -52,7 +47,7 @@ class Worker:
             await self._writer.drain()
             return await receive_frame(self._reader)
         except (ConnectionError, asyncio.IncompleteReadError):
-            raise WorkerDiedError(f"worker {self._process.pid} died") from None
+            raise WorkerDiedError(f"worker {self._number} died") from None
 
     async def disconnect(self) -> None:
         """Let go of the socket, whatever is still to be sent."""
@@ -61,21 +56,21 @@ class Worker:
 
     def kill(self) -> None:
         """End the process, whatever it is at."""
-        self._process.kill()
-        self._process.wait()
+        self._nursery.kill(self._number)
         self._own_end.close()
 
 
 class Pool:
     """Some workers, and the catalog that they answer from; `died_count` have been replaced."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, nursery: Nursery) -> None:
         self.died_count = 0
+        self.nursery = nursery
         self._catalog = b""
         self._catalog_version = 0
         self._idle: asyncio.Queue[Worker] = asyncio.Queue()
         self._count = count
-        self._workers = {Worker()}
+        self._workers = {Worker(nursery)}
 
     async def connect(self) -> None:
         """Make the first worker ready for questions."""
@@ -86,7 +81,7 @@ class Pool:
     async def grow(self) -> None:
         """Start the other workers, which until now would have taken time from what the first answer waits for."""
         while len(self._workers) < self._count:
-            worker = Worker()
+            worker = Worker(self.nursery)
             self._workers.add(worker)
             await worker.connect()
             self._idle.put_nowait(worker)
@@ -120,7 +115,7 @@ class Pool:
         await worker.disconnect()
         worker.kill()
         self.died_count += 1
-        fresh = Worker()
+        fresh = Worker(self.nursery)
         self._workers.add(fresh)
         await fresh.connect()
         return fresh
@@ -130,17 +125,12 @@ class Pool:
         for worker in self._workers:
             await worker.disconnect()
 
-    def kill(self) -> None:
-        """End all processes."""
-        for worker in self._workers:
-            worker.kill()
-
 
 @contextmanager
 def pool_of(count: int) -> Iterator[Pool]:
     """Workers whose processes end with the block."""
-    pool = Pool(count)
+    nursery = Nursery()
     try:
-        yield pool
+        yield Pool(count, nursery=nursery)
     finally:
-        pool.kill()
+        nursery.end()

@@ -29,12 +29,11 @@ class PricesInForce:
         self.failure_count = 0
         self._settings = settings
         self._pool = pool
-        self._seen: _Files = ()
-        self._loader: Worker | None = Worker()  # it starts while the service itself does
+        self._seen = self._files()
+        self._loader: Worker | None = self._asked_loader()  # it is at it while the service itself starts
 
     async def load(self) -> None:
-        """Load them for the first time; raises `AdvisorError` at the first mistake."""
-        self._seen = self._files()
+        """Wait for the first ones; raises `AdvisorError` at the first mistake."""
         await self._load()
 
     async def keep_fresh(self) -> None:
@@ -74,14 +73,19 @@ class PricesInForce:
             raise
         return tuple((file, state.st_mtime_ns, state.st_size) for file, state in states)
 
-    async def _load(self) -> None:
-        """In a process of its own, which takes the memory of parsing with it."""
+    def _asked_loader(self) -> Worker:
+        """A process of its own that loads them, and takes the memory of parsing with it."""
         named = {"profiles": _text(self._settings.profiles), "prices": [*map(_text, self._settings.prices)]}
-        loader, self._loader = self._loader or Worker(), None
+        loader = Worker(self._pool.nursery)
+        loader.tell(Frame("load", json.dumps(named).encode()))
+        return loader
+
+    async def _load(self) -> None:
+        loader, self._loader = self._loader or self._asked_loader(), None
         await loader.connect()
         try:
             async with asyncio.timeout(_LOAD_LIMIT_S):
-                reply = await loader.ask(Frame("load", json.dumps(named).encode()))
+                reply = await loader.ask()
         except (TimeoutError, WorkerDiedError):
             raise UsageError("profiles and prices could not be loaded", hint="see the log") from None
         finally:

@@ -27,7 +27,7 @@ _LAST_ANSWERS_S = 5
 def serve(settings: Settings) -> None:
     """Answer until SIGTERM or SIGINT, and then what is in flight. Raises `AdvisorError` where it cannot start."""
     with _listening(settings) as listener, _ending_on_sigterm(), pool_of(settings.worker_count) as pool:
-        # The first worker starts while this process imports FastAPI.
+        # The nursery imports, the first worker is forked and the prices are read while this process imports FastAPI.
         prices = PricesInForce(settings, pool)
         asyncio.run(_serve(settings, listener=listener, pool=pool, prices=prices))
 

@@ -3,29 +3,34 @@
 import gc
 import json
 import resource
-import signal
 import socket
-import sys
 
 from advisor.catalog.cache import catalog_from_json, catalog_to_json
 from advisor.errors import AdvisorError
 from advisor.pipeline import catalog_of
+from advisor.records.answer import Recommendation
 from advisor.records.options import Options
 from advisor.records.price import Catalog
+from advisor.report.record_json import adapter_of
 from advisor.serve.answers import answer
 from advisor.serve.frames import Frame, Readable, Writable, read_frame
+from advisor.serve.option_fields import EXAMPLE_WORKLOAD
+from advisor.serve.request import read_request
 
 _MEMORY_BYTES = 4 * 1024**3
 """The most that one process may map, numpy's libraries included: no request takes the machine's memory."""
 
 
-def main() -> None:
-    """Answer on the socket whose number is the argument."""
-    # A service manager and Ctrl-C signal every process of the service; what is in flight is answered first.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+def warm_up() -> None:
+    """Make once what every worker would make for its first answer: validators, formulas, what is imported late."""
+    read_request(b'{"workload":' + EXAMPLE_WORKLOAD.read_bytes() + b"}")
+    adapter_of(Recommendation)
+
+
+def work(connection: socket.socket) -> None:
+    """Answer on the socket until it closes."""
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-    with socket.socket(fileno=int(sys.argv[1])) as connection, connection.makefile("rwb") as stream:
+    with connection.makefile("rwb") as stream:
         answer_frames(stream, stream)
 
 

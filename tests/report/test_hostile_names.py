@@ -11,10 +11,10 @@ import pytest
 
 from advisor.diff.answers import compare_answers
 from advisor.records.answer import Recommendation
-from advisor.report.formats import format_module, format_names
 from advisor.report.as_json import to_json
 from advisor.report.comparison_markdown import render_comparison_markdown
 from advisor.report.comparison_text import render_comparison
+from advisor.report.formats import format_module, format_names
 from advisor.report.notebook import render_html
 from advisor.report.profile_text import render_profile
 from advisor.report.record_json import record_json

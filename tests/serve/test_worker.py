@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from advisor.serve.frames import Frame, read_frame, receive_frame
-from advisor.serve.pool import WorkerDiedError, pool_of
+from advisor.serve.frames import Frame, read_frame
+from advisor.serve.pool import WorkerDiedError, pool_of, receive_frame
 from advisor.serve.worker import answer_frames, load
 from tests.serve.conftest import WORKLOAD
 
