@@ -1,9 +1,12 @@
 """A command whose flags cost imports: they are made when it is run, not when it is listed."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class LazyCommand(click.Command):
@@ -20,3 +23,10 @@ class LazyCommand(click.Command):
             self.params = [*self.params, *self.make_flags()]
             self.has_flags = True
         return super().get_params(ctx)
+
+
+def path_of(text: str) -> "Path":
+    """The type of an argument that is a file; the list of commands is spared the import."""
+    from pathlib import Path
+
+    return Path(text)

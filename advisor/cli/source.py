@@ -1,7 +1,6 @@
 """SOURCE, `--run` and the script's own arguments: shared by every command that reads a model."""
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -36,6 +35,8 @@ def check_script_args(source: str, script_args: tuple[str, ...], *, run: bool) -
     """Raise `UsageError` where arguments follow SOURCE although no script is run."""
     if not script_args or run:
         return
+    from difflib import get_close_matches
+
     close = get_close_matches(source, command_names(), n=1)
     hint = f"did you mean the command {close[0]}?" if close else "--run runs a script with the arguments after --"
     raise UsageError(f"{script_args[0]!r} follows the source {source!r}, but one source is read at a time", hint=hint)

@@ -192,3 +192,22 @@ def test_a_full_disk_is_an_error_not_a_traceback() -> None:
 def test_python_dash_m_is_the_same_program() -> None:
     done = _python("-m", "advisor", "--version")
     assert (done.returncode, done.stdout.split()[0]) == (0, "advise")
+
+
+def test_the_help_imports_nothing_slow_that_click_does_without() -> None:
+    slow = "{'logging', 'pathlib', 'difflib', 'dataclasses', 'numpy', 'pydantic', 'torch'}"
+    helped = "import advisor.cli.main as cli; cli.run(['--help'])"
+    alone, with_help = (
+        subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                f"import sys, click; {code}; print(sorted({slow} & set(sys.modules)), file=sys.stderr)",
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stderr
+        for code in ("pass", helped)
+    )
+    assert with_help == alone

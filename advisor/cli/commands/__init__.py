@@ -1,5 +1,6 @@
 """One command a file; each has its click command under the name `command`."""
 
+from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING
@@ -8,9 +9,10 @@ if TYPE_CHECKING:
     import click
 
 
-def command_names() -> list[str]:
+@cache
+def command_names() -> tuple[str, ...]:
     """Every command by the name that is typed."""
-    return [module.name.replace("_", "-") for module in iter_modules(__path__)]
+    return tuple(module.name.replace("_", "-") for module in iter_modules(__path__))
 
 
 def load_command(name: str) -> "click.Command":

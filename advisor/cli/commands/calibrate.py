@@ -1,6 +1,5 @@
 """`advise calibrate`: the machine at hand in, what it sustains out, kept for every later answer."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,12 +9,15 @@ from advisor.cli.progress import counted_progress
 from advisor.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from advisor.records.calibration import Calibration
     from advisor.records.machine import Machine
     from advisor.records.price import Catalog
 
 
 def _flags() -> list[click.Parameter]:
+    from pathlib import Path
     from typing import get_args
 
     from advisor.cli.flags import option_flags
@@ -62,10 +64,10 @@ def command(
     threads: int | None,
     precision: tuple[str, ...],
     show: bool,
-    export: Path | None,
+    export: "Path | None",
     fleet: tuple[str, ...] | None,
-    folder: Path,
-    collect: Path | None,
+    folder: "Path",
+    collect: "Path | None",
     **params: Any,
 ) -> int:
     """Time a designed set of operators on this machine, and fit what its CPU and GPUs sustain.
@@ -91,6 +93,8 @@ def command(
       advise calibrate --fleet aws:g6.xlarge,gcp:g2-standard-4
       advise calibrate --collect fleet
     """
+    from pathlib import Path
+
     from advisor.calibrate.in_force import calibrations_in_force
     from advisor.catalog.load import load_catalog
     from advisor.cli.fleet import write_collected, write_fleet
@@ -173,7 +177,7 @@ def _calibrated(
     return found
 
 
-def _export(calibrations: list["Calibration"], path: Path) -> None:
+def _export(calibrations: list["Calibration"], path: "Path") -> None:
     from advisor.calibrate.store import profile_text
     from advisor.cli.output import Output, write
 

@@ -1,13 +1,14 @@
 """`advise diff BASE.json NEW.json`: two answers or two workloads in, what changed out."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from advisor.cli.lazy import LazyCommand
+from advisor.cli.lazy import LazyCommand, path_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from advisor.cli.output import Output
 
 
@@ -26,9 +27,9 @@ def _flags() -> list[click.Parameter]:
     make_flags=_flags,
     short_help="Say what a change did to FLOP, memory, time and cost.",
 )
-@click.argument("base", type=click.Path(path_type=Path))
-@click.argument("new", type=click.Path(path_type=Path))
-def command(base: Path, new: Path, fail_if_cost_rises: float | None, top: int, output: "Output") -> int:
+@click.argument("base", type=path_of)
+@click.argument("new", type=path_of)
+def command(base: "Path", new: "Path", fail_if_cost_rises: float | None, top: int, output: "Output") -> int:
     """Say what a change did: FLOP, bytes, memory and parameters of a step, its time, and the cost of the job.
 
     BASE and NEW are what "advise SOURCE -o FILE.json" wrote before and after the change, or what "advise profile SOURCE

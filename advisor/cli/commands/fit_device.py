@@ -1,7 +1,6 @@
 """`advise fit-device --measurements FILE --device NAME`: steps measured on a device in, its profile with what it
 sustains out."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +10,8 @@ from advisor.cli.progress import counted_progress
 from advisor.errors import ExitCode
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from advisor.cli.output import Output
 
 _OPTION_FLAGS = ("profiles", "timeout", "top")
@@ -38,7 +39,7 @@ def _flags() -> list[click.Parameter]:
 @click.command(
     "fit-device", cls=LazyCommand, make_flags=_flags, short_help="Fit two figures of a device on steps measured on it."
 )
-def command(measurements: tuple[Path, ...], device: str, output: "Output", **params: Any) -> int:
+def command(measurements: "tuple[Path, ...]", device: str, output: "Output", **params: Any) -> int:
     """Fit what a device sustains, of its compute and of its memory, beside what is predicted from its datasheet.
 
     Two ratios, sustained_compute_ratio and sustained_memory_ratio, are fitted on the rows of the device (of a CPU on

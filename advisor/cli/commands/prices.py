@@ -1,16 +1,17 @@
 """`advise prices COMMAND`: the prices in force, one type's, what an overlay changes, a new overlay, fresh prices."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from advisor.cli.lazy import LazyCommand
+from advisor.cli.lazy import LazyCommand, path_of
 from advisor.cli.progress import progress
 from advisor.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from advisor.cli.output import Output
 
 _OVERLAY_FLAGS = ("prices", "profiles", "currency")
@@ -122,8 +123,8 @@ def show_command(name: str, output: "Output", **params: Any) -> int:
 
 
 @command.command("validate", short_help="Check a file of prices, terms or a device.")
-@click.argument("files", nargs=-1, required=True, type=Path, metavar="FILE...")
-def validate_command(files: tuple[Path, ...]) -> int:
+@click.argument("files", nargs=-1, required=True, type=path_of, metavar="FILE...")
+def validate_command(files: "tuple[Path, ...]") -> int:
     """Check files of prices, terms, devices or efficiencies; a mistake is named with its file, line and key.
 
     \b
@@ -140,8 +141,8 @@ def validate_command(files: tuple[Path, ...]) -> int:
 
 
 @command.command("init", short_help="Print a commented overlay to start from.")
-@click.option("-o", "--output", "file", type=Path, metavar="FILE", help="write it to FILE, which must be new")
-def init_command(file: Path | None) -> int:
+@click.option("-o", "--output", "file", type=path_of, metavar="FILE", help="write it to FILE, which must be new")
+def init_command(file: "Path | None") -> int:
     """Print an overlay in which everything is commented out: own rates, discounts, exclusions, owned hardware.
 
     \b
@@ -197,11 +198,11 @@ def diff_command(output: "Output", **params: Any) -> int:
     "-o",
     "--output",
     "file",
-    type=Path,
+    type=path_of,
     metavar="FILE",
     help="price file to refresh (default: profiles/prices/PROVIDER.yaml in your config folder)",
 )
-def refresh_command(provider: str, dry_run: bool, top: int, file: Path | None) -> int:
+def refresh_command(provider: str, dry_run: bool, top: int, file: "Path | None") -> int:
     """Fetch the prices of today from PROVIDER's own list: aws, azure, gcp, lambda, runpod or vast-ai.
 
     The types and regions of the price file are fetched anew; what the list no longer has is dropped. The new file is

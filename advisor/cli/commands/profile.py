@@ -1,6 +1,5 @@
 """`advise profile SOURCE`: a model in, the count of one step out."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -103,6 +102,8 @@ def _text(profile: "Profile", *, by: "GroupBy", view: "View") -> str:
 
 def _forward_families(profile: "Profile") -> "tuple[Group, ...]":
     """Our count of what fvcore counts: the forward alone, at its batch."""
+    from dataclasses import replace
+
     workload = profile.workload
     forward = replace(workload, rows=tuple(row for row in workload.rows if row.phase == "forward"))
     batch = profile.second_count.batch if profile.second_count else profile.batch

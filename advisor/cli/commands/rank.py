@@ -1,6 +1,5 @@
 """`advise rank SOURCE`: a model in, the ranked and priced answer out."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +9,8 @@ from advisor.cli.source import SourceCommand, check_script_args
 from advisor.errors import ExitCode
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from advisor.cli.output import Output
 
 
@@ -41,7 +42,7 @@ def command(
     output: "Output",
     emit: str | None,
     idle_minutes: int,
-    compare_to: Path | None,
+    compare_to: "Path | None",
     fail_if_cost_rises: float | None,
     **params: Any,
 ) -> int:

@@ -1,16 +1,19 @@
 """`advise serve`: settings in, the answers of `advise` over HTTP until it is told to end."""
 
-import logging
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from advisor.cli.lazy import LazyCommand
 from advisor.errors import ExitCode, UsageError
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 def _flags() -> list[click.Parameter]:
+    from pathlib import Path
+
     from advisor import units
     from advisor.cli.flags import option_flags
 
@@ -53,7 +56,7 @@ def _flags() -> list[click.Parameter]:
 def command(
     host: str,
     port: int,
-    token_file: Path | None,
+    token_file: "Path | None",
     allow_host: tuple[str, ...],
     workers: int | None,
     time_limit: float,
@@ -75,6 +78,9 @@ def command(
       curl -d "{\\"workload\\": $(cat workload.json)}" -H "Content-Type: application/json" \\
         http://127.0.0.1:8000/v1/recommend
     """
+    import logging
+    from pathlib import Path
+
     from advisor.serve.settings import checked_settings
 
     try:

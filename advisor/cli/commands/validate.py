@@ -1,7 +1,6 @@
 """`advise validate --measurements FILE`: measured step times in, how far the predictions are from them out."""
 
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +10,8 @@ from advisor.cli.progress import counted_progress
 from advisor.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from advisor.cli.output import Output
 
 _OPTION_FLAGS = ("profiles", "prices", "timeout", "top")
@@ -48,7 +49,9 @@ def _ratio(text: str) -> float:
 @click.command(
     "validate", cls=LazyCommand, make_flags=_flags, short_help="Compare predictions with measured step times."
 )
-def command(measurements: tuple[Path, ...], output: "Output", rows: bool, max_mape: float | None, **params: Any) -> int:
+def command(
+    measurements: "tuple[Path, ...]", output: "Output", rows: bool, max_mape: float | None, **params: Any
+) -> int:
     """Predict steps that somebody has measured, and say how far the predictions are from the truth.
 
     A measurement is a row of a CSV file with the columns
