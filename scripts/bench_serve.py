@@ -1,13 +1,15 @@
-"""How fast the service answers and what memory it keeps: `python scripts/bench_serve.py [--requests 10000]`.
+"""How fast the service answers, what memory it keeps and how it ends: `python scripts/bench_serve.py`.
 
 GPT-2 training over all offers, no two requests the same: each has its own job size, batch and limit. Everything runs on
-this machine, the client included, so the figures hold for the cores that it has.
+this machine, the client included, so the figures hold for the cores that it has. Where others work on it too, the CPU
+time of an answer says more than the clock.
 """
 
 import argparse
 import http.client
 import itertools
 import json
+import math
 import os
 import re
 import signal
@@ -18,7 +20,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,8 +32,23 @@ ADVISE = str(Path(sys.executable).parent / "advise")
 GPT2 = f"hf:{ROOT / 'examples' / 'configs' / 'gpt2.json'}"
 MEDIAN_BAR_S, RATE_BAR_PER_S, GROWTH_BAR_RATIO, START_BAR_S = 0.060, 30.0, 0.10, 1.0
 BATCHES = (8, 16, 32, 64)
+STARTS, ONE_AT_A_TIME, UNDER_LOAD = 5, 100, 8
 WARM_UP = 200
 """Requests after which Python and numpy have what they need."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One figure, and what it is held to."""
+
+    what: str
+    found: str
+    bar: str
+    is_met: bool
+
+    def line(self) -> str:
+        """As it is printed."""
+        return f"{'met   ' if self.is_met else 'MISSED'} {self.what}: {self.found} (bar: {self.bar})"
 
 
 def main() -> None:
@@ -37,33 +56,100 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--connections", type=int, default=4)
+    parser.add_argument("--most-minutes", type=float, default=8.0, help="of the requests; those that are done count")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         saved = Path(folder) / "gpt2.json"
         subprocess.run([ADVISE, "profile", GPT2, "--mode", "training", "-o", saved], check=True)
         workload = json.loads(saved.read_text())
-        bodies = (body_of(workload, number) for number in itertools.count())
-        starts_s = [first_answer_s(next(bodies)) for _ in range(3)]
-        with server() as (url, process):
-            ask_all(url, bodies, count=WARM_UP, connections=arguments.connections)
-            median_s = statistics.median(ask_all(url, bodies, count=100, connections=1))
-            before_bytes, before_cpu_s = memory_bytes(process.pid), cpu_s(process.pid)
-            started_s = time.perf_counter()
-            ask_all(url, bodies, count=arguments.requests, connections=arguments.connections)
-            rate_per_s = arguments.requests / (time.perf_counter() - started_s)
-            growth_ratio = memory_bytes(process.pid) / before_bytes - 1
-            cpu_per_request_s = (cpu_s(process.pid) - before_cpu_s) / arguments.requests
-    start_s = statistics.median(starts_s)
-    before_mib, cores = before_bytes / 2**20, os.cpu_count()
-    print(f"start to the first answer: {start_s:.2f} s (bar {START_BAR_S:g})")
-    print(f"median of 100 one at a time: {median_s * 1e3:.0f} ms (bar {MEDIAN_BAR_S * 1e3:.0f})")
-    print(f"{arguments.connections} connections, {cores} cores: {rate_per_s:.0f} a second (bar {RATE_BAR_PER_S:g})")
-    print(f"CPU time of the service for each: {cpu_per_request_s * 1e3:.0f} ms")
-    print(
-        f"memory: {before_mib:.0f} MiB, {growth_ratio:+.1%} after {arguments.requests:,} (bar {GROWTH_BAR_RATIO:.0%})"
+    bodies = (body_of(workload, number) for number in itertools.count())
+    bars = [
+        starting(bodies),
+        *answering(bodies, connections=arguments.connections, count=arguments.requests, limit=arguments.most_minutes),
+        ending(bodies),
+    ]
+    print("\n".join(bar.line() for bar in bars))
+    sys.exit(0 if all(bar.is_met for bar in bars) else 1)
+
+
+def starting(bodies: Iterator[bytes]) -> Bar:
+    """From the start of the command to the first recommendation."""
+    found_s = [first_answer_s(next(bodies)) for _ in range(STARTS)]
+    median_s = statistics.median(found_s)
+    return Bar(
+        what=f"start to the first answer, median of {STARTS}",
+        found=f"{median_s:.2f} s [{min(found_s):.2f}-{max(found_s):.2f}]",
+        bar=f"{START_BAR_S:g} s",
+        is_met=median_s <= START_BAR_S,
     )
-    is_met = start_s <= START_BAR_S and median_s <= MEDIAN_BAR_S and rate_per_s >= RATE_BAR_PER_S
-    sys.exit(0 if is_met and growth_ratio <= GROWTH_BAR_RATIO else 1)
+
+
+def answering(bodies: Iterator[bytes], *, connections: int, count: int, limit: float) -> list[Bar]:
+    """One after the other, then several at a time, whose memory is looked at before and after."""
+    with server() as (url, process):
+        ask_all(url, bodies, count=WARM_UP, connections=connections)
+        one_s = ask_all(url, bodies, count=ONE_AT_A_TIME, connections=1)
+        before_bytes, before_cpu_s = memory_bytes(process.pid), cpu_s(process.pid)
+        started_s = time.perf_counter()
+        asked = len(ask_all(url, bodies, count=count, connections=connections, until_s=started_s + 60 * limit))
+        rate_per_s = asked / (time.perf_counter() - started_s)
+        growth_ratio = memory_bytes(process.pid) / before_bytes - 1
+        cpu_per_request_s = (cpu_s(process.pid) - before_cpu_s) / asked
+    median_s, cores = statistics.median(one_s), os.cpu_count()
+    return [
+        Bar(
+            what=f"one at a time, median of {ONE_AT_A_TIME}",
+            found=f"{median_s * 1e3:.0f} ms",
+            bar=f"{MEDIAN_BAR_S * 1e3:.0f} ms",
+            is_met=median_s <= MEDIAN_BAR_S,
+        ),
+        Bar(
+            what=f"{connections} connections, {cores} cores, {cpu_per_request_s * 1e3:.0f} ms of CPU time each",
+            found=f"{rate_per_s:.1f} a second",
+            bar=f"{RATE_BAR_PER_S:g}",
+            is_met=rate_per_s >= RATE_BAR_PER_S,
+        ),
+        Bar(
+            what=f"memory after {asked:,} requests",
+            found=f"{before_bytes / 2**20:.0f} MiB {growth_ratio:+.1%}",
+            bar=f"{GROWTH_BAR_RATIO:.0%}, {count:,} requests",
+            is_met=growth_ratio <= GROWTH_BAR_RATIO and asked == count,
+        ),
+    ]
+
+
+def ending(bodies: Iterator[bytes]) -> Bar:
+    """SIGTERM while several requests wait or are worked on: each is answered."""
+    with server() as (url, process), ThreadPoolExecutor(UNDER_LOAD) as threads:
+        asked = [threads.submit(is_answered, url, next(bodies)) for _ in range(UNDER_LOAD)]
+        while f"advise_in_flight {UNDER_LOAD}.0" not in metrics(url) and not any(one.done() for one in asked):
+            time.sleep(0.001)
+        in_flight = UNDER_LOAD - sum(one.done() for one in asked)
+        process.send_signal(signal.SIGTERM)
+        answered = sum(one.result() for one in asked)
+        code = process.wait()
+    return Bar(
+        what=f"SIGTERM with {in_flight} requests in flight",
+        found=f"{answered} of {UNDER_LOAD} answered, exit code {code}",
+        bar="all answered, exit code 0",
+        is_met=answered == UNDER_LOAD and code == 0,
+    )
+
+
+def is_answered(url: str, body: bytes) -> bool:
+    """Whether the request has a recommendation."""
+    try:
+        ask(http.client.HTTPConnection(urlsplit(url).netloc), body)
+    except (OSError, http.client.HTTPException, RefusedError):
+        return False
+    return True
+
+
+def metrics(url: str) -> str:
+    """The counts of the service."""
+    connection = http.client.HTTPConnection(urlsplit(url).netloc)
+    connection.request("GET", "/metrics")
+    return connection.getresponse().read().decode()
 
 
 def body_of(workload: dict[str, Any], number: int) -> bytes:
@@ -85,7 +171,7 @@ def server() -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
             raise RuntimeError("the service did not start")
         yield found[1], process
     finally:
-        process.send_signal(signal.SIGTERM)
+        process.terminate()
         process.wait()
 
 
@@ -97,15 +183,17 @@ def first_answer_s(body: bytes) -> float:
         return time.perf_counter() - started_s
 
 
-def ask_all(url: str, bodies: Iterator[bytes], *, count: int, connections: int) -> list[float]:
-    """Seconds of each of `count` requests, from the first byte sent to the last received."""
+def ask_all(
+    url: str, bodies: Iterator[bytes], *, count: int, connections: int, until_s: float = math.inf
+) -> list[float]:
+    """Seconds of each of `count` requests, or of those until then, from the first byte sent to the last received."""
     took_s: list[float] = []
     lock = threading.Lock()
     numbers = iter(range(count))
 
     def client() -> None:
         connection = http.client.HTTPConnection(urlsplit(url).netloc)
-        while True:
+        while time.perf_counter() < until_s:
             with lock:
                 if next(numbers, None) is None:
                     return
@@ -114,28 +202,39 @@ def ask_all(url: str, bodies: Iterator[bytes], *, count: int, connections: int) 
             ask(connection, body)
             took_s.append(time.perf_counter() - started_s)
 
-    threads = [threading.Thread(target=client) for _ in range(connections)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if len(took_s) != count:
-        raise RuntimeError(f"{count - len(took_s)} of {count} requests failed")
+    with ThreadPoolExecutor(connections) as threads:
+        for one in [threads.submit(client) for _ in range(connections)]:
+            one.result()  # raises what the client did
     return took_s
 
 
+class RefusedError(Exception):
+    """An answer that is no recommendation."""
+
+
 def ask(connection: http.client.HTTPConnection, body: bytes) -> None:
-    """One request on a connection that stays open; raises where it is not answered."""
-    connection.request("POST", "/v1/recommend", body, {"Content-Type": "application/json"})
-    response = connection.getresponse()
+    """One request on a connection that stays open; raises where it is not answered.
+
+    The service closes a connection that was idle for seconds, as where this client had to wait for a busy machine; a
+    new one is then taken, as every browser does.
+    """
+    for attempt in (1, 2):
+        try:
+            connection.request("POST", "/v1/recommend", body, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            break
+        except (ConnectionError, http.client.BadStatusLine):
+            connection.close()
+            if attempt == 2:
+                raise
     answer = response.read()
     if response.status != 200:
-        raise RuntimeError(f"{response.status}: {answer[:200]!r}")
+        raise RefusedError(f"{response.status}: {answer[:200]!r}")
 
 
 def memory_bytes(pid: int) -> int:
-    """Resident memory of a process and of all its children."""
-    return sum(int(_status(one, "VmRSS")) * 1024 for one in _with_children(pid))
+    """Memory of a process and of all its children; what some of them share counts once."""
+    return sum(_proportional_kib(one) * 1024 for one in _with_children(pid))
 
 
 def cpu_s(pid: int) -> float:
@@ -153,9 +252,11 @@ def _with_children(pid: int) -> Iterator[int]:
         yield from _with_children(int(child))
 
 
-def _status(pid: int, name: str) -> str:
-    found = re.search(rf"{name}:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
-    return found[1] if found else "0"
+def _proportional_kib(pid: int) -> int:
+    found = re.search(r"^Pss:\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), flags=re.MULTILINE)
+    if found is None:
+        raise RuntimeError(f"nothing is known of the memory of process {pid}")
+    return int(found[1])
 
 
 if __name__ == "__main__":
