@@ -15,6 +15,18 @@ class ExitCode(IntEnum):
     INTERRUPT = 130
 
 
+EXIT_MEANINGS = {
+    ExitCode.ANSWER: "answer",
+    ExitCode.NOTHING_FITS: "nothing fits the limits",
+    ExitCode.USAGE: "usage, profile or price file",
+    ExitCode.THRESHOLD: "threshold exceeded",
+    ExitCode.LOAD: "load, trace, timeout, --strict",
+    ExitCode.NETWORK: "network",
+    ExitCode.INTERRUPT: "interrupt",
+}
+"""As the help says them."""
+
+
 class AdvisorError(Exception):
     """A mistake the user can mend. `message` says what is wrong and where; `hint` says what to do."""
 

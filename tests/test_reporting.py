@@ -6,7 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
+import advisor
+from advisor.errors import UsageError
 from advisor.pipeline import Question
 from advisor.records.options import Options
 from advisor.records.report import Report
@@ -74,6 +78,26 @@ def test_the_shipped_accuracy_begins_with_all_rows() -> None:
     assert overall.by == ""
     assert overall.n == sum(group.n for group in groups if group.by == "device")
     assert 0 < overall.median_ape < overall.mape
+
+
+def test_python_writes_the_report_of_a_model_and_hands_back_what_it_shows(tmp_path: Path) -> None:
+    file, model = tmp_path / "report.html", nn.Linear(8, 4)
+    # An offer of each kind will do.
+    limits: dict[str, Any] = {"device": ("t4", "cpu"), "provider": "aws", "no_local": True, "samples": 1000}
+    shown = advisor.save_report(model, torch.zeros(4, 8), file, **limits)
+    answer = advisor.recommend(model, torch.zeros(4, 8), **limits)
+    assert shown.quotes == answer.quotes
+    page = file.read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert shown.best is not None
+    assert shown.best.instance in page
+    assert '"Memory"' in page  # what the recommendation alone does not show
+
+
+def test_a_report_is_written_into_no_other_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a report is an HTML file"):
+        advisor.save_report(nn.Linear(8, 4), torch.zeros(4, 8), tmp_path / "report.pdf")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow

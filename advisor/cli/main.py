@@ -9,6 +9,7 @@ import click
 
 from advisor import __version__
 from advisor.cli.commands import command_names, load_command
+from advisor.cli.lazy import write_exit_codes
 from advisor.cli.stdout import discard_stdout, write_stdout
 from advisor.errors import AdvisorError, ExitCode, UsageError
 
@@ -32,6 +33,10 @@ class AdviseGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, if there is one."""
         return load_command(cmd_name) if cmd_name in command_names() else None
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The exit codes of all commands."""
+        write_exit_codes(formatter, ExitCode)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
         """Commands, and where none begins so the files that may be ranked."""
@@ -74,21 +79,15 @@ def advise() -> None:
 
     \b
     Examples:
-      advise model.py                         cheapest instance for a million samples
+      advise model.py                         cheapest for a million samples
       advise model.py --mode training --samples 50000 --epochs 90
       advise train.py --run -- --lr 0.1       trace the first step of a script
       advise torchvision:resnet50 --device gpu --provider aws,gcp
       advise profile model.py --by module     where the FLOP and the bytes go
-      advise explain model.py --on t4         where the time goes, and what bounds it
-      advise memory model.py --mode training  which devices it fits, what would make it
+      advise explain model.py --on t4         where the time goes
+      advise memory model.py --mode training  which devices it fits
       eval "$(advise --completion bash)"      completes commands and flags by TAB
       advise breakeven model.py               where a CPU and a GPU cost the same
-
-    \b
-    Exit codes:
-      0 answer    1 nothing fits the limits    2 usage, profile or price file
-      3 threshold exceeded    4 load, trace, timeout, --strict    5 network
-      130 interrupt
 
     \b
     Environment:

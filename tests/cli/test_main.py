@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+import click
 import pytest
 
 from advisor import errors
+from advisor.cli.commands import command_names, load_command
 from tests.cli.conftest import Pipeline, Result
 from tests.report.toys import recommendation
 
@@ -117,6 +119,24 @@ def test_every_help_says_that_the_file_is_executed_and_shows_examples(
     assert (result.code, result.err) == (0, "")
     assert "EXECUTED" in result.out
     assert "Examples:\n    advise " in result.out
+
+
+def _commands() -> Iterator[tuple[str, ...]]:
+    for name in command_names():
+        command = load_command(name)
+        yield (name,)
+        if isinstance(command, click.Group):
+            yield from ((name, sub) for sub in command.commands)
+
+
+@pytest.mark.parametrize("names", [(), *_commands()], ids=" ".join)
+def test_every_help_fits_80_columns_and_has_examples_and_exit_codes(advise: Advise, names: tuple[str, ...]) -> None:
+    text = advise(*names, "--help").out
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+    assert "Examples:\n    advise " in text
+    if names != ("prices",):  # its commands exit, it does not
+        codes = [line.split()[0] for line in text[text.index("Exit codes:") :].splitlines()[1:]]
+        assert {"0", "2", "130"} <= set(codes) <= {str(int(code)) for code in errors.ExitCode}
 
 
 def test_the_first_help_lists_every_command_and_exit_code(advise: Advise) -> None:

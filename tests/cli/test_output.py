@@ -47,6 +47,25 @@ def test_the_suffix_of_a_file_names_the_format(advise: Advise, pipeline: Pipelin
     assert path.read_text(encoding="utf-8") == advise("model.py", "-o", format_name).out
 
 
+@pytest.mark.parametrize("suffix", [".txt", ".csv", ".json", ".md"])
+def test_python_saves_what_the_command_writes(advise: Advise, pipeline: Pipeline, tmp_path: Path, suffix: str) -> None:
+    written, saved = tmp_path / f"written{suffix}", tmp_path / f"saved{suffix}"
+    pipeline.answer = recommendation(L4)
+    advise("model.py", "-o", str(written))
+    pipeline.answer.save(str(saved))
+    assert saved.read_bytes() == written.read_bytes()
+
+
+def test_python_saves_in_no_other_format_and_says_what_writes_a_report(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"answer\.docx: its suffix names no format") as refused:
+        recommendation(L4).save(tmp_path / "answer.docx")
+    assert refused.value.hint == "one of .txt .csv .json .md"
+    with pytest.raises(UsageError) as page:
+        recommendation(L4).save(tmp_path / "answer.html")
+    assert "advisor.save_report(" in page.value.hint
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_unknown_suffix_is_refused_before_any_work(advise: Advise, pipeline: Pipeline) -> None:
     result = advise("model.py", "-o", "answer.docx")
     assert result.code == 2

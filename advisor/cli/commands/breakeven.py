@@ -32,7 +32,13 @@ def _flags() -> list[click.Parameter]:
     ]
 
 
-@click.command("breakeven", cls=SourceCommand, make_flags=_flags, short_help="Find where CPU and GPU cost the same.")
+@click.command(
+    "breakeven",
+    cls=SourceCommand,
+    make_flags=_flags,
+    exits=(ExitCode.NOTHING_FITS, ExitCode.LOAD),
+    short_help="Find where CPU and GPU cost the same.",
+)
 def command(
     source: str, script_args: tuple[str, ...], run: bool, output: "Output", vary: tuple[str, ...], **params: Any
 ) -> int:

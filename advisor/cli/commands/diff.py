@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from advisor.cli.lazy import LazyCommand, path_of
+from advisor.errors import ExitCode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +26,7 @@ def _flags() -> list[click.Parameter]:
     "diff",
     cls=LazyCommand,
     make_flags=_flags,
+    exits=(ExitCode.THRESHOLD, ExitCode.LOAD),
     short_help="Say what a change did to FLOP, memory, time and cost.",
 )
 @click.argument("base", type=path_of)

@@ -24,12 +24,19 @@ def _flags() -> list[click.Parameter]:
     ]
 
 
-@click.command("doctor", cls=LazyCommand, make_flags=_flags, short_help="Say whether everything works on this machine.")
+@click.command(
+    "doctor",
+    cls=LazyCommand,
+    make_flags=_flags,
+    exits=(ExitCode.NOTHING_FITS,),
+    meanings={ExitCode.NOTHING_FITS: "the main job cannot run"},
+    short_help="Say whether everything works on this machine.",
+)
 def command(output: "Output", **params: Any) -> int:
     """Run the whole path once with a tiny model, and say what is missing and what mends it.
 
     Tried are the profiles, the cache folder, torch in a child process, a trace, a ranking, and the devices of this
-    machine; then come the optional packages. Exits with 1 if the main job, "advise FILE", cannot run.
+    machine; then come the optional packages. The main job is "advise FILE".
 
     \b
     Examples:

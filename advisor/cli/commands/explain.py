@@ -31,7 +31,13 @@ def _flags() -> list[click.Parameter]:
     ]
 
 
-@click.command("explain", cls=SourceCommand, make_flags=_flags, short_help="Say why a step takes as long as it does.")
+@click.command(
+    "explain",
+    cls=SourceCommand,
+    make_flags=_flags,
+    exits=(ExitCode.NOTHING_FITS, ExitCode.LOAD),
+    short_help="Say why a step takes as long as it does.",
+)
 def command(
     source: str, script_args: tuple[str, ...], run: bool, output: "Output", on: tuple[str, ...], **params: Any
 ) -> int:

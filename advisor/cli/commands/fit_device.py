@@ -37,7 +37,11 @@ def _flags() -> list[click.Parameter]:
 
 
 @click.command(
-    "fit-device", cls=LazyCommand, make_flags=_flags, short_help="Fit two figures of a device on steps measured on it."
+    "fit-device",
+    cls=LazyCommand,
+    make_flags=_flags,
+    exits=(ExitCode.LOAD,),
+    short_help="Fit two figures of a device on steps measured on it.",
 )
 def command(measurements: "tuple[Path, ...]", device: str, output: "Output", **params: Any) -> int:
     """Fit what a device sustains, of its compute and of its memory, beside what is predicted from its datasheet.
@@ -53,7 +57,8 @@ def command(measurements: "tuple[Path, ...]", device: str, output: "Output", **p
     \b
     Examples:
       advise fit-device --measurements mine.csv --device rtx-4090
-      advise fit-device --measurements mine.csv --device t4 -o own/devices/gpu/t4.yaml
+      advise fit-device --measurements mine.csv --device t4 \\
+        -o own/devices/gpu/t4.yaml
       advise validate --measurements mine.csv --profiles own
     """
     from datetime import date

@@ -37,7 +37,13 @@ def _flags() -> list[click.Parameter]:
     ]
 
 
-@click.command("memory", cls=SourceCommand, make_flags=_flags, short_help="Say whether a step fits a device's memory.")
+@click.command(
+    "memory",
+    cls=SourceCommand,
+    make_flags=_flags,
+    exits=(ExitCode.NOTHING_FITS, ExitCode.LOAD),
+    short_help="Say whether a step fits a device's memory.",
+)
 def command(
     source: str, script_args: tuple[str, ...], run: bool, output: "Output", on: tuple[str, ...], **params: Any
 ) -> int:

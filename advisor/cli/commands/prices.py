@@ -52,6 +52,7 @@ def command() -> None:
     "list",
     cls=LazyCommand,
     make_flags=_flags("provider", "region", "tier", "device", "price", "max_price_age", "top"),
+    exits=(ExitCode.NOTHING_FITS,),
     short_help="List the prices in force, cheapest first.",
 )
 def list_command(output: "Output", **params: Any) -> int:
@@ -122,7 +123,7 @@ def show_command(name: str, output: "Output", **params: Any) -> int:
     return ExitCode.ANSWER
 
 
-@command.command("validate", short_help="Check a file of prices, terms or a device.")
+@command.command("validate", cls=LazyCommand, short_help="Check a file of prices, terms or a device.")
 @click.argument("files", nargs=-1, required=True, type=path_of, metavar="FILE...")
 def validate_command(files: "tuple[Path, ...]") -> int:
     """Check files of prices, terms, devices or efficiencies; a mistake is named with its file, line and key.
@@ -140,7 +141,7 @@ def validate_command(files: "tuple[Path, ...]") -> int:
     return ExitCode.ANSWER
 
 
-@command.command("init", short_help="Print a commented overlay to start from.")
+@command.command("init", cls=LazyCommand, short_help="Print a commented overlay to start from.")
 @click.option("-o", "--output", "file", type=path_of, metavar="FILE", help="write it to FILE, which must be new")
 def init_command(file: "Path | None") -> int:
     """Print an overlay in which everything is commented out: own rates, discounts, exclusions, owned hardware.
@@ -190,7 +191,9 @@ def diff_command(output: "Output", **params: Any) -> int:
     return ExitCode.ANSWER
 
 
-@command.command("refresh", short_help="Fetch a provider's prices of today.")
+@command.command(
+    "refresh", cls=LazyCommand, exits=(ExitCode.NETWORK,), short_help="Fetch a provider's prices of today."
+)
 @click.argument("provider")
 @click.option("--dry-run", is_flag=True, help="show what would change, and write nothing")
 @click.option("--top", type=int, default=20, show_default=True, metavar="N", help="changes shown")

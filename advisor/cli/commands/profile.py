@@ -49,7 +49,11 @@ def _flags() -> list[click.Parameter]:
 
 
 @click.command(
-    "profile", cls=SourceCommand, make_flags=_flags, short_help="Count the FLOP, bytes and memory of one step."
+    "profile",
+    cls=SourceCommand,
+    make_flags=_flags,
+    exits=(ExitCode.LOAD,),
+    short_help="Count the FLOP, bytes and memory of one step.",
 )
 def command(
     source: str,

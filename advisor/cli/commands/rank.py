@@ -33,6 +33,7 @@ def _flags() -> list[click.Parameter]:
     "rank",
     cls=SourceCommand,
     make_flags=_flags,
+    exits=(ExitCode.NOTHING_FITS, ExitCode.THRESHOLD, ExitCode.LOAD),
     short_help="Rank instances by what the job costs on them (the default).",
 )
 def command(

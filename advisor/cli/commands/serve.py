@@ -74,9 +74,10 @@ def command(
     Examples:
       advise serve
       advise serve --port 9000 --prices negotiated.yaml
-      advise serve --host 10.0.0.5 --token-file token --allow-host advisor.internal
-      curl -d "{\\"workload\\": $(cat workload.json)}" -H "Content-Type: application/json" \\
-        http://127.0.0.1:8000/v1/recommend
+      advise serve --host 10.0.0.5 --token-file token \\
+        --allow-host advisor.internal
+      curl -d "{\\"workload\\": $(cat workload.json)}" \\
+        -H "Content-Type: application/json" http://127.0.0.1:8000/v1/recommend
     """
     import logging
     from pathlib import Path

@@ -47,7 +47,11 @@ def _ratio(text: str) -> float:
 
 
 @click.command(
-    "validate", cls=LazyCommand, make_flags=_flags, short_help="Compare predictions with measured step times."
+    "validate",
+    cls=LazyCommand,
+    make_flags=_flags,
+    exits=(ExitCode.THRESHOLD, ExitCode.LOAD),
+    short_help="Compare predictions with measured step times.",
 )
 def command(
     measurements: "tuple[Path, ...]", output: "Output", rows: bool, max_mape: float | None, **params: Any
