@@ -1,6 +1,6 @@
 """A job and the terms of its offer in, what the cost holds and what it leaves out."""
 
-from functools import lru_cache
+from typing import NamedTuple
 
 from advisor.records.answer import CostPart, Job
 from advisor.records.billing import Extras
@@ -10,31 +10,31 @@ _TERM_HOURS: dict[PriceKind, float] = {"commit_1y": 8760.0, "commit_3y": 26280.0
 """365 days of 24 h, once and three times."""
 
 
-@lru_cache(maxsize=256)
-def coverage(
-    job: Job,
-    *,
-    price_kind: PriceKind,
-    extras: Extras,
-    start_up_known: bool,
-    increments_known: bool,
-    interruptions_known: bool,
-    quota_known: bool,
-    wait_known: bool,
-) -> tuple[tuple[CostPart, ...], tuple[CostPart, ...]]:
+class KnownTerms(NamedTuple):
+    """The kind of an offer's price, and which of its terms are known; hundreds of offers have some few in common."""
+
+    price_kind: PriceKind
+    start_up: bool
+    increments: bool
+    interruptions: bool
+    quota: bool
+    wait: bool
+
+
+def coverage(job: Job, *, extras: Extras, known: KnownTerms) -> tuple[tuple[CostPart, ...], tuple[CostPart, ...]]:
     """The parts that are in the cost, and those that are not; what a job of its kind does not have is in neither."""
-    is_service, is_owned = job.requests_per_day is not None, price_kind == "owned"
+    is_service, is_owned = job.requests_per_day is not None, known.price_kind == "owned"
     parts: dict[CostPart, bool | None] = {
         "compute": True,
-        "start-up": None if is_service or is_owned else start_up_known and not job.assumed,
-        "lost-work": interruptions_known and not job.assumed if price_kind == "spot" and not is_service else None,
-        "billing-increments": None if is_service or is_owned else increments_known and not job.assumed,
+        "start-up": None if is_service or is_owned else known.start_up and not job.assumed,
+        "lost-work": known.interruptions and not job.assumed if known.price_kind == "spot" and not is_service else None,
+        "billing-increments": None if is_service or is_owned else known.increments and not job.assumed,
         "idle-time": True if is_service else None,
         "storage": None if is_owned else extras.storage_usd_per_month is not None and not job.assumed,
         "egress": None if is_owned else extras.egress_usd is not None and not job.assumed,
         "tax": None if is_owned else extras.tax_percent is not None and not job.assumed,
-        "quota": None if is_owned else quota_known,
-        "availability": None if is_owned else wait_known and not job.assumed,
+        "quota": None if is_owned else known.quota,
+        "availability": None if is_owned else known.wait and not job.assumed,
     }
     covered = tuple(part for part, is_covered in parts.items() if is_covered)
     return covered, tuple(part for part, is_covered in parts.items() if is_covered is False)

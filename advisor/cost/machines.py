@@ -15,13 +15,17 @@ def machine_counts(predictions: Predictions, devices: IndexArray, batches: Index
     return machines[scaling.plan[devices, batches]]
 
 
-def plan_of(predictions: Predictions, device: int, batch: int) -> tuple[Plan | None, float | None]:
-    """How the step of one device at one batch is spread, and how well that scales; None: it is not."""
+def plans_at(
+    predictions: Predictions, devices: IndexArray, batches: IndexArray
+) -> tuple[list[Plan | None], list[float | None]]:
+    """How the step of each (device, batch), both indices, is spread, and how well that scales; None: it is not."""
     scaling = predictions.scaling
-    plan = Plan() if scaling is None else scaling.plans[scaling.plan[device, batch]]
-    if scaling is None or plan == Plan():
-        return None, None
-    return plan, float(scaling.efficiency_ratio[device, batch])
+    if scaling is None:
+        return [None] * len(devices), [None] * len(devices)
+    spread = [None if plan == Plan() else plan for plan in scaling.plans]
+    plans = [spread[index] for index in scaling.plan[devices, batches].tolist()]
+    ratios = scaling.efficiency_ratio[devices, batches].tolist()
+    return plans, [None if plan is None else ratio for plan, ratio in zip(plans, ratios, strict=True)]
 
 
 def gpu_count(plan: Plan | None) -> int:

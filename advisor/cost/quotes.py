@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from advisor.cost.cheapest import compare_costs
-from advisor.cost.coverage import commitment_usd, coverage
+from advisor.cost.coverage import KnownTerms, commitment_usd, coverage
 from advisor.cost.job_cost import JobCosts, cost_job
-from advisor.cost.machines import gpu_count, plan_of
+from advisor.cost.machines import gpu_count, plans_at
 from advisor.cost.offer_terms import OfferTerms
 from advisor.cost.pareto import pareto_front
 from advisor.cost.start_up import joint_ends
@@ -105,19 +105,19 @@ def quotes_of(
 def _offered(priced: Sequence[PricedOffer], *, job: Job, billing: Billing) -> dict[str, list[Any]]:
     """The fields of quotes that their offers and prices say."""
     offers, prices = [one.offer for one in priced], [one.price for one in priced]
-    covers = [
-        coverage(
-            job,
-            extras=billing.extras,
+    known = [
+        KnownTerms(
             price_kind=price.kind,
-            start_up_known=bool(billing.start_ups),
-            increments_known=offer.provider in billing.rules,
-            interruptions_known=offer.interruption is not None,
-            quota_known=offer.quota_instances is not None,
-            wait_known=offer.wait_s is not None,
+            start_up=bool(billing.start_ups),
+            increments=offer.provider in billing.rules,
+            interruptions=offer.interruption is not None,
+            quota=offer.quota_instances is not None,
+            wait=offer.wait_s is not None,
         )
         for offer, price in zip(offers, prices, strict=True)
     ]
+    coverages = {terms: coverage(job, extras=billing.extras, known=terms) for terms in set(known)}
+    covers = [coverages[terms] for terms in known]
     return {
         **{name: list(map(attrgetter(name), offers)) for name in _OF_OFFERS},
         **{name: list(map(attrgetter(field), prices)) for name, field in _OF_PRICES.items()},
@@ -140,7 +140,7 @@ def _predicted(
     for device, precision in zip(used, precisions, strict=True):
         if precision is None:
             raise ValueError(f"{device.id} was ranked without a precision")
-    plans = [plan_of(predictions, *at) for at in zip(indices, batches.tolist(), strict=True)]
+    plans, ratios = plans_at(predictions, devices, batches)
 
     def column(array: FloatArray | BoolArray | IndexArray | None, *, without: Any) -> list[Any]:
         values: list[Any] = [without] * count if array is None else array[devices, batches].tolist()
@@ -152,9 +152,7 @@ def _predicted(
             QuotedDevice(id=device.id, name=device.name, kind=device.kind, count=max(1, one.offer.gpu_count))
             for device, one in zip(used, priced, strict=True)
         ],
-        "gpus_used": [
-            gpu_count(plan) if device.kind == "gpu" else 0 for device, (plan, _) in zip(used, plans, strict=True)
-        ],
+        "gpus_used": [gpu_count(plan) if device.kind == "gpu" else 0 for device, plan in zip(used, plans, strict=True)],
         "precision": precisions,
         "compile": [predictions.compile] * count,
         "peak_memory_bytes": column(predictions.peak_memory_bytes, without=None),
@@ -167,8 +165,8 @@ def _predicted(
             for measured, index in zip(is_measured, indices, strict=True)
         ],
         "loader_vcpus": column(predictions.loader_vcpus, without=None),
-        "plan": [plan for plan, _ in plans],
-        "scaling_efficiency_ratio": [ratio for _, ratio in plans],
+        "plan": plans,
+        "scaling_efficiency_ratio": ratios,
     }
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from advisor.ops.registry import Call, Cost, Number, Tensor, formula_of
-from advisor.records.workload import Dim, Operand, Row
+from advisor.records.workload import Operand, Row
 
 DtypeOf = Callable[[Operand], str]
 """The dtype in which an operand is stored at the precision asked for."""
@@ -31,21 +31,16 @@ def call_at(row: Row, *, batch: Number, dtype_of: DtypeOf | None = None) -> Call
     dtype = dtype_of or _traced_dtype
     return Call(
         op=row.op,
-        inputs=tuple(_tensor(operand, batch=batch, dtype=dtype(operand)) for operand in row.inputs),
-        outputs=tuple(_tensor(operand, batch=batch, dtype=dtype(operand)) for operand in row.outputs),
+        inputs=tuple([_tensor(operand, batch=batch, dtype=dtype(operand)) for operand in row.inputs]),
+        outputs=tuple([_tensor(operand, batch=batch, dtype=dtype(operand)) for operand in row.outputs]),
         attributes=row.attributes,
     )
 
 
 def _tensor(operand: Operand, *, batch: Number, dtype: str) -> Tensor:
-    return Tensor(shape=tuple(_length(dim, batch=batch) for dim in operand.shape), dtype=dtype)
-
-
-def _length(dim: Dim, *, batch: Number) -> Number:
-    if isinstance(dim, int):
-        return float(dim)  # numpy would overflow on a product of integers
-    constant, per_sample = dim
-    return constant + per_sample * batch
+    # Floats: numpy would overflow on a product of integers. In one expression: an answer evaluates thousands.
+    shape = [float(dim) if isinstance(dim, int) else dim[0] + dim[1] * batch for dim in operand.shape]
+    return Tensor(shape=tuple(shape), dtype=dtype)
 
 
 def _traced_dtype(operand: Operand) -> str:

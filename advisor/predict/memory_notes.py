@@ -1,5 +1,7 @@
 """A workload and its predictions in, what to say of the devices that are too small for it out."""
 
+import numpy as np
+
 from advisor import units
 from advisor.predict.memory import verdict_of
 from advisor.predict.precision import width_of
@@ -11,10 +13,9 @@ from advisor.records.workload import Workload
 
 def memory_notes(workload: Workload, predictions: Predictions) -> tuple[str, ...]:
     """One sentence on the largest device of those with too little memory: the numbers, and what would make it fit."""
+    fits: list[bool] = np.any(predictions.fits, axis=1).tolist()
     too_small = [
-        index
-        for index, precision in enumerate(predictions.precisions)
-        if precision is not None and not predictions.fits[index].any()
+        index for index, precision in enumerate(predictions.precisions) if precision is not None and not fits[index]
     ]
     if not too_small:
         return ()

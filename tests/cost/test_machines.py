@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from advisor.cost.machines import gpu_count, machine_counts, plan_of
+from advisor.cost.machines import gpu_count, machine_counts, plans_at
 from advisor.cost.ranking import rank
 from advisor.records.prediction import Scaling
 from advisor.records.scale import Plan
@@ -15,15 +15,14 @@ EIGHT = device("eight", kind="gpu", gpu_count=8)
 def test_without_plans_every_step_runs_on_one_machine() -> None:
     alone = predictions(EIGHT, step_s=[[1.0, 2.0]], batches=(1, 2))
     assert machine_counts(alone, np.array([0, -1]), np.array([1, 0])).tolist() == [1.0, 1.0]
-    assert plan_of(alone, 0, 1) == (None, None)
+    assert plans_at(alone, np.array([0, 0]), np.array([0, 1])) == ([None, None], [None, None])
     assert gpu_count(None) == 1
 
 
 def test_the_plan_of_a_step_is_told_with_its_efficiency_unless_it_is_one_device_alone() -> None:
     spread = predictions(EIGHT, step_s=[[1.0, 2.0]], batches=(1, 2), scaling=SPREAD)
     assert machine_counts(spread, np.array([0, 0]), np.array([0, 1])).tolist() == [1.0, 2.0]
-    assert plan_of(spread, 0, 0) == (None, None)
-    assert plan_of(spread, 0, 1) == (PLANS[1], 0.9)
+    assert plans_at(spread, np.array([0, 0]), np.array([0, 1])) == ([None, PLANS[1]], [None, 0.9])
     assert gpu_count(PLANS[1]) == 16
 
 
