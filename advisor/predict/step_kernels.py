@@ -25,7 +25,7 @@ class StepKernels:
 
     def at(self, batches: IndexArray, *, kind: DeviceKind, precision: Precision) -> Kernels:
         """The kernels at these batch sizes."""
-        if not np.isin(batches, self._batches).all():
+        if not set(batches.tolist()).issubset(self._batches.tolist()):
             self._batches = np.unique(batches)
             self._counts, self._kernels = {}, {}
         kernels = self._lowered(kind, precision)

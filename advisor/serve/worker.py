@@ -30,6 +30,7 @@ def warm_up() -> None:
 def work(connection: socket.socket) -> None:
     """Answer on the socket until it closes."""
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    gc.disable()  # garbage is looked for between answers, when what they were made from is gone already
     with connection.makefile("rwb") as stream:
         answer_frames(stream, stream)
 
@@ -43,15 +44,18 @@ def answer_frames(questions: Readable, replies: Writable) -> None:
             gc.collect()
             gc.freeze()  # thousands of offers that never become garbage are not looked through again
             continue
-        if frame.word == "load":
-            reply = load(frame.body)
-        elif catalog is None:
-            raise ValueError(f"asked to {frame.word} before a catalog was sent")
-        else:
-            found = answer(frame.word, frame.body, catalog=catalog)
-            reply = Frame(str(found.status), found.body)
-        replies.write(reply.packed())
+        replies.write(_reply(frame, catalog).packed())
         replies.flush()
+        gc.collect(0)
+
+
+def _reply(frame: Frame, catalog: Catalog | None) -> Frame:
+    if frame.word == "load":
+        return load(frame.body)
+    if catalog is None:
+        raise ValueError(f"asked to {frame.word} before a catalog was sent")
+    found = answer(frame.word, frame.body, catalog=catalog)
+    return Frame(str(found.status), found.body)
 
 
 def load(body: bytes) -> Frame:
