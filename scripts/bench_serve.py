@@ -233,7 +233,7 @@ def ask(connection: http.client.HTTPConnection, body: bytes) -> None:
 
 
 def memory_bytes(pid: int) -> int:
-    """Memory of a process and of all its children; what some of them share counts once."""
+    """Memory that a process and all its children wrote to; what some of them share counts once."""
     return sum(_proportional_kib(one) * 1024 for one in _with_children(pid))
 
 
@@ -253,7 +253,7 @@ def _with_children(pid: int) -> Iterator[int]:
 
 
 def _proportional_kib(pid: int) -> int:
-    found = re.search(r"^Pss:\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), flags=re.MULTILINE)
+    found = re.search(r"^Pss_Anon:\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), flags=re.MULTILINE)
     if found is None:
         raise RuntimeError(f"nothing is known of the memory of process {pid}")
     return int(found[1])
