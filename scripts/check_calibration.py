@@ -3,8 +3,9 @@
 `python scripts/check_calibration.py --out tests/data/measured/own/calibration_check.csv`
 
 Calibrates the CPU twice as `advise calibrate` does and says how far the two are apart, then times whole steps as
-`scripts/measure_steps.py` does and predicts each with the second calibration and without. `--only` takes a part; rows
-that others disturbed are measured once more.
+`scripts/measure_steps.py` does and predicts each with the second calibration and without. What a calibration starts
+from is fitted on whole steps: here on those of the other two thirds of the models. `--only` takes a part; rows that
+others disturbed are measured once more.
 """
 
 import argparse
@@ -17,26 +18,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from fit_calibration_start import PRECISIONS, prepared, start_of, this_cpu
 from measure_steps import DISTURBED_RATIO, FOLDER, Runner, Series, Timing, set_up_torch, time_step
 
-from advisor.accuracy.family import family_of
-from advisor.accuracy.read import source_of
+from advisor.calibrate.fitting import WHOLE_STEPS, fit_calibration
+from advisor.calibrate.process import TimingRequest, time_operators
 from advisor.calibrate.run import calibrate
 from advisor.catalog.load import load_catalog
 from advisor.errors import AdvisorError
-from advisor.local_device import local_devices
 from advisor.machine.this_machine import this_machine
-from advisor.records.calibration import TIMED_HERE, Calibration, NotCalibrated
+from advisor.records.calibration import TIMED_HERE, Calibration, NotCalibrated, TimedOperator, Timings
 from advisor.records.device import Device, Efficiency, Precision
 from advisor.records.machine import Machine
 from advisor.records.measurement import FailedRow, MeasuredMode, Measurement, PredictedRow
 from advisor.records.price import Catalog
-from advisor.records.workload import Workload
 from advisor.units import format_duration, parse_duration_s
-from advisor.validation import NamedDevice, Run, predict_runs
+from advisor.validation import predict_runs
 from advisor.workload.execution import keep_freed_memory
-from advisor.workload.spawn import ProfileRequest
-from advisor.workload.trace_many import trace_many
 
 EXAMPLES = "../../../../examples"
 MODELS = (
@@ -117,17 +115,15 @@ def main() -> None:
     parser.add_argument("--time-budget", type=parse_duration_s, default=10.0, help="of the calibration")
     arguments = parser.parse_args()
     machine, catalog = this_machine(), load_catalog()
-    device = next(local.device for local in local_devices(machine, catalog) if local.id == "cpu")
-    if device is None:
-        sys.exit("the CPU of this machine cannot be predicted")
-    first, calibration = (calibrated(machine, catalog, budget_s=arguments.time_budget) for _ in range(2))
+    device = this_cpu()
+    operators: list[TimedOperator] = []
+    first, calibration = (calibrated(machine, catalog, operators, budget_s=arguments.time_budget) for _ in range(2))
     apart = difference(first, calibration)
     print(f"two calibrations one after the other: the median coefficient differs by {apart:.1%}", flush=True)
     keep_freed_memory()
     series = [one for one in all_series(device.id, int(machine.core_count)) if re.search(arguments.only, str(one))]
     timed = [row for one in series for row in measured(one)]
-    own = (*catalog.efficiencies, *calibration.efficiencies)
-    rows = list(compared(timed, device, with_own=own, without=catalog.efficiencies))
+    rows = list(compared(timed, device, operators=operators, shipped=catalog.efficiencies))
     with arguments.out.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
@@ -135,10 +131,16 @@ def main() -> None:
     sum_up(rows)
 
 
-def calibrated(machine: Machine, catalog: Catalog, *, budget_s: float) -> Calibration:
-    """The CPU, calibrated now."""
+def calibrated(machine: Machine, catalog: Catalog, operators: list[TimedOperator], *, budget_s: float) -> Calibration:
+    """The CPU, calibrated now; `operators` are then those that were timed for it."""
     begin_s = time.monotonic()
-    (made,) = calibrate("cpu", machine=machine, catalog=catalog, budget_s=budget_s)
+
+    def time_them(request: TimingRequest) -> Timings:
+        timings = time_operators(request)
+        operators[:] = timings.operators
+        return timings
+
+    (made,) = calibrate("cpu", machine=machine, catalog=catalog, budget_s=budget_s, time_them=time_them)
     if isinstance(made, NotCalibrated):
         sys.exit(made.reason)
     print(f"calibrated in {time.monotonic() - begin_s:.1f} s", flush=True)
@@ -233,50 +235,33 @@ def disturbance(timing: Timing) -> float:
 
 
 def compared(
-    timed: Sequence[Timed], device: Device, *, with_own: Sequence[Efficiency], without: Sequence[Efficiency]
+    timed: Sequence[Timed], device: Device, *, operators: Sequence[TimedOperator], shipped: Sequence[Efficiency]
 ) -> Iterator[dict[str, object]]:
-    """A row of the table for every step that can be predicted."""
+    """A row of the table for every step that can be predicted.
+
+    What the calibration starts from is fitted on the steps of two thirds of the models, and the others are predicted.
+    """
     runs = list(prepared([one.measurement for one in timed], device))
     timing_of = {one.measurement: one.timing for one in timed}
-    pairs = zip(predict_runs(runs, with_own), predict_runs(runs, without), strict=True)
-    for own, plain in pairs:
-        if isinstance(own, FailedRow) or isinstance(plain, FailedRow):
-            print(f"{own.measurement.model}: {own.reason if isinstance(own, FailedRow) else ''}", file=sys.stderr)
-            continue
-        yield row_of(own, plain, timing_of[own.measurement])
+    without = [one for one in shipped if one.generation != WHOLE_STEPS]
+    for held in thirds({run.measurement.model for run in runs}):
+        chosen = [run for run in runs if run.measurement.model in held]
+        start = start_of([run for run in runs if run.measurement.model not in held], device, without)
+        own = fit_calibration(
+            operators, device, (*without, *start), precisions=PRECISIONS, noise_log=0.0, date=start[0].date
+        ).efficiencies
+        pairs = zip(predict_runs(chosen, (*without, *own)), predict_runs(chosen, without), strict=True)
+        for calibrated, plain in pairs:
+            if isinstance(calibrated, FailedRow) or isinstance(plain, FailedRow):
+                print(f"{calibrated.measurement.model} cannot be predicted", file=sys.stderr)
+                continue
+            yield row_of(calibrated, plain, timing_of[calibrated.measurement])
 
 
-def prepared(measurements: Sequence[Measurement], device: Device) -> Iterator[Run]:
-    """Every measurement with its workload, traced anew at its batch where it does not grow in a straight line."""
-    requests = {one: request_of(one, batch=None) for one in measurements}
-    traced = trace_many(requests.values())
-    again = {one: request_of(one, batch=one.batch) for one in measurements if not is_affine(traced[requests[one]])}
-    traced |= trace_many(again.values())
-    for one in measurements:
-        workload = traced[(requests | again)[one]]
-        if not isinstance(workload, Workload):
-            print(f"{one.model}: {workload}", file=sys.stderr)
-            continue
-        yield Run(
-            measurement=one,
-            family=family_of(source_of(one)),
-            device=NamedDevice(id=device.id, device=device, usd_per_hour=None),
-            workload=workload,
-        )
-
-
-def is_affine(outcome: object) -> bool:
-    """Whether the trace holds at every batch."""
-    return not isinstance(outcome, Workload) or outcome.batch_is_affine
-
-
-def request_of(measurement: Measurement, *, batch: int | None) -> ProfileRequest:
-    """The step, as `advise` traces it."""
-    return ProfileRequest(
-        source=source_of(measurement),
-        mode="inference" if measurement.mode == "inference" else "training",
-        batch=batch,
-    )
+def thirds(models: Iterable[str]) -> list[list[str]]:
+    """The models, in three parts."""
+    ordered = sorted(models)
+    return [ordered[part::3] for part in range(3)]
 
 
 def row_of(own: PredictedRow, plain: PredictedRow, timing: Timing) -> dict[str, object]:

@@ -20,7 +20,7 @@ def file_name(efficiency: Efficiency) -> str:
 def yaml_text(efficiency: Efficiency) -> str:
     """One line per coefficient and per family."""
     lines = [
-        "# What kernels sustain of peak and bandwidth, by `make fit`; spreads are of log(measured / predicted).",
+        "# What kernels sustain of peak and bandwidth; spreads are of log(measured / predicted).",
         f"kind: {efficiency.kind}",
         f'vendor: "{efficiency.vendor}"',
         f'generation: "{efficiency.generation}"',

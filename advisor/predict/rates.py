@@ -71,7 +71,7 @@ def rates_of(
 
 def launch_s(efficiency: Efficiency, *, family: str, core_count: float) -> float:
     """What a kernel of the family takes beside its work: its launch, and that its threads start and end together."""
-    one_s = efficiency.launch_s + efficiency.join_s * (max(core_count, 1.0) ** _JOIN_EXPONENT - 1)
+    one_s = efficiency.launch_s + efficiency.join_s * (math.pow(max(core_count, 1.0), _JOIN_EXPONENT) - 1)
     return one_s * (efficiency.library_launch_ratio if family.startswith(_BY_LIBRARY) else 1.0)
 
 

@@ -1,0 +1,120 @@
+"""Fit what calibrations of CPUs start from: a table of steps in, an efficiency file of each class of precision out.
+
+`python scripts/fit_calibration_start.py --measured tests/data/measured/own/calibration_check.csv --out
+profiles/efficiency`; the steps are those of the CPU of this machine.
+"""
+
+import argparse
+import csv
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from advisor.accuracy.family import family_of
+from advisor.accuracy.read import source_of
+from advisor.calibrate.fitting import fit_start, whole_step
+from advisor.catalog.load import load_catalog
+from advisor.fit.files import file_name, yaml_text
+from advisor.local_device import local_devices
+from advisor.machine.this_machine import this_machine
+from advisor.records.device import Device, Efficiency, Precision
+from advisor.records.measurement import Measurement
+from advisor.records.workload import Workload
+from advisor.validation import NamedDevice, Run
+from advisor.workload.spawn import ProfileRequest
+from advisor.workload.trace_many import trace_many
+
+PRECISIONS: tuple[Precision, ...] = ("fp32", "amp-bf16")
+
+
+def main() -> None:
+    """Read, trace, fit and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--measured", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="folder of efficiency files")
+    arguments = parser.parse_args()
+    device = this_cpu()
+    runs = list(prepared(read_steps(arguments.measured, device), device))
+    for efficiency in start_of(runs, device, load_catalog().efficiencies):
+        (arguments.out / file_name(efficiency)).write_text(yaml_text(efficiency), encoding="utf-8")
+
+
+def this_cpu() -> Device:
+    """The CPU of this machine."""
+    found = [local.device for local in local_devices(this_machine(), load_catalog()) if local.id == "cpu"]
+    if not found or found[0] is None:
+        sys.exit("the CPU of this machine cannot be predicted")
+    return found[0]
+
+
+def read_steps(table: Path, device: Device) -> Iterator[Measurement]:
+    """The steps in a table that scripts/check_calibration.py wrote."""
+    with table.open(newline="", encoding="utf-8") as lines:
+        for line, row in enumerate(csv.DictReader(lines), start=2):
+            yield Measurement(
+                model=row["model"],
+                mode="training" if row["mode"] == "training" else "inference",
+                precision=next(one for one in PRECISIONS if one == row["precision"]),
+                batch=int(row["batch"]),
+                device=device.id,
+                step_s=float(row["measured_s"]),
+                source="own",
+                file=str(table),
+                line=line,
+            )
+
+
+def start_of(runs: Sequence[Run], device: Device, shipped: Sequence[Efficiency]) -> tuple[Efficiency, ...]:
+    """What calibrations of such a device are to start from."""
+    steps = [
+        whole_step(
+            run.workload,
+            device,
+            precision=run.measurement.precision,
+            batch=run.measurement.batch,
+            step_s=run.measurement.step_s,
+        )
+        for run in runs
+    ]
+    today = datetime.now(UTC).date().isoformat()
+    models = len({run.measurement.model for run in runs})
+    source = f"scripts/fit_calibration_start.py, {len(runs)} steps of {models} models"
+    return fit_start(steps, device, shipped, precisions=PRECISIONS, date=today, source=source)
+
+
+def prepared(measurements: Iterable[Measurement], device: Device) -> Iterator[Run]:
+    """Every measurement with its workload, traced anew at its batch where it does not grow in a straight line."""
+    requests = {one: request_of(one, batch=None) for one in measurements}
+    traced = trace_many(requests.values())
+    again = {one: request_of(one, batch=one.batch) for one in requests if not is_affine(traced[requests[one]])}
+    traced |= trace_many(again.values())
+    for one in requests:
+        workload = traced[(requests | again)[one]]
+        if not isinstance(workload, Workload):
+            print(f"{one.model}: {workload}", file=sys.stderr)
+            continue
+        yield Run(
+            measurement=one,
+            family=family_of(source_of(one)),
+            device=NamedDevice(id=device.id, device=device, usd_per_hour=None),
+            workload=workload,
+        )
+
+
+def is_affine(outcome: object) -> bool:
+    """Whether the trace holds at every batch."""
+    return not isinstance(outcome, Workload) or outcome.batch_is_affine
+
+
+def request_of(measurement: Measurement, *, batch: int | None) -> ProfileRequest:
+    """The step, as `advise` traces it."""
+    return ProfileRequest(
+        source=source_of(measurement),
+        mode="inference" if measurement.mode == "inference" else "training",
+        batch=batch,
+    )
+
+
+if __name__ == "__main__":
+    main()
