@@ -23,6 +23,8 @@ from advisor.scale.tokens import PredictPart, with_token_times
 
 _PredictSome: TypeAlias = Callable[[IndexArray, Sequence[int]], Predictions]
 """Predicts the step on single devices, by their indices, at these batch sizes."""
+_OF_TRAINING = (("max_machines", 1), ("sharding", "auto"), ("accumulate", 1), ("checkpoint_activations", False))
+"""Flags of training alone, by what they are without it."""
 
 
 def predict_on_all(
@@ -165,16 +167,17 @@ def spreading_of(options: Options) -> Spreading:
             f"--gpus {options.gpus} is more than --max-gpus {options.max_gpus}", hint="leave one of them out"
         )
     if options.mode == "inference":
-        for name, default in (("accumulate", 1), ("checkpoint_activations", False), ("sharding", "auto")):
+        for name, default in _OF_TRAINING:
             if getattr(options, name) != default:
                 flag = f"--{name.replace('_', '-')}"
                 raise UsageError(
-                    f"{flag}: inference has no backward pass", hint=f"add --mode training or leave {flag} out"
+                    f"{flag} is of training alone",
+                    hint=f"add --mode training or leave {flag} out",
                 )
     return Spreading(
         gpus=options.gpus,
         max_gpus=options.max_gpus,
-        max_machines=options.max_machines if options.mode == "training" else 1,
+        max_machines=options.max_machines,
         sharding=None if options.sharding == "auto" else options.sharding,
         accumulate=options.accumulate,
         checkpoint_activations=options.checkpoint_activations,

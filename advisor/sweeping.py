@@ -29,7 +29,7 @@ def sweep_machines(
 
     `fleet` is of the selection's offers. Each number of machines has its own best plan and batch.
     """
-    if options.max_machines == 1 or job.mode == "inference" or not workload.batch_is_affine:
+    if options.max_machines == 1 or not workload.batch_is_affine:
         return None
     place_of = {priced.offer.id: place for place, priced in enumerate(selection.priced)}
     for quote in ranking.quotes:

@@ -78,8 +78,9 @@ def test_more_machines_are_rented_in_haste_alone(workload: Workload) -> None:
         ({"gpus": 0}, "--gpus 0: must be 1 or more"),
         ({"accumulate": 0}, "--accumulate 0: must be 1 or more"),
         ({"gpus": 4, "max_gpus": 2}, "--gpus 4 is more than --max-gpus 2"),
-        ({"sharding": "zero3", "mode": "inference"}, "--sharding: inference has no backward pass"),
-        ({"accumulate": 2, "mode": "inference"}, "--accumulate: inference has no backward pass"),
+        ({"sharding": "zero3", "mode": "inference"}, "--sharding is of training alone"),
+        ({"max_machines": 8, "mode": "inference"}, "--max-machines is of training alone"),
+        ({"accumulate": 2, "mode": "inference"}, "--accumulate is of training alone"),
     ],
 )
 def test_what_contradicts_itself_is_refused(options: dict[str, Any], message: str) -> None:
@@ -110,12 +111,6 @@ def test_the_curve_ends_where_the_batch_has_too_few_samples(workload: Workload) 
     assert sweep is not None
     assert max(point.gpus_used for point in sweep.points) <= 16 * 8
     assert sweep.points[-1].instance_count < 64
-
-
-def test_inference_has_no_curve_over_machines(workload: Workload) -> None:
-    asked = Options(mode="inference", no_local=True, batch="64", max_machines=8, device=("h100-sxm5-80gb",))
-    still = traced(nn.Sequential(Block()), lambda batch: torch.rand(batch, 512), mode="inference")
-    assert rank_workload(still, asked, catalog=catalog_of(asked)).machine_sweep is None
 
 
 def test_a_deadline_is_left_less_of_by_the_start_of_the_offers_own_cloud_alone(workload: Workload) -> None:
