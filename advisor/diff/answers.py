@@ -5,8 +5,14 @@ from dataclasses import fields
 from typing import Any
 
 from advisor.diff.changes import change, counted_changes, predicted_change
-from advisor.records.answer import Job, JobLimits, Quote, Recommendation
-from advisor.records.comparison import COMPARISON_SCHEMA_VERSION, Comparison, InstanceChange
+from advisor.records.answer import JobLimits, Quote, Recommendation
+from advisor.records.comparison import COMPARISON_SCHEMA_VERSION, Change, Comparison, InstanceChange
+from advisor.records.generation import Generation
+
+_NESTED = (JobLimits, Generation)
+"""Parts of a job that have fields of their own."""
+_OF_MODEL = ("head_count", "kv_head_count")
+"""What a job holds of its model: compared with the step."""
 
 
 def compare_answers(base: Recommendation, new: Recommendation) -> Comparison:
@@ -50,11 +56,22 @@ def _instance_change(before: Quote, after: Quote) -> InstanceChange:
         after=_name(after),
         changes=(
             predicted_change("step_s", before.step_s, after.step_s),
+            *_token_changes(before, after),
             *((price,) if price.before != price.after else ()),
             predicted_change("job_s", before.job_s, after.job_s),
             predicted_change("job_usd", before.job_usd, after.job_usd),
         ),
     )
+
+
+def _token_changes(before: Quote, after: Quote) -> Iterator[Change]:
+    """Of two language models in service."""
+    if before.tokens and after.tokens:
+        yield predicted_change("ttft_s", before.tokens.ttft_s, after.tokens.ttft_s)
+        yield predicted_change("tpot_s", before.tokens.tpot_s, after.tokens.tpot_s)
+        yield change(
+            "usd_per_million_tokens", before.tokens.usd_per_million_tokens, after.tokens.usd_per_million_tokens
+        )
 
 
 def _name(quote: Quote) -> str:
@@ -74,10 +91,11 @@ def _notes(base: Recommendation, new: Recommendation) -> Iterator[str]:
             yield f"without a formula {when}: {', '.join(sorted(answer.workload.unknown_ops))}"
 
 
-def _differing_fields(before: Job | JobLimits, after: Job | JobLimits) -> Iterator[tuple[str, Any, Any]]:
-    for field in fields(before):
-        old, new = getattr(before, field.name), getattr(after, field.name)
-        if isinstance(old, JobLimits):
+def _differing_fields(before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Of two records of one kind; None: one side has no such part."""
+    for field in fields(before or after):
+        old, new = (None if one is None else getattr(one, field.name) for one in (before, after))
+        if isinstance(old, _NESTED) or isinstance(new, _NESTED):
             yield from _differing_fields(old, new)
-        elif old != new:
+        elif old != new and field.name not in _OF_MODEL:
             yield field.name, old, new

@@ -5,7 +5,17 @@ from typing import Literal
 
 COMPARISON_SCHEMA_VERSION = 1
 Measure = Literal[
-    "flops", "moved_bytes", "parameter_count", "peak_memory_bytes", "step_s", "usd_per_hour", "job_s", "job_usd"
+    "flops",
+    "moved_bytes",
+    "parameter_count",
+    "peak_memory_bytes",
+    "step_s",
+    "ttft_s",
+    "tpot_s",
+    "usd_per_million_tokens",
+    "usd_per_hour",
+    "job_s",
+    "job_usd",
 ]
 
 

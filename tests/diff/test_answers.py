@@ -3,8 +3,9 @@ from dataclasses import replace
 import pytest
 
 from advisor.diff.answers import compare_answers, cost_rise_ratio
-from advisor.records.answer import Interval, Quote, Recommendation
+from advisor.records.answer import Interval, Quote, Recommendation, TokenQuote
 from advisor.records.comparison import Change, InstanceChange
+from advisor.records.generation import Generation, WeightFormat
 from tests.report.toys import GENOA, L4, T4, recommendation
 
 BASE = recommendation(L4, T4)
@@ -94,4 +95,54 @@ def test_jobs_that_differ_are_told() -> None:
     assert compare_answers(BASE, other).notes == (
         "the jobs differ: samples 1000000 before, 2000000 now",
         "the jobs differ: max_usd None before, 5.0 now",
+    )
+
+
+TOKENS = TokenQuote(
+    ttft_s=Interval(mid=0.2, low=0.16, high=0.25),
+    tpot_s=Interval(mid=0.02, low=0.016, high=0.025),
+    decode_s=0.015,
+    output_tokens_per_s=100.0,
+    usd_per_million_output_tokens=1.0,
+    usd_per_million_tokens=0.2,
+    kv_cache_bytes=5e9,
+    weight_bytes=16e9,
+    compute_bound_from=None,
+)
+
+
+def served(tokens: TokenQuote, *, weights: WeightFormat = "auto", head_count: int = 32) -> Recommendation:
+    answer = recommendation(replace(L4, tokens=tokens))
+    generation = Generation(prompt_tokens=1024, output_tokens=256, weights=weights, head_count=head_count)
+    return replace(answer, job=replace(answer.job, generation=generation))
+
+
+def test_tokens_are_compared_where_both_answers_have_them() -> None:
+    # 0.2 s to 0.3 s is 1.5, beyond 0.25; 20 ms to 24 ms is 1.2, within 25 ms; $0.2 to $0.1 is a half.
+    slow = replace(
+        TOKENS,
+        ttft_s=Interval(mid=0.3, low=0.2, high=0.4),
+        tpot_s=Interval(mid=0.024, low=0.02, high=0.03),
+        usd_per_million_tokens=0.1,
+    )
+    comparison = compare_answers(served(TOKENS), served(slow))
+    for measure, ratio, is_inside in (
+        ("ttft_s", 1.5, False),
+        ("tpot_s", 1.2, True),
+        ("usd_per_million_tokens", 0.5, None),
+    ):
+        found = changed(comparison.cheapest, measure)
+        assert (found.ratio, found.is_inside_interval) == (pytest.approx(ratio), is_inside)
+    other = compare_answers(BASE, served(TOKENS)).cheapest
+    assert other is not None
+    assert "ttft_s" not in {one.measure for one in other.changes}
+
+
+def test_requests_that_differ_are_told_part_by_part_and_the_models_heads_are_not_of_the_job() -> None:
+    narrow = served(TOKENS, weights="int4", head_count=64)
+    assert compare_answers(served(TOKENS), narrow).notes == ("the jobs differ: weights auto before, int4 now",)
+    assert compare_answers(BASE, narrow).notes == (
+        "the jobs differ: prompt_tokens None before, 1024 now",
+        "the jobs differ: output_tokens None before, 256 now",
+        "the jobs differ: weights None before, int4 now",
     )
