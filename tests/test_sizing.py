@@ -113,7 +113,7 @@ def test_the_ranking_marks_what_is_tight_and_says_what_would_make_the_rest_fit()
     assert "P4, which has 7.45 GiB" in note
     assert "sharding" in note
     [left_out] = [each for each in recommendation.rejected if each.code == "does-not-fit"]
-    assert left_out.reason == "needs 11.5 GB at batch 8, has 8.0 GB"
+    assert left_out.reason == "needs 10.7 GiB at batch 8, has 7.45 GiB"
 
 
 @pytest.fixture

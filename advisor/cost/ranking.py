@@ -7,6 +7,7 @@ from operator import attrgetter
 
 import numpy as np
 
+from advisor import units
 from advisor.cost.batch_choice import BatchChoice, choose_batches, why_over_limits
 from advisor.cost.collector import collector_paused
 from advisor.cost.job_cost import cost_job
@@ -172,10 +173,9 @@ def _reject_over_limits(priced: Sequence[PricedOffer], over: IndexArray, *, limi
 
 
 def _why_too_small(device_index: int, *, predictions: Predictions) -> str:
-    needed_gb = predictions.peak_memory_bytes[device_index].min() / 1e9
-    batch = predictions.batches[predictions.peak_memory_bytes[device_index].argmin()]
-    has_gb = predictions.devices[device_index].memory_bytes / 1e9
-    return f"needs {needed_gb:.1f} GB at batch {batch}, has {has_gb:.1f} GB"
+    needed_bytes = predictions.peak_memory_bytes[device_index]
+    needed, has = map(units.format_bytes, (needed_bytes.min(), predictions.devices[device_index].memory_bytes))
+    return f"needs {needed} at batch {predictions.batches[needed_bytes.argmin()]:,}, has {has}"
 
 
 def _savings(selection: Selection, job_usd: FloatArray, *, quotes: Sequence[Quote]) -> tuple[str, ...]:

@@ -118,7 +118,7 @@ def test_a_device_that_the_job_does_not_fit_says_so() -> None:
     predictions = toys.predictions(small, step_s=[[2.0]], fits=np.array([[False]]))
     device = local("cpu", small)
 
-    # toys: a peak of 1 GB for each sample
+    # toys: a peak of 1 GB for each sample, which is 1e9 / 2^20 = 953.7 MiB
     assert notes_at_hand([device], ranked(device, predictions=predictions)) == (
-        "this machine's cpu, CPU: needs 1.0 GB at batch 1, has 0.5 GB",
+        "this machine's cpu, CPU: needs 954 MiB at batch 1, has 477 MiB",
     )

@@ -89,14 +89,14 @@ def test_what_fits_at_no_batch_is_rejected_with_the_numbers() -> None:
         predictions=predictions(
             SLOW,
             step_s=[[1.0, 1.0]],
-            batches=(40, 80),  # 1 GB a sample
+            batches=(40, 80),  # 1 GB a sample: 40e9 / 2^30 = 37.25 GiB, and 32e9 / 2^30 = 29.8 GiB
             fits=np.zeros((1, 2), dtype=np.bool_),
         ),
         job=job(),
     )
     assert ranking.quotes == ()
     assert ranking.rejected[0].code == "does-not-fit"
-    assert ranking.rejected[0].reason == "needs 40.0 GB at batch 40, has 32.0 GB"
+    assert ranking.rejected[0].reason == "needs 37.3 GiB at batch 40, has 29.8 GiB"
 
 
 def test_a_device_without_the_precision_is_rejected() -> None:
