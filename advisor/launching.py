@@ -19,6 +19,7 @@ from advisor.records.answer import Job, Quote, Recommendation
 from advisor.records.launch import LaunchTask, TaskFile
 from advisor.report.columns import instance_label
 from advisor.report.cost_text import covered_cost
+from advisor.report.intervals import interval_text
 from advisor.report.scaling_text import scaling_notes
 
 _SETUP_S = 3600
@@ -144,7 +145,7 @@ def _max_usd_per_hour(quote: Quote, job: Job) -> float | None:
 
 def _prediction(quote: Quote, job: Job) -> Iterator[str]:
     """What was predicted, for whoever opens the file later."""
-    time = units.format_interval_s(quote.job_s.mid, quote.job_s.low, quote.job_s.high)
+    time = interval_text(quote.job_s)
     device = quote.device.name if quote.device.kind == "cpu" else f"{quote.device.count}x {quote.device.name}"
     yield (
         f"{_named(quote)} ({device}) in {quote.region}: predicted {time} at batch {quote.batch:,}, "

@@ -49,7 +49,7 @@ def collect(folder: Path, catalog: Catalog) -> Collected:
         else:
             found.append((file, calibration))
     if not found:
-        raise UsageError(f"--collect {folder}: none of {len(files)} files can be used", hint="; ".join(problems))
+        raise UsageError(f"--collect {folder}: no file of {len(files)} can be used", hint="; ".join(problems))
     targets: dict[_Target, list[_Found]] = {}
     for one in found:
         targets.setdefault((one[1].key.device, one[1].key.core_count), []).append(one)

@@ -4,6 +4,7 @@ from advisor import units
 from advisor.records.answer import BatchPoint, BatchSweep, Recommendation
 from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
+from advisor.report.intervals import interval_text
 from advisor.report.page import Heading, Page
 
 _HEADINGS = ("batch", "step [90 %]", "samples/s", "per million", "memory", "bound")
@@ -17,9 +18,9 @@ def add_batch_tables(page: Page, recommendation: Recommendation) -> None:
     generation = recommendation.job.generation
     for sweep in recommendation.batch_sweeps:
         page.blank()
-        page.line(
-            f"By batch on {sweep.provider} {sweep.instance} ({sweep.device.name}), {sweep.precision}:", style="bold"
-        )
+        over = "requests in flight" if generation else "batch"
+        where = f"{sweep.provider} {sweep.instance} ({sweep.device.name})"
+        page.line(f"By {over} on {where}, {sweep.precision}:", style="bold")
         page.table(
             [Heading(text=text, is_number=text != "bound") for text in (_OF_TOKENS if generation else _HEADINGS)],
             [
@@ -32,7 +33,7 @@ def add_batch_tables(page: Page, recommendation: Recommendation) -> None:
         )
     if recommendation.batch_sweeps:
         what = "tokens of prompts and answers" if generation else "samples"
-        page.line(f"* is the batch that the ranking takes; per million {what}, computing alone.", style="dim")
+        page.line(f"* is what the ranking takes; per million {what}, computing alone.", style="dim")
 
 
 def _is_comparison(batch: str) -> bool:
@@ -40,10 +41,9 @@ def _is_comparison(batch: str) -> bool:
 
 
 def _cells(point: BatchPoint, sweep: BatchSweep, *, rate: ExchangeRate | None) -> tuple[str, ...]:
-    step_s = point.step_s
     return (
         _batch(point, sweep),
-        units.format_interval_s(step_s.mid, step_s.low, step_s.high),
+        interval_text(point.step_s),
         units.format_rate(point.samples_per_s),
         units.format_money(point.usd_per_million_samples, rate=rate),
         _memory(point, sweep),
@@ -57,8 +57,7 @@ def _token_cells(
     usd = point.usd_per_million_samples / (generation.prompt_tokens + generation.output_tokens)
     return (
         _batch(point, sweep),
-        units.format_duration(point.ttft_s or 0.0),
-        units.format_duration(point.tpot_s or 0.0),
+        *("-" if time_s is None else units.format_duration(time_s) for time_s in (point.ttft_s, point.tpot_s)),
         units.format_rate(point.samples_per_s * generation.output_tokens),
         units.format_money(usd, rate=rate, digits=3),
         _memory(point, sweep),

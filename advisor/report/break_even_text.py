@@ -9,6 +9,7 @@ from advisor.records.answer import Interval, Job
 from advisor.records.break_even import BreakEven, Contender, Crossing, Curve, CurveKind, CurvePoint, FolkRule
 from advisor.records.device import DeviceKind
 from advisor.records.price import ExchangeRate
+from advisor.report.cost_text import samples_text
 from advisor.report.money import rate_note
 from advisor.report.page import Heading, Page
 from advisor.report.view import View
@@ -61,7 +62,7 @@ def _job(job: Job) -> str:
     if job.requests_per_day is not None:
         return f"{job.mode}, {job.requests_per_day:,} requests a day"
     busy = " with the device kept busy" if job.assumed else ""
-    return f"{job.mode}, {job.samples:,} samples{busy}"
+    return f"{job.mode}, {samples_text(job)}{busy}"
 
 
 def folk_rule_sentences(rule: FolkRule, *, rate: ExchangeRate | None) -> Iterator[str]:

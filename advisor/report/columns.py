@@ -8,6 +8,7 @@ from advisor.records.answer import Quote, Recommendation
 from advisor.records.machine import LOCAL
 from advisor.records.options import Objective
 from advisor.records.price import ExchangeRate
+from advisor.report.intervals import interval_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,8 +120,7 @@ def _chance(row: RankedQuote) -> str:
 
 
 def _step(row: RankedQuote) -> str:
-    step_s = row.quote.step_s
-    return units.format_interval_s(step_s.mid, step_s.low, step_s.high)
+    return interval_text(row.quote.step_s)
 
 
 def _price_date(row: RankedQuote) -> str:

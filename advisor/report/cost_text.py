@@ -45,7 +45,12 @@ def _size(job: Job) -> str:
     for count, name in ((job.epochs, "epoch"), (job.steps, "step"), (job.tokens, "token")):
         if count is not None:
             return f"{count:,} {name}{'' if count == 1 else 's'}"
-    return f"{job.samples:,} samples"
+    return samples_text(job)
+
+
+def samples_text(job: Job) -> str:
+    """How much it does: samples, of a language model in service requests."""
+    return f"{job.samples:,} {'samples' if job.generation is None else 'requests'}"
 
 
 def load_text(job: Job) -> str:
@@ -70,7 +75,8 @@ def cost_notes(best: Quote, job: Job) -> Iterator[str]:
     if job.requests_per_day is not None:
         count = best.instance_count
         carry = "1 instance carries" if count == 1 else f"{count:,} instances carry"
-        yield f"{carry} an even load; for one with peaks give the peak's rate as requests a day."
+        unit = "a day" if job.requests_per_second is None else "a second"
+        yield f"{carry} an even load; for one with peaks give the peak's rate as requests {unit}."
     if best.price_kind == "spot":
         yield _spot(best, job)
     if best.commitment_usd is not None:

@@ -7,6 +7,7 @@ from string import ascii_uppercase
 from advisor import units
 from advisor.records.explanation import ChangeKind, ExplainedGroup, ExplainedStep, Explanation
 from advisor.records.price import ExchangeRate
+from advisor.report.intervals import interval_text
 from advisor.report.page import Heading, Page
 from advisor.report.view import View
 
@@ -74,7 +75,7 @@ def _heading(text: str) -> Heading:
 
 
 def _headline(step: ExplainedStep) -> str:
-    time = units.format_interval_s(step.step_s.mid, step.step_s.low, step.step_s.high)
+    time = interval_text(step.step_s)
     return f"{_device(step)} takes {time} at batch {step.batch:,} in {step.precision}, bound by {step.bound}."
 
 

@@ -18,6 +18,7 @@ from advisor.report.html_parts import (
     TableColumn,
     Unit,
 )
+from advisor.report.intervals import interval_text
 from advisor.report.money import in_currency
 
 
@@ -76,7 +77,7 @@ def _swept(look: CloseLook, amount: Callable[[BatchPoint], Interval], *, rate: E
 def _batch_cells(one: BatchPoint, *, rate: ExchangeRate | None) -> tuple[str, ...]:
     return (
         f"{one.batch:,}",
-        units.format_interval_s(one.step_s.mid, one.step_s.low, one.step_s.high),
+        interval_text(one.step_s),
         f"{units.format_rate(one.samples_per_s)} samples/s",
         f"{units.format_money(one.usd_per_million_samples, rate=rate)} a million",
         units.format_bytes(one.peak_memory_bytes) + ("" if one.fits else ", does not fit"),

@@ -15,6 +15,7 @@ from advisor.report.html_modules import modules_section, why_section
 from advisor.report.html_parts import Document, Figure
 from advisor.report.html_ranking import cost_time_section, ranking_section
 from advisor.report.html_roofline import roofline_section
+from advisor.report.intervals import interval_text
 from advisor.report.money import money_interval
 
 
@@ -59,7 +60,7 @@ def _title(recommendation: Recommendation) -> str:
 def _figures(best: Quote, recommendation: Recommendation) -> tuple[Figure, ...]:
     job, rate = recommendation.job, recommendation.exchange_rate
     is_service = job.requests_per_day is not None
-    step = units.format_interval_s(best.step_s.mid, best.step_s.low, best.step_s.high)
+    step = interval_text(best.step_s)
     time = best.step_s if is_service else best.job_s
     return (
         Figure(

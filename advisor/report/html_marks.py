@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from advisor import units
 from advisor.records.answer import Bound
 from advisor.records.explanation import ExplainedStep
 from advisor.records.report import CloseLook, Role
@@ -10,6 +9,7 @@ from advisor.report.html_parts import (
     Color,
     Symbol,
 )
+from advisor.report.intervals import interval_text
 
 BOUND_MARKS: Mapping[Bound, tuple[Color, Symbol]] = {
     "compute": (1, "circle"),
@@ -34,4 +34,4 @@ def device_name(look: CloseLook) -> str:
 
 def step_time(step: ExplainedStep) -> str:
     """ "10 ms [8-12.5]"."""
-    return units.format_interval_s(step.step_s.mid, step.step_s.low, step.step_s.high)
+    return interval_text(step.step_s)

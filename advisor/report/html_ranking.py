@@ -1,10 +1,10 @@
 """A recommendation in, its ranked table and its plot of cost against time out."""
 
-from advisor import units
 from advisor.records.answer import Interval, Job, Recommendation
 from advisor.report import sentence
 from advisor.report.columns import Column, RankedQuote, device_label, instance_label, table_rows
 from advisor.report.html_parts import Axis, Chart, Point, Section, Series, Table, TableColumn
+from advisor.report.intervals import interval_text
 from advisor.report.money import in_currency, money_interval
 from advisor.report.token_columns import columns_for
 
@@ -102,7 +102,7 @@ def _point(row: RankedQuote, job: Job, *, has_interval: bool = False) -> Point:
     cost, time = in_currency(row.quote.job_usd, rate=row.rate), _time(row, job)
     text = (
         f"{row.quote.provider} {instance_label(row.quote)}\n{device_label(row.quote)}\n"
-        f"{_cost_text(row)} in {_interval_s(time)}\nbatch {row.quote.batch:,}, {row.quote.precision}"
+        f"{_cost_text(row)} in {interval_text(time)}\nbatch {row.quote.batch:,}, {row.quote.precision}"
     )
     if not has_interval:
         return Point(x=time.mid, y=cost.mid, text=text)
@@ -111,10 +111,6 @@ def _point(row: RankedQuote, job: Job, *, has_interval: bool = False) -> Point:
 
 def _cost_text(row: RankedQuote) -> str:
     return money_interval(row.quote.job_usd, rate=row.rate)
-
-
-def _interval_s(time: Interval) -> str:
-    return units.format_interval_s(time.mid, time.low, time.high)
 
 
 def _front_table(rows: list[RankedQuote], job: Job) -> Table:
@@ -137,7 +133,7 @@ def _front_table(rows: list[RankedQuote], job: Job) -> Table:
                 instance_label(row.quote),
                 device_label(row.quote),
                 _cost_text(row),
-                _interval_s(_time(row, job)),
+                interval_text(_time(row, job)),
             )
             for row in rows
         ),

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator
 
 from advisor import units
-from advisor.records.answer import Interval, MeasuredStep
+from advisor.records.answer import MeasuredStep
+from advisor.report.intervals import interval_text
 
 _TWOFOLD = 2.0
 
@@ -13,8 +14,8 @@ def measured_notes(steps: Iterable[MeasuredStep]) -> Iterator[str]:
     for step in steps:
         yield (
             f"measured here: a step at batch {step.batch:,} in {step.precision} takes {step.device.name} "
-            f"{_interval(step.step_s)}, over {step.step_count:,} steps; predicted: {_interval(step.predicted_s)}, "
-            f"{_difference(step.predicted_s.mid / step.step_s.mid)}."
+            f"{interval_text(step.step_s)}, over {step.step_count:,} steps; predicted: "
+            f"{interval_text(step.predicted_s)}, {_difference(step.predicted_s.mid / step.step_s.mid)}."
         )
         if step.loader_wait_s is not None:
             yield f"between two steps it waited {units.format_duration(step.loader_wait_s)} for its data."
@@ -32,7 +33,3 @@ def _difference(ratio: float) -> str:
     times = max(ratio, 1 / ratio)
     amount = units.format_times(times) if times >= _TWOFOLD else units.format_ratio(abs(ratio - 1))
     return f"{amount} {'more' if ratio > 1 else 'less'}"
-
-
-def _interval(interval: Interval) -> str:
-    return units.format_interval_s(interval.mid, interval.low, interval.high)

@@ -9,7 +9,8 @@ from advisor.records.machine import LOCAL
 from advisor.records.options import Objective
 from advisor.records.price import ExchangeRate
 from advisor.report.columns import RankedQuote, device_label, has_front_mark, instance_label, percent_chance
-from advisor.report.cost_text import cost_notes, covered_cost, load_text
+from advisor.report.cost_text import cost_notes, covered_cost, load_text, samples_text
+from advisor.report.intervals import interval_text
 from advisor.report.loader_text import loader_notes
 from advisor.report.measured_text import measured_notes
 from advisor.report.money import rate_note
@@ -77,7 +78,7 @@ def headline(recommendation: Recommendation) -> str:
 
 def _done_here(at_hand: Quote, job: Job, *, rate: ExchangeRate | None) -> str:
     """What the machine at hand does, in which time, for how much electricity."""
-    time = units.format_interval_s(at_hand.job_s.mid, at_hand.job_s.low, at_hand.job_s.high)
+    time = interval_text(at_hand.job_s)
     paid = f" for {units.format_money(at_hand.job_usd.mid, rate=rate)} of electricity" if at_hand.usd_per_hour else ""
     return f"{at_hand.instance} ({device_label(at_hand)}) {_samples_done(job)} in {time}{paid}"
 
@@ -92,8 +93,8 @@ def _samples_done(job: Job) -> str:
     if job.requests_per_day is not None:
         return f"serves {load_text(job)}"
     if job.generation is not None:
-        return f"answers {job.samples:,} requests"
-    return f"{'trains on' if job.mode == 'training' else 'does'} {job.samples:,} samples"
+        return f"answers {samples_text(job)}"
+    return f"{'trains on' if job.mode == 'training' else 'does'} {samples_text(job)}"
 
 
 def _margin(best: Quote, quotes: Sequence[Quote], *, job: Job, rate: ExchangeRate | None) -> str:
@@ -160,7 +161,7 @@ def basis(recommendation: Recommendation) -> tuple[str, ...]:
 
 def _job(job: Job) -> str:
     if service := service_settings(job):
-        size = f"; no job size was given, so {job.samples:,} requests with the device kept busy" if job.assumed else ""
+        size = f"; no job size was given, so {samples_text(job)} with the device kept busy" if job.assumed else ""
         return f"{service}, {_PRICE_NAMES[job.price]}{size}."
     batch = "the cheapest batch per device" if job.batch == "auto" else f"batch {job.batch}"
     precision = (
@@ -169,7 +170,7 @@ def _job(job: Job) -> str:
     compiled = "torch.compile" if job.compile == "compile" else "eager"
     settings = f"{job.mode}, {batch}, {precision}, {compiled}, {job.layout.upper()}, {_PRICE_NAMES[job.price]}"
     if job.assumed:
-        return f"{settings}; no job size was given, so {job.samples:,} samples with the device kept busy."
+        return f"{settings}; no job size was given, so {samples_text(job)} with the device kept busy."
     return f"{settings}."
 
 
@@ -240,7 +241,7 @@ def table_notes(rows: Sequence[RankedQuote], *, quote_count: int) -> tuple[str, 
         notes.append(f"Row {last.rank} is the best {_KIND_NAMES[last.quote.device.kind]}.")
     for row in rows[len(ranked) :]:
         job_s = row.quote.job_s
-        time = units.format_interval_s(job_s.mid, job_s.low, job_s.high)
+        time = interval_text(job_s)
         notes.append(f"- is the machine at hand: the job takes it {time}; its cost is that of electricity, if known.")
     if quote_count > len(ranked):
         notes.append(f"{quote_count - len(ranked):,} more in the ranking (--top {quote_count} shows all).")

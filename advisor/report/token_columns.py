@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 
 from advisor import units
-from advisor.records.answer import Interval, TokenQuote
+from advisor.records.answer import TokenQuote
 from advisor.report.columns import COLUMNS, Column, RankedQuote
+from advisor.report.intervals import interval_text
 
 
 def columns_for(rows: Sequence[RankedQuote]) -> tuple[Column, ...]:
@@ -18,10 +19,6 @@ def _of_tokens(figure: Callable[[TokenQuote], float]) -> Callable[[RankedQuote],
 
 def _text(show: Callable[[TokenQuote, RankedQuote], str]) -> Callable[[RankedQuote], str]:
     return lambda row: "" if row.quote.tokens is None else show(row.quote.tokens, row)
-
-
-def _interval(time_s: Interval) -> str:
-    return units.format_interval_s(time_s.mid, time_s.low, time_s.high)
 
 
 _INSTEAD: dict[str, tuple[Column, ...]] = {
@@ -42,7 +39,7 @@ _INSTEAD: dict[str, tuple[Column, ...]] = {
         ),
         Column(
             header="TPOT [90 %]",
-            cell=_text(lambda tokens, row: _interval(tokens.tpot_s)),
+            cell=_text(lambda tokens, row: interval_text(tokens.tpot_s)),
             number=_of_tokens(lambda tokens: tokens.tpot_s.mid),
             drop_order=14,
         ),

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from advisor import units
-from advisor.records.answer import Interval, Job, Quote
+from advisor.records.answer import Job, Quote
 from advisor.records.generation import WeightFormat
 from advisor.records.price import ExchangeRate
+from advisor.report.intervals import interval_text
 
 _WEIGHTS: Mapping[WeightFormat, str] = {
     "auto": "weights in the precision of the rest",
@@ -22,12 +23,12 @@ def service_settings(job: Job) -> str | None:
     generation = job.generation
     if generation is None:
         return None
-    in_flight = "the cheapest number of" if job.batch == "auto" else job.batch
+    in_flight = "the cheapest number of" if job.batch == "auto" else _with_commas(job.batch)
     return (
         f"a language model in service: prompts of {generation.prompt_tokens:,} tokens, answers of "
         f"{generation.output_tokens:,}, {in_flight} requests in flight per instance, "
         f"{_PRECISIONS.get(job.precision, job.precision)}, {_WEIGHTS[generation.weights]}, continuous batching, fused "
-        "kernels, decode in a CUDA graph"
+        "kernels, on GPUs decode in a CUDA graph"
     )
 
 
@@ -36,10 +37,11 @@ def token_notes(best: Quote, job: Job, *, rate: ExchangeRate | None) -> Iterator
     tokens = best.tokens
     if tokens is None or job.generation is None:
         return
-    yield (
-        f"first token after {_interval(tokens.ttft_s)}, then one every {_interval(tokens.tpot_s)}; a pass of decode by "
-        f"itself takes {units.format_duration(tokens.decode_s)}: prompts of other requests are read in between."
-    )
+    times = f"first token after {interval_text(tokens.ttft_s)}, then one every {interval_text(tokens.tpot_s)}"
+    if tokens.tpot_s.mid > tokens.decode_s:
+        alone = units.format_duration(tokens.decode_s)
+        times += f"; a pass of decode by itself takes {alone}: prompts of other requests are read in between"
+    yield f"{times}."
     yield (
         f"{units.format_money(tokens.usd_per_million_output_tokens, rate=rate, digits=3)} per million tokens of "
         f"answers, {units.format_money(tokens.usd_per_million_tokens, rate=rate, digits=3)} of prompts and answers "
@@ -55,5 +57,6 @@ def token_notes(best: Quote, job: Job, *, rate: ExchangeRate | None) -> Iterator
         yield f"decode is bound by memory with fewer than {tokens.compute_bound_from:,} requests, then by computing."
 
 
-def _interval(time_s: Interval) -> str:
-    return units.format_interval_s(time_s.mid, time_s.low, time_s.high)
+def _with_commas(batch: str) -> str:
+    """A single number as all others are written; a list or a range as it was asked for."""
+    return f"{int(batch):,}" if batch.isdecimal() else batch

@@ -161,7 +161,7 @@ def test_where_nothing_can_be_used_nothing_is_written(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no calibrations in"):
         collect(tmp_path, CATALOG)
     (tmp_path / "back" / "bad.yaml").write_text("{")
-    with pytest.raises(UsageError, match="none of 1 files can be used") as caught:
+    with pytest.raises(UsageError, match="no file of 1 can be used") as caught:
         collect(tmp_path, CATALOG)
     assert "bad.yaml" in caught.value.hint
     assert not (tmp_path / "efficiency").exists()

@@ -65,7 +65,7 @@ def test_of_a_language_model_in_service_it_is_of_tokens() -> None:
     sweep = replace(SWEEP, points=(point(8, ttft_s=0.2, tpot_s=0.02),))
     job = replace(answer.job, batch="8,16", generation=Generation(prompt_tokens=90, output_tokens=10))
     lines = render_text(replace(answer, job=job, batch_sweeps=(sweep,)), width=80, color=False).splitlines()
-    start = lines.index("By batch on aws g6.xlarge (L4), amp-bf16:")
+    start = lines.index("By requests in flight on aws g6.xlarge (L4), amp-bf16:")
 
     assert lines[start + 1].split() == ["in", "flight", "TTFT", "TPOT", "tokens/s", "per", "Mtok", "memory", "bound"]
     assert lines[start + 2].split() == ["*8", "200", "ms", "20", "ms", "1,000", "$0.025", "50", "%", "compute"]

@@ -102,13 +102,15 @@ def test_what_the_service_was_understood_to_be_stands_first() -> None:
     assert first == (
         "a language model in service: prompts of 1,024 tokens, answers of 256, the cheapest number of requests in "
         "flight per instance, half (bf16 where native, else fp16, on CPUs fp32), weights in the precision of the rest, "
-        "continuous batching, fused kernels, decode in a CUDA graph, on-demand prices."
+        "continuous batching, fused kernels, on GPUs decode in a CUDA graph, on-demand prices."
     )
     assert service_settings(TOY.job) is None
     narrow = replace(answer().job, batch="8", generation=replace(GENERATION, weights="int4"))
     settings = service_settings(narrow)
     assert settings is not None
     assert "8 requests in flight per instance" in settings
+    assert "100,000 requests in flight" in (service_settings(replace(narrow, batch="100000")) or "")
+    assert "1..256 requests in flight" in (service_settings(replace(narrow, batch="1..256")) or "")
     assert "blocks' weights in int4, in groups of 128" in settings
 
 
@@ -123,6 +125,25 @@ def test_the_tokens_of_the_best_are_told_in_sentences() -> None:
     ]
     never = replace(answer().quotes[0], tokens=replace(TOKENS, compute_bound_from=None))
     assert list(token_notes(never, answer().job, rate=None))[-1].startswith("decode is bound by memory however many")
+
+
+def test_a_request_by_itself_waits_for_no_other_prompt() -> None:
+    alone = replace(answer().quotes[0], tokens=replace(TOKENS, decode_s=TOKENS.tpot_s.mid))
+    first, *_ = token_notes(alone, answer().job, rate=None)
+    assert first == "first token after 120 ms [100-150], then one every 25 ms [20-30]."
+
+
+def test_a_load_with_peaks_is_given_in_the_unit_that_was_asked_in() -> None:
+    by_day = replace(answer(), job=replace(answer().job, requests_per_second=None))
+    assert "give the peak's rate as requests a second" in " ".join(sentence.basis(answer()))
+    assert "give the peak's rate as requests a day" in " ".join(sentence.basis(by_day))
+
+
+def test_the_size_of_the_job_is_in_requests() -> None:
+    job = replace(answer().job, samples=20_000, requests_per_second=None, requests_per_day=None)
+    sized = replace(answer(), job=job)
+    assert "answers 20,000 requests for $" in sentence.headline(sized)
+    assert " for 20,000 requests, on-demand" in " ".join(sentence.basis(sized))
 
 
 def test_copies_and_their_gpus_are_counted() -> None:
