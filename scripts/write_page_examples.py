@@ -13,6 +13,7 @@ SOURCES = {
     "resnet50": ("torchvision:resnet50",),
     "resnet50-training": ("torchvision:resnet50", "--mode", "training"),
     "gpt2-training": ("hf:examples/configs/gpt2.json", "--mode", "training"),
+    "llama3-8b-service": ("hf:examples/configs/llama3_8b.json", "--prompt-tokens", "1024", "--output-tokens", "256"),
     "bert": ("hf:examples/configs/bert_base.json",),
     "lstm": ("examples/lstm.py",),
     "mlp": ("examples/mlp.py",),

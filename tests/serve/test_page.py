@@ -1,12 +1,15 @@
 """The page at `/`: its files, its questions, and in a browser against the real server."""
 
 import json
+from html.parser import HTMLParser
 from pathlib import Path
 
 import httpx
 import pytest
 
+from advisor.serve.option_fields import ALLOWED
 from advisor.serve.page import page_files
+from advisor.serve.request import options_of
 from advisor.workload.file import read_workload
 from tests.browser import watched_page
 from tests.serve.conftest import ROOT, WORKLOAD, Server
@@ -35,6 +38,40 @@ def test_the_page_offers_the_examples_that_are_there() -> None:
     for example in EXAMPLES.glob("*.json"):
         assert f'<option value="{example.stem}">' in page
         assert read_workload(example).rows
+
+
+class Settings(HTMLParser):
+    """The names of the form's settings, each with the values that its menu offers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: dict[str, list[str]] = {}
+        self._menu: list[str] = []
+        self._is_text_the_value = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag in ("input", "select") and given.get("name"):
+            self._menu = self.values.setdefault(str(given["name"]), [])
+        if tag == "option":
+            self._is_text_the_value = "value" not in given
+            self._menu += [given["value"] or ""] if "value" in given else []
+
+    def handle_data(self, data: str) -> None:
+        if self._is_text_the_value:
+            self._menu.append(data)
+            self._is_text_the_value = False
+
+
+def test_every_setting_is_an_option_of_the_service_with_its_values() -> None:
+    form = Settings()
+    form.feed(page_files()["/"].read_text())
+    del form.values["example"]
+    assert {"max_tpot", "concurrency", "deadline"} <= form.values.keys() <= ALLOWED.keys()
+    assert form.values["weights"] == ["", "bf16", "fp8", "int8", "int4"]
+    for name, values in form.values.items():
+        for value in filter(None, values):
+            options_of({name: value})
 
 
 def test_the_answer_is_what_the_report_shows(server: Server) -> None:
