@@ -1,13 +1,22 @@
 """Language models in service on one page: the flags that ask for one -> what is traced -> how an engine runs it."""
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
-from advisor.errors import UsageError
+from advisor.errors import LoadError, UsageError
 from advisor.flag_values import flag_name, is_workload_file
 from advisor.predict.batches import batch_candidates
 from advisor.predict.weights import with_weights
 from advisor.records.options import Options
 from advisor.records.workload import Workload
+
+if TYPE_CHECKING:
+    from torch import nn
 
 _TOKENS = ("prompt_tokens", "output_tokens")
 _OF_SERVICE = ("concurrency", "weights", "max_ttft", "max_tpot")
@@ -47,6 +56,8 @@ def check_generation(source: str, options: Options, *, run: bool = False) -> Non
             f"{flag_name(settled)}: a language model is served as an engine runs it",
             hint=f"leave {flag_name(settled)} out",
         )
+    if options.prompt_tokens is not None and options.prompt_tokens < 1:
+        raise UsageError(f"--prompt-tokens {options.prompt_tokens}: a prompt has 1 or more", hint="write 1024, or such")
     if options.output_tokens is not None and options.output_tokens < _FEWEST_OUTPUT_TOKENS:
         raise UsageError(
             f"--output-tokens {options.output_tokens}: an answer has {_FEWEST_OUTPUT_TOKENS} or more",
@@ -90,6 +101,29 @@ def as_served(workload: Workload, options: Options) -> tuple[Workload, Options]:
         compile="compile",
         precision="half" if options.precision == "auto" else options.precision,
     )
+
+
+def asks_for_tokens(options: Options) -> bool:
+    """Whether the tokens of a request are given, or one of the two that say them."""
+    return any(_is_given(options, name) for name in _TOKENS)
+
+
+@contextmanager
+def config_source(model: "nn.Module") -> Iterator[str]:
+    """A model of transformers by its config alone, as a source: what is served is built anew, as engines run it.
+
+    Raises `LoadError` for any other model.
+    """
+    kind, to_json = type(model).__name__, getattr(getattr(model, "config", None), "to_json_string", None)
+    if to_json is None:
+        raise LoadError(
+            f"prompt_tokens: {kind} has no config of transformers, by which a language model in service is built",
+            hint="leave prompt_tokens and output_tokens out, and pass example_inputs, to rank one forward pass",
+        )
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / f"{kind}.json"
+        file.write_text(json.dumps({**json.loads(to_json(use_diff=False)), "architectures": [kind]}), encoding="utf-8")
+        yield f"hf:{file}"
 
 
 def _is_given(options: Options, name: str) -> bool:

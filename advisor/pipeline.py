@@ -24,7 +24,7 @@ from advisor.cost.ranking import rank
 from advisor.cost.selection import select_offers
 from advisor.errors import CoverageError, TraceError, UsageError
 from advisor.flag_values import is_workload_file, single_batch_of
-from advisor.generating import as_served, check_generation
+from advisor.generating import as_served, asks_for_tokens, check_generation, config_source
 from advisor.local_device import local_devices
 from advisor.machine.this_machine import this_machine
 from advisor.measure.beside import Measuring, measure_here
@@ -224,7 +224,7 @@ def profile_source(
 
 def recommend(
     model: "nn.Module",
-    example_inputs: Any,
+    example_inputs: Any = None,
     *,
     loss: Callable[[Any, Any], "torch.Tensor"] | None = None,
     optimizer: Callable[[Iterable[Any]], "torch.optim.Optimizer"] | None = None,
@@ -232,6 +232,10 @@ def recommend(
     mode: Literal["inference", "training"] = "inference",
     precision: Literal["auto", "half", "fp32", "tf32", "amp-fp16", "amp-bf16", "bf16", "fp16"] = "auto",
     batch: str | int = "",
+    prompt_tokens: int | None = None,
+    output_tokens: int | None = None,
+    concurrency: str | int = "",
+    weights: Literal["auto", "bf16", "fp8", "int8", "int4"] = "auto",
     layout: Literal["nchw", "nhwc"] = "nchw",
     compile: Literal["eager", "compile"] = "eager",  # noqa: A002 - the flag's name
     attention: Literal["auto", "eager", "fused"] = "auto",
@@ -262,6 +266,8 @@ def recommend(
     max_usd: float | None = None,
     max_hourly: float | None = None,
     max_latency: str | float | None = None,
+    max_ttft: str | float | None = None,
+    max_tpot: str | float | None = None,
     min_throughput: float | None = None,
     max_price_age: int = 180,
     drop_prices: Literal["none", "flagged", "old"] = "flagged",
@@ -276,7 +282,8 @@ def recommend(
     `example_inputs` is what the model is called with (a tensor, a tuple, a dict of keyword arguments), or a function of
     the batch size that gives it; the leading dimension is the batch. `loss(output, batch)`, `optimizer(parameters)` and
     `train_step(model, batch)` are as in a model file. The keywords are the flags of `advise`, by the same names; times
-    are seconds, or text such as "24h".
+    are seconds, or text such as "24h". With `prompt_tokens` and `output_tokens` a causal model of transformers is a
+    service, made from its config; inputs, loss, optimizer and step say nothing then.
     Prints nothing and leaves the model as it was, wherever it lies. Raises `AdvisorError`, and what the model's own
     code raises.
     """
@@ -290,6 +297,10 @@ def recommend(
         mode=mode,
         precision=precision,
         batch=str(batch),
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+        concurrency=str(concurrency),
+        weights=weights,
         layout=layout,
         compile=compile,
         attention=attention,
@@ -320,6 +331,8 @@ def recommend(
         max_usd=max_usd,
         max_hourly=max_hourly,
         max_latency=seconds_of(max_latency),
+        max_ttft=seconds_of(max_ttft),
+        max_tpot=seconds_of(max_tpot),
         min_throughput=min_throughput,
         max_price_age=max_price_age,
         drop_prices=drop_prices,
@@ -329,6 +342,9 @@ def recommend(
         profiles=None if profiles is None else str(profiles),
         prices=names_of(prices),
     )
+    if asks_for_tokens(options):
+        with config_source(model) as source:
+            return rank_source(source, options)
     catalog = catalog_of(options)
     loaded = load_live(model, example_inputs, loss=loss, optimizer=optimizer, train_step=train_step)
 

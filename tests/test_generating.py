@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
+from advisor import recommend
 from advisor.catalog.load import load_catalog
-from advisor.errors import UsageError
+from advisor.errors import LoadError, UsageError
 from advisor.generating import as_served, check_generation
 from advisor.pipeline import rank_source, rank_workload
 from advisor.predict.capability import gpu_device
@@ -90,6 +93,7 @@ def quoted(**options: Any) -> tuple[Quote, ...]:
         ("hf:config.json", served(attention="eager"), "served as an engine runs it"),
         ("hf:config.json", served(measure=True), "served as an engine runs it"),
         ("hf:config.json", Options(prompt_tokens=10, output_tokens=1), "an answer has 2 or more"),
+        ("hf:config.json", Options(prompt_tokens=0, output_tokens=10), "a prompt has 1 or more"),
         ("hf:config.json", served(batch="8", concurrency="8"), "both say how many requests"),
     ],
 )
@@ -142,6 +146,31 @@ def test_a_config_is_ranked_by_way_of_the_process_that_reads_sources(tmp_path):
     here = rank_workload(traced("llama"), options, catalog=load_catalog())
     assert there.quotes == here.quotes
     assert there.job.generation == here.job.generation
+
+
+def test_from_python_the_config_of_a_model_at_hand_says_the_same(tmp_path):
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    file = tmp_path / "LlamaForCausalLM.json"
+    file.write_text(json.dumps(CONFIGS["llama"]))
+    there = rank_source(f"hf:{file}", served(concurrency="4", no_local=True, device=("l4",), max_tpot=0.1))
+    settings = {name: value for name, value in CONFIGS["llama"].items() if name not in ("model_type", "architectures")}
+    with torch.device("meta"):
+        model = LlamaForCausalLM(LlamaConfig(**settings))
+
+    here = recommend(
+        model, prompt_tokens=1024, output_tokens=256, concurrency=4, max_tpot="100ms", no_local=True, device="l4"
+    )
+    assert here.quotes == there.quotes
+    assert here.quotes
+    assert here.workload.name == "LlamaForCausalLM"
+
+
+def test_from_python_a_model_without_a_config_is_no_service():
+    with pytest.raises(LoadError, match="Linear has no config of transformers"):
+        recommend(nn.Linear(8, 8), prompt_tokens=1024, output_tokens=256)
+    with pytest.raises(UsageError, match="--max-ttft: Linear is no language model in service"):
+        recommend(nn.Linear(8, 8), torch.rand(4, 8), max_ttft="1s", no_local=True)
 
 
 # -- worked examples --------------------------------------------------------------------------------------------------

@@ -9,14 +9,12 @@ from advisor.records.options import Options
 FUNCTIONS = {"model", "example_inputs", "loss", "optimizer", "train_step"}
 NEEDLESS_IN_PYTHON = {"input", "timeout"}
 """The example inputs are at hand, and the model runs in the caller's own process."""
-OF_CONFIGS = {"prompt_tokens", "output_tokens", "concurrency", "weights", "max_ttft", "max_tpot"}
-"""A language model in service is built from its config, as engines run it: `hf:`."""
 
 
 def test_recommend_takes_every_flag_by_its_name_with_the_same_default() -> None:
     keywords = inspect.signature(recommend).parameters
     options = {field.name: field.default for field in fields(Options)}
 
-    assert set(keywords) - FUNCTIONS == set(options) - NEEDLESS_IN_PYTHON - OF_CONFIGS
+    assert set(keywords) - FUNCTIONS == set(options) - NEEDLESS_IN_PYTHON
     for name in set(keywords) - FUNCTIONS:
         assert keywords[name].default == options[name]
