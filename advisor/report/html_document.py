@@ -1,5 +1,7 @@
 """A report in, what its page shows out: section by section, every word of it."""
 
+from collections.abc import Iterator
+
 from advisor import units
 from advisor.records.answer import Quote, Recommendation
 from advisor.records.price import ExchangeRate
@@ -29,7 +31,7 @@ def document_of(report: Report) -> Document:
         modules_section(report.looks),
         roofline_section(report.looks),
         memory_section(report.looks),
-        batches_section(report.looks, rate=rate),
+        batches_section(report.looks, rate=rate, generation=recommendation.job.generation),
         machines_section(recommendation),
         *(() if report.break_even is None else (break_even_section(report.break_even),)),
         basis_section(recommendation),
@@ -60,8 +62,6 @@ def _title(recommendation: Recommendation) -> str:
 def _figures(best: Quote, recommendation: Recommendation) -> tuple[Figure, ...]:
     job, rate = recommendation.job, recommendation.exchange_rate
     is_service = job.requests_per_day is not None
-    step = interval_text(best.step_s)
-    time = best.step_s if is_service else best.job_s
     return (
         Figure(
             name="instance",
@@ -73,14 +73,23 @@ def _figures(best: Quote, recommendation: Recommendation) -> tuple[Figure, ...]:
             value=units.format_money(best.job_usd.mid, rate=rate),
             note=f"90 % interval {money_interval(best.job_usd, rate=rate).partition(' ')[2].strip('[]')}",
         ),
-        Figure(
-            name="step" if is_service else "time",
-            value=units.format_duration(time.mid),
-            note=f"{'90 % interval' if is_service else 'step'} {step}, batch {best.batch:,}, {best.precision}",
-        ),
+        *_times(best, is_service=is_service),
         Figure(
             name="price",
             value=f"{units.format_money(best.usd_per_hour, rate=rate, digits=3)} an hour",
             note=" ".join((best.price_date, *best.price_marks)),
         ),
     )
+
+
+def _times(best: Quote, *, is_service: bool) -> Iterator[Figure]:
+    """That of the job, which a service never ends, and those of the tokens of a language model."""
+    step, tokens = f"{interval_text(best.step_s)}, batch {best.batch:,}, {best.precision}", best.tokens
+    if not is_service:
+        note = f"step {step}" if tokens is None else f"{best.batch:,} requests in flight, {best.precision}"
+        yield Figure(name="time", value=units.format_duration(best.job_s.mid), note=note)
+    elif tokens is None:
+        yield Figure(name="step", value=units.format_duration(best.step_s.mid), note=f"90 % interval {step}")
+    if tokens is not None:
+        first = f"the first after {interval_text(tokens.ttft_s)}"
+        yield Figure(name="time per output token", value=units.format_duration(tokens.tpot_s.mid), note=first)

@@ -86,7 +86,10 @@ def cost_time_section(recommendation: Recommendation) -> Section:
 
 
 def _time_name(job: Job) -> str:
-    return "time of the job" if job.requests_per_day is None else "time of a step"
+    """A step of a language model in service takes as long as each answer in it."""
+    if job.requests_per_day is None:
+        return "time of the job"
+    return "time of a step" if job.generation is None else "time of an answer"
 
 
 def _time(row: RankedQuote, job: Job) -> Interval:

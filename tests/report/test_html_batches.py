@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
 from advisor.report.html_batches import batches_section
 from tests.report.html_toys import ON_CPU, ON_GPU, batch_point, chart
@@ -27,6 +28,19 @@ def test_costs_are_in_the_currency_of_the_answer() -> None:
     _, cost = map(chart, batches_section([ON_GPU], rate=rate).plots)
     assert cost.series[0].points[1].y == pytest.approx(2.0 / 1.25)
     assert cost.table.rows[1][4] == "EUR 1.60 a million"
+
+
+def test_of_a_language_model_in_service_curves_are_of_tokens() -> None:
+    # 100 requests in 0.2 s are 500 a second, of 10 tokens each; $2 a million requests are $0.02 of 100 tokens each.
+    point = replace(batch_point(100), ttft_s=0.05, tpot_s=0.02)
+    look = replace(ON_GPU, batches=(batch_point(1), point))
+    section = batches_section([look], rate=None, generation=Generation(prompt_tokens=90, output_tokens=10))
+    throughput, cost = map(chart, section.plots)
+    assert section.title == "Requests in flight"
+    assert (throughput.title, throughput.series[0].points[1].y) == ("Output tokens a second", pytest.approx(5000.0))
+    assert (cost.title, cost.series[0].points[1].y) == ("Cost of a million tokens", pytest.approx(0.02))
+    assert [column.header for column in cost.table.columns][1:3] == ["in flight", "TTFT, TPOT"]
+    assert cost.table.rows[1][1:5] == ("100", "50 ms, 20 ms", "5,000 output tokens/s", "$0.02 a million")
 
 
 def test_one_known_batch_is_no_curve() -> None:

@@ -1,8 +1,11 @@
 """What the page of a report shows."""
 
+from dataclasses import replace
+
 from advisor.records.price import ExchangeRate
 from advisor.report.html_document import document_of, money_prefix
 from tests.report.html_toys import report
+from tests.report.test_tokens import answer as served_answer
 from tests.report.toys import L4, recommendation
 
 
@@ -27,6 +30,19 @@ def test_the_figures_are_those_of_the_best() -> None:
     assert (cost.value, cost.note) == ("$0.42", "90 % interval 0.38-0.46")  # 0.9 and 1.1 times 0.42
     assert (time.value, time.note) == ("30 min", "step 115 ms [104-128], batch 64, amp-bf16")
     assert (price.value, price.note) == ("$0.84 an hour", "2025-11-02")
+
+
+def test_of_a_language_model_in_service_the_times_are_of_tokens() -> None:
+    loaded = served_answer()
+    by_name = {one.name: one for one in document_of(report(loaded)).figures}
+    assert "time" not in by_name
+    assert "step" not in by_name
+    each = by_name["time per output token"]
+    assert (each.value, each.note) == ("25 ms", "the first after 120 ms [100-150]")
+    job = replace(loaded.job, requests_per_day=None, requests_per_second=None)
+    by_name = {one.name: one for one in document_of(report(replace(loaded, job=job))).figures}
+    assert by_name["time"].note == "32 requests in flight, bf16"
+    assert "time per output token" in by_name
 
 
 def test_amounts_have_the_currency_of_the_answer() -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
 from advisor.report.html_ranking import cost_time_section, ranking_section
 from tests.report.toys import GENOA, HERE, L4, T4, quote, recommendation
@@ -63,3 +64,11 @@ def test_a_service_is_never_done_so_its_step_is_what_counts() -> None:
     (chart,) = cost_time_section(service).plots
     assert chart.x.label == "time of a step"
     assert chart.series[0].points[0].x == 0.1152
+
+
+def test_of_a_language_model_in_service_a_step_is_an_answer() -> None:
+    answer = recommendation(FRONT)
+    generation = Generation(prompt_tokens=1024, output_tokens=256)
+    service = replace(answer, job=replace(answer.job, requests_per_day=1000, generation=generation))
+    (chart,) = cost_time_section(service).plots
+    assert chart.x.label == "time of an answer"
