@@ -5,10 +5,8 @@ from collections.abc import Callable
 from advisor.records.answer import Interval, MachinePoint, MachineSweep, Recommendation
 from advisor.records.price import ExchangeRate
 from advisor.report.html_parts import Axis, Chart, Point, Rule, Section, Series, Table, TableColumn, Unit
-from advisor.report.machine_text import machine_cells, machine_note
+from advisor.report.machine_text import MACHINE_HEADINGS, machine_cells, machine_note
 from advisor.report.money import in_currency
-
-_HEADERS = ("machines", "GPUs", "time", "cost", "efficiency", "memory", "plan")
 
 
 def machines_section(recommendation: Recommendation) -> Section:
@@ -47,7 +45,7 @@ def _series(sweep: MachineSweep, amount: Callable[[MachinePoint], Interval], *, 
     points = []
     for one in sweep.points:
         height = amount(one)
-        cells = zip(_HEADERS, machine_cells(one, sweep, rate=rate), strict=True)
+        cells = zip(MACHINE_HEADINGS, machine_cells(one, sweep, rate=rate), strict=True)
         text = "\n".join(f"{header}: {cell}" for header, cell in cells if cell)
         points.append(Point(x=one.instance_count, y=height.mid, y_low=height.low, y_high=height.high, text=text))
     return Series(name=sweep.instance, color=1, symbol="circle", points=tuple(points), has_line=True)
@@ -66,7 +64,8 @@ def _table(sweep: MachineSweep, *, rate: ExchangeRate | None) -> Table:
     return Table(
         title="Numbers of machines",
         columns=tuple(
-            TableColumn(header=header, is_number=header in keys, keys=keys.get(header, ())) for header in _HEADERS
+            TableColumn(header=header, is_number=header in keys, keys=keys.get(header, ()))
+            for header in MACHINE_HEADINGS
         ),
         rows=tuple(machine_cells(point, sweep, rate=rate) for point in points),
     )

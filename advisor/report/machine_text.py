@@ -6,7 +6,7 @@ from advisor.records.price import ExchangeRate
 from advisor.report.page import Heading, Page
 from advisor.report.scaling_text import plan_label
 
-_HEADINGS = ("machines", "GPUs", "time", "cost", "efficiency", "memory", "plan")
+MACHINE_HEADINGS = ("machines", "GPUs", "time", "cost", "efficiency", "memory", "plan")
 
 
 def add_machine_table(page: Page, recommendation: Recommendation) -> None:
@@ -21,7 +21,7 @@ def add_machine_table(page: Page, recommendation: Recommendation) -> None:
         style="bold",
     )
     page.table(
-        [Heading(text=text, is_number=text != "plan") for text in _HEADINGS],
+        [Heading(text=text, is_number=text != "plan") for text in MACHINE_HEADINGS],
         [_cells(point, sweep, rate=recommendation.exchange_rate) for point in sweep.points],
         first_row_style="",
     )

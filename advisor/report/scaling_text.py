@@ -24,9 +24,8 @@ def scaling_notes(quote: Quote, job: Job) -> Iterator[str]:
         yield f"its batch of {quote.batch:,} {_passes(plan)}."
         return
     per_gpu = f"its batch of {quote.batch:,} is that of all GPUs{_passes(plan, before=' and ')}"
-    if job.generation is not None and plan.tensor > 1:
-        copies = "a copy" if plan.data == 1 else f"{plan.data} copies"
-        yield f"{copies} of the model, tensor parallel on {plan.tensor} GPUs each; {per_gpu}."
+    if job.generation is not None:
+        yield f"{_copies(plan)}; its {quote.batch:,} requests in flight are those of all GPUs."
         return
     if job.mode == "inference" and plan.data > 1:
         yield f"each of {quote.gpus_used} GPUs runs a copy of the model; {per_gpu}."
@@ -37,6 +36,14 @@ def scaling_notes(quote: Quote, job: Job) -> Iterator[str]:
         f"it runs {_how(plan)} on {quote.gpus_used} GPUs at a scaling efficiency of {efficiency}, {memory} on each; "
         f"{per_gpu}."
     )
+
+
+def _copies(plan: Plan) -> str:
+    """Of a language model in service: how many, on how many GPUs each."""
+    if plan.tensor == 1:
+        return f"each of {plan.data} GPUs runs a copy of the model"
+    on = f"tensor parallel on {plan.tensor} GPUs"
+    return f"one copy of the model, {on}" if plan.data == 1 else f"{plan.data} copies of the model, {on} each"
 
 
 def plan_label(plan: Plan | None) -> str:

@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from advisor.cost.batch_sweep import batch_points
 from advisor.cost.ranking import Ranking, rank
@@ -86,3 +88,11 @@ def test_tokens_are_quoted_by_what_the_job_costs() -> None:
     assert (tokens.ttft_s.mid, tokens.tpot_s.mid, tokens.decode_s) == (0.26, 0.26, 0.13)
     assert tokens.compute_bound_from is None
     assert ranked(max_ttft_s=0.115).quotes[0].tokens.compute_bound_from == 8  # type: ignore[union-attr]
+
+
+@given(st.sampled_from(["max_ttft_s", "max_tpot_s", "max_latency_s"]), st.floats(0.05, 4.0), st.floats(1.0, 3.0))
+def test_a_tighter_limit_never_costs_less_nor_lets_more_through(limit: str, limit_s: float, times: float) -> None:
+    tight, wide = ranked(**{limit: limit_s}).quotes, ranked(**{limit: times * limit_s}).quotes
+    assert len(tight) <= len(wide)
+    for ours, theirs in zip(tight, wide, strict=False):
+        assert ours.job_usd.mid >= theirs.job_usd.mid

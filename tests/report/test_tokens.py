@@ -147,9 +147,14 @@ def test_the_size_of_the_job_is_in_requests() -> None:
 
 
 def test_copies_and_their_gpus_are_counted() -> None:
-    divided = replace(answer().quotes[0], plan=Plan(data=2, tensor=4), gpus_used=8)
-    (note,) = scaling_notes(divided, answer().job)
-    assert note == "2 copies of the model, tensor parallel on 4 GPUs each; its batch of 32 is that of all GPUs."
+    all_gpus = "its 32 requests in flight are those of all GPUs."
+    for plan, copies in (
+        (Plan(data=2, tensor=4), "2 copies of the model, tensor parallel on 4 GPUs each"),
+        (Plan(tensor=8), "one copy of the model, tensor parallel on 8 GPUs"),
+        (Plan(data=8), "each of 8 GPUs runs a copy of the model"),
+    ):
+        quote = replace(answer().quotes[0], plan=plan, gpus_used=8)
+        assert list(scaling_notes(quote, answer().job)) == [f"{copies}; {all_gpus}"]
 
 
 def test_markdown_and_notebooks_have_the_same_columns() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from advisor.records.generation import Generation
 from advisor.records.scale import Plan, Sharding
-from advisor.records.workload import StoredBytes
+from advisor.records.workload import StoredBytes, Workload
 from advisor.scale.memory import memory_of_one
 from tests.scale.toys import workload
 
@@ -124,15 +124,34 @@ def test_an_inference_replica_is_a_whole_model() -> None:
     assert float(parts["parameters"].mid[0]) == 480
 
 
-def test_engines_divide_all_weights_and_the_heads_of_the_cache() -> None:
-    generation = Generation(prompt_tokens=8, output_tokens=2, kv_head_count=2)
+def served(*, kv_head_count: int) -> Workload:
+    """The toy as a language model in service, with 100 bytes of cache for each request."""
+    generation = Generation(prompt_tokens=8, output_tokens=2, kv_head_count=kv_head_count)
     lines = tuple(
         replace(line, optimizer_state=StoredBytes(), kv_cache=StoredBytes(full=(0.0, 100.0)), phase="prefill")
         for line in workload().memory[:1]
     )
-    served = replace(workload(), mode="inference", rows=(), memory=lines, generation=generation)
-    parts = memory_of_one(served, Plan(data=2, tensor=4), batches=np.array([3.0]), width="full").parts
+    return replace(workload(), mode="inference", rows=(), memory=lines, generation=generation)
+
+
+def test_engines_divide_all_weights_and_the_heads_of_the_cache() -> None:
+    parts = memory_of_one(served(kv_head_count=2), Plan(data=2, tensor=4), batches=np.array([3.0]), width="full").parts
 
     # 480 bytes over 4 GPUs; two heads lie on two of them, and on the others again: half of 3 requests' caches on each.
     assert parts["parameters"].mid[0] == 120.0
     assert parts["KV cache"].mid[0] == 150.0
+
+
+@given(st.sampled_from([1, 2, 8]), st.integers(0, 2), st.integers(1, 2), st.integers(1, 256))
+def test_more_gpus_of_an_engine_never_raise_the_memory_of_one(
+    heads: int, ways: int, copies: int, requests: int
+) -> None:
+    def peak_bytes(tensor: int, data: int) -> float:
+        batches = np.array([float(-(-requests // data))])
+        total = memory_of_one(
+            served(kv_head_count=heads), Plan(tensor=tensor, data=data), batches=batches, width="half"
+        )
+        return float(total.total.mid[0])
+
+    assert peak_bytes(2 << ways, copies) <= peak_bytes(1 << ways, copies)
+    assert peak_bytes(1 << ways, 2 * copies) <= peak_bytes(1 << ways, copies)
