@@ -19,6 +19,7 @@ from advisor.report.html_ranking import cost_time_section, ranking_section
 from advisor.report.html_roofline import roofline_section
 from advisor.report.intervals import interval_text
 from advisor.report.money import money_interval
+from advisor.report.token_text import requests_in_flight
 
 
 def document_of(report: Report) -> Document:
@@ -86,7 +87,7 @@ def _times(best: Quote, *, is_service: bool) -> Iterator[Figure]:
     """That of the job, which a service never ends, and those of the tokens of a language model."""
     step, tokens = f"{interval_text(best.step_s)}, batch {best.batch:,}, {best.precision}", best.tokens
     if not is_service:
-        note = f"step {step}" if tokens is None else f"{best.batch:,} requests in flight, {best.precision}"
+        note = f"step {step}" if tokens is None else f"{requests_in_flight(best.batch)}, {best.precision}"
         yield Figure(name="time", value=units.format_duration(best.job_s.mid), note=note)
     elif tokens is None:
         yield Figure(name="step", value=units.format_duration(best.step_s.mid), note=f"90 % interval {step}")

@@ -15,7 +15,7 @@ from advisor.report.loader_text import loader_notes
 from advisor.report.measured_text import measured_notes
 from advisor.report.money import rate_note
 from advisor.report.scaling_text import scaling_notes
-from advisor.report.token_text import service_settings, token_notes
+from advisor.report.token_text import requests_in_flight, service_settings, token_notes
 
 _KIND_NAMES = {"cpu": "CPU", "gpu": "GPU"}
 _OTHER_KIND = {"cpu": "gpu", "gpu": "cpu"}
@@ -198,7 +198,7 @@ def _best(recommendation: Recommendation) -> tuple[str, ...]:
 
 
 def _figures(best: Quote, *, rate: ExchangeRate | None, has_coverage: bool = False) -> str:
-    batch = f"batch {best.batch:,}" if best.tokens is None else f"{best.batch:,} requests in flight"
+    batch = f"batch {best.batch:,}" if best.tokens is None else requests_in_flight(best.batch)
     time = f"the best: {batch}, {best.precision}; its time is {_TIME_NAMES[best.time_source]}"
     if best.provider == LOCAL and not best.usd_per_hour:
         return f"{time}; it costs nothing, since no price of its electricity is known (`owned` in an overlay)."

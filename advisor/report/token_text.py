@@ -23,10 +23,14 @@ def service_settings(job: Job) -> str | None:
     generation = job.generation
     if generation is None:
         return None
-    in_flight = "the cheapest number of" if job.batch == "auto" else _with_commas(job.batch)
+    in_flight = f"{job.batch} requests in flight"
+    if job.batch == "auto":
+        in_flight = "the cheapest number of requests in flight"
+    elif job.batch.isdecimal():
+        in_flight = requests_in_flight(int(job.batch))
     return (
         f"a language model in service: prompts of {generation.prompt_tokens:,} tokens, answers of "
-        f"{generation.output_tokens:,}, {in_flight} requests in flight per instance, "
+        f"{generation.output_tokens:,}, {in_flight} per instance, "
         f"{_PRECISIONS.get(job.precision, job.precision)}, {_WEIGHTS[generation.weights]}, continuous batching, fused "
         "kernels, on GPUs decode in a CUDA graph"
     )
@@ -48,8 +52,8 @@ def token_notes(best: Quote, job: Job, *, rate: ExchangeRate | None) -> Iterator
         "together."
     )
     yield (
-        f"{best.batch:,} requests in flight hold {units.format_bytes(tokens.kv_cache_bytes)} of KV cache at most; "
-        f"a copy of the weights is {units.format_bytes(tokens.weight_bytes)}."
+        f"the KV cache of {requests_in_flight(best.batch)} takes {units.format_bytes(tokens.kv_cache_bytes)} at most; "
+        f"a copy of the weights {units.format_bytes(tokens.weight_bytes)}."
     )
     if tokens.compute_bound_from is None:
         yield "decode is bound by memory however many requests there are: each brings a cache of its own to read."
@@ -57,6 +61,6 @@ def token_notes(best: Quote, job: Job, *, rate: ExchangeRate | None) -> Iterator
         yield f"decode is bound by memory with fewer than {tokens.compute_bound_from:,} requests, then by computing."
 
 
-def _with_commas(batch: str) -> str:
-    """A single number as all others are written; a list or a range as it was asked for."""
-    return f"{int(batch):,}" if batch.isdecimal() else batch
+def requests_in_flight(count: int) -> str:
+    """What a batch is called."""
+    return f"{count:,} request{'' if count == 1 else 's'} in flight"

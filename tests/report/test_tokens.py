@@ -120,7 +120,7 @@ def test_the_tokens_of_the_best_are_told_in_sentences() -> None:
         "first token after 120 ms [100-150], then one every 25 ms [20-30]; a pass of decode by itself takes 15.3 ms: "
         "prompts of other requests are read in between.",
         "$0.0825 per million tokens of answers, $0.0165 of prompts and answers together.",
-        "32 requests in flight hold 5 GiB of KV cache at most; a copy of the weights is 15 GiB.",
+        "the KV cache of 32 requests in flight takes 5 GiB at most; a copy of the weights 15 GiB.",
         "decode is bound by memory with fewer than 256 requests, then by computing.",
     ]
     never = replace(answer().quotes[0], tokens=replace(TOKENS, compute_bound_from=None))
@@ -131,6 +131,14 @@ def test_a_request_by_itself_waits_for_no_other_prompt() -> None:
     alone = replace(answer().quotes[0], tokens=replace(TOKENS, decode_s=TOKENS.tpot_s.mid))
     first, *_ = token_notes(alone, answer().job, rate=None)
     assert first == "first token after 120 ms [100-150], then one every 25 ms [20-30]."
+
+
+def test_a_single_request_is_one() -> None:
+    alone = replace(answer(), best=replace(answer().quotes[0], batch=1), job=replace(answer().job, batch="1"))
+    told = " ".join(sentence.basis(alone))
+    assert "answers of 256, 1 request in flight per instance" in told
+    assert "the best: 1 request in flight, bf16" in told
+    assert "the KV cache of 1 request in flight takes 5 GiB at most" in told
 
 
 def test_a_load_with_peaks_is_given_in_the_unit_that_was_asked_in() -> None:
@@ -147,7 +155,7 @@ def test_the_size_of_the_job_is_in_requests() -> None:
 
 
 def test_copies_and_their_gpus_are_counted() -> None:
-    all_gpus = "its 32 requests in flight are those of all GPUs."
+    all_gpus = "32 requests in flight on all GPUs together."
     for plan, copies in (
         (Plan(data=2, tensor=4), "2 copies of the model, tensor parallel on 4 GPUs each"),
         (Plan(tensor=8), "one copy of the model, tensor parallel on 8 GPUs"),
