@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import compress
 from operator import attrgetter
 
@@ -145,7 +146,12 @@ def _reject_impossible(
     priced: Sequence[PricedOffer], impossible: Sequence[int], *, fleet: Fleet, predictions: Predictions, job: Job
 ) -> list[Rejection]:
     rejected = []
-    too_small: dict[int, str] = {}  # by device: hundreds of offers have one that is too small
+
+    @cache  # hundreds of offers have the same device
+    def why_impossible(device_index: int) -> tuple[str, str]:
+        over = why_over_limits(predictions, device_index, job=job)
+        return over or ("does-not-fit", _why_too_small(device_index, predictions=predictions))
+
     for index in impossible:
         offer, device_index = priced[index].offer, int(fleet.device_index[index])
         if device_index < 0:
@@ -157,12 +163,9 @@ def _reject_impossible(
         elif job.loader_s_per_sample is not None and offer.vcpus is None:
             reason = "its vCPUs are not known, so neither is whether they load data as fast as the GPU takes it"
             rejected.append(rejection(offer, code="unknown-vcpus", reason=reason))
-        elif over := why_over_limits(predictions, device_index, job=job):
-            rejected.append(rejection(offer, code=over[0], reason=over[1]))
         else:
-            if device_index not in too_small:
-                too_small[device_index] = _why_too_small(device_index, predictions=predictions)
-            rejected.append(rejection(offer, code="does-not-fit", reason=too_small[device_index]))
+            code, reason = why_impossible(device_index)
+            rejected.append(rejection(offer, code=code, reason=reason))
     return rejected
 
 
