@@ -26,6 +26,7 @@ from advisor.calibrate.process import TimingRequest, time_operators
 from advisor.calibrate.run import calibrate
 from advisor.catalog.load import load_catalog
 from advisor.errors import AdvisorError
+from advisor.fit.coefficients import COMPUTING
 from advisor.machine.this_machine import this_machine
 from advisor.records.calibration import TIMED_HERE, Calibration, NotCalibrated, TimedOperator, Timings
 from advisor.records.device import Device, Efficiency, Precision
@@ -83,16 +84,6 @@ REGIMES: tuple[tuple[MeasuredMode, Precision], ...] = (
 BATCHES = (1, 16)
 SLOW_STEP_S = 5.0
 """A batch whose step would take longer, in proportion to the one before, is left out."""
-SHARED = (
-    "dispatch_s",
-    "backward_dispatch_s",
-    "launch_s",
-    "overlap_ratio",
-    "cache_kept_ratio",
-    "edge_ramp",
-    "depth_ramp",
-)
-"""Coefficients of all families."""
 COLUMNS = (
     "model", "mode", "precision", "batch", "measured_s", "iqr_ratio", "taken_ratio",
     "calibrated_s", "low_s", "high_s", "uncalibrated_s",
@@ -156,16 +147,13 @@ def difference(first: Calibration, second: Calibration) -> float:
 
 
 def coefficients(calibration: Calibration) -> dict[tuple[str, ...], float]:
-    """What the device shares at each precision, and what each family that was timed sustains."""
-    found: dict[tuple[str, ...], float] = {}
-    for efficiency in calibration.efficiencies:
-        for name in SHARED:
-            found[efficiency.precision, name] = getattr(efficiency, name)
-        for family, entry in efficiency.families.items():
-            if entry.source == TIMED_HERE:
-                found[efficiency.precision, family, "compute_ratio"] = entry.compute_ratio
-                found[efficiency.precision, family, "memory_ratio"] = entry.memory_ratio
-    return found
+    """What follows the operators: the share of its peak that each family which was timed computes at."""
+    return {
+        (efficiency.precision, family): entry.compute_ratio
+        for efficiency in calibration.efficiencies
+        for family, entry in efficiency.families.items()
+        if entry.source == TIMED_HERE and family in COMPUTING
+    }
 
 
 def show(calibration: Calibration) -> None:

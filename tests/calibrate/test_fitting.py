@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from advisor.calibrate import fitting
-from advisor.calibrate.fitting import fit_calibration
+from advisor.calibrate.fitting import WHOLE_STEPS, fit_calibration, fit_start, whole_step
 from advisor.records.calibration import TIMED_HERE, TimedOperator
+from advisor.predict.efficiency import efficiency_of
 from advisor.records.device import Device, Efficiency
+from advisor.workload.file import workload_from_json
 from tests.calibrate.toys import EPYC, WITH_T4, local, shipped, slower, timed_by
 
 CPU = local(EPYC)
@@ -74,6 +76,48 @@ def test_figures_of_the_device_of_its_own_count_once() -> None:
     (own,) = fit(timed_by(truth, tuned), tuned)
 
     assert predicted_s(own, tuned) == pytest.approx(predicted_s(truth, tuned), rel=0.1)
+
+
+def started(truth: Efficiency) -> tuple[Efficiency, ...]:
+    """What whole steps say, where `truth` is how long they take."""
+    steps = [
+        whole_step(
+            workload_from_json(one.workload), CPU, precision=one.precision, batch=one.batch, step_s=one.step_s
+        )
+        for one in timed_by(truth, CPU)
+    ]
+    return fit_start(steps, CPU, [shipped(CPU)], precisions=("fp32",), date="2026-11-21", source="a test")
+
+
+def test_a_start_is_of_no_device_and_no_device_is_predicted_by_it() -> None:
+    (start,) = started(slower(shipped(CPU), 0.5))
+
+    assert (start.device, start.core_count, start.generation, start.source) == ("*", None, WHOLE_STEPS, "a test")
+    assert efficiency_of(CPU, precision="fp32", efficiencies=[start, shipped(CPU)]) == shipped(CPU)
+
+
+def test_where_whole_steps_and_operators_differ_what_streams_follows_the_steps_and_what_computes_the_operators() -> None:
+    """In steps all takes 1.5 times as long as in operators over and over."""
+    in_steps, hot = slower(shipped(CPU), 0.5), slower(shipped(CPU), 0.75)
+    (start,) = started(in_steps)
+
+    (own,) = fit_calibration(
+        timed_by(hot, CPU), CPU, [shipped(CPU), start], precisions=("fp32",), noise_log=0.0, date="2026-11-21"
+    ).efficiencies
+
+    def nearness(found: float, hot: float, in_steps: float) -> float:
+        """0 at what operators say, 1 at what steps say."""
+        return math.log(found / hot) / math.log(in_steps / hot)
+
+    streams, computes = (
+        nearness(
+            getattr(own.families[family], name),
+            getattr(hot.families[family], name),
+            getattr(start.families[family], name),
+        )
+        for family, name in (("pointwise", "memory_ratio"), ("matmul", "compute_ratio"))
+    )
+    assert streams > 0.5 > computes
 
 
 def test_noise_widens_the_interval() -> None:
