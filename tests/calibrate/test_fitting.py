@@ -8,8 +8,8 @@ import pytest
 
 from advisor.calibrate import fitting
 from advisor.calibrate.fitting import WHOLE_STEPS, fit_calibration, fit_start, whole_step
-from advisor.records.calibration import TIMED_HERE, TimedOperator
 from advisor.predict.efficiency import efficiency_of
+from advisor.records.calibration import TIMED_HERE, TimedOperator
 from advisor.records.device import Device, Efficiency
 from advisor.workload.file import workload_from_json
 from tests.calibrate.toys import EPYC, WITH_T4, local, shipped, slower, timed_by
@@ -81,9 +81,7 @@ def test_figures_of_the_device_of_its_own_count_once() -> None:
 def started(truth: Efficiency) -> tuple[Efficiency, ...]:
     """What whole steps say, where `truth` is how long they take."""
     steps = [
-        whole_step(
-            workload_from_json(one.workload), CPU, precision=one.precision, batch=one.batch, step_s=one.step_s
-        )
+        whole_step(workload_from_json(one.workload), CPU, precision=one.precision, batch=one.batch, step_s=one.step_s)
         for one in timed_by(truth, CPU)
     ]
     return fit_start(steps, CPU, [shipped(CPU)], precisions=("fp32",), date="2026-11-21", source="a test")
@@ -96,7 +94,7 @@ def test_a_start_is_of_no_device_and_no_device_is_predicted_by_it() -> None:
     assert efficiency_of(CPU, precision="fp32", efficiencies=[start, shipped(CPU)]) == shipped(CPU)
 
 
-def test_where_whole_steps_and_operators_differ_what_streams_follows_the_steps_and_what_computes_the_operators() -> None:
+def test_what_streams_follows_whole_steps_and_what_computes_the_operators() -> None:
     """In steps all takes 1.5 times as long as in operators over and over."""
     in_steps, hot = slower(shipped(CPU), 0.5), slower(shipped(CPU), 0.75)
     (start,) = started(in_steps)
