@@ -28,9 +28,9 @@ def made(*, matmul_ratio: float, dispatch_s: float) -> Calibration:
     return calibration(efficiencies=[own])
 
 
-def test_the_median_is_over_what_was_timed() -> None:
+def test_the_median_is_over_what_follows_the_operators() -> None:
     first, second = made(matmul_ratio=0.5, dispatch_s=1e-6), made(matmul_ratio=0.6, dispatch_s=1.3e-6)
 
-    # dispatch +30 %, overlap 0, compute +20 %, memory 0: the median of 0, 0, 0.2, 0.3
-    assert difference(first, second) == pytest.approx(0.1)
+    # What matmul computes at, +20 %; the host's times are held, and fft was not timed.
+    assert difference(first, second) == pytest.approx(0.2)
     assert difference(first, first) == 0.0

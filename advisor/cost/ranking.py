@@ -177,6 +177,8 @@ def _reject_over_limits(priced: Sequence[PricedOffer], over: IndexArray, *, limi
 
 def _why_too_small(device_index: int, *, predictions: Predictions) -> str:
     needed_bytes = predictions.peak_memory_bytes[device_index]
+    if not np.isfinite(needed_bytes).any():
+        return "the step cannot be spread there as asked"
     needed, has = map(units.format_bytes, (needed_bytes.min(), predictions.devices[device_index].memory_bytes))
     return f"needs {needed} at batch {predictions.batches[needed_bytes.argmin()]:,}, has {has}"
 

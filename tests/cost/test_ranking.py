@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,15 @@ def test_what_fits_at_no_batch_is_rejected_with_the_numbers() -> None:
     assert ranking.quotes == ()
     assert ranking.rejected[0].code == "does-not-fit"
     assert ranking.rejected[0].reason == "needs 37.3 GiB at batch 40, has 29.8 GiB"
+
+
+def test_what_no_plan_can_spread_is_rejected_without_numbers() -> None:
+    nothing = replace(
+        predictions(SLOW, step_s=[[np.inf]], fits=np.zeros((1, 1), dtype=np.bool_)),
+        peak_memory_bytes=np.array([[np.inf]]),
+    )
+    ranking = rank(selection(CHEAP), fleet=fleet(0, devices=(SLOW,)), predictions=nothing, job=job())
+    assert ranking.rejected[0].reason == "the step cannot be spread there as asked"
 
 
 def test_a_device_without_the_precision_is_rejected() -> None:

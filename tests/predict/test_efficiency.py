@@ -1,5 +1,6 @@
 import pytest
 
+from advisor.calibrate.fitting import WHOLE_STEPS
 from advisor.catalog.load import load_catalog
 from advisor.predict.efficiency import ANY, efficiency_of, family_efficiencies, precision_class
 from advisor.records.device import Efficiency, Precision
@@ -105,9 +106,10 @@ def test_a_shipped_efficiency_is_physical_and_sourced(fit: Efficiency) -> None:
     assert 0 <= fit.overlap_ratio <= 1
     assert fit.dispatch_s > 0
     assert fit.device_log_spread > 0
+    most = 1.5 if fit.generation == WHOLE_STEPS else 1.2  # of one machine, whose clock exceeds the rated
     for name, entry in fit.families.items():
-        assert 0 < entry.compute_ratio <= 1.2, name
-        assert 0 < entry.memory_ratio <= 1.2, name
+        assert 0 < entry.compute_ratio <= most, name
+        assert 0 < entry.memory_ratio <= most, name
         assert entry.log_spread >= 0, name
         assert entry.source, name
         assert entry.n > 0 or entry.log_spread > 0, name  # what nobody measured is not certain
