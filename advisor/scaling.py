@@ -7,6 +7,7 @@ from typing import TypeAlias
 import numpy as np
 
 from advisor.errors import UsageError
+from advisor.flag_values import flag_name
 from advisor.predict.join import join_devices
 from advisor.predict.loader import with_loader
 from advisor.predict.step_kernels import StepKernels
@@ -160,7 +161,7 @@ def spreading_of(options: Options) -> Spreading:
     for name in ("gpus", "max_gpus", "max_machines", "accumulate"):
         value = getattr(options, name)
         if value is not None and value < 1:
-            flag = f"--{name.replace('_', '-')}"
+            flag = flag_name(name)
             raise UsageError(f"{flag} {value}: must be 1 or more", hint=f"leave {flag} out")
     if options.gpus is not None and options.max_gpus is not None and options.gpus > options.max_gpus:
         raise UsageError(
@@ -169,7 +170,7 @@ def spreading_of(options: Options) -> Spreading:
     if options.mode == "inference":
         for name, default in _OF_TRAINING:
             if getattr(options, name) != default:
-                flag = f"--{name.replace('_', '-')}"
+                flag = flag_name(name)
                 raise UsageError(
                     f"{flag} is of training alone",
                     hint=f"add --mode training or leave {flag} out",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from advisor.cost.service import requests_per_day, requests_per_month
 from advisor.errors import UsageError
-from advisor.flag_values import single_batch_of
+from advisor.flag_values import flag_name, single_batch_of
 from advisor.records.answer import Job, JobLimits
 from advisor.records.generation import Generation
 from advisor.records.options import Options, PriceChoice
@@ -40,7 +40,7 @@ def job_of(
     batch = text or (str(source_batch) if options.mode == "training" else "auto")
     per_sample = tokens_per_sample(inputs)
     if generation is not None:
-        per_sample = generation.prompt_tokens + generation.output_tokens
+        per_sample = generation.token_count
     samples = _sample_count(options, batch=single_batch_of(text) or source_batch, tokens_per_sample=per_sample)
     if samples > _MOST_SAMPLES:
         raise UsageError(f"the job has {samples:.0e} samples in all", hint=f"give at most {_MOST_SAMPLES:.0e}")
@@ -110,7 +110,9 @@ def _check_sizes(options: Options) -> None:
     for name in _COUNTS:
         value = getattr(options, name)
         if value is not None and value < 1:
-            raise UsageError(f"{_flag(name)} {value}: a job has at least 1", hint=f"leave {_flag(name)} out or give 1")
+            raise UsageError(
+                f"{flag_name(name)} {value}: a job has at least 1", hint=f"leave {flag_name(name)} out or give 1"
+            )
     if options.requests_per_second is not None and not options.requests_per_second > 0:
         raise UsageError(
             f"--requests-per-second {options.requests_per_second}: must be more than 0", hint="write 5 or 0.5"
@@ -119,12 +121,12 @@ def _check_sizes(options: Options) -> None:
     if options.epochs is not None and "samples" not in given:
         given.append("epochs")
     if len(given) > 1:
-        flags = " and ".join(map(_flag, given))
+        flags = " and ".join(map(flag_name, given))
         raise UsageError(f"{flags} both give the size of the job", hint="keep one of them")
     if options.epochs is not None and options.samples is None:
         raise UsageError("--epochs needs the number of samples in one", hint="add --samples N")
     if _daily(options) is not None and options.mode == "training":
-        flag = _flag("requests_per_day" if options.requests_per_second is None else "requests_per_second")
+        flag = flag_name("requests_per_day" if options.requests_per_second is None else "requests_per_second")
         raise UsageError(f"{flag}: nobody serves a step of training", hint="leave --mode training out")
     if _daily(options) is not None and options.deadline is not None:
         raise UsageError("--deadline: a service that is on all day is never done", hint="give --max-latency")
@@ -133,8 +135,6 @@ def _check_sizes(options: Options) -> None:
 def _check_times(options: Options) -> None:
     for name in _TIMES:
         if getattr(options, name) is not None and not getattr(options, name) > 0:
-            raise UsageError(f"{_flag(name)} {getattr(options, name)}: must be more than 0", hint="write 50ms or 24h")
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+            raise UsageError(
+                f"{flag_name(name)} {getattr(options, name)}: must be more than 0", hint="write 50ms or 24h"
+            )

@@ -9,6 +9,7 @@ import numpy as np
 
 from advisor.cost.cheapest import compare_costs
 from advisor.cost.coverage import KnownTerms, commitment_usd, coverage
+from advisor.cost.intervals import intervals
 from advisor.cost.job_cost import JobCosts, cost_job
 from advisor.cost.machines import gpu_count, plans_at
 from advisor.cost.offer_terms import OfferTerms
@@ -16,7 +17,7 @@ from advisor.cost.pareto import pareto_front
 from advisor.cost.start_up import joint_ends
 from advisor.cost.token_quotes import token_quotes
 from advisor.record_columns import from_columns
-from advisor.records.answer import BOUNDS, CostParts, Interval, Job, Quote, QuotedDevice
+from advisor.records.answer import BOUNDS, CostParts, Job, Quote, QuotedDevice
 from advisor.records.billing import Billing
 from advisor.records.options import Objective
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray, Predictions
@@ -81,11 +82,11 @@ def quotes_of(
         **_offered(priced, job=job, billing=billing),
         **_predicted(predictions, devices, batches, priced=priced),
         "batch": batch_sizes.tolist(),
-        "step_s": _intervals(step_s),
+        "step_s": intervals(step_s),
         "samples_per_s": samples_per_s.tolist(),
         "usd_per_million_samples": usd_per_million.tolist(),
-        "job_usd": _intervals(job_usd),
-        "job_s": _intervals(job_s),
+        "job_usd": intervals(job_usd),
+        "job_s": intervals(job_s),
         "chance_cheapest": chances.tolist(),
         "indistinguishable": indistinguishable.tolist(),
         "on_pareto_front": on_front.tolist(),
@@ -231,11 +232,6 @@ def _renumbered(step: IndexArray) -> IndexArray:
     _, first, group = np.unique(step, return_index=True, return_inverse=True)
     place: IndexArray = np.argsort(np.argsort(first))
     return place[group]
-
-
-def _intervals(mid_low_high: FloatArray) -> list[Interval]:
-    ends = zip(("mid", "low", "high"), mid_low_high.tolist(), strict=True)
-    return from_columns(Interval, dict(ends), count=mid_low_high.shape[1])
 
 
 def _same_steps(

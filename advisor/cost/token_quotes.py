@@ -2,10 +2,9 @@
 
 import math
 
-import numpy as np
-
+from advisor.cost.intervals import intervals
 from advisor.record_columns import from_columns
-from advisor.records.answer import Interval, Job, TokenQuote
+from advisor.records.answer import Job, TokenQuote
 from advisor.records.prediction import FloatArray, IndexArray, Predictions
 
 
@@ -28,15 +27,14 @@ def token_quotes(
     ends = step_s / step_s[0]
     at = (devices, batches)
     output_tokens = generation.output_tokens
-    all_tokens = generation.prompt_tokens + output_tokens
     per_million = job_usd / job.samples * 1e6
     columns = {
-        "ttft_s": _intervals(ends * tokens.first_s[at]),
-        "tpot_s": _intervals(ends * tokens.between_s[at]),
+        "ttft_s": intervals(ends * tokens.first_s[at]),
+        "tpot_s": intervals(ends * tokens.between_s[at]),
         "decode_s": tokens.pass_s[at].tolist(),
         "output_tokens_per_s": (predictions.batches[batches] * output_tokens / step_s[0]).tolist(),
         "usd_per_million_output_tokens": (per_million / output_tokens).tolist(),
-        "usd_per_million_tokens": (per_million / all_tokens).tolist(),
+        "usd_per_million_tokens": (per_million / generation.token_count).tolist(),
         "kv_cache_bytes": tokens.kv_cache_bytes[at].tolist(),
         "weight_bytes": tokens.weight_bytes[at].tolist(),
         "compute_bound_from": [
@@ -44,8 +42,3 @@ def token_quotes(
         ],
     }
     return list(from_columns(TokenQuote, columns, count=len(devices)))
-
-
-def _intervals(mid_low_high: FloatArray) -> list[Interval]:
-    mids, lows, highs = np.asarray(mid_low_high).tolist()
-    return from_columns(Interval, {"mid": mids, "low": lows, "high": highs}, count=len(mids))

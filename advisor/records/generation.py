@@ -23,6 +23,11 @@ class Generation:
     kv_head_count: int = 1
 
     @property
+    def token_count(self) -> int:
+        """Of prompt and answer together."""
+        return self.prompt_tokens + self.output_tokens
+
+    @property
     def decode_count(self) -> int:
         """Passes of decode."""
         return self.output_tokens - 1

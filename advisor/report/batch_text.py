@@ -54,7 +54,7 @@ def _cells(point: BatchPoint, sweep: BatchSweep, *, rate: ExchangeRate | None) -
 def _token_cells(
     point: BatchPoint, sweep: BatchSweep, generation: Generation, *, rate: ExchangeRate | None
 ) -> tuple[str, ...]:
-    usd = point.usd_per_million_samples / (generation.prompt_tokens + generation.output_tokens)
+    usd = point.usd_per_million_samples / generation.token_count
     return (
         _batch(point, sweep),
         *("-" if time_s is None else units.format_duration(time_s) for time_s in (point.ttft_s, point.tpot_s)),

@@ -58,7 +58,7 @@ def _measured_by(generation: Generation | None) -> _Measured:
         made="output tokens",
         made_count=generation.output_tokens,
         paid="tokens",
-        paid_count=generation.prompt_tokens + generation.output_tokens,
+        paid_count=generation.token_count,
     )
 
 

@@ -107,9 +107,8 @@ class _Pass:
 
     def kv_bytes(self, generation: Generation) -> float:
         """Of one request when its last token is written, as traced."""
-        token_count = generation.prompt_tokens + generation.output_tokens
         layers = zip(self._cache.layers, self._model.windows, strict=True)
-        elements: int = sum(layer.token_numel * window.seen(token_count) for layer, window in layers)
+        elements: int = sum(layer.token_numel * window.seen(generation.token_count) for layer, window in layers)
         return _TRACED_BYTES * elements
 
 

@@ -73,7 +73,7 @@ def _causal_class(transformers: Any, config: Any, *, where: str) -> Any:
 
 def _check_length(config: Any, generation: Generation, *, where: str) -> None:
     most = huggingface.position_count(config)
-    asked = generation.prompt_tokens + generation.output_tokens
+    asked = generation.token_count
     if most is not None and asked > most:
         raise UsageError(
             f"{where} takes {most:,} tokens at most; prompt and output have {asked:,}",
