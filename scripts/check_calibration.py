@@ -1,11 +1,12 @@
 """Hold a calibration to real steps of the same run: nothing in, a table of measured and predicted times out.
 
-`python scripts/check_calibration.py --out tests/data/measured/own/calibration_check.csv`
+`python scripts/check_calibration.py --out FOLDER --operators tests/data/measured/own/calibration_operators.csv`
 
 Calibrates the CPU twice as `advise calibrate` does and says how far the two are apart, then times whole steps as
 `scripts/measure_steps.py` does and predicts each with the second calibration and without. What a calibration starts
-from is fitted on whole steps: here on those of the other two thirds of the models. `--only` takes a part; rows that
-others disturbed are measured once more.
+from is fitted on whole steps, here on those of the other models (a tenth is left out each time), and on operators that
+were timed on another day (`--operators`). `--only` takes a part; rows that others disturbed are measured once more.
+The folder gets the steps and the operators of both calibrations.
 """
 
 import argparse
@@ -13,12 +14,13 @@ import csv
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
-from fit_calibration_start import PRECISIONS, prepared, start_of, this_cpu
+from fit_calibration_start import OPERATORS, PRECISIONS, STEPS, prepared, read_operators, start_of, this_cpu
 from measure_steps import DISTURBED_RATIO, FOLDER, Runner, Series, Timing, set_up_torch, time_step
 
 from advisor.calibrate.fitting import WHOLE_STEPS, fit_calibration
@@ -34,7 +36,7 @@ from advisor.records.machine import Machine
 from advisor.records.measurement import FailedRow, MeasuredMode, Measurement, PredictedRow
 from advisor.records.price import Catalog
 from advisor.units import format_duration, parse_duration_s
-from advisor.validation import predict_runs
+from advisor.validation import Run, predict_runs
 from advisor.workload.execution import keep_freed_memory
 
 EXAMPLES = "../../../../examples"
@@ -84,10 +86,16 @@ REGIMES: tuple[tuple[MeasuredMode, Precision], ...] = (
 BATCHES = (1, 16)
 SLOW_STEP_S = 5.0
 """A batch whose step would take longer, in proportion to the one before, is left out."""
-COLUMNS = (
-    "model", "mode", "precision", "batch", "measured_s", "iqr_ratio", "taken_ratio",
-    "calibrated_s", "low_s", "high_s", "uncalibrated_s",
-)  # fmt: skip
+MISTAKES = ((2.0, 1.0), (0.5, 1.0), (1.0, 1.6), (1.6, 1.3))
+"""Of datasheets, in peak and in bandwidth: a calibration should find the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """Steps of some models, and what calibrations start from without them."""
+
+    runs: Sequence[Run]
+    start: Sequence[Efficiency]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,30 +109,66 @@ class Timed:
 def main() -> None:
     """Calibrate, time, predict, write and sum up."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument("--operators", type=Path, required=True, help="those of another day")
     parser.add_argument("--only", default="", metavar="REGEX", help="found in `model mode precision`")
     parser.add_argument("--time-budget", type=parse_duration_s, default=10.0, help="of the calibration")
     arguments = parser.parse_args()
     machine, catalog = this_machine(), load_catalog()
     device = this_cpu()
-    operators: list[TimedOperator] = []
-    first, calibration = (calibrated(machine, catalog, operators, budget_s=arguments.time_budget) for _ in range(2))
-    apart = difference(first, calibration)
+    before = read_operators(arguments.operators)
+    (first, first_operators), (second, operators) = (
+        calibrated(machine, catalog, budget_s=arguments.time_budget) for _ in range(2)
+    )
+    write(arguments.out / OPERATORS, map(operator_row, (*first_operators, *operators)))
+    apart = difference(first, second)
     print(f"two calibrations one after the other: the median coefficient differs by {apart:.1%}", flush=True)
     keep_freed_memory()
     series = [one for one in all_series(device.id, int(machine.core_count)) if re.search(arguments.only, str(one))]
     timed = [row for one in series for row in measured(one)]
-    rows = list(compared(timed, device, operators=operators, shipped=catalog.efficiencies))
-    with arguments.out.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    shipped = [one for one in catalog.efficiencies if one.generation != WHOLE_STEPS]
+    runs = list(prepared([one.measurement for one in timed], device))
+    folds = list(starts_without(runs, before, device, shipped))
+    own = list(predicted(folds, operators, device, shipped))
+    plain = predicted_with(shipped, [run for fold in folds for run in fold.runs], device)
+    timing_of = {one.measurement: one.timing for one in timed}
+    rows = [row_of(one, other, timing_of[one.measurement]) for one, other in zip(own, plain, strict=True)]
+    write(arguments.out / STEPS, rows)
     sum_up(rows)
+    for compute, memory in MISTAKES:
+        claimed = predicted(folds, operators, mistaken(device, compute=compute, memory=memory), shipped)
+        errors = np.array([abs(row.predicted_s / row.measurement.step_s - 1) for row in claimed])
+        print(
+            f"were the datasheet wrong by {compute:g} in peak and {memory:g} in bandwidth | {len(errors)} | "
+            f"{errors.mean():.1%} | {np.median(errors):.1%}"
+        )
 
 
-def calibrated(machine: Machine, catalog: Catalog, operators: list[TimedOperator], *, budget_s: float) -> Calibration:
-    """The CPU, calibrated now; `operators` are then those that were timed for it."""
+def write(table: Path, rows: Iterable[Mapping[str, object]]) -> None:
+    """A CSV file with the keys of the first row as its columns."""
+    found = list(rows)
+    with table.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(found[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(found)
+
+
+def operator_row(operator: TimedOperator) -> dict[str, object]:
+    """The columns of the table of operators."""
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "name": operator.name,
+        "precision": operator.precision,
+        "batch": operator.batch,
+        "step_s": f"{operator.step_s:.4g}",
+        "iqr_ratio": f"{operator.iqr_ratio:.4g}",
+    }
+
+
+def calibrated(machine: Machine, catalog: Catalog, *, budget_s: float) -> tuple[Calibration, list[TimedOperator]]:
+    """The CPU, calibrated now, and the operators that were timed for it."""
     begin_s = time.monotonic()
+    operators: list[TimedOperator] = []
 
     def time_them(request: TimingRequest) -> Timings:
         timings = time_operators(request)
@@ -136,7 +180,7 @@ def calibrated(machine: Machine, catalog: Catalog, operators: list[TimedOperator
         sys.exit(made.reason)
     print(f"calibrated in {time.monotonic() - begin_s:.1f} s", flush=True)
     show(made.calibration)
-    return made.calibration
+    return made.calibration, operators
 
 
 def difference(first: Calibration, second: Calibration) -> float:
@@ -222,49 +266,68 @@ def disturbance(timing: Timing) -> float:
     return max(timing.iqr_ratio, timing.taken_ratio)
 
 
-def compared(
-    timed: Sequence[Timed], device: Device, *, operators: Sequence[TimedOperator], shipped: Sequence[Efficiency]
-) -> Iterator[dict[str, object]]:
-    """A row of the table for every step that can be predicted.
-
-    What the calibration starts from is fitted on the steps of two thirds of the models, and the others are predicted.
-    """
-    runs = list(prepared([one.measurement for one in timed], device))
-    timing_of = {one.measurement: one.timing for one in timed}
-    without = [one for one in shipped if one.generation != WHOLE_STEPS]
-    for held in thirds({run.measurement.model for run in runs}):
+def starts_without(
+    runs: Sequence[Run], before: Sequence[TimedOperator], device: Device, shipped: Sequence[Efficiency]
+) -> Iterator[Fold]:
+    """What calibrations start from where one model in ten is left out, ten times."""
+    for held in tenths({run.measurement.model for run in runs}):
+        others = [run for run in runs if run.measurement.model not in held]
         chosen = [run for run in runs if run.measurement.model in held]
-        start = start_of([run for run in runs if run.measurement.model not in held], device, without)
+        yield Fold(runs=chosen, start=start_of(others, before, device, shipped))
+
+
+def predicted(
+    folds: Iterable[Fold], operators: Sequence[TimedOperator], device: Device, shipped: Sequence[Efficiency]
+) -> Iterator[PredictedRow]:
+    """Every step, calibrated with these operators, where `device` is what the datasheet says."""
+    for fold in folds:
         own = fit_calibration(
-            operators, device, (*without, *start), precisions=PRECISIONS, noise_log=0.0, date=start[0].date
+            operators,
+            device,
+            (*shipped, *fold.start),
+            precisions=PRECISIONS,
+            noise_log=0.0,
+            date=fold.start[0].date,
         ).efficiencies
-        pairs = zip(predict_runs(chosen, (*without, *own)), predict_runs(chosen, without), strict=True)
-        for calibrated, plain in pairs:
-            if isinstance(calibrated, FailedRow) or isinstance(plain, FailedRow):
-                print(f"{calibrated.measurement.model} cannot be predicted", file=sys.stderr)
-                continue
-            yield row_of(calibrated, plain, timing_of[calibrated.measurement])
+        yield from predicted_with((*shipped, *own), fold.runs, device)
 
 
-def thirds(models: Iterable[str]) -> list[list[str]]:
-    """The models, in three parts."""
+def predicted_with(efficiencies: Sequence[Efficiency], runs: Iterable[Run], device: Device) -> Iterator[PredictedRow]:
+    """Every step; one that cannot be predicted is told and left out."""
+    chosen = [replace(run, device=replace(run.device, device=device)) for run in runs]
+    for row in predict_runs(chosen, efficiencies):
+        if isinstance(row, FailedRow):
+            print(f"{row.measurement.model} cannot be predicted", file=sys.stderr)
+        else:
+            yield row
+
+
+def mistaken(device: Device, *, compute: float, memory: float) -> Device:
+    """The device as a datasheet would have it that is wrong by these factors."""
+    peaks = {unit: peak * compute for unit, peak in device.peak_flops_per_s.items()}
+    return replace(device, peak_flops_per_s=peaks, memory_bytes_per_s=device.memory_bytes_per_s * memory)
+
+
+def tenths(models: Iterable[str]) -> list[list[str]]:
+    """The models, in ten parts or as many as there are models."""
     ordered = sorted(models)
-    return [ordered[part::3] for part in range(3)]
+    return [part for first in range(10) if (part := ordered[first::10])]
 
 
 def row_of(own: PredictedRow, plain: PredictedRow, timing: Timing) -> dict[str, object]:
     """The columns of the table."""
     asked = own.measurement
-    values = (
-        asked.model, asked.mode, asked.precision, asked.batch, *map(
-            "{:.4g}".format,
-            (
-                asked.step_s, timing.iqr_ratio, timing.taken_ratio,
-                own.predicted_s, own.low_s, own.high_s, plain.predicted_s,
-            ),
-        ),
-    )  # fmt: skip
-    return dict(zip(COLUMNS, values, strict=True))
+    numbers = {
+        "measured_s": asked.step_s,
+        "iqr_ratio": timing.iqr_ratio,
+        "taken_ratio": timing.taken_ratio,
+        "calibrated_s": own.predicted_s,
+        "low_s": own.low_s,
+        "high_s": own.high_s,
+        "uncalibrated_s": plain.predicted_s,
+    }
+    of_step = {"model": asked.model, "mode": asked.mode, "precision": asked.precision, "batch": asked.batch}
+    return of_step | {name: f"{value:.4g}" for name, value in numbers.items()}
 
 
 def sum_up(rows: Sequence[dict[str, object]]) -> None:

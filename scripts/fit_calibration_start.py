@@ -1,7 +1,7 @@
-"""Fit what calibrations of CPUs start from: a table of steps in, an efficiency file of each class of precision out.
+"""Fit what calibrations of CPUs start from: steps and operators in, an efficiency file of each class of precision out.
 
-`python scripts/fit_calibration_start.py --measured tests/data/measured/own/calibration_check.csv --out
-profiles/efficiency`; the steps are those of the CPU of this machine.
+`python scripts/fit_calibration_start.py --measured tests/data/measured/own --out profiles/efficiency`; the steps and
+the operators are those of the CPU of this machine.
 """
 
 import argparse
@@ -13,11 +13,14 @@ from pathlib import Path
 
 from advisor.accuracy.family import family_of
 from advisor.accuracy.read import source_of
+from advisor.calibrate.design import probes
 from advisor.calibrate.fitting import fit_start, whole_step
+from advisor.calibrate.worker import trace_probe
 from advisor.catalog.load import load_catalog
 from advisor.fit.files import file_name, yaml_text
 from advisor.local_device import local_devices
 from advisor.machine.this_machine import this_machine
+from advisor.records.calibration import TimedOperator
 from advisor.records.device import Device, Efficiency, Precision
 from advisor.records.measurement import Measurement
 from advisor.records.workload import Workload
@@ -25,18 +28,20 @@ from advisor.validation import NamedDevice, Run
 from advisor.workload.spawn import ProfileRequest
 from advisor.workload.trace_many import trace_many
 
+STEPS, OPERATORS = "calibration_check.csv", "calibration_operators.csv"
 PRECISIONS: tuple[Precision, ...] = ("fp32", "amp-bf16")
 
 
 def main() -> None:
     """Read, trace, fit and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--measured", type=Path, required=True)
+    parser.add_argument("--measured", type=Path, required=True, help=f"folder of {STEPS} and {OPERATORS}")
     parser.add_argument("--out", type=Path, required=True, help="folder of efficiency files")
     arguments = parser.parse_args()
     device = this_cpu()
-    runs = list(prepared(read_steps(arguments.measured, device), device))
-    for efficiency in start_of(runs, device, load_catalog().efficiencies):
+    runs = list(prepared(read_steps(arguments.measured / STEPS, device), device))
+    operators = read_operators(arguments.measured / OPERATORS)
+    for efficiency in start_of(runs, operators, device, load_catalog().efficiencies):
         (arguments.out / file_name(efficiency)).write_text(yaml_text(efficiency), encoding="utf-8")
 
 
@@ -65,7 +70,29 @@ def read_steps(table: Path, device: Device) -> Iterator[Measurement]:
             )
 
 
-def start_of(runs: Sequence[Run], device: Device, shipped: Sequence[Efficiency]) -> tuple[Efficiency, ...]:
+def read_operators(table: Path) -> list[TimedOperator]:
+    """The operators in a table that scripts/check_calibration.py wrote, traced anew."""
+    planned = {(one.name, one.precision, one.batch): one for one in probes(PRECISIONS, size_factor=1)}
+    traces = {key: trace_probe(probe) for key, probe in planned.items()}
+    with table.open(newline="", encoding="utf-8") as lines:
+        keyed = [((row["name"], row["precision"], int(row["batch"])), row) for row in csv.DictReader(lines)]
+    return [
+        TimedOperator(
+            name=planned[key].name,
+            precision=planned[key].precision,
+            batch=planned[key].batch,
+            workload=traces[key],
+            step_s=float(row["step_s"]),
+            iqr_ratio=float(row["iqr_ratio"]),
+        )
+        for key, row in keyed
+        if key in planned
+    ]
+
+
+def start_of(
+    runs: Sequence[Run], operators: Sequence[TimedOperator], device: Device, shipped: Sequence[Efficiency]
+) -> tuple[Efficiency, ...]:
     """What calibrations of such a device are to start from."""
     steps = [
         whole_step(
@@ -80,7 +107,7 @@ def start_of(runs: Sequence[Run], device: Device, shipped: Sequence[Efficiency])
     today = datetime.now(UTC).date().isoformat()
     models = len({run.measurement.model for run in runs})
     source = f"scripts/fit_calibration_start.py, {len(runs)} steps of {models} models"
-    return fit_start(steps, device, shipped, precisions=PRECISIONS, date=today, source=source)
+    return fit_start(steps, operators, device, shipped, precisions=PRECISIONS, date=today, source=source)
 
 
 def prepared(measurements: Iterable[Measurement], device: Device) -> Iterator[Run]:

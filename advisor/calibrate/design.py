@@ -234,7 +234,7 @@ _NETS = (
     _at_batch(_MOBILE, 8),
     _TRANSFORMER,
     _TINY_TRANSFORMER,
-    _call("relu", torch.relu, (2**22,), batch=4),
+    _call("relu of 4194304", torch.relu, (2**22,), batch=4),
 )
 """Nets in small, and how fast memory is: five seconds are enough for these."""
 
@@ -277,8 +277,8 @@ _MORE = (
     _convs(4, 1024, 14, kernel=1),
     _convs(2, 32, 56, kernel=1),
     _call("bmm 196x64x196", torch.matmul, (6, 196, 64), (6, 64, 196), batch=2),
-    _call("relu", torch.relu, (2**16,), batch=1),
-    _call("relu", torch.relu, (2**20,), batch=1),
+    _call("relu of 65536", torch.relu, (2**16,), batch=1),
+    _call("relu of 1048576", torch.relu, (2**20,), batch=1),
     _call("add", torch.add, (2**21,), (2**21,), batch=4),
     _module("batch norm", lambda: nn.BatchNorm2d(256), (256, 56, 56), batch=8),
     _module("layer norm", lambda: nn.LayerNorm(384), (196, 384), batch=8),

@@ -1,7 +1,7 @@
 """Timed operators and the efficiencies shipped for their device in, those of this very device out."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from advisor.fit.solve import Fit
 from advisor.predict.efficiency import efficiency_of, family_efficiencies, precision_class
 from advisor.predict.lowering import count_rows, lower
 from advisor.predict.precision import width_of
+from advisor.predict.roofline import step_times
 from advisor.records.calibration import NET, TIMED_HERE, TimedOperator
 from advisor.records.device import Device, Efficiency, FamilyEfficiency, Precision
 from advisor.records.prediction import FloatArray
@@ -48,30 +49,35 @@ _LIBRARY_START = 8.0
 """`library_launch_ratio` of a CPU, where nothing was fitted on whole steps."""
 _HOST = frozenset({"dispatch_s", "backward_dispatch_s"})
 _HOST_TIMES = frozenset({"launch_s", *_HOST})
-_HOST_RATIO = "host_ratio"
-"""How slow the cores of this device are beside those that the start was fitted on: one factor of all host times."""
+_HOST_RATIO, _COMPUTE_RATIO, _MEMORY_RATIO = "host_ratio", "device_compute_ratio", "device_memory_ratio"
+"""This device beside the one that the start was fitted on: all its host times, its rates of computing, by precision,
+and its bandwidths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sigmas:
     """How far coefficients of each kind may lie from where they start, as standard deviations of their logarithms.
 
-    `host` is of the factor of all host times; None: it is 1.
+    `device` is of what all of a kind share on this device; None: nothing.
     """
 
-    host: float | None
+    device: float | None
     scalar: float
     compute: float
     memory: float
 
 
-_FROM_SHIPPED = _Sigmas(host=None, scalar=0.5, compute=1.0, memory=1.0)
+_FROM_SHIPPED = _Sigmas(device=None, scalar=0.5, compute=1.0, memory=1.0)
 """Wide, so that a single timed operator outweighs the shipped value 20 to 1."""
-_FROM_WHOLE_STEPS = _Sigmas(host=0.1, scalar=0.02, compute=0.3, memory=0.08)
-"""What operators over and over do not tell is held: the host's times, which in a net are those of code that was not
-run just before, and what streams. What computes follows the operators. Fitted on two thirds of the models in
-calibration_check.csv, the steps of the others are off by 10.7 % so; by 14.7 % where the host's factor and one of the
-bandwidth are as free as 0.5, by 14.4 % from what is shipped."""
+_OF_WHOLE_STEPS = _Sigmas(device=None, scalar=1.0, compute=1.5, memory=1.5)
+"""Wider still: whole steps say more of what all kernels share."""
+_FROM_WHOLE_STEPS = _Sigmas(device=0.4, scalar=0.02, compute=0.08, memory=0.08)
+"""Operators tell how fast this device is, nets how fast one family is beside another.
+
+docs/calibration.md has what was tried, also where the datasheet is wrong by half or twice.
+"""
+_UNSEEN_LOG_SIGMA = 1.0
+"""Of a family that nothing it starts from was fitted on."""
 _RATIO_BOUNDS = (0.005, 4.0)
 """Above 1 where the datasheet understates: clocks above the rated, a neighbour's share of the bandwidth."""
 _RAMP_BOUNDS = (0.2, 128.0)
@@ -94,14 +100,16 @@ class _OwnFit(Fit):
     """A fit in which every family computes, those that stream at one rate for all precisions."""
 
     def value(self, logs: FloatArray, *name: str) -> float:
-        """With what this host takes longer."""
+        """With what this device takes longer."""
         own = super().value(logs, *name)
-        return own * super().value(logs, _HOST_RATIO) if name[0] in _HOST_TIMES else own
+        if name[0] in _HOST_TIMES:
+            return own * super().value(logs, _HOST_RATIO)
+        return own * super().value(logs, _MEMORY_RATIO) if name[0] == "memory_ratio" else own
 
     def compute_ratio(self, logs: FloatArray, precision: str, family: str) -> float:
         """Of the family's own unit."""
         if family in COMPUTING:
-            return super().compute_ratio(logs, precision, family)
+            return super().compute_ratio(logs, precision, family) * self.value(logs, _COMPUTE_RATIO, precision)
         return self.value(logs, "streaming_compute_ratio", family)
 
 
@@ -124,35 +132,42 @@ def fit_calibration(
 ) -> FittedCalibration:
     """Fit the coefficients that the operators tell something of, starting from `shipped`; the others stay as they are.
 
-    There is an efficiency for each of `precisions`, even where time ran out before an operator of it.
+    There is an efficiency for each of `precisions`, even where time ran out before an operator of it. What an operator
+    takes over and over counts beside what it took so where the start was fitted: in a net it takes longer.
 
     What steps are off by after a calibration takes the place of the spreads between devices and between workloads,
     widened by `noise_log`, one standard deviation of the timings.
     """
-    steps = [
-        whole_step(
-            workload_from_json(operator.workload, where=operator.name),
-            device,
-            precision=operator.precision,
-            batch=operator.batch,
-            step_s=operator.step_s,
-            trust=_trust(operator),
-        )
-        for operator in operators
-    ]
+    starts = _starts(device, shipped, precisions=precisions)
+
+    def in_nets_s(operator: TimedOperator) -> float:
+        start = starts.get(precision_class(operator.precision))
+        return operator.step_s / (start.operator_ratios.get(_key(operator), 1.0) if start else 1.0)
+
     return _fitted(
-        steps,
+        [_operator_step(one, device, step_s=in_nets_s(one), trust=_trust(one)) for one in operators],
         device,
         shipped,
         precisions=precisions,
-        starts={one.precision: one for one in shipped if one.kind == device.kind and one.generation == WHOLE_STEPS},
+        starts=starts,
+        sigmas=_FROM_WHOLE_STEPS if starts else _FROM_SHIPPED,
         spread=float(np.hypot(_STEP_LOG_SPREAD, noise_log)),
         date=date,
     )
 
 
+def _starts(
+    device: Device, shipped: Sequence[Efficiency], *, precisions: Sequence[Precision]
+) -> Mapping[str, Efficiency]:
+    """What was fitted on whole steps, by class of precision; nothing unless all are there."""
+    found = {one.precision: one for one in shipped if one.kind == device.kind and one.generation == WHOLE_STEPS}
+    wanted = dict.fromkeys(precision_class(precision) for precision in precisions)
+    return {precision: found[precision] for precision in wanted} if set(wanted) <= set(found) else {}
+
+
 def fit_start(
     steps: Sequence[MeasuredStep],
+    operators: Sequence[TimedOperator],
     device: Device,
     shipped: Sequence[Efficiency],
     *,
@@ -160,8 +175,21 @@ def fit_start(
     date: str,
     source: str,
 ) -> tuple[Efficiency, ...]:
-    """What calibrations of such a device are to start from: fitted on whole steps, as `whole_step` makes them."""
-    made = _fitted(steps, device, shipped, precisions=precisions, starts={}, spread=_STEP_LOG_SPREAD, date=date)
+    """What calibrations of such a device are to start from: fitted on whole steps, as `whole_step` makes them.
+
+    `operators` were timed on the same machine, the same ones several times perhaps.
+    """
+    made = _fitted(
+        steps,
+        device,
+        shipped,
+        precisions=precisions,
+        starts={},
+        sigmas=_OF_WHOLE_STEPS,
+        spread=_STEP_LOG_SPREAD,
+        date=date,
+    )
+    seen = {family for step in steps for family in step.kernels.families}
     return tuple(
         replace(
             one,
@@ -170,10 +198,35 @@ def fit_start(
             vendor="*",
             generation=WHOLE_STEPS,
             source=source,
-            families={name: replace(entry, source=WHOLE_STEPS) for name, entry in one.families.items()},
+            families={
+                name: replace(entry, source=WHOLE_STEPS, n=entry.n if name in seen else 0)
+                for name, entry in one.families.items()
+            },
+            operator_ratios=_operator_ratios(
+                [operator for operator in operators if precision_class(operator.precision) == one.precision],
+                device,
+                one,
+                seen=seen,
+            ),
         )
         for one in made.efficiencies
     )
+
+
+def _operator_ratios(
+    operators: Sequence[TimedOperator], device: Device, efficiency: Efficiency, *, seen: Set[str]
+) -> Mapping[str, float]:
+    """Measured over predicted of every operator, in the middle where it was timed several times.
+
+    Of families that no step holds, nothing is known but what operators say.
+    """
+    ratios: dict[str, list[float]] = {}
+    for operator in operators:
+        step = _operator_step(operator, device, step_s=operator.step_s)
+        if seen >= set(step.kernels.families):
+            times = step_times(step.kernels, kind=device.kind, devices=[device], efficiencies=[efficiency])
+            ratios.setdefault(_key(operator), []).append(operator.step_s / float(times.mid_s[0, 0]))
+    return {key: float(np.median(found)) for key, found in ratios.items()}
 
 
 def whole_step(
@@ -192,6 +245,21 @@ def whole_step(
     )
 
 
+def _operator_step(operator: TimedOperator, device: Device, *, step_s: float, trust: float = 1.0) -> MeasuredStep:
+    return whole_step(
+        workload_from_json(operator.workload, where=operator.name),
+        device,
+        precision=operator.precision,
+        batch=operator.batch,
+        step_s=step_s,
+        trust=trust,
+    )
+
+
+def _key(operator: TimedOperator) -> str:
+    return f"{operator.name}, batch {operator.batch}"
+
+
 def _fitted(
     steps: Sequence[MeasuredStep],
     device: Device,
@@ -199,6 +267,7 @@ def _fitted(
     *,
     precisions: Sequence[Precision],
     starts: Mapping[str, Efficiency],
+    sigmas: _Sigmas,
     spread: float,
     date: str,
 ) -> FittedCalibration:
@@ -213,12 +282,7 @@ def _fitted(
         generation_compute_ratio=first.generation_compute_ratio * device.sustained_compute_ratio,
         generation_memory_ratio=first.generation_memory_ratio * device.sustained_memory_ratio,
     )
-    has_starts = bool(starts) and set(bases) <= set(starts)
-    coefficients = (
-        _coefficients(sample, starts, device, sigmas=_FROM_WHOLE_STEPS)
-        if has_starts
-        else _coefficients(sample, _without_starts(bases), device, sigmas=_FROM_SHIPPED)
-    )
+    coefficients = _coefficients(sample, starts or _without_starts(bases), device, sigmas=sigmas)
     fit = _OwnFit(sample, tuple(coefficients), template=template)
     logs = fit.solve(chosen=np.ones(len(steps), dtype=np.bool_), steps=_STEPS)
     counts = _counts(steps)
@@ -278,8 +342,9 @@ def _coefficients(
     everything = frozenset(families)
     first = next(iter(starts.values()))
     started = dict(zip(families, family_efficiencies(first, families=families), strict=True))
-    if sigmas.host is not None:
-        yield _coefficient((_HOST_RATIO,), 1.0, _RATIO_BOUNDS, sigmas.host, everything)
+    if sigmas.device is not None:
+        for of_device in ((_HOST_RATIO,), (_MEMORY_RATIO,), *((_COMPUTE_RATIO, precision) for precision in starts)):
+            yield _coefficient(of_device, 1.0, _RATIO_BOUNDS, sigmas.device, everything)
     for name, bounds in _SCALARS[device.kind].items():
         touched = frozenset[str]() if name in _HOST else everything
         yield _coefficient((name,), getattr(first, name), bounds, sigmas.scalar, touched)
@@ -288,16 +353,15 @@ def _coefficients(
             yield _coefficient((name, precision), getattr(start, name), _RAMP_BOUNDS, sigmas.scalar, everything)
         for family, entry in zip(families, family_efficiencies(start, families=families), strict=True):
             if family in COMPUTING:
-                name_of = ("compute_ratio", precision, family)
-                yield _coefficient(name_of, entry.compute_ratio, _RATIO_BOUNDS, sigmas.compute, frozenset({family}))
+                name_of, sigma = ("compute_ratio", precision, family), sigmas.compute if entry.n else _UNSEEN_LOG_SIGMA
+                yield _coefficient(name_of, entry.compute_ratio, _RATIO_BOUNDS, sigma, frozenset({family}))
     for family in families:
-        touched = frozenset({family})
-        yield _coefficient(
-            ("memory_ratio", family), started[family].memory_ratio, _RATIO_BOUNDS, sigmas.memory, touched
-        )
+        touched, entry = frozenset({family}), started[family]
+        sigma = sigmas.memory if entry.n else _UNSEEN_LOG_SIGMA
+        yield _coefficient(("memory_ratio", family), entry.memory_ratio, _RATIO_BOUNDS, sigma, touched)
         if family not in COMPUTING:
             of_family = ("streaming_compute_ratio", family)
-            yield _coefficient(of_family, started[family].compute_ratio, _RATIO_BOUNDS, sigmas.memory, touched)
+            yield _coefficient(of_family, entry.compute_ratio, _RATIO_BOUNDS, sigma, touched)
 
 
 def _coefficient(

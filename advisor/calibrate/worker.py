@@ -80,7 +80,7 @@ def _timed(request: Mapping[str, Any], device: torch.device) -> Any:
     yield {"planned_count": len(planned)}
     if device.type == "cuda":
         yield {"host_to_device_bytes_per_s": _copied_bytes_per_s(device)}
-    _trace(reference)  # the first trace imports what all need
+    trace_probe(reference)  # the first trace imports what all need
     begin_s, others_begin_s = time.monotonic(), others_cpu_s()
     for index, probe in enumerate(planned):
         left_s = deadline_s - time.time()
@@ -89,7 +89,7 @@ def _timed(request: Mapping[str, Any], device: torch.device) -> Any:
         budget_s = min(max(left_s / (len(planned) - index) / 2, _LEAST_BUDGET_S), _MOST_BUDGET_S)
         if index % _REFERENCE_EVERY == 0:
             yield {"reference_s": _time(reference, device, budget_s=_LEAST_BUDGET_S).step_s}
-        document = _trace(probe)
+        document = trace_probe(probe)
         timing = _time(probe, device, budget_s=budget_s)
         passed_s = max(time.monotonic() - begin_s, 1e-3)
         yield {
@@ -115,8 +115,8 @@ def _copied_bytes_per_s(device: torch.device) -> float:
     return _COPIED_BYTES / time_step(copy, budget_s=_LEAST_BUDGET_S).step_s
 
 
-def _trace(probe: Probe) -> dict[str, Any]:
-    """The step as `advise` traces a model's, at its one batch."""
+def trace_probe(probe: Probe) -> dict[str, Any]:
+    """The probe's step as `advise` traces a model's, at its one batch."""
     loaded = LoadedModel(
         name=probe.name,
         model=probe.make(),

@@ -122,10 +122,13 @@ def _read_value(document: Document, path: KeyPath, value: Any, *, kind: Any, zer
         if not isinstance(value, list):
             raise document.error(path, f"expected a list, found {value!r}", hint="write [one, two]")
         return tuple(read_text(document, (*path, index), item) for index, item in enumerate(value))
-    _, item_record = get_args(kind)
+    _, item_kind = get_args(kind)
+    mapping = read_mapping(document, path, value)
+    if item_kind is float:
+        return {key: float(read_number(document, (*path, key), item)) for key, item in mapping.items()}
     return {
-        key: read_record(item_record, document, (*path, key), item, zero_allowed=zero_allowed)
-        for key, item in read_mapping(document, path, value).items()
+        key: read_record(item_kind, document, (*path, key), item, zero_allowed=zero_allowed)
+        for key, item in mapping.items()
     }
 
 

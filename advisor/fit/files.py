@@ -5,7 +5,9 @@ from dataclasses import fields
 
 from advisor.records.device import Efficiency, FamilyEfficiency
 
-_WRITTEN_APART = frozenset({"families", "kind", "vendor", "generation", "precision", "fitted_on", "date", "source"})
+_WRITTEN_APART = frozenset(
+    {"families", "operator_ratios", "kind", "vendor", "generation", "precision", "fitted_on", "date", "source"}
+)
 
 
 def file_name(efficiency: Efficiency) -> str:
@@ -31,6 +33,8 @@ def yaml_text(efficiency: Efficiency) -> str:
         f'source: "{efficiency.source}"',
         "families:",
         *(_family(name, family) for name, family in efficiency.families.items()),
+        *(["operator_ratios:"] if efficiency.operator_ratios else []),
+        *(f'  "{name}": {number(ratio)}' for name, ratio in efficiency.operator_ratios.items()),
     ]
     return "\n".join(lines) + "\n"
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula
 
-_GATE_COUNTS = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+GATE_COUNTS = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+"""Products of a cell: each gate has one for the input and one for the state."""
 _ATTRIBUTES = ("mode", "input_size", "hidden_size", "proj_size", "num_layers", "bidirectional", "batch_first")
 
 
@@ -49,7 +50,7 @@ class _Layers:
 def _layers(call: Call) -> _Layers:
     attributes = call.attributes
     return _Layers(
-        gates=_GATE_COUNTS[attributes["mode"]],
+        gates=GATE_COUNTS[attributes["mode"]],
         input_size=attributes["input_size"],
         hidden_size=attributes["hidden_size"],
         projection_size=attributes.get("proj_size", 0),

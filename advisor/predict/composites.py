@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from advisor.ops.evaluate import call_at
 from advisor.ops.registry import Number
+from advisor.predict.products import recurrent_steps
 from advisor.predict.row_errors import refusing_rows
 from advisor.records.device import DeviceKind
 from advisor.records.prediction import FloatArray
@@ -63,7 +64,7 @@ def _gpu_rnn(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
     Source: Appleyard et al., Optimizing Performance of Recurrent Neural Networks on GPUs, 2016.
     """
     passes = 2.0 if row.op == "rnn_backward" else 1.0
-    steps, layers = _rnn_steps(row, batches=batches), _rnn_layers(row)
+    steps, layers = recurrent_steps(call_at(row, batch=batches)), _rnn_layers(row)
     return Program(
         launches=passes * layers * (1 + 2 * steps),
         extra_bytes=passes * layers * (steps - 1) * _recurrent_weight_count(row) * itemsize_bytes,
@@ -73,26 +74,14 @@ def _gpu_rnn(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
 def _cpu_rnn(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
     """An LSTM runs in oneDNN, one operator per layer; GRU and plain layers as operators per step (ATen's RNN.cpp).
 
-    Those are a product, its bias and the gates' pointwise operators: 12 for a GRU's cell, 4 for a plain one. The
-    recurrent weights stay in cache between the steps.
+    Those are a product, its bias and the gates' pointwise operators: 12 for a GRU's cell, 4 for a plain one. OneDNN's
+    threads start and end at every step too. The recurrent weights stay in cache between the steps.
     """
     passes = 2.0 if row.op == "rnn_backward" else 1.0
-    steps, layers = _rnn_steps(row, batches=batches), _rnn_layers(row)
+    steps, layers = recurrent_steps(call_at(row, batch=batches)), _rnn_layers(row)
     operators = {"lstm": 1.0, "gru": 12.0 * steps}.get(str(row.attributes["mode"]), 4.0 * steps)
-    return Program(launches=passes * layers * operators, dispatches=passes * layers * operators)
-
-
-def _rnn_steps(row: Row, *, batches: FloatArray) -> Number:
-    """Time steps of the input (steps, batch, features), (batch, steps, features) or, unbatched, (steps, features).
-
-    A packed input is (tokens, features) beside a state (layers, batch, hidden): its steps are tokens per sample.
-    """
-    inputs = call_at(row, batch=batches).inputs
-    shape = inputs[0].shape
-    state = 2 if row.op == "rnn_backward" else 1  # behind the input, and in backward behind the output's gradient
-    if len(shape) == 2 and len(inputs) > state and len(inputs[state].shape) == 3:
-        return shape[0] / inputs[state].shape[1]
-    return shape[1 if row.attributes["batch_first"] and len(shape) == 3 else 0]
+    launches = 1.0 + steps if row.attributes["mode"] == "lstm" else operators
+    return Program(launches=passes * layers * launches, dispatches=passes * layers * operators)
 
 
 def _rnn_layers(row: Row) -> float:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from advisor.ops.registry import Call, Number, Tensor
+from advisor.ops.rnn import GATE_COUNTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +114,35 @@ def _attention(call: Call) -> tuple[Product, ...]:
     return (Product(groups=math.prod(query.shape[:-2]), m=query.shape[-2], n=query.shape[-1], k=key.shape[-2]),)
 
 
+def _recurrent(call: Call) -> tuple[Product, ...]:
+    """Of every layer one product for the inputs of all time steps, and at each step a narrow one for the state."""
+    attributes = call.attributes
+    gates_numel = GATE_COUNTS[attributes["mode"]] * attributes["hidden_size"]
+    result = call.inputs[0] if call.op.endswith("backward") else call.outputs[0]
+    tokens = math.prod(result.shape[:-1])
+    return (
+        Product(m=tokens, n=gates_numel, k=attributes["input_size"]),
+        Product(
+            m=tokens / recurrent_steps(call),
+            n=gates_numel,
+            k=attributes.get("proj_size", 0) or attributes["hidden_size"],
+        ),
+    )
+
+
+def recurrent_steps(call: Call) -> Number:
+    """Time steps of the input (steps, batch, features), (batch, steps, features) or, unbatched, (steps, features).
+
+    A packed input is (tokens, features) beside a state (layers, batch, hidden): its steps are tokens per sample.
+    """
+    inputs = call.inputs
+    shape = inputs[0].shape
+    state = 2 if call.op == "rnn_backward" else 1  # behind the input, and in backward behind the output's gradient
+    if len(shape) == 2 and len(inputs) > state and len(inputs[state].shape) == 3:
+        return shape[0] / inputs[state].shape[1]
+    return shape[1 if call.attributes["batch_first"] and len(shape) == 3 else 0]
+
+
 def _same_size(source: Tensor, result: Tensor) -> bool:
     return all(_fixed(a) == _fixed(b) for a, b in zip(source.shape[2:], result.shape[2:], strict=True))
 
@@ -135,4 +165,6 @@ _BY_OP: Mapping[str, Callable[[Call], tuple[Product, ...]]] = {
     "aten.convolution_backward": _convolution_backward,
     "attention": _attention,
     "attention_backward": _attention,
+    "rnn": _recurrent,
+    "rnn_backward": _recurrent,
 }

@@ -193,6 +193,9 @@ class Efficiency:
     for all workloads, `workload_log_spread` one that a workload has on all devices, `host_log_spread` one of the host's
     time, which counts by its share of the step; `backward_log_spread` and `compiled_log_spread` are more than these in
     a step with a backward pass, or by torch.compile.
+
+    `operator_ratios`, of what calibrations start from: how long operators took over and over where whole steps were
+    timed, by their names, over what these coefficients say of them in a net.
     """
 
     kind: DeviceKind
@@ -231,6 +234,7 @@ class Efficiency:
     narrow_tensor_speedup: float = 1.0
     generation_compute_ratio: float = 1.0
     generation_memory_ratio: float = 1.0
+    operator_ratios: Mapping[str, float] = field(default_factory=dict)
     device: str = "*"
     core_count: float | None = None
     fitted_on: tuple[str, ...] = field(default=())

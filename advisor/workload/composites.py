@@ -16,10 +16,10 @@ from torch import nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from advisor.ops.rnn import GATE_COUNTS
 from advisor.records.workload import Attention, Attribute
 from advisor.workload.recorder import Recorder
 
-_GATE_COUNTS = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 _RECURRENT = {torch.lstm: "lstm", torch.gru: "gru", torch.rnn_tanh: "rnn_tanh", torch.rnn_relu: "rnn_relu"}
 
 _ATTENTION: Callable[..., torch.Tensor] = functional.scaled_dot_product_attention
@@ -199,8 +199,8 @@ class Composites(TorchFunctionMode):
         state_list = list(states) if isinstance(states, (list, tuple)) else [states]
         projected = mode == "lstm" and state_list[0].shape[-1] != state_list[-1].shape[-1]
         layers = _Layers(
-            gates=_GATE_COUNTS[mode],
-            hidden_size=weights[0].shape[0] // _GATE_COUNTS[mode],
+            gates=GATE_COUNTS[mode],
+            hidden_size=weights[0].shape[0] // GATE_COUNTS[mode],
             recurrent_size=state_list[0].shape[-1],
             state_count=len(state_list),
             layer_count=num_layers,

@@ -1,4 +1,5 @@
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -17,7 +18,13 @@ TEXTS = st.lists(st.text(max_size=5), max_size=3).map(tuple)
 
 def records(record: Any, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     """Every field by its type; the catalog's doors let only finite numbers in."""
-    by_hint = {float: POSITIVE, float | None: st.none() | POSITIVE, tuple[str, ...]: TEXTS}
+    numbers = st.dictionaries(st.text(max_size=5), POSITIVE, max_size=3)
+    by_hint = {
+        float: POSITIVE,
+        float | None: st.none() | POSITIVE,
+        tuple[str, ...]: TEXTS,
+        Mapping[str, float]: numbers,
+    }
     hints = get_type_hints(record).items()
     every = {
         name: by_hint[hint] if hint in by_hint else st.from_type(hint) for name, hint in hints if name not in fields

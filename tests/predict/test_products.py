@@ -141,6 +141,23 @@ def test_attention_passes_blocks_of_queries_over_all_keys() -> None:
     assert sizes(backward) == (24, 10, 64, 20)
 
 
+def test_a_recurrent_layer_multiplies_all_inputs_at_once_and_its_states_step_by_step() -> None:
+    attributes = {"mode": "lstm", "input_size": 16, "hidden_size": 32, "batch_first": False}
+    of_inputs, of_states = products_of(
+        Call(op="rnn", inputs=(tensor(5, 3, 16),), outputs=(tensor(5, 3, 32),), attributes=attributes)
+    )
+    assert (of_inputs.m, of_inputs.n, of_inputs.k) == (5 * 3, 4 * 32, 16)  # a column for every gate's features
+    assert (of_states.m, of_states.n, of_states.k) == (3, 4 * 32, 32)
+
+
+def test_a_projected_state_is_what_the_next_step_multiplies() -> None:
+    attributes = {"mode": "lstm", "input_size": 16, "hidden_size": 32, "proj_size": 8, "batch_first": True}
+    _, of_states = products_of(
+        Call(op="rnn", inputs=(tensor(3, 5, 16),), outputs=(tensor(3, 5, 8),), attributes=attributes)
+    )
+    assert (of_states.m, of_states.k) == (3, 8)
+
+
 def test_what_is_no_product_has_none() -> None:
     assert products("aten.relu", tensor(4), output=tensor(4)) == ()
     assert products("aten.linalg_cholesky_ex", tensor(4, 4), output=tensor(4, 4)) == ()
