@@ -4,8 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-import numpy as np
-
 from advisor.errors import UsageError
 from advisor.flag_values import flag_name
 from advisor.predict.join import join_devices
@@ -16,11 +14,12 @@ from advisor.records.answer import Job
 from advisor.records.device import Device, Efficiency
 from advisor.records.options import Options
 from advisor.records.prediction import Anchor, FloatArray, IndexArray, Predictions
-from advisor.records.scale import Spreading
+from advisor.records.scale import Plan, Spreading
 from advisor.records.workload import Workload
+from advisor.scale.lateness import lateness_of
 from advisor.scale.plans import machine_counts, runs_as_it_is
-from advisor.scale.spread_out import spread_out
-from advisor.scale.tokens import PredictPart, with_token_times
+from advisor.scale.spread_out import compared_plans, spread_out
+from advisor.scale.tokens import PredictPart, token_clock, with_token_times
 
 _PredictSome: TypeAlias = Callable[[IndexArray, Sequence[int]], Predictions]
 """Predicts the step on single devices, by their indices, at these batch sizes."""
@@ -47,27 +46,28 @@ def predict_on_all(
     asked = spreading_of(options)
     alone = _as_they_are(devices, asked)
     several = sorted(set(range(len(devices))).difference(alone))
+    shared = [devices[index] for index in several]
+    clock = token_clock(
+        workload,
+        batches=batches,
+        plans=[Plan(), *compared_plans(workload, shared, asked)],
+        predict_part=_part_predictor(devices=devices, efficiencies=efficiencies, options=options),
+    )
     parts = []
     if several:
-        most_step_s = _most_step_s(job, batches, start_up_s=start_up_s)
         spread = spread_out(
             workload,
-            devices=[devices[index] for index in several],
+            devices=shared,
             batches=batches,
             predict_at=lambda sizes: predict_at(sizes, several),
             asked=asked,
-            most_step_s=most_step_s if most_step_s is None or len(most_step_s) == 1 else most_step_s[several],
+            lateness=lateness_of(job, batches, rows=several, start_up_s=start_up_s, clock=clock),
             by_cost=job.objective == "cost",
         )
         parts.append((several, spread))
     if alone or not several:  # most devices: spared the smaller batches that several GPUs divide a batch into
         parts.append((alone, predict_at(batches, alone)))
-    predictions = with_token_times(
-        join_devices(parts),
-        workload,
-        predict_part=_part_predictor(devices=devices, efficiencies=efficiencies, options=options),
-    )
-    return _with_loader(predictions, options)
+    return _with_loader(with_token_times(join_devices(parts), clock), options)
 
 
 def predict_by_machines(
@@ -183,20 +183,3 @@ def spreading_of(options: Options) -> Spreading:
         accumulate=options.accumulate,
         checkpoint_activations=options.checkpoint_activations,
     )
-
-
-def _most_step_s(job: Job, batches: IndexArray, *, start_up_s: FloatArray | float) -> FloatArray | None:
-    """What a step may take to keep the deadline, or for the tokens of answers to be in time, (devices, batches).
-
-    One row where all start alike; None: as long as it likes.
-    """
-    limits = []
-    if job.limits.deadline_s is not None:
-        left_s = np.maximum(0.0, job.limits.deadline_s - np.atleast_1d(start_up_s))
-        limits.append(left_s[:, np.newaxis] / np.ceil(job.samples / batches))
-    if job.limits.max_tpot_s is not None and job.generation is not None:
-        limits.append(np.full((1, len(batches)), job.generation.decode_count * job.limits.max_tpot_s))
-    if not limits:
-        return None
-    most_s: FloatArray = np.minimum(limits[0], limits[-1])
-    return most_s

@@ -26,8 +26,9 @@ from advisor.records.answer import Quote
 from advisor.records.generation import WeightFormat
 from advisor.records.options import Options
 from advisor.records.prediction import IndexArray, Predictions, TokenTimes
+from advisor.records.scale import Plan
 from advisor.records.workload import Workload
-from advisor.scale.tokens import with_token_times
+from advisor.scale.tokens import token_clock, with_token_times
 from tests.generations import CONFIGS, traced
 from tests.predict.toys import workload as toy
 
@@ -68,7 +69,8 @@ def predicted(workload: Workload, concurrencies: Sequence[int]) -> tuple[Predict
         )
 
     steps = predict_part(workload, np.array(concurrencies))
-    found = with_token_times(steps, workload, predict_part=predict_part)
+    clock = token_clock(workload, batches=steps.batches, plans=[Plan()], predict_part=predict_part)
+    found = with_token_times(steps, clock)
     assert found.tokens is not None
     return found, found.tokens
 
@@ -234,6 +236,23 @@ def test_limits_on_tokens_hold_for_every_quote_and_say_who_breaks_them():
     reasons = {each.code: each.reason for each in answer.rejected}
     assert "its first token takes" in reasons["over-ttft"]
     assert "more than --max-tpot 20 ms" in reasons["over-tpot"]
+
+
+def test_where_the_cheapest_plan_is_late_with_first_tokens_a_wider_one_is_taken():
+    # 16 requests on 8 A100: two copies answer most a second, but neither reads a prompt with all GPUs.
+    asked = {"concurrency": "16", "device": ("a100-sxm4-80gb",), "gpus": 8}
+    (cheapest, *_) = quoted(**asked)
+    assert cheapest.plan is not None
+    assert cheapest.tokens is not None
+    limit_s = 0.85 * cheapest.tokens.ttft_s.mid
+
+    (timely, *_) = quoted(**asked, max_ttft=limit_s)
+    assert timely.id == cheapest.id
+    assert timely.plan is not None
+    assert timely.tokens is not None
+    assert timely.plan.tensor > cheapest.plan.tensor
+    assert timely.tokens.ttft_s.mid <= limit_s
+    assert timely.job_usd.mid > cheapest.job_usd.mid
 
 
 def test_a_model_too_large_for_one_gpu_is_divided_among_those_of_its_machine():

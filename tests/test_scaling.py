@@ -72,6 +72,15 @@ def test_more_machines_are_rented_in_haste_alone(workload: Workload) -> None:
     assert hasty.job_s.mid <= 0.6 * at_ease.job_s.mid
 
 
+@pytest.mark.parametrize("limit", ["max_latency", "min_throughput"])
+def test_more_machines_are_rented_where_one_is_too_slow(workload: Workload, limit: str) -> None:
+    asked = {"samples": 10**13, "batch": "1048576", "device": ("h100-sxm5-80gb",), "max_machines": 8, "gpus": 8}
+    (one, *_) = ranked(workload, **asked).quotes
+    limits = {"max_latency": 0.6 * one.step_s.mid, "min_throughput": one.samples_per_s / 0.6}
+    (quick, *_) = ranked(workload, **asked, **{limit: limits[limit]}).quotes
+    assert (one.instance_count, quick.instance_count) == (1, 2)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor import units
-from advisor.cost.service import instance_counts, request_latency_s
+from advisor.cost.service import instance_counts
+from advisor.cost.time_limits import time_limits
 from advisor.records.answer import Job
-from advisor.records.prediction import BoolArray, FloatArray, IndexArray, Predictions
+from advisor.records.prediction import BoolArray, IndexArray, Predictions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,44 +35,6 @@ def choose_batches(predictions: Predictions, *, job: Job) -> BatchChoice:
     return BatchChoice(index=index, is_possible=is_possible)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _TimeLimit:
-    """What a flag lets something take, beside what it takes on every device at every batch."""
-
-    code: str
-    flag: str
-    verb: str
-    limit_s: float
-    taken_s: FloatArray
-
-
-def latency_s(predictions: Predictions, *, job: Job) -> FloatArray:
-    """What `--max-latency` is held against: a step, of a service also the wait for the one before.
-
-    A request for tokens waits for no step: it takes its first token, and the time between all others.
-    """
-    tokens, generation = predictions.tokens, job.generation
-    if tokens is not None and generation is not None:
-        return tokens.first_s + generation.decode_count * tokens.between_s
-    return predictions.step_s if job.requests_per_day is None else request_latency_s(predictions.step_s)
-
-
-def _time_limits(predictions: Predictions, job: Job) -> list[_TimeLimit]:
-    """The limits that the user has set."""
-    tokens, limits = predictions.tokens, job.limits
-    nothing = np.zeros_like(predictions.step_s)
-    asked = (
-        ("over-latency", "--max-latency", "takes", limits.max_latency_s, latency_s(predictions, job=job)),
-        ("over-ttft", "--max-ttft", "its first token takes", limits.max_ttft_s, tokens.first_s if tokens else nothing),
-        ("over-tpot", "--max-tpot", "a token takes", limits.max_tpot_s, tokens.between_s if tokens else nothing),
-    )
-    return [
-        _TimeLimit(code=code, flag=flag, verb=verb, limit_s=limit_s, taken_s=taken_s)
-        for code, flag, verb, limit_s, taken_s in asked
-        if limit_s is not None
-    ]
-
-
 def why_over_limits(predictions: Predictions, device: int, *, job: Job) -> tuple[str, str] | None:
     """Code and reason where a device can run the step, but at no batch within the limits, with how much is missing."""
     fits = predictions.fits[device]
@@ -79,7 +42,7 @@ def why_over_limits(predictions: Predictions, device: int, *, job: Job) -> tuple
         return None
     duration = units.format_duration
     within = fits.copy()
-    limits = _time_limits(predictions, job)
+    limits = time_limits(predictions.step_s, predictions.tokens, job=job)
     for one in limits:
         taken_s = one.taken_s[device]
         before, within = within, within & (taken_s <= one.limit_s)
@@ -102,7 +65,7 @@ def why_over_limits(predictions: Predictions, device: int, *, job: Job) -> tuple
 
 def _keeps_limits(predictions: Predictions, job: Job) -> BoolArray:
     keeps: BoolArray = np.ones_like(predictions.fits)
-    for one in _time_limits(predictions, job):
+    for one in time_limits(predictions.step_s, predictions.tokens, job=job):
         keeps &= one.taken_s <= one.limit_s
     if job.limits.min_samples_per_s is not None:
         keeps &= predictions.batches / predictions.step_s >= job.limits.min_samples_per_s

@@ -21,6 +21,8 @@ from advisor.scale.traffic import traffic_of
 
 PredictAt = Callable[[IndexArray], Predictions]
 """Predicts the step on single devices at these batch sizes."""
+Lateness = Callable[[FloatArray, Plan, Sequence[int]], FloatArray]
+"""Of steps, (members, batches), by the plan on the devices at these indices: how many times what they may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,7 @@ class _Best:
     """The best plan so far of each device at each batch, (devices, batches), and what it comes to.
 
     `alone` are the batches of one pass, as indices of those that were predicted; `rank` is what the best is by, in
-    order of weight: what it asks of the user, whether it is too late, and then cost, time or memory.
+    order of weight: what it asks of the user, how much too late it is, and then cost, time or memory.
     """
 
     plan: IndexArray
@@ -83,6 +85,16 @@ class _Best:
             mine[..., members, :] = np.where(is_better, getattr(offered, field.name), mine[..., members, :])
 
 
+def never_late(step_s: FloatArray, plan: Plan, members: Sequence[int]) -> FloatArray:
+    """Steps may take as long as they like."""
+    return np.zeros_like(step_s)
+
+
+def compared_plans(workload: Workload, devices: Sequence[Device], asked: Spreading) -> list[Plan]:
+    """Every plan that `spread_out` looks at."""
+    return [candidate.plan for candidate in _candidates(workload, devices, asked)]
+
+
 def spread_out(
     workload: Workload,
     *,
@@ -90,14 +102,13 @@ def spread_out(
     batches: IndexArray,
     predict_at: PredictAt,
     asked: Spreading,
-    most_step_s: FloatArray | None = None,
+    lateness: Lateness = never_late,
     by_cost: bool = True,
 ) -> Predictions:
     """The step at each global batch, by the plan that costs least (or is soonest) of those that fit and are in time.
 
-    `most_step_s`, (devices, batches), is what a step may take; None: as long as it likes. A device alone in its
-    machine, and not asked to do otherwise, is as `predict_at` predicts it. Raises `UsageError` where no batch can be
-    divided as asked.
+    Where none is in time it is the one that is least late. A device alone in its machine, not asked to do otherwise,
+    is as `predict_at` predicts it. Raises `UsageError` where no batch can be divided as asked.
     """
     candidates = sorted(_candidates(workload, devices, asked), key=lambda one: _asks_much(one.plan, workload))
     if all(candidate.plan == Plan() for candidate in candidates) and asked.gpus is None:
@@ -110,7 +121,6 @@ def spread_out(
     sizes = np.unique(np.concatenate([batches, *passes.values()])) if workload.batch_is_affine else batches
     alone = predict_at(sizes)
     shape = (len(devices), len(batches))
-    limit_s = np.broadcast_to(np.inf if most_step_s is None else most_step_s, shape)
     best = _Best.none_yet(shape)
     for number, candidate in enumerate(candidates):
         at = np.searchsorted(sizes, passes[candidate.plan])
@@ -123,10 +133,10 @@ def spread_out(
             candidate = replace(candidate, members=[one for one in candidate.members if best.rank[0, one].any()])
         for group in _of_one_width(candidate, alone):
             offered = _offered(workload, group, alone=alone, at=at, is_divided=is_divided)
-            is_late = offered.step_s > limit_s[group.members]
-            last = np.where(offered.fits, offered.step_s * np.where(is_late, 1, weight), offered.peak_bytes)
+            late = np.maximum(1.0, lateness(offered.step_s, candidate.plan, group.members))
+            last = np.where(offered.fits, offered.step_s * np.where(late > 1, 1, weight), offered.peak_bytes)
             offered.plan[:] = number
-            offered.rank[:] = np.where(offered.fits, float(asks_much), 2.0), offered.fits & is_late, last
+            offered.rank[:] = np.where(offered.fits, float(asks_much), 2.0), np.where(offered.fits, late, 1.0), last
             best.take(group.members, offered)
     return _predictions(best, alone, batches=batches, plans=tuple(candidate.plan for candidate in candidates))
 

@@ -4,14 +4,16 @@ A step of c requests on one replica is their prefill and the passes of decode. I
 while a request decodes, each of the others is read in once.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
 from advisor.predict.memory import stored_bytes
 from advisor.predict.precision import width_of
 from advisor.records.answer import BOUNDS
+from advisor.records.generation import Generation
 from advisor.records.prediction import FloatArray, IndexArray, Predictions, TokenTimes
 from advisor.records.scale import Plan
 from advisor.records.workload import Blocks, Phase, Row, StoredBytes, Workload
@@ -27,45 +29,101 @@ _COMPARED = tuple(1 << exponent for exponent in range(_LARGEST.bit_length()))
 """The concurrencies at which decode is looked at for what bounds it."""
 
 
-def with_token_times(predictions: Predictions, workload: Workload, *, predict_part: PredictPart) -> Predictions:
-    """The predictions with the times of tokens; those of a workload that generates none as they are."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TokenClock:
+    """Tells how long the tokens of steps take, by any of some plans.
+
+    `batches` are those of the steps. `prompts` are the prefill of one request, `passes` the passes of decode of as many
+    as a plan leaves to a replica, each on every single device.
+    """
+
+    workload: Workload
+    generation: Generation
+    batches: IndexArray
+    prefill: Workload
+    decode: Workload
+    prompts: Predictions
+    passes: Predictions
+
+    def times(self, step_s: FloatArray, plan: Plan, *, rows: Sequence[int] | IndexArray) -> TokenTimes:
+        """Of steps by the plan on the devices at the indices `rows`, (rows, batches); infinite where there is none."""
+        in_flight = pass_batches(self.batches, plan)
+        at = np.searchsorted(self.passes.batches, in_flight)
+        prompt_s = _spread_s(self.prefill, self.prompts, plan, rows=rows, at=np.zeros_like(at))
+        pass_s = _spread_s(self.decode, self.passes, plan, rows=rows, at=at)
+        decode_count = self.generation.decode_count
+        is_possible = np.isfinite(step_s) & np.isfinite(pass_s)
+        decode_s = decode_count * np.where(is_possible, pass_s, 0.0)
+        others_s = (1 - 1 / in_flight) * np.maximum(np.where(is_possible, step_s, 0.0) - decode_s, 0.0)
+        first_s = prompt_s + np.where(in_flight > 1, pass_s, 0.0)
+        between_s = pass_s + others_s / decode_count
+        return TokenTimes(
+            first_s=np.where(is_possible, first_s, np.inf),
+            between_s=np.where(is_possible, between_s, np.inf),
+            pass_s=np.where(is_possible, pass_s, np.inf),
+            compute_bound_from=np.broadcast_to(self._compute_bound_from(rows) * plan.data, step_s.shape),
+            kv_cache_bytes=self._stored("kv_cache", rows, batches=self.batches.astype(np.float64)),
+            weight_bytes=self._stored("parameters", rows, batches=np.zeros(len(self.batches))),
+        )
+
+    def _compute_bound_from(self, rows: Sequence[int] | IndexArray) -> FloatArray:
+        """The fewest requests compared from which decode is bound by computing, (rows, 1); infinity: never."""
+        passes = self.passes
+        compared = np.isin(passes.batches, _COMPARED)
+        bound, step_s = (array[rows][:, compared] for array in (passes.bound, passes.step_s))
+        is_bound = (bound == BOUNDS.index("compute")) & np.isfinite(step_s)
+        first = passes.batches[compared][is_bound.argmax(axis=1)]
+        found: FloatArray = np.where(is_bound.any(axis=1), first, np.inf)[:, np.newaxis]
+        return found
+
+    def _stored(self, name: str, rows: Sequence[int] | IndexArray, *, batches: FloatArray) -> FloatArray:
+        """What all requests, or one copy of the model, take in memory, (rows, batches)."""
+        stored: StoredBytes = getattr(self.workload.memory[0], name)
+        precisions = [self.passes.precisions[row] for row in rows]
+        by_width = {
+            width: stored_bytes(stored, batches=batches, width=width)
+            for width in {width_of(precision) for precision in precisions if precision is not None}
+        }
+        nothing = np.zeros(len(batches))
+        return np.stack([nothing if precision is None else by_width[width_of(precision)] for precision in precisions])
+
+
+def token_clock(
+    workload: Workload, *, batches: IndexArray, plans: Iterable[Plan], predict_part: PredictPart
+) -> TokenClock | None:
+    """For steps at these batches by these plans; None of a workload that generates nothing."""
     generation = workload.generation
     if generation is None:
-        return predictions
-    plans, plan_of = _plans(predictions)
-    sizes = np.unique(np.concatenate([pass_batches(predictions.batches, plan) for plan in plans] + [_COMPARED]))
+        return None
     prefill, decode = (part_of_generation(workload, phase) for phase in ("prefill", "decode"))
-    first, passes = predict_part(prefill, np.array([1])), predict_part(decode, sizes)
-    found = np.full((4, *predictions.step_s.shape), np.inf)
+    sizes = np.unique(np.concatenate([pass_batches(batches, plan) for plan in plans] + [_COMPARED]))
+    return TokenClock(
+        workload=workload,
+        generation=generation,
+        batches=batches,
+        prefill=prefill,
+        decode=decode,
+        prompts=predict_part(prefill, np.array([1])),
+        passes=predict_part(decode, sizes),
+    )
+
+
+def with_token_times(predictions: Predictions, clock: TokenClock | None) -> Predictions:
+    """The predictions with the times of tokens by the plans that were chosen; as they are without a clock."""
+    if clock is None:
+        return predictions
+    found = {field.name: np.full(predictions.step_s.shape, np.inf) for field in fields(TokenTimes)}
+    plans, plan_of = _plans(predictions)
     for number, plan in enumerate(plans):
         is_here = (plan_of == number) & np.isfinite(predictions.step_s)
         rows = np.flatnonzero(is_here.any(axis=1))
         if not len(rows):
             continue
-        at = np.searchsorted(sizes, pass_batches(predictions.batches, plan))
-        of_plan = np.broadcast_arrays(
-            _spread_s(prefill, first, plan, rows=rows, at=np.zeros_like(at)),
-            _spread_s(decode, passes, plan, rows=rows, at=at),
-            float(plan.data),
-            sizes[at],
-        )
-        found[:, rows] = np.where(is_here[rows], np.stack(of_plan), found[:, rows])
-    prompt_s, pass_s, replicas, in_flight = found
-    is_possible = np.isfinite(pass_s)
-    decode_s = generation.decode_count * np.where(is_possible, pass_s, 0.0)
-    prompts_s = np.where(is_possible, predictions.step_s, 0.0) - decode_s
-    others_s = (1 - 1 / in_flight) * np.maximum(prompts_s, 0.0)
-    return replace(
-        predictions,
-        tokens=TokenTimes(
-            first_s=prompt_s + np.where(in_flight > 1, pass_s, 0.0),
-            between_s=pass_s + others_s / generation.decode_count,
-            pass_s=pass_s,
-            compute_bound_from=_compute_bound_from(passes, sizes)[:, np.newaxis] * replicas,
-            kv_cache_bytes=_stored(predictions, workload, "kv_cache", predictions.batches.astype(np.float64)),
-            weight_bytes=_stored(predictions, workload, "parameters", np.zeros(len(predictions.batches))),
-        ),
-    )
+        times = clock.times(predictions.step_s[rows], plan, rows=rows)
+        for name, values in found.items():
+            values[rows] = np.where(is_here[rows], getattr(times, name), values[rows])
+    tokens: Any = found
+    return replace(predictions, tokens=TokenTimes(**tokens))
 
 
 def part_of_generation(workload: Workload, phase: Phase) -> Workload:
@@ -101,7 +159,9 @@ def _plans(predictions: Predictions) -> tuple[tuple[Plan, ...], IndexArray]:
     return tuple(scaling.plans[index] for index in used), np.searchsorted(used, scaling.plan)
 
 
-def _spread_s(part: Workload, alone: Predictions, plan: Plan, *, rows: IndexArray, at: IndexArray) -> FloatArray:
+def _spread_s(
+    part: Workload, alone: Predictions, plan: Plan, *, rows: Sequence[int] | IndexArray, at: IndexArray
+) -> FloatArray:
     """A part of the step by the plan, (rows, batches), both as indices of those of `alone`."""
     step_s = alone.step_s[rows][:, at]
     if plan.tensor == 1:
@@ -117,25 +177,3 @@ def _spread_s(part: Workload, alone: Predictions, plan: Plan, *, rows: IndexArra
         fabric=fabric_of([alone.devices[row] for row in rows], plan),
     )
     return spread.step_s
-
-
-def _compute_bound_from(passes: Predictions, sizes: IndexArray) -> FloatArray:
-    """The fewest requests compared from which decode is bound by computing, (devices,); infinity: never."""
-    compared = np.isin(sizes, _COMPARED)
-    is_bound = (passes.bound[:, compared] == BOUNDS.index("compute")) & np.isfinite(passes.step_s[:, compared])
-    found: FloatArray = np.where(is_bound.any(axis=1), sizes[compared][is_bound.argmax(axis=1)], np.inf)
-    return found
-
-
-def _stored(predictions: Predictions, workload: Workload, name: str, batches: FloatArray) -> FloatArray:
-    """What all requests, or one copy of the model, take in memory, (devices, batches)."""
-    stored: StoredBytes = getattr(workload.memory[0], name)
-    by_width = {
-        width_of(precision): stored_bytes(stored, batches=batches, width=width_of(precision))
-        for precision in predictions.precisions
-        if precision is not None
-    }
-    nothing = np.zeros(len(batches))
-    return np.stack(
-        [nothing if precision is None else by_width[width_of(precision)] for precision in predictions.precisions]
-    )

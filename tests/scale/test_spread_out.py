@@ -1,3 +1,4 @@
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -7,10 +8,10 @@ import pytest
 
 from advisor.errors import UsageError
 from advisor.records.device import Device
-from advisor.records.prediction import PARTS, IndexArray, Predictions
+from advisor.records.prediction import PARTS, FloatArray, IndexArray, Predictions
 from advisor.records.scale import Plan, Spreading
 from advisor.records.workload import Workload
-from advisor.scale.spread_out import PredictAt, spread_out
+from advisor.scale.spread_out import Lateness, PredictAt, never_late, spread_out
 from tests.predict.toys import device
 from tests.scale.toys import workload
 
@@ -48,16 +49,26 @@ def predictor(devices: Sequence[Device]) -> PredictAt:
     return predict_at
 
 
-def spread(*devices: Device, of: Workload | None = None, batches: IndexArray = BATCHES, **asked: Any) -> Predictions:
-    limit = asked.pop("most_step_s", None)
+def spread(
+    *devices: Device,
+    of: Workload | None = None,
+    batches: IndexArray = BATCHES,
+    lateness: Lateness = never_late,
+    **asked: Any,
+) -> Predictions:
     return spread_out(
         of or workload(),
         devices=devices,
         batches=batches,
         predict_at=predictor(devices),
         asked=Spreading(**asked),
-        most_step_s=limit,
+        lateness=lateness,
     )
+
+
+def within(limit_s: float) -> Lateness:
+    """Steps may take so long."""
+    return lambda step_s, plan, members: step_s / limit_s
 
 
 def plans(predictions: Predictions, device: int) -> list[Plan]:
@@ -178,10 +189,29 @@ def test_a_step_known_at_its_own_batch_alone_runs_on_one_gpu() -> None:
 def test_machines_are_added_until_the_deadline_is_kept() -> None:
     # 64 samples: 1.6 s on 4 GPUs, 0.8 s on 8, 0.4 s on 16. One machine costs least.
     networked = replace(FOUR, network_bytes_per_s=1e10)
-    at_ease = spread(networked, batches=np.array([64]), max_machines=8)
-    in_haste = spread(networked, batches=np.array([64]), max_machines=8, most_step_s=np.array([0.5]))
-    too_late = spread(networked, batches=np.array([64]), max_machines=8, most_step_s=np.array([1e-9]))
+    at_ease, in_haste, too_late = (
+        spread(networked, batches=np.array([64]), max_machines=8, lateness=within(limit_s))
+        for limit_s in (math.inf, 0.5, 1e-9)
+    )
     assert [found.machines for found in (plans(one, 0)[0] for one in (at_ease, in_haste, too_late))] == [1, 4, 8]
+
+
+def test_a_plan_in_time_wins_over_one_that_is_sooner() -> None:
+    # What is held against the limit need not be the step: of a language model in service, it is the first token.
+    def copies_are_late(step_s: FloatArray, plan: Plan, members: Sequence[int]) -> FloatArray:
+        return np.full_like(step_s, 0.5 * plan.data)
+
+    still = replace(workload(), mode="inference")
+    assert {plan.data for plan in plans(spread(FOUR, of=still), 0)} == {4}
+    assert {plan.data for plan in plans(spread(FOUR, of=still, lateness=copies_are_late), 0)} == {2}
+
+
+def test_where_no_plan_is_in_time_the_one_that_is_least_late_tells_how_much_is_missing() -> None:
+    def all_are_late(step_s: FloatArray, plan: Plan, members: Sequence[int]) -> FloatArray:
+        return np.full_like(step_s, 1.0 + plan.data)
+
+    still = replace(workload(), mode="inference")
+    assert plans(spread(FOUR, of=still, lateness=all_are_late), 0) == [Plan(), Plan()]
 
 
 def test_machines_without_a_known_network_stay_single() -> None:

@@ -13,7 +13,7 @@ from advisor.records.generation import Generation
 from advisor.records.prediction import IndexArray, Predictions, Scaling, TokenTimes
 from advisor.records.scale import Plan
 from advisor.records.workload import Blocks, Operand, Phase, Row, StoredBytes, Workload
-from advisor.scale.tokens import part_of_generation, with_token_times
+from advisor.scale.tokens import part_of_generation, token_clock, with_token_times
 from tests.predict.toys import NOTHING, device, efficiency, memory_line, operand
 from tests.predict.toys import workload as toy
 
@@ -82,7 +82,8 @@ def predicted(
         shape = steps.step_s.shape
         scaling = Scaling(plans=(plan,), plan=np.zeros(shape, dtype=np.intp), efficiency_ratio=np.ones(shape))
         steps = replace(steps, scaling=scaling)
-    found = with_token_times(steps, workload, predict_part=predict_part)
+    clock = token_clock(workload, batches=steps.batches, plans=[plan or Plan()], predict_part=predict_part)
+    found = with_token_times(steps, clock)
     assert found.tokens is not None
     return found, found.tokens
 

@@ -1,0 +1,45 @@
+"""What steps and their tokens take in, the limits on it that the user has set beside it out."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.cost.service import request_latency_s
+from advisor.records.answer import Job
+from advisor.records.prediction import FloatArray, TokenTimes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TimeLimit:
+    """What a flag lets something take, beside what it takes at every step."""
+
+    code: str
+    flag: str
+    verb: str
+    limit_s: float
+    taken_s: FloatArray
+
+
+def time_limits(step_s: FloatArray, tokens: TokenTimes | None, *, job: Job) -> list[TimeLimit]:
+    """Of the steps at `step_s`, of which `tokens` are the times of tokens where they generate some."""
+    limits, nothing = job.limits, np.zeros_like(step_s)
+    asked = (
+        ("over-latency", "--max-latency", "takes", limits.max_latency_s, _latency_s(step_s, tokens, job=job)),
+        ("over-ttft", "--max-ttft", "its first token takes", limits.max_ttft_s, tokens.first_s if tokens else nothing),
+        ("over-tpot", "--max-tpot", "a token takes", limits.max_tpot_s, tokens.between_s if tokens else nothing),
+    )
+    return [
+        TimeLimit(code=code, flag=flag, verb=verb, limit_s=limit_s, taken_s=taken_s)
+        for code, flag, verb, limit_s, taken_s in asked
+        if limit_s is not None
+    ]
+
+
+def _latency_s(step_s: FloatArray, tokens: TokenTimes | None, *, job: Job) -> FloatArray:
+    """What `--max-latency` is held against: a step, of a service also the wait for the one before.
+
+    A request for tokens waits for no step: it takes its first token, and the time between all others.
+    """
+    if tokens is not None and job.generation is not None:
+        return tokens.first_s + job.generation.decode_count * tokens.between_s
+    return step_s if job.requests_per_day is None else request_latency_s(step_s)

@@ -1,0 +1,48 @@
+"""The user's limits on time in, how far steps by a plan are over them out."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from advisor.cost.time_limits import time_limits
+from advisor.records.answer import Job, JobLimits
+from advisor.records.prediction import FloatArray, IndexArray
+from advisor.records.scale import Plan
+from advisor.scale.spread_out import Lateness, never_late
+from advisor.scale.tokens import TokenClock
+
+
+def lateness_of(
+    job: Job,
+    batches: IndexArray,
+    *,
+    rows: Sequence[int],
+    start_up_s: FloatArray | float,
+    clock: TokenClock | None,
+) -> Lateness:
+    """Of steps at these batches on the devices `rows`, which are indices of those of `start_up_s` and `clock`."""
+    if job.limits == JobLimits():
+        return never_late
+    most_step_s = _most_step_s(job, batches, start_up_s=start_up_s)
+
+    def lateness(step_s: FloatArray, plan: Plan, members: Sequence[int]) -> FloatArray:
+        of_all = [rows[member] for member in members]
+        tokens = None if clock is None else clock.times(step_s, plan, rows=of_all)
+        most_s = most_step_s if len(most_step_s) == 1 else most_step_s[of_all]
+        with np.errstate(divide="ignore", invalid="ignore"):  # where no time is left, or no step is possible
+            ratios = [step_s / most_s, *(one.taken_s / one.limit_s for one in time_limits(step_s, tokens, job=job))]
+        largest: FloatArray = np.where(np.isfinite(step_s), np.max(ratios, axis=0), np.inf)
+        return largest
+
+    return lateness
+
+
+def _most_step_s(job: Job, batches: IndexArray, *, start_up_s: FloatArray | float) -> FloatArray:
+    """What a step may take for the deadline and the throughput, (devices, batches); one row where all start alike."""
+    limits, most_s = job.limits, np.full((1, len(batches)), np.inf)
+    if limits.min_samples_per_s is not None:
+        most_s = batches[np.newaxis] / limits.min_samples_per_s
+    if limits.deadline_s is not None:
+        left_s = np.maximum(0.0, limits.deadline_s - np.atleast_1d(start_up_s))
+        most_s = np.minimum(most_s, left_s[:, np.newaxis] / np.ceil(job.samples / batches))
+    return most_s
