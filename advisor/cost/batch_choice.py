@@ -1,10 +1,12 @@
 """Predictions and the job in, the batch that each device runs it at out."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from advisor import units
+from advisor.cost.miss import Miss
 from advisor.cost.service import instance_counts
 from advisor.cost.time_limits import time_limits
 from advisor.records.answer import Job
@@ -35,8 +37,8 @@ def choose_batches(predictions: Predictions, *, job: Job) -> BatchChoice:
     return BatchChoice(index=index, is_possible=is_possible)
 
 
-def why_over_limits(predictions: Predictions, device: int, *, job: Job) -> tuple[str, str] | None:
-    """Code and reason where a device can run the step, but at no batch within the limits, with how much is missing."""
+def why_over_limits(predictions: Predictions, device: int, *, job: Job) -> Miss | None:
+    """Where a device can run the step, but at no batch within the limits: how much is missing at the nearest."""
     fits = predictions.fits[device]
     if not fits.any():
         return None
@@ -48,19 +50,31 @@ def why_over_limits(predictions: Predictions, device: int, *, job: Job) -> tuple
         before, within = within, within & (taken_s <= one.limit_s)
         if not within.any():
             nearest = int(np.where(before, taken_s, np.inf).argmin())
-            return one.code, (
-                f"{one.verb} {duration(taken_s[nearest])} at batch {predictions.batches[nearest]}, "
-                f"{duration(taken_s[nearest] - one.limit_s)} more than {one.flag} {duration(one.limit_s)}"
+            return Miss(
+                code=one.code,
+                reason=f"{one.verb} {duration(taken_s[nearest])} {at_batch(predictions.batches[nearest], job=job)}, "
+                f"{duration(taken_s[nearest] - one.limit_s)} more than {one.flag} {duration(one.limit_s)}",
+                ratio=float(taken_s[nearest]) / one.limit_s if one.limit_s else math.inf,
             )
     rates = predictions.batches[within] / predictions.step_s[device][within]
     least = job.limits.min_samples_per_s
     if least is not None and rates.max() < least:
         flags = "".join(f" within {one.flag}" for one in limits)
-        return "under-throughput", (
-            f"does {units.format_rate(rates.max())} samples/s at most{flags}, "
-            f"{units.format_rate(least - rates.max())} fewer than --min-throughput {units.format_rate(least)}"
+        unit = "samples" if job.generation is None else "requests"
+        return Miss(
+            code="under-throughput",
+            reason=f"does {units.format_rate(rates.max())} {unit}/s at most{flags}, "
+            f"{units.format_rate(least - rates.max())} fewer than --min-throughput {units.format_rate(least)}",
+            ratio=least / float(rates.max()),
         )
     return None
+
+
+def at_batch(batch: int, *, job: Job) -> str:
+    """The batch in words."""
+    if job.generation is None:
+        return f"at batch {batch:,}"
+    return f"with {batch:,} request{'' if batch == 1 else 's'} in flight"
 
 
 def _keeps_limits(predictions: Predictions, job: Job) -> BoolArray:

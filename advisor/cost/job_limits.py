@@ -1,5 +1,6 @@
 """What offers would cost and take in, which of them break a limit and by how much out."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from advisor import units
 from advisor.cost.job_cost import JobCosts
+from advisor.cost.miss import Miss
 from advisor.cost.offer_terms import OfferTerms
 from advisor.records.answer import JobLimits
 from advisor.records.prediction import BoolArray, FloatArray
@@ -21,8 +23,12 @@ class _Limit:
     amounts: FloatArray
     reason: Callable[[float, float], str]
 
-    def why_broken(self, offer: int) -> str:
+    def reason_of(self, offer: int) -> str:
         return self.reason(float(self.amounts[offer]), float(self.limits[offer]))
+
+    def ratio_of(self, offer: int) -> float:
+        limit = float(self.limits[offer])
+        return float(self.amounts[offer]) / limit if limit else math.inf
 
 
 class OfferLimits:
@@ -47,10 +53,14 @@ class OfferLimits:
         for one in self._limits:
             self.kept &= one.amounts <= one.limits
 
-    def why_broken(self, offer: int) -> tuple[str, str]:
+    def why_broken(self, offer: int) -> Miss:
         """Code of the first limit that the offer breaks, and by how much it breaks each."""
         broken = [one for one in self._limits if one.amounts[offer] > one.limits[offer]]
-        return broken[0].code, "; ".join(one.why_broken(offer) for one in broken)
+        return Miss(
+            code=broken[0].code,
+            reason="; ".join(one.reason_of(offer) for one in broken),
+            ratio=max(one.ratio_of(offer) for one in broken),
+        )
 
 
 def _over(verb: str, flag: str, text: Callable[[float], str]) -> Callable[[float, float], str]:

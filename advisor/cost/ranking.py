@@ -1,6 +1,6 @@
 """Selected offers and the predictions of their devices in, quotes from the best to the worst out."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import compress
@@ -9,11 +9,12 @@ from operator import attrgetter
 import numpy as np
 
 from advisor import units
-from advisor.cost.batch_choice import BatchChoice, choose_batches, why_over_limits
+from advisor.cost.batch_choice import BatchChoice, at_batch, choose_batches, why_over_limits
 from advisor.cost.collector import collector_paused
 from advisor.cost.job_cost import cost_job
 from advisor.cost.job_limits import OfferLimits
 from advisor.cost.machines import machine_counts
+from advisor.cost.miss import Miss
 from advisor.cost.offer_terms import offer_terms
 from advisor.cost.quotes import CostedOffers, quotes_of, ranked_time_s
 from advisor.cost.selection import Selection, reject_all, rejection
@@ -21,7 +22,7 @@ from advisor.records.answer import Job, Quote
 from advisor.records.billing import Billing
 from advisor.records.options import Objective
 from advisor.records.prediction import BoolArray, Fleet, FloatArray, IndexArray, Predictions
-from advisor.records.price import PricedOffer, Rejection
+from advisor.records.price import Offer, PricedOffer, Rejection
 
 _TYPE_OF = attrgetter("provider", "instance", "tier")
 
@@ -145,42 +146,49 @@ def _one_per_type(priced: Sequence[PricedOffer], ordered: IndexArray) -> tuple[I
 def _reject_impossible(
     priced: Sequence[PricedOffer], impossible: Sequence[int], *, fleet: Fleet, predictions: Predictions, job: Job
 ) -> list[Rejection]:
-    rejected = []
+    missed = []
 
     @cache  # hundreds of offers have the same device
-    def why_impossible(device_index: int) -> tuple[str, str]:
-        over = why_over_limits(predictions, device_index, job=job)
-        return over or ("does-not-fit", _why_too_small(device_index, predictions=predictions))
+    def why_impossible(device_index: int) -> Miss:
+        return why_over_limits(predictions, device_index, job=job) or _why_too_small(
+            device_index, predictions=predictions, job=job
+        )
 
     for index in impossible:
         offer, device_index = priced[index].offer, int(fleet.device_index[index])
         if device_index < 0:
-            rejected.append(rejection(offer, code="no-device-profile", reason=fleet.problems[index]))
+            miss = Miss(code="no-device-profile", reason=fleet.problems[index])
         elif predictions.precisions[device_index] is None:
             name = predictions.devices[device_index].name
             reason = f"{name} has no unit for the precision asked for, or no kernels for quantized operators"
-            rejected.append(rejection(offer, code="no-native-precision", reason=reason))
+            miss = Miss(code="no-native-precision", reason=reason)
         elif job.loader_s_per_sample is not None and offer.vcpus is None:
             reason = "its vCPUs are not known, so neither is whether they load data as fast as the GPU takes it"
-            rejected.append(rejection(offer, code="unknown-vcpus", reason=reason))
+            miss = Miss(code="unknown-vcpus", reason=reason)
         else:
-            code, reason = why_impossible(device_index)
-            rejected.append(rejection(offer, code=code, reason=reason))
-    return rejected
+            miss = why_impossible(device_index)
+        missed.append((offer, miss))
+    return _nearest_first(missed)
 
 
-def _reject_over_limits(priced: Sequence[PricedOffer], over: IndexArray, *, limits: OfferLimits) -> Iterator[Rejection]:
-    for index in over.tolist():
-        code, reason = limits.why_broken(index)
-        yield rejection(priced[index].offer, code=code, reason=reason)
+def _reject_over_limits(priced: Sequence[PricedOffer], over: IndexArray, *, limits: OfferLimits) -> list[Rejection]:
+    return _nearest_first([(priced[index].offer, limits.why_broken(index)) for index in over.tolist()])
 
 
-def _why_too_small(device_index: int, *, predictions: Predictions) -> str:
-    needed_bytes = predictions.peak_memory_bytes[device_index]
+def _nearest_first(missed: Iterable[tuple[Offer, Miss]]) -> list[Rejection]:
+    """The rejections of the offers, those first that miss by least; equals by id."""
+    in_order = sorted(missed, key=lambda one: (one[1].ratio, one[0].id))
+    return [rejection(offer, code=miss.code, reason=miss.reason) for offer, miss in in_order]
+
+
+def _why_too_small(device_index: int, *, predictions: Predictions, job: Job) -> Miss:
+    code, needed_bytes = "does-not-fit", predictions.peak_memory_bytes[device_index]
     if not np.isfinite(needed_bytes).any():
-        return "the step cannot be spread there as asked"
-    needed, has = map(units.format_bytes, (needed_bytes.min(), predictions.devices[device_index].memory_bytes))
-    return f"needs {needed} at batch {predictions.batches[needed_bytes.argmin()]:,}, has {has}"
+        return Miss(code=code, reason="the step cannot be spread there as asked")
+    least_bytes, has_bytes = float(needed_bytes.min()), predictions.devices[device_index].memory_bytes
+    needed, has = map(units.format_bytes, (least_bytes, has_bytes))
+    at = at_batch(predictions.batches[needed_bytes.argmin()], job=job)
+    return Miss(code=code, reason=f"needs {needed} {at}, has {has}", ratio=least_bytes / has_bytes)
 
 
 def _savings(selection: Selection, job_usd: FloatArray, *, quotes: Sequence[Quote]) -> tuple[str, ...]:

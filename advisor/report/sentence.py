@@ -39,6 +39,8 @@ BASIS_NAMES = {
     "own_rate": "your own rate",
     "own_hardware": "your own hardware in use",
 }
+_BY_HOW_MUCH = ("over-", "under-", "does-not-fit")
+"""How the codes begin of what misses something by an amount."""
 _NAMED_RIVAL_COUNT = 3
 _OVERLAPPING: Mapping[Objective, str] = {"cost": "costs", "time": "times", "cost-time": "costs x times"}
 _BETTER: Mapping[Objective, str] = {"cost": "cheaper", "time": "faster", "cost-time": "better by cost x time"}
@@ -255,9 +257,14 @@ def left_out(recommendation: Recommendation) -> tuple[str, ...]:
     return tuple(
         f"{count:,} {code}: {first[code].provider} {first[code].instance}: {first[code].reason}"
         if count == 1
-        else f"{count:,} {code}, such as {first[code].provider} {first[code].instance}: {first[code].reason}"
+        else f"{count:,} {code}, {_pick(code)} {first[code].provider} {first[code].instance}: {first[code].reason}"
         for code, count in counts.most_common()
     )
+
+
+def _pick(code: str) -> str:
+    """Rejections that say by how much come with the least first."""
+    return "the nearest" if code.startswith(_BY_HOW_MUCH) else "such as"
 
 
 def _offers(count: int) -> str:

@@ -96,12 +96,20 @@ def test_the_wait_for_a_machine_counts_towards_the_deadline() -> None:
 
 
 def test_every_limit_that_is_broken_is_named() -> None:
-    (_, [(_, code, reason), _]) = outcome(ranked(deadline_s=50.0, max_usd=0.25))
+    (_, [_, (_, code, reason)]) = outcome(ranked(deadline_s=50.0, max_usd=0.25))
 
     assert code == "over-deadline"
     assert reason == (
         "takes 16.7 min, 15.8 min more than --deadline 50 s; costs $1.00, $0.75 more than --max-usd $0.25"
     )
+
+
+def test_what_misses_a_limit_by_least_comes_first() -> None:
+    (_, missed) = outcome(ranked(deadline_s=50.0))
+    assert [(name, reason) for name, _, reason in missed] == [
+        ("fast", "takes 1.67 min, 50 s more than --deadline 50 s"),
+        ("slow", "takes 16.7 min, 15.8 min more than --deadline 50 s"),
+    ]
 
 
 def test_a_step_that_takes_too_long_at_every_batch() -> None:

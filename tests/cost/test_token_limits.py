@@ -64,11 +64,13 @@ def test_latency_is_that_of_the_whole_answer() -> None:
 def test_who_is_too_slow_is_told_by_how_much() -> None:
     (_, rejection), *_ = [(each.code, each) for each in ranked(max_ttft_s=0.1).rejected]
     assert rejection.code == "over-ttft"
-    assert rejection.reason == "its first token takes 110 ms at batch 1, 10 ms more than --max-ttft 100 ms"
+    assert (
+        rejection.reason == "its first token takes 110 ms with 1 request in flight, 10 ms more than --max-ttft 100 ms"
+    )
     # Within 0.12 s for the first token there are 2 requests at most, of which a token takes 0.12 s, and 0.11 s alone.
     (rejection,) = ranked(max_ttft_s=0.12, max_tpot_s=0.1).rejected
     assert rejection.code == "over-tpot"
-    assert rejection.reason == "a token takes 110 ms at batch 1, 10 ms more than --max-tpot 100 ms"
+    assert rejection.reason == "a token takes 110 ms with 1 request in flight, 10 ms more than --max-tpot 100 ms"
 
 
 def test_the_curve_over_requests_in_flight_has_their_tokens() -> None:

@@ -111,6 +111,13 @@ def test_what_was_left_out_is_counted_by_reason_commonest_first() -> None:
     )
 
 
+def test_of_those_that_miss_a_limit_the_first_is_called_the_nearest() -> None:
+    late = [rejection(name, code="over-ttft", reason=f"its first token is late on {name}") for name in ("near", "far")]
+    assert sentence.left_out(recommendation(L4, rejected=tuple(late))) == (
+        "2 over-ttft, the nearest aws near: its first token is late on near",
+    )
+
+
 def test_the_notes_of_a_table_explain_marks_jumps_and_cuts() -> None:
     rows = shown_quotes((L4, T4, A10G, GENOA), top=3)
     assert sentence.table_notes(rows, quote_count=4) == (

@@ -1,0 +1,15 @@
+"""Why an offer does not do the job, and by how much it misses it."""
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Miss:
+    """Code and reason of a rejection. `ratio`: how many times what is there or allowed would be needed; infinity: no
+    amount would do, or nobody counts it.
+    """
+
+    code: str
+    reason: str
+    ratio: float = math.inf
