@@ -37,6 +37,9 @@ class AdvisorError(Exception):
         self.message = message
         self.hint = hint
 
+    def __str__(self) -> str:
+        return self.message
+
 
 class UsageError(AdvisorError):
     """A flag, an argument or an option has a value that cannot be used."""

@@ -31,12 +31,14 @@ from advisor.predict.step_time import predict
 from advisor.records.answer import BOUNDS, Interval, Quote, Recommendation
 from advisor.records.device import Device
 from advisor.records.explanation import EXPLANATION_SCHEMA_VERSION, Explanation, PredictedStep
+from advisor.records.generation import Generation
 from advisor.records.machine import LOCAL, Machine
 from advisor.records.options import Options
 from advisor.records.prediction import IndexArray, Predictions
 from advisor.records.price import Catalog
 from advisor.records.scale import Plan
 from advisor.records.workload import Attention, Workload
+from advisor.sample_words import samples_text
 from advisor.saving_changes import saving_changes
 
 if TYPE_CHECKING:
@@ -173,19 +175,22 @@ def explain_workload(
         compile=options.compile,
         samples=recommendation.job.samples,
         steps=tuple(steps),
-        warnings=(*recommendation.warnings, *_pass_warnings(subjects)),
+        warnings=(*recommendation.warnings, *_pass_warnings(subjects, workload.generation)),
         exchange_rate=recommendation.exchange_rate,
+        generation=workload.generation,
     )
 
 
-def _pass_warnings(subjects: Iterable[_Subject]) -> Iterator[str]:
+def _pass_warnings(subjects: Iterable[_Subject], generation: Generation | None) -> Iterator[str]:
     for subject in subjects:
         quote = subject.quote
         if quote is not None and quote.plan is not None:
+            plan, batch = quote.plan, _pass_batch(quote, quote.plan)
+            does = "does" if plan.tensor * plan.pipeline == 1 else "by itself would do"
+            gpus = f"{quote.gpus_used} GPU{'s' if quote.gpus_used > 1 else ''}"
             yield (
-                f"{subject.name} runs a step of {quote.batch:,} samples on {quote.gpus_used} "
-                f"GPU{'s' if quote.gpus_used > 1 else ''}: shown is what one does in a pass of "
-                f"{_pass_batch(quote, quote.plan):,}"
+                f"{subject.name} runs a step of {samples_text(quote.batch, generation)} on {gpus}: shown is what "
+                f"one {does} in a pass of {batch:,}"
             )
 
 

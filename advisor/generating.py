@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from advisor.errors import LoadError, UsageError
+from advisor.errors import AdvisorError, LoadError, UsageError
 from advisor.flag_values import flag_name, is_workload_file
 from advisor.predict.batches import batch_candidates
 from advisor.predict.weights import with_weights
@@ -112,7 +112,7 @@ def asks_for_tokens(options: Options) -> bool:
 def config_source(model: "nn.Module") -> Iterator[str]:
     """A model of transformers by its config alone, as a source: what is served is built anew, as engines run it.
 
-    Raises `LoadError` for any other model.
+    Raises `LoadError` for any other model. What is raised inside names the model, not the file of its config.
     """
     kind, to_json = type(model).__name__, getattr(getattr(model, "config", None), "to_json_string", None)
     if to_json is None:
@@ -123,7 +123,11 @@ def config_source(model: "nn.Module") -> Iterator[str]:
     with TemporaryDirectory() as folder:
         file = Path(folder) / f"{kind}.json"
         file.write_text(json.dumps({**json.loads(to_json(use_diff=False)), "architectures": [kind]}), encoding="utf-8")
-        yield f"hf:{file}"
+        try:
+            yield f"hf:{file}"
+        except AdvisorError as error:
+            error.message = error.message.replace(f"hf:{file}", kind).replace(str(file), kind)
+            raise
 
 
 def _is_given(options: Options, name: str) -> bool:

@@ -84,6 +84,7 @@ def memory_workload(workload: Workload, options: Options, *, on: Sequence[str], 
         optimizer=workload.optimizer,
         devices=tuple(devices if on else sorted(devices, key=lambda each: (each.memory_bytes, each.name))),
         notes=workload.assumptions,
+        generation=workload.generation,
     )
 
 

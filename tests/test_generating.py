@@ -168,6 +168,16 @@ def test_from_python_the_config_of_a_model_at_hand_says_the_same(tmp_path):
     assert here.workload.name == "LlamaForCausalLM"
 
 
+def test_from_python_an_error_names_the_model_and_no_file():
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    with torch.device("meta"):
+        model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=8, n_head=1, n_positions=64))
+    with pytest.raises(UsageError) as refused:
+        recommend(model, prompt_tokens=1024, output_tokens=256, no_local=True)
+    assert str(refused.value) == "GPT2LMHeadModel takes 64 tokens at most; prompt and output have 1,280"
+
+
 def test_from_python_a_model_without_a_config_is_no_service():
     with pytest.raises(LoadError, match="Linear has no config of transformers"):
         recommend(nn.Linear(8, 8), prompt_tokens=1024, output_tokens=256)

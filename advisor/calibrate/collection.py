@@ -49,7 +49,11 @@ def collect(folder: Path, catalog: Catalog) -> Collected:
         else:
             found.append((file, calibration))
     if not found:
-        raise UsageError(f"--collect {folder}: no file of {len(files)} can be used", hint="; ".join(problems))
+        listed = "".join(f"\n  {problem}" for problem in problems)
+        raise UsageError(
+            f"--collect {folder}: no file of {len(files)} can be used:{listed}",
+            hint="copy them anew, or calibrate again with this version of advise",
+        )
     targets: dict[_Target, list[_Found]] = {}
     for one in found:
         targets.setdefault((one[1].key.device, one[1].key.core_count), []).append(one)

@@ -11,6 +11,7 @@ from advisor.cost.service import instance_counts
 from advisor.cost.time_limits import time_limits
 from advisor.records.answer import Job
 from advisor.records.prediction import BoolArray, IndexArray, Predictions
+from advisor.sample_words import at_batch_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,9 +51,10 @@ def why_over_limits(predictions: Predictions, device: int, *, job: Job) -> Miss 
         before, within = within, within & (taken_s <= one.limit_s)
         if not within.any():
             nearest = int(np.where(before, taken_s, np.inf).argmin())
+            at = at_batch_text(int(predictions.batches[nearest]), job.generation)
             return Miss(
                 code=one.code,
-                reason=f"{one.verb} {duration(taken_s[nearest])} {at_batch(predictions.batches[nearest], job=job)}, "
+                reason=f"{one.verb} {duration(taken_s[nearest])} {at}, "
                 f"{duration(taken_s[nearest] - one.limit_s)} more than {one.flag} {duration(one.limit_s)}",
                 ratio=float(taken_s[nearest]) / one.limit_s if one.limit_s else math.inf,
             )
@@ -68,13 +70,6 @@ def why_over_limits(predictions: Predictions, device: int, *, job: Job) -> Miss 
             ratio=least / float(rates.max()),
         )
     return None
-
-
-def at_batch(batch: int, *, job: Job) -> str:
-    """The batch in words."""
-    if job.generation is None:
-        return f"at batch {batch:,}"
-    return f"with {batch:,} request{'' if batch == 1 else 's'} in flight"
 
 
 def _keeps_limits(predictions: Predictions, job: Job) -> BoolArray:

@@ -9,7 +9,7 @@ from operator import attrgetter
 import numpy as np
 
 from advisor import units
-from advisor.cost.batch_choice import BatchChoice, at_batch, choose_batches, why_over_limits
+from advisor.cost.batch_choice import BatchChoice, choose_batches, why_over_limits
 from advisor.cost.collector import collector_paused
 from advisor.cost.job_cost import cost_job
 from advisor.cost.job_limits import OfferLimits
@@ -23,6 +23,7 @@ from advisor.records.billing import Billing
 from advisor.records.options import Objective
 from advisor.records.prediction import BoolArray, Fleet, FloatArray, IndexArray, Predictions
 from advisor.records.price import Offer, PricedOffer, Rejection
+from advisor.sample_words import at_batch_text
 
 _TYPE_OF = attrgetter("provider", "instance", "tier")
 
@@ -187,7 +188,7 @@ def _why_too_small(device_index: int, *, predictions: Predictions, job: Job) -> 
         return Miss(code=code, reason="the step cannot be spread there as asked")
     least_bytes, has_bytes = float(needed_bytes.min()), predictions.devices[device_index].memory_bytes
     needed, has = map(units.format_bytes, (least_bytes, has_bytes))
-    at = at_batch(predictions.batches[needed_bytes.argmin()], job=job)
+    at = at_batch_text(int(predictions.batches[needed_bytes.argmin()]), job.generation)
     return Miss(code=code, reason=f"needs {needed} {at}, has {has}", ratio=least_bytes / has_bytes)
 
 

@@ -9,6 +9,7 @@ from advisor.predict.remedies import Remedied, Step, remedies
 from advisor.records.device import Device
 from advisor.records.prediction import Predictions
 from advisor.records.workload import Workload
+from advisor.sample_words import at_batch_text
 
 
 def memory_notes(workload: Workload, predictions: Predictions) -> tuple[str, ...]:
@@ -28,10 +29,10 @@ def memory_notes(workload: Workload, predictions: Predictions) -> tuple[str, ...
     fitting = [changed for changed in remedies(step, device=device) if _fits(changed, device)]
     listed = ", ".join(f"{each.name} {units.format_bytes(float(each.step.peak.mid[0]))}" for each in fitting)
     needed, has = units.format_bytes(float(step.peak.mid[0])), units.format_bytes(device.memory_bytes)
+    change = f"would fit: {listed}" if listed else "nothing that is known here makes it fit"
     return (
-        f"too small at batch {batch:,}: {device.name}, which has {has}, and smaller ones: the step needs {needed} in "
-        f"{precision}; {f'would fit: {listed}' if listed else 'nothing that is known here makes it fit'} "
-        "(advise memory says how).",
+        f"too small {at_batch_text(batch, workload.generation)}: {device.name}, which has {has}, and smaller ones: "
+        f"the step needs {needed} in {precision}; {change} (advise memory says how).",
     )
 
 

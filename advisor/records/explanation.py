@@ -5,6 +5,7 @@ from typing import Literal
 
 from advisor.records.answer import Bound, Interval, QuotedDevice
 from advisor.records.device import CompileMode, Layout, Precision, TimeSource
+from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
 from advisor.records.workload import Mode
 
@@ -111,7 +112,8 @@ class ExplainedStep(PredictedStep):
 class Explanation:
     """The same step on every device asked for; in a terminal it shows itself as tables.
 
-    `samples` are those of the job. Text is in the currency of `exchange_rate`; figures are dollars.
+    `samples` are those of the job, which are requests of a `generation`. Text is in the currency of `exchange_rate`;
+    figures are dollars.
     """
 
     schema_version: int
@@ -123,6 +125,7 @@ class Explanation:
     steps: tuple[ExplainedStep, ...]
     warnings: tuple[str, ...]
     exchange_rate: ExchangeRate | None = None
+    generation: Generation | None = None
 
     def __repr__(self) -> str:
         from shutil import get_terminal_size

@@ -5,6 +5,7 @@ from typing import Literal
 
 from advisor.records.answer import QuotedDevice
 from advisor.records.device import Precision
+from advisor.records.generation import Generation
 from advisor.records.workload import Mode, Phase
 
 MEMORY_SCHEMA_VERSION = 1
@@ -75,7 +76,10 @@ class DeviceMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class MemoryAnswer:
-    """The step on every device asked for, the smallest memory first; in a terminal it shows itself as tables."""
+    """The step on every device asked for, the smallest memory first; in a terminal it shows itself as tables.
+
+    Of a `generation` batches are requests in flight.
+    """
 
     schema_version: int
     workload: str
@@ -84,6 +88,7 @@ class MemoryAnswer:
     optimizer: str | None
     devices: tuple[DeviceMemory, ...]
     notes: tuple[str, ...]
+    generation: Generation | None = None
 
     def __repr__(self) -> str:
         from shutil import get_terminal_size

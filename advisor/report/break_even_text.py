@@ -8,11 +8,12 @@ from advisor import units
 from advisor.records.answer import Interval, Job
 from advisor.records.break_even import BreakEven, Contender, Crossing, Curve, CurveKind, CurvePoint, FolkRule
 from advisor.records.device import DeviceKind
+from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
-from advisor.report.cost_text import samples_text
 from advisor.report.money import rate_note
 from advisor.report.page import Heading, Page
 from advisor.report.view import View
+from advisor.sample_words import batch_text, samples_text
 
 _KINDS: Mapping[DeviceKind, str] = {"cpu": "CPU", "gpu": "GPU"}
 _TITLES: Mapping[CurveKind, str] = {
@@ -20,7 +21,13 @@ _TITLES: Mapping[CurveKind, str] = {
     "requests_per_day": "Over requests a day: a service that is on all day, its cost of a month",
     "samples": "Over the samples of the job: start-up and what is billed at least count",
 }
+_TITLES_OF_SERVICE: Mapping[CurveKind, str] = {
+    **_TITLES,
+    "batch": "Over the requests in flight",
+    "samples": "Over the requests of the job: start-up and what is billed at least count",
+}
 _HEADINGS: Mapping[CurveKind, str] = {"batch": "batch", "requests_per_day": "a day", "samples": "samples"}
+_HEADINGS_OF_SERVICE: Mapping[CurveKind, str] = {**_HEADINGS, "batch": "in flight", "samples": "requests"}
 _FOLK_RULE = "The folk rule (take a GPU if it is faster by more than it is dearer), in figures:"
 _SHOWN_COUNT = 5
 """Points of a curve in its table; JSON has all."""
@@ -31,18 +38,20 @@ _EXACT_BELOW = 10_000
 def render_break_even(break_even: BreakEven, *, view: View) -> str:
     """The whole answer, at most `view.width` characters wide."""
     page, rate = Page(width=view.width, color=view.color), break_even.exchange_rate
+    generation = break_even.job.generation
+    headings = _HEADINGS if generation is None else _HEADINGS_OF_SERVICE
     page.line(f"{break_even.workload}: the cheapest CPU against the cheapest GPU, {_job(break_even.job)}", style="bold")
     if break_even.folk_rule is not None:
         page.titled_list(
             "The folk rule (take a GPU if it is faster by more than it is dearer), in figures:",
-            folk_rule_sentences(break_even.folk_rule, rate=rate),
+            folk_rule_sentences(break_even.folk_rule, rate=rate, generation=generation),
         )
     for curve in break_even.curves:
-        page.titled_list(f"{curve_title(curve)}:", verdict(curve))
+        page.titled_list(f"{curve_title(curve, generation=generation)}:", verdict(curve, generation=generation))
         page.blank()
         page.table(
             [
-                Heading(text=_HEADINGS.get(curve.kind, curve.name), is_number=True),
+                Heading(text=headings.get(curve.kind, curve.name), is_number=True),
                 Heading(text="CPU"),
                 Heading(text="cost", is_number=True),
                 Heading(text="GPU"),
@@ -62,22 +71,24 @@ def _job(job: Job) -> str:
     if job.requests_per_day is not None:
         return f"{job.mode}, {job.requests_per_day:,} requests a day"
     busy = " with the device kept busy" if job.assumed else ""
-    return f"{job.mode}, {samples_text(job)}{busy}"
+    return f"{job.mode}, {samples_text(job.samples, job.generation)}{busy}"
 
 
-def folk_rule_sentences(rule: FolkRule, *, rate: ExchangeRate | None) -> Iterator[str]:
+def folk_rule_sentences(
+    rule: FolkRule, *, rate: ExchangeRate | None, generation: Generation | None = None
+) -> Iterator[str]:
     """By how much a GPU is dearer an hour, by how much faster, and what comes of it."""
     compared = f"{_times(rule.speed_ratio)} {'faster' if rule.speed_ratio.mid >= 1 else 'as fast'}"
     yield (
         f"a GPU costs {units.format_significant(rule.price_ratio)}x an hour and is {compared}: "
-        f"{_contender(rule.gpu, rate=rate)} beside {_contender(rule.cpu, rate=rate)}."
+        f"{_contender(rule.gpu, generation, rate=rate)} beside {_contender(rule.cpu, generation, rate=rate)}."
     )
     yield f"the job on the CPU costs {_times(rule.cost_ratio)} what it costs on the GPU."
 
 
-def _contender(one: Contender, *, rate: ExchangeRate | None) -> str:
+def _contender(one: Contender, generation: Generation | None, *, rate: ExchangeRate | None) -> str:
     hourly = units.format_money(one.usd_per_hour, rate=rate, digits=3)
-    return f"{contender_label(one)} ({one.device.name}, {hourly} an hour, batch {one.batch:,})"
+    return f"{contender_label(one)} ({one.device.name}, {hourly} an hour, {batch_text(one.batch, generation)})"
 
 
 def contender_label(one: Contender) -> str:
@@ -90,10 +101,10 @@ def _times(ratio: Interval) -> str:
     return f"{mid}x [{low}-{high}]"
 
 
-def curve_title(curve: Curve) -> str:
+def curve_title(curve: Curve, *, generation: Generation | None = None) -> str:
     """What the curve is over."""
     if curve.kind != "parameter":
-        return _TITLES[curve.kind]
+        return (_TITLES if generation is None else _TITLES_OF_SERVICE)[curve.kind]
     traced = ", ".join(f"{point.at:,}" for point in curve.points)
     return f"Over {curve.name}: traced at {traced}, straight lines between them"
 
@@ -123,7 +134,7 @@ def end_text(end: Crossing, *, following: Stretch) -> str:
     return number_text(end.at) if following.is_alone else f"{number_text(end.at)} [{low}-{high}]"
 
 
-def verdict(curve: Curve) -> Iterator[str]:
+def verdict(curve: Curve, *, generation: Generation | None = None) -> Iterator[str]:
     """Which kind is the cheaper one from where on, and where that is open."""
     parts = stretches(curve)
     if not parts:
@@ -131,11 +142,11 @@ def verdict(curve: Curve) -> Iterator[str]:
         return
     points = [point for point in curve.points if point.cpu or point.gpu]
     if len(parts) == 1:
-        first, last = (_place(curve, number_text(point.at)) for point in (points[0], points[-1]))
+        first, last = (_place(curve, number_text(point.at), generation) for point in (points[0], points[-1]))
         yield f"{_winner(parts[0])} everywhere from {first} to {last}."
     else:
         ended = [
-            f"{_winner(one)} below {_place(curve, end_text(one.end, following=following))}"
+            f"{_winner(one)} below {_place(curve, end_text(one.end, following=following), generation)}"
             for one, following in pairwise(parts)
             if one.end is not None
         ]
@@ -161,9 +172,12 @@ def _after(points: Sequence[CurvePoint], crossing: Crossing) -> CurvePoint:
     return next(point for point in points if point.at >= crossing.at)
 
 
-def _place(curve: Curve, number: str) -> str:
+def _place(curve: Curve, number: str, generation: Generation | None) -> str:
     """ "batch 8", "3,930 requests a day", "width 256"."""
-    nouns = {"requests_per_day": ("request", " a day"), "samples": ("sample", "")}
+    sample = "sample" if generation is None else "request"
+    nouns: dict[CurveKind, tuple[str, str]] = {"requests_per_day": ("request", " a day"), "samples": (sample, "")}
+    if generation is not None:
+        nouns["batch"] = ("request", " in flight")
     if curve.kind not in nouns:
         return f"{curve.name} {number}"
     noun, per = nouns[curve.kind]

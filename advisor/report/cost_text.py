@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from advisor import units
 from advisor.records.answer import CostPart, Job, Quote
 from advisor.records.price import ExchangeRate, PriceKind
+from advisor.sample_words import samples_text
 
 _PART_NAMES: Mapping[CostPart, str] = {
     "compute": "compute",
@@ -45,12 +46,7 @@ def _size(job: Job) -> str:
     for count, name in ((job.epochs, "epoch"), (job.steps, "step"), (job.tokens, "token")):
         if count is not None:
             return f"{count:,} {name}{'' if count == 1 else 's'}"
-    return samples_text(job)
-
-
-def samples_text(job: Job) -> str:
-    """How much it does: samples, of a language model in service requests."""
-    return f"{job.samples:,} {'samples' if job.generation is None else 'requests'}"
+    return samples_text(job.samples, job.generation)
 
 
 def load_text(job: Job) -> str:

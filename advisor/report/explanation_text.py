@@ -6,10 +6,12 @@ from string import ascii_uppercase
 
 from advisor import units
 from advisor.records.explanation import ChangeKind, ExplainedGroup, ExplainedStep, Explanation
+from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
 from advisor.report.intervals import interval_text
 from advisor.report.page import Heading, Page
 from advisor.report.view import View
+from advisor.sample_words import at_batch_text, samples_text
 
 _STEPS = {"inference": "a step of inference", "training": "a training step"}
 _GROUPS: Mapping[str, Callable[[ExplainedStep], Sequence[ExplainedGroup]]] = {
@@ -25,6 +27,8 @@ _CHANGES: Mapping[ChangeKind, str] = {
     "weights": "weights in {}",
     "instance": "{}",
 }
+_NOTHING_SAVES = "nothing: no other precision, batch, layout, attention or instance, nor torch.compile, saves 1 %."
+_NOTHING_SAVES_OF_SERVICE = "nothing: neither narrower weights nor another instance save 1 %."
 _LEGEND = (
     "FLOP/B: arithmetic intensity / ridge point, at which the peak of the unit that does most of the FLOP and the "
     "bandwidth, both from the datasheet, take the same time.",
@@ -46,9 +50,7 @@ def render_explanation(explanation: Explanation, *, view: View) -> str:
 
 def _one(page: Page, explanation: Explanation, *, view: View) -> None:
     (step,) = explanation.steps
-    is_generation = any(group.name == "decode" for group in step.phases)
-    what = "an answer to each request in flight" if is_generation else _STEPS[explanation.mode]
-    page.line(f"{explanation.workload}: {what} on {_headline(step)}", style="bold")
+    page.line(f"{explanation.workload}: {_what(explanation)} on {_headline(step, explanation)}", style="bold")
     page.titled_list("Why:", reasons(step))
     _savings(page, step, explanation)
     for name, groups_of in _GROUPS.items():
@@ -74,9 +76,13 @@ def _heading(text: str) -> Heading:
     return Heading(text=text, is_number=text != "bound")
 
 
-def _headline(step: ExplainedStep) -> str:
-    time = interval_text(step.step_s)
-    return f"{_device(step)} takes {time} at batch {step.batch:,} in {step.precision}, bound by {step.bound}."
+def _what(explanation: Explanation) -> str:
+    return _STEPS[explanation.mode] if explanation.generation is None else "an answer to each request in flight"
+
+
+def _headline(step: ExplainedStep, explanation: Explanation) -> str:
+    time, at = interval_text(step.step_s), at_batch_text(step.batch, explanation.generation)
+    return f"{_device(step)} takes {time} {at} in {step.precision}, bound by {step.bound}."
 
 
 def _device(step: ExplainedStep) -> str:
@@ -114,11 +120,14 @@ def _savings(page: Page, step: ExplainedStep, explanation: Explanation, *, where
         return
     rate = explanation.exchange_rate
     cost = units.format_money(step.job_usd.mid, rate=rate)
-    title = f"What would save most{where} of {cost} for {explanation.samples:,} samples:"
-    page.titled_list(title, saving_sentences(step, rate=rate))
+    done = samples_text(explanation.samples, explanation.generation)
+    title = f"What would save most{where} of {cost} for {done}:"
+    page.titled_list(title, saving_sentences(step, rate=rate, generation=explanation.generation))
 
 
-def saving_sentences(step: ExplainedStep, *, rate: ExchangeRate | None) -> tuple[str, ...]:
+def saving_sentences(
+    step: ExplainedStep, *, rate: ExchangeRate | None, generation: Generation | None = None
+) -> tuple[str, ...]:
     """One for each change, or one that says that there is none."""
 
     def money(usd: float) -> str:
@@ -129,8 +138,7 @@ def saving_sentences(step: ExplainedStep, *, rate: ExchangeRate | None) -> tuple
         f"({money(change.saved_usd)}), to {money(change.job_usd.mid)}."
         for change in step.changes
     )
-    nothing = "nothing: no other precision, batch, layout, attention or instance, nor torch.compile, saves 1 %."
-    return changes or (nothing,)
+    return changes or (_NOTHING_SAVES if generation is None else _NOTHING_SAVES_OF_SERVICE,)
 
 
 def _pace(step: ExplainedStep) -> str:
@@ -199,9 +207,9 @@ def _side_by_side(page: Page, explanation: Explanation, *, view: View) -> None:
     """Each device by a letter; where their batches differ, the tables are of one sample."""
     steps = explanation.steps
     by_letter = dict(zip(ascii_uppercase, steps, strict=False))
-    page.line(f"{explanation.workload}: {_STEPS[explanation.mode]} on", style="bold")
+    page.line(f"{explanation.workload}: {_what(explanation)} on", style="bold")
     for letter, step in by_letter.items():
-        page.line(f"{letter}  {_headline(step)}", indent=2)
+        page.line(f"{letter}  {_headline(step, explanation)}", indent=2)
     for letter, step in by_letter.items():
         page.titled_list(f"Why {letter}:", reasons(step))
     for letter, step in by_letter.items():
@@ -210,7 +218,8 @@ def _side_by_side(page: Page, explanation: Explanation, *, view: View) -> None:
     divisors = [step.batch if per_sample else 1 for step in steps]
     totals = _lines([[step.total] for step in steps], divisors=divisors)
     page.blank()
-    page.line(f"Time of one {'sample' if per_sample else 'step'}; what differs most comes first.", style="bold")
+    sample = "sample" if explanation.generation is None else "request"
+    page.line(f"Time of one {sample if per_sample else 'step'}; what differs most comes first.", style="bold")
     for name, groups_of in _GROUPS.items():
         lines = _lines([groups_of(step) for step in steps], divisors=divisors)
         page.blank()

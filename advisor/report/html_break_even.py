@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from advisor import units
 from advisor.records.break_even import BreakEven, Contender, Curve, CurveKind, CurvePoint
 from advisor.records.device import DeviceKind
+from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
 from advisor.report.break_even_text import contender_label, curve_title, folk_rule_sentences, verdict
 from advisor.report.html_parts import (
@@ -21,6 +22,7 @@ from advisor.report.html_parts import (
     TableColumn,
 )
 from advisor.report.money import in_currency, money_interval
+from advisor.sample_words import batch_text
 
 _KINDS: Mapping[DeviceKind, tuple[str, Color, Symbol]] = {
     "gpu": ("cheapest GPU", 1, "triangle"),
@@ -31,12 +33,18 @@ _AXES: Mapping[CurveKind, str] = {
     "requests_per_day": "requests a day",
     "samples": "samples of the job",
 }
+_AXES_OF_SERVICE: Mapping[CurveKind, str] = {
+    **_AXES,
+    "batch": "requests in flight",
+    "samples": "requests of the job",
+}
 
 
 def break_even_section(break_even: BreakEven) -> Section:
     """Where the two cost the same; the bands are 90 % intervals."""
     rate = break_even.exchange_rate
-    rule = [] if break_even.folk_rule is None else folk_rule_sentences(break_even.folk_rule, rate=rate)
+    generation, found = break_even.job.generation, break_even.folk_rule
+    rule = [] if found is None else folk_rule_sentences(found, rate=rate, generation=generation)
     listings = (
         Listing(
             title="The folk rule (take a GPU if it is faster by more than it is dearer), in figures", items=tuple(rule)
@@ -48,31 +56,35 @@ def break_even_section(break_even: BreakEven) -> Section:
         title="Break-even",
         lead=("The cheapest CPU against the cheapest GPU at each place; bands are 90 % intervals.",),
         lists=tuple(listing for listing in listings if listing.items),
-        plots=tuple(_chart(curve, rate=rate) for curve in break_even.curves),
+        plots=tuple(_chart(curve, generation, rate=rate) for curve in break_even.curves),
     )
 
 
-def _chart(curve: Curve, *, rate: ExchangeRate | None) -> Chart:
-    series = (_series(curve.points, kind, rate=rate) for kind in _KINDS)
+def _chart(curve: Curve, generation: Generation | None, *, rate: ExchangeRate | None) -> Chart:
+    series = (_series(curve.points, kind, generation, rate=rate) for kind in _KINDS)
+    title = curve_title(curve, generation=generation)
+    over = (_AXES if generation is None else _AXES_OF_SERVICE).get(curve.kind, curve.name)
     return Chart(
-        title=curve_title(curve),
-        notes=(" ".join(verdict(curve)),),
-        x=Axis(label=_AXES.get(curve.kind, curve.name), unit="count"),
+        title=title,
+        notes=(" ".join(verdict(curve, generation=generation)),),
+        x=Axis(label=over, unit="count"),
         y=Axis(label="cost a month" if curve.kind == "requests_per_day" else "cost of the job", unit="money"),
         series=tuple(one for one in series if one.points),
         rules=tuple(Rule(x=crossing.at, name=f"{crossing.at:,}") for crossing in curve.crossings),
-        table=_table(curve, rate=rate),
+        table=_table(curve, title=title, over=over, rate=rate),
     )
 
 
-def _series(points: Sequence[CurvePoint], kind: DeviceKind, *, rate: ExchangeRate | None) -> Series:
+def _series(
+    points: Sequence[CurvePoint], kind: DeviceKind, generation: Generation | None, *, rate: ExchangeRate | None
+) -> Series:
     name, color, symbol = _KINDS[kind]
-    found = [(point.at, _contender(point, kind)) for point in points]
+    found = [(point.at, one) for point in points if (one := _contender(point, kind)) is not None]
     return Series(
         name=name,
         color=color,
         symbol=symbol,
-        points=tuple(_point(at, one, rate=rate) for at, one in found if one is not None and one.job_usd.mid > 0),
+        points=tuple(_point(at, one, generation, rate=rate) for at, one in found if one.job_usd.mid > 0),
         has_line=True,
     )
 
@@ -81,7 +93,7 @@ def _contender(point: CurvePoint, kind: DeviceKind) -> Contender | None:
     return point.gpu if kind == "gpu" else point.cpu
 
 
-def _point(at: int, one: Contender, *, rate: ExchangeRate | None) -> Point:
+def _point(at: int, one: Contender, generation: Generation | None, *, rate: ExchangeRate | None) -> Point:
     cost = in_currency(one.job_usd, rate=rate)
     return Point(
         x=at,
@@ -89,20 +101,18 @@ def _point(at: int, one: Contender, *, rate: ExchangeRate | None) -> Point:
         y_low=cost.low,
         y_high=cost.high,
         text=(
-            f"{at:,}: {contender_label(one)}\n{one.device.name}, batch {one.batch:,}\n"
+            f"{at:,}: {contender_label(one)}\n{one.device.name}, {batch_text(one.batch, generation)}\n"
             f"{money_interval(one.job_usd, rate=rate)}"
         ),
     )
 
 
-def _table(curve: Curve, *, rate: ExchangeRate | None) -> Table:
+def _table(curve: Curve, *, title: str, over: str, rate: ExchangeRate | None) -> Table:
     points = curve.points
     return Table(
-        title=curve_title(curve),
+        title=title,
         columns=(
-            TableColumn(
-                header=_AXES.get(curve.kind, curve.name), is_number=True, keys=tuple(point.at for point in points)
-            ),
+            TableColumn(header=over, is_number=True, keys=tuple(point.at for point in points)),
             TableColumn(header="CPU"),
             TableColumn(header="cost [90 %]", is_number=True, keys=_costs(points, "cpu")),
             TableColumn(header="GPU"),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from advisor import units
-from advisor.records.answer import Quote, Recommendation
+from advisor.records.answer import Job, Quote, Recommendation
 from advisor.records.price import ExchangeRate
 from advisor.records.report import Report
 from advisor.report import sentence
@@ -19,20 +19,21 @@ from advisor.report.html_ranking import cost_time_section, ranking_section
 from advisor.report.html_roofline import roofline_section
 from advisor.report.intervals import interval_text
 from advisor.report.money import money_interval
-from advisor.report.token_text import requests_in_flight
+from advisor.sample_words import batch_text
 
 
 def document_of(report: Report) -> Document:
     """The whole report; a section that has nothing to show is left out."""
     recommendation, rate = report.recommendation, report.recommendation.exchange_rate
+    generation = recommendation.job.generation
     sections = (
         cost_time_section(recommendation),
         ranking_section(recommendation),
-        why_section(report.looks, rate=rate),
-        modules_section(report.looks),
+        why_section(report.looks, rate=rate, generation=generation),
+        modules_section(report.looks, generation=generation),
         roofline_section(report.looks),
-        memory_section(report.looks),
-        batches_section(report.looks, rate=rate, generation=recommendation.job.generation),
+        memory_section(report.looks, generation=generation),
+        batches_section(report.looks, rate=rate, generation=generation),
         machines_section(recommendation),
         *(() if report.break_even is None else (break_even_section(report.break_even),)),
         basis_section(recommendation),
@@ -74,7 +75,7 @@ def _figures(best: Quote, recommendation: Recommendation) -> tuple[Figure, ...]:
             value=units.format_money(best.job_usd.mid, rate=rate),
             note=f"90 % interval {money_interval(best.job_usd, rate=rate).partition(' ')[2].strip('[]')}",
         ),
-        *_times(best, is_service=is_service),
+        *_times(best, job),
         Figure(
             name="price",
             value=f"{units.format_money(best.usd_per_hour, rate=rate, digits=3)} an hour",
@@ -83,11 +84,12 @@ def _figures(best: Quote, recommendation: Recommendation) -> tuple[Figure, ...]:
     )
 
 
-def _times(best: Quote, *, is_service: bool) -> Iterator[Figure]:
+def _times(best: Quote, job: Job) -> Iterator[Figure]:
     """That of the job, which a service never ends, and those of the tokens of a language model."""
-    step, tokens = f"{interval_text(best.step_s)}, batch {best.batch:,}, {best.precision}", best.tokens
-    if not is_service:
-        note = f"step {step}" if tokens is None else f"{requests_in_flight(best.batch)}, {best.precision}"
+    batch, tokens = f"{batch_text(best.batch, job.generation)}, {best.precision}", best.tokens
+    step = f"{interval_text(best.step_s)}, {batch}"
+    if job.requests_per_day is None:
+        note = f"step {step}" if tokens is None else batch
         yield Figure(name="time", value=units.format_duration(best.job_s.mid), note=note)
     elif tokens is None:
         yield Figure(name="step", value=units.format_duration(best.step_s.mid), note=f"90 % interval {step}")

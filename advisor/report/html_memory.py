@@ -3,13 +3,16 @@
 from collections.abc import Mapping, Sequence
 
 from advisor import units
+from advisor.records.generation import Generation
 from advisor.records.memory import DeviceMemory, MemoryPart
 from advisor.records.report import CloseLook
 from advisor.report.html_parts import Axis, Bar, Bars, Color, Part, Section, Table, TableColumn
+from advisor.sample_words import batch_text
 
 _GROUPS: Mapping[str, tuple[Color, tuple[MemoryPart, ...]]] = {
     "parameters": (1, ("parameters", "buffers", "half copies")),
     "gradients": (2, ("gradients",)),
+    "KV cache": (2, ("KV cache",)),
     "optimizer state": (3, ("optimizer state",)),
     "activations": (4, ("activations",)),
     "temporaries and workspaces": (5, ("temporaries", "workspaces")),
@@ -19,16 +22,17 @@ _GROUPS: Mapping[str, tuple[Color, tuple[MemoryPart, ...]]] = {
 """What a bar tells apart; the table has every part."""
 
 
-def memory_section(looks: Sequence[CloseLook]) -> Section:
+def memory_section(looks: Sequence[CloseLook], *, generation: Generation | None = None) -> Section:
     """The peak of the step that was priced, beside what the device has."""
     found = [(look, look.memory) for look in looks if look.memory is not None]
     if not found:
         return Section(id="memory", title="Memory")
+    verb = "is" if generation is None else "are"
     bars = Bars(
         title="Peak of a step",
         notes=tuple(
-            f"{look.role}: {memory.device.name}, batch {memory.batch:,} in {memory.precision}; up to batch "
-            f"{memory.largest_batch:,} is sure to fit."
+            f"{look.role}: {memory.device.name}, {batch_text(memory.batch, generation)} in {memory.precision}; up to "
+            f"{batch_text(memory.largest_batch, generation)} {verb} sure to fit."
             for look, memory in found
         ),
         x=Axis(label="bytes", unit="bytes", is_log=False),

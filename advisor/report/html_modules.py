@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from advisor import units
+from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
 from advisor.records.report import CloseLook
 from advisor.report.explanation_text import reasons, saving_sentences
@@ -17,11 +18,14 @@ from advisor.report.html_parts import (
     Table,
     TableColumn,
 )
+from advisor.sample_words import at_batch_text
 
 _SHOWN_MODULES = 12
 
 
-def why_section(looks: Sequence[CloseLook], *, rate: ExchangeRate | None) -> Section:
+def why_section(
+    looks: Sequence[CloseLook], *, rate: ExchangeRate | None, generation: Generation | None = None
+) -> Section:
     """What sets the pace on each device, and what would cost less."""
     lists = []
     for look in looks:
@@ -29,18 +33,19 @@ def why_section(looks: Sequence[CloseLook], *, rate: ExchangeRate | None) -> Sec
         if look.step.job_usd is not None:
             cost = units.format_money(look.step.job_usd.mid, rate=rate)
             title = f"What would save most of {cost} on the {look.role}"
-            lists.append(Listing(title=title, items=saving_sentences(look.step, rate=rate)))
+            lists.append(Listing(title=title, items=saving_sentences(look.step, rate=rate, generation=generation)))
     return Section(id="why", title="Why", lists=tuple(lists))
 
 
-def modules_section(looks: Sequence[CloseLook]) -> Section:
+def modules_section(looks: Sequence[CloseLook], *, generation: Generation | None = None) -> Section:
     """Where the time of a step goes in the model."""
+    plots = tuple(_modules(look, generation) for look in looks)
     lead = ("The longest first. Layers of equal shape that repeat are one line.",)
-    return Section(id="modules", title="Time by module", lead=lead, plots=tuple(map(_modules, looks)))
+    return Section(id="modules", title="Time by module", lead=lead, plots=plots)
 
 
-def _modules(look: CloseLook) -> Bars:
-    step = look.step
+def _modules(look: CloseLook, generation: Generation | None) -> Bars:
+    step, at = look.step, at_batch_text(look.step.batch, generation)
     shown, rest = step.modules[:_SHOWN_MODULES], step.modules[_SHOWN_MODULES:]
     bars = [
         Bar(
@@ -64,7 +69,7 @@ def _modules(look: CloseLook) -> Bars:
         part = Part(name="more", value=rest_s, color=7, text=f"{name}\n{note}")
         bars.append(Bar(name=name, note=note, parts=(part,)))
     return Bars(
-        title=f"{device_name(look)}, a step of batch {step.batch:,}: {step_time(step)}",
+        title=f"{device_name(look)}, a step {at}: {step_time(step)}",
         x=Axis(label="time", unit="s", is_log=False),
         bars=tuple(bars),
         table=Table(

@@ -7,6 +7,7 @@ from advisor.report.html_parts import Axis, Chart, Point, Section, Series, Table
 from advisor.report.intervals import interval_text
 from advisor.report.money import in_currency, money_interval
 from advisor.report.token_columns import columns_for
+from advisor.sample_words import batch_text
 
 _KIND_NAMES = {"cpu": "CPU", "gpu": "GPU"}
 _MORE_COLUMNS = (
@@ -103,9 +104,10 @@ def _points(rows: list[RankedQuote], job: Job, *, kind: str) -> tuple[Point, ...
 
 def _point(row: RankedQuote, job: Job, *, has_interval: bool = False) -> Point:
     cost, time = in_currency(row.quote.job_usd, rate=row.rate), _time(row, job)
+    batch = batch_text(row.quote.batch, job.generation)
     text = (
         f"{row.quote.provider} {instance_label(row.quote)}\n{device_label(row.quote)}\n"
-        f"{_cost_text(row)} in {interval_text(time)}\nbatch {row.quote.batch:,}, {row.quote.precision}"
+        f"{_cost_text(row)} in {interval_text(time)}\n{batch}, {row.quote.precision}"
     )
     if not has_interval:
         return Point(x=time.mid, y=cost.mid, text=text)

@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Sequence
 
 from advisor import units
+from advisor.records.generation import Generation
 from advisor.records.memory import DeviceMemory, MemoryAnswer, MemoryTerm, Remedy, Verdict
 from advisor.report.page import Heading, Page
 from advisor.report.view import View
+from advisor.sample_words import at_batch_text
 
 _STEPS = {"inference": "a step of inference", "training": "a training step"}
-_COLUMNS = ("device", "memory", "precision", "peak [spread]", "verdict", "largest batch")
+_COLUMNS = ("device", "memory", "precision", "peak [spread]", "verdict")
 _WORDS = ("device", "precision", "verdict")
 _VERDICTS: tuple[Verdict, ...] = ("fits", "tight", "does not fit")
 
@@ -20,7 +22,7 @@ def render_memory(answer: MemoryAnswer, *, view: View) -> str:
     page.blank()
     shown = _around_border(answer.devices, top=view.top)
     page.table(
-        [Heading(text=text, is_number=text not in _WORDS) for text in _COLUMNS],
+        [Heading(text=text, is_number=text not in _WORDS) for text in (*_COLUMNS, _largest_name(answer.generation))],
         [_device_cells(device) for device in shown],
         first_row_style="",
     )
@@ -34,7 +36,8 @@ def render_memory(answer: MemoryAnswer, *, view: View) -> str:
 def _headline(answer: MemoryAnswer) -> str:
     counts = {verdict: sum(device.verdict == verdict for device in answer.devices) for verdict in _VERDICTS}
     optimizer = f" with {answer.optimizer}" if answer.optimizer else ""
-    step = f"{answer.workload}: {_STEPS[answer.mode]}{optimizer} at batch {answer.batch:,}"
+    what = _STEPS[answer.mode] if answer.generation is None else "a language model in service"
+    step = f"{answer.workload}: {what}{optimizer} {at_batch_text(answer.batch, answer.generation)}"
     if len(answer.devices) == 1:
         (device,) = answer.devices
         return f"{step} {_sentence(device)}."
@@ -63,6 +66,10 @@ def _device_cells(device: DeviceMemory) -> tuple[str, ...]:
     )
 
 
+def _largest_name(generation: Generation | None) -> str:
+    return "largest batch" if generation is None else "most in flight"
+
+
 def _largest(device: DeviceMemory) -> str:
     if device.largest_batch == device.largest_batch_at_most:
         return f"{device.largest_batch:,}"
@@ -89,7 +96,9 @@ def _in_full(page: Page, device: DeviceMemory, answer: MemoryAnswer) -> None:
         [(term.part, _term_bytes(term), term.source) for term in device.terms],
         first_row_style="",
     )
-    page.titled_list(f"What would need less than {units.format_bytes(device.peak_bytes)}:", _remedies(device))
+    page.titled_list(
+        f"What would need less than {units.format_bytes(device.peak_bytes)}:", _remedies(device, answer.generation)
+    )
 
 
 def _term_bytes(term: MemoryTerm) -> str:
@@ -98,16 +107,19 @@ def _term_bytes(term: MemoryTerm) -> str:
     return f"{units.format_bytes(term.low_bytes)} - {units.format_bytes(term.high_bytes)}"
 
 
-def _remedies(device: DeviceMemory) -> Iterator[str]:
+def _remedies(device: DeviceMemory, generation: Generation | None) -> Iterator[str]:
     for remedy in device.remedies:
-        yield f"{remedy.name}: {_remedy(remedy)}"
+        yield f"{remedy.name}: {_remedy(remedy, generation)}"
     if not device.remedies:
-        yield "nothing that is known here: choose a smaller batch, a smaller model or a larger device."
+        fewer = "a smaller batch" if generation is None else "fewer requests in flight"
+        yield f"nothing that is known here: choose {fewer}, a smaller model or a larger device."
 
 
-def _remedy(remedy: Remedy) -> str:
+def _remedy(remedy: Remedy, generation: Generation | None) -> str:
     again = f" for {units.format_ratio(remedy.extra_flops_ratio)} more FLOP" if remedy.extra_flops_ratio else ""
-    largest = f"largest batch {remedy.largest_batch:,}" if remedy.largest_batch else "no batch is sure to fit"
+    largest = f"{_largest_name(generation)} {remedy.largest_batch:,}"
+    if not remedy.largest_batch:
+        largest = f"no {'batch' if generation is None else 'request'} is sure to fit"
     return (
         f"{remedy.change} needs {units.format_bytes(remedy.peak_bytes)}, "
         f"{units.format_bytes(remedy.saved_bytes)} less{again}: {remedy.verdict}; {largest}."

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from advisor import units
 from advisor.records.answer import Job, Quote
 from advisor.records.scale import Plan, Sharding
-from advisor.report.token_text import requests_in_flight
+from advisor.sample_words import batch_text
 
 _SHARDINGS: Mapping[Sharding, str] = {
     "none": "data parallel (DDP)",
@@ -26,7 +26,7 @@ def scaling_notes(quote: Quote, job: Job) -> Iterator[str]:
         return
     per_gpu = f"its batch of {quote.batch:,} is that of all GPUs{_passes(plan, before=' and ')}"
     if job.generation is not None:
-        yield f"{_copies(plan)}; {requests_in_flight(quote.batch)} on all GPUs together."
+        yield f"{_copies(plan)}; {batch_text(quote.batch, job.generation)} on all GPUs together."
         return
     if job.mode == "inference" and plan.data > 1:
         yield f"each of {quote.gpus_used} GPUs runs a copy of the model; {per_gpu}."

@@ -9,13 +9,14 @@ from advisor.records.machine import LOCAL
 from advisor.records.options import Objective
 from advisor.records.price import ExchangeRate
 from advisor.report.columns import RankedQuote, device_label, has_front_mark, instance_label, percent_chance
-from advisor.report.cost_text import cost_notes, covered_cost, load_text, samples_text
+from advisor.report.cost_text import cost_notes, covered_cost, load_text
 from advisor.report.intervals import interval_text
 from advisor.report.loader_text import loader_notes
 from advisor.report.measured_text import measured_notes
 from advisor.report.money import rate_note
 from advisor.report.scaling_text import scaling_notes
-from advisor.report.token_text import requests_in_flight, service_settings, token_notes
+from advisor.report.token_text import service_settings, token_notes
+from advisor.sample_words import at_batch_text, batch_text, samples_text
 
 _KIND_NAMES = {"cpu": "CPU", "gpu": "GPU"}
 _OTHER_KIND = {"cpu": "gpu", "gpu": "cpu"}
@@ -95,8 +96,8 @@ def _samples_done(job: Job) -> str:
     if job.requests_per_day is not None:
         return f"serves {load_text(job)}"
     if job.generation is not None:
-        return f"answers {samples_text(job)}"
-    return f"{'trains on' if job.mode == 'training' else 'does'} {samples_text(job)}"
+        return f"answers {samples_text(job.samples, job.generation)}"
+    return f"{'trains on' if job.mode == 'training' else 'does'} {samples_text(job.samples, job.generation)}"
 
 
 def _margin(best: Quote, quotes: Sequence[Quote], *, job: Job, rate: ExchangeRate | None) -> str:
@@ -153,7 +154,7 @@ def basis(recommendation: Recommendation) -> tuple[str, ...]:
     return (
         _job(recommendation.job),
         *([] if recommendation.best is None else _best(recommendation)),
-        _workload(recommendation.workload),
+        _workload(recommendation.workload, recommendation.job),
         *recommendation.workload.assumptions,
         *measured_notes(recommendation.measured),
         *recommendation.notes,
@@ -162,8 +163,9 @@ def basis(recommendation: Recommendation) -> tuple[str, ...]:
 
 
 def _job(job: Job) -> str:
+    done = samples_text(job.samples, job.generation)
+    size = f"; no job size was given, so {done} with the device kept busy" if job.assumed else ""
     if service := service_settings(job):
-        size = f"; no job size was given, so {samples_text(job)} with the device kept busy" if job.assumed else ""
         return f"{service}, {_PRICE_NAMES[job.price]}{size}."
     batch = "the cheapest batch per device" if job.batch == "auto" else f"batch {job.batch}"
     precision = (
@@ -171,9 +173,7 @@ def _job(job: Job) -> str:
     )
     compiled = "torch.compile" if job.compile == "compile" else "eager"
     settings = f"{job.mode}, {batch}, {precision}, {compiled}, {job.layout.upper()}, {_PRICE_NAMES[job.price]}"
-    if job.assumed:
-        return f"{settings}; no job size was given, so {samples_text(job)} with the device kept busy."
-    return f"{settings}."
+    return f"{settings}{size}."
 
 
 def _best(recommendation: Recommendation) -> tuple[str, ...]:
@@ -183,14 +183,14 @@ def _best(recommendation: Recommendation) -> tuple[str, ...]:
         return ()
     if job.assumed or (best.provider == LOCAL and not best.usd_per_hour):
         return (
-            _figures(best, rate=rate),
+            _figures(best, job, rate=rate),
             *token_notes(best, job, rate=rate),
             *scaling_notes(best, job),
             *cost_notes(best, job),
             *loader_notes(best, job),
         )
     return (
-        _figures(best, rate=rate, has_coverage=True),
+        _figures(best, job, rate=rate, has_coverage=True),
         *token_notes(best, job, rate=rate),
         *scaling_notes(best, job),
         covered_cost(best, job, rate=rate),
@@ -199,8 +199,8 @@ def _best(recommendation: Recommendation) -> tuple[str, ...]:
     )
 
 
-def _figures(best: Quote, *, rate: ExchangeRate | None, has_coverage: bool = False) -> str:
-    batch = f"batch {best.batch:,}" if best.tokens is None else requests_in_flight(best.batch)
+def _figures(best: Quote, job: Job, *, rate: ExchangeRate | None, has_coverage: bool = False) -> str:
+    batch = batch_text(best.batch, job.generation)
     time = f"the best: {batch}, {best.precision}; its time is {_TIME_NAMES[best.time_source]}"
     if best.provider == LOCAL and not best.usd_per_hour:
         return f"{time}; it costs nothing, since no price of its electricity is known (`owned` in an overlay)."
@@ -211,12 +211,12 @@ def _figures(best: Quote, *, rate: ExchangeRate | None, has_coverage: bool = Fal
     )
 
 
-def _workload(workload: WorkloadSummary) -> str:
+def _workload(workload: WorkloadSummary, job: Job) -> str:
     totals = workload.totals
     optimizer = f", {workload.optimizer}" if workload.optimizer else ""
     counted = (
         f"{workload.name}: {units.format_count(totals.parameter_count)} parameters{optimizer}, "
-        f"{units.format_flops(totals.flops)} a step at batch {totals.batch:,}"
+        f"{units.format_flops(totals.flops)} a step {at_batch_text(totals.batch, job.generation)}"
     )
     if not workload.unknown_ops:
         return f"{counted}; every operator has a formula."

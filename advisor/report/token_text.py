@@ -7,6 +7,7 @@ from advisor.records.answer import Job, Quote
 from advisor.records.generation import WeightFormat
 from advisor.records.price import ExchangeRate
 from advisor.report.intervals import interval_text
+from advisor.sample_words import batch_text
 
 _WEIGHTS: Mapping[WeightFormat, str] = {
     "auto": "weights in the precision of the rest",
@@ -27,7 +28,7 @@ def service_settings(job: Job) -> str | None:
     if job.batch == "auto":
         in_flight = "the cheapest number of requests in flight"
     elif job.batch.isdecimal():
-        in_flight = requests_in_flight(int(job.batch))
+        in_flight = batch_text(int(job.batch), generation)
     return (
         f"a language model in service: prompts of {generation.prompt_tokens:,} tokens, answers of "
         f"{generation.output_tokens:,}, {in_flight} per instance, "
@@ -52,15 +53,11 @@ def token_notes(best: Quote, job: Job, *, rate: ExchangeRate | None) -> Iterator
         "together."
     )
     yield (
-        f"the KV cache of {requests_in_flight(best.batch)} takes {units.format_bytes(tokens.kv_cache_bytes)} at most; "
-        f"a copy of the weights {units.format_bytes(tokens.weight_bytes)}."
+        f"the KV cache of {batch_text(best.batch, job.generation)} takes "
+        f"{units.format_bytes(tokens.kv_cache_bytes)} at most; a copy of the weights "
+        f"{units.format_bytes(tokens.weight_bytes)}."
     )
     if tokens.compute_bound_from is None:
         yield "decode is bound by memory however many requests there are: each brings a cache of its own to read."
     else:
         yield f"decode is bound by memory with fewer than {tokens.compute_bound_from:,} requests, then by computing."
-
-
-def requests_in_flight(count: int) -> str:
-    """What a batch is called."""
-    return f"{count:,} request{'' if count == 1 else 's'} in flight"

@@ -160,10 +160,13 @@ def test_where_nothing_can_be_used_nothing_is_written(tmp_path: Path) -> None:
     (tmp_path / "back").mkdir()
     with pytest.raises(UsageError, match="no calibrations in"):
         collect(tmp_path, CATALOG)
-    (tmp_path / "back" / "bad.yaml").write_text("{")
-    with pytest.raises(UsageError, match="no file of 1 can be used") as caught:
+    for name in ("bad", "worse"):
+        (tmp_path / "back" / f"{name}.yaml").write_text("{")
+    with pytest.raises(UsageError, match="no file of 2 can be used") as caught:
         collect(tmp_path, CATALOG)
-    assert "bad.yaml" in caught.value.hint
+    _, bad, worse = caught.value.message.splitlines()
+    assert "bad.yaml" in bad
+    assert "worse.yaml" in worse
     assert not (tmp_path / "efficiency").exists()
 
 

@@ -8,6 +8,7 @@ import pytest
 from advisor.crossings.curve import curve_of
 from advisor.records.answer import Interval
 from advisor.records.break_even import BreakEven, Contender, Crossing, Curve, CurveKind, CurvePoint, FolkRule
+from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
 from advisor.report.break_even_text import render_break_even
 from advisor.report.view import View
@@ -128,6 +129,30 @@ def test_the_table_has_the_ends_and_what_lies_around_a_crossing() -> None:
     # Of 11 points the ends, the two around 300, and one of those that divide them into quarters: the third (2.5).
     assert [row[0] for row in rows] == ["1", "4", "256", "512", "1,024"]
     assert rows[0] == ["1", "aws", "cpu", "$1.00", "aws", "gpu", "$2.00", "0.5x"]
+
+
+def test_a_language_model_in_service_has_requests_in_flight() -> None:
+    generation = Generation(prompt_tokens=1024, output_tokens=256)
+    one = Crossing(at=8, low=8, high=8, cheaper="gpu")
+    points = (point(1, 1.0, 2.0), point(8, 3.0, 2.0))
+    shown = text(
+        *(curve(*points, crossings=(one,), kind=kind) for kind in ("batch", "samples", "requests_per_day")),
+        job=replace(recommendation(L4).job, generation=generation, samples=1_000),
+        folk_rule=FolkRule(
+            cpu=contender("cpu", 4.2),
+            gpu=contender("gpu", 1.0),
+            price_ratio=2.7,
+            speed_ratio=Interval(mid=2.0, low=1.0, high=4.0),
+            cost_ratio=Interval(mid=2.0, low=1.0, high=4.0),
+        ),
+    )
+    assert "inference, 1,000 requests" in shown
+    assert "Over the requests in flight:\n  a CPU is cheaper below 8 [8-8] requests in flight, then" in shown
+    assert "Over the requests of the job: start-up" in shown
+    assert "a CPU is cheaper below 8 [8-8] requests a day, then" in shown
+    assert "in flight  CPU" in shown
+    assert "batch" not in shown
+    assert "sample" not in shown
 
 
 def test_money_is_in_the_currency_asked_for() -> None:

@@ -3,6 +3,7 @@ from typing import Any
 
 from advisor.records.answer import Interval, QuotedDevice
 from advisor.records.explanation import Change, ExplainedGroup, ExplainedStep, Explanation, SequentialChain
+from advisor.records.generation import Generation
 from advisor.report.explanation_text import render_explanation
 from advisor.report.view import View
 
@@ -109,6 +110,21 @@ def test_one_device_is_explained_in_full() -> None:
         "roofline: the share of the plain roofline that is reached; above 100 % where",
         "caches or Winograd's convolutions save what it counts.",
     ]
+
+
+def test_a_language_model_in_service_has_requests_in_flight() -> None:
+    served = {"generation": Generation(prompt_tokens=1024, output_tokens=256)}
+    one = replace(explanation(step(job_usd=Interval(mid=2.0, low=1.0, high=3.0))), **served)
+    shown = render_explanation(one, view=View(width=200))
+    assert "toy: an answer to each request in flight on aws g6.xlarge (L4) takes 10 ms [8-12.5] with 64 req" in shown
+    assert "What would save most of $2.00 for 1,000,000 requests:" in shown
+    assert "nothing: neither narrower weights nor another instance save 1 %." in shown
+    two = replace(explanation(step(), step(batch=8)), **served)
+    shown = render_explanation(two, view=View(width=200))
+    assert "toy: an answer to each request in flight on\n" in shown
+    assert "Time of one request; what differs most comes first." in shown
+    assert "batch" not in shown
+    assert "sample" not in shown
 
 
 def test_groups_beyond_the_top_are_added_up() -> None:

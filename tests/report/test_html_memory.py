@@ -1,7 +1,12 @@
 """Memory bars."""
 
 from dataclasses import replace
+from typing import get_args
 
+import pytest
+
+from advisor.records.generation import Generation
+from advisor.records.memory import MemoryPart, MemoryTerm
 from advisor.report.html_memory import memory_section
 from advisor.report.html_parts import Bars
 from tests.report.html_toys import ON_CPU, ON_GPU
@@ -23,6 +28,22 @@ def test_parts_add_up_to_the_peak_and_the_mark_is_what_the_device_has() -> None:
         ("buffers", "1 GiB", "0 B - 2 GiB"),
         ("process", "1 GiB", "0 B - 2 GiB"),
     ]
+
+
+def test_of_a_language_model_in_service_it_is_of_the_requests_in_flight() -> None:
+    (bars,) = memory_section([ON_GPU], generation=Generation(prompt_tokens=8, output_tokens=2)).plots
+    assert bars.notes == (
+        "best GPU: L4, 64 requests in flight in amp-bf16; up to 512 requests in flight are sure to fit.",
+    )
+
+
+@pytest.mark.parametrize("part", get_args(MemoryPart))
+def test_every_part_of_the_memory_is_in_the_bar(part: MemoryPart) -> None:
+    assert ON_GPU.memory is not None
+    term = MemoryTerm(part=part, mid_bytes=GIB, low_bytes=GIB, high_bytes=GIB, source="by hand")
+    (bars,) = memory_section([replace(ON_GPU, memory=replace(ON_GPU.memory, terms=(term,)))]).plots
+    assert isinstance(bars, Bars)
+    assert [one.value for one in bars.bars[0].parts] == [GIB]
 
 
 def test_a_device_whose_memory_is_not_known_has_no_bar() -> None:

@@ -3,6 +3,7 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.records.answer import QuotedDevice
+from advisor.records.generation import Generation
 from advisor.records.memory import DeviceMemory, MemoryAnswer, MemoryTerm, Remedy
 from advisor.report.as_json import to_json
 from advisor.report.memory_text import render_memory
@@ -55,6 +56,15 @@ def answer(*devices: DeviceMemory) -> MemoryAnswer:
 
 def text(*devices: DeviceMemory, top: int = 10) -> str:
     return render_memory(answer(*devices), view=View(top=top))
+
+
+def test_a_language_model_in_service_has_requests_in_flight() -> None:
+    served = replace(answer(on("L4", 24.0)), optimizer=None, generation=Generation(prompt_tokens=8, output_tokens=2))
+    shown = render_memory(served, view=View())
+    assert "gpt: a language model in service with 32 requests in flight fits L4" in shown
+    assert "most in flight" in shown
+    assert "fits; most in flight 100." in shown
+    assert "batch" not in shown
 
 
 def test_one_device_is_answered_in_a_sentence() -> None:
