@@ -64,7 +64,7 @@ def breakeven_source(
 
 def breakeven(
     model: "nn.Module",
-    example_inputs: Any,
+    example_inputs: Any = None,
     *,
     loss: Callable[[Any, Any], "torch.Tensor"] | None = None,
     optimizer: Callable[[Iterable[Any]], "torch.optim.Optimizer"] | None = None,

@@ -94,7 +94,7 @@ def explain_source(
 
 def explain(
     model: "nn.Module",
-    example_inputs: Any,
+    example_inputs: Any = None,
     *,
     on: str | Sequence[str] = (),
     loss: Callable[[Any, Any], "torch.Tensor"] | None = None,

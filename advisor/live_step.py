@@ -1,9 +1,11 @@
 """A model that the caller holds and the keywords of `recommend` in, the options and one traced step out."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from advisor.pipeline import checked_options, names_of, seconds_of, single_batch
+from advisor.generating import asks_for_tokens, config_source
+from advisor.pipeline import checked_options, names_of, profile_source, seconds_of, single_batch
 from advisor.records.options import Options
 from advisor.records.workload import Workload
 
@@ -12,11 +14,9 @@ if TYPE_CHECKING:
     from torch import nn
 
 _TAKES_SEVERAL = frozenset({"provider", "region", "tier", "device", "prices"})
-_TIMES = frozenset({"checkpoint_every", "loader_s_per_sample", "deadline", "max_latency"})
-_TEXTS = frozenset({"batch", "profiles"})
-_NOT_TAKEN = (
-    "input", "timeout", "measure", "prompt_tokens", "output_tokens", "concurrency", "weights", "max_ttft", "max_tpot",
-)  # fmt: skip
+_TIMES = frozenset({"checkpoint_every", "loader_s_per_sample", "deadline", "max_latency", "max_ttft", "max_tpot"})
+_TEXTS = frozenset({"batch", "concurrency", "profiles"})
+_NOT_TAKEN = ("input", "timeout", "measure")
 """Of sources alone, and what `recommend` alone does."""
 
 
@@ -42,7 +42,14 @@ def trace_live(
     optimizer: "Callable[[Iterable[Any]], torch.optim.Optimizer] | torch.optim.Optimizer | None" = None,
     train_step: Callable[["nn.Module", Any], Any] | None = None,
 ) -> Workload:
-    """One step of the model, which is left as it was; what is given is as `recommend` takes it."""
+    """One step of the model, which is left as it was; what is given is as `recommend` takes it.
+
+    With `prompt_tokens` it is that of a service, made from the model's config alone.
+    """
+    if asks_for_tokens(options):
+        with config_source(model) as source:
+            at_one_batch = options if single_batch(options) else replace(options, batch="")
+            return profile_source(source, at_one_batch).workload
     from advisor.workload.cuda_redirect import cuda_redirected
     from advisor.workload.sources.live import load_live
     from advisor.workload.torch_log import fake_tensor_log_silenced

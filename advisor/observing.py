@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from advisor.errors import UsageError
+from advisor.generating import asks_for_tokens
 from advisor.live_step import options_of, trace_live
 from advisor.machine.this_machine import this_machine
 from advisor.measure.beside import Measuring
@@ -82,6 +83,11 @@ class Observed:
             raise UsageError("the model was not called", hint="call it inside the `with`")
         seen = {"mode": observer.mode, "precision": run.precision, "layout": run.layout, "compile": run.compile}
         options = options_of({**seen, "loader_s_per_sample": self.loader_s_per_sample, **flags}, function="recommend")
+        if asks_for_tokens(options):
+            raise UsageError(
+                "prompt_tokens: the steps of a loop were timed, which are none of a service",
+                hint="advisor.recommend takes it",
+            )
         machine, catalog = None if options.no_local else this_machine(), catalog_of(options)
         model = getattr(observer.model, "_orig_mod", observer.model)  # what torch.compile has wrapped
         workload = trace_live(

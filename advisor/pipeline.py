@@ -147,7 +147,7 @@ def question_of(
     read_calibrations: ReadCalibrations = calibrations_in_force,
 ) -> Question:
     """Trace the model in `source`, or read it where it is saved, and all that its answer is made from."""
-    _check_source(source, options, run=run)
+    check_source(source, options, run=run)
     if is_workload_file(source):
         workload = _read_saved(source, options)
         return Question(
@@ -158,7 +158,7 @@ def question_of(
         )
 
     def start(batch: int | None) -> PendingProfile:
-        return start_profile(_request(source, options, batch=batch, run=run, script_args=script_args))
+        return start_profile(request_of(source, options, batch=batch, run=run, script_args=script_args))
 
     measuring = _measuring(source, options, run=run) if options.measure else None
     with start(single_batch(options)) as pending:
@@ -182,7 +182,7 @@ def _measuring(source: str, options: Options, *, run: bool) -> Measuring:
             f"--measure: {source} is a script, of which one step alone cannot be run over and over",
             hint="time its own steps: `with advisor.observe(model) as seen:` around its loop",
         )
-    traced = asdict(_request(source, options, batch=None))
+    traced = asdict(request_of(source, options, batch=None))
     request = MeasureRequest(**traced, layout=options.layout, compile=options.compile)
     return Measuring(request=request, time_it=measure_source, precision=options.precision)
 
@@ -203,7 +203,7 @@ def profile_source(
     second_count: bool = False,
 ) -> Profile:
     """Count one step of the model in `source` at `options.batch`, or at the source's own batch."""
-    _check_source(source, options, run=run)
+    check_source(source, options, run=run)
     wanted = single_batch(options)
     if wanted is None and options.batch not in ("", "auto"):
         raise UsageError(
@@ -214,7 +214,7 @@ def profile_source(
             raise UsageError(f"{source} is a saved workload: fvcore needs the model", hint="name the model's own file")
         workload, count = _read_saved(source, options), None
     else:
-        request = _request(source, options, batch=wanted, run=run, script_args=script_args, second_count=second_count)
+        request = request_of(source, options, batch=wanted, run=run, script_args=script_args, second_count=second_count)
         with start_profile(request) as pending:
             workload = workload_from_json(pending.result(), where=source)
             count = SecondCount(**pending.second_count) if pending.second_count else None
@@ -518,7 +518,7 @@ def _predict(
     return join_batches(parts), (f"how the step grows with the batch is not known: predicted at batch {listed} alone",)
 
 
-def _check_source(source: str, options: Options, *, run: bool) -> None:
+def check_source(source: str, options: Options, *, run: bool) -> None:
     """Refuse what would otherwise be ignored: the source has settled it."""
     if run and not source.endswith(".py"):
         raise UsageError(f"--run: {source} is no script", hint="name a Python file, without ::NAME, or leave --run out")
@@ -548,7 +548,8 @@ def as_saved(options: Options, workload: Workload, *, where: str) -> Options:
     return replace(options, mode=workload.mode)
 
 
-def _request(source: str, options: Options, *, batch: int | None, **how: Any) -> ProfileRequest:
+def request_of(source: str, options: Options, *, batch: int | None, **how: Any) -> ProfileRequest:
+    """What the child that traces the source is asked for."""
     return ProfileRequest(
         source=source,
         mode=options.mode,

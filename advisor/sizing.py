@@ -37,17 +37,14 @@ def memory_source(
     source: str, options: Options, *, on: Sequence[str] = (), run: bool = False, script_args: tuple[str, ...] = ()
 ) -> MemoryAnswer:
     """Say whether a step of the model in `source` fits the devices that `on` names, or all on offer."""
-    flag, asked = ("--concurrency", options.concurrency) if options.concurrency else ("--batch", options.batch)
-    if asked and not single_batch_of(asked):
-        batch_candidates(asked, mode=options.mode, source_batch=1)  # says what is wrong with it
-        raise UsageError(f"{flag} {asked}: memory is of one batch", hint="write one number, or leave it out")
+    _check_one_batch(options)
     workload = profile_source(source, options, run=run, script_args=script_args).workload
     return memory_workload(workload, replace(options, mode=workload.mode), on=on, catalog=catalog_of(options))
 
 
 def memory(
     model: "nn.Module",
-    example_inputs: Any,
+    example_inputs: Any = None,
     *,
     on: str | Sequence[str] = (),
     loss: Callable[[Any, Any], "torch.Tensor"] | None = None,
@@ -60,8 +57,16 @@ def memory(
     All else is as `recommend` takes it, `flags` included.
     """
     options = options_of(flags, function="memory")
+    _check_one_batch(options)
     workload = trace_live(model, example_inputs, options, loss=loss, optimizer=optimizer, train_step=train_step)
     return memory_workload(workload, options, on=names_of(on), catalog=catalog_of(options))
+
+
+def _check_one_batch(options: Options) -> None:
+    flag, asked = ("--concurrency", options.concurrency) if options.concurrency else ("--batch", options.batch)
+    if asked and not single_batch_of(asked):
+        batch_candidates(asked, mode=options.mode, source_batch=1)  # says what is wrong with it
+        raise UsageError(f"{flag} {asked}: memory is of one batch", hint="write one number, or leave it out")
 
 
 def memory_workload(workload: Workload, options: Options, *, on: Sequence[str], catalog: Catalog) -> MemoryAnswer:

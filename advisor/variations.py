@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from advisor.errors import AdvisorError, UsageError
-from advisor.pipeline import profile_source, single_batch
+from advisor.pipeline import check_source, profile_source, request_of, single_batch
 from advisor.records.options import Options
 from advisor.records.workload import Workload
 from advisor.workload.factory import whole_number_parameters, with_argument
-from advisor.workload.spawn import SCHEMES, ProfileRequest
+from advisor.workload.spawn import SCHEMES
 from advisor.workload.trace_many import trace_many
 
 MAX_VALUES = 9
@@ -56,7 +56,7 @@ def trace_variations(source: str, options: Options, *, vary: Sequence[str], run:
     if run or not source.partition("::")[0].endswith(".py"):
         raise UsageError(f"--vary: {source} names no factory", hint="name one that takes it: FILE.py::get_model")
     requests = {
-        (parameter, value): _request(with_argument(source, parameter, value), options)
+        (parameter, value): request_of(with_argument(source, parameter, value), options, batch=single_batch(options))
         for parameter, values in asked.items()
         for value in values
     }
@@ -85,22 +85,12 @@ def trace_base(source: str, options: Options, *, run: bool, script_args: tuple[s
     if run or source.partition(":")[0] not in SCHEMES:
         at_one_batch = options if single_batch(options) else replace(options, batch="")
         return profile_source(source, at_one_batch, run=run, script_args=script_args).workload
-    request = _request(source, options)
+    check_source(source, options, run=run)
+    request = request_of(source, options, batch=single_batch(options))
     outcome = trace_many([request])[request]
     if not isinstance(outcome, Workload):
         raise outcome
     return outcome
-
-
-def _request(source: str, options: Options) -> ProfileRequest:
-    return ProfileRequest(
-        source=source,
-        mode=options.mode,
-        batch=single_batch(options),
-        inputs=options.input,
-        attention=options.attention,
-        timeout_s=options.timeout,
-    )
 
 
 def _around_defaults(source: str) -> dict[str, tuple[int, ...]]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from advisor import recommend
+from advisor import breakeven, explain, memory, recommend
 from advisor.catalog.load import load_catalog
 from advisor.errors import LoadError, UsageError
 from advisor.generating import as_served, check_generation
-from advisor.pipeline import rank_source, rank_workload
+from advisor.pipeline import Profile, rank_source, rank_workload
 from advisor.predict.capability import gpu_device
 from advisor.predict.step_time import predict
 from advisor.predict.weights import with_weights
@@ -150,15 +151,20 @@ def test_a_config_is_ranked_by_way_of_the_process_that_reads_sources(tmp_path):
     assert there.job.generation == here.job.generation
 
 
-def test_from_python_the_config_of_a_model_at_hand_says_the_same(tmp_path):
+def small_llama() -> nn.Module:
+    """The model of `CONFIGS`, without weights."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
+    settings = {name: value for name, value in CONFIGS["llama"].items() if name not in ("model_type", "architectures")}
+    with torch.device("meta"):
+        return LlamaForCausalLM(LlamaConfig(**settings))
+
+
+def test_from_python_the_config_of_a_model_at_hand_says_the_same(tmp_path):
     file = tmp_path / "LlamaForCausalLM.json"
     file.write_text(json.dumps(CONFIGS["llama"]))
     there = rank_source(f"hf:{file}", served(concurrency="4", no_local=True, device=("l4",), max_tpot=0.1))
-    settings = {name: value for name, value in CONFIGS["llama"].items() if name not in ("model_type", "architectures")}
-    with torch.device("meta"):
-        model = LlamaForCausalLM(LlamaConfig(**settings))
+    model = small_llama()
 
     here = recommend(
         model, prompt_tokens=1024, output_tokens=256, concurrency=4, max_tpot="100ms", no_local=True, device="l4"
@@ -166,6 +172,34 @@ def test_from_python_the_config_of_a_model_at_hand_says_the_same(tmp_path):
     assert here.quotes == there.quotes
     assert here.quotes
     assert here.workload.name == "LlamaForCausalLM"
+
+
+def test_from_python_explanations_memory_and_break_even_take_the_same_keywords(monkeypatch: pytest.MonkeyPatch):
+    asked: list[tuple[str, Options]] = []
+
+    def profile(source: str, options: Options) -> Profile:
+        asked.append((json.loads(Path(source.removeprefix("hf:")).read_text())["architectures"], options))
+        return Profile(workload=traced("llama", prompt_tokens=1024, output_tokens=256), batch=1, second_count=None)
+
+    monkeypatch.setattr("advisor.live_step.profile_source", profile)
+    model = small_llama()
+    flags = {"prompt_tokens": 1024, "output_tokens": 256, "concurrency": 4, "max_tpot": "100ms", "no_local": True}
+
+    explained = explain(model, on="l4", **flags)
+    assert explained.generation is not None
+    assert explained.steps[0].batch == 4
+    needed = memory(model, on="l4", **flags)
+    assert (needed.generation, needed.batch) == (explained.generation, 4)
+    crossings = breakeven(model, **flags, provider="aws", region="us-east-1")
+    assert crossings.job.generation == explained.generation
+    assert crossings.job.limits.max_tpot_s == 0.1
+    assert {name for (name,), _ in asked} == {"LlamaForCausalLM"}
+    assert all((options.prompt_tokens, options.output_tokens) == (1024, 256) for _, options in asked)
+
+
+def test_from_python_memory_is_of_one_number_of_requests():
+    with pytest.raises(UsageError, match=r"--concurrency 1\.\.8: memory is of one batch"):
+        memory(small_llama(), prompt_tokens=1024, output_tokens=256, concurrency="1..8")
 
 
 def test_from_python_an_error_names_the_model_and_no_file():

@@ -139,6 +139,8 @@ def test_flags_that_do_not_exist_are_refused_as_by_recommend() -> None:
 
     with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
         seen.recommend(colour=4)
+    with pytest.raises(UsageError, match="none of a service"):
+        seen.recommend(prompt_tokens=8, output_tokens=2)
 
 
 def test_the_observer_keeps_the_inputs_of_one_call_without_their_graph() -> None:

@@ -1,5 +1,6 @@
 """The same model at several values of a parameter, and the source itself."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from textwrap import dedent
 
@@ -7,7 +8,10 @@ import pytest
 
 from advisor.errors import LoadError, UsageError
 from advisor.records.options import Options
-from advisor.variations import parse_variation, trace_variations
+from advisor.records.workload import Workload
+from advisor.variations import parse_variation, trace_base, trace_variations
+from advisor.workload.spawn import ProfileRequest
+from tests.predict.toys import workload as toy
 
 NET = """
     import torch
@@ -86,3 +90,17 @@ def test_a_file_that_says_nothing_of_widths_is_not_varied(tmp_path: Path) -> Non
     file = tmp_path / "net.py"
     file.write_text("model = 1\n")
     assert trace_variations(str(file), Options(), vary=(), run=False) == ()
+
+
+def test_a_language_model_in_service_is_traced_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[ProfileRequest] = []
+
+    def trace(requests: Sequence[ProfileRequest]) -> dict[ProfileRequest, Workload]:
+        asked.extend(requests)
+        return dict.fromkeys(requests, toy())
+
+    monkeypatch.setattr("advisor.variations.trace_many", trace)
+    trace_base("hf:config.json", Options(prompt_tokens=8, output_tokens=2), run=False, script_args=())
+    assert [(request.prompt_tokens, request.output_tokens) for request in asked] == [(8, 2)]
+    with pytest.raises(UsageError, match="needs --output-tokens"):
+        trace_base("hf:config.json", Options(prompt_tokens=8), run=False, script_args=())
