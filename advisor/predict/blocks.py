@@ -39,6 +39,8 @@ def part_of(row: Row) -> int:
     """The index of the row's part of the step."""
     if row.phase == "optimizer":
         return PARTS.index("optimizer")
+    if row.op == "attention" and any(operand.kept for operand in row.inputs):
+        return PARTS.index("cached_forward")
     place = "inner_" if is_inner(row) else "block_" if block_of(row) else ""
     return PARTS.index(place + _OF_PHASE[row.phase])
 

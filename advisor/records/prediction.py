@@ -14,10 +14,11 @@ BoolArray: TypeAlias = NDArray[np.bool_]
 IndexArray: TypeAlias = NDArray[np.intp]
 
 PARTS = (
-    "forward", "block_forward", "inner_forward", "backward", "block_backward", "inner_backward", "optimizer",
+    "forward", "block_forward", "inner_forward", "cached_forward", "backward", "block_backward", "inner_backward",
+    "optimizer",
 )  # fmt: skip
 """Of a step's time. "block": in the repeated blocks of the model; "inner": between a block's norms and its residual
-additions, which is what tensor parallelism divides."""
+additions, which is what tensor parallelism divides; "cached": attention to a KV cache, whose heads it hands out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from advisor.predict.blocks import outermost
+from advisor.records.generation import Generation
 from advisor.records.scale import Plan, Sharding, Spreading
 from advisor.records.workload import Workload
 
@@ -41,7 +42,7 @@ def plans_of(workload: Workload, *, gpu_count: int, machines: int, asked: Spread
         groups = ranks // ways
         if block_count == 0 or (groups > 1 and not is_training and generation is None):
             continue
-        if generation is not None and (generation.head_count or ways) % ways:
+        if generation is not None and not _divides_heads(generation, ways):
             continue
         for sharding in _SHARDINGS if groups > 1 and is_training else _SHARDINGS[:1]:
             yield replace(common, tensor=ways, data=groups, sharding=sharding)
@@ -49,6 +50,12 @@ def plans_of(workload: Workload, *, gpu_count: int, machines: int, asked: Spread
             in_turn = passes if passes > 1 else _PIPELINE_PASSES * ways
             for sharding in _PIPELINE_SHARDINGS if groups > 1 else _SHARDINGS[:1]:
                 yield replace(common, accumulate=in_turn, pipeline=ways, data=groups, sharding=sharding)
+
+
+def _divides_heads(generation: Generation, ways: int) -> bool:
+    """Whether every GPU has as many heads, and of keys and values as many, or as many GPUs have each (as vLLM asks)."""
+    kv_heads = generation.kv_head_count
+    return (generation.head_count or ways) % ways == 0 and (kv_heads % ways == 0 or ways % kv_heads == 0)
 
 
 def _ways(gpu_count: int) -> list[int]:

@@ -198,7 +198,11 @@ def _offered(workload: Workload, group: _Group, *, alone: Predictions, at: Index
         raise ValueError("the parts of the step were not counted")
     step_s = alone.step_s[group.members][:, at]
     spread = spread_step(
-        Alone(step_s=step_s, part_s=alone.part_ratio[:, group.members][..., at] * step_s),
+        Alone(
+            step_s=step_s,
+            part_s=alone.part_ratio[:, group.members][..., at] * step_s,
+            kv_head_count=1 if workload.generation is None else workload.generation.kv_head_count,
+        ),
         group.plan,
         traffic=traffic_of(workload, batches=batches, width=group.width),
         fabric=fabric_of(devices, group.plan),

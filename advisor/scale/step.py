@@ -1,7 +1,7 @@
 """One GPU's passes, a plan and a fabric in, the step of all GPUs together out."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,10 +20,14 @@ _DIVIDED = ("inner_forward", "inner_backward")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Alone:
-    """What the passes take on one GPU by itself, (devices, batches); `part_s` is by `PARTS`."""
+    """What the passes take on one GPU by itself, (devices, batches); `part_s` is by `PARTS`.
+
+    The KV cache, where there is one, has `kv_head_count` heads.
+    """
 
     step_s: FloatArray
     part_s: FloatArray
+    kv_head_count: int = 1
 
     def parts_s(self, *names: str) -> FloatArray:
         """The sum of some parts."""
@@ -140,10 +144,18 @@ def _collective_of_buckets(
 
 def _tensor_part(alone: Alone, plan: Plan, *, traffic: Traffic) -> Alone:
     """What one GPU of a tensor-parallel group computes: blocks' products in equal parts, and the optimizer's step of
-    them; norms, residual additions and what is outside blocks on each."""
-    ratios = dict.fromkeys(_DIVIDED, 1 / plan.tensor) | {"optimizer": 1 - traffic.block_ratio * (1 - 1 / plan.tensor)}
+    them; norms, residual additions and what is outside blocks on each.
+
+    Of the KV cache each reads whole heads; where there are fewer of these than GPUs, some read the same (vLLM's
+    `QKVParallelLinear`).
+    """
+    ratios = {
+        **dict.fromkeys(_DIVIDED, 1 / plan.tensor),
+        "cached_forward": 1 / min(plan.tensor, alone.kv_head_count),
+        "optimizer": 1 - traffic.block_ratio * (1 - 1 / plan.tensor),
+    }
     part_s = alone.part_s * np.array([ratios.get(name, 1.0) for name in PARTS])[:, np.newaxis, np.newaxis]
-    return Alone(step_s=alone.step_s - np.sum(alone.part_s - part_s, axis=0), part_s=part_s)
+    return replace(alone, step_s=alone.step_s - np.sum(alone.part_s - part_s, axis=0), part_s=part_s)
 
 
 def _told_s(plan: Plan, *, traffic: Traffic, fabric: Fabric) -> FloatArray:

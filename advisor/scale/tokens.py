@@ -49,22 +49,47 @@ class TokenClock:
         """Of steps by the plan on the devices at the indices `rows`, (rows, batches); infinite where there is none."""
         in_flight = pass_batches(self.batches, plan)
         at = np.searchsorted(self.passes.batches, in_flight)
-        prompt_s = _spread_s(self.prefill, self.prompts, plan, rows=rows, at=np.zeros_like(at))
-        pass_s = _spread_s(self.decode, self.passes, plan, rows=rows, at=at)
+        prompt_s = self._spread_s(self.prefill, self.prompts, plan, rows=rows, at=np.zeros_like(at))
+        pass_s = self._spread_s(self.decode, self.passes, plan, rows=rows, at=at)
         decode_count = self.generation.decode_count
         is_possible = np.isfinite(step_s) & np.isfinite(pass_s)
         decode_s = decode_count * np.where(is_possible, pass_s, 0.0)
         others_s = (1 - 1 / in_flight) * np.maximum(np.where(is_possible, step_s, 0.0) - decode_s, 0.0)
         first_s = prompt_s + np.where(in_flight > 1, pass_s, 0.0)
         between_s = pass_s + others_s / decode_count
+        held_times = plan.tensor / min(plan.tensor, self.generation.kv_head_count)  # each head on one GPU at least
         return TokenTimes(
             first_s=np.where(is_possible, first_s, np.inf),
             between_s=np.where(is_possible, between_s, np.inf),
             pass_s=np.where(is_possible, pass_s, np.inf),
             compute_bound_from=np.broadcast_to(self._compute_bound_from(rows) * plan.data, step_s.shape),
-            kv_cache_bytes=self._stored("kv_cache", rows, batches=self.batches.astype(np.float64)),
+            kv_cache_bytes=held_times * self._stored("kv_cache", rows, batches=self.batches.astype(np.float64)),
             weight_bytes=self._stored("parameters", rows, batches=np.zeros(len(self.batches))),
         )
+
+    def _spread_s(
+        self, part: Workload, alone: Predictions, plan: Plan, *, rows: Sequence[int] | IndexArray, at: IndexArray
+    ) -> FloatArray:
+        """A part of the step by the plan, (rows, batches), both as indices of those of `alone`."""
+        step_s = alone.step_s[rows][:, at]
+        if plan.tensor == 1:
+            return step_s
+        if alone.part_ratio is None:
+            raise ValueError("the parts of the step were not counted")
+        precisions = [alone.precisions[row] for row in rows]
+        # One choice of precision is as wide on all GPUs, and only these are tensor parallel.
+        (width,) = {width_of(precision) for precision in precisions if precision is not None}
+        spread = spread_step(
+            Alone(
+                step_s=step_s,
+                part_s=alone.part_ratio[:, rows][..., at] * step_s,
+                kv_head_count=self.generation.kv_head_count,
+            ),
+            plan,
+            traffic=traffic_of(part, batches=alone.batches[at].astype(np.float64), width=width),
+            fabric=fabric_of([alone.devices[row] for row in rows], plan),
+        )
+        return spread.step_s
 
     def _compute_bound_from(self, rows: Sequence[int] | IndexArray) -> FloatArray:
         """The fewest requests compared from which decode is bound by computing, (rows, 1); infinity: never."""
@@ -157,23 +182,3 @@ def _plans(predictions: Predictions) -> tuple[tuple[Plan, ...], IndexArray]:
         return (Plan(),), np.zeros(predictions.step_s.shape, dtype=np.intp)
     used = np.unique(scaling.plan)
     return tuple(scaling.plans[index] for index in used), np.searchsorted(used, scaling.plan)
-
-
-def _spread_s(
-    part: Workload, alone: Predictions, plan: Plan, *, rows: Sequence[int] | IndexArray, at: IndexArray
-) -> FloatArray:
-    """A part of the step by the plan, (rows, batches), both as indices of those of `alone`."""
-    step_s = alone.step_s[rows][:, at]
-    if plan.tensor == 1:
-        return step_s
-    if alone.part_ratio is None:
-        raise ValueError("the parts of the step were not counted")
-    # One choice of precision is as wide on all GPUs, and only these are tensor parallel.
-    (width,) = {width_of(precision) for precision in (alone.precisions[row] for row in rows) if precision is not None}
-    spread = spread_step(
-        Alone(step_s=step_s, part_s=alone.part_ratio[:, rows][..., at] * step_s),
-        plan,
-        traffic=traffic_of(part, batches=alone.batches[at].astype(np.float64), width=width),
-        fabric=fabric_of([alone.devices[row] for row in rows], plan),
-    )
-    return spread.step_s

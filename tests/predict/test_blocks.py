@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
 from advisor.predict.blocks import block_of, is_inner, outermost, part_of
 from advisor.records.prediction import PARTS
-from advisor.records.workload import Blocks, Row, StoredBytes
+from advisor.records.workload import Blocks, Operand, Row, StoredBytes
 
 
 def row(module: str, *, family: str = "matmul", phase: str = "forward") -> Row:
@@ -50,3 +52,10 @@ def test_every_row_is_of_one_part(module: str, family: str, phase: str, part: st
 def test_blocks_within_blocks_are_not_outermost() -> None:
     outer, inner = blocks("h.*"), blocks("h.*.experts.*")
     assert outermost([inner, outer]) == [outer]
+
+
+def test_attention_to_a_cache_is_a_part_of_its_own() -> None:
+    cached = Operand(shape=((0.0, 1.0), 2, 150, 64), dtype="float32", kept=True)
+    decode = replace(row("h.*.attn", family="attention", phase="decode"), op="attention", inputs=(cached, cached))
+    assert PARTS[part_of(decode)] == "cached_forward"
+    assert PARTS[part_of(replace(decode, phase="prefill", inputs=()))] == "inner_forward"

@@ -77,3 +77,12 @@ def test_a_model_in_service_is_copied_tensor_parallel_or_both() -> None:
     odd = replace(served, generation=Generation(prompt_tokens=8, output_tokens=2, head_count=14))
     assert [plan.tensor for plan in plans_of(odd, gpu_count=4, machines=1, asked=Spreading())] == [1, 2]
     assert list(plans_of(odd, gpu_count=6, machines=1, asked=Spreading())) == [Plan(data=6), Plan(data=3, tensor=2)]
+
+
+def test_gpus_have_whole_heads_of_keys_and_values_or_share_one() -> None:
+    # 40 heads go into 2, 4 and 8; 10 of keys and values neither into 4 nor 4 into them.
+    phi = Generation(prompt_tokens=8, output_tokens=2, head_count=40, kv_head_count=10)
+    served = replace(workload(), mode="inference", generation=phi)
+    assert {plan.tensor for plan in plans_of(served, gpu_count=8, machines=1, asked=Spreading())} == {1, 2}
+    shared = replace(served, generation=replace(phi, kv_head_count=2))
+    assert {plan.tensor for plan in plans_of(shared, gpu_count=8, machines=1, asked=Spreading())} == {1, 2, 4, 8}

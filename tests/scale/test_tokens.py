@@ -64,7 +64,7 @@ def generation() -> Workload:
         row("attention", "decode", (query, cached, cached), query, count=2 * PASSES),
         memory=(memory_line(phase="prefill", **kept),),
         blocks=(blocks("prefill", 2, 100), blocks("decode", 2 * PASSES, 1)),
-        generation=Generation(prompt_tokens=100, output_tokens=PASSES + 1),
+        generation=Generation(prompt_tokens=100, output_tokens=PASSES + 1, head_count=8, kv_head_count=2),
     )
 
 
@@ -151,6 +151,17 @@ def test_tensor_parallel_gpus_divide_a_pass_and_sum_twice_in_each_block() -> Non
     # 2 kB at 100 GB/s, 0.02 us.
     waiting_us = 4 * (8.4 + 2 * 3.4 + 0.02)
     assert tokens.pass_s[0, 0] == pytest.approx((pass_us(1) / 2 + waiting_us) * 1e-6)
+
+
+def test_of_gpus_that_outnumber_the_heads_of_keys_some_read_the_same() -> None:
+    _, tokens = predicted([1], on=device(gpu_count=4, nvlink_bytes_per_s=1e11), plan=Plan(tensor=4))
+
+    # As above among 4 GPUs: 4 all-reduces of a tree, 8.4 us, 2 x 3 steps of 3.4 us and 2 x 2 kB at 100 GB/s, 0.04 us;
+    # or of a ring, which has as many steps and moves 2 x 3/4 of 2 kB, 0.03 us. Each computes a quarter of the 40.08 us
+    # of its matrices, and reads one of two heads: half of 1.57696 us.
+    waiting_us = 4 * (8.4 + 2 * 3 * 3.4 + 0.03)
+    assert tokens.pass_s[0, 0] == pytest.approx(((pass_us(1) - 1.57696) / 4 + 1.57696 / 2 + waiting_us) * 1e-6)
+    assert tokens.kv_cache_bytes.tolist() == [[2e5]]  # each head twice
 
 
 def test_a_part_is_a_step_by_itself() -> None:
