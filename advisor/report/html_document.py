@@ -39,7 +39,7 @@ def document_of(report: Report) -> Document:
         basis_section(recommendation),
         prices_section(report.price_sources),
         left_out_section(recommendation),
-        accuracy_section(report.accuracy),
+        accuracy_section(report.accuracy, generation=generation),
     )
     return Document(
         title=_title(recommendation),

@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 
 from advisor import units
 from advisor.records.answer import Recommendation
+from advisor.records.generation import Generation
 from advisor.records.report import AccuracyGroup, PriceSource
 from advisor.report import sentence
 from advisor.report.html_parts import Listing, Section, Table, TableColumn
+from advisor.report.served_accuracy import SERVED_ACCURACY
 
 _BY: Mapping[str, str] = {"": "all", "device": "device", "kind": "kind", "mode": "mode"}
 """The groupings that a reader asks about: theirs is a device and a job."""
@@ -69,8 +71,9 @@ def left_out_section(recommendation: Recommendation) -> Section:
     )
 
 
-def accuracy_section(groups: Sequence[AccuracyGroup]) -> Section:
-    """How far such predictions were from steps that others measured."""
+def accuracy_section(groups: Sequence[AccuracyGroup], *, generation: Generation | None = None) -> Section:
+    """How far such predictions were from steps that others measured; of a `generation` nobody did."""
+    served = Listing(title="Of language models in service", items=SERVED_ACCURACY)
     shown = [group for group in groups if group.by in _BY]
     lead = [
         f"Over {group.n:,} measured steps the mean error is {units.format_ratio(group.mape)} and the median "
@@ -115,5 +118,6 @@ def accuracy_section(groups: Sequence[AccuracyGroup]) -> Section:
         id="accuracy",
         title="How accurate this is",
         lead=tuple(lead),
+        lists=() if generation is None else (served,),
         tables=(table,) if shown else (),
     )

@@ -1,10 +1,15 @@
 """What a recommendation rests on."""
 
 from dataclasses import replace
+from pathlib import Path
 
+from advisor.records.generation import Generation
 from advisor.report.html_grounds import accuracy_section, left_out_section, prices_section
+from advisor.report.served_accuracy import SERVED_ACCURACY
 from tests.report.html_toys import ALL, ON_T4, PRICES
 from tests.report.toys import L4, recommendation, rejection
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def test_a_source_of_prices_has_its_dates() -> None:
@@ -42,3 +47,15 @@ def test_accuracy_says_the_whole_and_then_the_groups() -> None:
         ("all", "all", "172", "14 %", "6 %", "-10 %", "91 %", "41 %"),
         ("device", "t4", "5", "8 %", "4 %", "-", "-", "41 %"),
     )
+
+
+def test_what_was_measured_of_language_models_in_service_is_told_where_it_is_one() -> None:
+    served = accuracy_section([ALL], generation=Generation(prompt_tokens=1024, output_tokens=256))
+    (listing,) = served.lists
+    assert listing.items == SERVED_ACCURACY
+    assert accuracy_section([ALL]).lists == ()
+
+
+def test_the_documents_say_the_same_of_language_models_in_service() -> None:
+    text = " ".join((DOCS / "language-models.md").read_text(encoding="utf-8").split())
+    assert all(sentence in text for sentence in SERVED_ACCURACY)
