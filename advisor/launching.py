@@ -119,9 +119,10 @@ def _first_launchable(quotes: Sequence[Quote], *, engine: str) -> tuple[Quote, t
             f"number {place}, {_named(quote)}: {units.format_usd(quote.job_usd.mid)} instead of "
             f"{units.format_usd(best.job_usd.mid)}",
         )
-    why = f": {why_not(quotes[0])}" if quotes else ""
+    if not quotes:
+        raise NothingFitsError("no instance does this job within the limits", hint="`advise rank` says why of each")
     raise NothingFitsError(
-        f"{engine} can launch none of the {len(quotes):,} ranked instances{why}",
+        f"{engine} can launch none of the {len(quotes):,} ranked instances: {why_not(quotes[0])}",
         hint=f"--provider {','.join(sorted(module.PROVIDERS))} ranks what it rents from",
     )
 

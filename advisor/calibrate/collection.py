@@ -40,16 +40,16 @@ def collect(folder: Path, catalog: Catalog) -> Collected:
             hint="copy those of each machine there: `advise calibrate --fleet` prints how",
         )
     found: list[_Found] = []
-    problems: list[str] = []
+    unread: list[str] = []
     for file in files:
         try:
             calibration = _read(file, catalog)
         except ProfileError as error:
-            problems.append(f"{error.message}: left out")
+            unread.append(error.message)
         else:
             found.append((file, calibration))
     if not found:
-        listed = "".join(f"\n  {problem}" for problem in problems)
+        listed = "".join(f"\n  {problem}" for problem in unread)
         raise UsageError(
             f"--collect {folder}: no file of {len(files)} can be used:{listed}",
             hint="copy them anew, or calibrate again with this version of advise",
@@ -57,6 +57,7 @@ def collect(folder: Path, catalog: Catalog) -> Collected:
     targets: dict[_Target, list[_Found]] = {}
     for one in found:
         targets.setdefault((one[1].key.device, one[1].key.core_count), []).append(one)
+    problems = [f"{problem}: left out" for problem in unread]
     devices, texts = [], {}
     for target, of_target in targets.items():
         holding = _holding(of_target)

@@ -185,7 +185,7 @@ def _nearest_first(missed: Iterable[tuple[Offer, Miss]]) -> list[Rejection]:
 def _why_too_small(device_index: int, *, predictions: Predictions, job: Job) -> Miss:
     code, needed_bytes = "does-not-fit", predictions.peak_memory_bytes[device_index]
     if not np.isfinite(needed_bytes).any():
-        return Miss(code=code, reason="the step cannot be spread there as asked")
+        return Miss(code=code, reason="its batch cannot be divided among the GPUs as asked")
     least_bytes, has_bytes = float(needed_bytes.min()), predictions.devices[device_index].memory_bytes
     needed, has = map(units.format_bytes, (least_bytes, has_bytes))
     at = at_batch_text(int(predictions.batches[needed_bytes.argmin()]), job.generation)

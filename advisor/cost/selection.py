@@ -136,7 +136,8 @@ class Limits:
             return "other-tier", f"a {offer.tier} was not asked for"
         kind = "cpu" if offer.gpu is None else "gpu"
         if offer.gpu_count < self.least_gpus:
-            return "too-few-gpus", f"has {offer.gpu_count} GPUs, not {self.least_gpus}"
+            gpus = f"{offer.gpu_count} GPU{'' if offer.gpu_count == 1 else 's'}"
+            return "too-few-gpus", f"has {gpus}, not {self.least_gpus}"
         if self.devices and self.devices.isdisjoint((kind, (offer.gpu or offer.cpu or "").lower())):
             return "other-device", f"{offer.gpu or offer.cpu} was not asked for"
         return None

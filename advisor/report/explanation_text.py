@@ -29,6 +29,8 @@ _CHANGES: Mapping[ChangeKind, str] = {
 }
 _NOTHING_SAVES = "nothing: no other precision, batch, layout, attention or instance, nor torch.compile, saves 1 %."
 _NOTHING_SAVES_OF_SERVICE = "nothing: neither narrower weights nor another instance save 1 %."
+_LEAST_PHASE_RATIO = 0.005
+"""Less is 0 %."""
 _LEGEND = (
     "FLOP/B: arithmetic intensity / ridge point, at which the peak of the unit that does most of the FLOP and the "
     "bandwidth, both from the datasheet, take the same time.",
@@ -104,7 +106,8 @@ def reasons(step: ExplainedStep) -> Iterable[str]:
             f"{units.format_duration(total.roofline_s)}: {units.format_ratio(total.roofline_ratio)} of it is reached."
         )
     if len(step.phases) > 1:
-        phases = ", ".join(f"{group.name} {units.format_ratio(group.time_ratio)}" for group in step.phases)
+        shown = [group for group in step.phases if group.time_ratio >= _LEAST_PHASE_RATIO]
+        phases = ", ".join(f"{group.name} {units.format_ratio(group.time_ratio)}" for group in shown)
         yield f"by phase: {phases}."
     for chain in step.sequential:
         direction = "backward" if chain.op.endswith("backward") else "forward"

@@ -106,7 +106,7 @@ def test_what_no_plan_can_spread_is_rejected_without_numbers() -> None:
         peak_memory_bytes=np.array([[np.inf]]),
     )
     ranking = rank(selection(CHEAP), fleet=fleet(0, devices=(SLOW,)), predictions=nothing, job=job())
-    assert ranking.rejected[0].reason == "the step cannot be spread there as asked"
+    assert ranking.rejected[0].reason == "its batch cannot be divided among the GPUs as asked"
 
 
 def test_a_device_without_the_precision_is_rejected() -> None:

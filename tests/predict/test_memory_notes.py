@@ -1,8 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 
 from advisor.predict.memory_notes import memory_notes
 from advisor.predict.step_time import predict
 from advisor.records.device import Device
+from advisor.records.prediction import Scaling
+from advisor.records.scale import Plan
 from tests.predict.test_remedies import GB, net
 from tests.predict.toys import device, efficiency
 
@@ -32,3 +36,21 @@ def test_where_nothing_helps_that_is_said() -> None:
     # Even sharded over 64 GPUs 0.625 GB of parameters are whole on each, beside the context.
     [note] = notes(device(memory_bytes=0.5 * GB))
     assert "nothing that is known here makes it fit" in note
+
+
+def test_of_gpus_that_share_the_step_the_least_that_each_needs_is_told_and_no_change_for_one() -> None:
+    four = device(name="B", memory_bytes=2 * GB, gpu_count=4)
+    alone = predict(net(), devices=[four], efficiencies=(efficiency(),), batches=np.array([8]), precision="fp32")
+    scaling = Scaling(plans=(Plan(data=4),), plan=np.zeros((1, 1), dtype=np.intp), efficiency_ratio=np.ones((1, 1)))
+    shared = replace(alone, peak_memory_bytes=np.array([[3.0 * 2**30]]), scaling=scaling)
+    [note] = memory_notes(net(), shared)
+    assert note == (
+        "too small at batch 8: B, of which each has 1.86 GiB, and smaller ones: spread over 4 the step needs 3 GiB of "
+        "each in fp32."
+    )
+
+
+def test_what_cannot_be_divided_is_not_too_small() -> None:
+    alone = predict(net(), devices=[device()], efficiencies=(efficiency(),), batches=np.array([8]), precision="fp32")
+    none = replace(alone, fits=np.zeros((1, 1), dtype=np.bool_), peak_memory_bytes=np.full((1, 1), np.inf))
+    assert memory_notes(net(), none) == ()
