@@ -33,6 +33,8 @@ _SHOWN_COUNT = 5
 """Points of a curve in its table; JSON has all."""
 _NAMED_COUNT = 3
 _EXACT_BELOW = 10_000
+_COUNTED_BELOW = 1_000_000
+"""Written out, more would leave the names of instances no room."""
 
 
 def render_break_even(break_even: BreakEven, *, view: View) -> str:
@@ -207,7 +209,7 @@ def _cells(point: CurvePoint, *, rate: ExchangeRate | None) -> tuple[str, ...]:
         for one in (point.cpu, point.gpu)
     ]
     return (
-        number_text(point.at),
+        number_text(point.at) if point.at < _COUNTED_BELOW else units.format_count(point.at),
         *costs[0],
         *costs[1],
         units.format_times(point.cost_ratio.mid) if point.cost_ratio else "-",

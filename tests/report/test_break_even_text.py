@@ -155,6 +155,11 @@ def test_a_language_model_in_service_has_requests_in_flight() -> None:
     assert "sample" not in shown
 
 
+def test_millions_leave_room_for_the_names_of_instances() -> None:
+    rows = text(curve(point(999_999, 1.0, 2.0), point(5_623_413, 1.0, 2.0), kind="samples")).splitlines()
+    assert [row.split()[:2] for row in rows if "0.5x" in row] == [["1,000,000", "aws"], ["5.62", "M"]]
+
+
 def test_money_is_in_the_currency_asked_for() -> None:
     euro = ExchangeRate(currency="EUR", usd=2.0, date="2026-11-01")
     shown = text(curve(point(1, 1.0, 2.0)), exchange_rate=euro)
