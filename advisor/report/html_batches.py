@@ -86,7 +86,7 @@ def batches_section(
         chart(f"{by.made.capitalize()} a second", f"{by.made}/s", "per_s", partial(_throughput, by=by), of=swept),
         chart(f"Cost of a million {by.paid}", "cost", "money", partial(_cost, by=by, rate=rate), of=paid),
     )
-    lead = "Each device kept busy, at every batch that its memory takes; bands are the 90 % interval."
+    lead = "Each device kept busy, up to what its memory takes; bands are the 90 % interval."
     return Section(
         id="batches",
         title=by.batch.capitalize(),
@@ -141,7 +141,7 @@ def _times(one: BatchPoint) -> str:
 def _batches_table(looks: Sequence[CloseLook], *, by: _Measured, rate: ExchangeRate | None) -> Table:
     rows = [(look, one) for look in looks for one in look.batches]
     return Table(
-        title="Batch sizes",
+        title=f"By {by.batch}",
         columns=(
             TableColumn(header="device", is_choice=True),
             TableColumn(header=by.batch_heading, is_number=True, keys=tuple(one.batch for _, one in rows)),

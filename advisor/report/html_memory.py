@@ -39,7 +39,7 @@ def memory_section(looks: Sequence[CloseLook], *, generation: Generation | None 
         bars=tuple(_bar(look, memory) for look, memory in found),
         table=_table(found),
     )
-    lead = "The peak of the step as it is priced, at its batch and precision; the mark is what the device has."
+    lead = "The peak of the step as it is priced; the mark is what the device has."
     return Section(id="memory", title="Memory", lead=(lead,), plots=(bars,))
 
 
