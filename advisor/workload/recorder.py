@@ -33,6 +33,8 @@ _COMPOSITE_OF = {
     "aten._transformer_encoder_layer_fwd": "encoder_layer",
 }
 """Fused CPU operators that every kind of device has in its own form."""
+_SAME_VALUE = "aten._unsafe_view"
+"""A view that torch does not call one: on fake tensors its result has a storage of its own."""
 _LSTM_RESULTS = 3
 """Output and two states; a fourth is what backward needs."""
 _NAMES = {torch.float32: "float32", torch.int64: "int64", torch.bool: "bool"}
@@ -315,6 +317,8 @@ class Recorder(TorchDispatchMode):
                 stored.value = self._storages.new_serial()
             elif low and not (operator.family == "norm" and position > 0):
                 self._storages.mark_low(stored, dtype=tensor.dtype)
+            if operator.op == _SAME_VALUE:
+                stored.value = reads[0]
             if category == "activations":
                 self._blocks.made(stored)
         if operator.family == "conv" or operator.op in ("rnn", "rnn_backward"):

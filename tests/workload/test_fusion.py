@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tests.workload.tracing import Calls, images, rows_of, traced, vectors
+from tests.workload.tracing import Calls, images, rows_of, sequences, traced, vectors
 
 
 def mean(output, batch):
@@ -52,6 +52,18 @@ def test_a_residual_is_written_once_and_read_again_after_the_branch():
     assert flagged(workload, "aten.mul", "joined") == [([False], [True])]
     assert flagged(workload, "aten.native_layer_norm", "fused")[0][0] == [True]
     assert flagged(workload, "aten.add", "fused") == [([False, True], [False])]
+
+
+def test_a_branch_through_a_layer_without_a_bias_ends_before_the_addition():
+    """Of sequences torch gives such a layer's result another shape by `_unsafe_view`: it is the same value."""
+
+    def run(self, x):
+        stream = x * 2.0
+        return stream + self.inner(functional.layer_norm(stream, (8,)))
+
+    workload = traced(Calls(run, inner=nn.Linear(8, 8, bias=False)), sequences)
+    assert flagged(workload, "aten.mul", "fused") == [([False], [False])]
+    assert flagged(workload, "aten.add", "fused") == [([False, False], [False])]
 
 
 def test_a_branch_is_computed_where_it_is_added():
