@@ -32,7 +32,7 @@ def is_inner(row: Row) -> bool:
     if row.phase in _SERVED and row.family == "matmul":
         return True
     block = block_of(row)
-    return bool(block) and row.module != block and row.family != "norm"
+    return bool(block) and row.module != block and row.family not in ("norm", "rms_norm")
 
 
 def part_of(row: Row) -> int:

@@ -1,19 +1,93 @@
-"""A model in, which of its layers launch no kernel of their own in an engine out.
+"""A model in, which of its layers are kernels of an engine's own out, and which are part of another.
 
 Products of one input are one: queries, keys and values, gate and up projections (vLLM: `QKVParallelLinear`,
-`MergedColumnParallelLinear`). A norm written as a mean and pointwise operators is one too (`rms_norm`), and tokens are
-sorted by expert in one kernel (`moe_align_block_size`).
+`MergedColumnParallelLinear`). A norm is one kernel (`rms_norm`), which goes on from the addition before it
+(`fused_add_rms_norm`); so are the rotation of queries and keys (`rotary_embedding`), an activation with its gate
+(`silu_and_mul`), and the sorting of tokens by expert (`moe_align_block_size`).
 """
 
+import inspect
+import sys
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import nn
+
+from advisor.records.workload import Row
+from advisor.workload.recorder import generic_paths
 
 MERGED_FAMILIES = frozenset({"matmul", "reduction", "gather", "scan", "creation"})
 """What of a module that is merged belongs to another kernel."""
+_ROTATION = "apply_rotary_pos_emb"
+_ROTATION_TAKES = ["q", "k", "cos", "sin", "unsqueeze_dim"]
+"""What nearly all models of transformers call it, and its parameters. Where they differ it is traced as it stands."""
+_ACTIVATIONS = frozenset({"transformers.activations", "torch.nn.modules.activation"})
+"""The Python modules that hold nothing but activations, and attention, which has children."""
+
+_LIBRARY = torch.library.Library("engine", "DEF")
+_LIBRARY.define("norm(Tensor states, Tensor[] weights) -> Tensor")
+_LIBRARY.define("rotary(Tensor queries, Tensor keys) -> (Tensor, Tensor)")
+_LIBRARY.define("gate(Tensor gates, Tensor states) -> Tensor")
+_LIBRARY.impl("norm", lambda states, weights: torch.empty_like(states), "CompositeExplicitAutograd")
+_LIBRARY.impl(
+    "rotary", lambda queries, keys: (torch.empty_like(queries), torch.empty_like(keys)), "CompositeExplicitAutograd"
+)
+_LIBRARY.impl("gate", lambda gates, states: torch.empty_like(states), "CompositeExplicitAutograd")
+
+
+@contextmanager
+def engine_kernels(model: nn.Module) -> Iterator[None]:
+    """Its norms and rotations are operators of their own inside, `engine.norm` and `engine.rotary`."""
+    with ExitStack() as patches:
+        for module in model.modules():
+            if _is_engine_norm(module):
+                patches.enter_context(_replaced(module, "forward", _norm_of(module)))
+        code = sys.modules[type(model).__module__]
+        rotation = getattr(code, _ROTATION, None)
+        if rotation is not None and list(inspect.signature(rotation).parameters) == _ROTATION_TAKES:
+            patches.enter_context(_replaced(code, _ROTATION, _rotated))
+        yield
+
+
+@contextmanager
+def _replaced(owner: object, name: str, value: object) -> Iterator[None]:
+    """What the owner itself holds by that name, if anything, is back afterwards."""
+    held = vars(owner)
+    before = {name: held[name]} if name in held else {}
+    held[name] = value
+    try:
+        yield
+    finally:
+        del held[name]
+        held.update(before)
+
+
+def _is_engine_norm(module: nn.Module) -> bool:
+    """Whether it divides by the root of the mean square; others are kernels of torch."""
+    return type(module).__name__.endswith("RMSNorm")
+
+
+def _norm_of(module: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
+    def forward(states: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = torch.ops.engine.norm(states, list(module.parameters()))
+        return result
+
+    return forward
+
+
+def _rotated(
+    queries: torch.Tensor, keys: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int = 1
+) -> tuple[torch.Tensor, ...]:
+    """Heads, which are the dimension `unsqueeze_dim`, lie beside each other in memory: (batch, tokens, all of them)."""
+    flat = [states.movedim(unsqueeze_dim, -2).flatten(-2) for states in (queries, keys)]
+    width = queries.shape[-1]
+    return tuple(
+        states.unflatten(-1, (-1, width)).movedim(-2, unsqueeze_dim) for states in torch.ops.engine.rotary(*flat)
+    )
 
 
 @contextmanager
@@ -35,7 +109,64 @@ def following_inputs(seen: set[int]) -> Iterator[None]:
         hook.remove()
 
 
-def joined_modules(model: nn.Module) -> set[int]:
-    """The ids of its norms and its sets of experts, of which every family of models has classes of its own."""
-    names = ("Norm", "Experts")
-    return {id(module) for module in model.modules() if type(module).__name__.endswith(names)}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineLayers:
+    """Paths of modules: `merged`, whose product or reduction is part of another kernel; `normalising`, which add what
+    an engine's norm goes on from; `activations`, and `gated`, the modules around these."""
+
+    merged: frozenset[str] = frozenset()
+    normalising: frozenset[str] = frozenset()
+    activations: frozenset[str] = frozenset()
+    gated: frozenset[str] = frozenset()
+
+
+def engine_layers(model: nn.Module, *, same_input: Collection[int]) -> EngineLayers:
+    """Those of a model; `same_input` are the ids of its layers that have the input of another.
+
+    Every family of models has classes of its own for norms and sets of experts.
+    """
+
+    def paths(chosen: Callable[[nn.Module], bool]) -> frozenset[str]:
+        identities = {id(module) for module in model.modules() if chosen(module)}
+        return frozenset(path for identity, path in generic_paths(model) if identity in identities)
+
+    activations = paths(lambda one: type(one).__module__ in _ACTIVATIONS and not any(one.children()))
+    return EngineLayers(
+        merged=paths(lambda one: id(one) in same_input or type(one).__name__.endswith(("Norm", "Experts"))),
+        normalising=frozenset(map(_around, paths(_is_engine_norm))),
+        activations=activations,
+        gated=frozenset(map(_around, activations)),
+    )
+
+
+def engine_rows(rows: Sequence[Row], layers: EngineLayers) -> Iterator[Row]:
+    """The rows of a pass; residuals are added in the norm's kernel, and activations computed in that of their gate."""
+    with_gate = {row.module for row in rows if _is_gate(row, layers)}
+    for row in rows:
+        if _is_gate(row, layers):
+            yield replace(
+                row,
+                op="engine.gate",
+                family="gate",
+                inputs=tuple(replace(one, fused=False) for one in row.inputs),
+            )
+        elif _is_residual(row, layers):
+            yield replace(row, family="rms_norm")
+        elif row.module not in layers.activations or _around(row.module) not in with_gate:
+            yield row
+
+
+def _is_gate(row: Row, layers: EngineLayers) -> bool:
+    """Whether it multiplies what an activation has computed in the same kernel with as large a tensor."""
+    if row.op != "aten.mul" or row.module not in layers.gated or len(row.inputs) < 2:
+        return False
+    return row.inputs[0].shape == row.inputs[1].shape and any(one.fused for one in row.inputs)
+
+
+def _is_residual(row: Row, layers: EngineLayers) -> bool:
+    is_sum = row.op == "aten.add" and len(row.inputs) > 1
+    return is_sum and row.module in layers.normalising and any(one.joined for one in row.outputs)
+
+
+def _around(path: str) -> str:
+    return path.rpartition(".")[0]

@@ -15,10 +15,16 @@ import torch
 from advisor.errors import TraceError
 from advisor.records.generation import Generation
 from advisor.records.workload import Blocks, MemoryLine, Phase, Row, StoredBytes, Workload
-from advisor.workload.engine_kernels import MERGED_FAMILIES, following_inputs, joined_modules
+from advisor.workload.engine_kernels import (
+    MERGED_FAMILIES,
+    EngineLayers,
+    engine_kernels,
+    engine_layers,
+    engine_rows,
+    following_inputs,
+)
 from advisor.workload.kv_cache import LayerWindow, engine_cache
 from advisor.workload.loaded import Inputs, LoadedModel
-from advisor.workload.recorder import generic_paths
 from advisor.workload.sources.language_model import LanguageModel
 from advisor.workload.trace import trace
 
@@ -46,8 +52,8 @@ def trace_generation(model: LanguageModel, generation: Generation, *, isolated: 
         prefill,
         generation=replace(generation, head_count=model.head_count, kv_head_count=read.kv_head_count),
         rows=(
-            *_rows(prefill, "prefill", merged=read.merged, experts_per_token=experts_per_token),
-            *_rows(decode, "decode", merged=written.merged, experts_per_token=experts_per_token, count=count),
+            *_rows(prefill, "prefill", layers=read.layers, experts_per_token=experts_per_token),
+            *_rows(decode, "decode", layers=written.layers, experts_per_token=experts_per_token, count=count),
         ),
         unknown_ops=Counter(prefill.unknown_ops) + Counter(decode.unknown_ops),
         memory=tuple(_line(line, generation, kv_bytes=read.kv_bytes(generation)) for line in prefill.memory),
@@ -62,13 +68,13 @@ def trace_generation(model: LanguageModel, generation: Generation, *, isolated: 
 class _Pass:
     """One pass through the model, of `token_count` tokens of each request after `past` others.
 
-    `merged`: the paths of the layers whose product or reduction is part of another kernel, once it is traced.
+    `layers` are those that engines run in kernels of their own, once it is traced.
     """
 
     def __init__(self, model: LanguageModel, *, token_count: int, past: int, lengths: Sequence[int]) -> None:
         self._model, self._token_count, self._past, self._lengths = model, token_count, past, lengths
         self._cache: Any = None
-        self.merged: frozenset[str] = frozenset()
+        self.layers = EngineLayers()
 
     def traced(self, *, isolated: bool) -> Workload:
         """The pass as a step of inference."""
@@ -84,10 +90,9 @@ class _Pass:
             notes=self._model.notes,
         )
         seen: set[int] = set()
-        with following_inputs(seen):
+        with following_inputs(seen), engine_kernels(self._model.model):
             workload = trace(loaded, mode="inference", batch=None, isolated=isolated)
-        seen |= joined_modules(self._model.model)
-        self.merged = frozenset(path for identity, path in generic_paths(self._model.model) if identity in seen)
+        self.layers = engine_layers(self._model.model, same_input=seen)
         return workload
 
     def _inputs(self, batch: int) -> Inputs:
@@ -120,21 +125,21 @@ def _mean_seen(window: LayerWindow, generation: Generation) -> int:
 
 
 def _rows(
-    traced: Workload, phase: Phase, *, merged: frozenset[str], experts_per_token: int, count: int = 1
+    traced: Workload, phase: Phase, *, layers: EngineLayers, experts_per_token: int, count: int = 1
 ) -> Iterator[Row]:
-    for row in traced.rows:
+    for row in engine_rows(traced.rows, layers):
         of_phase = replace(row, phase=phase, count=row.count * count)
-        yield _as_engines_run_it(of_phase, merged=merged, experts_per_token=experts_per_token)
+        yield _as_engines_run_it(of_phase, layers=layers, experts_per_token=experts_per_token)
 
 
-def _as_engines_run_it(row: Row, *, merged: frozenset[str], experts_per_token: int) -> Row:
+def _as_engines_run_it(row: Row, *, layers: EngineLayers, experts_per_token: int) -> Row:
     """Keys and values of decode are those of the cache; what is merged with another kernel launches nothing."""
     if row.op == "attention" and row.phase == "decode":
         query, *cached = row.inputs
         return replace(row, inputs=(query, *(replace(one, kept=True) for one in cached)))
     if row.op == "aten._grouped_mm":
         return replace(row, attributes={**row.attributes, "experts_per_token": experts_per_token})
-    if row.family in MERGED_FAMILIES and row.module in merged:
+    if row.family in MERGED_FAMILIES and row.module in layers.merged:
         return replace(row, outputs=tuple(replace(one, joined=True) for one in row.outputs))
     return row
 

@@ -13,11 +13,11 @@ from advisor.ops.registry import Formula, Tensor, aten, formula, formula_of, for
 FAMILIES = {
     "matmul", "conv", "attention", "rnn", "embedding", "norm", "softmax", "pointwise", "reduction", "pool",
     "interpolate", "fft", "gather", "sort", "copy", "loss", "optimizer", "random", "view", "creation",
-    "quantized", "scan", "linalg",
+    "quantized", "scan", "linalg", "rms_norm", "rotary", "gate",
 }  # fmt: skip
 COMPOSITES = {
     "attention", "attention_backward", "rnn", "rnn_backward", "encoder_layer", "native_multi_head_attention",
-    "optimizer",
+    "optimizer", "engine.norm", "engine.rotary", "engine.gate",
 }  # fmt: skip
 
 

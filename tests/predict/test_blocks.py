@@ -33,6 +33,7 @@ def test_norms_and_residual_additions_are_not_inside_a_block() -> None:
     assert is_inner(row("h.*.mlp.act", family="pointwise"))
     assert not is_inner(row("h.*", family="pointwise"))
     assert not is_inner(row("h.*.ln_1", family="norm"))
+    assert not is_inner(row("h.*.ln_1", family="rms_norm"))
     assert not is_inner(row("lm_head"))
 
 

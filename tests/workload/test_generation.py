@@ -129,11 +129,51 @@ def test_products_of_one_input_are_launched_as_one():
     assert joined == {"k_proj", "v_proj", "up_proj"}
 
 
-def test_a_norm_is_one_kernel():
-    reductions = rows(traced("llama"), phase="decode", family="reduction")
+def test_a_norm_is_one_kernel_that_goes_on_from_the_addition_before_it():
+    norms = rows(traced("llama"), phase="decode", family="rms_norm")
+    own = [row for row in norms if row.op == "engine.norm"]
+    residuals = [row for row in norms if row.op == "aten.add"]
 
-    assert {row.module.rpartition(".")[2] for row in reductions} >= {"input_layernorm", "post_attention_layernorm"}
-    assert all(row.outputs[0].joined for row in reductions)
+    # Two in each of 4 layers and one at the end, of which the first of all normalises what nothing was added to.
+    assert sum(row.count for row in own) == (2 * 4 + 1) * DECODES
+    assert sum(row.count for row in residuals) == 2 * 4 * DECODES
+    assert sum(row.count for row in own if row.inputs[0].fused) == 2 * 4 * DECODES
+    assert all(row.outputs[0].joined and row.module == "model.layers.*" for row in residuals)
+    assert not rows(traced("llama"), phase="decode", family="reduction")
+
+
+def test_what_is_added_to_is_read_again_after_the_layer():
+    # All residuals are written for the next addition, but the last, which the last norm alone reads.
+    residuals = rows(traced("llama"), phase="decode", op="aten.add", family="rms_norm")
+    assert not any(operand.fused for row in residuals for operand in row.inputs)
+    assert sorted((row.count, row.outputs[0].fused) for row in residuals) == [(DECODES, True), (7 * DECODES, False)]
+
+
+def test_queries_and_keys_are_rotated_by_one_kernel_a_layer():
+    (rotary,) = rows(traced("llama"), phase="prefill", family="rotary")
+    # 8 heads of queries and 2 of keys, 32 wide, side by side.
+    assert [operand.shape for operand in rotary.inputs] == [((0.0, 1.0), PROMPT, 256), ((0.0, 1.0), PROMPT, 64)]
+    assert rotary.outputs == rotary.inputs
+    assert rotary.count == 4
+    assert not rows(traced("gpt2"), phase="prefill", family="rotary")
+
+
+@pytest.mark.parametrize(("name", "tokens"), [("llama", 1.0), ("phi3", 1.0), ("mixtral", 2.0)])
+def test_an_activation_and_its_gate_are_one_kernel(name, tokens):
+    """Of a mixture, of the tokens that each expert gets: two of 8 experts take every token."""
+    (gate,) = rows(traced(name), phase="decode", family="gate")
+    assert gate.op == "engine.gate"
+    assert [operand.shape for operand in gate.inputs] == [gate.outputs[0].shape] * 2
+    assert not any(operand.fused for operand in gate.inputs)
+    assert gate.inputs[0].shape[0] == (0.0, tokens)
+    assert gate.inputs[0].shape[-1] == 512
+    assert not rows(traced(name), phase="decode", op="aten.silu")
+
+
+def test_an_activation_without_a_gate_stays_as_it_is():
+    workload = traced("gpt2")
+    assert not rows(workload, phase="decode", family="gate")
+    assert rows(workload, phase="decode", op="aten.tanh")
 
 
 def test_decode_reads_the_experts_that_tokens_choose():
