@@ -13,6 +13,7 @@ from advisor.predict.kernel_time import Rates, kernel_times
 from advisor.predict.lowering import UNITS, Kernels
 from advisor.predict.rates import (
     GROUPED_BACKWARD,
+    NOTHING_HELD,
     OF_EFFICIENCY,
     cache_bytes_per_s,
     launch_s,
@@ -210,6 +211,9 @@ class Fit:
             cache_bytes=by_device([one.cache_bytes for one in devices]),
             cache_bytes_per_s=by_device([cache_bytes_per_s(one) for one in devices]),
             core_count=by_device([one.core_count for one in devices]),
+            full_core_count=np.array(1.0),
+            lone_block_ratio=np.array(1.0),
+            core_bytes_per_s=NOTHING_HELD,
             transposed_ratio=transposed,
             launch_s=by_device(
                 [launch_s(efficiency, family=family.name, core_count=one.core_count) for one in devices]

@@ -13,6 +13,7 @@ from advisor.predict.sustained import (
     nvlink_bytes_per_s,
     peer_link_bytes_per_s,
     power_ratios,
+    resident_threads,
     streaming_ratio,
 )
 from advisor.records.device import Cpu, Device, Gpu
@@ -104,6 +105,8 @@ def gpu_device(
         tdp_w=gpu.tdp_w,
         power_ratio=power_ratios(gpu),
         streaming_ratio=streaming_ratio(gpu),
+        resident_threads_per_core=resident_threads(gpu),
+        clock_hz=gpu.boost_hz,
         exceeds_rated_clock=exceeds_rated_clock(gpu),
         has_narrow_tensor_cores=has_narrow_tensor_cores(gpu),
         sustained_compute_ratio=gpu.sustained_compute_ratio or 1.0,

@@ -13,6 +13,8 @@ VECTOR_ATTENTION = "attention_of_one"
 """Attention of one token, whose keys and values pass by once: as other kernels that stream."""
 QUANTIZED_PRODUCT = "matmul_quantized"
 """A product whose weights are stored narrower than it computes."""
+BY_TOKEN = frozenset({"rms_norm", "rotary", "gate"})
+"""Kernels of engines that give each token a block of threads."""
 _HALF_UNITS = frozenset({"amp-fp16", "amp-bf16", "bf16", "fp16"})
 _STANDS_FOR: Mapping[str, Sequence[str]] = {
     "conv_grouped_backward": ("conv_grouped", "conv_backward", "conv"),
@@ -26,6 +28,9 @@ _STANDS_FOR: Mapping[str, Sequence[str]] = {
     "attention_backward": ("attention", "matmul"),
     "attention": ("matmul",),
     VECTOR_ATTENTION: (),
+    "rms_norm": ("norm",),
+    "rotary": ("pointwise",),
+    "gate": ("pointwise",),
     "rnn": ("matmul",),
     "linalg": ("matmul",),
     "reduction": ("norm",),

@@ -22,7 +22,9 @@ class Rates:
     """What a device sustains for a kernel: `Efficiency` and `Device` as arrays that broadcast against the kernels.
 
     `flops_per_s` and `memory_bytes_per_s` are sustained by the kernel's family, `narrow_bytes_per_s` is that of the
-    parameters of narrow products; the rest is named as there.
+    parameters of narrow products. `core_bytes_per_s` is what a core of `REFERENCE_RESIDENT_THREADS` moves at most,
+    `full_core_count` what all cores are worth of such, and `lone_block_ratio` what one with a single block of threads
+    is. The rest is named as there.
     """
 
     flops_per_s: FloatArray
@@ -31,6 +33,9 @@ class Rates:
     cache_bytes: FloatArray
     cache_bytes_per_s: FloatArray
     core_count: FloatArray
+    full_core_count: FloatArray
+    lone_block_ratio: FloatArray
+    core_bytes_per_s: FloatArray
     launch_s: FloatArray
     overlap_ratio: FloatArray
     edge_ramp: FloatArray
@@ -61,6 +66,8 @@ def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
     compute_s = kernels.flops / (rates.flops_per_s * utilisation(kernels, rates))
     compute_s = np.where(kernels.can_winograd[..., np.newaxis], compute_s / rates.winograd_speedup, compute_s)
     memory_s = _memory_s(kernels, rates)
+    if np.isfinite(rates.core_bytes_per_s).any():
+        memory_s = np.maximum(memory_s, _threads_s(kernels, rates))
     launch_s = kernels.launches * rates.launch_s
     busy_s = smooth_maximum(compute_s, memory_s, overlap=rates.overlap_ratio)
     return KernelTimes(compute_s=compute_s, memory_s=memory_s, launch_s=launch_s, total_s=busy_s + launch_s)
@@ -103,6 +110,18 @@ def _memory_s(kernels: Kernels, rates: Rates) -> FloatArray:
     weights_s = (1 - kept_weights) * kernels.weight_bytes / weight_bytes_per_s
     result: FloatArray = moved_bytes / rates.memory_bytes_per_s + weights_s + cached_bytes / rates.cache_bytes_per_s
     return result
+
+
+def _threads_s(kernels: Kernels, rates: Rates) -> FloatArray:
+    """How long the threads take for their bytes, where each loads a scalar and waits for it before it goes on.
+
+    A core has as much under way as it holds threads, so it moves that over the memory's latency, whatever the bandwidth
+    (Little's law; Volkov, Understanding Latency Hiding on GPUs, 2016). Where it has a single block of them, less is
+    asked of memory and all is answered by the cache, whose latency is in clocks; without one it has nothing to do.
+    """
+    busy_cores = np.minimum(kernels.blocks * rates.lone_block_ratio, rates.full_core_count)
+    seconds: FloatArray = kernels.data_bytes / (rates.core_bytes_per_s * busy_cores)
+    return seconds
 
 
 def smooth_maximum(compute_s: FloatArray, memory_s: FloatArray, *, overlap: FloatArray | float) -> FloatArray:

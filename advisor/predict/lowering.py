@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from advisor.ops.evaluate import DtypeOf, call_at, call_cost, row_cost
-from advisor.ops.registry import ITEMSIZE_BYTES, Number, formula_of
+from advisor.ops.registry import ITEMSIZE_BYTES, Call, Number, formula_of
 from advisor.predict.blocks import part_of
 from advisor.predict.composites import program_of
-from advisor.predict.efficiency import QUANTIZED_PRODUCT, VECTOR_ATTENTION
+from advisor.predict.efficiency import BY_TOKEN, QUANTIZED_PRODUCT, VECTOR_ATTENTION
 from advisor.predict.precision import Width, compiled_dtype, computed_dtype, stored_dtype, unit_of
 from advisor.predict.products import Product, products_of
 from advisor.predict.row_errors import refusing_rows
@@ -34,6 +34,7 @@ class RowWork:
     `cast_bytes` are those of `cast_count` conversions before or after the call, `image_bytes` all of a convolution's
     images. `compiled_bytes`, zero in eager mode, are what torch.compile reads and writes but parameters; there
     `parameter_cast_bytes` and `parameter_cast_count` are all that is left of the casts.
+    `blocks` of threads: one for each token where a kernel of an engine does the row, else without end.
     """
 
     row: Row
@@ -50,6 +51,7 @@ class RowWork:
     parameter_cast_count: float
     compiled_bytes: FloatArray
     image_bytes: FloatArray
+    blocks: Number
     products: tuple[Product, ...]
 
 
@@ -77,9 +79,10 @@ class Kernels:
     workload's rows) and `calls` are (kernels,). Of one call, (kernels, batches): FLOP, bytes of parameters, bytes of
     what operators hand to each other, launches, and the bytes whose weight is fitted: of casts, of images that may be
     transposed, of results that a bias is added to, of parameters that a library puts into its own order. `groups`
-    products (m, k) x (k, n), without end where the kernel is no product. Of the whole step, (batches,): the operators
-    that the host dispatches, in backward apart, and the kernels that compiled code launches, the bytes that travel to
-    the device, and those of all parameters and of what else lies in memory between passes.
+    products (m, k) x (k, n), without end where the kernel is no product, and `blocks` of threads, without end where
+    they are no tokens of an engine. Of the whole step, (batches,): the operators that the host dispatches, in backward
+    apart, and the kernels that compiled code launches, the bytes that travel to the device, and those of all parameters
+    and of what else lies in memory between passes.
     """
 
     families: tuple[str, ...]
@@ -100,6 +103,7 @@ class Kernels:
     m: FloatArray
     n: FloatArray
     k: FloatArray
+    blocks: FloatArray
     can_winograd: BoolArray
     dispatches: FloatArray
     backward_dispatches: FloatArray
@@ -135,6 +139,7 @@ class _Kernel(NamedTuple):
     transposed_bytes: Number
     biased_bytes: Number
     repacked_bytes: Number
+    blocks: Number
     product: Product | None
 
 
@@ -142,7 +147,7 @@ _QUANTIZED = frozenset({"int4", "int8", "float8_e4m3fn"})
 """What weights are stored in that kernels compute with in half."""
 _PER_CALL = (
     "flops", "weight_bytes", "data_bytes", "launches", "cast_bytes", "transposed_bytes", "biased_bytes",
-    "repacked_bytes",
+    "repacked_bytes", "blocks",
 )  # fmt: skip
 _OF_PRODUCTS = ("groups", "m", "n", "k")
 _OF_STEP = ("dispatches", "backward_dispatches", "compiled_dispatches", "transfer_bytes", "parameter_bytes")
@@ -179,6 +184,7 @@ def _nothing(row: Row, *, batches: FloatArray) -> RowWork:
         dtype="float32",
         cast_count=0.0,
         parameter_cast_count=0.0,
+        blocks=_ENDLESS,
         products=(),
         **zeros,
     )
@@ -216,8 +222,17 @@ def _row_work(row: Row, *, batches: FloatArray, width: Width, compile_mode: Comp
         if compile_mode == "compile"
         else nothing,
         image_bytes=_operands_bytes(images, batches=batches, dtype_of=dtype_of) if row.family == "conv" else nothing,
+        blocks=_blocks(row, call),
         products=() if _is_vector_product(row) else products_of(call),
     )
+
+
+def _blocks(row: Row, call: Call) -> Number:
+    """Of threads: engines give one to each token, a row of the result."""
+    if row.family not in BY_TOKEN:
+        return _ENDLESS
+    result = call.outputs[0]
+    return np.maximum(result.numel / result.shape[-1], 1.0)
 
 
 def _compiled_bytes(row: Row, *, batches: FloatArray, width: Width, dtype_of: DtypeOf) -> FloatArray:
@@ -343,6 +358,7 @@ def _kernels_of(
             transposed_bytes=image_bytes if is_transposed and "depthwise" not in family else 0.0,
             biased_bytes=work.write_bytes if has_bias else 0.0,
             repacked_bytes=weight_bytes if kind == "cpu" and row.family == "conv" else 0.0,
+            blocks=work.blocks,
             product=product,
         )
 

@@ -8,7 +8,14 @@ import numpy as np
 from advisor.predict.efficiency import distinct_efficiencies, family_efficiencies
 from advisor.predict.kernel_time import Rates
 from advisor.predict.lowering import UNITS
-from advisor.records.device import REFERENCE_CACHE_BYTES, Device, Efficiency, Layout
+from advisor.records.device import (
+    REFERENCE_CACHE_BYTES,
+    REFERENCE_CLOCK_HZ,
+    REFERENCE_RESIDENT_THREADS,
+    Device,
+    Efficiency,
+    Layout,
+)
 from advisor.records.prediction import FloatArray, IndexArray
 
 OF_EFFICIENCY = (
@@ -16,6 +23,8 @@ OF_EFFICIENCY = (
     "winograd_speedup", "bias_pass_ratio", "repack_ratio", "cast_ratio", "cache_kept_ratio",
 )  # fmt: skip
 """The fields of `Efficiency` that `Rates` takes as they are."""
+NOTHING_HELD = np.array(np.inf)
+"""`core_bytes_per_s` where no family has any: for all kernels at once."""
 GROUPED_BACKWARD = "conv_grouped_backward"
 _BY_LIBRARY = ("conv", "norm", "pool")
 """How the names of families begin whose kernels are calls into a library on CPUs: oneDNN, or torch's own like it."""
@@ -47,10 +56,15 @@ def rates_of(
         ratios = [efficiency.channels_last_grouped_ratio for efficiency in distinct]
         compute_ratio[:, families.index(GROUPED_BACKWARD)] *= ratios
     memory_ratio = np.array([[entry.memory_ratio for entry in row] for row in entries])
+    core_bytes_per_s = np.array([[entry.core_bytes_per_s or np.inf for entry in row] for row in entries])
     pairs = list(zip(devices, efficiencies, strict=True))
     family_launch_s = np.array(
         [[launch_s(one, family=name, core_count=device.core_count) for name in families] for device, one in pairs]
     )
+    own_launch_s = np.array(
+        [[np.nan if entry.launch_s is None else entry.launch_s for entry in row] for row in entries]
+    )
+    family_launch_s = np.where(np.isnan(own_launch_s[which]), family_launch_s, own_launch_s[which])
     used, unit_column = np.unique(unit, return_inverse=True)
     flops_per_s = np.array([[sustained_flops_per_s(*pair, unit=UNITS[index]) for index in used] for pair in pairs])
     bytes_per_s = _column([sustained_bytes_per_s(*pair) for pair in pairs])
@@ -63,10 +77,20 @@ def rates_of(
         cache_bytes=_column([device.cache_bytes for device in devices]),
         cache_bytes_per_s=_column([cache_bytes_per_s(device) for device in devices]),
         core_count=_column([device.core_count for device in devices]),
+        full_core_count=_column([full_core_count(device) for device in devices]),
+        lone_block_ratio=_column([device.clock_hz / REFERENCE_CLOCK_HZ for device in devices]),
+        core_bytes_per_s=core_bytes_per_s[by_kernel][:, :, np.newaxis]
+        if np.isfinite(core_bytes_per_s).any()
+        else NOTHING_HELD,
         launch_s=family_launch_s[:, family][:, :, np.newaxis],
         transposed_ratio=_column(transposed)[which],
         **{name: _column([getattr(efficiency, name) for efficiency in distinct])[which] for name in OF_EFFICIENCY},
     )
+
+
+def full_core_count(device: Device) -> float:
+    """Its cores by the threads that they hold."""
+    return device.core_count * device.resident_threads_per_core / REFERENCE_RESIDENT_THREADS
 
 
 def launch_s(efficiency: Efficiency, *, family: str, core_count: float) -> float:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from advisor.records.device import Gpu
+from advisor.records.device import REFERENCE_RESIDENT_THREADS, Gpu
 
 _JOULE_PER_FLOP: Mapping[str, tuple[float, float]] = {
     "5.2": (28e-12, 28e-12),  # Tesla M40: 250 W / 7.0 TFLOPS, at a ratio of 1 by definition
@@ -37,6 +37,11 @@ nearest of these, and the fitted ratios are relative to them.
 _UNKNOWN_STREAMING_RATIO = 0.85
 _OWN_STREAMING_RATIOS: Mapping[str, float] = {"6.0": 0.75}
 """P100, by NeuSight's operators: the first HBM2."""
+_RESIDENT_THREADS: Mapping[str, float] = {"7.5": 1024, "8.6": 1536, "8.9": 1536, "12.0": 1536}
+"""Where they are not 2,048 (CUDA C programming guide, technical specifications by compute capability).
+
+AMD's compute units are taken for as many: nothing was measured there that depends on it.
+"""
 _NVLINK_RATIOS: Mapping[str, float] = {
     "6.0": 18 / 20, "7.0": 20 / 25, "7.5": 20 / 25, "8.0": 20 / 25, "8.6": 12 / 14.0625, "9.0": 20.6 / 25,
     "10.0": 40.1 / 50, "10.3": 40.1 / 50,
@@ -84,6 +89,11 @@ def streaming_ratio(gpu: Gpu) -> float:
     """The share of the rated bandwidth that long copies reach."""
     own = _OWN_STREAMING_RATIOS.get(gpu.compute_capability or "")
     return own or _STREAMING_RATIOS.get(gpu.memory_type or "", _UNKNOWN_STREAMING_RATIO)
+
+
+def resident_threads(gpu: Gpu) -> float:
+    """How many threads one of its multiprocessors holds at a time."""
+    return _RESIDENT_THREADS.get(gpu.compute_capability or "", REFERENCE_RESIDENT_THREADS)
 
 
 def has_narrow_tensor_cores(gpu: Gpu) -> bool:

@@ -91,6 +91,11 @@ class Cpu:
     notes: str = ""
 
 
+REFERENCE_RESIDENT_THREADS = 2048.0
+REFERENCE_CLOCK_HZ = 1.41e9
+"""Of a core of the A100, on which `FamilyEfficiency.core_bytes_per_s` was measured."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
     """What one device can do, from a datasheet, a fit or a calibration: what prediction reads and nothing else.
@@ -105,6 +110,8 @@ class Device:
     `network_bytes_per_s`: what the machine sends to others of its type; None: not known.
     `power_ratio` is by unit too: the power limit over the power that the unit would draw at its peak, 1 at most.
     `streaming_ratio`: the share of the datasheet's bandwidth that long copies reach on its kind of memory.
+    `resident_threads_per_core`, `clock_hz`: of a GPU, how many threads a core has under way at a time, and the clock of
+    its peaks.
     `exceeds_rated_clock`: it is cooled and powered to run above the clock that its peak was computed from.
     `has_narrow_tensor_cores`: they have half the rate of others of their generation.
     `cache_bytes_per_s`: how fast what lies in the last cache is read; None: nothing is known of it.
@@ -132,6 +139,8 @@ class Device:
     tdp_w: float | None = None
     power_ratio: Mapping[str, float] = field(default_factory=dict)
     streaming_ratio: float = 1.0
+    resident_threads_per_core: float = REFERENCE_RESIDENT_THREADS
+    clock_hz: float = REFERENCE_CLOCK_HZ
     exceeds_rated_clock: bool = False
     has_narrow_tensor_cores: bool = False
     sustained_compute_ratio: float = 1.0
@@ -145,6 +154,8 @@ class FamilyEfficiency:
     """Share of the peak and of the bandwidth that one family of kernels sustains.
 
     `log_spread` is one standard deviation of log(measured / predicted) of a step that is all of this family.
+    `core_bytes_per_s`: what a core with `REFERENCE_RESIDENT_THREADS` moves at most, however fast the memory is; None:
+    as much as memory gives. `launch_s`: what a kernel takes beside its work; None: as those of other families.
     """
 
     compute_ratio: float
@@ -152,6 +163,8 @@ class FamilyEfficiency:
     log_spread: float
     n: int
     source: str
+    core_bytes_per_s: float | None = None
+    launch_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,10 +21,10 @@ def rates(**changes: Any) -> Rates:
     """100 FLOP/s and 100 byte/s on 4 cores, 400 byte/s from a cache of nothing; everything at its peak."""
     values: dict[str, Any] = {
         "flops_per_s": 100.0, "memory_bytes_per_s": 100.0, "narrow_bytes_per_s": 0.0, "cache_bytes": 0.0,
-        "cache_bytes_per_s": 400.0, "core_count": 4.0, "launch_s": 0.0, "overlap_ratio": 1.0, "edge_ramp": 0.0,
-        "depth_ramp": 0.0, "tile_rows": 128.0, "tile_columns": 128.0, "wave_ratio": 0.0, "winograd_speedup": 1.0,
-        "transposed_ratio": 0.0, "bias_pass_ratio": 0.0, "repack_ratio": 0.0, "cast_ratio": 1.0,
-        "cache_kept_ratio": 0.0,
+        "cache_bytes_per_s": 400.0, "core_count": 4.0, "full_core_count": 4.0, "lone_block_ratio": 1.0,
+        "core_bytes_per_s": np.inf, "launch_s": 0.0, "overlap_ratio": 1.0, "edge_ramp": 0.0, "depth_ramp": 0.0,
+        "tile_rows": 128.0, "tile_columns": 128.0, "wave_ratio": 0.0, "winograd_speedup": 1.0, "transposed_ratio": 0.0,
+        "bias_pass_ratio": 0.0, "repack_ratio": 0.0, "cast_ratio": 1.0, "cache_kept_ratio": 0.0,
     }  # fmt: skip
     return Rates(**{name: np.array(value) for name, value in (values | changes).items()})
 
@@ -68,6 +68,51 @@ def test_a_product_of_one_tile_of_rows_reads_its_parameters_as_a_copy_is_read() 
     assert memory_s(wide, rates(narrow_bytes_per_s=200.0)) == pytest.approx(5.0)
     # It is never slower for it.
     assert memory_s(narrow, rates(narrow_bytes_per_s=50.0)) == pytest.approx(5.0)
+
+
+def by_token(tokens: float, data_bytes: float) -> Kernels:
+    """A kernel that gives each token a block of threads."""
+    return kernels(flops=[[0.0]], data_bytes=[[data_bytes]], blocks=np.array([[tokens]]))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "seconds"),
+    [
+        (1.0, 40.0),  # one core moves 10 byte/s
+        (2.0, 20.0),
+        (3.0, 400 / 30),
+        (6.0, 400 / 30),  # the four cores hold the threads of three
+    ],
+)
+def test_threads_that_wait_for_their_bytes_take_as_long_as_the_busy_cores_need(tokens: float, seconds: float) -> None:
+    at = rates(core_bytes_per_s=10.0, full_core_count=3.0)
+    assert memory_s(by_token(tokens, 400.0), at) == pytest.approx(seconds)
+
+
+def test_a_core_with_one_block_is_as_fast_as_its_clock() -> None:
+    at = rates(core_bytes_per_s=10.0, full_core_count=3.0, lone_block_ratio=1.25)
+    assert memory_s(by_token(1.0, 400.0), at) == pytest.approx(32.0)
+    assert memory_s(by_token(100.0, 400.0), at) == pytest.approx(400 / 30)
+
+
+def test_memory_bounds_what_the_threads_could_move() -> None:
+    # 400 bytes at 100 byte/s; the cores could do 3 x 1000.
+    assert memory_s(by_token(8.0, 400.0), rates(core_bytes_per_s=1000.0, full_core_count=3.0)) == pytest.approx(4.0)
+
+
+@given(
+    st.floats(1.0, 1e5),
+    st.floats(1.0, 1e9),
+    FACTOR,
+    st.sampled_from(["core_bytes_per_s", "full_core_count", "lone_block_ratio", "memory_bytes_per_s"]),
+)
+def test_more_tokens_never_take_less_time_and_a_better_device_never_more(
+    tokens: float, data_bytes: float, more: float, name: str
+) -> None:
+    at = {"core_bytes_per_s": 10.0, "full_core_count": 3.0, "lone_block_ratio": 1.0, "memory_bytes_per_s": 100.0}
+    before = memory_s(by_token(tokens, data_bytes), rates(**at))
+    assert memory_s(by_token(tokens * more, data_bytes * more), rates(**at)) >= before * (1 - 1e-9)
+    assert memory_s(by_token(tokens, data_bytes), rates(**(at | {name: at[name] * more}))) <= before * (1 + 1e-9)
 
 
 def test_where_both_are_equal_a_share_of_the_second_shows() -> None:

@@ -331,6 +331,15 @@ def test_a_gpu_decodes_in_a_graph_and_a_cpu_dispatches_every_kernel() -> None:
     assert lowered(toy, kind="cpu", compile_mode="compile").compiled_dispatches.tolist() == [7.0, 7.0]
 
 
+def test_kernels_of_engines_give_each_token_a_block_of_threads() -> None:
+    # 6 tokens of each request, at batches of 1 and 4; what else runs knows no tokens.
+    states = operand((0.0, 1.0), 6, 32)
+    norm = row("engine.norm", (states, operand(32)), (states,), family="rms_norm", phase="prefill")
+    kernels = lowered(workload(norm, linear_row(phase="prefill")))
+
+    assert kernels.blocks.tolist() == [[6.0, 24.0], [1e9, 1e9]]
+
+
 def test_every_pass_of_a_generation_reads_the_parameters() -> None:
     # A matrix of 8 x 16 and a bias of 16 in fp32, 576 bytes, read in prefill and in two passes of decode.
     passes = (linear_row(phase="prefill"), linear_row(phase="decode", count=2))

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -154,6 +155,27 @@ def test_more_cores_take_longer_to_start_and_end_together() -> None:
     assert launch_s(fit, family="matmul", core_count=0.5) == pytest.approx(2e-6)  # half a core has no second thread
     devices = [device(core_count=1), device(core_count=4)]
     assert rates(devices, [fit, fit]).launch_s[:, 0, 0].tolist() == pytest.approx([2e-6, 3.639e-6], rel=1e-4)
+
+
+def test_what_a_family_takes_beside_its_work_is_its_own_where_it_was_measured() -> None:
+    own = replace(family(), launch_s=1e-6, core_bytes_per_s=5e9)
+    fits = [efficiency(launch_s=2e-6, families={"norm": own, "*": family()}), efficiency(launch_s=3e-6)]
+    found = rates_of(
+        [device(), device()],
+        fits,
+        families=["matmul", "norm"],
+        family=np.arange(2),
+        unit=np.zeros(2, dtype=np.intp),
+        layout="nchw",
+    )
+    assert found.launch_s[:, :, 0].tolist() == [[2e-6, 1e-6], [3e-6, 3e-6]]
+    assert found.core_bytes_per_s[:, :, 0].tolist() == [[np.inf, 5e9], [np.inf, np.inf]]
+
+
+def test_cores_count_by_the_threads_that_they_hold_and_one_block_by_the_clock() -> None:
+    # 84 cores of 1,536 threads are worth 63 of 2,048.
+    found = rates([device(core_count=84, resident_threads_per_core=1536, clock_hz=2.82e9)], [efficiency()])
+    assert (found.full_core_count.item(), found.lone_block_ratio.item()) == (63, 2)
 
 
 def test_cores_and_cache_are_the_devices() -> None:

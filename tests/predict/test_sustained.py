@@ -7,6 +7,7 @@ from advisor.predict.sustained import (
     nvlink_bytes_per_s,
     peer_link_bytes_per_s,
     power_ratios,
+    resident_threads,
     streaming_ratio,
 )
 from advisor.records.device import Gpu
@@ -123,3 +124,11 @@ def test_a_bridge_between_two_cards_does_not_link_a_machine() -> None:
 def test_every_shipped_gpu_with_nvlink_says_what_it_reaches() -> None:
     assert all(gpu.nvlink_reach is not None for gpu in GPUS.values() if gpu.nvlink_bytes_per_s is not None)
     assert all(nvlink_bytes_per_s(gpu) is not None for gpu in GPUS.values() if gpu.nvlink_reach == "machine")
+
+
+@pytest.mark.parametrize(
+    ("identifier", "threads"),
+    [("v100-pcie-16gb", 2048), ("t4", 1024), ("a100-sxm4-80gb", 2048), ("a40", 1536), ("l4", 1536), ("mi100", 2048)],
+)
+def test_a_core_holds_as_many_threads_as_its_compute_capability_says(identifier: str, threads: int) -> None:
+    assert resident_threads(GPUS[identifier]) == threads

@@ -67,7 +67,7 @@ def kernels(*, flops: Any, data_bytes: Any, **changes: Any) -> Kernels:
         "calls": np.ones(count),
         "can_winograd": np.zeros(count, dtype=np.bool_),
         **{name: np.zeros_like(work) for name in others},
-        **{name: np.full_like(work, 1e9) for name in ("groups", "m", "n", "k")},
+        **{name: np.full_like(work, 1e9) for name in ("groups", "m", "n", "k", "blocks")},
         **{name: np.zeros(batches) for name in of_step},
     }
     return Kernels(flops=work, data_bytes=np.array(data_bytes, dtype=np.float64), **(values | changes))
