@@ -11,10 +11,11 @@ from advisor.accuracy.read import read_measurements
 from advisor.accuracy.score import step_of
 from advisor.catalog.load import load_catalog
 from advisor.fit.coefficients import BY_PRECISION, COMPUTING, coefficients_of, usual_generations
+from advisor.fit.engine import fitted_kernels, kernel_s, with_engine_kernels
 from advisor.fit.residuals import LeftOut, Spread, left_out, spreads
 from advisor.fit.sample import MeasuredStep, sample_of
 from advisor.fit.solve import Fit
-from advisor.predict.efficiency import ANY, precision_class
+from advisor.predict.efficiency import ANY, efficiency_of, precision_class
 from advisor.predict.lowering import Kernels
 from advisor.records.device import Device, DeviceKind, Efficiency, FamilyEfficiency
 from advisor.records.measurement import Measurement
@@ -37,8 +38,10 @@ _WITH_COPY = frozenset({"ryujaehun"})
 """Files whose times hold the copy of the inputs to the device."""
 OPERATORS = frozenset({"neusight_ops", "vidur_ops"})
 """Files of single operators: fitted, but their errors are not those of steps."""
-_WITHOUT_HOST = frozenset({"vidur_ops"})
+_WITHOUT_HOST = frozenset({"vidur_ops", "vidur_engine"})
 """Files whose times are those of kernels alone."""
+_ENGINE_GPU = "a100-sxm4-80gb"
+"""Where an engine's kernels are fitted: its memory is fast enough to show what cores move at most, an A40's is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -241,3 +244,26 @@ def _families(
         source="the median of the measured families",
     )
     return {**entries, ANY: other}
+
+
+def with_fitted_engine(efficiencies: Sequence[Efficiency], steps: Sequence[MeasuredStep]) -> tuple[Efficiency, ...]:
+    """The efficiencies of GPUs with what an engine's own kernels reach, fitted on the steps of one of two GPUs.
+
+    Their spread is that of the other's steps; where none was measured it is that of a family which nobody knows.
+    """
+    fitted = [step for step in steps if step.device.id == _ENGINE_GPU]
+    others = [step for step in steps if step.device.id != _ENGINE_GPU]
+    device = fitted[0].device
+    base = efficiency_of(device, precision="fp16", efficiencies=efficiencies)
+    kernels = fitted_kernels(fitted, base)
+    source = f"kernels of vLLM on {device.id}"
+    bare = with_engine_kernels(base, kernels, log_spread=0.0, n=0, source=source)
+    errors = np.log([step.measured_s for step in others]) - np.log(kernel_s(others, bare))
+    found = []
+    for one in efficiencies:
+        is_measured = one.precision == "half" and one.generation in (ANY, device.generation)
+        spread = float(np.sqrt(np.mean(errors**2))) if is_measured else one.families[ANY].log_spread
+        n = len(fitted) if is_measured else 0
+        entered = with_engine_kernels(one, kernels, log_spread=spread, n=n, source=source)
+        found.append(entered if one.kind == "gpu" else one)
+    return tuple(found)

@@ -23,7 +23,7 @@ from measurement_table import (
     write_dropped,
     write_rows,
 )
-from operator_measurements import list_neusight_operators, list_vidur
+from operator_measurements import list_neusight_operators, list_vidur, list_vidur_engine
 
 from advisor.records.device import Precision
 from advisor.records.measurement import MeasuredMode, TimedStep
@@ -311,6 +311,7 @@ def write_measurements(data: Path, *, out: Path) -> dict[str, int]:
         list_neusight_operators(data),
         list_intel(data),
         list_vidur(data),
+        list_vidur_engine(data),
     ]
     for table in tables:
         write_rows(out / f"{table.name}.csv", table.rows)

@@ -51,6 +51,16 @@ VIDUR_LEFT_OUT = {
 }
 VIDUR_LEAST_S = 50e-6
 """Vidur sums kernel times. Below this, a step of one operator would wait for its launch instead."""
+VIDUR_NORMS = ("input_layernorm", "post_attention_layernorm")
+VIDUR_ENGINE_COUNTS = dict.fromkeys((*VIDUR_NORMS, "attn_rope", "mlp_act"), 60)
+VIDUR_OTHER_KERNELS = {
+    # Of microsoft/phi-2; the same files.
+    "input_layernorm": "torch's layer norm",
+    "attn_rope": "rotates a part of each head",
+    "mlp_act": "torch's GELU",
+}
+VIDUR_ENGINE_LEAST_S = 5e-6
+"""Published in whole microseconds: a shorter one may be off by 10 % and more."""
 
 Step: TypeAlias = tuple[str, int]
 """Model and batch of an operator: what is the same on every device."""
@@ -163,6 +173,47 @@ def list_vidur(data: Path) -> Table:
     return Table(name="vidur_ops", rows=merged(rows), dropped=left_out + dropped)
 
 
+def list_vidur_engine(data: Path) -> Table:
+    """A sample of the kernels that Vidur took from vLLM: norms, rotary embedding, gated activation."""
+    timed: list[Timed] = []
+    left_out: list[Dropped] = []
+    for published in read_csv(data / "measured/vidur_mlp_ops_fp16.csv.gz"):
+        for time in vidur_engine_times(published):
+            if published["model"] == "microsoft/phi-2":
+                left_out.append(time.dropped(VIDUR_OTHER_KERNELS[time.operator]))
+            elif time.row.step_s < VIDUR_ENGINE_LEAST_S:
+                left_out.append(time.dropped("shorter than 5 us"))
+            else:
+                timed.append(time)
+    rows, dropped = sample_of(timed, counts=VIDUR_ENGINE_COUNTS, overheads=frozenset())
+    return Table(name="vidur_engine", rows=merged(rows), dropped=left_out + dropped)
+
+
+def vidur_engine_times(published: Mapping[str, str]) -> Iterator[Timed]:
+    """The kernels of one of a block's tensor-parallel workers. Each of them norms whole tokens."""
+    shape = VidurShape.of(published)
+    for operator in VIDUR_NORMS:
+        if published[f"{operator}_ms"]:
+            yield vidur_timed(
+                published,
+                operator,
+                name=f"rms_norm_{shape.width}",
+                batch=shape.tokens,
+                size=shape.tokens * shape.width,
+            )
+    queries, keys, hidden = shape.queries, shape.keys, shape.hidden
+    yield vidur_timed(
+        published,
+        "attn_rope",
+        name=f"rotary_{queries}_{keys}",
+        batch=shape.tokens,
+        size=shape.tokens * (queries + keys),
+    )
+    yield vidur_timed(
+        published, "mlp_act", name=f"silu_and_mul_{hidden}", batch=shape.tokens, size=shape.tokens * hidden
+    )
+
+
 def vidur_problem(model: str, time: Timed) -> str:
     """Why an operator of a model is left out; empty where it is not."""
     if time.row.step_s < VIDUR_LEAST_S:
@@ -175,20 +226,44 @@ def vidur_times(published: Mapping[str, str]) -> Iterator[Timed]:
 
     An MLP with a gate computes it in one product with the other half (vidur/profiling/mlp/mlp_impl.py).
     """
-    names = ("num_tokens", "num_tensor_parallel_workers", "n_embd", "n_expanded_embd", "n_head", "n_kv_head")
-    tokens, workers, width, hidden, heads, kv_heads = (int(published[name]) for name in names)
+    shape = VidurShape.of(published)
+    tokens, width, queries, keys, hidden = shape.tokens, shape.width, shape.queries, shape.keys, shape.hidden
     halves = 2 if published["use_gated_mlp"] == "True" else 1
     linears = {
-        "attn_pre_proj": (width, width // heads * (heads + 2 * kv_heads) // workers),
-        "attn_post_proj": (width // workers, width),
-        "mlp_up_proj": (width, halves * hidden // workers),
-        "mlp_down_proj": (hidden // workers, width),
+        "attn_pre_proj": (width, queries + 2 * keys),
+        "attn_post_proj": (queries, width),
+        "mlp_up_proj": (width, halves * hidden),
+        "mlp_down_proj": (hidden, width),
     }
     for operator, (inputs, outputs) in linears.items():
         yield vidur_timed(
             published, operator, name=f"linear_{inputs}_{outputs}", batch=tokens, size=tokens * inputs * outputs
         )
     yield vidur_timed(published, "add", name="add", batch=tokens * width, size=tokens * width)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VidurShape:
+    """Tokens, their width, and what one tensor-parallel worker has of queries, of keys and of the hidden layer."""
+
+    tokens: int
+    width: int
+    queries: int
+    keys: int
+    hidden: int
+
+    @classmethod
+    def of(cls, published: Mapping[str, str]) -> "VidurShape":
+        """The shape of a published row."""
+        names = ("num_tokens", "num_tensor_parallel_workers", "n_embd", "n_expanded_embd", "n_head", "n_kv_head")
+        tokens, workers, width, hidden, heads, kv_heads = (int(published[name]) for name in names)
+        return cls(
+            tokens=tokens,
+            width=width,
+            queries=width // workers,
+            keys=width // heads * kv_heads // workers,
+            hidden=hidden // workers,
+        )
 
 
 def vidur_timed(published: Mapping[str, str], operator: str, *, name: str, batch: int, size: int) -> Timed:

@@ -41,6 +41,18 @@ FILES = sorted(
     for file in MEASURED.glob(pattern)
 )
 
+LLAMA_ON_FOUR = {
+    "gpu": "a40",
+    "model": "meta-llama/Llama-2-70b-hf",
+    "n_head": "64",
+    "n_kv_head": "8",
+    "n_embd": "8192",
+    "n_expanded_embd": "28672",
+    "use_gated_mlp": "True",
+    "num_tokens": "16",
+    "num_tensor_parallel_workers": "4",
+}
+
 with_data = pytest.mark.skipif(not DATA.is_dir(), reason="the data is not part of the project")
 
 
@@ -84,6 +96,7 @@ def test_every_source_has_its_rows(measurements: tuple[Measurement, ...]) -> Non
         "ryujaehun",
         "intel",
         "vidur_ops",
+        "vidur_engine",
     }
 
 
@@ -297,18 +310,7 @@ def test_a_time_below_twice_the_least_of_its_device_is_overhead(operators: Modul
 def test_the_layers_of_a_tensor_parallel_worker_have_its_part_of_the_widths(operators: ModuleType) -> None:
     # Llama-2-70b on four workers. Heads of 8192 / 64 = 128; queries, keys and values: 128 x (64 + 8 + 8) / 4 = 2560.
     # 8192 / 4 = 2048 of the attention's output; two halves of 28672 / 4 = 7168 up, one of them down.
-    published = {
-        "gpu": "a40",
-        "model": "meta-llama/Llama-2-70b-hf",
-        "n_head": "64",
-        "n_kv_head": "8",
-        "n_embd": "8192",
-        "n_expanded_embd": "28672",
-        "use_gated_mlp": "True",
-        "num_tokens": "16",
-        "num_tensor_parallel_workers": "4",
-        **dict.fromkeys((f"{operator}_ms" for operator in operators.VIDUR_SHAPE_COUNTS), "0.25"),
-    }
+    published = LLAMA_ON_FOUR | dict.fromkeys((f"{operator}_ms" for operator in operators.VIDUR_SHAPE_COUNTS), "0.25")
     times = list(operators.vidur_times(published))
     assert {time.operator: (time.row.model.partition("::")[2], time.row.batch) for time in times} == {
         "attn_pre_proj": ("linear_8192_2560", 16),
@@ -318,3 +320,17 @@ def test_the_layers_of_a_tensor_parallel_worker_have_its_part_of_the_widths(oper
         "add": ("add", 131072),
     }
     assert {time.row.step_s for time in times} == {0.00025}
+
+
+def test_an_engines_kernels_have_the_widths_of_a_tensor_parallel_worker(operators: ModuleType) -> None:
+    # Llama-2-70b on four workers: 8192 / 4 = 2048 of the queries, 128 x 8 / 4 = 256 of the keys, 28672 / 4 = 7168
+    # of a half of the hidden layer. Norms are of whole tokens.
+    published = LLAMA_ON_FOUR | dict.fromkeys((f"{operator}_ms" for operator in operators.VIDUR_ENGINE_COUNTS), "0.006")
+    times = list(operators.vidur_engine_times(published))
+    assert {time.operator: time.row.model.partition("::")[2] for time in times} == {
+        "input_layernorm": "rms_norm_8192",
+        "post_attention_layernorm": "rms_norm_8192",
+        "attn_rope": "rotary_2048_256",
+        "mlp_act": "silu_and_mul_7168",
+    }
+    assert {time.row.batch for time in times} == {16}

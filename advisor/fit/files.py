@@ -5,6 +5,8 @@ from dataclasses import fields
 
 from advisor.records.device import Efficiency, FamilyEfficiency
 
+_OF_SOME = ("core_bytes_per_s", "launch_s")
+"""What few families have."""
 _WRITTEN_APART = frozenset(
     {"families", "operator_ratios", "kind", "vendor", "generation", "precision", "fitted_on", "date", "source"}
 )
@@ -51,6 +53,7 @@ def _family(name: str, family: FamilyEfficiency) -> str:
         f"compute_ratio: {number(family.compute_ratio)}",
         f"memory_ratio: {number(family.memory_ratio)}",
         f"log_spread: {number(family.log_spread)}",
+        *(f"{name}: {number(value)}" for name in _OF_SOME if (value := getattr(family, name)) is not None),
         f"n: {family.n}",
         f'source: "{family.source}"',
     )

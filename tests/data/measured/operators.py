@@ -7,20 +7,23 @@ No bias: NeuSight's fastest products and convolutions leave no time to pass over
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+import advisor.workload.engine_kernels  # noqa: F401 - which defines torch.ops.engine
 
 
 class Operator(nn.Module):
     """A function of tensors that have these shapes behind their batch dimension."""
 
-    def __init__(self, function: Callable[..., Tensor], *shapes: tuple[int, ...]) -> None:
+    def __init__(self, function: Callable[..., Any], *shapes: tuple[int, ...]) -> None:
         super().__init__()
         self.function = function
         self.shapes = shapes
 
-    def forward(self, samples: Tensor) -> Tensor:
+    def forward(self, samples: Tensor) -> Any:
         return self.function(*(torch.empty(len(samples), *shape, device=samples.device) for shape in self.shapes))
 
 
@@ -50,6 +53,10 @@ _OPERATORS: dict[str, Callable[..., nn.Module]] = {
     "linear": lambda k, n: Operator(nn.Linear(k, n, bias=False), (k,)),
     # (batch, m, k) by (batch, k, n)
     "bmm": lambda m, n, k: Operator(torch.bmm, (m, k), (k, n)),
+    # (batch, width): the kernels of serving engines
+    "rms_norm": lambda width: Operator(lambda x: torch.ops.engine.norm(x, []), (width,)),
+    "rotary": lambda queries, keys: Operator(torch.ops.engine.rotary, (queries,), (keys,)),
+    "silu_and_mul": lambda width: Operator(torch.ops.engine.gate, (width,), (width,)),
     # 3x3, stride 1, padding 1, over a square of `side`
     "conv": lambda channels, filters, side: Operator(
         nn.Conv2d(channels, filters, kernel_size=3, padding=1, bias=False), (channels, side, side)

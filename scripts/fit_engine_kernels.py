@@ -1,0 +1,81 @@
+"""Fit what an engine's own kernels reach on the steps of one GPU, hold it to another's, put it into the shipped files.
+
+`python scripts/fit_engine_kernels.py --measured tests/data/measured --out profiles/efficiency`; `make fit` does it too.
+The table has linear layers and additions beside them: these were fitted on both GPUs.
+"""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from fit import ENGINE
+
+from advisor.catalog.load import load_catalog
+from advisor.fit.engine import kernel_s
+from advisor.fit.files import file_name, yaml_text
+from advisor.fit.sample import MeasuredStep
+from advisor.fitting import measured_steps, with_fitted_engine
+from advisor.predict.efficiency import efficiency_of
+from advisor.records.device import Efficiency
+from advisor.records.prediction import FloatArray
+
+LINEAR = "vidur_ops.csv"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Group:
+    """Steps of one kind on one GPU, and predicted over measured of each."""
+
+    device: str
+    kernel: str
+    ratios: FloatArray
+
+    def __str__(self) -> str:
+        errors = np.abs(self.ratios - 1)
+        return (
+            f"{self.device} {self.kernel}: n {len(errors)}, mean {errors.mean():.1%}, median {np.median(errors):.1%}, "
+            f"bias {np.median(self.ratios) - 1:+.1%}"
+        )
+
+
+def main() -> None:
+    """Fit, write, and show the errors."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--measured", type=Path, required=True, help="folder with the tables of measurements")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the efficiency files")
+    arguments = parser.parse_args()
+    steps = engine_steps(arguments.measured)
+    efficiencies = with_fitted_engine(load_catalog().efficiencies, steps)
+    for efficiency in efficiencies:
+        if efficiency.kind == "gpu":
+            (arguments.out / file_name(efficiency)).write_text(yaml_text(efficiency), encoding="utf-8")
+    for group in groups([*steps, *linear_steps(arguments.measured)], efficiencies):
+        print(group)
+
+
+def engine_steps(folder: Path) -> list[MeasuredStep]:
+    """Norms, rotary embeddings and gated activations."""
+    return measured_steps([folder / ENGINE], wanted=lambda _: True, timeout_s=120.0)
+
+
+def linear_steps(folder: Path) -> list[MeasuredStep]:
+    """The other operators of the same source."""
+    return measured_steps([folder / LINEAR], wanted=lambda _: True, timeout_s=120.0)
+
+
+def groups(steps: Sequence[MeasuredStep], efficiencies: Sequence[Efficiency]) -> Iterator[Group]:
+    """By GPU and kernel; all of a GPU at last."""
+    for device in dict.fromkeys(step.device.id for step in steps):
+        there = [step for step in steps if step.device.id == device]
+        efficiency = efficiency_of(there[0].device, precision="fp16", efficiencies=efficiencies)
+        ratios = kernel_s(there, efficiency) / np.array([step.measured_s for step in there])
+        kernels = np.array([step.kernels.families[0] for step in there])
+        for kernel in dict.fromkeys(kernels.tolist()):
+            yield Group(device=device, kernel=kernel, ratios=ratios[kernels == kernel])
+        yield Group(device=device, kernel="all", ratios=ratios)
+
+
+if __name__ == "__main__":
+    main()
