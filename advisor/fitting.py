@@ -10,7 +10,7 @@ import numpy as np
 from advisor.accuracy.read import read_measurements
 from advisor.accuracy.score import step_of
 from advisor.catalog.load import load_catalog
-from advisor.fit.coefficients import BY_PRECISION, COMPUTING, coefficients_of, usual_generations
+from advisor.fit.coefficients import BY_PRECISION, COMPUTING, GRADIENT_OF, coefficients_of, usual_generations
 from advisor.fit.engine import fitted_kernels, kernel_s, with_engine_kernels
 from advisor.fit.residuals import LeftOut, Spread, left_out, spreads
 from advisor.fit.sample import MeasuredStep, sample_of
@@ -31,9 +31,12 @@ _TRUST: Mapping[tuple[str, str], float] = {
     ("ryujaehun", "half"): 0.02,
     ("neusight_ops", "fp32"): 0.15,
     ("vidur_ops", "half"): 0.15,
+    ("calibration_check", "fp32"): 0.4,
+    ("calibration_check", "half"): 0.4,
 }
 """By file and class of precision. ryujaehun: two hosts with the same GPU differ by 29 %, and its cuDNN of 2020 ran
-depthwise and backward convolutions in half several times slower than today's. Single operators are no steps."""
+depthwise and backward convolutions in half several times slower than today's. Single operators are no steps. The steps
+that calibrations are held to ran on the CPU of the project's other steps, which would speak for all CPUs with them."""
 _WITH_COPY = frozenset({"ryujaehun"})
 """Files whose times hold the copy of the inputs to the device."""
 OPERATORS = frozenset({"neusight_ops", "vidur_ops"})
@@ -65,31 +68,37 @@ def measured_steps(
     on_progress: OnProgress | None = None,
 ) -> list[MeasuredStep]:
     """The kernels of every wanted step that can be traced, on its own device without figures of its own."""
-    catalog = load_catalog()
     steps = []
     for file in files:
         measurements = [measurement for measurement in read_measurements(file) if wanted(measurement)]
-        runs = prepare(measurements, catalog, timeout_s=timeout_s, on_progress=on_progress)
-        steps += [_measured_step(run, file=file) for run in runs if isinstance(run, Run)]
+        steps += steps_of(measurements, table=file.stem, timeout_s=timeout_s, on_progress=on_progress)
     return steps
 
 
-def _measured_step(run: Run, *, file: Path) -> MeasuredStep:
+def steps_of(
+    measurements: Sequence[Measurement], *, table: str, timeout_s: float, on_progress: OnProgress | None = None
+) -> list[MeasuredStep]:
+    """The same of the measurements of one table."""
+    runs = prepare(measurements, load_catalog(), timeout_s=timeout_s, on_progress=on_progress)
+    return [_measured_step(run, table=table) for run in runs if isinstance(run, Run)]
+
+
+def _measured_step(run: Run, *, table: str) -> MeasuredStep:
     asked = run.measurement
     device = replace(run.device.device, id=run.device.id, sustained_compute_ratio=1.0, sustained_memory_ratio=1.0)
     kernels, precision = kernels_of(run)
-    if file.stem in _WITHOUT_HOST:
+    if table in _WITHOUT_HOST:
         kernels = replace(kernels, dispatches=np.zeros(1))
     return MeasuredStep(
         kernels=kernels,
         device=device,
         precision=precision_class(precision),
         is_nchw=asked.layout == "nchw",
-        group=(file.stem, device.id, asked.precision, asked.mode, asked.compile),
+        group=(table, device.id, asked.precision, asked.mode, asked.compile),
         job=step_of(asked),
         measured_s=asked.step_s,
-        copied_bytes=_copied_bytes(kernels, is_half=precision == "fp16") if file.stem in _WITH_COPY else 0.0,
-        trust=_TRUST.get((file.stem, precision_class(precision)), 1.0),
+        copied_bytes=_copied_bytes(kernels, is_half=precision == "fp16") if table in _WITH_COPY else 0.0,
+        trust=_TRUST.get((table, precision_class(precision)), 1.0),
     )
 
 
@@ -231,10 +240,10 @@ def _families(
             memory_ratio=fit.value(logs, "memory_ratio", name),
             log_spread=0.0 if name in counts else unseen,
             n=counts.get(name, 0),
-            source=source if name in counts else "no step of this precision; memory_ratio of the others",
+            source=source if name in counts else "no step of this precision; ratios of the others",
         )
         for name in names
-        if name not in COMPUTING or name in counts
+        if name not in COMPUTING or name in counts or GRADIENT_OF.get(name) in counts
     }
     other = FamilyEfficiency(
         compute_ratio=1.0,

@@ -10,11 +10,12 @@ from pathlib import Path
 from zlib import crc32
 
 import numpy as np
+from fit_calibration_start import read_steps
 
 from advisor.accuracy.score import Compared, cheapest_choice, mean_kendall
 from advisor.catalog.load import load_catalog
 from advisor.fit.files import file_name, yaml_text
-from advisor.fitting import OPERATORS, Fitted, fit_kind, measured_steps, with_fitted_engine
+from advisor.fitting import OPERATORS, Fitted, fit_kind, measured_steps, steps_of, with_fitted_engine
 from advisor.records.device import DeviceKind, Efficiency
 from advisor.records.measurement import Measurement
 from advisor.validation import least_usd_per_hour
@@ -34,8 +35,11 @@ FILES = (
     "vidur_ops.csv",
     "own/cpu_steps.csv",
 )
+CHECKED = "own/calibration_check.csv"
+CHECKED_DEVICE = "amd-epyc-9r45@2"
+"""Steps that calibrations are held to, and the CPU they ran on (tests/data/measured/own/README.md)."""
 SOURCES = "NeuSight, timm, ryujaehun, Intel Neural Compressor, Vidur, own: tests/data/measured/README.md"
-DATE = "2026-11-21"
+DATE = "2026-11-22"
 ENGINE = "vidur_engine.csv"
 """What an engine's own kernels take: fitted apart, for no step has them."""
 SUSTAINED = Path(__file__).parent / "data/sustained.csv"
@@ -55,6 +59,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for the efficiency files")
     arguments = parser.parse_args()
     steps = measured_steps([arguments.measured / name for name in FILES], wanted=is_fitted, timeout_s=120.0)
+    checked = arguments.measured / CHECKED
+    steps += steps_of(list(read_steps(checked, device=CHECKED_DEVICE)), table=checked.stem, timeout_s=120.0)
     written: list[Efficiency] = []
     sustained: dict[str, tuple[float, float]] = {}
     kinds: tuple[DeviceKind, ...] = ("gpu", "cpu")
@@ -65,7 +71,8 @@ def main() -> None:
         sustained |= {name: one for name, one in fitted.sustained.items() if max(abs(np.log(one))) > OWN_LOG}
     engine = measured_steps([arguments.measured / ENGINE], wanted=lambda _: True, timeout_s=120.0)
     for old in arguments.out.glob("*.yaml"):
-        old.unlink()
+        if "wholesteps" not in old.name:  # of scripts/fit_calibration_start.py, which starts from these
+            old.unlink()
     for efficiency in with_fitted_engine(written, engine):
         (arguments.out / file_name(efficiency)).write_text(yaml_text(efficiency))
     with SUSTAINED.open("w", newline="") as file:

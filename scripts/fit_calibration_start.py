@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder of efficiency files")
     arguments = parser.parse_args()
     device = this_cpu()
-    runs = list(prepared(read_steps(arguments.measured / STEPS, device), device))
+    runs = list(prepared(read_steps(arguments.measured / STEPS, device=device.id), device))
     operators = read_operators(arguments.measured / OPERATORS)
     for efficiency in start_of(runs, operators, device, load_catalog().efficiencies):
         (arguments.out / file_name(efficiency)).write_text(yaml_text(efficiency), encoding="utf-8")
@@ -53,7 +53,7 @@ def this_cpu() -> Device:
     return found[0]
 
 
-def read_steps(table: Path, device: Device) -> Iterator[Measurement]:
+def read_steps(table: Path, *, device: str) -> Iterator[Measurement]:
     """The steps in a table that scripts/check_calibration.py wrote."""
     with table.open(newline="", encoding="utf-8") as lines:
         for line, row in enumerate(csv.DictReader(lines), start=2):
@@ -62,7 +62,7 @@ def read_steps(table: Path, device: Device) -> Iterator[Measurement]:
                 mode="training" if row["mode"] == "training" else "inference",
                 precision=next(one for one in PRECISIONS if one == row["precision"]),
                 batch=int(row["batch"]),
-                device=device.id,
+                device=device,
                 step_s=float(row["measured_s"]),
                 source="own",
                 file=str(table),

@@ -23,7 +23,7 @@ from advisor.workload.file import workload_from_json
 _SCALARS: Mapping[str, Mapping[str, tuple[float, float]]] = {
     "cpu": {
         "launch_s": (1e-7, 3e-5),
-        "library_launch_ratio": (1.0, 64.0),
+        "library_s": (1e-6, 5e-4),
         "overlap_ratio": (0.2, 1.0),
         "wave_ratio": (0.02, 1.0),
         "winograd_speedup": (1.0, 2.25),
@@ -45,8 +45,6 @@ _SCALARS: Mapping[str, Mapping[str, tuple[float, float]]] = {
 """What all kernels of a device share, with its bounds; what timings of one device cannot tell stays as shipped."""
 WHOLE_STEPS = "whole steps"
 """The `Efficiency.generation` of those that a calibration starts from: fitted on steps of whole nets on one device."""
-_LIBRARY_START = 8.0
-"""`library_launch_ratio` of a CPU, where nothing was fitted on whole steps."""
 _HOST = frozenset({"dispatch_s", "backward_dispatch_s"})
 _HOST_TIMES = frozenset({"launch_s", *_HOST})
 _HOST_RATIO, _COMPUTE_RATIO, _MEMORY_RATIO = "host_ratio", "device_compute_ratio", "device_memory_ratio"
@@ -313,7 +311,6 @@ def _without_starts(bases: Mapping[str, Efficiency]) -> Mapping[str, Efficiency]
     return {
         precision: replace(
             base,
-            library_launch_ratio=_LIBRARY_START if base.kind == "cpu" else base.library_launch_ratio,
             families={name: family(name, entry) for name, entry in base.families.items()},
         )
         for precision, base in bases.items()

@@ -38,6 +38,11 @@ COMPUTING = (
     "conv_depthwise_backward", "attention", "attention_backward", "rnn",
 )  # fmt: skip
 """Families whose FLOP count; the others only stream."""
+GRADIENT_OF: Mapping[str, str] = {
+    "conv_backward": "conv", "conv_grouped_backward": "conv_grouped", "conv_depthwise_backward": "conv_depthwise",
+    "attention_backward": "attention",
+}  # fmt: skip
+"""The family whose gradients one computes: products of the same size, so their rates are in proportion."""
 
 _SCALARS: Mapping[DeviceKind, Mapping[str, _Prior]] = {
     "gpu": {
@@ -67,6 +72,8 @@ _SCALARS: Mapping[DeviceKind, Mapping[str, _Prior]] = {
         "wave_ratio": _Prior(0.5, 0.05, 1.0),
         "winograd_speedup": _Prior(1.1, 1.0, 2.25),
         "repack_ratio": _Prior(0.7, 0.02, 2.0),
+        "nchw_transposed_ratio": _Prior(0.5, 0.02, 1.0),
+        "library_s": _Prior(2e-5, 1e-6, 2e-4, 0.7),
         "cache_kept_ratio": _Prior(0.6, 0.05, 1.0),
         "dispatch_s": _Prior(2e-6, 2e-7, 3e-5),
         "backward_dispatch_s": _Prior(8e-6, 1e-6, 3e-5),
@@ -78,6 +85,10 @@ BY_PRECISION: Mapping[str, _Prior] = {"edge_ramp": _Prior(8.0, 0.5, 64.0), "dept
 """Tensor cores take larger tiles than vector units."""
 _COMPUTE = _Prior(0.75, 0.05, 1.0)
 _DEPTHWISE = _Prior(0.2, 0.01, 1.0)
+_GRADIENT = _Prior(0.75, 0.03, 2.0)
+"""Of the forward rate, at every precision."""
+_GRADIENT_AT_PRECISION = _Prior(1.0, 0.2, 5.0, 0.15)
+"""Of that, at one precision."""
 _MEMORY = _Prior(0.9, 0.15, 1.1)
 _GENERATION = _Prior(1.0, 0.6, 1.6, 0.06)
 _OTHER_ARCHITECTURE = _Prior(1.0, 0.4, 1.6, 0.3)
@@ -100,14 +111,15 @@ def coefficients_of(sample: Sample, *, kind: DeviceKind) -> tuple[Coefficient, .
         found += [_coefficient((name, precision), prior, families=products) for name, prior in BY_PRECISION.items()]
         present = _families_at(sample, precision)
         found += [
-            _coefficient(
-                ("compute_ratio", precision, family),
-                _DEPTHWISE if "depthwise" in family else _COMPUTE,
-                families=frozenset({family}),
-            )
+            _coefficient(("compute_ratio", precision, family), _compute_prior(family), families=_moved_by(family))
             for family in families
             if family in COMPUTING and family in present
         ]
+    found += [
+        _coefficient(("gradient_ratio", family), _GRADIENT, families=frozenset({family}))
+        for family in families
+        if family in GRADIENT_OF
+    ]
     found += [_coefficient(("memory_ratio", family), _MEMORY, families=frozenset({family})) for family in families]
     usual = usual_generations(sample.devices)
     for generation in sorted({device.generation for device in sample.devices}):
@@ -117,6 +129,17 @@ def coefficients_of(sample: Sample, *, kind: DeviceKind) -> tuple[Coefficient, .
         found += _pair("device", device.id, _DEVICE, families=everything)
         found.append(_coefficient(("host", device.id), _HOST, families=frozenset()))
     return tuple(found)
+
+
+def _compute_prior(family: str) -> _Prior:
+    if family in GRADIENT_OF:
+        return _GRADIENT_AT_PRECISION
+    return _DEPTHWISE if "depthwise" in family else _COMPUTE
+
+
+def _moved_by(family: str) -> frozenset[str]:
+    """The families that the rate of one decides: its own, and that of its gradients."""
+    return frozenset({family, *(gradient for gradient, forward in GRADIENT_OF.items() if forward == family)})
 
 
 def usual_generations(devices: Sequence[Device]) -> tuple[str, ...]:

@@ -13,7 +13,8 @@ from advisor.records.prediction import BoolArray, FloatArray
 
 _Z_90 = 1.645
 _INSIDE = 0.9
-_STEPS = 8
+_STEPS = 30
+"""Of the solver at most, from where the device was seen: 8 left coefficients that it alone tells of halfway."""
 _HEAVY = 0.5
 """Where the host takes more than that share of a step, its own error shows."""
 

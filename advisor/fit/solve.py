@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
-from advisor.fit.coefficients import BY_PRECISION, COMPUTING, Coefficient, starts
+from advisor.fit.coefficients import BY_PRECISION, COMPUTING, GRADIENT_OF, Coefficient, starts
 from advisor.fit.sample import Sample, part_of
 from advisor.predict.kernel_time import Rates, kernel_times
 from advisor.predict.lowering import UNITS, Kernels
@@ -29,6 +29,8 @@ _ROBUST_LOG_SCALE = 0.1
 """Residuals beyond 10 % count in proportion, not squared: nets that no formula holds for do not pull the fit."""
 _PRIOR_WEIGHT = 0.3
 _STEP = 1e-4
+_TOLERANCE = 1e-5
+"""Of the sum of squares, between two steps of the solver: what no data hold has reached its prior by then."""
 _DISPATCHED = {
     "dispatch_s": "dispatches",
     "backward_dispatch_s": "backward_dispatches",
@@ -147,6 +149,7 @@ class Fit:
             loss="soft_l1",
             f_scale=_ROBUST_LOG_SCALE,
             max_nfev=steps,
+            ftol=_TOLERANCE,
         )
         return whole(solution.x)
 
@@ -215,16 +218,20 @@ class Fit:
             lone_block_ratio=np.array(1.0),
             core_bytes_per_s=NOTHING_HELD,
             transposed_ratio=transposed,
-            launch_s=by_device(
-                [launch_s(efficiency, family=family.name, core_count=one.core_count) for one in devices]
-            ),
+            launch_s=by_device([launch_s(efficiency, core_count=one.core_count) for one in devices]),
             **{name: by_precision(name) for name in BY_PRECISION},
             **scalars,
         )
 
     def compute_ratio(self, logs: FloatArray, precision: str, family: str) -> float:
-        """1 for families that only stream."""
-        return self.value(logs, "compute_ratio", precision, family) if family in COMPUTING else 1.0
+        """1 for families that only stream; for gradients a share of the rate of what they are the gradients of."""
+        if family not in COMPUTING:
+            return 1.0
+        own = self.value(logs, "compute_ratio", precision, family)
+        if ("gradient_ratio", family) not in self._index:
+            return own
+        forward = self.compute_ratio(logs, precision, GRADIENT_OF[family])
+        return forward * self.value(logs, "gradient_ratio", family) * own
 
     def efficiency(self, logs: FloatArray) -> Efficiency:
         """The template with the fitted scalars that all precisions share."""

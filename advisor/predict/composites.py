@@ -15,14 +15,16 @@ from advisor.records.workload import Row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What one call costs beside the FLOP and bytes of its formula."""
+    """What one call costs beside the FLOP and bytes of its formula; `reread_ratio` of what it reads it reads twice."""
 
     launches: Number = 1.0
     dispatches: Number = 1.0
     extra_bytes: Number = 0.0
+    reread_ratio: Number = 0.0
 
 
 _ONE_KERNEL = Program()
+_TWO_PASSES = Program(reread_ratio=1.0)
 _Lowering = Callable[[Row, float, FloatArray], Program]
 
 
@@ -36,6 +38,33 @@ def program_of(row: Row, *, kind: DeviceKind, itemsize_bytes: float, batches: Fl
 def _kernels(launches: float) -> _Lowering:
     def lowering(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
         return Program(launches=launches)
+
+    return lowering
+
+
+def has_running_statistics(row: Row) -> bool:
+    """Whether a batch norm scales and shifts by what it has averaged before: a pointwise pass, and one alone."""
+    return row.op.endswith(("_no_training", "_no_update")) or row.attributes.get("training") is False
+
+
+def _norm(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
+    """Sums over a channel, a group or, in backward, what a weight scales; then a pass that needs them (ATen's kernels).
+
+    A layer norm's row stays in registers or the nearest cache meanwhile.
+    """
+    is_one_pass = has_running_statistics(row) or row.attributes.get("train") is False
+    return _ONE_KERNEL if is_one_pass else _TWO_PASSES
+
+
+def _convolution_backward(launches: float) -> _Lowering:
+    """The gradients of the data and of the weight both read that of the result."""
+
+    def lowering(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
+        call = call_at(row, batch=batches)
+        gradient, source = call.inputs[:2]
+        wants_input, wants_weight, _ = call.attributes["output_mask"]
+        both = wants_input and wants_weight
+        return Program(launches=launches, reread_ratio=gradient.numel / (gradient.numel + source.numel) if both else 0)
 
     return lowering
 
@@ -127,15 +156,28 @@ def _numeric(row: Row, key: str) -> float:
     return float(value)
 
 
+_NORMS: Mapping[str, _Lowering] = dict.fromkeys(
+    (
+        "aten.native_batch_norm", "aten._native_batch_norm_legit", "aten._batch_norm_with_update",
+        "aten.cudnn_batch_norm", "aten.miopen_batch_norm", "aten._batch_norm_impl_index",
+        "aten.native_batch_norm_backward", "aten.batch_norm_backward", "aten.cudnn_batch_norm_backward",
+        "aten.miopen_batch_norm_backward", "aten.native_group_norm", "aten.native_group_norm_backward",
+        "aten.native_layer_norm_backward",
+    ),
+    _norm,
+)  # fmt: skip
 _ON_GPU: Mapping[str, _Lowering] = {
+    **_NORMS,
     "attention_backward": _kernels(3),  # row sums, gradients, conversion: FlashAttention-2
-    "aten.convolution_backward": _kernels(2),  # gradients of the data and of the weight: cuDNN
+    "aten.convolution_backward": _convolution_backward(2),  # cuDNN
     "encoder_layer": _kernels(9),  # 4 products, attention, 2 x bias and activation, 2 x addition and norm
     "rnn": _gpu_rnn,
     "rnn_backward": _gpu_rnn,
     "optimizer": _gpu_optimizer,
 }
 _ON_CPU: Mapping[str, _Lowering] = {
+    **_NORMS,
+    "aten.convolution_backward": _convolution_backward(1),
     "attention": _cpu_attention,
     "attention_backward": _cpu_attention,
     "rnn": _cpu_rnn,

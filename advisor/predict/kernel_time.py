@@ -37,6 +37,7 @@ class Rates:
     lone_block_ratio: FloatArray
     core_bytes_per_s: FloatArray
     launch_s: FloatArray
+    library_s: FloatArray
     overlap_ratio: FloatArray
     edge_ramp: FloatArray
     depth_ramp: FloatArray
@@ -68,7 +69,7 @@ def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
     memory_s = _memory_s(kernels, rates)
     if np.isfinite(rates.core_bytes_per_s).any():
         memory_s = np.maximum(memory_s, _threads_s(kernels, rates))
-    launch_s = kernels.launches * rates.launch_s
+    launch_s = kernels.launches * rates.launch_s + kernels.library_calls * rates.library_s
     busy_s = smooth_maximum(compute_s, memory_s, overlap=rates.overlap_ratio)
     return KernelTimes(compute_s=compute_s, memory_s=memory_s, launch_s=launch_s, total_s=busy_s + launch_s)
 

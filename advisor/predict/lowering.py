@@ -10,7 +10,7 @@ import numpy as np
 from advisor.ops.evaluate import DtypeOf, call_at, call_cost, row_cost
 from advisor.ops.registry import ITEMSIZE_BYTES, Call, Number, formula_of
 from advisor.predict.blocks import part_of
-from advisor.predict.composites import program_of
+from advisor.predict.composites import has_running_statistics, program_of
 from advisor.predict.efficiency import BY_TOKEN, QUANTIZED_PRODUCT, VECTOR_ATTENTION
 from advisor.predict.precision import Width, compiled_dtype, computed_dtype, stored_dtype, unit_of
 from advisor.predict.products import Product, products_of
@@ -77,12 +77,12 @@ class Kernels:
     `families` are kernels' own: those of operators, with `_grouped`, `_depthwise`, `_running` (statistics) and
     `_backward` where these run at other rates. `family`, `unit` (an index of `UNITS`), `row` (an index of the
     workload's rows) and `calls` are (kernels,). Of one call, (kernels, batches): FLOP, bytes of parameters, bytes of
-    what operators hand to each other, launches, and the bytes whose weight is fitted: of casts, of images that may be
-    transposed, of results that a bias is added to, of parameters that a library puts into its own order. `groups`
-    products (m, k) x (k, n), without end where the kernel is no product, and `blocks` of threads, without end where
-    they are no tokens of an engine. Of the whole step, (batches,): the operators that the host dispatches, in backward
-    apart, and the kernels that compiled code launches, the bytes that travel to the device, and those of all parameters
-    and of what else lies in memory between passes.
+    what operators hand to each other, launches, calls into a CPU's library, and the bytes whose weight is fitted: of
+    casts, of images that may be transposed, of results that a bias is added to, of parameters that a library puts into
+    its own order. `groups` products (m, k) x (k, n), without end where the kernel is no product, and `blocks` of
+    threads, without end where they are no tokens of an engine. Of the whole step, (batches,): the operators that the
+    host dispatches, in backward apart, and the kernels that compiled code launches, the bytes that travel to the
+    device, and those of all parameters and of what else lies in memory between passes.
     """
 
     families: tuple[str, ...]
@@ -95,6 +95,7 @@ class Kernels:
     weight_bytes: FloatArray
     data_bytes: FloatArray
     launches: FloatArray
+    library_calls: FloatArray
     cast_bytes: FloatArray
     transposed_bytes: FloatArray
     biased_bytes: FloatArray
@@ -135,6 +136,7 @@ class _Kernel(NamedTuple):
     weight_bytes: Number
     data_bytes: Number
     launches: Number
+    library_calls: Number
     cast_bytes: Number
     transposed_bytes: Number
     biased_bytes: Number
@@ -146,11 +148,13 @@ class _Kernel(NamedTuple):
 _QUANTIZED = frozenset({"int4", "int8", "float8_e4m3fn"})
 """What weights are stored in that kernels compute with in half."""
 _PER_CALL = (
-    "flops", "weight_bytes", "data_bytes", "launches", "cast_bytes", "transposed_bytes", "biased_bytes",
-    "repacked_bytes", "blocks",
+    "flops", "weight_bytes", "data_bytes", "launches", "library_calls", "cast_bytes", "transposed_bytes",
+    "biased_bytes", "repacked_bytes", "blocks",
 )  # fmt: skip
 _OF_PRODUCTS = ("groups", "m", "n", "k")
 _OF_STEP = ("dispatches", "backward_dispatches", "compiled_dispatches", "transfer_bytes", "parameter_bytes")
+_EAGER_BY_LIBRARY = ("norm", "pool")
+"""What a CPU calls a library for (oneDNN, or torch's own like it), as for convolutions; Inductor writes its own."""
 _GROUPED_SHARE = (1 - 0.82) / (1.36 - 0.82)
 """Of a net's FLOP in convolutions, where Inductor's weights of the two layouts are equal."""
 _ENDLESS = 1e9
@@ -199,6 +203,9 @@ def _row_work(row: Row, *, batches: FloatArray, width: Width, compile_mode: Comp
     dtype = _widest_float([dtype_of(operand) for operand in (*row.inputs, *row.outputs)])
     constants = tuple(operand for operand in row.inputs if is_streamed(operand))
     images = tuple(operand for operand in (*row.inputs, *row.outputs) if not is_constant(operand))
+    products = () if _is_vector_product(row) else products_of(call)
+    if row.family == "conv" and len(products) > 1:  # two gradients, and each needs that of the result
+        images += row.inputs[:1]
     casts = _cast_operands(row, width=width, dtype_of=dtype_of)
     parameter_casts = [operand for operand in casts if is_constant(operand)]
     nothing = np.zeros(len(batches))
@@ -223,7 +230,7 @@ def _row_work(row: Row, *, batches: FloatArray, width: Width, compile_mode: Comp
         else nothing,
         image_bytes=_operands_bytes(images, batches=batches, dtype_of=dtype_of) if row.family == "conv" else nothing,
         blocks=_blocks(row, call),
-        products=() if _is_vector_product(row) else products_of(call),
+        products=products,
     )
 
 
@@ -273,7 +280,7 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision) -> Kerne
     A GPU decodes in a CUDA graph, which the host starts once for each token, far sooner than it ends.
     """
     kernels: list[_Kernel] = []
-    is_relaid = counts.compile == "compile" and _is_relaid(counts)
+    is_relaid = counts.compile == "compile" and (kind == "cpu" or _is_relaid(counts))
     dispatches, backward_dispatches, compiled_dispatches, parameter_bytes = (
         np.zeros(len(counts.batches)) for _ in range(4)
     )
@@ -305,7 +312,7 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision) -> Kerne
             compiled=is_compiled,
             relaid=is_relaid,
             launches=launches,
-            program_bytes=program.extra_bytes,
+            program_bytes=program.extra_bytes + program.reread_ratio * work.read_bytes,
         )
     return _as_arrays(
         kernels,
@@ -333,7 +340,8 @@ def _kernels_of(
     row = work.row
     data_bytes = work.compiled_bytes if compiled else work.read_bytes + work.write_bytes
     cast_bytes = work.parameter_cast_bytes if compiled else work.cast_bytes
-    is_transposed = work.dtype in _HALF_DTYPES and not relaid
+    is_transposed = (kind == "cpu" or work.dtype in _HALF_DTYPES) and not relaid
+    is_by_library = kind == "cpu" and (row.family == "conv" or (row.family in _EAGER_BY_LIBRARY and not compiled))
     unit = unit_of(row.family, dtype=work.dtype, precision=precision)
     has_bias = row.op == "aten.convolution" and len(row.inputs) > 2 and not compiled  # Inductor adds it further on
     products: Sequence[Product | None] = work.products or (None,)
@@ -354,8 +362,9 @@ def _kernels_of(
             weight_bytes=weight_bytes,
             data_bytes=moved_bytes,
             launches=launches,
+            library_calls=launches if is_by_library else 0.0,
             cast_bytes=cast_bytes,
-            transposed_bytes=image_bytes if is_transposed and "depthwise" not in family else 0.0,
+            transposed_bytes=image_bytes if is_transposed and (kind == "cpu" or "depthwise" not in family) else 0.0,
             biased_bytes=work.write_bytes if has_bias else 0.0,
             repacked_bytes=weight_bytes if kind == "cpu" and row.family == "conv" else 0.0,
             blocks=work.blocks,
@@ -366,8 +375,8 @@ def _kernels_of(
 def _is_relaid(counts: RowCounts) -> bool:
     """Whether torch.compile keeps all images channels-last: unless grouped convolutions, slower then, have much to do.
 
-    Inductor weighs FLOP by 1.36 for grouped ones, some 0.8 for all others; in training a single one decides
-    (torch/_inductor/graph.py, decide_layout_opt).
+    Inductor weighs FLOP by 1.36 for grouped ones, some 0.8 for all others; in training a single one decides. On CPUs it
+    always does (torch/_inductor/graph.py, decide_layout_opt).
     """
     flops, grouped_flops = 0.0, 0.0
     for work in counts.rows:
@@ -391,15 +400,10 @@ def _family(row: Row, product: Product | None) -> str:
             family = "conv_depthwise"
         elif np.max(product.groups) > 1:
             family = "conv_grouped"
-    if family == "norm" and _has_running_statistics(row):
+    if family == "norm" and has_running_statistics(row):
         return "norm_running"
     is_backward = row.phase == "backward" and row.family in ("conv", "norm", "attention", "pool")
     return f"{family}_backward" if is_backward else family
-
-
-def _has_running_statistics(row: Row) -> bool:
-    """Whether a batch norm scales and shifts by what it has averaged before: a pointwise pass, and one alone."""
-    return row.op.endswith(("_no_training", "_no_update")) or row.attributes.get("training") is False
 
 
 def _as_arrays(kernels: Sequence[_Kernel], *, batches: FloatArray, **of_step: FloatArray) -> Kernels:

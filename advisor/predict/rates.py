@@ -20,14 +20,12 @@ from advisor.records.prediction import FloatArray, IndexArray
 
 OF_EFFICIENCY = (
     "overlap_ratio", "edge_ramp", "depth_ramp", "tile_rows", "tile_columns", "wave_ratio",
-    "winograd_speedup", "bias_pass_ratio", "repack_ratio", "cast_ratio", "cache_kept_ratio",
+    "winograd_speedup", "bias_pass_ratio", "repack_ratio", "cast_ratio", "cache_kept_ratio", "library_s",
 )  # fmt: skip
 """The fields of `Efficiency` that `Rates` takes as they are."""
 NOTHING_HELD = np.array(np.inf)
 """`core_bytes_per_s` where no family has any: for all kernels at once."""
 GROUPED_BACKWARD = "conv_grouped_backward"
-_BY_LIBRARY = ("conv", "norm", "pool")
-"""How the names of families begin whose kernels are calls into a library on CPUs: oneDNN, or torch's own like it."""
 _JOIN_EXPONENT = 0.7
 """Between a barrier that all cores pass one by one (1) and one that is a tree (0): CPUs left out are off by 27 % with
 either 1 or 0.7, by 31 % with a tree, and none that was measured has more than 14 cores."""
@@ -58,13 +56,11 @@ def rates_of(
     memory_ratio = np.array([[entry.memory_ratio for entry in row] for row in entries])
     core_bytes_per_s = np.array([[entry.core_bytes_per_s or np.inf for entry in row] for row in entries])
     pairs = list(zip(devices, efficiencies, strict=True))
-    family_launch_s = np.array(
-        [[launch_s(one, family=name, core_count=device.core_count) for name in families] for device, one in pairs]
-    )
     own_launch_s = np.array(
         [[np.nan if entry.launch_s is None else entry.launch_s for entry in row] for row in entries]
-    )
-    family_launch_s = np.where(np.isnan(own_launch_s[which]), family_launch_s, own_launch_s[which])
+    )[which]
+    device_launch_s = np.array([launch_s(one, core_count=device.core_count) for device, one in pairs])[:, np.newaxis]
+    family_launch_s = np.where(np.isnan(own_launch_s), device_launch_s, own_launch_s)
     used, unit_column = np.unique(unit, return_inverse=True)
     flops_per_s = np.array([[sustained_flops_per_s(*pair, unit=UNITS[index]) for index in used] for pair in pairs])
     bytes_per_s = _column([sustained_bytes_per_s(*pair) for pair in pairs])
@@ -93,10 +89,9 @@ def full_core_count(device: Device) -> float:
     return device.core_count * device.resident_threads_per_core / REFERENCE_RESIDENT_THREADS
 
 
-def launch_s(efficiency: Efficiency, *, family: str, core_count: float) -> float:
-    """What a kernel of the family takes beside its work: its launch, and that its threads start and end together."""
-    one_s = efficiency.launch_s + efficiency.join_s * (math.pow(max(core_count, 1.0), _JOIN_EXPONENT) - 1)
-    return one_s * (efficiency.library_launch_ratio if family.startswith(_BY_LIBRARY) else 1.0)
+def launch_s(efficiency: Efficiency, *, core_count: float) -> float:
+    """What a kernel takes beside its work: its launch, and that its threads start and end together."""
+    return efficiency.launch_s + efficiency.join_s * (math.pow(max(core_count, 1.0), _JOIN_EXPONENT) - 1)
 
 
 def sustained_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) -> float:

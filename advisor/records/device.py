@@ -179,9 +179,9 @@ class Efficiency:
     Host: `dispatch_s` is its time per operator call in eager mode, `backward_dispatch_s` in the backward pass, which
     runs without Python, and `compiled_dispatch_s` per kernel that torch.compile has left. Device: `launch_s` is what
     one kernel takes beside its work, and n cores, which are woken and wait for each other, add `join_s` (n^0.7 - 1);
-    where a library runs it (convolutions, norms, pools) it is `library_launch_ratio` times that, to look up how and to
-    fork and join its threads for each of its passes. `overlap_ratio`: the share of the shorter one of compute and
-    memory time that hides behind the longer (1.0: the plain roofline).
+    where a CPU's library runs it (convolutions, in eager mode norms and pools) it takes `library_s` more, to look up
+    how and to describe its operands. `overlap_ratio`: the share of the shorter one of compute and memory time that
+    hides behind the longer (1.0: the plain roofline).
 
     Matrix products (m, k) x (k, n): `edge_ramp` and `depth_ramp` are the m or n, and the k, at which half the rate is
     reached; they run in tiles of `tile_rows` x `tile_columns`, one wave of them per `core_count` at a time, and
@@ -189,14 +189,14 @@ class Efficiency:
     convolutions in fp32. `channels_last_grouped_ratio`: the rate at which grouped convolutions find their gradients
     where images are channels-last, over that where they are NCHW.
 
-    Bytes: `nchw_transposed_ratio`: the share of a convolution's images that tensor cores transpose, in and back, where
-    the model keeps them as NCHW; `bias_pass_ratio`: of a convolution's result that adding its bias reads and writes
-    again; `repack_ratio`: of a convolution's parameters that a CPU's library puts into its own order at every call, a
-    read and a write more; `cast_ratio`: of the casts of autocast that memory sees. `cache_kept_ratio`: the share of the
-    last cache that still holds what the operator before has written; `cache_exponent`: how the sustained bandwidth
-    grows with the cache over `REFERENCE_CACHE_BYTES`, since it catches what kernels read twice. `narrow_product_ratio`:
-    the share of a long copy's rate at which a product of no more than one tile of rows reads its parameters, each once;
-    0: as others do.
+    Bytes: `nchw_transposed_ratio`: the share of a convolution's images that tensor cores, or a CPU's library,
+    transpose, in and back, where the model keeps them as NCHW; `bias_pass_ratio`: of a convolution's result that adding
+    its bias reads and writes again; `repack_ratio`: of a convolution's parameters that a CPU's library puts into its
+    own order at every call, a read and a write more; `cast_ratio`: of the casts of autocast that memory sees.
+    `cache_kept_ratio`: the share of the last cache that still holds what the operator before has written;
+    `cache_exponent`: how the sustained bandwidth grows with the cache over `REFERENCE_CACHE_BYTES`, since it catches
+    what kernels read twice. `narrow_product_ratio`: the share of a long copy's rate at which a product of no more than
+    one tile of rows reads its parameters, each once; 0: as others do.
 
     The generation beside all others: `generation_compute_ratio`, `generation_memory_ratio`, of what is sustained.
     Clocks: `power_exponent`: how the sustained rate falls with `Device.power_ratio`; `clock_ratio`: the sustained over
@@ -226,7 +226,7 @@ class Efficiency:
     compiled_log_spread: float = 0.0
     host_log_spread: float = 0.0
     join_s: float = 0.0
-    library_launch_ratio: float = 1.0
+    library_s: float = 0.0
     overlap_ratio: float = 1.0
     edge_ramp: float = 0.0
     depth_ramp: float = 0.0

@@ -73,6 +73,28 @@ def test_a_sample_is_timed_by_the_same_formula_as_a_step() -> None:
     assert fit.seconds(logs) == pytest.approx(ideal.measured_s)
 
 
+def test_a_gradient_runs_at_a_share_of_its_forward_rate_that_all_precisions_have_in_common() -> None:
+    """Measured in fp32 alone: in half it takes the share of the forward rate there."""
+    forward, backward = (replace(steps_of()[0].kernels, families=(name,)) for name in ("conv", "conv_backward"))
+    steps = [
+        replace(measured(kernels, DEVICES[0], 1.0), precision=precision)
+        for kernels in (forward, backward)
+        for precision in ("fp32", "half")
+    ]
+    sample = sample_of(steps)
+    fit = Fit(sample, coefficients_of(sample, kind="gpu"), template=efficiency(families={}))
+    values = {
+        ("compute_ratio", "fp32", "conv"): 0.8, ("compute_ratio", "half", "conv"): 0.6,
+        ("compute_ratio", "fp32", "conv_backward"): 1.25, ("compute_ratio", "half", "conv_backward"): 1.0,
+        ("gradient_ratio", "conv_backward"): 0.5,
+    }  # fmt: skip
+    logs = np.log([values.get(one.name, one.start) for one in fit.coefficients])
+    assert fit.compute_ratio(logs, "fp32", "conv_backward") == pytest.approx(0.8 * 0.5 * 1.25)
+    assert fit.compute_ratio(logs, "half", "conv_backward") == pytest.approx(0.6 * 0.5)
+    moved = next(one for one in fit.coefficients if one.name == ("compute_ratio", "half", "conv"))
+    assert moved.families == {"conv", "conv_backward"}
+
+
 def test_a_coefficient_without_data_stays_at_its_prior() -> None:
     fit = fit_of(sample_of(steps_of()))
     nothing = np.zeros(len(fit.sample.steps), dtype=np.bool_)

@@ -2,6 +2,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from advisor.predict.composites import Program, program_of
 from advisor.records.device import DeviceKind
@@ -59,6 +60,41 @@ def test_attention_with_dropout_takes_the_math_path_on_a_cpu() -> None:
     assert np.asarray(forward.extra_bytes).tolist() == [7 * 4800, 7 * 9600]
     backward = program(attention_row("attention_backward", dropout_ratio=0.1), "cpu")
     assert np.asarray(backward.extra_bytes).tolist() == [10 * 4800, 10 * 9600]
+
+
+@pytest.mark.parametrize("kind", ["gpu", "cpu"])
+@pytest.mark.parametrize(
+    ("op", "attributes", "reread_ratio"),
+    [
+        ("aten._native_batch_norm_legit", {"training": True}, 1.0),
+        ("aten.native_batch_norm", {"training": False}, 0.0),
+        ("aten.native_batch_norm_backward", {"train": True}, 1.0),
+        ("aten.native_batch_norm_backward", {"train": False}, 0.0),
+        ("aten.native_layer_norm", {}, 0.0),
+        ("aten.native_layer_norm_backward", {}, 1.0),
+    ],
+)
+def test_what_is_averaged_over_a_channel_is_read_once_more_to_be_scaled(
+    op: str, attributes: dict[str, Any], reread_ratio: float, kind: DeviceKind
+) -> None:
+    images = operand((0.0, 1.0), 8, 10, 10)
+    norm = row(op, (images, images), (images,), family="norm", attributes=attributes)
+    assert program(norm, kind) == Program(reread_ratio=reread_ratio)
+
+
+@pytest.mark.parametrize(("kind", "launches"), [("gpu", 2.0), ("cpu", 1.0)])
+def test_both_gradients_of_a_convolution_read_that_of_its_result(kind: DeviceKind, launches: float) -> None:
+    result, images, weight = operand((0.0, 1.0), 5, 10, 10), operand((0.0, 1.0), 15, 10, 10), operand(5, 15, 1, 1)
+
+    def backward(*mask: bool) -> Program:
+        attributes = {"transposed": False, "output_mask": mask}
+        operands = (result, images, weight)
+        return program(row("aten.convolution_backward", operands, family="conv", attributes=attributes), kind)
+
+    both = backward(True, True, False)
+    assert both.launches == launches
+    assert np.asarray(both.reread_ratio).tolist() == [0.25, 0.25]  # 500 of 2,000 elements
+    assert backward(False, True, False).reread_ratio == 0
 
 
 def test_cudnn_runs_a_recurrent_layer_step_by_step() -> None:

@@ -25,6 +25,7 @@ def rates(**changes: Any) -> Rates:
         "core_bytes_per_s": np.inf, "launch_s": 0.0, "overlap_ratio": 1.0, "edge_ramp": 0.0, "depth_ramp": 0.0,
         "tile_rows": 128.0, "tile_columns": 128.0, "wave_ratio": 0.0, "winograd_speedup": 1.0, "transposed_ratio": 0.0,
         "bias_pass_ratio": 0.0, "repack_ratio": 0.0, "cast_ratio": 1.0, "cache_kept_ratio": 0.0,
+        "library_s": 0.0,
     }  # fmt: skip
     return Rates(**{name: np.array(value) for name, value in (values | changes).items()})
 
@@ -42,6 +43,11 @@ def moving(**moved_bytes: float) -> Kernels:
     step = {name: np.array([moved_bytes.pop(name, 0.0)]) for name in ("parameter_bytes",)}
     fields = {name: np.array([[value]]) for name, value in moved_bytes.items()}
     return kernels(flops=[[0.0]], **({"data_bytes": [[0.0]]} | fields | step))
+
+
+def test_a_call_into_a_library_takes_time_beside_its_launch() -> None:
+    calls = kernels(flops=[[0.0]], data_bytes=[[0.0]], launches=np.array([[2.0]]), library_calls=np.array([[1.0]]))
+    assert total_s(calls, rates(launch_s=0.25, library_s=3.0)) == pytest.approx(2 * 0.25 + 3.0)
 
 
 def total_s(work: Kernels, at: Rates) -> float:

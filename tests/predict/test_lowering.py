@@ -192,6 +192,28 @@ def test_depthwise_convolutions_transpose_nothing() -> None:
     assert not kernels.transposed_bytes.any()
 
 
+def test_both_gradients_of_a_convolution_need_that_of_its_result() -> None:
+    """Images of 300 and 500: one gradient reads 500 and writes 300, the other reads 300 and 500 and writes 15."""
+    kernels = lowered(workload(backward_conv_row()), precision="fp16")
+    assert kernels.transposed_bytes.sum(axis=0).tolist() == [2 * 1600, 4 * 2 * 1600]
+    assert (kernels.data_bytes.sum(axis=0) - 2 * 15).tolist() == [2 * 1600, 4 * 2 * 1600]
+
+
+def test_a_cpu_transposes_the_images_of_every_convolution_unless_it_is_compiled() -> None:
+    depthwise = workload(conv_row(inputs=4, outputs=4, groups=4, size=3))
+    assert lowered(depthwise, kind="cpu").transposed_bytes.tolist() == [[4 * 800, 4 * 4 * 800]]
+    assert not lowered(depthwise, kind="cpu", compile_mode="compile").transposed_bytes.any()
+
+
+def test_a_cpu_calls_a_library_for_convolutions_and_in_eager_mode_for_norms_and_pools() -> None:
+    images = operand((0.0, 1.0), 3, 10, 10)
+    norm = row("aten.native_layer_norm", (images,), (images,), family="norm")
+    toy = workload(conv_row(), norm, row("aten.relu", (images,), (images,), family="pointwise"))
+    assert lowered(toy, kind="cpu").library_calls[:, 0].tolist() == [1, 1, 0]
+    assert lowered(toy, kind="cpu", compile_mode="compile").library_calls[:, 0].tolist() == [1, 0, 0]
+    assert not lowered(toy).library_calls.any()
+
+
 @pytest.mark.parametrize(
     ("rows", "is_transposed"),
     [

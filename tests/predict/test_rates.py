@@ -117,7 +117,7 @@ def test_only_nchw_images_are_transposed() -> None:
 COEFFICIENTS = {
     "overlap_ratio": 0.5, "edge_ramp": 3.0, "depth_ramp": 4.0, "tile_rows": 256.0,
     "tile_columns": 64.0, "wave_ratio": 0.25, "winograd_speedup": 2.5, "bias_pass_ratio": 0.125, "cast_ratio": 0.75,
-    "cache_kept_ratio": 0.6, "repack_ratio": 0.875,
+    "cache_kept_ratio": 0.6, "repack_ratio": 0.875, "library_s": 2e-5,
 }  # fmt: skip
 
 
@@ -129,30 +129,12 @@ def test_a_coefficient_that_is_no_rate_is_passed_on_for_each_device(name: str) -
     assert found.ravel().tolist() == [getattr(efficiency(), name), COEFFICIENTS[name]]
 
 
-def test_a_call_into_a_library_takes_more_beside_its_work() -> None:
-    fits = [efficiency(launch_s=2e-6, library_launch_ratio=5.0), efficiency(launch_s=3e-6)]
-    found = rates_of(
-        [device(), device()],
-        fits,
-        families=["conv_depthwise", "matmul", "norm", "pool", "pointwise"],
-        family=np.arange(5),
-        unit=np.zeros(5, dtype=np.intp),
-        layout="nchw",
-    ).launch_s
-    assert found.shape == (2, 5, 1)
-    assert found[:, :, 0].tolist() == [
-        [pytest.approx(seconds) for seconds in (1e-5, 2e-6, 1e-5, 1e-5, 2e-6)],
-        [3e-6] * 5,
-    ]
-
-
 def test_more_cores_take_longer_to_start_and_end_together() -> None:
-    # 2 us, and 1 us x (4^0.7 - 1 = 2.639 - 1); where a library runs it twice that.
-    fit = efficiency(launch_s=2e-6, join_s=1e-6, library_launch_ratio=2.0)
-    found = [launch_s(fit, family=name, core_count=4) for name in ("matmul", "conv")]
-    assert found == pytest.approx([3.639e-6, 7.278e-6], rel=1e-4)
-    assert launch_s(fit, family="matmul", core_count=1) == pytest.approx(2e-6)
-    assert launch_s(fit, family="matmul", core_count=0.5) == pytest.approx(2e-6)  # half a core has no second thread
+    # 2 us, and 1 us x (4^0.7 - 1 = 2.639 - 1).
+    fit = efficiency(launch_s=2e-6, join_s=1e-6)
+    assert launch_s(fit, core_count=4) == pytest.approx(3.639e-6, rel=1e-4)
+    assert launch_s(fit, core_count=1) == pytest.approx(2e-6)
+    assert launch_s(fit, core_count=0.5) == pytest.approx(2e-6)  # half a core has no second thread
     devices = [device(core_count=1), device(core_count=4)]
     assert rates(devices, [fit, fit]).launch_s[:, 0, 0].tolist() == pytest.approx([2e-6, 3.639e-6], rel=1e-4)
 

@@ -56,7 +56,9 @@ def kernels(*, flops: Any, data_bytes: Any, **changes: Any) -> Kernels:
     """Kernels (kernels, batches) of one family on the vector unit, each called once, of which none is a product."""
     work = np.array(flops, dtype=np.float64)
     count, batches = work.shape
-    others = ("weight_bytes", "launches", "cast_bytes", "transposed_bytes", "biased_bytes", "repacked_bytes")
+    others = (
+        "weight_bytes", "launches", "library_calls", "cast_bytes", "transposed_bytes", "biased_bytes", "repacked_bytes",
+    )  # fmt: skip
     of_step = ("dispatches", "backward_dispatches", "compiled_dispatches", "transfer_bytes", "parameter_bytes")
     values: dict[str, Any] = {
         "families": ("pointwise",),
