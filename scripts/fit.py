@@ -86,7 +86,11 @@ def is_fitted(measurement: Measurement) -> bool:
 
     ryujaehun's cuDNN of 2020 found gradients in half and TF32 several times slower than others: of these none.
     """
-    if Path(measurement.file).stem == "ryujaehun" and measurement.mode != "inference" and measurement.precision != "fp32":
+    if (
+        Path(measurement.file).stem == "ryujaehun"
+        and measurement.mode != "inference"
+        and measurement.precision != "fp32"
+    ):
         return False
     if measurement.model.startswith("operators.py::"):
         return measurement.step_s >= LONG_S and "::conv_" not in measurement.model
