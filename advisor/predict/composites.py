@@ -103,14 +103,13 @@ def _gpu_rnn(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
 def _cpu_rnn(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
     """An LSTM runs in oneDNN, one operator per layer; GRU and plain layers as operators per step (ATen's RNN.cpp).
 
-    Those are a product, its bias and the gates' pointwise operators: 12 for a GRU's cell, 4 for a plain one. OneDNN's
-    threads start and end at every step too. The recurrent weights stay in cache between the steps.
+    Those are a product, its bias and the gates' pointwise operators: 12 for a GRU's cell, 4 for a plain one. The
+    recurrent weights stay in cache between the steps.
     """
     passes = 2.0 if row.op == "rnn_backward" else 1.0
     steps, layers = recurrent_steps(call_at(row, batch=batches)), _rnn_layers(row)
     operators = {"lstm": 1.0, "gru": 12.0 * steps}.get(str(row.attributes["mode"]), 4.0 * steps)
-    launches = 1.0 + steps if row.attributes["mode"] == "lstm" else operators
-    return Program(launches=passes * layers * launches, dispatches=passes * layers * operators)
+    return Program(launches=passes * layers * operators, dispatches=passes * layers * operators)
 
 
 def _rnn_layers(row: Row) -> float:

@@ -134,11 +134,6 @@ def test_a_cpu_runs_an_lstm_in_one_operator_per_layer_and_a_gru_step_by_step() -
     assert program(rnn_row(mode="gru"), "cpu").dispatches == 2 * 12 * 5
 
 
-def test_the_threads_of_an_lstm_start_and_end_at_every_step() -> None:
-    assert program(rnn_row(), "cpu").launches == 2 * (1 + 5)  # layers x (inputs' product + steps)
-    assert program(rnn_row(mode="gru"), "cpu").launches == 2 * 12 * 5
-
-
 def test_a_gpu_steps_over_lists_of_tensors() -> None:
     step = program(optimizer_row(), "gpu")
     assert step.dispatches == 11
