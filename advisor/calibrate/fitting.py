@@ -69,7 +69,7 @@ _FROM_SHIPPED = _Sigmas(device=None, scalar=0.5, compute=1.0, memory=1.0)
 """Wide, so that a single timed operator outweighs the shipped value 20 to 1."""
 _OF_WHOLE_STEPS = _Sigmas(device=None, scalar=1.0, compute=1.5, memory=1.5)
 """Wider still: whole steps say more of what all kernels share."""
-_FROM_WHOLE_STEPS = _Sigmas(device=0.4, scalar=0.02, compute=0.08, memory=0.08)
+_FROM_WHOLE_STEPS = _Sigmas(device=0.1, scalar=0.02, compute=0.08, memory=0.08)
 """Operators tell how fast this device is, nets how fast one family is beside another.
 
 docs/calibration.md has what was tried, also where the datasheet is wrong by half or twice.
