@@ -4,9 +4,9 @@
 
 Calibrates the CPU twice as `advise calibrate` does and says how far the two are apart, then times whole steps as
 `scripts/measure_steps.py` does and predicts each with the second calibration and without. What a calibration starts
-from is fitted on whole steps, here on those of the other models (a tenth is left out each time), and on operators that
-were timed on another day (`--operators`). `--only` takes a part; calibrations that say they were disturbed are made again, as
-they ask for, and rows that others disturbed are measured once more. The folder gets the steps and the operators of both
+from is fitted on whole steps, here on those of the other models (a tenth is left out each time), and on operators
+that were timed on another day (`--operators`). `--only` takes a part; calibrations that say they were disturbed are
+made again, and rows that others disturbed are measured once more. The folder gets the steps and the operators of both
 calibrations.
 """
 
