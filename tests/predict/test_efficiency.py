@@ -106,7 +106,7 @@ def test_a_shipped_efficiency_is_physical_and_sourced(fit: Efficiency) -> None:
     assert 0 <= fit.overlap_ratio <= 1
     assert fit.dispatch_s > 0
     assert fit.device_log_spread > 0
-    most = 2.0 if fit.generation == WHOLE_STEPS else 1.2  # of one machine: at 4.15 GHz, rated 2.6, and from caches
+    most = 2.5 if fit.generation == WHOLE_STEPS else 1.2  # of one machine: at 4.15 GHz, rated 2.6, and from caches
     for name, entry in fit.families.items():
         assert 0 < entry.compute_ratio <= most, name
         assert 0 < entry.memory_ratio <= most, name
