@@ -31,18 +31,23 @@ _TRUST: Mapping[tuple[str, str], float] = {
     ("ryujaehun", "half"): 0.02,
     ("neusight_ops", "fp32"): 0.15,
     ("vidur_ops", "half"): 0.15,
-    ("calibration_check", "fp32"): 0.4,
-    ("calibration_check", "half"): 0.4,
+    ("matmuls", "fp32"): 0.07,
+    ("matmuls", "tf32"): 0.07,
+    ("matmuls", "half"): 0.07,
+    ("calibration_steps", "fp32"): 0.4,
+    ("calibration_steps", "half"): 0.4,
 }
 """By file and class of precision. ryujaehun: two hosts with the same GPU differ by 29 %, and its cuDNN of 2020 ran
 depthwise and backward convolutions in half several times slower than today's. Single operators are no steps. The steps
 that calibrations are held to ran on the CPU of the project's other steps, which would speak for all CPUs with them."""
 _WITH_COPY = frozenset({"ryujaehun"})
 """Files whose times hold the copy of the inputs to the device."""
-OPERATORS = frozenset({"neusight_ops", "vidur_ops"})
+OPERATORS = frozenset({"neusight_ops", "vidur_ops", "matmuls"})
 """Files of single operators: fitted, but their errors are not those of steps."""
-_WITHOUT_HOST = frozenset({"vidur_ops", "vidur_engine"})
-"""Files whose times are those of kernels alone."""
+_WITHOUT_HOST = frozenset({"vidur_ops", "vidur_engine", "matmuls"})
+"""Files whose times are those of kernels alone, or of many in a row."""
+_PRODUCTS = "matmuls"
+"""The file of large products on many GPUs; those it alone tells of are left out of one fit together."""
 _ENGINE_GPU = "a100-sxm4-80gb"
 """Where an engine's kernels are fitted: its memory is fast enough to show what cores move at most, an A40's is not."""
 
@@ -134,7 +139,7 @@ def fit_kind(steps: Sequence[MeasuredStep], *, kind: DeviceKind, date: str, sour
     template = replace(template_of(kind), date=date, source=sources)
     fit = Fit(sample, coefficients_of(sample, kind=kind), template=template)
     logs = fit.solve(chosen=np.ones(len(own), dtype=np.bool_))
-    left = left_out(fit, logs)
+    left = left_out(fit, logs, together={device.id for device in sample.devices} - set(_devices_of(own)))
     whole = [index for index, step in enumerate(own) if step.group[0] not in OPERATORS]
     spread_of = spreads(
         [own[index] for index in whole],
@@ -151,6 +156,11 @@ def fit_kind(steps: Sequence[MeasuredStep], *, kind: DeviceKind, date: str, sour
     )
 
 
+def _devices_of(steps: Sequence[MeasuredStep]) -> dict[str, Device]:
+    """Those of which more was timed than large products, by their ids."""
+    return {step.device.id: step.device for step in steps if step.group[0] != _PRODUCTS}
+
+
 def _efficiencies(fit: Fit, logs: FloatArray, spread_of: Mapping[str, Spread]) -> tuple[Efficiency, ...]:
     """One for every precision and generation that was measured, and one of each precision for all others.
 
@@ -164,7 +174,7 @@ def _efficiencies(fit: Fit, logs: FloatArray, spread_of: Mapping[str, Spread]) -
     found = []
     for precision in fit.precisions:
         at_precision = [step for step in steps if step.precision == precision]
-        for scope in _scopes([step.device for step in at_precision], usual=usual):
+        for scope in _scopes(at_precision, usual=usual):
             used = [step for step in at_precision if scope.holds(step.device)]
             spread = spread_of[precision]
             ramps: dict[str, Any] = {name: fit.value(logs, name, precision) for name in BY_PRECISION}
@@ -204,13 +214,16 @@ class _Scope:
         return self.vendor in (ANY, device.vendor) and self.generation in (ANY, device.generation)
 
 
-def _scopes(devices: Sequence[Device], *, usual: Collection[str]) -> list[_Scope]:
-    """One for all, one for each vendor whose generations are all unlike the usual, one for each generation."""
+def _scopes(steps: Sequence[MeasuredStep], *, usual: Collection[str]) -> list[_Scope]:
+    """One for all, one for each vendor whose generations are all unlike the usual, one for each generation.
+
+    A generation of which large products alone were timed has none: it is predicted as any other, and says so.
+    """
     by_vendor: dict[str, set[str]] = {}
-    for device in devices:
-        by_vendor.setdefault(device.vendor, set()).add(device.generation)
+    for step in steps:
+        by_vendor.setdefault(step.device.vendor, set()).add(step.device.generation)
     unlike = {vendor: names for vendor, names in by_vendor.items() if not names & set(usual)}
-    generations = sorted({device.generation for device in devices})
+    generations = sorted({device.generation for device in _devices_of(steps).values()})
     return [
         _Scope(),
         *(_Scope(vendor=vendor, means_of=tuple(sorted(names))) for vendor, names in sorted(unlike.items())),

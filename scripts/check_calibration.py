@@ -1,13 +1,13 @@
 """Hold a calibration to real steps of the same run: nothing in, a table of measured and predicted times out.
 
-`python scripts/check_calibration.py --out FOLDER --operators tests/data/measured/own/calibration_operators.csv`
+`python scripts/check_calibration.py --out FOLDER --kept tests/data/measured/own`
 
 Calibrates the CPU twice as `advise calibrate` does and says how far the two are apart, then times whole steps as
 `scripts/measure_steps.py` does and predicts each with the second calibration and without. What a calibration starts
-from is fitted on whole steps, here on those of the other models (a tenth is left out each time), and on operators
-that were timed on another day (`--operators`). `--only` takes a part; calibrations that say they were disturbed are
-made again, and rows that others disturbed are measured once more. The folder gets the steps and the operators of both
-calibrations.
+from is fitted on the steps and the operators of other days (`--kept`), without the models that are predicted: a tenth
+is left out each time. `--only` takes a part; calibrations that say they were disturbed are made again, and rows that
+others disturbed are measured once more. The folder gets the table of what was predicted, and the steps and operators
+of this run as they are kept.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
-from fit_calibration_start import OPERATORS, PRECISIONS, STEPS, prepared, read_operators, start_of, this_cpu
+from fit_calibration_start import OPERATORS, PRECISIONS, STEPS, prepared, read_operators, read_steps, start_of, this_cpu
 from measure_steps import DISTURBED_RATIO, FOLDER, Runner, Series, Timing, set_up_torch, time_step
 
 from advisor.calibrate.fitting import WHOLE_STEPS, fit_calibration
@@ -40,6 +40,7 @@ from advisor.units import format_duration, parse_duration_s
 from advisor.validation import Run, predict_runs
 from advisor.workload.execution import keep_freed_memory
 
+TABLE = "calibration_check.csv"
 EXAMPLES = "../../../../examples"
 MODELS = (
     f"{EXAMPLES}/mlp.py",
@@ -112,13 +113,14 @@ def main() -> None:
     """Calibrate, time, predict, write and sum up."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument("--operators", type=Path, required=True, help="those of another day")
+    parser.add_argument("--kept", type=Path, required=True, metavar="FOLDER", help="steps, operators of other days")
     parser.add_argument("--only", default="", metavar="REGEX", help="found in `model mode precision`")
     parser.add_argument("--time-budget", type=parse_duration_s, default=10.0, help="of the calibration")
     arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
     machine, catalog = this_machine(), load_catalog()
     device = this_cpu()
-    before = read_operators(arguments.operators)
+    before = read_operators(arguments.kept / OPERATORS)
     (first, first_operators), (second, operators) = (
         calmly_calibrated(machine, catalog, budget_s=arguments.time_budget) for _ in range(2)
     )
@@ -128,14 +130,16 @@ def main() -> None:
     keep_freed_memory()
     series = [one for one in all_series(device.id, int(machine.core_count)) if re.search(arguments.only, str(one))]
     timed = [row for one in series for row in measured(one)]
+    write(arguments.out / STEPS, map(step_row, timed))
     shipped = [one for one in catalog.efficiencies if one.generation != WHOLE_STEPS]
     runs = list(prepared([one.measurement for one in timed], device))
-    folds = list(starts_without(runs, before, device, shipped))
+    kept = list(prepared(read_steps(arguments.kept / STEPS, device=device.id), device))
+    folds = list(starts_without(runs, kept, before, device, shipped))
     own = list(predicted(folds, operators, device, shipped))
     plain = predicted_with(shipped, [run for fold in folds for run in fold.runs], device)
     timing_of = {one.measurement: one.timing for one in timed}
     rows = [row_of(one, other, timing_of[one.measurement]) for one, other in zip(own, plain, strict=True)]
-    write(arguments.out / STEPS, rows)
+    write(arguments.out / TABLE, rows)
     sum_up(rows)
     for compute, memory in MISTAKES:
         claimed = predicted(folds, operators, mistaken(device, compute=compute, memory=memory), shipped)
@@ -257,7 +261,7 @@ def measured(series: Series) -> Iterator[Timed]:
                     device=series.device,
                     step_s=timing.step_s,
                     source="own",
-                    file=str(FOLDER / "calibration_check.csv"),
+                    file=str(FOLDER / STEPS),
                     line=0,
                 ),
                 timing=timing,
@@ -280,11 +284,15 @@ def disturbance(timing: Timing) -> float:
 
 
 def starts_without(
-    runs: Sequence[Run], before: Sequence[TimedOperator], device: Device, shipped: Sequence[Efficiency]
+    runs: Sequence[Run],
+    kept: Sequence[Run],
+    before: Sequence[TimedOperator],
+    device: Device,
+    shipped: Sequence[Efficiency],
 ) -> Iterator[Fold]:
-    """What calibrations start from where one model in ten is left out, ten times."""
+    """The runs, and what calibrations start from by the kept steps of other models: ten times, a tenth left out."""
     for held in tenths({run.measurement.model for run in runs}):
-        others = [run for run in runs if run.measurement.model not in held]
+        others = [run for run in kept if run.measurement.model not in held]
         chosen = [run for run in runs if run.measurement.model in held]
         yield Fold(runs=chosen, start=start_of(others, before, device, shipped))
 
@@ -325,6 +333,21 @@ def tenths(models: Iterable[str]) -> list[list[str]]:
     """The models, in ten parts or as many as there are models."""
     ordered = sorted(models)
     return [part for first in range(10) if (part := ordered[first::10])]
+
+
+def step_row(timed: Timed) -> dict[str, object]:
+    """The columns of the table of steps."""
+    asked = timed.measurement
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "model": asked.model,
+        "mode": asked.mode,
+        "precision": asked.precision,
+        "batch": asked.batch,
+        "measured_s": f"{asked.step_s:.4g}",
+        "iqr_ratio": f"{timed.timing.iqr_ratio:.4g}",
+        "taken_ratio": f"{timed.timing.taken_ratio:.4g}",
+    }
 
 
 def row_of(own: PredictedRow, plain: PredictedRow, timing: Timing) -> dict[str, object]:

@@ -28,7 +28,7 @@ from advisor.validation import NamedDevice, Run
 from advisor.workload.spawn import ProfileRequest
 from advisor.workload.trace_many import trace_many
 
-STEPS, OPERATORS = "calibration_check.csv", "calibration_operators.csv"
+STEPS, OPERATORS = "calibration_steps.csv", "calibration_operators.csv"
 PRECISIONS: tuple[Precision, ...] = ("fp32", "amp-bf16")
 
 

@@ -23,7 +23,7 @@ from measurement_table import (
     write_dropped,
     write_rows,
 )
-from operator_measurements import list_neusight_operators, list_vidur, list_vidur_engine
+from operator_measurements import list_matmuls, list_neusight_operators, list_vidur, list_vidur_engine
 
 from advisor.records.device import Precision
 from advisor.records.measurement import MeasuredMode, TimedStep
@@ -312,6 +312,7 @@ def write_measurements(data: Path, *, out: Path) -> dict[str, int]:
         list_intel(data),
         list_vidur(data),
         list_vidur_engine(data),
+        list_matmuls(),
     ]
     for table in tables:
         write_rows(out / f"{table.name}.csv", table.rows)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from math import log
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, cast
 from zlib import crc32
 
 from measurement_table import DEVICE_IDS, NEUSIGHT_COMMIT, Dropped, Table, grouped, merged, read_csv
@@ -61,6 +61,11 @@ VIDUR_OTHER_KERNELS = {
 }
 VIDUR_ENGINE_LEAST_S = 5e-6
 """Published in whole microseconds: a shorter one may be off by 10 % and more."""
+
+MATMULS = Path(__file__).parent / "data/matmuls.csv"
+MATMULS_PLACE = "zzc0721/torch-performance-test-data"
+MATMUL_SIZES = (1024, 2048, 4096, 8192, 10240)
+"""Columns of the table: products of two square matrices, 30 of each in a row."""
 
 Step: TypeAlias = tuple[str, int]
 """Model and batch of an operator: what is the same on every device."""
@@ -187,6 +192,24 @@ def list_vidur_engine(data: Path) -> Table:
                 timed.append(time)
     rows, dropped = sample_of(timed, counts=VIDUR_ENGINE_COUNTS, overheads=frozenset())
     return Table(name="vidur_engine", rows=merged(rows), dropped=left_out + dropped)
+
+
+def list_matmuls() -> Table:
+    """Products of square matrices that owners of GPUs timed with torch, published in TFLOP/s; none is left out here."""
+    rows = [
+        TimedStep(
+            model=f"operators.py::linear_{size}_{size}",
+            mode="inference",
+            precision=cast("Precision", published["precision"]),
+            batch=size,
+            device=published["device"],
+            step_s=2 * size**3 / (float(published[str(size)]) * 1e12),
+            source=f"{MATMULS_PLACE} {published['place']}, torch {published['torch']}",
+        )
+        for published in read_csv(MATMULS)
+        for size in MATMUL_SIZES
+    ]
+    return Table(name="matmuls", rows=merged(rows), dropped=[])
 
 
 def vidur_engine_times(published: Mapping[str, str]) -> Iterator[Timed]:

@@ -17,6 +17,7 @@ import torchvision
 from advisor.accuracy.read import read_measurements, source_of
 from advisor.catalog.find import find_device
 from advisor.catalog.load import load_catalog
+from advisor.predict.capability import gpu_device
 from advisor.records.measurement import Measurement, TimedStep
 from advisor.workload.input_spec import parse_input_specs
 from advisor.workload.load import load
@@ -35,6 +36,7 @@ FILES = sorted(
         "timm_train_*.csv",
         "neusight_*.csv",
         "ryujaehun.csv",
+        "matmuls.csv",
         "intel.csv",
         "vidur_*.csv",
     )
@@ -97,6 +99,7 @@ def test_every_source_has_its_rows(measurements: tuple[Measurement, ...]) -> Non
         "intel",
         "vidur_ops",
         "vidur_engine",
+        "matmuls",
     }
 
 
@@ -127,6 +130,16 @@ def test_every_input_is_what_the_flag_takes(measurements: tuple[Measurement, ...
 def test_no_step_has_two_times(measurements: tuple[Measurement, ...]) -> None:
     steps = Counter(replace(measurement, step_s=0.0, source="", file="", line=0) for measurement in measurements)
     assert [step for step, count in steps.items() if count > 1] == []
+
+
+def test_a_product_of_large_matrices_takes_its_flop_over_the_published_rate(operators: ModuleType) -> None:
+    # Issue 120: an L4 multiplies matrices of 8,192 in fp32 at 10.66 TFLOP/s.
+    (row,) = [
+        row for row in operators.list_matmuls().rows if (row.device, row.precision, row.batch) == ("l4", "fp32", 8192)
+    ]
+    assert row.model == "operators.py::linear_8192_8192"
+    assert row.step_s == pytest.approx(2 * 8192**3 / 10.66e12)
+    assert "issue 120" in row.source
 
 
 @with_data
@@ -263,15 +276,19 @@ def test_the_step_of_an_operator_is_that_operator_and_copies_nothing_to_the_devi
 
 
 def test_no_matrix_product_was_faster_than_the_published_peak(measurements: tuple[Measurement, ...]) -> None:
-    """A wrong width, or a wrong part of a tensor-parallel layer, would show itself here."""
+    """A wrong width, or a wrong part of a tensor-parallel layer, would show itself here.
+
+    Owners' cards run above their rated clock: an RTX 2070 at 1.06 of its peak in fp32, an RTX 5090 at 1.17 in TF32.
+    """
     catalog = load_catalog()
     for row in measurements:
         if not row.model.startswith(("operators.py::linear", "operators.py::bmm")):
             continue
-        gpu = find_device(catalog, row.device)
-        peak = gpu.fp16_tensor_flops_per_s if row.precision == "fp16" else gpu.fp32_flops_per_s
+        device = gpu_device(find_device(catalog, row.device))
+        peak = device.peak_flops_per_s.get(row.precision) or device.peak_flops_per_s["fp32"]
         sizes = [int(size) for size in row.model.partition("::")[2].split("_")[1:]]
-        assert 2 * row.batch * prod(sizes) / row.step_s < peak, row
+        reached = 2 * row.batch * prod(sizes) / row.step_s / peak
+        assert reached < (1.2 if row.file.endswith("matmuls.csv") else 1.0), row
 
 
 def a_time(operators: ModuleType, name: str, *, device: str, step_s: float, size: int) -> object:

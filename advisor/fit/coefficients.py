@@ -7,7 +7,7 @@ import numpy as np
 
 from advisor.fit.sample import Sample
 from advisor.records.device import Device, DeviceKind
-from advisor.records.prediction import FloatArray
+from advisor.records.prediction import BoolArray, FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,8 @@ _SCALARS: Mapping[DeviceKind, Mapping[str, _Prior]] = {
         "power_exponent": _Prior(0.75, 0.4, 1.2, 0.08),
         "clock_ratio": _Prior(1.12, 1.0, 1.25, 0.03),  # GeForce boards run at 1.85 to 2.75 GHz, rated 1.7 to 2.52
         "channels_last_grouped_ratio": _Prior(0.7, 0.1, 1.0),
-        "narrow_tensor_speedup": _Prior(1.1, 1.0, 1.3, 0.05),
+        "narrow_tensor_speedup": _Prior(1.1, 1.0, 1.4, 0.15),
+        "shared_issue_ratio": _Prior(0.7, 0.5, 1.0, 0.3),
         "dispatch_s": _Prior(35e-6, 5e-6, 80e-6),
         "backward_dispatch_s": _Prior(35e-6, 5e-6, 80e-6),
         "compiled_dispatch_s": _Prior(8e-6, 2e-6, 4e-5),
@@ -124,9 +125,10 @@ def coefficients_of(sample: Sample, *, kind: DeviceKind) -> tuple[Coefficient, .
     usual = usual_generations(sample.devices)
     for generation in sorted({device.generation for device in sample.devices}):
         prior = _GENERATION if generation in usual else _OTHER_ARCHITECTURE
-        found += _pair("generation", generation, prior, families=everything)
-    for device in sample.devices:
-        found += _pair("device", device.id, _DEVICE, families=everything)
+        members = [index for index, device in enumerate(sample.devices) if device.generation == generation]
+        found += _pair("generation", generation, prior, families=_families_on(sample, members))
+    for index, device in enumerate(sample.devices):
+        found += _pair("device", device.id, _DEVICE, families=_families_on(sample, [index]))
         found.append(_coefficient(("host", device.id), _HOST, families=frozenset()))
     return tuple(found)
 
@@ -165,7 +167,15 @@ def _coefficient(name: tuple[str, ...], prior: _Prior, *, families: frozenset[st
 
 def _families_at(sample: Sample, precision: str) -> set[str]:
     steps = np.array([step.precision == precision for step in sample.steps])
-    return {sample.kernels.families[index] for index in np.unique(sample.kernels.family[steps[sample.step]])}
+    return set(_families_of(sample, steps[sample.step]))
+
+
+def _families_on(sample: Sample, devices: Sequence[int]) -> frozenset[str]:
+    return _families_of(sample, np.isin(sample.device, devices))
+
+
+def _families_of(sample: Sample, kernels: BoolArray) -> frozenset[str]:
+    return frozenset(sample.kernels.families[index] for index in np.unique(sample.kernels.family[kernels]))
 
 
 def starts(coefficients: Sequence[Coefficient]) -> FloatArray:

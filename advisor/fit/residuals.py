@@ -1,6 +1,6 @@
 """What is left between measured and predicted on devices that a fit has not seen: how wide intervals must be."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -13,8 +13,6 @@ from advisor.records.prediction import BoolArray, FloatArray
 
 _Z_90 = 1.645
 _INSIDE = 0.9
-_STEPS = 30
-"""Of the solver at most, from where the device was seen: 8 left coefficients that it alone tells of halfway."""
 _HEAVY = 0.5
 """Where the host takes more than that share of a step, its own error shows."""
 
@@ -38,13 +36,16 @@ class LeftOut:
     host_shares: FloatArray
 
 
-def left_out(fit: Fit, logs: FloatArray) -> LeftOut:
-    """What is left of every step by a fit that has not seen its device, nor any other part of the same CPU."""
+def left_out(fit: Fit, logs: FloatArray, *, together: Collection[str] = ()) -> LeftOut:
+    """What is left of every step by a fit that has not seen its device, nor any other part of the same CPU.
+
+    The devices `together`, by their ids, are left out of the same fit.
+    """
     sample = fit.sample
     errors, host_shares = np.empty(len(sample.steps)), np.empty(len(sample.steps))
     parts: dict[str, list[int]] = {}
     for index, device in enumerate(sample.devices):
-        parts.setdefault(device.name, []).append(index)
+        parts.setdefault("" if device.id in together else device.name, []).append(index)
     with ProcessPoolExecutor() as pool:
         for left, without in zip(parts.values(), pool.map(partial(_without, fit, logs), parts.values()), strict=True):
             own = np.isin(sample.device_of_step, left)
@@ -61,7 +62,7 @@ def _without(fit: Fit, logs: FloatArray, left: Sequence[int]) -> FloatArray:
     alone = {devices[index].generation for index in left} - others
     fixed = names | {(key, name) for name in alone for key in ("generation_compute", "generation_memory")}
     chosen = ~np.isin(fit.sample.device_of_step, left)
-    return fit.solve(chosen=chosen, start=logs, fixed=fixed, steps=_STEPS)
+    return fit.solve(chosen=chosen, start=logs, fixed=fixed)
 
 
 def spreads(steps: Sequence[MeasuredStep], left: LeftOut) -> Mapping[str, Spread]:

@@ -29,8 +29,10 @@ _ROBUST_LOG_SCALE = 0.1
 """Residuals beyond 10 % count in proportion, not squared: nets that no formula holds for do not pull the fit."""
 _PRIOR_WEIGHT = 0.3
 _STEP = 1e-4
-_TOLERANCE = 1e-5
-"""Of the sum of squares, between two steps of the solver: what no data hold has reached its prior by then."""
+_TOLERANCE = 1e-7
+"""Of the sum of squares, between two steps of the solver: what no data hold has reached its prior by then.
+
+With 1e-5 a fit without the only GPU of AMP training stopped where it predicted its steps 23 % off, not 16 %."""
 _DISPATCHED = {
     "dispatch_s": "dispatches",
     "backward_dispatch_s": "backward_dispatches",
@@ -98,7 +100,7 @@ class Fit:
         chosen: BoolArray,
         start: FloatArray | None = None,
         fixed: Collection[tuple[str, ...]] = (),
-        steps: int = 20,
+        steps: int = 100,
     ) -> FloatArray:
         """The logarithms of all coefficients, fitted on the `chosen` steps; those in `fixed` stay at their priors."""
         free = np.array([index for index, one in enumerate(self.coefficients) if one.name not in fixed])

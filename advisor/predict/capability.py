@@ -10,6 +10,7 @@ import numpy as np
 from advisor.predict.sustained import (
     exceeds_rated_clock,
     has_narrow_tensor_cores,
+    issue_contention,
     nvlink_bytes_per_s,
     peer_link_bytes_per_s,
     power_ratios,
@@ -109,14 +110,20 @@ def gpu_device(
         clock_hz=gpu.boost_hz,
         exceeds_rated_clock=exceeds_rated_clock(gpu),
         has_narrow_tensor_cores=has_narrow_tensor_cores(gpu),
+        issue_contention=issue_contention(gpu),
         sustained_compute_ratio=gpu.sustained_compute_ratio or 1.0,
         sustained_memory_ratio=gpu.sustained_memory_ratio or 1.0,
     )
 
 
 def _native_fp16(gpu: Gpu) -> float | None:
-    """The rate outside tensor cores, unless it is a token one (Pascal but P100: 1/64 of fp32)."""
+    """The rate outside tensor cores, unless it is a token one (GP10x: 1/64 of fp32) or nothing that torch runs uses it.
+
+    cuBLAS sums in fp32, so a P100 multiplies halves at fp32's rate (8.4 and 8.6 TFLOP/s, scripts/data/matmuls.csv).
+    """
     rate = gpu.fp16_flops_per_s
+    if gpu.compute_capability == "6.0":
+        return None
     return rate if rate is not None and rate >= gpu.fp32_flops_per_s else None
 
 

@@ -103,9 +103,12 @@ def sustained_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) 
     used = unit if unit in peaks else "fp32"
     power_ratio = device.power_ratio.get("fp32" if used == "vector" else used, 1.0)
     throttled = math.pow(power_ratio, efficiency.power_exponent)
-    clock_ratio = efficiency.clock_ratio if device.exceeds_rated_clock else 1.0
+    is_full = used == "fp32" and device.issue_contention > 0  # every slot: no power is left for a higher clock
+    clock_ratio = efficiency.clock_ratio if device.exceeds_rated_clock and not is_full else 1.0
     if device.has_narrow_tensor_cores and used in _TENSOR_UNITS:
         clock_ratio *= efficiency.narrow_tensor_speedup
+    if used == "fp32":
+        clock_ratio *= math.pow(efficiency.shared_issue_ratio, device.issue_contention)
     own_ratio = efficiency.generation_compute_ratio * device.sustained_compute_ratio
     return peaks[used] * throttled * clock_ratio * own_ratio
 

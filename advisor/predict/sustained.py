@@ -37,6 +37,13 @@ nearest of these, and the fitted ratios are relative to them.
 _UNKNOWN_STREAMING_RATIO = 0.85
 _OWN_STREAMING_RATIOS: Mapping[str, float] = {"6.0": 0.75}
 """P100, by NeuSight's operators: the first HBM2."""
+_ISSUE_CONTENTIONS: Mapping[str, float] = {
+    "8.6": 1.0, "8.7": 1.0, "8.9": 1.0, "9.0": 0.5, "10.0": 0.5, "10.3": 0.5, "12.0": 1.0, "12.1": 1.0,
+}  # fmt: skip
+"""Lanes by compute capability: CUDA C programming guide, throughput of native arithmetic instructions.
+
+Where power allows, products of 8,192 and more in fp32 reach 0.54 to 0.78 of the rated peak there (an H100 0.74 to
+0.77), and 0.8 to 1.06 on GPUs before (scripts/data/matmuls.csv)."""
 _RESIDENT_THREADS: Mapping[str, float] = {"7.5": 1024, "8.6": 1536, "8.9": 1536, "12.0": 1536}
 """Where they are not 2,048 (CUDA C programming guide, technical specifications by compute capability).
 
@@ -102,6 +109,15 @@ def has_narrow_tensor_cores(gpu: Gpu) -> bool:
     if gpu.compute_capability is None or half is None:
         return False
     return half / (gpu.sm_count * gpu.boost_hz) < _NARROW_FLOPS_PER_CYCLE
+
+
+def issue_contention(gpu: Gpu) -> float:
+    """How much all other instructions are in the way of multiply-adds in fp32, outside tensor cores.
+
+    0: half as many lanes as there are slots to issue, or two instructions in a slot. Else there are 128 of both, and
+    the integers that count and address take slots (0.5), or lanes as well (1).
+    """
+    return _ISSUE_CONTENTIONS.get(gpu.compute_capability or "", 0.0)
 
 
 def exceeds_rated_clock(gpu: Gpu) -> bool:

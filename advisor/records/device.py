@@ -114,6 +114,7 @@ class Device:
     its peaks.
     `exceeds_rated_clock`: it is cooled and powered to run above the clock that its peak was computed from.
     `has_narrow_tensor_cores`: they have half the rate of others of their generation.
+    `issue_contention`: how much other instructions are in the way of products in fp32 outside tensor cores, 1 at most.
     `cache_bytes_per_s`: how fast what lies in the last cache is read; None: nothing is known of it.
     The `sustained` ratios are its own, measured beside what is predicted without them.
     `log_spread`: how uncertain the figures themselves are, one standard deviation of the logarithm; 0 of a datasheet.
@@ -143,6 +144,7 @@ class Device:
     clock_hz: float = REFERENCE_CLOCK_HZ
     exceeds_rated_clock: bool = False
     has_narrow_tensor_cores: bool = False
+    issue_contention: float = 0.0
     sustained_compute_ratio: float = 1.0
     sustained_memory_ratio: float = 1.0
     log_spread: float = 0.0
@@ -200,7 +202,8 @@ class Efficiency:
 
     The generation beside all others: `generation_compute_ratio`, `generation_memory_ratio`, of what is sustained.
     Clocks: `power_exponent`: how the sustained rate falls with `Device.power_ratio`; `clock_ratio`: the sustained over
-    the rated clock of those that exceed it. `narrow_tensor_speedup`: of narrow tensor cores, in share of peak.
+    the rated clock of those that exceed it, but where `Device.issue_contention` acts. `narrow_tensor_speedup`: of
+    narrow tensor cores, in share of peak; `shared_issue_ratio`: of products in fp32 where that contention is 1.
 
     Spread, each one standard deviation of log(measured / predicted): `device_log_spread` is an offset that a device has
     for all workloads, `workload_log_spread` one that a workload has on all devices, `host_log_spread` one of the host's
@@ -245,6 +248,7 @@ class Efficiency:
     power_exponent: float = 0.0
     clock_ratio: float = 1.0
     narrow_tensor_speedup: float = 1.0
+    shared_issue_ratio: float = 1.0
     generation_compute_ratio: float = 1.0
     generation_memory_ratio: float = 1.0
     operator_ratios: Mapping[str, float] = field(default_factory=dict)

@@ -52,8 +52,12 @@ def test_vector_units_draw_the_power_of_fp32() -> None:
 
 def test_only_a_card_that_exceeds_its_rated_clock_gains_by_it() -> None:
     fit = efficiency(clock_ratio=1.25)
-    assert sustained_flops_per_s(device(), fit, unit="fp32") == 1e12
-    assert sustained_flops_per_s(device(exceeds_rated_clock=True), fit, unit="fp32") == 1.25e12
+    own = device(exceeds_rated_clock=True)
+    assert sustained_flops_per_s(own, fit, unit="fp32") == 1.25e12
+    # Products in fp32 that take every issue slot take all the power that there is, too; others do not.
+    full = replace(own, issue_contention=1.0)
+    assert sustained_flops_per_s(full, fit, unit="fp32") == 1e12
+    assert sustained_flops_per_s(full, fit, unit="fp16") == sustained_flops_per_s(own, fit, unit="fp16")
 
 
 def test_grouped_convolutions_find_their_gradients_more_slowly_where_images_are_channels_last() -> None:
@@ -71,6 +75,15 @@ def test_narrow_tensor_cores_reach_more_of_their_peak() -> None:
     fit, own = efficiency(narrow_tensor_speedup=1.25), device(has_narrow_tensor_cores=True)
     assert sustained_flops_per_s(own, fit, unit="fp16") / sustained_flops_per_s(device(), fit, unit="fp16") == 1.25
     assert sustained_flops_per_s(own, fit, unit="fp32") == sustained_flops_per_s(device(), fit, unit="fp32")
+
+
+def test_other_instructions_are_in_the_way_of_products_in_fp32_alone() -> None:
+    fit = efficiency(shared_issue_ratio=0.64)
+    for contention, ratio in ((0.0, 1.0), (0.5, 0.8), (1.0, 0.64)):
+        own = device(issue_contention=contention)
+        assert sustained_flops_per_s(own, fit, unit="fp32") == pytest.approx(ratio * 1e12)
+        for unit in ("fp16", "vector"):
+            assert sustained_flops_per_s(own, fit, unit=unit) == sustained_flops_per_s(device(), fit, unit=unit)
 
 
 def test_a_devices_own_figures_scale_what_is_predicted_without_them() -> None:
