@@ -85,9 +85,9 @@ _NET_TRUST = 3.0
 """A small net finds its code and its data where a large one finds them: not in the nearest caches."""
 _SHORT_S, _SHORT_TRUST = 1e-4, 0.3
 """An operator over and over at the same small tensor runs faster than it ever does in a net."""
-_STEP_LOG_SPREAD = 0.15
+_STEP_LOG_SPREAD = 0.16
 """90 % of the 246 steps in tests/data/measured/own/calibration_check.csv lie within 1.645 of it, predicted from a
-calibration of the same run. Their median is off by 6 %, the minute's in which it was made, and what a CPU's steps
+calibration of the same run. Their median is off by 7 %, the minute's in which it was made, and what a CPU's steps
 are off by does not carry to other devices (`scripts/anchor_table.py`), so it is each device's own."""
 _STREAMING_COMPUTE_START = 0.1
 """Of the vector peak, of families that only stream on the devices that were fitted: a CPU takes longer for the exp() of
