@@ -40,7 +40,7 @@ _TRUST: Mapping[tuple[str, str], float] = {
 """By file and class of precision. ryujaehun: two hosts with the same GPU differ by 29 %, and its cuDNN of 2020 ran
 depthwise and backward convolutions in half several times slower than today's. Single operators are no steps. The steps
 that calibrations are held to ran on the CPU of the project's other steps, which would speak for all CPUs with them.
-Owners' products on 29 GPUs in four precisions would outweigh NeuSight's steps: with 0.15 an A100 left out is off by more."""
+Owners' products on 29 GPUs would outweigh NeuSight's steps: with 0.15 an A100 left out is off by 5 %, not 4."""
 _WITH_COPY = frozenset({"ryujaehun"})
 """Files whose times hold the copy of the inputs to the device."""
 OPERATORS = frozenset({"neusight_ops", "vidur_ops", "matmuls"})
