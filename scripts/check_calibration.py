@@ -337,33 +337,26 @@ def tenths(models: Iterable[str]) -> list[list[str]]:
 
 def step_row(timed: Timed) -> dict[str, object]:
     """The columns of the table of steps."""
-    asked = timed.measurement
-    return {
-        "date": datetime.now(UTC).date().isoformat(),
-        "model": asked.model,
-        "mode": asked.mode,
-        "precision": asked.precision,
-        "batch": asked.batch,
-        "measured_s": f"{asked.step_s:.4g}",
-        "iqr_ratio": f"{timed.timing.iqr_ratio:.4g}",
-        "taken_ratio": f"{timed.timing.taken_ratio:.4g}",
-    }
+    today = datetime.now(UTC).date().isoformat()
+    return {"date": today, **measured_columns(timed.measurement, timed.timing)}
+
+
+def measured_columns(asked: Measurement, timing: Timing) -> dict[str, object]:
+    """What both tables of steps say of the measurement."""
+    numbers = {"measured_s": asked.step_s, "iqr_ratio": timing.iqr_ratio, "taken_ratio": timing.taken_ratio}
+    of_step = {"model": asked.model, "mode": asked.mode, "precision": asked.precision, "batch": asked.batch}
+    return of_step | {name: f"{value:.4g}" for name, value in numbers.items()}
 
 
 def row_of(own: PredictedRow, plain: PredictedRow, timing: Timing) -> dict[str, object]:
     """The columns of the table."""
-    asked = own.measurement
     numbers = {
-        "measured_s": asked.step_s,
-        "iqr_ratio": timing.iqr_ratio,
-        "taken_ratio": timing.taken_ratio,
         "calibrated_s": own.predicted_s,
         "low_s": own.low_s,
         "high_s": own.high_s,
         "uncalibrated_s": plain.predicted_s,
     }
-    of_step = {"model": asked.model, "mode": asked.mode, "precision": asked.precision, "batch": asked.batch}
-    return of_step | {name: f"{value:.4g}" for name, value in numbers.items()}
+    return measured_columns(own.measurement, timing) | {name: f"{value:.4g}" for name, value in numbers.items()}
 
 
 def sum_up(rows: Sequence[dict[str, object]]) -> None:

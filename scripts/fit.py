@@ -92,13 +92,10 @@ def is_fitted(measurement: Measurement) -> bool:
 
     ryujaehun's cuDNN of 2020 found gradients in half and TF32 several times slower than others: of these none.
     """
-    if (
-        Path(measurement.file).stem == "ryujaehun"
-        and measurement.mode != "inference"
-        and measurement.precision != "fp32"
-    ):
+    table = Path(measurement.file).stem
+    if table == "ryujaehun" and measurement.mode != "inference" and measurement.precision != "fp32":
         return False
-    if Path(measurement.file).stem == "matmuls":
+    if table == "matmuls":
         return measurement.batch >= LARGE_PRODUCT
     if measurement.model.startswith("operators.py::"):
         return measurement.step_s >= LONG_S and "::conv_" not in measurement.model

@@ -165,9 +165,9 @@ def _coefficient(name: tuple[str, ...], prior: _Prior, *, families: frozenset[st
     )
 
 
-def _families_at(sample: Sample, precision: str) -> set[str]:
+def _families_at(sample: Sample, precision: str) -> frozenset[str]:
     steps = np.array([step.precision == precision for step in sample.steps])
-    return set(_families_of(sample, steps[sample.step]))
+    return _families_of(sample, steps[sample.step])
 
 
 def _families_on(sample: Sample, devices: Sequence[int]) -> frozenset[str]:

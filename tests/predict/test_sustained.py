@@ -138,3 +138,10 @@ def test_every_shipped_gpu_with_nvlink_says_what_it_reaches() -> None:
 )
 def test_a_core_holds_as_many_threads_as_its_compute_capability_says(identifier: str, threads: int) -> None:
     assert resident_threads(GPUS[identifier]) == threads
+
+
+def test_collectives_reach_four_fifths_of_an_a100s_nvlink_in_one_direction() -> None:
+    # 600 GB/s in both directions: 12 links of 25 GB/s in one, of which NCCL counts on 20 each.
+    assert nvlink_bytes_per_s(GPUS["a100-sxm4-80gb"]) == pytest.approx(240e9)
+    # 18 links of H100 at 20.6 GB/s.
+    assert nvlink_bytes_per_s(GPUS["h100-sxm5-80gb"]) == pytest.approx(370.8e9)
