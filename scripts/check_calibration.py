@@ -2,12 +2,12 @@
 
 `python scripts/check_calibration.py --out FOLDER --kept tests/data/measured/own`
 
-Calibrates the CPU twice as `advise calibrate` does and says how far the two are apart, then times whole steps as
-`scripts/measure_steps.py` does and predicts each with the second calibration and without. What a calibration starts
-from is fitted on the steps and the operators of other days (`--kept`), without the models that are predicted: a tenth
-is left out each time. `--only` takes a part; calibrations that say they were disturbed are made again, and rows that
-others disturbed are measured once more. The folder gets the table of what was predicted, and the steps and operators
-of this run as they are kept.
+Calibrates the CPU twice as `advise calibrate` does and says how far the two are apart. Then for every model it
+calibrates once more, times whole steps as `scripts/measure_steps.py` does, and predicts each with that calibration,
+with the one at the beginning of the run, and without any. What a calibration starts from is fitted on the steps and
+the operators of other runs (`--kept`), without the models that are predicted: a tenth is left out each time. `--only`
+takes a part; calibrations that say they were disturbed are made again, and rows that others disturbed are measured
+once more. The folder gets the table of what was predicted, and the steps and operators of this run as they are kept.
 """
 
 import argparse
@@ -88,7 +88,7 @@ REGIMES: tuple[tuple[MeasuredMode, Precision], ...] = (
 BATCHES = (1, 16)
 SLOW_STEP_S = 5.0
 """A batch whose step would take longer, in proportion to the one before, is left out."""
-CALIBRATION_TRIES = 5
+CALIBRATION_TRIES = 3
 MISTAKES = ((2.0, 1.0), (0.5, 1.0), (1.0, 1.6), (1.6, 1.3))
 """Of datasheets, in peak and in bandwidth: a calibration should find the same."""
 
@@ -99,6 +99,10 @@ class Fold:
 
     runs: Sequence[Run]
     start: Sequence[Efficiency]
+
+
+Operators = Mapping[str, Sequence[TimedOperator]]
+"""By model: those of the calibration that was made just before its steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,24 +125,36 @@ def main() -> None:
     machine, catalog = this_machine(), load_catalog()
     device = this_cpu()
     before = read_operators(arguments.kept / OPERATORS)
-    (first, first_operators), (second, operators) = (
+    (first, first_operators), (second, early) = (
         calmly_calibrated(machine, catalog, budget_s=arguments.time_budget) for _ in range(2)
     )
-    write(arguments.out / OPERATORS, map(operator_row, (*first_operators, *operators)))
     apart = difference(first, second)
     print(f"two calibrations one after the other: the median coefficient differs by {apart:.1%}", flush=True)
     keep_freed_memory()
-    series = [one for one in all_series(device.id, int(machine.core_count)) if re.search(arguments.only, str(one))]
-    timed = [row for one in series for row in measured(one)]
+    timed: list[Timed] = []
+    operators: dict[str, Sequence[TimedOperator]] = {}
+    for model in MODELS:
+        chosen = [
+            one for one in series_of(model, device.id, int(machine.core_count)) if re.search(arguments.only, str(one))
+        ]
+        if chosen:
+            _, operators[model] = calmly_calibrated(machine, catalog, budget_s=arguments.time_budget)
+            timed += [row for one in chosen for row in measured(one)]
+    used = [*first_operators, *early, *(one for made in operators.values() for one in made)]
+    write(arguments.out / OPERATORS, map(operator_row, used))
     write(arguments.out / STEPS, map(step_row, timed))
     shipped = [one for one in catalog.efficiencies if one.generation != WHOLE_STEPS]
     runs = list(prepared([one.measurement for one in timed], device))
     kept = list(prepared(read_steps(arguments.kept / STEPS, device=device.id), device))
     folds = list(starts_without(runs, kept, before, device, shipped))
     own = list(predicted(folds, operators, device, shipped))
+    once = list(predicted(folds, dict.fromkeys(operators, early), device, shipped))
     plain = predicted_with(shipped, [run for fold in folds for run in fold.runs], device)
     timing_of = {one.measurement: one.timing for one in timed}
-    rows = [row_of(one, other, timing_of[one.measurement]) for one, other in zip(own, plain, strict=True)]
+    rows = [
+        row_of(row, early_row, plain_row, timing_of[row.measurement])
+        for row, early_row, plain_row in zip(own, once, plain, strict=True)
+    ]
     write(arguments.out / TABLE, rows)
     sum_up(rows)
     for compute, memory in MISTAKES:
@@ -224,20 +240,19 @@ def show(calibration: Calibration) -> None:
         print(f"warning: {warning}", flush=True)
 
 
-def all_series(device: str, thread_count: int) -> Iterator[Series]:
-    """Every model in every regime."""
-    for model in MODELS:
-        for mode, precision in REGIMES:
-            yield Series(
-                model=model,
-                mode=mode,
-                precision=precision,
-                layout="nchw",
-                compile="eager",
-                device=device,
-                thread_count=thread_count,
-                batches=BATCHES,
-            )
+def series_of(model: str, device: str, thread_count: int) -> Iterator[Series]:
+    """The model in every regime."""
+    for mode, precision in REGIMES:
+        yield Series(
+            model=model,
+            mode=mode,
+            precision=precision,
+            layout="nchw",
+            compile="eager",
+            device=device,
+            thread_count=thread_count,
+            batches=BATCHES,
+        )
 
 
 def measured(series: Series) -> Iterator[Timed]:
@@ -290,27 +305,31 @@ def starts_without(
     device: Device,
     shipped: Sequence[Efficiency],
 ) -> Iterator[Fold]:
-    """The runs, and what calibrations start from by the kept steps of other models: ten times, a tenth left out."""
+    """The runs, model by model, and what calibrations start from by the kept steps of others: a tenth left out."""
     for held in tenths({run.measurement.model for run in runs}):
         others = [run for run in kept if run.measurement.model not in held]
-        chosen = [run for run in runs if run.measurement.model in held]
+        chosen = [run for model in held for run in runs if run.measurement.model == model]
         yield Fold(runs=chosen, start=start_of(others, before, device, shipped))
 
 
 def predicted(
-    folds: Iterable[Fold], operators: Sequence[TimedOperator], device: Device, shipped: Sequence[Efficiency]
+    folds: Iterable[Fold], operators: Operators, device: Device, shipped: Sequence[Efficiency]
 ) -> Iterator[PredictedRow]:
-    """Every step, calibrated with these operators, where `device` is what the datasheet says."""
+    """Every step, calibrated with its model's operators, where `device` is what the datasheet says."""
     for fold in folds:
-        own = fit_calibration(
-            operators,
-            device,
-            (*shipped, *fold.start),
-            precisions=PRECISIONS,
-            noise_log=0.0,
-            date=fold.start[0].date,
-        ).efficiencies
-        yield from predicted_with((*shipped, *own), fold.runs, device)
+        by_model: dict[str, list[Run]] = {}
+        for run in fold.runs:
+            by_model.setdefault(run.measurement.model, []).append(run)
+        for model, runs in by_model.items():
+            own = fit_calibration(
+                operators[model],
+                device,
+                (*shipped, *fold.start),
+                precisions=PRECISIONS,
+                noise_log=0.0,
+                date=fold.start[0].date,
+            ).efficiencies
+            yield from predicted_with((*shipped, *own), runs, device)
 
 
 def predicted_with(efficiencies: Sequence[Efficiency], runs: Iterable[Run], device: Device) -> Iterator[PredictedRow]:
@@ -348,19 +367,20 @@ def measured_columns(asked: Measurement, timing: Timing) -> dict[str, object]:
     return of_step | {name: f"{value:.4g}" for name, value in numbers.items()}
 
 
-def row_of(own: PredictedRow, plain: PredictedRow, timing: Timing) -> dict[str, object]:
+def row_of(own: PredictedRow, early: PredictedRow, plain: PredictedRow, timing: Timing) -> dict[str, object]:
     """The columns of the table."""
     numbers = {
         "calibrated_s": own.predicted_s,
         "low_s": own.low_s,
         "high_s": own.high_s,
+        "early_calibrated_s": early.predicted_s,
         "uncalibrated_s": plain.predicted_s,
     }
     return measured_columns(own.measurement, timing) | {name: f"{value:.4g}" for name, value in numbers.items()}
 
 
 def sum_up(rows: Sequence[dict[str, object]]) -> None:
-    """Mean and median error with and without the calibration, of all rows and by regime."""
+    """Mean and median error with either calibration and without, of all rows and by regime."""
     regimes: dict[str, list[dict[str, object]]] = {"all": list(rows)}
     for row in rows:
         for name in (f"{row['mode']} {row['precision']}", f"batch {row['batch']}"):
@@ -369,14 +389,14 @@ def sum_up(rows: Sequence[dict[str, object]]) -> None:
     print(
         f"90 % lie within 1.645 x {np.quantile(np.abs(logs), 0.9) / 1.645:.3f}, their median is {np.median(logs):+.3f}"
     )
-    print("regime | n | mean | median | inside 90 % | mean without calibration | median without")
+    print(
+        "regime | n | mean | median | inside 90 % | mean, calibrated at the beginning | median | mean without | median"
+    )
     for name, chosen in regimes.items():
-        errors, plain_errors = errors_of(chosen, "calibrated_s"), errors_of(chosen, "uncalibrated_s")
+        columns = [errors_of(chosen, name) for name in ("calibrated_s", "early_calibrated_s", "uncalibrated_s")]
+        (own, *others) = [f"{errors.mean():.1%} | {np.median(errors):.1%}" for errors in columns]
         inside = np.mean([number(row, "low_s") <= number(row, "measured_s") <= number(row, "high_s") for row in chosen])
-        print(
-            f"{name} | {len(chosen)} | {errors.mean():.1%} | {np.median(errors):.1%} | {inside:.0%} | "
-            f"{plain_errors.mean():.1%} | {np.median(plain_errors):.1%}"
-        )
+        print(f"{name} | {len(chosen)} | {own} | {inside:.0%} | {' | '.join(others)}")
 
 
 def errors_of(rows: Iterable[dict[str, object]], column: str) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":

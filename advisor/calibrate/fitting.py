@@ -85,10 +85,10 @@ _NET_TRUST = 3.0
 """A small net finds its code and its data where a large one finds them: not in the nearest caches."""
 _SHORT_S, _SHORT_TRUST = 1e-4, 0.3
 """An operator over and over at the same small tensor runs faster than it ever does in a net."""
-_STEP_LOG_SPREAD = 0.16
-"""90 % of the 246 steps in tests/data/measured/own/calibration_check.csv lie within 1.645 of it, predicted from a
-calibration of the same run. Their median is off by 7 %, the minute's in which it was made, and what a CPU's steps
-are off by does not carry to other devices (`scripts/anchor_table.py`), so it is each device's own."""
+_STEP_LOG_SPREAD = 0.15
+"""90 % of the steps that calibrations were held to lie within 1.645 of it, of 0.14 to 0.16 in four runs of 246 steps
+(docs/calibration.md). Up to 9 % of that are the minute's in which the calibration was made, and what a CPU's steps are
+off by does not carry to other devices (`scripts/anchor_table.py`), so it is each device's own."""
 _STREAMING_COMPUTE_START = 0.1
 """Of the vector peak, of families that only stream on the devices that were fitted: a CPU takes longer for the exp() of
 a softmax, or the windows of a pool, than for their bytes in its cache."""
@@ -133,8 +133,8 @@ def fit_calibration(
     There is an efficiency for each of `precisions`, even where time ran out before an operator of it. What an operator
     takes over and over counts beside what it took so where the start was fitted: in a net it takes longer.
 
-    What steps are off by after a calibration takes the place of the spreads between devices and between workloads,
-    widened by `noise_log`, one standard deviation of the timings.
+    What steps are off by after a calibration takes the place of the spreads between devices and between workloads, of
+    the host's and of backward's, widened by `noise_log`, one standard deviation of the timings.
     """
     starts = _starts(device, shipped, precisions=precisions)
 
@@ -395,6 +395,8 @@ def _efficiency(
         families={**base.families, **timed},
         device_log_spread=spread,
         workload_log_spread=0.0,
+        backward_log_spread=0.0,
+        host_log_spread=0.0,
         fitted_on=(device.id,),
         date=date,
         source=f"advise calibrate, {date}",

@@ -1,20 +1,25 @@
 """What is left between measured and predicted on devices that a fit has not seen: how wide intervals must be."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from scipy.optimize import minimize
 
 from advisor.fit.sample import MeasuredStep
 from advisor.fit.solve import Fit
-from advisor.records.prediction import BoolArray, FloatArray
+from advisor.records.prediction import FloatArray
 
 _Z_90 = 1.645
 _INSIDE = 0.9
-_HEAVY = 0.5
-"""Where the host takes more than that share of a step, its own error shows."""
+_TAIL = 4.0
+"""Degrees of freedom of Student's t: the tails of errors are longer than a normal's."""
+_USUAL_SPREAD, _USUAL_WEIGHT = 0.06, 0.002
+"""What a spread is taken for where no step tells, and how much that counts beside the mean over all steps."""
+_NARROWEST, _WIDEST = 0.003, 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,65 +71,72 @@ def _without(fit: Fit, logs: FloatArray, left: Sequence[int]) -> FloatArray:
 
 
 def spreads(steps: Sequence[MeasuredStep], left: LeftOut) -> Mapping[str, Spread]:
-    """By class of precision, so that 90 % of the left-out steps lie inside the interval that all parts make together.
+    """By class of precision: what makes the left-out errors most likely, scaled so that 90 % lie inside the interval.
 
-    Steps that were measured together share an offset, whose root mean square is the device's part; the rest is the
-    workload's. Both come from eager inference that the device sets the pace of, scaled alike until the share is right:
-    the tails are longer than a normal's. What is missing in backward, in compiled steps and where the host sets the
-    pace are parts of their own; a precision without such steps takes the largest of the others. Groups count by their
-    trust, whatever their size, so that a thousand nets on one device do not speak for all.
+    The variance of an error is the sum that a prediction makes of it: one of the precision, the host's by the square of
+    its share of the step, those of backward and of compiled steps. The precision's is the device's as far as steps that
+    were measured together share an offset, and the workload's beyond. Groups count by their trust, whatever their
+    size, so that a thousand nets on one device do not speak for all.
     """
     compiled = np.array([bool(step.kernels.compiled_dispatches.any()) for step in steps])
-    backward = np.array([bool(step.kernels.backward_dispatches.any()) for step in steps])
-    heavy = left.host_shares >= _HEAVY
-    always = np.ones(len(steps))
-    kinds = {
-        "backward_log_spread": (backward & ~compiled & ~heavy, always),
-        "compiled_log_spread": (compiled & ~heavy, always),
-        "host_log_spread": (heavy & ~compiled & ~backward, left.host_shares),
-    }
-    found: dict[str, dict[str, float]] = {}
-    for precision in sorted({step.precision for step in steps}):
-        here = np.array([step.precision == precision for step in steps])
-        plain = here & ~(backward | compiled | heavy)
-        device, workload = _of_groups(_grouped(steps, plain if plain.any() else here), left.errors)
-        found[precision] = {"device_log_spread": device, "workload_log_spread": workload}
-        for name, (chosen, shares) in kinds.items():
-            if groups := _grouped(steps, here & chosen):
-                known = float(np.hypot(device, workload))
-                missing = np.sqrt(np.maximum((left.errors / _Z_90) ** 2 - known**2, 0.0)) / shares
-                found[precision][name] = _quantile_of_groups(groups, missing)
-    largest = {name: max((values.get(name, 0.0) for values in found.values()), default=0.0) for name in kinds}
-    return {precision: Spread(**(largest | values)) for precision, values in found.items()}
+    backward = np.array([bool(step.kernels.backward_dispatches.any()) for step in steps]) & ~compiled
+    precisions = sorted({step.precision for step in steps})
+    at = {precision: np.array([step.precision == precision for step in steps]) for precision in precisions}
+    weights = _weights(steps)
+    parts = np.array([*at.values(), left.host_shares**2, backward, compiled], dtype=np.float64)
+    fitted = _most_likely(parts, left.errors, weights)
+    expected = np.sqrt(fitted**2 @ parts)
+    found = {}
+    for (precision, here), own in zip(at.items(), fitted, strict=False):
+        ratios = left.errors[here] / expected[here]
+        scale = _weighted_quantile(np.abs(ratios), weights[here], _INSIDE) / _Z_90
+        shared = _shared_ratio([step for step, is_here in zip(steps, here, strict=True) if is_here], ratios)
+        host, of_backward, of_compiled = map(float, fitted[len(at) :] * scale)
+        found[precision] = Spread(
+            device_log_spread=float(own * scale * np.sqrt(shared)),
+            workload_log_spread=float(own * scale * np.sqrt(1 - shared)),
+            backward_log_spread=of_backward,
+            compiled_log_spread=of_compiled,
+            host_log_spread=host,
+        )
+    return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
-    members: list[int]
-    trust: float
+def _weights(steps: Sequence[MeasuredStep]) -> FloatArray:
+    """Of every step, so that a group has its trust in all."""
+    sizes = Counter(step.group for step in steps)
+    return np.array([step.trust / sizes[step.group] for step in steps])
 
 
-def _grouped(steps: Sequence[MeasuredStep], chosen: BoolArray) -> list[_Group]:
-    members: dict[tuple[str, ...], list[int]] = {}
-    for index in map(int, np.flatnonzero(chosen)):
-        members.setdefault(steps[index].group, []).append(index)
-    return [_Group(group, steps[group[0]].trust) for group in members.values()]
+def _most_likely(parts: FloatArray, errors: FloatArray, weights: FloatArray) -> FloatArray:
+    """The standard deviation of each part, of (parts, steps), if errors follow Student's t."""
+    usual = np.full(len(parts), np.log(_USUAL_SPREAD))
+
+    def unlikelihood(logs: FloatArray) -> float:
+        variances = np.exp(2 * logs) @ parts
+        of_steps = np.log(variances) / 2 + (_TAIL + 1) / 2 * np.log1p(errors**2 / variances / _TAIL)
+        return float(np.average(of_steps, weights=weights) + _USUAL_WEIGHT * np.sum((logs - usual) ** 2))
+
+    bounds = [(np.log(_NARROWEST), np.log(_WIDEST))] * len(parts)
+    found: FloatArray = np.exp(minimize(unlikelihood, usual, method="L-BFGS-B", bounds=bounds).x)
+    return found
 
 
-def _of_groups(groups: Sequence[_Group], errors: FloatArray) -> tuple[float, float]:
-    """Spread between groups and within them, scaled until the share of errors inside is right."""
-    offsets = np.array([np.median(errors[group.members]) for group in groups])
-    variances = np.array([np.mean((errors[group.members] - np.median(errors[group.members])) ** 2) for group in groups])
-    trust = np.array([group.trust for group in groups])
-    between = float(np.sqrt(np.average(offsets**2, weights=trust)))
-    within = float(np.sqrt(np.average(variances, weights=trust)))
-    scale = _quantile_of_groups(groups, np.abs(errors)) / _Z_90 / float(np.hypot(between, within))
-    return between * scale, within * scale
-
-
-def _quantile_of_groups(groups: Sequence[_Group], values: FloatArray) -> float:
-    weights = np.concatenate([np.full(len(group.members), group.trust / len(group.members)) for group in groups])
-    return _weighted_quantile(values[np.concatenate([group.members for group in groups])], weights, _INSIDE)
+def _shared_ratio(steps: Sequence[MeasuredStep], ratios: FloatArray) -> float:
+    """The share of the variance that is between groups rather than within them."""
+    groups: dict[tuple[str, ...], list[float]] = {}
+    for step, ratio in zip(steps, ratios, strict=True):
+        groups.setdefault(step.group, []).append(ratio)
+    trust = {step.group: step.trust for step in steps}
+    offsets = {group: np.median(values) for group, values in groups.items()}
+    between, within = (
+        np.average(list(squares.values()), weights=[trust[group] for group in squares])
+        for squares in (
+            {group: offset**2 for group, offset in offsets.items()},
+            {group: np.mean((np.array(values) - offsets[group]) ** 2) for group, values in groups.items()},
+        )
+    )
+    return float(between / (between + within))
 
 
 def _weighted_quantile(values: FloatArray, weights: FloatArray, share: float) -> float:

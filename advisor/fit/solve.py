@@ -150,6 +150,7 @@ class Fit:
             bounds=(low, high),
             loss="soft_l1",
             f_scale=_ROBUST_LOG_SCALE,
+            x_scale="jac",
             max_nfev=steps,
             ftol=_TOLERANCE,
         )

@@ -158,4 +158,4 @@ def test_nine_in_ten_of_the_steps_that_a_calibration_was_held_to_lie_inside_its_
 
     inside = [abs(math.log(measured / predicted)) <= 1.645 * fitting._STEP_LOG_SPREAD for measured, predicted in rows]
 
-    assert 0.88 <= sum(inside) / len(inside) <= 0.92
+    assert 0.87 <= sum(inside) / len(inside) <= 0.93
