@@ -76,7 +76,7 @@ docs/calibration.md has what was tried, also where the datasheet is wrong by hal
 """
 _UNSEEN_LOG_SIGMA = 1.0
 """Of a family that nothing it starts from was fitted on."""
-_RATIO_BOUNDS = (0.005, 4.0)
+_RATIO_BOUNDS = (0.005, 2.5)
 """Above 1 where the datasheet understates: clocks above the rated, a neighbour's share of the bandwidth."""
 _RAMP_BOUNDS = (0.2, 128.0)
 _STEPS = 15
