@@ -148,7 +148,8 @@ def main() -> None:
     kept = list(prepared(read_steps(arguments.kept / STEPS, device=device.id), device))
     folds = list(starts_without(runs, kept, before, device, shipped))
     own = list(predicted(folds, operators, device, shipped))
-    once = list(predicted(folds, dict.fromkeys(operators, early), device, shipped))
+    at_the_beginning = dict.fromkeys(operators, early)
+    once = list(predicted(folds, at_the_beginning, device, shipped))
     plain = predicted_with(shipped, [run for fold in folds for run in fold.runs], device)
     timing_of = {one.measurement: one.timing for one in timed}
     rows = [
@@ -158,7 +159,7 @@ def main() -> None:
     write(arguments.out / TABLE, rows)
     sum_up(rows)
     for compute, memory in MISTAKES:
-        claimed = predicted(folds, operators, mistaken(device, compute=compute, memory=memory), shipped)
+        claimed = predicted(folds, at_the_beginning, mistaken(device, compute=compute, memory=memory), shipped)
         errors = np.array([abs(row.predicted_s / row.measurement.step_s - 1) for row in claimed])
         print(
             f"were the datasheet wrong by {compute:g} in peak and {memory:g} in bandwidth | {len(errors)} | "
