@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -102,7 +103,7 @@ class Fold:
 
 
 Operators = Mapping[str, Sequence[TimedOperator]]
-"""By model: those of the calibration that was made just before its steps."""
+"""By model: those of the calibration that its steps are predicted with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,10 +319,7 @@ def predicted(
 ) -> Iterator[PredictedRow]:
     """Every step, calibrated with its model's operators, where `device` is what the datasheet says."""
     for fold in folds:
-        by_model: dict[str, list[Run]] = {}
-        for run in fold.runs:
-            by_model.setdefault(run.measurement.model, []).append(run)
-        for model, runs in by_model.items():
+        for model, runs in groupby(fold.runs, key=lambda run: run.measurement.model):
             own = fit_calibration(
                 operators[model],
                 device,
