@@ -22,7 +22,8 @@ Row = Mapping[str, str]
 
 DATA_OF_OUR_OWN = Path(__file__).parent / "data"
 """`gpus.csv` and `cpus.csv`: devices that nobody rents at the prices at hand. `cores.csv`: what all CPUs of one
-microarchitecture share, by the start of its name. `networks.csv`: what a machine sends to others of its type."""
+microarchitecture share, by the start of its name. `clocks.csv`: of all cores at work, where the data has none.
+`networks.csv`: what a machine sends to others of its type."""
 
 HYPERSCALERS = {"aws", "azure", "gcp"}
 MARKETPLACES = {"akash", "salad", "spheron", "tensordock", "vast-ai"}
@@ -180,8 +181,11 @@ def write_profiles(data: Path, *, out: Path) -> None:
         identifier = gpu_id(gpu["name"])
         own = {name: value for name, value in sustained.get(identifier, {}).items() if name.startswith("sustained")}
         write(out / f"devices/gpu/{identifier}.yaml", gpu_profile({**gpu, **own}, memory_type=memory_types[identifier]))
+    clocks = {row["id"]: row for row in read_csv(DATA_OF_OUR_OWN / "clocks.csv")}
     for cpu in cpus:
-        write(out / f"devices/cpu/{cpu_id(cpu['model'])}.yaml", cloud_cpu_profile(cpu, core_of(cpu, cores)))
+        identifier = cpu_id(cpu["model"])
+        clocked = {**cpu, **clocks.get(identifier, {})}
+        write(out / f"devices/cpu/{identifier}.yaml", cloud_cpu_profile(clocked, core_of(cpu, cores)))
     for cpu in read_csv(DATA_OF_OUR_OWN / "cpus.csv"):
         write(out / f"devices/cpu/{cpu_id(cpu['model'])}.yaml", cpu_profile(cpu, core_of(cpu, cores)))
     write(out / "sparecores/cpu_aliases.yaml", cpu_aliases(instances, cpus))

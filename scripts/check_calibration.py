@@ -1,6 +1,6 @@
 """Hold a calibration to real steps of the same run: nothing in, a table of measured and predicted times out.
 
-`python scripts/check_calibration.py --out FOLDER --kept tests/data/measured/own`
+`python scripts/check_calibration.py --name amd-epyc-9r45@2 --out FOLDER --kept tests/data/measured/own`
 
 Calibrates the CPU twice as `advise calibrate` does and says how far the two are apart. Then for every model it
 calibrates once more, times whole steps as `scripts/measure_steps.py` does, and predicts each with that calibration,
@@ -22,15 +22,17 @@ from itertools import groupby
 from pathlib import Path
 
 import numpy as np
-from fit_calibration_start import OPERATORS, PRECISIONS, STEPS, prepared, read_operators, read_steps, start_of, this_cpu
+from fit_calibration_start import DEVICE, OPERATORS, PRECISIONS, STEPS, prepared, read_operators, read_steps, start_of
 from measure_steps import DISTURBED_RATIO, FOLDER, Runner, Series, Timing, set_up_torch, time_step
 
 from advisor.calibrate.fitting import WHOLE_STEPS, fit_calibration
+from advisor.calibrate.noise import noise_of
 from advisor.calibrate.process import TimingRequest, time_operators
 from advisor.calibrate.run import calibrate
 from advisor.catalog.load import load_catalog
 from advisor.errors import AdvisorError
 from advisor.fit.coefficients import COMPUTING
+from advisor.local_device import local_devices
 from advisor.machine.this_machine import this_machine
 from advisor.records.calibration import TIMED_HERE, Calibration, NotCalibrated, TimedOperator, Timings
 from advisor.records.device import Device, Efficiency, Precision
@@ -102,7 +104,15 @@ class Fold:
     start: Sequence[Efficiency]
 
 
-Operators = Mapping[str, Sequence[TimedOperator]]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedCalibration:
+    """The operators of a calibration, and one standard deviation of the logarithm of their timings."""
+
+    operators: Sequence[TimedOperator]
+    noise_log: float
+
+
+Operators = Mapping[str, TimedCalibration]
 """By model: those of the calibration that its steps are predicted with."""
 
 
@@ -117,6 +127,7 @@ class Timed:
 def main() -> None:
     """Calibrate, time, predict, write and sum up."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--name", required=True, metavar="ID@CORES", help="what the kept rows call this CPU")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--kept", type=Path, required=True, metavar="FOLDER", help="steps, operators of other days")
     parser.add_argument("--only", default="", metavar="REGEX", help="found in `model mode precision`")
@@ -125,15 +136,15 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     machine, catalog = this_machine(), load_catalog()
     device = this_cpu()
-    before = read_operators(arguments.kept / OPERATORS)
-    (first, first_operators), (second, early) = (
+    before = read_operators(arguments.kept / OPERATORS, device=DEVICE)
+    (first, before_that), (second, early) = (
         calmly_calibrated(machine, catalog, budget_s=arguments.time_budget) for _ in range(2)
     )
     apart = difference(first, second)
     print(f"two calibrations one after the other: the median coefficient differs by {apart:.1%}", flush=True)
     keep_freed_memory()
     timed: list[Timed] = []
-    operators: dict[str, Sequence[TimedOperator]] = {}
+    operators: dict[str, TimedCalibration] = {}
     for model in MODELS:
         chosen = [
             one for one in series_of(model, device.id, int(machine.core_count)) if re.search(arguments.only, str(one))
@@ -141,13 +152,13 @@ def main() -> None:
         if chosen:
             _, operators[model] = calmly_calibrated(machine, catalog, budget_s=arguments.time_budget)
             timed += [row for one in chosen for row in measured(one)]
-    used = [*first_operators, *early, *(one for made in operators.values() for one in made)]
-    write(arguments.out / OPERATORS, map(operator_row, used))
-    write(arguments.out / STEPS, map(step_row, timed))
+    used = [one for made in (before_that, early, *operators.values()) for one in made.operators]
+    write(arguments.out / OPERATORS, (operator_row(one, device=arguments.name) for one in used))
+    write(arguments.out / STEPS, (step_row(one, device=arguments.name) for one in timed))
     shipped = [one for one in catalog.efficiencies if one.generation != WHOLE_STEPS]
-    runs = list(prepared([one.measurement for one in timed], device))
-    kept = list(prepared(read_steps(arguments.kept / STEPS, device=device.id), device))
-    folds = list(starts_without(runs, kept, before, device, shipped))
+    runs = list(prepared([one.measurement for one in timed], device=device))
+    kept = list(prepared(read_steps(arguments.kept / STEPS, device=DEVICE)))
+    folds = list(starts_without(runs, kept, before, shipped))
     own = list(predicted(folds, operators, device, shipped))
     at_the_beginning = dict.fromkeys(operators, early)
     once = list(predicted(folds, at_the_beginning, device, shipped))
@@ -168,6 +179,14 @@ def main() -> None:
         )
 
 
+def this_cpu() -> Device:
+    """The CPU of this machine."""
+    found = [local.device for local in local_devices(this_machine(), load_catalog()) if local.id == "cpu"]
+    if not found or found[0] is None:
+        sys.exit("the CPU of this machine cannot be predicted")
+    return found[0]
+
+
 def write(table: Path, rows: Iterable[Mapping[str, object]]) -> None:
     """A CSV file with the keys of the first row as its columns."""
     found = list(rows)
@@ -177,10 +196,11 @@ def write(table: Path, rows: Iterable[Mapping[str, object]]) -> None:
         writer.writerows(found)
 
 
-def operator_row(operator: TimedOperator) -> dict[str, object]:
+def operator_row(operator: TimedOperator, *, device: str) -> dict[str, object]:
     """The columns of the table of operators."""
     return {
         "date": datetime.now(UTC).date().isoformat(),
+        "device": device,
         "name": operator.name,
         "precision": operator.precision,
         "batch": operator.batch,
@@ -189,9 +209,7 @@ def operator_row(operator: TimedOperator) -> dict[str, object]:
     }
 
 
-def calmly_calibrated(
-    machine: Machine, catalog: Catalog, *, budget_s: float
-) -> tuple[Calibration, list[TimedOperator]]:
+def calmly_calibrated(machine: Machine, catalog: Catalog, *, budget_s: float) -> tuple[Calibration, TimedCalibration]:
     """The first calibration without a warning, or the last of several."""
     for _ in range(CALIBRATION_TRIES):
         made = calibrated(machine, catalog, budget_s=budget_s)
@@ -200,22 +218,22 @@ def calmly_calibrated(
     return made
 
 
-def calibrated(machine: Machine, catalog: Catalog, *, budget_s: float) -> tuple[Calibration, list[TimedOperator]]:
+def calibrated(machine: Machine, catalog: Catalog, *, budget_s: float) -> tuple[Calibration, TimedCalibration]:
     """The CPU, calibrated now, and the operators that were timed for it."""
     begin_s = time.monotonic()
-    operators: list[TimedOperator] = []
+    timings: list[Timings] = []
 
     def time_them(request: TimingRequest) -> Timings:
-        timings = time_operators(request)
-        operators[:] = timings.operators
-        return timings
+        timings.append(time_operators(request))
+        return timings[-1]
 
     (made,) = calibrate("cpu", machine=machine, catalog=catalog, budget_s=budget_s, time_them=time_them)
     if isinstance(made, NotCalibrated):
         sys.exit(made.reason)
     print(f"calibrated in {time.monotonic() - begin_s:.1f} s", flush=True)
     show(made.calibration)
-    return made.calibration, operators
+    noise = noise_of(timings[-1], spare_cpu_count=0, used_cpu_count=machine.thread_count)
+    return made.calibration, TimedCalibration(operators=timings[-1].operators, noise_log=noise.log_spread)
 
 
 def difference(first: Calibration, second: Calibration) -> float:
@@ -304,14 +322,13 @@ def starts_without(
     runs: Sequence[Run],
     kept: Sequence[Run],
     before: Sequence[TimedOperator],
-    device: Device,
     shipped: Sequence[Efficiency],
 ) -> Iterator[Fold]:
     """The runs, model by model, and what calibrations start from by the kept steps of others: a tenth left out."""
     for held in tenths({run.measurement.model for run in runs}):
         others = [run for run in kept if run.measurement.model not in held]
         chosen = [run for model in held for run in runs if run.measurement.model == model]
-        yield Fold(runs=chosen, start=start_of(others, before, device, shipped))
+        yield Fold(runs=chosen, start=start_of(others, before, shipped))
 
 
 def predicted(
@@ -321,11 +338,11 @@ def predicted(
     for fold in folds:
         for model, runs in groupby(fold.runs, key=lambda run: run.measurement.model):
             own = fit_calibration(
-                operators[model],
+                operators[model].operators,
                 device,
                 (*shipped, *fold.start),
                 precisions=PRECISIONS,
-                noise_log=0.0,
+                noise_log=operators[model].noise_log,
                 date=fold.start[0].date,
             ).efficiencies
             yield from predicted_with((*shipped, *own), runs, device)
@@ -353,10 +370,10 @@ def tenths(models: Iterable[str]) -> list[list[str]]:
     return [part for first in range(10) if (part := ordered[first::10])]
 
 
-def step_row(timed: Timed) -> dict[str, object]:
+def step_row(timed: Timed, *, device: str) -> dict[str, object]:
     """The columns of the table of steps."""
     today = datetime.now(UTC).date().isoformat()
-    return {"date": today, **measured_columns(timed.measurement, timed.timing)}
+    return {"date": today, "device": device, **measured_columns(timed.measurement, timed.timing)}
 
 
 def measured_columns(asked: Measurement, timing: Timing) -> dict[str, object]:

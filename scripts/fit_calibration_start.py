@@ -1,7 +1,7 @@
 """Fit what calibrations of CPUs start from: steps and operators in, an efficiency file of each class of precision out.
 
 `python scripts/fit_calibration_start.py --measured tests/data/measured/own --out profiles/efficiency`; the steps and
-the operators are those of the CPU of this machine.
+the operators are those of one CPU. Another's beside them, a noisier one, made calibrations of neither better.
 """
 
 import argparse
@@ -9,6 +9,7 @@ import csv
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 from advisor.accuracy.family import family_of
@@ -18,8 +19,7 @@ from advisor.calibrate.fitting import fit_start, whole_step
 from advisor.calibrate.worker import trace_probe
 from advisor.catalog.load import load_catalog
 from advisor.fit.files import file_name, yaml_text
-from advisor.local_device import local_devices
-from advisor.machine.this_machine import this_machine
+from advisor.named_device import named_device
 from advisor.records.calibration import TimedOperator
 from advisor.records.device import Device, Efficiency, Precision
 from advisor.records.measurement import Measurement
@@ -28,6 +28,8 @@ from advisor.validation import NamedDevice, Run
 from advisor.workload.spawn import ProfileRequest
 from advisor.workload.trace_many import trace_many
 
+DEVICE = "amd-epyc-9r45@2"
+"""The calmest one, with the most runs."""
 STEPS, OPERATORS = "calibration_steps.csv", "calibration_operators.csv"
 PRECISIONS: tuple[Precision, ...] = ("fp32", "amp-bf16")
 
@@ -38,31 +40,24 @@ def main() -> None:
     parser.add_argument("--measured", type=Path, required=True, help=f"folder of {STEPS} and {OPERATORS}")
     parser.add_argument("--out", type=Path, required=True, help="folder of efficiency files")
     arguments = parser.parse_args()
-    device = this_cpu()
-    runs = list(prepared(read_steps(arguments.measured / STEPS, device=device.id), device))
-    operators = read_operators(arguments.measured / OPERATORS)
-    for efficiency in start_of(runs, operators, device, load_catalog().efficiencies):
+    runs = list(prepared(read_steps(arguments.measured / STEPS, device=DEVICE)))
+    operators = read_operators(arguments.measured / OPERATORS, device=DEVICE)
+    for efficiency in start_of(runs, operators, load_catalog().efficiencies):
         (arguments.out / file_name(efficiency)).write_text(yaml_text(efficiency), encoding="utf-8")
 
 
-def this_cpu() -> Device:
-    """The CPU of this machine."""
-    found = [local.device for local in local_devices(this_machine(), load_catalog()) if local.id == "cpu"]
-    if not found or found[0] is None:
-        sys.exit("the CPU of this machine cannot be predicted")
-    return found[0]
-
-
-def read_steps(table: Path, *, device: str) -> Iterator[Measurement]:
-    """The steps in a table that scripts/check_calibration.py wrote."""
+def read_steps(table: Path, *, device: str | None = None) -> Iterator[Measurement]:
+    """The steps in a table that scripts/check_calibration.py wrote, all or those of a device."""
     with table.open(newline="", encoding="utf-8") as lines:
         for line, row in enumerate(csv.DictReader(lines), start=2):
+            if device not in (None, row["device"]):
+                continue
             yield Measurement(
                 model=row["model"],
                 mode="training" if row["mode"] == "training" else "inference",
                 precision=next(one for one in PRECISIONS if one == row["precision"]),
                 batch=int(row["batch"]),
-                device=device,
+                device=row["device"],
                 step_s=float(row["measured_s"]),
                 source="own",
                 file=str(table),
@@ -70,8 +65,8 @@ def read_steps(table: Path, *, device: str) -> Iterator[Measurement]:
             )
 
 
-def read_operators(table: Path) -> list[TimedOperator]:
-    """The operators in a table that scripts/check_calibration.py wrote, traced anew."""
+def read_operators(table: Path, *, device: str) -> list[TimedOperator]:
+    """The operators of a device in a table that scripts/check_calibration.py wrote, traced anew."""
     planned = {(one.name, one.precision, one.batch): one for one in probes(PRECISIONS, size_factor=1)}
     traces = {key: trace_probe(probe) for key, probe in planned.items()}
     with table.open(newline="", encoding="utf-8") as lines:
@@ -86,18 +81,18 @@ def read_operators(table: Path) -> list[TimedOperator]:
             iqr_ratio=float(row["iqr_ratio"]),
         )
         for key, row in keyed
-        if key in planned
+        if key in planned and row["device"] == device
     ]
 
 
 def start_of(
-    runs: Sequence[Run], operators: Sequence[TimedOperator], device: Device, shipped: Sequence[Efficiency]
+    runs: Sequence[Run], operators: Sequence[TimedOperator], shipped: Sequence[Efficiency]
 ) -> tuple[Efficiency, ...]:
-    """What calibrations of such a device are to start from."""
+    """What calibrations are to start from, of the device of the runs and of others."""
     steps = [
         whole_step(
             run.workload,
-            device,
+            run.device.device,
             precision=run.measurement.precision,
             batch=run.measurement.batch,
             step_s=run.measurement.step_s,
@@ -107,11 +102,21 @@ def start_of(
     today = datetime.now(UTC).date().isoformat()
     models = len({run.measurement.model for run in runs})
     source = f"scripts/fit_calibration_start.py, {len(runs)} steps of {models} models"
+    device = runs[0].device.device
     return fit_start(steps, operators, device, shipped, precisions=PRECISIONS, date=today, source=source)
 
 
-def prepared(measurements: Iterable[Measurement], device: Device) -> Iterator[Run]:
-    """Every measurement with its workload, traced anew at its batch where it does not grow in a straight line."""
+@cache
+def device_of(name: str) -> Device:
+    """That of its profile, with the cores that the name says."""
+    return named_device(name, load_catalog())[1]
+
+
+def prepared(measurements: Iterable[Measurement], *, device: Device | None = None) -> Iterator[Run]:
+    """Every measurement with its workload, traced anew at its batch where it does not grow in a straight line.
+
+    On `device`, or on the one that it names.
+    """
     requests = {one: request_of(one, batch=None) for one in measurements}
     traced = trace_many(requests.values())
     again = {one: request_of(one, batch=one.batch) for one in requests if not is_affine(traced[requests[one]])}
@@ -124,7 +129,7 @@ def prepared(measurements: Iterable[Measurement], device: Device) -> Iterator[Ru
         yield Run(
             measurement=one,
             family=family_of(source_of(one)),
-            device=NamedDevice(id=device.id, device=device, usd_per_hour=None),
+            device=NamedDevice(id=one.device, device=device or device_of(one.device), usd_per_hour=None),
             workload=workload,
         )
 

@@ -8,7 +8,8 @@ from advisor.records.calibration import Timings
 
 WIDE_IQR_RATIO = 0.10
 """Blocks of a quiet machine agree to 2 to 4 % at the median over operators."""
-_DRIFT_RATIO = 0.10
+_PACE_LOG_SPREAD = 0.05
+"""Of the pace from one operator to the next: on a virtual machine with cores of its own it is 0.02."""
 TAKEN_CPU_COUNT = 0.3
 """Of others' processes on the CPUs that the operators need: more than what a desktop does beside."""
 _MOST_LOG_SPREAD = 0.3
@@ -31,23 +32,23 @@ class Noise:
 
 
 def noise_of(timings: Timings, *, spare_cpu_count: float, used_cpu_count: float) -> Noise:
-    """What the blocks, the reference operator and the load of others say.
+    """What the blocks, the machine's pace at every operator and the load of others say.
 
     `used_cpu_count` is how many CPUs the timed operators may use, `spare_cpu_count` how many are left to others.
     """
     iqr_ratio = float(np.median([one.iqr_ratio for one in timings.operators]))
-    reference_s = np.array(timings.reference_s)
-    drift_ratio = float(reference_s.max() / reference_s.min() - 1)
+    paces = np.array([one.pace_ratio for one in timings.operators])
     taken_cpu_count = max(0.0, timings.others_cpu_count - spare_cpu_count)
     warnings = []
     if iqr_ratio > WIDE_IQR_RATIO:
         warnings.append(f"timings of the same operator lie {iqr_ratio:.0%} apart: end other programs, calibrate again")
-    if drift_ratio > _DRIFT_RATIO:
+    pace_log_spread = float(np.std(np.log(paces)))
+    if pace_log_spread > _PACE_LOG_SPREAD:
         warnings.append(
-            f"one operator took up to {drift_ratio:.0%} longer than at its best: the clock is throttled or others "
-            "compute; let the machine cool down, end other programs, calibrate again"
+            f"the same work took up to {paces.max() / paces.min() - 1:.0%} longer than at its best: the clock is "
+            "throttled or others compute; let the machine cool down, end other programs, calibrate again"
         )
     if taken_cpu_count > TAKEN_CPU_COUNT:
         warnings.append(f"other processes kept {timings.others_cpu_count:.1f} CPUs busy: end them and calibrate again")
-    parts = (iqr_ratio / _IQR_PER_SIGMA, float(np.std(np.log(reference_s))), np.log1p(taken_cpu_count / used_cpu_count))
+    parts = (iqr_ratio / _IQR_PER_SIGMA, pace_log_spread, np.log1p(taken_cpu_count / used_cpu_count))
     return Noise(warnings=tuple(warnings), log_spread=float(np.linalg.norm(parts)))

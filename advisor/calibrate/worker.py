@@ -6,9 +6,12 @@ A line is written as soon as it is known, so whoever ends this process early kee
 import gc
 import json
 import os
+import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, NoReturn
 
 import torch
@@ -35,9 +38,10 @@ _LEAST_BUDGET_S, _MOST_BUDGET_S = 0.015, 0.15
 """Of one operator."""
 _COPIED_BYTES = 2**26
 """64 MiB: some 5 ms, beside which the start of a copy is nothing."""
-_REFERENCE = "linear 512x512"
-_REFERENCE_EVERY = 8
-"""Operators between two timings of the reference, which shows whether the clock holds."""
+_PACE_ROWS, _PACE_WIDTH = 128, 512
+"""Of a product that takes some tenths of a millisecond on two cores."""
+_PACE_CALLS = 100
+_PACE_REPEATS = 5
 
 
 def main() -> NoReturn:
@@ -73,24 +77,22 @@ def _set_up(device: torch.device, *, thread_count: int | None) -> None:
 
 
 def _timed(request: Mapping[str, Any], device: torch.device) -> Any:
-    """What was timed, as it comes; at last how busy others kept the machine."""
+    """What was timed, as it comes, with the machine's pace at that moment; at last how busy others kept it."""
     deadline_s = request["deadline_s"]
     planned = probes(request["precisions"], size_factor=_SIZE_FACTOR[device.type])
-    reference = next(probe for probe in planned if probe.name == _REFERENCE)
     yield {"planned_count": len(planned)}
     if device.type == "cuda":
         yield {"host_to_device_bytes_per_s": _copied_bytes_per_s(device)}
-    trace_probe(reference)  # the first trace imports what all need
+    trace_probe(planned[0])  # the first trace imports what all need
+    pace = _pace_of(device)
     begin_s, others_begin_s = time.monotonic(), others_cpu_s()
     for index, probe in enumerate(planned):
         left_s = deadline_s - time.time()
         if left_s <= 0:
             break
         budget_s = min(max(left_s / (len(planned) - index) / 2, _LEAST_BUDGET_S), _MOST_BUDGET_S)
-        if index % _REFERENCE_EVERY == 0:
-            yield {"reference_s": _time(reference, device, budget_s=_LEAST_BUDGET_S).step_s}
         document = trace_probe(probe)
-        timing = _time(probe, device, budget_s=budget_s)
+        timing, before, after = _time(probe, device, budget_s=budget_s, pace=pace)
         passed_s = max(time.monotonic() - begin_s, 1e-3)
         yield {
             "name": probe.name,
@@ -99,8 +101,45 @@ def _timed(request: Mapping[str, Any], device: torch.device) -> Any:
             "workload": document,
             "step_s": timing.step_s,
             "iqr_ratio": timing.iqr_ratio,
+            "product_s": (before.product_s + after.product_s) / 2,
+            "calls_s": (before.calls_s + after.calls_s) / 2,
             "others_cpu_count": max(0.0, (others_cpu_s() - others_begin_s) / passed_s),
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pace:
+    """How long the same short work takes now: a product on all threads, and calls one by one on one of them."""
+
+    product_s: float
+    calls_s: float
+
+
+def _pace_of(device: torch.device) -> Callable[[], _Pace]:
+    """What tells the pace at any moment, the middle of some tries."""
+    product = torch.nn.Linear(_PACE_WIDTH, _PACE_WIDTH, device=device)
+    rows, small = (torch.randn(size, device=device) for size in ((_PACE_ROWS, _PACE_WIDTH), (64,)))
+    synchronize = synchronizer(device)
+
+    def call() -> None:
+        for _ in range(_PACE_CALLS):
+            small.relu()
+
+    def median_s(work: Callable[[], object]) -> float:
+        found_s = []
+        for _ in range(_PACE_REPEATS):
+            begin_s = time.perf_counter()
+            work()
+            synchronize()
+            found_s.append(time.perf_counter() - begin_s)
+        return statistics.median(found_s)
+
+    def now() -> _Pace:
+        with torch.inference_mode():
+            return _Pace(product_s=median_s(lambda: product(rows)), calls_s=median_s(call))
+
+    now()  # the first one warms up
+    return now
 
 
 def _copied_bytes_per_s(device: torch.device) -> float:
@@ -116,10 +155,17 @@ def _copied_bytes_per_s(device: torch.device) -> float:
 
 
 def trace_probe(probe: Probe) -> dict[str, Any]:
-    """The probe's step as `advise` traces a model's, at its one batch."""
+    """The probe's step as `advise` traces a model's, at its one batch; a trace holds at every precision."""
+    return _traced(replace(probe, precision="fp32"))
+
+
+@cache
+def _traced(probe: Probe) -> dict[str, Any]:
+    with torch.device("meta"):  # no time goes into weights
+        model = probe.make()
     loaded = LoadedModel(
         name=probe.name,
-        model=probe.make(),
+        model=model,
         make_inputs=lambda batch: (probe.inputs(batch), {}),
         batch=probe.batch,
         batch_is_fixed=True,
@@ -140,9 +186,15 @@ def _optimizer(parameters: Any) -> torch.optim.Optimizer:
     return torch.optim.AdamW(parameters)
 
 
-def _time(probe: Probe, device: torch.device, *, budget_s: float) -> Timing:
+def _time(
+    probe: Probe, device: torch.device, *, budget_s: float, pace: Callable[[], _Pace]
+) -> tuple[Timing, _Pace, _Pace]:
+    """The operator, and the pace just before and after it."""
+    step = _step(probe, device)
+    before = pace()
     with float32_products(probe.precision):
-        return time_step(_step(probe, device), budget_s=budget_s)
+        timing = time_step(step, budget_s=budget_s)
+    return timing, before, pace()
 
 
 def _step(probe: Probe, device: torch.device) -> Callable[[], None]:

@@ -132,7 +132,8 @@ def coefficients_of(sample: Sample, *, kind: DeviceKind) -> tuple[Coefficient, .
         found += _pair("generation", generation, prior, families=_families_on(sample, members))
     for index, device in enumerate(sample.devices):
         found += _pair("device", device.id, _DEVICE, families=_families_on(sample, [index]))
-        found.append(_coefficient(("host", device.id), _HOST, families=frozenset()))
+        launched = _families_on(sample, [index]) if kind == "cpu" else frozenset[str]()
+        found.append(_coefficient(("host", device.id), _HOST, families=launched))
     return tuple(found)
 
 

@@ -17,6 +17,7 @@ from advisor.predict.rates import (
     OF_EFFICIENCY,
     cache_bytes_per_s,
     launch_s,
+    library_s,
     narrow_bytes_per_s,
     sustained_bytes_per_s,
     sustained_flops_per_s,
@@ -178,7 +179,8 @@ class Fit:
     def _host(self, logs: FloatArray) -> FloatArray:
         """How slow the host of every step is."""
         sample = self.sample
-        return np.array([self.value(logs, "host", device.id) for device in sample.devices])[sample.device_of_step]
+        ratios = [self.value(logs, "host", device.id) * device.host_time_ratio for device in sample.devices]
+        return np.array(ratios)[sample.device_of_step]
 
     def _family_s(self, logs: FloatArray, family: _Family) -> FloatArray:
         """Seconds of the family's kernels in every step."""
@@ -221,7 +223,8 @@ class Fit:
             lone_block_ratio=np.array(1.0),
             core_bytes_per_s=NOTHING_HELD,
             transposed_ratio=transposed,
-            launch_s=by_device([launch_s(efficiency, core_count=one.core_count) for one in devices]),
+            launch_s=by_device([launch_s(one, efficiency) for one in devices]),
+            library_s=by_device([library_s(one, efficiency) for one in devices]),
             **{name: by_precision(name) for name in BY_PRECISION},
             **scalars,
         )
@@ -243,10 +246,12 @@ class Fit:
         return replace(self._template, **values)
 
     def device_with_own(self, logs: FloatArray, index: int) -> Device:
-        """The device with the figures of its generation and its own."""
+        """The device with the figures of its generation and its own; a CPU is the host of its own kernels."""
         device = self.sample.devices[index]
+        own_host_ratio = self.value(logs, "host", device.id) if device.kind == "cpu" else 1.0
         return replace(
             device,
+            host_time_ratio=device.host_time_ratio * own_host_ratio,
             sustained_compute_ratio=self.value(logs, "generation_compute", device.generation)
             * self.value(logs, "device_compute", device.id),
             sustained_memory_ratio=self.value(logs, "generation_memory", device.generation)

@@ -119,7 +119,9 @@ def _row_figures(
         compute_s=by_row(times.compute_s[0, :, 0]),
         memory_s=by_row(times.memory_s[0, :, 0]),
         launch_s=by_row(times.launch_s[0, :, 0]),
-        dispatch_s=np.array([dispatch_times(own, efficiencies=[efficiency])[0, 0] for own in dispatched]),
+        dispatch_s=np.array(
+            [dispatch_times(own, devices=[device], efficiencies=[efficiency])[0, 0] for own in dispatched]
+        ),
         roofline_s=np.array([roofline.step_s[0, 0] for roofline in rooflines]),
         op_count=np.array([0 if row.family == "view" else row.count for row in workload.rows]),
         flops=by_row(flops),

@@ -20,7 +20,7 @@ from advisor.records.prediction import FloatArray, IndexArray
 
 OF_EFFICIENCY = (
     "overlap_ratio", "edge_ramp", "depth_ramp", "tile_rows", "tile_columns", "wave_ratio",
-    "winograd_speedup", "bias_pass_ratio", "repack_ratio", "cast_ratio", "cache_kept_ratio", "library_s",
+    "winograd_speedup", "bias_pass_ratio", "repack_ratio", "cast_ratio", "cache_kept_ratio",
 )  # fmt: skip
 """The fields of `Efficiency` that `Rates` takes as they are."""
 NOTHING_HELD = np.array(np.inf)
@@ -59,7 +59,7 @@ def rates_of(
     own_launch_s = np.array(
         [[np.nan if entry.launch_s is None else entry.launch_s for entry in row] for row in entries]
     )[which]
-    device_launch_s = np.array([launch_s(one, core_count=device.core_count) for device, one in pairs])[:, np.newaxis]
+    device_launch_s = np.array([launch_s(*pair) for pair in pairs])[:, np.newaxis]
     family_launch_s = np.where(np.isnan(own_launch_s), device_launch_s, own_launch_s)
     used, unit_column = np.unique(unit, return_inverse=True)
     flops_per_s = np.array([[sustained_flops_per_s(*pair, unit=UNITS[index]) for index in used] for pair in pairs])
@@ -79,6 +79,7 @@ def rates_of(
         if np.isfinite(core_bytes_per_s).any()
         else NOTHING_HELD,
         launch_s=family_launch_s[:, family][:, :, np.newaxis],
+        library_s=_column([library_s(*pair) for pair in pairs]),
         transposed_ratio=_column(transposed)[which],
         **{name: _column([getattr(efficiency, name) for efficiency in distinct])[which] for name in OF_EFFICIENCY},
     )
@@ -89,9 +90,15 @@ def full_core_count(device: Device) -> float:
     return device.core_count * device.resident_threads_per_core / REFERENCE_RESIDENT_THREADS
 
 
-def launch_s(efficiency: Efficiency, *, core_count: float) -> float:
+def launch_s(device: Device, efficiency: Efficiency) -> float:
     """What a kernel takes beside its work: its launch, and that its threads start and end together."""
-    return efficiency.launch_s + efficiency.join_s * (math.pow(max(core_count, 1.0), _JOIN_EXPONENT) - 1)
+    joined_s = efficiency.join_s * (math.pow(max(device.core_count, 1.0), _JOIN_EXPONENT) - 1)
+    return (efficiency.launch_s + joined_s) * device.host_time_ratio
+
+
+def library_s(device: Device, efficiency: Efficiency) -> float:
+    """What a call into a CPU's library takes beside that."""
+    return efficiency.library_s * device.host_time_ratio
 
 
 def sustained_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) -> float:

@@ -61,7 +61,7 @@ def step_times(
     kernel_s = times.total_s * calls
     family_s = _summed(kernel_s, by=kernels.family, count=len(kernels.families))
     device_s = family_s.sum(axis=0)
-    dispatch_s = dispatch_times(kernels, efficiencies=efficiencies)
+    dispatch_s = dispatch_times(kernels, devices=devices, efficiencies=efficiencies)
     work_s = [(part * calls).sum(axis=1) for part in (times.compute_s, times.memory_s, times.launch_s)]
     if kind == "gpu":
         transfer_s = np.outer([_seconds_per_transferred_byte(device) for device in devices], kernels.transfer_bytes)
@@ -94,12 +94,13 @@ def times_by_kernel(
     return kernel_times(kernels, rates)
 
 
-def dispatch_times(kernels: Kernels, *, efficiencies: Sequence[Efficiency]) -> FloatArray:
+def dispatch_times(kernels: Kernels, *, devices: Sequence[Device], efficiencies: Sequence[Efficiency]) -> FloatArray:
     """Seconds that the host takes to dispatch the operators of a step, (devices, batches)."""
+    host = np.array([device.host_time_ratio for device in devices])[:, np.newaxis]
     forward_s = np.outer([efficiency.dispatch_s for efficiency in efficiencies], kernels.dispatches)
     backward_s = np.outer([efficiency.backward_dispatch_s for efficiency in efficiencies], kernels.backward_dispatches)
     compiled_s = np.outer([efficiency.compiled_dispatch_s for efficiency in efficiencies], kernels.compiled_dispatches)
-    total: FloatArray = forward_s + backward_s + compiled_s
+    total: FloatArray = host * (forward_s + backward_s + compiled_s)
     return total
 
 

@@ -72,7 +72,10 @@ class NotCalibrated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedOperator:
-    """One step of a designed module, its trace as JSON; `iqr_ratio` is the spread of its blocks over their median."""
+    """One step of a designed module, its trace as JSON; `iqr_ratio` is the spread of its blocks over their median.
+
+    `step_s` is what it would have taken at the usual pace of the calibration: `pace_ratio` times that is what it took.
+    """
 
     name: str
     precision: Precision
@@ -80,19 +83,18 @@ class TimedOperator:
     workload: Mapping[str, Any]
     step_s: float
     iqr_ratio: float
+    pace_ratio: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """What was timed before time ran out.
+    """What was timed before time ran out; `others_cpu_count` is how many CPUs other processes kept busy meanwhile.
 
-    `reference_s` are times of one operator from the first to the last; `others_cpu_count` is how many CPUs other
-    processes kept busy meanwhile. `is_interrupted`: the user pressed Ctrl-C.
+    `is_interrupted`: the user pressed Ctrl-C.
     """
 
     operators: tuple[TimedOperator, ...]
     planned_count: int
-    reference_s: tuple[float, ...]
     others_cpu_count: float
     host_to_device_bytes_per_s: float | None = None
     is_interrupted: bool = False

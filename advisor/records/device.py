@@ -92,6 +92,7 @@ class Cpu:
 
 
 REFERENCE_RESIDENT_THREADS = 2048.0
+REFERENCE_HOST_HZ = 4e9
 REFERENCE_CLOCK_HZ = 1.41e9
 """Of a core of the A100, on which `FamilyEfficiency.core_bytes_per_s` was measured."""
 
@@ -112,6 +113,8 @@ class Device:
     `streaming_ratio`: the share of the datasheet's bandwidth that long copies reach on its kind of memory.
     `resident_threads_per_core`, `clock_hz`: of a GPU, how many threads a core has under way at a time, and the clock of
     its peaks.
+    `host_time_ratio`: how long the same code of a program takes on one core, over what it takes at `REFERENCE_HOST_HZ`;
+    of a CPU, which dispatches its own kernels. What hosts GPUs have nobody knows: 1.
     `exceeds_rated_clock`: it is cooled and powered to run above the clock that its peak was computed from.
     `has_narrow_tensor_cores`: they have half the rate of others of their generation.
     `issue_contention`: how much other instructions are in the way of products in fp32 outside tensor cores, 1 at most.
@@ -142,6 +145,7 @@ class Device:
     streaming_ratio: float = 1.0
     resident_threads_per_core: float = REFERENCE_RESIDENT_THREADS
     clock_hz: float = REFERENCE_CLOCK_HZ
+    host_time_ratio: float = 1.0
     exceeds_rated_clock: bool = False
     has_narrow_tensor_cores: bool = False
     issue_contention: float = 0.0

@@ -11,7 +11,6 @@ from advisor.errors import UsageError
 from advisor.workload.file import workload_from_json
 
 PLANNED = {"planned_count": 3}
-REFERENCE = {"reference_s": 0.002}
 OPERATOR = {
     "name": "relu",
     "precision": "fp32",
@@ -19,6 +18,8 @@ OPERATOR = {
     "workload": {},
     "step_s": 0.001,
     "iqr_ratio": 0.02,
+    "product_s": 4e-4,
+    "calls_s": 1e-4,
     "others_cpu_count": 0.5,
 }
 
@@ -36,18 +37,30 @@ def child(monkeypatch: pytest.MonkeyPatch, *lines: dict[str, Any], then: str = "
 
 
 def test_what_the_child_says_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    child(monkeypatch, PLANNED, REFERENCE, OPERATOR, OPERATOR)
+    child(monkeypatch, PLANNED, OPERATOR, OPERATOR)
 
     timings = time_operators(request())
 
     assert (len(timings.operators), timings.planned_count) == (2, 3)
     assert (timings.operators[0].name, timings.operators[0].step_s) == ("relu", 0.001)
-    assert (timings.reference_s, timings.others_cpu_count) == ((0.002,), 0.5)
+    assert timings.others_cpu_count == 0.5
     assert timings.host_to_device_bytes_per_s is None
 
 
+def test_an_operator_counts_as_at_the_usual_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    slowed = OPERATOR | {"name": "gelu", "product_s": 8e-4, "calls_s": 2e-4}
+    child(monkeypatch, PLANNED, OPERATOR, OPERATOR | {"name": "add"}, slowed)
+
+    usual, _, corrected = time_operators(request()).operators
+
+    assert (usual.step_s, usual.pace_ratio) == (0.001, 1.0)
+    # Where a product and calls take twice as long, an operator takes 2^0.6 x 2^0.2 as long.
+    assert corrected.pace_ratio == pytest.approx(2**0.8)
+    assert corrected.step_s == pytest.approx(0.001 / 2**0.8)
+
+
 def test_a_gpus_copies_come_before_its_operators(monkeypatch: pytest.MonkeyPatch) -> None:
-    child(monkeypatch, PLANNED, {"host_to_device_bytes_per_s": 2.5e10}, REFERENCE, OPERATOR)
+    child(monkeypatch, PLANNED, {"host_to_device_bytes_per_s": 2.5e10}, OPERATOR)
 
     timings = time_operators(request())
 
@@ -56,14 +69,14 @@ def test_a_gpus_copies_come_before_its_operators(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("then", ["os.kill(os.getpid(), 9)", "sys.exit('boom')"])
 def test_a_child_that_dies_half_way_leaves_what_was_timed(monkeypatch: pytest.MonkeyPatch, then: str) -> None:
-    child(monkeypatch, PLANNED, REFERENCE, OPERATOR, then=then)
+    child(monkeypatch, PLANNED, OPERATOR, then=then)
 
     assert len(time_operators(request()).operators) == 1
 
 
 def test_a_child_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_OVERTIME_S", 0.1)
-    child(monkeypatch, PLANNED, REFERENCE, OPERATOR, then="time.sleep(1000)")
+    child(monkeypatch, PLANNED, OPERATOR, then="time.sleep(1000)")
 
     assert len(time_operators(request(budget_s=1.0)).operators) == 1
 
@@ -84,7 +97,7 @@ def test_too_little_time_for_one_operator_is_said(monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_interrupt_before_the_first_operator_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    child(monkeypatch, PLANNED, REFERENCE, then="time.sleep(1000)")
+    child(monkeypatch, PLANNED, then="time.sleep(1000)")
 
     with pytest.raises(KeyboardInterrupt):
         time_operators(request(), on_progress=interrupt_at(0))

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from advisor.calibrate import worker
+from advisor.calibrate.design import probes
 from advisor.calibrate.timing import Timing
 
 
@@ -32,3 +33,21 @@ def test_a_copy_goes_from_pinned_memory_and_is_waited_for(monkeypatch: pytest.Mo
     assert rate == pytest.approx(2**26 / 0.004)
     assert made[0]["pin_memory"]
     assert waits == ["cpu"]
+
+
+def test_a_trace_serves_every_precision() -> None:
+    fp32, half = (
+        [probe for probe in probes(("fp32", "amp-bf16"), size_factor=1) if probe.precision == precision]
+        for precision in ("fp32", "amp-bf16")
+    )
+    same = next(probe for probe in fp32 if probe.name == half[0].name)
+
+    assert worker.trace_probe(half[0]) is worker.trace_probe(same)
+
+
+def test_the_pace_is_that_of_a_product_and_of_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    pace = worker._pace_of(torch.device("cpu"))()
+
+    assert min(pace.product_s, pace.calls_s) > 0
+    monkeypatch.setattr(worker, "_PACE_CALLS", 100 * worker._PACE_CALLS)
+    assert worker._pace_of(torch.device("cpu"))().calls_s > 5 * pace.calls_s

@@ -111,9 +111,7 @@ def timed_by(
 def timings(operators: Iterable[TimedOperator], *, others_cpu_count: float = 0.0) -> Timings:
     """Of a quiet machine, unless others are said to be busy."""
     found = tuple(operators)
-    return Timings(
-        operators=found, planned_count=len(found), reference_s=(1e-3, 1e-3), others_cpu_count=others_cpu_count
-    )
+    return Timings(operators=found, planned_count=len(found), others_cpu_count=others_cpu_count)
 
 
 def shipped(device: Device, precision: Precision = "fp32") -> Efficiency:

@@ -1,4 +1,5 @@
 from statistics import median
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -83,10 +84,19 @@ def test_a_vcpu_is_a_core_where_threads_are_off() -> None:
     assert device.core_count == 8
 
 
-def test_the_base_clock_stands_in_where_no_sustained_one_is_known() -> None:
+@pytest.mark.parametrize(("clock_hz", "ratio"), [(4e9, 1.0), (2e9, 2.0)])
+def test_a_slower_core_takes_longer_for_the_same_code(clock_hz: float, ratio: float) -> None:
+    device = cpu_device(a_cpu(sustained_hz=clock_hz), an_offer())
+
+    assert device is not None
+    assert device.host_time_ratio == ratio
+    assert gpu_device(a_gpu()).host_time_ratio == 1.0  # whose host nobody knows
+
+
+def test_a_peak_rests_on_the_base_clock_where_no_other_is_known() -> None:
     device = cpu_device(a_cpu(sustained_hz=None, base_hz=2e9), an_offer())
     assert device is not None
-    assert device.peak_flops_per_s["fp32"] == 4 * 2e9 * 64
+    assert device.peak_flops_per_s["fp32"] == pytest.approx(4 * 1.29 * 2e9 * 64)
 
 
 @pytest.mark.parametrize(
@@ -94,13 +104,14 @@ def test_the_base_clock_stands_in_where_no_sustained_one_is_known() -> None:
     [
         ({"sustained_hz": 3e9, "base_hz": 2e9, "boost_hz": 4e9}, 3e9),  # as published
         ({"base_hz": 2e9, "boost_hz": 4e9}, 3.26e9),  # 2 + 0.63 x (4 - 2)
-        ({"base_hz": 2e9}, 2e9),
+        ({"base_hz": 2e9}, 2.58e9),  # 1.29 x 2
+        ({"base_hz": 2e9, "isa": ("asimd", "sve")}, 2e9),
         ({"boost_hz": 4e9}, None),
         ({}, None),
     ],
 )
-def test_a_clock_that_nobody_published_lies_between_base_and_boost(
-    clocks: dict[str, float], sustained: float | None
+def test_a_clock_that_nobody_published_is_estimated_from_those_that_are(
+    clocks: dict[str, Any], sustained: float | None
 ) -> None:
     assert sustained_clock_hz(a_cpu(**({"sustained_hz": None} | clocks))) == pytest.approx(sustained)
 
@@ -114,6 +125,13 @@ def test_the_shipped_cpus_lie_where_the_estimate_says_at_their_median() -> None:
     ]
     estimated = sustained_clock_hz(a_cpu(sustained_hz=None, base_hz=1.0, boost_hz=2.0))
     assert estimated == pytest.approx(1 + median(shares), abs=0.02)
+
+
+def test_the_shipped_x86_cpus_run_at_that_much_of_their_base_clock_at_their_median() -> None:
+    cpus = [cpu for cpu in load_catalog().cpus.values() if "asimd" not in cpu.isa]
+    ratios = [cpu.sustained_hz / cpu.base_hz for cpu in cpus if cpu.sustained_hz and cpu.base_hz]
+
+    assert sustained_clock_hz(a_cpu(sustained_hz=None, base_hz=1.0)) == pytest.approx(median(ratios), abs=0.02)
 
 
 def test_a_cpus_cache_gives_16_bytes_per_cycle_to_every_core() -> None:

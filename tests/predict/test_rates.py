@@ -145,9 +145,9 @@ def test_a_coefficient_that_is_no_rate_is_passed_on_for_each_device(name: str) -
 def test_more_cores_take_longer_to_start_and_end_together() -> None:
     # 2 us, and 1 us x (4^0.7 - 1 = 2.639 - 1).
     fit = efficiency(launch_s=2e-6, join_s=1e-6)
-    assert launch_s(fit, core_count=4) == pytest.approx(3.639e-6, rel=1e-4)
-    assert launch_s(fit, core_count=1) == pytest.approx(2e-6)
-    assert launch_s(fit, core_count=0.5) == pytest.approx(2e-6)  # half a core has no second thread
+    assert launch_s(device(core_count=4), fit) == pytest.approx(3.639e-6, rel=1e-4)
+    assert launch_s(device(core_count=1), fit) == pytest.approx(2e-6)
+    assert launch_s(device(core_count=0.5), fit) == pytest.approx(2e-6)  # half a core has no second thread
     devices = [device(core_count=1), device(core_count=4)]
     assert rates(devices, [fit, fit]).launch_s[:, 0, 0].tolist() == pytest.approx([2e-6, 3.639e-6], rel=1e-4)
 

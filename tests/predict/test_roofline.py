@@ -111,6 +111,21 @@ def test_a_gpu_hides_the_dispatch_until_it_is_the_longer() -> None:
     assert mid_s(toy, fit=efficiency(dispatch_s=0.02)) == pytest.approx(2.0)
 
 
+def test_a_slower_host_takes_longer_for_everything_but_the_work() -> None:
+    toy = kernels(
+        flops=[[1e12]],
+        data_bytes=[[0.0]],
+        dispatches=np.array([100.0]),
+        launches=np.array([[10.0]]),
+        library_calls=np.array([[2.0]]),
+    )
+    fit = efficiency(kind="cpu", dispatch_s=0.005, launch_s=0.01, library_s=0.1)
+
+    assert mid_s(toy, kind="cpu", fit=fit) == pytest.approx(1.0 + 0.5 + 0.1 + 0.2)
+    slower = device(kind="cpu", host_time_ratio=1.5)
+    assert mid_s(toy, kind="cpu", own=slower, fit=fit) == pytest.approx(1.0 + 1.5 * (0.5 + 0.1 + 0.2))
+
+
 def test_a_cpu_dispatches_on_the_cores_that_compute() -> None:
     toy = kernels(flops=[[1e12]], data_bytes=[[0.0]], dispatches=np.array([100.0]))
     assert mid_s(toy, kind="cpu", fit=efficiency(kind="cpu", dispatch_s=0.005)) == pytest.approx(1.5)
