@@ -9,7 +9,7 @@ from advisor.records.calibration import Timings
 WIDE_IQR_RATIO = 0.10
 """Blocks of a quiet machine agree to 2 to 4 % at the median over operators."""
 _PACE_LOG_SPREAD = 0.05
-"""Of the pace from one operator to the next: on a virtual machine with cores of its own it is 0.02."""
+"""Of the pace from one operator to the next: 0.06 to 0.11 where others use the second threads of the cores."""
 TAKEN_CPU_COUNT = 0.3
 """Of others' processes on the CPUs that the operators need: more than what a desktop does beside."""
 _MOST_LOG_SPREAD = 0.3
