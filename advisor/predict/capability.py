@@ -38,9 +38,9 @@ _FP32_FLOPS_PER_CYCLE_BY_ISA = (("avx2", 32.0), ("sve", 16.0), ("asimd", 16.0))
 """For a generation not listed: the narrowest core that has the instruction set."""
 
 _AVX512_CLOCK_RATIO = 0.8
-"""Intel's cores at AVX-512 over what they sustain without: 0.73 at least, the all-core turbo of Cascade Lake being up to
-0.9 of 3.3 GHz lower (computerbase.de/2019-04/intel-cascade-lake-sp-lcc-hcc-xcc-avx-512-takt), more since. With 1, CPUs
-left out are off by 20 %, with this by 18 %."""
+"""Of Intel's cores: their clock in AVX-512 over what they sustain without. 0.73 at least, the all-core turbo of Cascade
+Lake being up to 0.9 of 3.3 GHz lower (computerbase.de/2019-04/intel-cascade-lake-sp-lcc-hcc-xcc-avx-512-takt), and more
+since. With 1, CPUs left out are off by 20 %, with this by 18 %."""
 _AMX_BF16_FLOPS_PER_CYCLE = 2048.0
 """TDPBF16PS: 16 x 16 x 32 multiply-adds in 16 cycles (Intel optimization manual, AMX)."""
 _AVX512_BF16_PER_FP32 = 2.0
