@@ -138,6 +138,7 @@ def _stand_in(alike: Sequence[Device], machine: Machine) -> Device:
         memory_bytes_per_s=median(rates),
         cache_bytes=median(device.cache_bytes for device in alike),
         cache_bytes_per_s=median(device.cache_bytes_per_s or math.nan for device in alike),
+        host_time_ratio=median(device.host_time_ratio for device in alike),
         sustained_compute_ratio=1.0,
         sustained_memory_ratio=1.0,
         log_spread=max(_log_spread(peaks["fp32"]), _log_spread(rates)),

@@ -76,6 +76,7 @@ def test_a_cpu_whose_name_is_hidden_is_the_median_of_its_generation_and_as_uncer
 
     # 2 cores x 4 GHz x 64 FLOP a cycle; the clocks are all that differs
     assert device.peak_flops_per_s["fp32"] == pytest.approx(2 * median([3e9, 4e9, 4.5e9]) * 64)
+    assert device.host_time_ratio == pytest.approx(1.0)  # the median: of 4 GHz
     assert device.log_spread == pytest.approx(stdev([math.log(3), math.log(4), math.log(4.5)]))
     assert (device.id, device.vendor, device.generation) == ("amd-epyc", "AMD", "Zen 5 Turin")
     assert local.profile is None
