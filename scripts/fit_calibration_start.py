@@ -70,7 +70,8 @@ def read_operators(table: Path, *, device: str) -> list[TimedOperator]:
     planned = {(one.name, one.precision, one.batch): one for one in probes(PRECISIONS, size_factor=1)}
     traces = {key: trace_probe(probe) for key, probe in planned.items()}
     with table.open(newline="", encoding="utf-8") as lines:
-        keyed = [((row["name"], row["precision"], int(row["batch"])), row) for row in csv.DictReader(lines)]
+        rows = [row for row in csv.DictReader(lines) if row["device"] == device]
+    keyed = [((row["name"], row["precision"], int(row["batch"])), row) for row in rows]
     return [
         TimedOperator(
             name=planned[key].name,
@@ -81,7 +82,7 @@ def read_operators(table: Path, *, device: str) -> list[TimedOperator]:
             iqr_ratio=float(row["iqr_ratio"]),
         )
         for key, row in keyed
-        if key in planned and row["device"] == device
+        if key in planned
     ]
 
 

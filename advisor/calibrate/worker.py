@@ -39,7 +39,7 @@ _LEAST_BUDGET_S, _MOST_BUDGET_S = 0.015, 0.15
 _COPIED_BYTES = 2**26
 """64 MiB: some 5 ms, beside which the start of a copy is nothing."""
 _PACE_ROWS, _PACE_WIDTH = 128, 512
-"""Of a product that takes some tenths of a millisecond on two cores."""
+"""Of a product that takes some tenths of a millisecond on two cores; a GPU has `_SIZE_FACTOR` times the rows."""
 _PACE_CALLS = 100
 _PACE_REPEATS = 5
 
@@ -118,7 +118,8 @@ class _Pace:
 def _pace_of(device: torch.device) -> Callable[[], _Pace]:
     """What tells the pace at any moment, the middle of some tries."""
     product = torch.nn.Linear(_PACE_WIDTH, _PACE_WIDTH, device=device)
-    rows, small = (torch.randn(size, device=device) for size in ((_PACE_ROWS, _PACE_WIDTH), (64,)))
+    row_count = _PACE_ROWS * _SIZE_FACTOR[device.type]
+    rows, small = (torch.randn(size, device=device) for size in ((row_count, _PACE_WIDTH), (64,)))
     synchronize = synchronizer(device)
 
     def call() -> None:

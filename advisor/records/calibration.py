@@ -74,7 +74,8 @@ class NotCalibrated:
 class TimedOperator:
     """One step of a designed module, its trace as JSON; `iqr_ratio` is the spread of its blocks over their median.
 
-    `step_s` is what it would have taken at the usual pace of the calibration: `pace_ratio` times that is what it took.
+    `pace_ratio` is how much slower than usual in the calibration the device was at that moment. On a CPU `step_s` is
+    what the step would have taken at the usual pace: `pace_ratio` times that is what it took.
     """
 
     name: str

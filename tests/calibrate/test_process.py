@@ -59,6 +59,15 @@ def test_an_operator_counts_as_at_the_usual_pace(monkeypatch: pytest.MonkeyPatch
     assert corrected.step_s == pytest.approx(0.001 / 2**0.8)
 
 
+def test_a_gpus_operator_counts_as_it_was_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    slowed = OPERATOR | {"name": "gelu", "product_s": 8e-4, "calls_s": 2e-4}
+    child(monkeypatch, PLANNED, OPERATOR, OPERATOR | {"name": "add"}, slowed)
+
+    *_, last = time_operators(request(device="cuda:0")).operators
+
+    assert (last.step_s, last.pace_ratio) == (0.001, pytest.approx(2**0.8))  # told, and part of the noise
+
+
 def test_a_gpus_copies_come_before_its_operators(monkeypatch: pytest.MonkeyPatch) -> None:
     child(monkeypatch, PLANNED, {"host_to_device_bytes_per_s": 2.5e10}, OPERATOR)
 

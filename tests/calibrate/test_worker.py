@@ -46,8 +46,19 @@ def test_a_trace_serves_every_precision() -> None:
 
 
 def test_the_pace_is_that_of_a_product_and_of_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed_s = [0.0]
+
+    def takes(seconds: float) -> Any:
+        def call(self: Any, *_: Any) -> None:
+            passed_s[0] += seconds
+
+        return call
+
+    monkeypatch.setattr(torch.nn.Linear, "forward", takes(0.5))
+    monkeypatch.setattr(torch.Tensor, "relu", takes(0.01))
+    monkeypatch.setattr(worker.time, "perf_counter", lambda: passed_s[0])
+
     pace = worker._pace_of(torch.device("cpu"))()
 
-    assert min(pace.product_s, pace.calls_s) > 0
-    monkeypatch.setattr(worker, "_PACE_CALLS", 100 * worker._PACE_CALLS)
-    assert worker._pace_of(torch.device("cpu"))().calls_s > 5 * pace.calls_s
+    assert pace.product_s == pytest.approx(0.5)
+    assert pace.calls_s == pytest.approx(100 * 0.01)
