@@ -37,10 +37,13 @@ FP32_FLOPS_PER_CYCLE: Mapping[str, float] = {
 _FP32_FLOPS_PER_CYCLE_BY_ISA = (("avx2", 32.0), ("sve", 16.0), ("asimd", 16.0))
 """For a generation not listed: the narrowest core that has the instruction set."""
 
-_AVX512_CLOCK_RATIO = 0.8
-"""Of Intel's cores: their clock in AVX-512 over what they sustain without. 0.73 at least, the all-core turbo of Cascade
-Lake being up to 0.9 of 3.3 GHz lower (computerbase.de/2019-04/intel-cascade-lake-sp-lcc-hcc-xcc-avx-512-takt), and more
-since. With 1, CPUs left out are off by 20 %, with this by 18 %."""
+_AVX512_CLOCK_RATIO = 0.7
+"""Of Intel's cores: their clock in AVX-512 over what they sustain without. The all-core turbo of Cascade Lake is up to
+0.9 of 3.3 GHz lower (computerbase.de/2019-04/intel-cascade-lake-sp-lcc-hcc-xcc-avx-512-takt), which a power limit lowers
+further. CPUs left out are off by 16 % with this or 0.73, by 17 % with 0.75."""
+_MKL_AMD_FLOPS_PER_CYCLE = 32.0
+"""At most, of products in fp32: MKL runs them with 256 bits on any AMD, of which Zen 5 has twice as much. A Zen 5 with
+two cores reaches 0.47 of 512 bits in linear layers, 0.87 in oneDNN's convolutions."""
 _AMX_BF16_FLOPS_PER_CYCLE = 2048.0
 """TDPBF16PS: 16 x 16 x 32 multiply-adds in 16 cycles (Intel optimization manual, AMX)."""
 _AVX512_BF16_PER_FP32 = 2.0
@@ -155,9 +158,10 @@ def _cpu_device(
     fp32_per_cycle = fp32_flops_per_cycle(cpu)
     cycles_per_s = cores * clock_hz
     wide_cycles_per_s = cycles_per_s * (_AVX512_CLOCK_RATIO if _lowers_clock_at_avx512(cpu) else 1.0)
+    multiplied_per_cycle = min(fp32_per_cycle, _MKL_AMD_FLOPS_PER_CYCLE) if cpu.vendor == "AMD" else fp32_per_cycle
     peaks = {
         "vector": fp32_per_cycle * wide_cycles_per_s,
-        "fp32": fp32_per_cycle * wide_cycles_per_s,
+        "fp32": multiplied_per_cycle * wide_cycles_per_s,
         "fp64": fp32_per_cycle * _FP64_PER_FP32 * wide_cycles_per_s,
     }
     if "amx_bf16" in cpu.isa:

@@ -75,16 +75,30 @@ def test_a_vcpu_is_half_a_core_where_a_core_runs_two_threads() -> None:
     assert device is not None
     assert device.core_count == 4  # 8 vCPU / 2
     assert device.peak_flops_per_s["fp32"] == pytest.approx(
-        4 * 0.8 * 3e9 * 64
+        4 * 0.7 * 3e9 * 64
     )  # cores x AVX-512's clock x FLOP per cycle
-    assert device.peak_flops_per_s["fp64"] == pytest.approx(4 * 0.8 * 3e9 * 32)
+    assert device.peak_flops_per_s["fp64"] == pytest.approx(4 * 0.7 * 3e9 * 32)
 
 
 @pytest.mark.parametrize("changes", [{"vendor": "AMD", "generation": "Zen 5 Turin"}, {"isa": ("avx2",)}])
 def test_only_intels_avx512_lowers_the_clock(changes: dict[str, Any]) -> None:
     device = cpu_device(a_cpu(**changes), an_offer())
     assert device is not None
-    assert device.peak_flops_per_s["fp32"] == pytest.approx(4 * 3e9 * 64)
+    assert device.peak_flops_per_s["vector"] == pytest.approx(4 * 3e9 * 64)
+
+
+@pytest.mark.parametrize(
+    ("changes", "ratio"),
+    [
+        ({"vendor": "AMD", "generation": "Zen 5 Turin"}, 0.5),
+        ({"vendor": "AMD", "generation": "Zen 4 Genoa"}, 1.0),
+        ({}, 1.0),
+    ],
+)
+def test_products_in_fp32_use_half_the_vector_of_an_amd_with_512_bits(changes: dict[str, Any], ratio: float) -> None:
+    device = cpu_device(a_cpu(**changes), an_offer())
+    assert device is not None
+    assert device.peak_flops_per_s["fp32"] == pytest.approx(ratio * device.peak_flops_per_s["vector"])
 
 
 def test_a_vcpu_is_a_core_where_threads_are_off() -> None:
@@ -105,7 +119,7 @@ def test_a_slower_core_takes_longer_for_the_same_code(clock_hz: float, ratio: fl
 def test_a_peak_rests_on_the_base_clock_where_no_other_is_known() -> None:
     device = cpu_device(a_cpu(sustained_hz=None, base_hz=2e9), an_offer())
     assert device is not None
-    assert device.peak_flops_per_s["fp32"] == pytest.approx(4 * 0.8 * 1.29 * 2e9 * 64)
+    assert device.peak_flops_per_s["fp32"] == pytest.approx(4 * 0.7 * 1.29 * 2e9 * 64)
 
 
 @pytest.mark.parametrize(

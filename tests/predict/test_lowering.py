@@ -279,6 +279,13 @@ def test_kernels_have_the_family_and_unit_whose_rates_they_run_at(toy: Row, fami
     assert {UNITS[index] for index in kernels.unit} == {unit}
 
 
+@pytest.mark.parametrize(("toy", "on_cpu"), [(conv_row(), "vector"), (linear_row(), "fp32")])
+def test_a_cpu_runs_convolutions_on_whole_vectors_and_products_by_blas(toy: Row, on_cpu: str) -> None:
+    for kind, unit in (("cpu", on_cpu), ("gpu", "fp32")):
+        kernels = lowered(workload(toy), kind=kind, precision="fp32")
+        assert {UNITS[index] for index in kernels.unit} == {unit}
+
+
 def test_a_backward_convolution_is_two_kernels_that_share_its_work() -> None:
     toy = workload(backward_conv_row())
     kernels = lowered(toy)
