@@ -11,7 +11,7 @@ from advisor.calibrate.store import keep, read_stored
 from advisor.errors import UsageError
 from advisor.predict.precision import resolve_precision
 from advisor.records.calibration import Calibrated, Calibration, NotCalibrated, Timings
-from advisor.records.device import Device, Precision
+from advisor.records.device import Device, Efficiency, Precision
 from advisor.records.machine import LocalDevice, Machine
 from advisor.records.options import PrecisionChoice
 from advisor.records.price import Catalog
@@ -118,20 +118,22 @@ def _calibrated(
         noise_log=noise.log_spread,
         date=now.date().isoformat(),
     )
+    key = key_of(local, device, machine, thread_count=request.thread_count)
+    earlier = next((one for one in read_stored().calibrations if one.key == key), None)
     calibration = Calibration(
-        key=key_of(local, device, machine, thread_count=request.thread_count),
+        key=key,
         at=now.isoformat(timespec="seconds"),
         n=len(timings.operators),
         planned_count=timings.planned_count,
         median_ape=fitted.median_ape,
         warnings=noise.warnings,
         host_to_device_bytes_per_s=timings.host_to_device_bytes_per_s,
-        efficiencies=fitted.efficiencies,
+        efficiencies=(*fitted.efficiencies, *_not_timed_again(earlier, fitted.efficiencies)),
     )
     if noise.is_too_much:
         problem = "disturbed too much to be better than the datasheet: not kept"
         return Calibrated(calibration=calibration, problem=problem, is_disturbed=True)
-    if timings.is_interrupted and _is_less_than_kept(calibration):
+    if timings.is_interrupted and earlier is not None and earlier.n > calibration.n:
         return Calibrated(calibration=calibration, problem="interrupted: the former one, of more operators, stays")
     try:
         return Calibrated(calibration=calibration, file=keep(calibration))
@@ -139,5 +141,7 @@ def _calibrated(
         return Calibrated(calibration=calibration, problem=f"cannot be kept: {error.strerror}")
 
 
-def _is_less_than_kept(calibration: Calibration) -> bool:
-    return any(one.key == calibration.key and one.n > calibration.n for one in read_stored().calibrations)
+def _not_timed_again(earlier: Calibration | None, made: Sequence[Efficiency]) -> tuple[Efficiency, ...]:
+    """What an earlier calibration says of precisions that this one was not asked for."""
+    timed = {one.precision for one in made}
+    return () if earlier is None else tuple(one for one in earlier.efficiencies if one.precision not in timed)

@@ -12,6 +12,7 @@ from advisor.catalog.load import load_catalog
 from advisor.errors import UsageError
 from advisor.predict.efficiency import efficiency_of
 from advisor.records.calibration import Calibrated, NotCalibrated, Timings
+from advisor.records.device import Efficiency
 from advisor.records.machine import Machine
 from tests.calibrate.toys import EPYC, WITH_T4, local, shipped, slower, timed_by, timings
 
@@ -50,6 +51,23 @@ def test_a_calibration_is_kept_and_in_force_from_then_on() -> None:
     assert made.file is not None
     assert calibrations_in_force(EPYC, CATALOG).calibrations == store.read_stored().calibrations
     assert store.read_stored().calibrations[0].key == made.calibration.key
+
+
+def test_precisions_that_are_not_timed_again_stay_as_they_were() -> None:
+    run("cuda:0", WITH_T4)
+    before = kept_efficiencies()
+
+    run("cuda:0", WITH_T4, precisions=("fp32",), timer=Recorded(WITH_T4, ratio=0.25))
+
+    after = kept_efficiencies()
+    assert before.keys() == after.keys() == {"fp32", "half"}
+    assert after["half"] == before["half"]
+    assert after["fp32"] != before["fp32"]
+
+
+def kept_efficiencies() -> dict[str, Efficiency]:
+    (kept,) = store.read_stored().calibrations
+    return {one.precision: one for one in kept.efficiencies}
 
 
 def test_every_device_is_calibrated_unless_one_is_named() -> None:
