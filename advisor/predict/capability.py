@@ -39,8 +39,8 @@ _FP32_FLOPS_PER_CYCLE_BY_ISA = (("avx2", 32.0), ("sve", 16.0), ("asimd", 16.0))
 
 _AVX512_CLOCK_RATIO = 0.7
 """Of Intel's cores: their clock in AVX-512 over what they sustain without. The all-core turbo of Cascade Lake is up to
-0.9 of 3.3 GHz lower (computerbase.de/2019-04/intel-cascade-lake-sp-lcc-hcc-xcc-avx-512-takt), which a power limit lowers
-further. CPUs left out are off by 16 % with this or 0.73, by 17 % with 0.75."""
+0.9 of 3.3 GHz lower (computerbase.de/2019-04/intel-cascade-lake-sp-lcc-hcc-xcc-avx-512-takt), less than power limits
+may ask for. CPUs left out are off by 16 % with this or 0.73, by 17 % with 0.8."""
 _MKL_AMD_FLOPS_PER_CYCLE = 32.0
 """At most, of products in fp32: MKL runs them with 256 bits on any AMD, of which Zen 5 has twice as much. A Zen 5 with
 two cores reaches 0.47 of 512 bits in linear layers, 0.87 in oneDNN's convolutions."""
