@@ -49,6 +49,9 @@ _WITHOUT_HOST = frozenset({"vidur_ops", "vidur_engine", "matmuls"})
 """Files whose times are those of kernels alone, or of many in a row."""
 _PRODUCTS = "matmuls"
 """The file of large products on many GPUs; those it alone tells of are left out of one fit together."""
+_OTHER_VENDOR_LOG_SPREAD = 0.16
+"""Of devices of a vendor that no fit has seen: the root of the mean square of what AMD's two generations of GPUs differ
+by from NVIDIA's, in compute and in bandwidth. Of Arm's CPUs nothing was measured."""
 _ENGINE_GPU = "a100-sxm4-80gb"
 """Where an engine's kernels are fitted: its memory is fast enough to show what cores move at most, an A40's is not."""
 
@@ -163,15 +166,10 @@ def _devices_of(steps: Sequence[MeasuredStep]) -> dict[str, Device]:
 
 
 def _efficiencies(fit: Fit, logs: FloatArray, spread_of: Mapping[str, Spread]) -> tuple[Efficiency, ...]:
-    """One for every precision and generation that was measured, and one of each precision for all others.
-
-    A precision or generation is further from what was fitted, so its devices' offsets spread by what generations
-    differ in beside the rest. The fallback of all precisions is that of fp32.
-    """
+    """One for every precision and generation that was measured, and one of each precision for all others. The fallback
+    of all precisions is that of fp32."""
     steps, devices = fit.sample.steps, fit.sample.devices
     usual = usual_generations(devices)
-    offsets = [fit.value(logs, f"generation_{what}", name) for name in usual for what in ("compute", "memory")]
-    between = float(np.std(np.log(offsets)))
     found = []
     for precision in fit.precisions:
         at_precision = [step for step in steps if step.precision == precision]
@@ -189,12 +187,14 @@ def _efficiencies(fit: Fit, logs: FloatArray, spread_of: Mapping[str, Spread]) -
                     generation_memory_ratio=_mean_of(fit, logs, "generation_memory", scope.means_of),
                     families=_families(fit, logs, precision, scope.generation, used),
                     device_log_spread=float(
-                        np.hypot(spread.device_log_spread, between if scope.generation == ANY else 0.0)
+                        np.hypot(spread.device_log_spread, _between_log_spread(fit, logs, scope, usual=usual))
                     ),
                     workload_log_spread=spread.workload_log_spread,
                     backward_log_spread=spread.backward_log_spread,
                     compiled_log_spread=spread.compiled_log_spread,
                     host_log_spread=spread.host_log_spread,
+                    other_vendor_log_spread=_OTHER_VENDOR_LOG_SPREAD if scope.is_of_all else 0.0,
+                    fitted_vendors=tuple(sorted({step.device.vendor for step in used})) if scope.is_of_all else (),
                     fitted_on=tuple(sorted({step.device.id for step in used})),
                     **ramps,
                 )
@@ -210,6 +210,10 @@ class _Scope:
     vendor: str = ANY
     generation: str = ANY
     means_of: tuple[str, ...] = ()
+
+    @property
+    def is_of_all(self) -> bool:
+        return (self.vendor, self.generation) == (ANY, ANY)
 
     def holds(self, device: Device) -> bool:
         return self.vendor in (ANY, device.vendor) and self.generation in (ANY, device.generation)
@@ -230,6 +234,19 @@ def _scopes(steps: Sequence[MeasuredStep], *, usual: Collection[str]) -> list[_S
         *(_Scope(vendor=vendor, means_of=tuple(sorted(names))) for vendor, names in sorted(unlike.items())),
         *(_Scope(generation=name, means_of=(name,)) for name in generations),
     ]
+
+
+def _between_log_spread(fit: Fit, logs: FloatArray, scope: _Scope, *, usual: Sequence[str]) -> float:
+    """How much further off devices of a generation are that was not fitted: what those that were differ in."""
+    if scope.generation != ANY:
+        return 0.0
+    names = scope.means_of or usual
+    if len(names) == 1:
+        return _OTHER_VENDOR_LOG_SPREAD
+    offsets = [
+        [np.log(fit.value(logs, f"generation_{what}", name)) for name in names] for what in ("compute", "memory")
+    ]
+    return float(np.sqrt(np.mean(np.var(offsets, axis=1, ddof=1))))
 
 
 def _mean_of(fit: Fit, logs: FloatArray, name: str, generations: Sequence[str]) -> float:

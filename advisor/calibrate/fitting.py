@@ -74,6 +74,11 @@ _FROM_WHOLE_STEPS = _Sigmas(device=0.1, scalar=0.02, compute=0.08, memory=0.08)
 
 docs/calibration.md has what was tried, also where the datasheet is wrong by half or twice.
 """
+_PACE_RATIO = "pace_ratio"
+"""How much slower than usual the machine was for the whole of a calibration: of all its operators, of no step after."""
+_PACE_PER_NOISE = 0.7
+"""Its standard deviation over that of a single timing: 0.08 over 0.12, of six calibrations in a row on a machine that
+others disturb. It is held to one standard deviation, so that a device unlike its datasheet is found all the same."""
 _UNSEEN_LOG_SIGMA = 1.0
 """Of a family that nothing it starts from was fitted on."""
 _RATIO_BOUNDS = (0.005, 2.5)
@@ -104,6 +109,10 @@ class _OwnFit(Fit):
             return own * super().value(logs, _HOST_RATIO)
         return own * super().value(logs, _MEMORY_RATIO) if name[0] == "memory_ratio" else own
 
+    def _total(self, logs: FloatArray, family_s: Mapping[str, FloatArray]) -> FloatArray:
+        total: FloatArray = super()._total(logs, family_s) * self.value(logs, _PACE_RATIO)
+        return total
+
     def compute_ratio(self, logs: FloatArray, precision: str, family: str) -> float:
         """Of the family's own unit."""
         if family in COMPUTING:
@@ -133,10 +142,12 @@ def fit_calibration(
     There is an efficiency for each of `precisions`, even where time ran out before an operator of it. What an operator
     takes over and over counts beside what it took so where the start was fitted: in a net it takes longer.
 
-    What steps are off by after a calibration takes the place of the spreads between devices and between workloads, of
-    the host's and of backward's, widened by `noise_log`, one standard deviation of the timings.
+    `noise_log` is one standard deviation of a timing, of which all operators share a part. What steps are off by after
+    a calibration, widened by that part, takes the place of the spreads between devices and between workloads, of the
+    host's and of backward's.
     """
     starts = _starts(device, shipped, precisions=precisions)
+    pace_log_sigma = _PACE_PER_NOISE * noise_log
 
     def in_nets_s(operator: TimedOperator) -> float:
         start = starts.get(precision_class(operator.precision))
@@ -149,7 +160,8 @@ def fit_calibration(
         precisions=precisions,
         starts=starts,
         sigmas=_FROM_WHOLE_STEPS if starts else _FROM_SHIPPED,
-        spread=float(np.hypot(_STEP_LOG_SPREAD, noise_log)),
+        pace_log_sigma=pace_log_sigma,
+        spread=float(np.hypot(_STEP_LOG_SPREAD, pace_log_sigma)),
         date=date,
     )
 
@@ -268,6 +280,7 @@ def _fitted(
     sigmas: _Sigmas,
     spread: float,
     date: str,
+    pace_log_sigma: float = 0.0,
 ) -> FittedCalibration:
     sample = sample_of(steps)
     bases = {
@@ -280,7 +293,10 @@ def _fitted(
         generation_compute_ratio=first.generation_compute_ratio * device.sustained_compute_ratio,
         generation_memory_ratio=first.generation_memory_ratio * device.sustained_memory_ratio,
     )
-    coefficients = _coefficients(sample, starts or _without_starts(bases), device, sigmas=sigmas)
+    coefficients = [*_coefficients(sample, starts or _without_starts(bases), device, sigmas=sigmas)]
+    if pace_log_sigma > 0:
+        slowest = float(np.exp(pace_log_sigma))
+        coefficients.append(_coefficient((_PACE_RATIO,), 1.0, (1 / slowest, slowest), pace_log_sigma, frozenset()))
     fit = _OwnFit(sample, tuple(coefficients), template=template)
     logs = fit.solve(chosen=np.ones(len(steps), dtype=np.bool_), steps=_STEPS)
     counts = _counts(steps)

@@ -8,8 +8,11 @@ from advisor.records.device import Efficiency, FamilyEfficiency
 _OF_SOME = ("core_bytes_per_s", "launch_s")
 """What few families have."""
 _WRITTEN_APART = frozenset(
-    {"families", "operator_ratios", "kind", "vendor", "generation", "precision", "fitted_on", "date", "source"}
-)
+    {
+        "families", "operator_ratios", "kind", "vendor", "generation", "precision", "fitted_vendors", "fitted_on",
+        "date", "source",
+    }
+)  # fmt: skip
 
 
 def file_name(efficiency: Efficiency) -> str:
@@ -30,6 +33,7 @@ def yaml_text(efficiency: Efficiency) -> str:
         f'generation: "{efficiency.generation}"',
         f'precision: "{efficiency.precision}"',
         *_coefficients(efficiency),
+        *([f"fitted_vendors: [{', '.join(efficiency.fitted_vendors)}]"] if efficiency.fitted_vendors else []),
         f"fitted_on: [{', '.join(efficiency.fitted_on)}]",
         f"date: {efficiency.date}",
         f'source: "{efficiency.source}"',

@@ -1,5 +1,6 @@
 """Kernels and what a group of like devices can do in, the time of a step on each in seconds out."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -141,9 +142,9 @@ def _log_spreads(
 ) -> tuple[FloatArray, FloatArray]:
     """Of the whole error and of the device's own part, (devices, batches).
 
-    Independent errors add: the offset of the device for all workloads, that of its figures unless it was calibrated,
-    that of the workload on all devices, that of the host and one of each family, weighted by their share of the time,
-    since all rows of a family err together.
+    Independent errors add: the offset of the device for all workloads, that of its figures and its vendor, that of the
+    workload on all devices, that of the host and one of each family, weighted by their share of the time, since all
+    rows of a family err together.
     """
     shares = _shares(family_s)
     distinct, which = distinct_efficiencies(efficiencies)
@@ -155,10 +156,7 @@ def _log_spreads(
 
     of_families: FloatArray = (shares**2 * spreads.T[:, :, np.newaxis] ** 2).sum(axis=0)
     of_figures = np.array(
-        [
-            0.0 if fit.device == device.id else device.log_spread
-            for device, fit in zip(devices, efficiencies, strict=True)
-        ]
+        [_unknown_log_spread(device, fit) for device, fit in zip(devices, efficiencies, strict=True)]
     )[:, np.newaxis]
     own: FloatArray = np.sqrt(
         of_families + spread_of("device") ** 2 + of_figures**2 + (host_share * spread_of("host")) ** 2
@@ -166,3 +164,11 @@ def _log_spreads(
     is_backward, is_compiled = kernels.backward_dispatches > 0, kernels.compiled_dispatches > 0
     of_kind = np.where(is_compiled, spread_of("compiled"), np.where(is_backward, spread_of("backward"), 0.0))
     return np.sqrt(own**2 + spread_of("workload") ** 2 + of_kind**2), own
+
+
+def _unknown_log_spread(device: Device, efficiency: Efficiency) -> float:
+    """Of the device's own figures, and of a vendor that no fit has seen; 0 after a calibration."""
+    if efficiency.device == device.id:
+        return 0.0
+    is_known = device.vendor in efficiency.fitted_vendors
+    return math.hypot(device.log_spread, 0.0 if is_known else efficiency.other_vendor_log_spread)

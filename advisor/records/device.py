@@ -212,7 +212,8 @@ class Efficiency:
     Spread, each one standard deviation of log(measured / predicted): `device_log_spread` is an offset that a device has
     for all workloads, `workload_log_spread` one that a workload has on all devices, `host_log_spread` one of the host's
     time, which counts by its share of the step; `backward_log_spread` and `compiled_log_spread` are more than these in
-    a step with a backward pass, or by torch.compile.
+    a step with a backward pass, or by torch.compile. `other_vendor_log_spread` is that of a device whose vendor is not
+    among the `fitted_vendors`, beside the rest.
 
     `operator_ratios`, of what calibrations start from: how long operators took over and over where whole steps were
     timed, by their names, over what these coefficients say of them in a net.
@@ -232,6 +233,7 @@ class Efficiency:
     backward_log_spread: float = 0.0
     compiled_log_spread: float = 0.0
     host_log_spread: float = 0.0
+    other_vendor_log_spread: float = 0.0
     join_s: float = 0.0
     library_s: float = 0.0
     overlap_ratio: float = 1.0
@@ -258,6 +260,7 @@ class Efficiency:
     operator_ratios: Mapping[str, float] = field(default_factory=dict)
     device: str = "*"
     core_count: float | None = None
+    fitted_vendors: tuple[str, ...] = ()
     fitted_on: tuple[str, ...] = field(default=())
     date: str
     source: str

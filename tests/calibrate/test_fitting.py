@@ -93,9 +93,9 @@ def started(truth: Efficiency, *, hot: Efficiency, programs: Collection[str] = (
     return start
 
 
-def calibrated(start: Efficiency, operators: tuple[TimedOperator, ...]) -> Efficiency:
+def calibrated(start: Efficiency, operators: tuple[TimedOperator, ...], *, noise_log: float = 0.0) -> Efficiency:
     (own,) = fit_calibration(
-        operators, CPU, [shipped(CPU), start], precisions=("fp32",), noise_log=0.0, date="2026-11-21"
+        operators, CPU, [shipped(CPU), start], precisions=("fp32",), noise_log=noise_log, date="2026-11-21"
     ).efficiencies
     return own
 
@@ -142,14 +142,24 @@ def test_noise_widens_the_interval() -> None:
     operators = timed_by(shipped(CPU), CPU)
     (calm,), (noisy,) = fit(operators), fit(operators, noise_log=0.2)
 
-    # Both parts are independent, so their squares add.
-    assert noisy.device_log_spread == pytest.approx(np.hypot(calm.device_log_spread, 0.2))
+    # Both parts are independent, so their squares add; all operators share 0.7 of what one is disturbed by.
+    assert noisy.device_log_spread == pytest.approx(np.hypot(calm.device_log_spread, 0.7 * 0.2))
 
 
 def test_one_operator_alone_can_be_fitted() -> None:
     (own,) = fit(timed_by(slower(shipped(CPU), 0.5), CPU)[:1])
 
     assert own.families["pointwise"].n == 1
+
+
+def test_where_others_disturb_a_calibration_a_slower_minute_is_not_all_of_the_device() -> None:
+    start = started(IN_STEPS, hot=HOT)
+    operators = timed_by(slower(HOT, 0.8), CPU)
+
+    calm, disturbed = (predicted_s(calibrated(start, operators, noise_log=noise_log), CPU) for noise_log in (0.0, 0.2))
+
+    assert (disturbed < calm).all()
+    assert (disturbed > predicted_s(IN_STEPS, CPU)).all()
 
 
 def test_nine_in_ten_of_the_steps_that_a_calibration_was_held_to_lie_inside_its_interval() -> None:

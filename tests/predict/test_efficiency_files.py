@@ -1,11 +1,15 @@
 """The shipped efficiencies say what they were fitted on, and there is one to fall back on for every kind of device."""
 
+import numpy as np
 import pytest
 
 from advisor.catalog.load import load_catalog
 from advisor.fit.files import file_name, yaml_text
-from advisor.predict.efficiency import ANY
-from advisor.records.device import Efficiency
+from advisor.predict.efficiency import ANY, efficiency_of
+from advisor.predict.lowering import count_rows, lower
+from advisor.predict.roofline import step_times
+from advisor.records.device import Device, DeviceKind, Efficiency
+from tests.predict.toys import device, operand, row, workload
 
 EFFICIENCIES = load_catalog().efficiencies
 
@@ -19,3 +23,30 @@ def test_every_file_names_its_devices_and_is_as_the_fit_writes_it(efficiency: Ef
 def test_every_kind_of_device_has_a_fallback() -> None:
     fallbacks = {one.kind for one in EFFICIENCIES if (one.vendor, one.generation, one.precision) == (ANY, ANY, ANY)}
     assert fallbacks == {"cpu", "gpu"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "vendor", "generation"),
+    [("gpu", "NVIDIA", "Ampere"), ("gpu", "AMD", "CDNA 1.0"), ("cpu", "AMD", "Zen 5 Turin")],
+)
+def test_less_is_known_of_other_generations_and_least_of_other_vendors(
+    kind: DeviceKind, vendor: str, generation: str
+) -> None:
+    known, of_vendor, of_none = (
+        log_spread(device(kind=kind, vendor=name, generation=one))
+        for name, one in ((vendor, generation), (vendor, "Next"), ("Other", "Next"))
+    )
+    assert 0.99 * known < of_vendor < 0.9 * of_none  # NVIDIA's generations are alike
+
+
+def log_spread(one: Device) -> float:
+    """Of a product in fp32."""
+    a = operand(512, 512)
+    counts = count_rows(workload(row("aten.mm", (a, a), (a,), family="matmul")), batches=np.array([1.0]), width="full")
+    times = step_times(
+        lower(counts, kind=one.kind, precision="fp32"),
+        kind=one.kind,
+        devices=[one],
+        efficiencies=[efficiency_of(one, precision="fp32", efficiencies=EFFICIENCIES)],
+    )
+    return float(times.own_log_spread[0, 0])
