@@ -75,7 +75,7 @@ def test_a_cpu_whose_name_is_hidden_is_the_median_of_its_generation_and_as_uncer
     device = device_of(local)
 
     # 2 cores x 4 GHz x 64 FLOP a cycle; the clocks are all that differs
-    assert device.peak_flops_per_s["fp32"] == pytest.approx(2 * median([3e9, 4e9, 4.5e9]) * 64)
+    assert device.peak_flops_per_s["vector"] == pytest.approx(2 * median([3e9, 4e9, 4.5e9]) * 64)
     assert device.host_time_ratio == pytest.approx(1.0)  # the median: of 4 GHz
     assert device.log_spread == pytest.approx(stdev([math.log(3), math.log(4), math.log(4.5)]))
     assert (device.id, device.vendor, device.generation) == ("amd-epyc", "AMD", "Zen 5 Turin")
@@ -91,7 +91,7 @@ def test_clocks_that_the_machine_names_win_over_those_of_others(catalog: Catalog
     local = cpu_of(small, core_count=1.0, base_hz=2e9, boost_hz=3e9, **hidden)
 
     # 0.63 of the way from the base clock to the boost: 2.63 GHz
-    assert device_of(local).peak_flops_per_s["fp32"] == pytest.approx(2.63e9 * 64)
+    assert device_of(local).peak_flops_per_s["vector"] == pytest.approx(2.63e9 * 64)
 
 
 def test_a_cpu_unlike_all_others_is_not_predicted_and_says_why(catalog: Catalog) -> None:
