@@ -133,7 +133,10 @@ def _check_devices(inventory: Inventory) -> Iterator[Check]:
     """What prediction for this machine rests on."""
     for local in inventory.devices:
         found = f"{local.name}: {local.note}" if local.note else local.name
-        if local.profile is not None:
+        calibrated_at = inventory.calibrated_at.get(local.device.id) if local.device else None
+        if calibrated_at is not None:
+            yield Check(name=local.id, state="ok", found=f"{found}; calibrated {calibrated_at[:10]}")
+        elif local.profile is not None:
             yield Check(name=local.id, state="ok", found=found)
         else:
             remedy = "`advise calibrate` measures it" if local.device else ""

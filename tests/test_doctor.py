@@ -111,6 +111,20 @@ def test_a_cache_folder_that_cannot_be_written_is_missing_but_no_failure(
     assert "cannot be written: Not a directory" in check.found
 
 
+def test_a_device_without_a_profile_that_is_calibrated_is_ok() -> None:
+    here = machine(cpu_name="AMD EPYC")
+
+    def look_at_calibrated(catalog: Catalog) -> Inventory:
+        found = look_at(here)(catalog)
+        ids = [local.device.id for local in found.devices if local.device is not None]
+        return replace(found, calibrated_at=dict.fromkeys(ids, "2026-11-21T12:00:00+00:00"))
+
+    found = by_name(Stages(look=look_at_calibrated, trace=untraced))
+
+    assert found["cpu"].state == "ok"
+    assert found["cpu"].found.endswith("; calibrated 2026-11-21")
+
+
 def test_a_device_without_a_profile_is_missing_with_what_helps() -> None:
     here = machine(cpu_name="AMD EPYC", gpus=(gpu("Riva TNT"),))
 
