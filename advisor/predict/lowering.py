@@ -155,8 +155,6 @@ _OF_PRODUCTS = ("groups", "m", "n", "k")
 _OF_STEP = ("dispatches", "backward_dispatches", "compiled_dispatches", "transfer_bytes", "parameter_bytes")
 _EAGER_BY_LIBRARY = ("norm", "pool")
 """What a CPU calls a library for (oneDNN, or torch's own like it), as for convolutions; Inductor writes its own."""
-_BY_BLAS = ("matmul", "rnn")
-"""What a CPU computes in fp32 by MKL, and not by oneDNN or torch's own code, which use its whole vectors."""
 _FP32_UNITS = ("fp32", "vector")
 _GROUPED_SHARE = (1 - 0.82) / (1.36 - 0.82)
 """Of a net's FLOP in convolutions, where Inductor's weights of the two layouts are equal."""
@@ -345,9 +343,7 @@ def _kernels_of(
     cast_bytes = work.parameter_cast_bytes if compiled else work.cast_bytes
     is_transposed = (kind == "cpu" or work.dtype in _HALF_DTYPES) and not relaid
     is_by_library = kind == "cpu" and (row.family == "conv" or (row.family in _EAGER_BY_LIBRARY and not compiled))
-    unit = unit_of(row.family, dtype=work.dtype, precision=precision)
-    if kind == "cpu" and unit == "fp32" and row.family not in _BY_BLAS:
-        unit = "vector"
+    unit = unit_of(row.family, kind=kind, dtype=work.dtype, precision=precision)
     has_bias = row.op == "aten.convolution" and len(row.inputs) > 2 and not compiled  # Inductor adds it further on
     products: Sequence[Product | None] = work.products or (None,)
     moved_bytes = data_bytes + program_bytes

@@ -63,7 +63,8 @@ def plain_roofline(
         step_s[index] = 0.0
         peaks = device.peak_flops_per_s
         for work in work_by_width[width_of(precision)]:
-            peak = peaks.get(unit_of(work.row.family, dtype=work.dtype, precision=precision), peaks["fp32"])
+            unit = unit_of(work.row.family, kind=device.kind, dtype=work.dtype, precision=precision)
+            peak = peaks.get(unit, peaks["fp32"])
             step_s[index] += np.maximum(work.flops / peak, work.moved_bytes / device.memory_bytes_per_s)
             flops[index] += work.flops
     return PlainRoofline(step_s=step_s, flops=flops)

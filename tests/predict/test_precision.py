@@ -78,7 +78,14 @@ def test_autocast_runs_low_operators_in_half_and_full_ones_in_fp32() -> None:
 def test_an_operator_computes_on_the_unit_of_its_family_and_dtype(
     family: str, dtype: str, precision: Precision, unit: str
 ) -> None:
-    assert unit_of(family, dtype=dtype, precision=precision) == unit
+    assert unit_of(family, kind="gpu", dtype=dtype, precision=precision) == unit
+
+
+@pytest.mark.parametrize(
+    ("family", "unit"), [("matmul", "fp32"), ("rnn", "fp32"), ("conv", "vector"), ("attention", "vector")]
+)
+def test_a_cpu_computes_in_fp32_by_blas_or_on_its_whole_vectors(family: str, unit: str) -> None:
+    assert unit_of(family, kind="cpu", dtype="float32", precision="fp32") == unit
 
 
 @pytest.mark.parametrize(
