@@ -15,9 +15,9 @@ from advisor.fit.engine import fitted_kernels, kernel_s, with_engine_kernels
 from advisor.fit.residuals import LeftOut, Spread, left_out, spreads
 from advisor.fit.sample import MeasuredStep, sample_of
 from advisor.fit.solve import Fit
-from advisor.predict.efficiency import ANY, efficiency_of, precision_class
+from advisor.predict.efficiency import efficiency_of, precision_class
 from advisor.predict.lowering import Kernels
-from advisor.records.device import Device, DeviceKind, Efficiency, FamilyEfficiency
+from advisor.records.device import ANY, Device, DeviceKind, Efficiency, FamilyEfficiency
 from advisor.records.measurement import Measurement
 from advisor.records.prediction import FloatArray
 from advisor.validation import Run, kernels_of, prepare

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from advisor.calibrate.in_force import calibrations_in_force
+from advisor.calibrate.in_force import calibrations_in_force, is_of
 from advisor.local_device import local_devices
 from advisor.machine.this_machine import this_machine
 from advisor.machine.torch_seen import ask_torch
@@ -28,7 +28,11 @@ def take_inventory(
         machine=machine,
         torch=torch,
         devices=devices,
-        calibrated_at={one.key.device: one.at for one in calibrations.calibrations},
+        calibrated_at={
+            one.key.device: one.at
+            for one in calibrations.calibrations
+            if any(local.device is not None and is_of(one, local.device) for local in devices)
+        },
         others=tuple(profile for profile in known if profile.id not in here),
         notes=(*machine.notes, *_torch_notes(machine, torch), *calibrations.problems),
     )
@@ -39,6 +43,13 @@ def _torch_notes(machine: Machine, torch: TorchSeen) -> Iterator[str]:
     if torch.problem:
         yield f"torch does not answer: {torch.problem}"
         return
+    found = {gpu.id for gpu in machine.gpus}
+    for gpu in torch.gpus:
+        if gpu.id not in found:
+            yield (
+                f"torch {torch.version} sees {gpu.id}, {gpu.name}, which the driver's own tools do not list: it is "
+                "left out, nvidia-smi may say why"
+            )
     seen = {gpu.id for gpu in torch.gpus}
     for gpu in machine.gpus:
         if gpu.id not in seen:

@@ -36,7 +36,13 @@ def _local_cpu(machine: Machine, catalog: Catalog) -> LocalDevice:
         device, note = None, "the size of its memory could not be read"
     name = profile.name if profile else _cpu_name(machine)
     return LocalDevice(
-        id="cpu", name=name, thread_count=machine.thread_count, device=device, profile=profile, note=note
+        id="cpu",
+        name=name,
+        thread_count=machine.thread_count,
+        device=device,
+        profile=profile,
+        note=note,
+        affinity_count=machine.affinity_count,
     )
 
 
@@ -62,6 +68,8 @@ def _local_gpu(gpu: LocalGpu, machine: Machine, catalog: Catalog) -> LocalDevice
             vcpu_count=machine.thread_count,
         ),
         profile=profile,
+        affinity_count=machine.affinity_count,
+        uuid=gpu.uuid,
     )
 
 

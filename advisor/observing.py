@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from advisor.errors import UsageError
@@ -13,13 +14,14 @@ from advisor.measure.beside import Measuring
 from advisor.measure.request import MeasureRequest
 from advisor.pipeline import calibrations_for, catalog_of, rank_workload
 from advisor.records.answer import Recommendation
+from advisor.records.machine import Machine
 from advisor.records.timing import StepTiming
 
 if TYPE_CHECKING:
     from torch import nn
     from torch.utils.data import DataLoader
 
-    from advisor.measure.observer import Observer
+    from advisor.measure.observer import Observer, Run
     from advisor.workload.loaded import Inputs
 
 _NO_WAIT_RATIO = 0.05
@@ -100,7 +102,11 @@ class Observed:
         )
         request = MeasureRequest(source=workload.name, mode=observer.mode, layout=run.layout, compile=run.compile)
         measuring = Measuring(
-            request=request, time_it=lambda _: timing, precision=run.precision, device=run.device, batch=timing.batch
+            request=request,
+            time_it=partial(_timed, timing, run),
+            precision=run.precision,
+            device=_name_here(run, machine),
+            batch=timing.batch,
         )
         return rank_workload(
             workload,
@@ -110,6 +116,22 @@ class Observed:
             calibrated=calibrations_for(machine, catalog, options),
             measuring=measuring,
         )
+
+
+def _timed(timing: StepTiming, run: "Run", request: MeasureRequest) -> StepTiming:
+    """The loop's steps, where they ran as the request asks. More threads than cores share these cores."""
+    if request.thread_count is not None and run.thread_count < request.thread_count:
+        raise UsageError(
+            f"the loop ran on {run.thread_count} of {request.thread_count} cores, and predictions are of all",
+            hint=f"torch.set_num_threads({request.thread_count})",
+        )
+    return timing
+
+
+def _name_here(run: "Run", machine: Machine | None) -> str:
+    """The driver's name of the device: torch may count unlike GPUs in another order, and the UUIDs tell."""
+    gpus = () if machine is None or run.gpu_uuid is None else machine.gpus
+    return next((gpu.id for gpu in gpus if gpu.uuid == run.gpu_uuid), run.device)
 
 
 def _example_inputs(model: "nn.Module", inputs: "Inputs") -> Any:

@@ -1,14 +1,18 @@
 """What is here beside its profiles: the machine, torch's view of it, and the calibrations in force."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import platformdirs
 import pytest
 
+from advisor.calibrate import store
+from advisor.calibrate.key import key_of, targets
 from advisor.catalog.load import load_catalog
 from advisor.inventory import take_inventory
 from advisor.records.machine import Inventory, Machine, TorchSeen
 from advisor.records.price import Catalog
+from tests.calibrate.toys import EPYC, calibration
 from tests.machines import gpu, machine
 
 
@@ -65,3 +69,25 @@ def test_a_file_in_the_cache_that_is_no_calibration_is_said(catalog: Catalog, tm
     (note,) = inventory(catalog, machine()).notes
 
     assert "broken.yaml" in note
+
+
+def test_a_gpu_that_torch_alone_sees_is_said(catalog: Catalog) -> None:
+    seen = TorchSeen(version="2.9.0", thread_count=8, gpus=(gpu("Tesla T4"),))
+
+    (note,) = inventory(catalog, machine(), torch=seen).notes
+
+    assert note.startswith("torch 2.9.0 sees cuda:0, Tesla T4, which the driver's own tools do not list")
+
+
+def test_a_calibration_at_fewer_threads_is_not_that_of_the_cpu(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "folder", lambda: tmp_path / "calibrations")
+    one_core = targets(EPYC, catalog, thread_count=1)[0]
+    assert one_core.device is not None
+    kept = calibration()
+    store.keep(replace(kept, key=key_of(one_core, one_core.device, EPYC, thread_count=1)))
+    assert inventory(catalog, EPYC).calibrated_at == {}
+
+    store.keep(kept)
+    assert inventory(catalog, EPYC).calibrated_at == {"amd-epyc-7763": kept.at}

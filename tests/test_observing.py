@@ -9,10 +9,12 @@ import torch
 from torch import nn
 
 import advisor
+from advisor import observing
 from advisor.errors import UsageError
 from advisor.measure.observer import Observer
 from advisor.observing import Observed
 from advisor.records.timing import StepTiming
+from tests.machines import gpu, machine
 
 
 class TwoInputs(nn.Module):
@@ -153,3 +155,25 @@ def test_the_observer_keeps_the_inputs_of_one_call_without_their_graph() -> None
     assert observer.run is not None
     ((kept,), kwargs) = observer.run.inputs
     assert (kept.requires_grad, kept.data_ptr(), kwargs) == (False, rows.data_ptr(), {})
+
+
+def test_a_loop_on_fewer_threads_than_cores_says_nothing_of_the_whole_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("advisor.observing.this_machine", lambda: machine(core_count=4.0, thread_count=4))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    model = TwoInputs()
+    with advisor.observe(model) as seen:
+        loop(model)
+
+    answer = seen.recommend(samples=1000, no_calibrate=True, device="cpu")
+
+    assert answer.measured == ()
+    (warning,) = [text for text in answer.warnings if "not measured" in text]
+    assert "the loop ran on 3 of 4 cores" in warning
+
+
+def test_a_gpu_that_torch_counts_differently_is_known_by_its_uuid() -> None:
+    run: Any = SimpleNamespace(device="cuda:0", gpu_uuid="GPU-b")
+    here = machine(gpus=(gpu("Tesla T4", uuid="GPU-a"), gpu("Tesla P4", id="cuda:1", uuid="GPU-b")))
+
+    assert observing._name_here(run, here) == "cuda:1"
+    assert observing._name_here(run, machine()) == "cuda:0"

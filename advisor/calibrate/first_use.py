@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from advisor.calibrate.in_force import calibrations_in_force
-from advisor.calibrate.load import others_cpu_count
-from advisor.calibrate.store import Stored
+from advisor.calibrate.in_force import calibrations_in_force, is_of
+from advisor.calibrate.key import targets
+from advisor.calibrate.load import others_cpu_count, spare_cpu_count
+from advisor.calibrate.store import Stored, unwritable
 from advisor.errors import UsageError
 from advisor.records.calibration import Calibrated, NotCalibrated
 from advisor.records.machine import Machine
@@ -28,10 +29,14 @@ def calibrations_on_first_use(
     What goes wrong is no error of whoever asked for a ranking: the answer rests on the datasheet then, and says so.
     """
     stored = calibrations_in_force(machine, catalog)
-    if any(one.key.thread_count is not None for one in stored.calibrations):
+    here = next((local.device for local in targets(machine, catalog) if local.id == "cpu"), None)
+    if here is None or any(is_of(one, here) for one in stored.calibrations):
         return stored
+    if problem := unwritable():
+        remedy = "XDG_CACHE_HOME names another folder"
+        return _with_problem(stored, f"the CPU here is not calibrated: {problem}; {remedy}")
     others = busy_cpu_count()
-    if others > _BUSY_CPU_COUNT + machine.thread_count - max(1, int(machine.core_count)):
+    if others > _BUSY_CPU_COUNT + spare_cpu_count(machine, used_cpu_count=max(1, int(machine.core_count))):
         return _with_problem(stored, f"the CPU here is not calibrated: other processes keep {others:.1f} CPUs busy")
     try:
         made = (calibrate_cpu or _calibrate_cpu)(machine, catalog)

@@ -7,6 +7,7 @@ from datetime import datetime
 from advisor.calibrate.key import key_of, targets
 from advisor.calibrate.store import Stored, read_stored
 from advisor.records.calibration import Calibration
+from advisor.records.device import Device
 from advisor.records.machine import Machine
 from advisor.records.price import Catalog
 from advisor.report.calibration_text import age_text, target_text
@@ -20,12 +21,20 @@ def calibrations_in_force(machine: Machine, catalog: Catalog, *, stored: Stored 
 
 
 def _holds(calibration: Calibration, machine: Machine, catalog: Catalog) -> bool:
-    """Whether a calibration of the same device made now would have the same key, at as many threads."""
+    """Whether a calibration of the same device made now would have the same key, at as many threads: those of all its
+    cores, which a quota may leave a share of one, or those that it was asked for."""
     thread_count = calibration.key.thread_count
     return any(
         local.device is not None and key_of(local, local.device, machine, thread_count=thread_count) == calibration.key
-        for local in targets(machine, catalog, thread_count=thread_count)
+        for asked in dict.fromkeys((None, thread_count))
+        for local in targets(machine, catalog, thread_count=asked)
     )
+
+
+def is_of(calibration: Calibration, device: Device) -> bool:
+    """Whether it says how fast the device is: it is of that one, and of as many cores."""
+    of_cores = device.core_count if device.kind == "cpu" else None
+    return (calibration.key.device, calibration.key.core_count) == (device.id, of_cores)
 
 
 def with_calibrations(catalog: Catalog, calibrations: Sequence[Calibration]) -> Catalog:

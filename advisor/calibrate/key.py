@@ -1,12 +1,14 @@
 """A device of this machine in, what its timings depend on out."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 import advisor.records.device as records
+from advisor.errors import UsageError
 from advisor.local_device import local_devices
 from advisor.records.calibration import CalibrationKey
 from advisor.records.device import Device
@@ -24,6 +26,16 @@ def targets(machine: Machine, catalog: Catalog, *, thread_count: int | None = No
     """The devices of this machine, the CPU with as many of its cores as it is to run threads."""
     used = machine if thread_count is None else replace(machine, core_count=float(thread_count))
     return local_devices(used, catalog)
+
+
+def device_called(on: str, devices: Sequence[LocalDevice]) -> LocalDevice:
+    """The one that `--on` names, "cuda" for "cuda:0"; raise `UsageError` where there is none."""
+    wanted = f"{on}:0" if on == "cuda" else on
+    found = next((local for local in devices if local.id == wanted), None)
+    if found is None:
+        here = ", ".join(local.id for local in devices)
+        raise UsageError(f"--on {on}: there is no such device here", hint=f"found: {here}")
+    return found
 
 
 def thread_count_of(local: LocalDevice, machine: Machine, asked: int | None) -> int | None:

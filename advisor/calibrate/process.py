@@ -19,6 +19,7 @@ from typing import IO, Any
 from advisor.errors import UsageError
 from advisor.records.calibration import TimedOperator, Timings
 from advisor.records.device import Precision
+from advisor.records.machine import BUS_ORDER
 
 OnProgress = Callable[[int, int], None]
 """Called with how many of how many operators are timed."""
@@ -87,7 +88,7 @@ def _child(request: TimingRequest, *, deadline_s: float, errors: IO[bytes]) -> I
         stdout=subprocess.PIPE,
         stderr=errors,
         start_new_session=True,
-        env=os.environ | threads,
+        env=os.environ | BUS_ORDER | threads,
     )
     try:
         yield process

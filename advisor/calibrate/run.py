@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from advisor.calibrate.fitting import fit_calibration
-from advisor.calibrate.key import key_of, targets, thread_count_of
+from advisor.calibrate.key import device_called, key_of, targets, thread_count_of
+from advisor.calibrate.load import spare_cpu_count
 from advisor.calibrate.noise import noise_of
 from advisor.calibrate.process import OnProgress, TimingRequest, time_operators
 from advisor.calibrate.store import keep, read_stored
@@ -38,12 +39,16 @@ def calibrate(
     `catalog` holds the efficiencies that it starts from, without earlier calibrations. An interrupt ends it with what
     was timed until then.
 
-    Raises `UsageError` for a device that is not there or has no profile, more threads than this process may use, a
+    Raises `UsageError` for a device that is not there or has no profile, more threads than this process has cores, a
     precision that it does not run, and where time is too short for a single operator. Unless it is named, a device that
     cannot be timed is passed over with the reason.
     """
     _check(budget_s=budget_s, thread_count=thread_count, machine=machine)
-    for local, device in _chosen(targets(machine, catalog, thread_count=thread_count), on):
+    for local in _chosen(targets(machine, catalog, thread_count=thread_count), on):
+        device = local.device
+        if device is None:
+            yield NotCalibrated(device=local.id, reason=f"{local.name}: {local.note}")
+            continue
         threads = thread_count_of(local, machine, thread_count)
         try:
             request = TimingRequest(
@@ -68,24 +73,22 @@ def _check(*, budget_s: float, thread_count: int | None, machine: Machine) -> No
         raise UsageError(
             f"--time-budget: {budget_s:g} s are too short to time anything", hint="give it 5s or more; 10s is usual"
         )
-    if thread_count is not None and thread_count > machine.thread_count:
+    core_count = max(1, int(machine.core_count))
+    if thread_count is not None and thread_count > core_count:
         raise UsageError(
-            f"--threads: this process may use {machine.thread_count} threads, not {thread_count}",
-            hint="its affinity mask or its container's CPU quota says so",
+            f"--threads: this process may use {core_count} cores, each with a thread of torch, not {thread_count}",
+            hint="the machine, its affinity mask or its container's CPU quota says so",
         )
 
 
-def _chosen(devices: Sequence[LocalDevice], on: str | None) -> list[tuple[LocalDevice, Device]]:
-    """The one that is called `on`, else all that can be predicted."""
-    wanted = f"{on}:0" if on == "cuda" else on
-    named = [local for local in devices if on is None or local.id == wanted]
-    usable = [(local, local.device) for local in named if local.device is not None]
-    if usable:
-        return usable
-    if named:
-        raise UsageError(f"{named[0].id}, {named[0].name}: {named[0].note}", hint="advise devices lists what was found")
-    found = ", ".join(local.id for local in devices)
-    raise UsageError(f"--on {on}: there is no such device here", hint=f"found: {found}")
+def _chosen(devices: Sequence[LocalDevice], on: str | None) -> Sequence[LocalDevice]:
+    """The one that is called `on`, which must be one that can be predicted, else all."""
+    if on is None:
+        return devices
+    named = device_called(on, devices)
+    if named.device is None:
+        raise UsageError(f"{named.id}, {named.name}: {named.note}", hint="advise devices lists what was found")
+    return [named]
 
 
 def _precisions(device: Device, wanted: Sequence[PrecisionChoice]) -> tuple[Precision, ...]:
@@ -108,7 +111,7 @@ def _calibrated(
 ) -> Calibrated:
     """The timings fitted, and kept where they are worth it."""
     used = request.thread_count or 1
-    noise = noise_of(timings, spare_cpu_count=machine.thread_count - used, used_cpu_count=used)
+    noise = noise_of(timings, spare_cpu_count=spare_cpu_count(machine, used_cpu_count=used), used_cpu_count=used)
     now = datetime.now(UTC)
     fitted = fit_calibration(
         timings.operators,
@@ -120,15 +123,17 @@ def _calibrated(
     )
     key = key_of(local, device, machine, thread_count=request.thread_count)
     earlier = next((one for one in read_stored().calibrations if one.key == key), None)
+    kept = _not_timed_again(earlier, fitted.efficiencies)
+    made_at = now.isoformat(timespec="seconds")
     calibration = Calibration(
         key=key,
-        at=now.isoformat(timespec="seconds"),
+        at=min(earlier.at, made_at) if earlier and kept else made_at,
         n=len(timings.operators),
         planned_count=timings.planned_count,
         median_ape=fitted.median_ape,
-        warnings=noise.warnings,
+        warnings=tuple(dict.fromkeys((*noise.warnings, *(earlier.warnings if earlier and kept else ())))),
         host_to_device_bytes_per_s=timings.host_to_device_bytes_per_s,
-        efficiencies=(*fitted.efficiencies, *_not_timed_again(earlier, fitted.efficiencies)),
+        efficiencies=(*fitted.efficiencies, *kept),
     )
     if noise.is_too_much:
         problem = "disturbed too much to be better than the datasheet: not kept"

@@ -1,12 +1,12 @@
 """Calibrations to files of the user's cache folder and back.
 
 A file is YAML: what was timed where and when, then an efficiency per class of precision, each as `profiles/efficiency`
-has it. One that cannot be read is left out and named; the next calibration of that device writes it anew.
+has it. The numbers of the key stand there to the last digit, for it holds only where they are the same. A file that
+cannot be read is left out and named; the next calibration of that device writes it anew.
 """
 
 import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from advisor.errors import ProfileError
 from advisor.fit.files import number, yaml_text
 from advisor.records.calibration import Calibration, CalibrationKey
 from advisor.records.device import Efficiency
+from advisor.whole_file import write_whole
 
 _HEADING = "# What this machine sustains, timed by `advise calibrate`; spreads are of log(measured / predicted)."
 
@@ -58,32 +59,38 @@ def read_stored() -> Stored:
 
 def keep(calibration: Calibration) -> Path:
     """Write the file in one step: whoever reads it sees the former one or this one whole. Raises OSError."""
-    import tempfile  # whoever only reads is spared it
-
     file = file_of(calibration.key)
     file.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=file.parent, prefix=".calibration-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as part:
-            part.write(calibration_text(calibration))
-        Path(name).replace(file)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_whole(calibration_text(calibration), file)
     return file
+
+
+def unwritable() -> str:
+    """Why no calibration can be kept, in words; "" where one can be. Makes the folder where it is not there."""
+    import tempfile  # whoever only reads is spared it
+
+    try:
+        folder().mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder()):
+            return ""
+    except OSError as error:
+        return f"{folder()} cannot be written: {error.strerror}"
 
 
 def calibration_text(calibration: Calibration) -> str:
     """The file: the header, then the efficiencies."""
-    header = asdict(calibration.key) | {
+    findings = {
         "at": calibration.at,
         "n": calibration.n,
         "planned_count": calibration.planned_count,
         "median_ape": calibration.median_ape,
         "warnings": list(calibration.warnings),
         "host_to_device_bytes_per_s": calibration.host_to_device_bytes_per_s,
+        "precisions": [one.precision for one in calibration.efficiencies],
     }
-    lines = [f"{name}: {_scalar(value)}" for name, value in header.items() if value is not None]
+    conditions = asdict(calibration.key)
+    lines = [f"{name}: {json.dumps(value)}" for name, value in conditions.items() if value is not None]
+    lines += [f"{name}: {_scalar(value)}" for name, value in findings.items() if value is not None]
     return "\n".join([_HEADING, *lines, "---", profile_text(calibration.efficiencies)])
 
 

@@ -22,6 +22,7 @@ class _Header(CalibrationKey):
     median_ape: float
     warnings: tuple[str, ...] = ()
     host_to_device_bytes_per_s: float | None = None
+    precisions: tuple[str, ...] = ()
 
 
 def read_calibration(file: Path) -> Calibration:
@@ -32,9 +33,16 @@ def read_calibration(file: Path) -> Calibration:
     first, *others = documents
     header = read_record(_Header, first, (), first.values, zero_allowed=("median_ape",))
     try:
-        datetime.fromisoformat(header.at)
+        has_zone = datetime.fromisoformat(header.at).tzinfo is not None
     except ValueError:
         raise first.error(("at",), f"{header.at!r} is no date and time", hint="calibrate again") from None
+    if not has_zone:
+        raise first.error(("at",), f"{header.at!r} names no time zone", hint="calibrate again")
+    efficiencies = tuple(read_efficiency(document) for document in others)
+    found = tuple(one.precision for one in efficiencies)
+    if header.precisions and found != header.precisions:
+        words = f"efficiencies of {', '.join(header.precisions)} should follow, not of {', '.join(found)}"
+        raise first.error(("precisions",), words, hint="the file is cut short: calibrate again")
     return Calibration(
         key=CalibrationKey(**{field.name: getattr(header, field.name) for field in fields(CalibrationKey)}),
         at=header.at,
@@ -43,5 +51,5 @@ def read_calibration(file: Path) -> Calibration:
         median_ape=header.median_ape,
         warnings=header.warnings,
         host_to_device_bytes_per_s=header.host_to_device_bytes_per_s,
-        efficiencies=tuple(read_efficiency(document) for document in others),
+        efficiencies=efficiencies,
     )

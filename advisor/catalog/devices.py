@@ -7,7 +7,7 @@ from typing import Any
 
 from advisor.catalog.fields import read_mapping, read_record, read_text
 from advisor.catalog.strict_yaml import Document, did_you_mean, read_documents
-from advisor.records.device import Cpu, Efficiency, Gpu
+from advisor.records.device import ANY, Cpu, Efficiency, Gpu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,11 @@ def read_efficiency(document: Document) -> Efficiency:
         "dispatch_s",
         "launch_s",
     )
-    return read_record(Efficiency, document, (), document.values, zero_allowed=zero_allowed)
+    efficiency = read_record(Efficiency, document, (), document.values, zero_allowed=zero_allowed)
+    if ANY not in efficiency.families:
+        hint = "give one: it stands in for every family without an entry"
+        raise document.error(("families",), f"no entry {ANY!r}", hint=hint)
+    return efficiency
 
 
 def read_measured_instances(file: Path) -> dict[tuple[str, str], MeasuredInstance]:

@@ -7,9 +7,9 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from advisor.fit.sample import MeasuredStep, sample_of
-from advisor.predict.efficiency import ANY, family_efficiencies
+from advisor.predict.efficiency import family_efficiencies
 from advisor.predict.roofline import times_by_kernel
-from advisor.records.device import Efficiency, FamilyEfficiency
+from advisor.records.device import ANY, Efficiency, FamilyEfficiency
 from advisor.records.prediction import FloatArray
 
 _STREAMING = "pointwise"

@@ -31,14 +31,20 @@ class _Card:
     is_divided: bool
 
 
+_Found = tuple[list[_Card], tuple[str, ...]]
+"""The cards, and what could not be learned of them."""
+
+
 def read_nvidia_gpus(*, visible: str | None = None) -> GpusFound:
     """Ask for the GPUs in the order of the PCI bus; `visible` is CUDA_VISIBLE_DEVICES (default: the environment's).
 
-    torch's own order is the same unless CUDA_DEVICE_ORDER is left at "fastest first" among unlike cards; the UUIDs say.
+    torch's order is the same in a process that has `BUS_ORDER` of the records; in another the UUIDs say which is which.
     """
-    found = _ask_nvml() or _ask_smi()
+    found, problem = _ask_nvml()
+    found = found or _ask_smi()
     if found is None:
-        return GpusFound(notes=("no NVIDIA driver answers: neither NVML nor nvidia-smi is at hand",))
+        said = f" (NVML: {problem})" if problem else ""
+        return GpusFound(notes=(f"no NVIDIA driver answers: neither NVML nor nvidia-smi is at hand{said}",))
     cards, notes = found
     cards = _visible(cards, os.environ.get("CUDA_VISIBLE_DEVICES") if visible is None else visible)
     gpus = tuple(replace(card.gpu, id=f"cuda:{index}") for index, card in enumerate(cards) if not card.is_divided)
@@ -50,22 +56,22 @@ def read_nvidia_gpus(*, visible: str | None = None) -> GpusFound:
     return GpusFound(gpus=gpus, notes=(*notes, *divided))
 
 
-def _ask_nvml() -> tuple[list[_Card], tuple[str, ...]] | None:
-    """The cards by NVML; None where its bindings (`pip install nvidia-ml-py`) or the driver are missing."""
+def _ask_nvml() -> tuple[_Found | None, str]:
+    """The cards by NVML; None, and why, where its bindings (`pip install nvidia-ml-py`) or the driver are missing."""
     try:
         import pynvml
     except ImportError:
-        return None
+        return None, ""
     try:
         pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return None
+    except pynvml.NVMLError as error:
+        return None, str(error)
     try:
         driver = str(pynvml.nvmlSystemGetDriverVersion())
         count = pynvml.nvmlDeviceGetCount()
-        return [_nvml_card(pynvml, index, driver=driver) for index in range(count)], ()
+        return ([_nvml_card(pynvml, index, driver=driver) for index in range(count)], ()), ""
     except pynvml.NVMLError as error:  # no permission, or a card that fell off the bus
-        return [], (f"NVML does not list the GPUs: {error}",)
+        return ([], (f"NVML does not list the GPUs: {error}",)), ""
     finally:
         pynvml.nvmlShutdown()
 
@@ -94,7 +100,7 @@ def _nvml_card(nvml: Any, index: int, *, driver: str) -> _Card:
     return _Card(gpu=gpu, is_divided=mig_mode is not None and mig_mode[0] == 1)
 
 
-def _ask_smi() -> tuple[list[_Card], tuple[str, ...]] | None:
+def _ask_smi() -> _Found | None:
     program = shutil.which("nvidia-smi")
     if program is None:
         return None

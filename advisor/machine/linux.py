@@ -54,6 +54,7 @@ def read_linux(*, affinity: Collection[int], root: Path = Path("/")) -> Machine:
         isa=tuple(flag for flag in ISA if flag in (info.get("flags") or info.get("Features", "")).split()),
         core_count=core_count,
         thread_count=thread_count,
+        affinity_count=len(affinity),
         base_hz=_clock_hz(root, cpus, "cpufreq/base_frequency", unit_hz=1e3)
         or _clock_hz(root, cpus, "acpi_cppc/nominal_freq", unit_hz=1e6),
         boost_hz=_clock_hz(root, cpus, "cpufreq/cpuinfo_max_freq", unit_hz=1e3),

@@ -1,11 +1,12 @@
 """torch in, by way of a child process, its version and its devices out."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-from advisor.records.machine import LocalGpu, TorchSeen
+from advisor.records.machine import BUS_ORDER, LocalGpu, TorchSeen
 
 _TIMEOUT_S = 120.0
 """torch's first import from a cold disk can take half a minute."""
@@ -24,6 +25,7 @@ def ask_torch(*, python: str = sys.executable) -> TorchSeen:
             text=True,
             check=False,
             timeout=_TIMEOUT_S,
+            env=os.environ | BUS_ORDER,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return TorchSeen(problem=f"a child process does not answer: {error}")

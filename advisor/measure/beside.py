@@ -7,14 +7,14 @@ from itertools import groupby
 import numpy as np
 
 from advisor import units
+from advisor.calibrate.load import spare_cpu_count
 from advisor.calibrate.noise import TAKEN_CPU_COUNT, WIDE_IQR_RATIO
 from advisor.errors import AdvisorError, UsageError
 from advisor.measure.request import MeasureRequest
 from advisor.predict.anchor import carried_ratio
-from advisor.predict.efficiency import ANY
 from advisor.predict.step_time import predict
 from advisor.records.answer import Interval, MeasuredStep, QuotedDevice
-from advisor.records.device import Device, Efficiency
+from advisor.records.device import ANY, Device, Efficiency
 from advisor.records.machine import LocalDevice
 from advisor.records.options import PrecisionChoice
 from advisor.records.prediction import Anchor, IndexArray, Predictions
@@ -88,7 +88,7 @@ def _disturbances(step: MeasuredStep, local: LocalDevice) -> Iterator[str]:
             "programs, measure again"
         )
     used_count = max(1, int(local.device.core_count)) if local.device and local.device.kind == "cpu" else 1
-    if step.others_cpu_count - (local.thread_count - used_count) > TAKEN_CPU_COUNT:
+    if step.others_cpu_count > TAKEN_CPU_COUNT + spare_cpu_count(local, used_cpu_count=used_count):
         yield (
             f"other processes kept {step.others_cpu_count:.1f} CPUs busy while this machine's {local.id} was timed: "
             "end them, measure again"
@@ -136,6 +136,7 @@ def _measured(
         replace(
             request,
             device=local.id,
+            gpu_uuid=local.uuid,
             thread_count=max(1, int(device.core_count)) if device.kind == "cpu" else None,
             batch=int(batches[at]),
             precision=precision,

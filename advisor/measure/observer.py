@@ -23,6 +23,7 @@ from advisor.records.device import CompileMode, Layout, Precision
 from advisor.records.timing import StepTiming
 from advisor.records.workload import Mode
 from advisor.workload.loaded import Inputs
+from advisor.workload.torch_devices import gpu_uuid
 
 WARM_UP_COUNT = 2
 """Steps that do not count: memory is allocated, kernels are chosen."""
@@ -37,10 +38,16 @@ _AUTOCAST: dict[torch.dtype, Precision] = {torch.float16: "amp-fp16", torch.bflo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """How the model ran at its first call."""
+    """How the model ran at its first call, or at its first with gradients.
+
+    `device` is torch's name of it, and `gpu_uuid` the driver's of a GPU; `thread_count` are those of torch's operators.
+    """
 
     inputs: Inputs
     device: str
+    gpu_uuid: str | None
+    thread_count: int
+    has_gradients: bool
     precision: Precision
     layout: Layout
     compile: CompileMode
@@ -89,13 +96,16 @@ class Observer:
     def timing(self) -> StepTiming:
         """The steps of the batch that came most often, without the first ones. Raises `UsageError` of too few."""
         steps = self._steps[WARM_UP_COUNT:]
-        if len(steps) < _LEAST_COUNT or self.run is None:
+        counts = Counter(step.batch for step in steps)
+        batch, count = counts.most_common(1)[0] if counts else (0, 0)
+        if count < _LEAST_COUNT or self.run is None:
+            most = f", {count} of them of the same batch after the first {WARM_UP_COUNT}" if len(counts) > 1 else ""
             raise UsageError(
-                f"{len(self._steps)} steps of the model were seen, at least {WARM_UP_COUNT + _LEAST_COUNT} are needed",
+                f"{len(self._steps)} steps of the model were seen{most}; {_LEAST_COUNT} of one batch are needed after "
+                f"the first {WARM_UP_COUNT}",
                 hint="call the model that observe() was given inside its `with`, for some steps",
             )
         between = _seconds_between(torch.device(self.run.device))
-        batch = Counter(step.batch for step in steps).most_common(1)[0][0]
         took_s = [between(step.begin, step.end) for step in steps if step.batch == batch]
         waits = [
             between(before.end, step.begin)
@@ -110,7 +120,7 @@ class Observer:
             low_s=min(low_s, middle_s),
             high_s=high_s,
             step_count=len(took_s),
-            iqr_ratio=iqr_ratio(took_s) if len(took_s) > 1 else 0.0,
+            iqr_ratio=iqr_ratio(took_s),
             loader_wait_s=sum(waits) / len(waits) if waits else None,
         )
 
@@ -120,8 +130,8 @@ class Observer:
         if self.optimizer is not None and not torch.is_grad_enabled():
             self._is_interrupted = True  # an evaluation between two steps
             return
-        if self.run is None:
-            self.run = _run_of(model, (args, kwargs))
+        if self.run is None or (torch.is_grad_enabled() and not self.run.has_gradients):
+            self.run = _run_of(model, (args, kwargs))  # the first call, and the first that is no evaluation
         if self._open is None:
             self._open = _Step(_moment(self.run.device), waited=not self._is_interrupted)
             self._is_interrupted = False
@@ -155,6 +165,9 @@ def _run_of(model: nn.Module, inputs: Inputs) -> Run:
     return Run(
         inputs=pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, inputs),
         device=f"cuda:{device.index or 0}" if device.type == "cuda" else device.type,
+        gpu_uuid=gpu_uuid(device.index or 0) if device.type == "cuda" else None,
+        thread_count=torch.get_num_threads(),
+        has_gradients=torch.is_grad_enabled(),
         precision=_precision(device, torch.float32 if parameter is None else parameter.dtype),
         layout="nhwc" if any(map(_is_channels_last, images)) else "nchw",
         compile="compile" if is_compiled else "eager",
@@ -191,8 +204,12 @@ def _moment(device: str) -> Any:
     """Now: by the clock, or as an event that the GPU passes when it comes there."""
     if device == "cpu":
         return time.perf_counter()
-    event: Any = torch.mps.Event(enable_timing=True) if device == "mps" else torch.cuda.Event(enable_timing=True)
-    event.record()
+    if device == "mps":
+        on_mps = torch.mps.Event(enable_timing=True)
+        on_mps.record()
+        return on_mps
+    event = torch.cuda.Event(enable_timing=True)
+    event.record(torch.cuda.current_stream(torch.device(device)))  # its own, whichever device is the current one
     return event
 
 

@@ -8,13 +8,14 @@ from advisor.workload.spawn import ProfileRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureRequest(ProfileRequest):
-    """A step of `batch` samples (None: the source's own) on `device`, which is torch's name of it.
+    """A step of `batch` samples (None: the source's own) on `device`, of a GPU that of `gpu_uuid`.
 
     Of a CPU with as many threads as it has cores here; None: as torch has it. `needed_bytes` is what the step is
     predicted to need: it is refused where so much is not free. Blocks of steps are timed for about `budget_s`.
     """
 
     device: str = "cpu"
+    gpu_uuid: str | None = None
     thread_count: int | None = None
     precision: Precision = "fp32"
     layout: Layout = "nchw"

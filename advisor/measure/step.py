@@ -24,6 +24,7 @@ from advisor.workload.companions import companions_of
 from advisor.workload.execution import autocast, device_problem, float32_products, synchronizer, whole_dtype
 from advisor.workload.fakes import untouched, with_tensors
 from advisor.workload.loaded import LoadedModel
+from advisor.workload.torch_devices import torch_name
 from advisor.workload.training_step import batch_value, loss_of, optimizer_of
 
 _IMAGE_DIMS = 4
@@ -38,7 +39,7 @@ def time_loaded(loaded: LoadedModel, request: MeasureRequest) -> StepTiming:
     generators and settings of torch are afterwards what they were. Raises what the model's code raises, and
     `UsageError` where torch cannot use the device, or it has less free memory than the step is predicted to need.
     """
-    device = torch.device(request.device)
+    device = torch.device(torch_name(request.device, uuid=request.gpu_uuid))
     if problem := device_problem(device):
         raise UsageError(problem, hint="`advise doctor` says what is missing")
     check_room(request, free_bytes=_free_bytes(device))
@@ -48,7 +49,7 @@ def time_loaded(loaded: LoadedModel, request: MeasureRequest) -> StepTiming:
     with untouched(objects), float32_products(request.precision), _attention(request.attention):
         dtype = whole_dtype(request.precision)
         with_tensors(objects, partial(_placed, device=device, dtype=dtype, layout=request.layout))
-        with _default_device(device):
+        with _default_device(device), _threads(request.thread_count):
             step = _step(loaded, request, device, batch=batch)
             begin_s, others_begin_s = time.monotonic(), others_cpu_s()
             timing = time_step(step, budget_s=request.budget_s)
@@ -120,6 +121,17 @@ def _step(loaded: LoadedModel, request: MeasureRequest, device: torch.device, *,
 def _attention(attention: Attention) -> AbstractContextManager[Any]:
     """What the model leaves to torch by torch's own steps, where its scores are to travel through memory."""
     return sdpa_kernel(SDPBackend.MATH) if attention == "eager" else nullcontext()
+
+
+@contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    """As many for torch's operators, None: as it has them."""
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(count or before)
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager

@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from advisor.records.device import Device, Efficiency, FamilyEfficiency, Precision
+from advisor.records.device import ANY, Device, Efficiency, FamilyEfficiency, Precision
 from advisor.records.prediction import IndexArray
 
-ANY = "*"
 VECTOR_ATTENTION = "attention_of_one"
 """Attention of one token, whose keys and values pass by once: as other kernels that stream."""
 QUANTIZED_PRODUCT = "matmul_quantized"

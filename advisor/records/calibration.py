@@ -34,7 +34,8 @@ class CalibrationKey:
 class Calibration:
     """Efficiencies fitted on timings of `n` operators of the `planned_count` that were designed for it.
 
-    `at` is in UTC, ISO 8601. `median_ape` is the median of |fitted / measured - 1| over the operators.
+    `at` is in UTC, ISO 8601; where some of the precisions were timed earlier than others, it is of the earliest, and
+    `warnings` are those of all. `median_ape` is the median of |fitted / measured - 1| over the operators.
     `warnings` say what disturbed the timings, with the remedy. `host_to_device_bytes_per_s`: how fast a GPU's inputs
     are copied to it, None of what has none to copy.
     """

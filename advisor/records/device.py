@@ -12,6 +12,9 @@ CompileMode = Literal["eager", "compile"]
 NvlinkReach = Literal["machine", "pair"]
 TimeSource = Literal["measured", "calibrated", "fitted", "datasheet"]
 
+ANY = "*"
+"""What an `Efficiency` is of, or an entry of its families, where it is of all of them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:

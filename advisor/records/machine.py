@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from advisor.records.device import Cpu, Device, Gpu
 
+BUS_ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+"""For a process that is to count GPUs as the driver does: by itself CUDA puts the fastest of unlike cards first."""
 LOCAL = "local"
 """What `--device` calls the machine at hand, and the provider of its quotes."""
 
@@ -32,6 +34,7 @@ class Machine:
     ("AuthenticAMD 26 2"), or implementer and part of an Arm core ("0x41 0xd0c"): a virtual machine may hide the name.
     `core_count` counts physical cores, of a hybrid CPU the performance cores, and `thread_count` hardware threads; both
     are of this process alone: its affinity mask and its cgroup's CPU quota, a share of a core where the quota is one.
+    `affinity_count` are the hardware threads of the mask, whatever the quota; None: as many as `thread_count`.
     The clocks are the rated one of all cores and the highest of one, where the kernel names them. `l2_bytes` and
     `l3_bytes` are of all caches that these cores reach, `memory_bytes` the least of the machine's and its cgroup's.
     """
@@ -41,6 +44,7 @@ class Machine:
     isa: tuple[str, ...] = ()
     core_count: float
     thread_count: int
+    affinity_count: int | None = None
     base_hz: float | None = None
     boost_hz: float | None = None
     l2_bytes: float | None = None
@@ -70,7 +74,8 @@ class LocalDevice:
 
     `device` is what this process may use of it, None where nothing can be predicted. Without a `profile` of its own the
     figures are those of others of its kind, and `Device.log_spread` says how far these lie apart. `note` says why.
-    `thread_count` is of the host: hardware threads that this process may use.
+    `thread_count` is of the host: hardware threads that this process may use, and `affinity_count` as the machine's.
+    `uuid` is a GPU's.
     """
 
     id: str
@@ -79,6 +84,8 @@ class LocalDevice:
     device: Device | None
     profile: Gpu | Cpu | None
     note: str = ""
+    affinity_count: int | None = None
+    uuid: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

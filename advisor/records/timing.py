@@ -9,7 +9,7 @@ class StepTiming:
 
     `iqr_ratio` is their interquartile range over their median.
     `others_cpu_count` is how many CPUs other processes kept busy meanwhile, 0 where that was not looked at.
-    `loader_wait_s`: what the device waited for the data of a step, at the median; None: its data was at hand.
+    `loader_wait_s`: what the device waited for the data of a step, at the mean; None: its data was at hand.
     """
 
     batch: int

@@ -21,6 +21,7 @@ from typing import Any, NoReturn, Self
 
 from advisor.errors import AdvisorError, CoverageError, LoadError, TraceError, UsageError
 from advisor.records.generation import Generation
+from advisor.records.machine import BUS_ORDER
 from advisor.records.workload import Attention, Mode
 from advisor.workload.input_spec import parse_input_specs
 
@@ -111,7 +112,7 @@ class SourceProcess:
                 stdin=subprocess.DEVNULL,
                 pass_fds=(child_request_fd, child_result_fd),
                 start_new_session=True,
-                env=os.environ | ({} if sees_gpus else _NO_GPUS) | threads,
+                env=os.environ | (BUS_ORDER if sees_gpus else _NO_GPUS) | threads,
             )
         except BaseException:
             os.close(request_fd)

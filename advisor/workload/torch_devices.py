@@ -11,19 +11,31 @@ def torch_devices() -> dict[str, Any]:
     return {"version": torch.__version__, "thread_count": torch.get_num_threads(), "gpus": [*_cuda(), *_mps()]}
 
 
+def gpu_uuid(index: int) -> str | None:
+    """As the driver writes it; None where torch does not say (before 2.5)."""
+    uuid = getattr(torch.cuda.get_device_properties(index), "uuid", None)
+    return f"GPU-{uuid}" if uuid else None
+
+
+def torch_name(name: str, *, uuid: str | None) -> str:
+    """What torch calls, in this process, the GPU that the driver counts as `name`: they may count in another order."""
+    if uuid is None or not torch.cuda.is_available():
+        return name
+    return next((f"cuda:{index}" for index in range(torch.cuda.device_count()) if gpu_uuid(index) == uuid), name)
+
+
 def _cuda() -> list[dict[str, Any]]:
     """NVIDIA's, and AMD's in a ROCm build, which torch calls CUDA too."""
     found = []
     for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         properties = torch.cuda.get_device_properties(index)
-        uuid = getattr(properties, "uuid", None)  # since torch 2.5
         found.append(
             {
                 "id": f"cuda:{index}",
                 "name": properties.name,
                 "memory_bytes": float(properties.total_memory),
                 "driver": f"ROCm {torch.version.hip}" if torch.version.hip else None,
-                "uuid": f"GPU-{uuid}" if uuid else None,
+                "uuid": gpu_uuid(index),
             }
         )
     return found

@@ -84,6 +84,21 @@ def test_an_export_is_a_profile_that_others_can_use(tmp_path: Path) -> None:
     assert tuple(read_efficiencies([file])) == kept.efficiencies
 
 
+def test_what_was_disturbed_too_much_is_not_exported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def disturbed(request: TimingRequest, **_: Any) -> Timings:
+        return timings(timed_by(shipped(local(EPYC)), local(EPYC)), others_cpu_count=4.0)
+
+    monkeypatch.setattr("advisor.calibrate.run.time_operators", disturbed)
+    file = tmp_path / "here.yaml"
+
+    assert run(["calibrate", "--export", str(file)]) == 2
+
+    assert "nothing was timed well enough" in capsys.readouterr().err
+    assert not file.exists()
+
+
 def test_a_calibration_of_other_conditions_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
     kept = calibration()
     store.keep(replace(kept, key=replace(kept.key, torch="1.0")))
@@ -99,7 +114,11 @@ def test_a_calibration_of_other_conditions_is_not_shown(capsys: pytest.CaptureFi
         (["--on", "cuda:0"], "error: --on cuda:0: there is no such device here\nhint: found: cpu\n"),
         (["--time-budget", "0"], "error: --time-budget: 0 s are too short to time anything\n"),
         (["--time-budget", "soon"], "error: 'soon' is not a duration\n"),
-        (["--threads", "9"], "error: --threads: this process may use 4 threads, not 9\n"),
+        (["--threads", "9"], "error: --threads: this process may use 4 cores, each with a thread of torch, not 9\n"),
+        (["--show", "--on", "cuda:7"], "error: --on cuda:7: there is no such device here\nhint: found: cpu\n"),
+        (["--show", "--threads", "1"], "error: --show and --threads do not go together\n"),
+        (["--show", "--precision", "fp32"], "error: --show and --precision do not go together\n"),
+        (["--collect", "fleet", "--show"], "error: --collect and --show do not go together\n"),
         (["--export", "no/such/folder/x.yaml"], "error: --export no/such/folder/x.yaml: there is no folder"),
     ],
 )

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from advisor.calibrate.store import Stored
 from advisor.catalog.load import load_catalog
 from advisor.errors import UsageError
 from advisor.records.calibration import Calibrated
+from advisor.records.machine import Machine
 from tests.calibrate.toys import EPYC, calibration
 
 
@@ -17,7 +19,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def first_use(made: Calibrated | UsageError, *, busy: float = 0.0) -> tuple[Stored, int]:
+def first_use(made: Calibrated | UsageError, *, busy: float = 0.0, machine: Machine = EPYC) -> tuple[Stored, int]:
     """What the ranking is to use, and how often the CPU was calibrated for it."""
     count = 0
 
@@ -28,7 +30,9 @@ def first_use(made: Calibrated | UsageError, *, busy: float = 0.0) -> tuple[Stor
             raise made
         return made
 
-    stored = calibrations_on_first_use(EPYC, load_catalog(), calibrate_cpu=calibrate_cpu, busy_cpu_count=lambda: busy)
+    stored = calibrations_on_first_use(
+        machine, load_catalog(), calibrate_cpu=calibrate_cpu, busy_cpu_count=lambda: busy
+    )
     return stored, count
 
 
@@ -51,6 +55,34 @@ def test_a_busy_machine_is_not_calibrated_and_the_answer_says_why() -> None:
 
     assert (stored.calibrations, count) == ((), 0)
     assert "other processes keep 1.4 CPUs busy" in stored.problems[0]
+
+
+def test_a_calibration_at_fewer_threads_is_not_the_cpus() -> None:
+    kept = calibration()
+    store.keep(replace(kept, key=replace(kept.key, core_count=1.0, thread_count=1)))
+
+    assert first_use(Calibrated(calibration=kept))[1] == 1
+
+
+def test_others_are_welcome_to_cpus_of_the_mask_that_the_quota_leaves_unused() -> None:
+    """Two cores' worth of a host with 64: what keeps 20 of them busy takes nothing from these."""
+    in_container = replace(EPYC, core_count=2.0, thread_count=2, affinity_count=64)
+
+    assert first_use(Calibrated(calibration=calibration()), busy=20.0, machine=in_container)[1] == 1
+    assert first_use(Calibrated(calibration=calibration()), busy=63.0, machine=in_container)[1] == 0
+
+
+def test_where_no_calibration_can_be_kept_none_is_made_at_each_ranking(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "file").write_text("where the folder would be")
+    monkeypatch.setattr(store, "folder", lambda: folder / "file")
+
+    stored, count = first_use(Calibrated(calibration=calibration()))
+
+    assert count == 0
+    assert "cannot be written" in stored.problems[0]
+    assert "XDG_CACHE_HOME" in stored.problems[0]
 
 
 def test_a_calibration_that_cannot_be_kept_is_used_all_the_same() -> None:

@@ -25,3 +25,19 @@ def test_without_proc_nothing_is_known_of_others(tmp_path: Path) -> None:
 
 def test_the_load_of_this_machine_can_be_read() -> None:
     assert 0 <= others_cpu_count() < 10_000
+
+
+def test_what_others_do_on_cpus_that_are_not_ours_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stat = tmp_path / "stat"
+    lines = [
+        "cpu  1000 0 0 9 9 0 0 0 0 0",
+        *(f"cpu{index} {ticks} 0 0 9 9 0 0 0 0 0" for index, ticks in enumerate((900, 30, 70))),
+    ]
+    stat.write_text("\n".join(lines) + "\n")
+    monkeypatch.setattr(os, "sysconf", lambda _: 100)
+    monkeypatch.setattr(time, "process_time", lambda: 0.5)
+
+    assert others_cpu_s(stat, affinity={1, 2}) == pytest.approx(100 / 100 - 0.5)
+    assert others_cpu_s(stat, affinity={1, 9}) == pytest.approx(1000 / 100 - 0.5)  # a kernel that hides some

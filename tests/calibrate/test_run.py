@@ -65,6 +65,35 @@ def test_precisions_that_are_not_timed_again_stay_as_they_were() -> None:
     assert after["fp32"] != before["fp32"]
 
 
+def test_a_calibration_is_as_old_as_its_oldest_precision_and_warns_of_all() -> None:
+    """On a noisy day all of it, on a quiet one fp32 alone."""
+
+    def noisy(request: TimingRequest) -> Timings:
+        quiet = Recorded(WITH_T4)(request)
+        return replace(quiet, operators=tuple(replace(one, iqr_ratio=0.2) for one in quiet.operators))
+
+    (first,) = run("cuda:0", WITH_T4, timer=noisy)
+    earlier = replace(first.calibration, at="2026-11-01T00:00:00+00:00")
+    store.keep(earlier)
+
+    (again,) = run("cuda:0", WITH_T4, precisions=("fp32",))
+    (whole,) = run("cuda:0", WITH_T4)
+
+    assert again.calibration.at == earlier.at
+    assert again.calibration.warnings == earlier.warnings != ()
+    assert whole.calibration.at > earlier.at
+    assert whole.calibration.warnings == ()
+
+
+@pytest.mark.parametrize("core_count", [2.5, 1.5])
+def test_a_share_of_a_core_does_not_end_a_calibration(core_count: float) -> None:
+    """A container with a quota of 2.5 CPUs runs two threads."""
+    quota = replace(EPYC, core_count=core_count, thread_count=3)
+    run("cpu", quota)
+
+    assert len(calibrations_in_force(quota, CATALOG).calibrations) == 1
+
+
 def kept_efficiencies() -> dict[str, Efficiency]:
     (kept,) = store.read_stored().calibrations
     return {one.precision: one for one in kept.efficiencies}
@@ -102,7 +131,7 @@ def test_fewer_threads_are_as_many_cores() -> None:
         ({"on": "cuda:0"}, "--on cuda:0: there is no such device here"),
         ({"on": "toaster"}, "--on toaster: there is no such device here"),
         ({"budget_s": 0.0}, "0 s are too short"),
-        ({"thread_count": 64}, "may use 4 threads, not 64"),
+        ({"thread_count": 64}, "may use 4 cores, each with a thread of torch, not 64"),
         ({"precisions": ("fp16",)}, "--precision fp16"),
     ],
 )
@@ -167,6 +196,16 @@ def test_a_gpu_that_cannot_be_timed_is_passed_over_unless_it_is_named() -> None:
     assert found[1] == NotCalibrated(device="t4", reason="cuda:0 cannot be timed: torch sees 0 CUDA devices")
     with pytest.raises(UsageError, match="sees 0 CUDA devices"):
         run("cuda:0", WITH_T4, timer=blind)
+
+
+def test_a_gpu_without_a_profile_is_passed_over_with_the_reason() -> None:
+    unknown = replace(WITH_T4, gpus=(replace(WITH_T4.gpus[0], name="Toaster 9000"),))
+
+    found = list(calibrate(None, machine=unknown, catalog=CATALOG, budget_s=10.0, time_them=Recorded(unknown)))
+
+    assert isinstance(found[0], Calibrated)
+    assert isinstance(found[1], NotCalibrated)
+    assert (found[1].device, found[1].reason[:37]) == ("cuda:0", "Toaster 9000: no profile describes it")
 
 
 @pytest.mark.parametrize("change", [{"driver": "560.0"}, {"power_limit_w": 60.0}])

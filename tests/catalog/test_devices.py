@@ -90,11 +90,11 @@ def test_an_efficiency_file_is_read_with_its_families(tmp_path: Path) -> None:
         "kind: gpu\nvendor: NVIDIA\ngeneration: Ampere\nprecision: fp32\ndispatch_s: 5e-6\n"
         "backward_dispatch_s: 4e-6\nlaunch_s: 0\n"
         "device_log_spread: 0.1\ndate: 2026-09-01\nsource: made up\nfitted_on: [T4]\n"
-        "families:\n  matmul: {compute_ratio: 0.9, memory_ratio: 0.8, log_spread: 0.1, n: 0, source: made up}\n",
+        'families:\n  "*": {compute_ratio: 0.9, memory_ratio: 0.8, log_spread: 0.1, n: 0, source: made up}\n',
     )
     (efficiency,) = read_efficiencies([file])
     assert efficiency.families == {
-        "matmul": FamilyEfficiency(compute_ratio=0.9, memory_ratio=0.8, log_spread=0.1, n=0, source="made up")
+        "*": FamilyEfficiency(compute_ratio=0.9, memory_ratio=0.8, log_spread=0.1, n=0, source="made up")
     }
     assert (efficiency.dispatch_s, efficiency.launch_s, efficiency.fitted_on) == (5e-6, 0.0, ("T4",))
 
@@ -106,6 +106,19 @@ def test_an_efficiency_of_zero_is_refused(tmp_path: Path) -> None:
         "kind: gpu\nvendor: NVIDIA\nfamilies:\n  conv: {compute_ratio: 0, memory_ratio: 1, log_spread: 0, n: 1}\n",
     )
     with pytest.raises(ProfileError, match=r"efficiency.yaml:4: families.conv.compute_ratio: expected a number"):
+        read_efficiencies([file])
+
+
+def test_an_efficiency_that_nothing_stands_in_for_other_families_is_refused(tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        "efficiency.yaml",
+        "kind: gpu\nvendor: NVIDIA\ngeneration: Ampere\nprecision: fp32\ndispatch_s: 5e-6\n"
+        "backward_dispatch_s: 4e-6\nlaunch_s: 0\n"
+        "device_log_spread: 0.1\ndate: 2026-09-01\nsource: made up\nfitted_on: [T4]\n"
+        "families:\n  matmul: {compute_ratio: 0.9, memory_ratio: 0.8, log_spread: 0.1, n: 0, source: made up}\n",
+    )
+    with pytest.raises(ProfileError, match=r"efficiency.yaml:12: families: no entry '\*'"):
         read_efficiencies([file])
 
 

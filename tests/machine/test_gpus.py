@@ -124,6 +124,14 @@ def test_nvml_without_permission_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
     assert nvml.is_shut_down
 
 
+def test_where_nothing_answers_nvmls_own_words_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    install_nvml(monkeypatch, Nvml(starts=False))
+
+    (note,) = read_nvidia_gpus().notes
+
+    assert note.endswith("neither NVML nor nvidia-smi is at hand (NVML: Driver Not Loaded)")
+
+
 def test_where_nvml_does_not_start_nvidia_smi_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     install_nvml(monkeypatch, Nvml(starts=False))
     install_smi(tmp_path, prints=SMI_LINES)

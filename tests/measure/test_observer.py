@@ -120,6 +120,34 @@ def test_an_evaluation_before_training_does_not_count(clock: Clock) -> None:
     assert (observer.timing().batch, observer.timing().step_count) == (4, 3)
 
 
+def test_an_evaluation_before_training_does_not_say_how_training_runs(clock: Clock) -> None:
+    model, optimizer = model_and_optimizer()
+    observer = Observer(model)
+    with observer.following():
+        with torch.no_grad():
+            model(torch.zeros(100, 3))
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            train(model, optimizer, clock, waits_s=[0.0] * 5)
+
+    assert observer.run is not None
+    assert observer.run.precision == "amp-bf16"
+    assert observer.run.inputs[0][0].shape == (4, 3)
+
+
+def test_steps_of_which_no_three_have_the_same_batch_are_too_few(clock: Clock) -> None:
+    model, optimizer = model_and_optimizer()
+    observer = Observer(model)
+    with observer.following():
+        for size in (4, 4, 4, 4, 5, 5, 6):
+            model(torch.zeros(size, 3)).sum().backward()
+            optimizer.step()
+
+    with pytest.raises(
+        UsageError, match="7 steps of the model were seen, 2 of them of the same batch after the first 2"
+    ):
+        observer.timing()
+
+
 def test_the_optimizer_of_another_model_ends_no_step(clock: Clock) -> None:
     model, optimizer = model_and_optimizer()
     other, others_optimizer = model_and_optimizer()
@@ -190,7 +218,9 @@ def test_too_few_steps_say_how_many_are_needed(calls: int) -> None:
         for _ in range(calls):
             model(torch.zeros(4, 3))
 
-    with pytest.raises(UsageError, match=f"{calls} steps of the model were seen, at least 5 are needed"):
+    with pytest.raises(
+        UsageError, match=f"{calls} steps of the model were seen; 3 of one batch are needed after the first 2"
+    ):
         observer.timing()
 
 
@@ -239,7 +269,8 @@ def test_on_a_gpu_moments_are_events_of_its_own_and_the_host_waits_once_at_the_e
         def __init__(self, *, enable_timing: bool) -> None:
             assert enable_timing
 
-        def record(self) -> None:
+        def record(self, stream: Any) -> None:
+            assert stream == "stream of cuda:1"
             self.at_ms = 100.0 * next(recorded)
 
         def elapsed_time(self, other: Any) -> float:
@@ -247,6 +278,8 @@ def test_on_a_gpu_moments_are_events_of_its_own_and_the_host_waits_once_at_the_e
 
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "synchronize", waits.append)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"stream of {device}")
+    monkeypatch.setattr(module, "gpu_uuid", lambda index: f"GPU-{index}")
     model, _ = model_and_optimizer()
     observer = Observer(model)
     monkeypatch.setattr(module, "_device_of", lambda *_: torch.device("cuda:1"))
@@ -259,4 +292,4 @@ def test_on_a_gpu_moments_are_events_of_its_own_and_the_host_waits_once_at_the_e
     assert (timing.step_s, timing.loader_wait_s) == (pytest.approx(0.1), pytest.approx(0.1))
     assert waits == [torch.device("cuda:1")]
     assert observer.run is not None
-    assert observer.run.device == "cuda:1"
+    assert (observer.run.device, observer.run.gpu_uuid) == ("cuda:1", "GPU-1")

@@ -183,3 +183,18 @@ def test_eager_attention_leaves_torchs_fused_kernels_alone_again() -> None:
 
     assert not any(bool(flash) for _, flash in SEEN)
     assert torch.backends.cuda.flash_sdp_enabled() == before
+
+
+def test_the_step_runs_on_as_many_threads_as_asked_and_leaves_torchs_own() -> None:
+    seen = []
+
+    class Asking(Net):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen.append(torch.get_num_threads())
+            return super().forward(x)
+
+    before = torch.get_num_threads()
+    timed(Asking(), thread_count=before + 1)
+
+    assert set(seen) == {before + 1}
+    assert torch.get_num_threads() == before

@@ -2,8 +2,8 @@ import pytest
 
 from advisor.calibrate.fitting import WHOLE_STEPS
 from advisor.catalog.load import load_catalog
-from advisor.predict.efficiency import ANY, efficiency_of, family_efficiencies, precision_class
-from advisor.records.device import Efficiency, Precision
+from advisor.predict.efficiency import efficiency_of, family_efficiencies, precision_class
+from advisor.records.device import ANY, Efficiency, Precision
 from tests.predict.toys import device, efficiency, family
 
 FITS = (

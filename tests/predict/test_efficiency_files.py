@@ -5,10 +5,10 @@ import pytest
 
 from advisor.catalog.load import load_catalog
 from advisor.fit.files import file_name, yaml_text
-from advisor.predict.efficiency import ANY, efficiency_of
+from advisor.predict.efficiency import efficiency_of
 from advisor.predict.lowering import count_rows, lower
 from advisor.predict.roofline import step_times
-from advisor.records.device import Device, DeviceKind, Efficiency
+from advisor.records.device import ANY, Device, DeviceKind, Efficiency
 from tests.predict.toys import device, operand, row, workload
 
 EFFICIENCIES = load_catalog().efficiencies

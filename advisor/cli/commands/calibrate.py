@@ -11,7 +11,7 @@ from advisor.errors import ExitCode, UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from advisor.records.calibration import Calibration
+    from advisor.records.calibration import Calibrated, Calibration
     from advisor.records.machine import Machine
     from advisor.records.price import Catalog
 
@@ -96,13 +96,14 @@ def command(
     from pathlib import Path
 
     from advisor.calibrate.in_force import calibrations_in_force
+    from advisor.calibrate.key import device_called, targets
     from advisor.catalog.load import load_catalog
     from advisor.cli.fleet import write_collected, write_fleet
     from advisor.cli.output import Output, view_of, write
     from advisor.machine.this_machine import this_machine
     from advisor.report.calibration_text import render_calibration
 
-    _check_one_of(fleet=fleet, collect=collect, on=on, show=show, export=export)
+    _check_one_of(fleet=fleet, collect=collect, show=show, on=on, export=export, threads=threads, precision=precision)
     if export is not None and not export.parent.is_dir():
         raise UsageError(f"--export {export}: there is no folder {export.parent}", hint="make the folder first")
     profiles = params["profiles"]
@@ -116,30 +117,34 @@ def command(
     machine = this_machine()
     if show:
         stored = calibrations_in_force(machine, catalog)
-        found = [one for one in stored.calibrations if on is None or _is_on(one, on)]
+        wanted = None if on is None else device_called(on, targets(machine, catalog)).device
+        found = [one for one in stored.calibrations if on is None or (wanted and one.key.device == wanted.id)]
         for problem in stored.problems:
             click.echo(f"warning: {problem}", err=True)
         if not found:
             raise UsageError("no calibration is in force for this machine", hint="make one with `advise calibrate`")
+        exported = found
     else:
-        found = _calibrated(on, machine, catalog, time_budget=time_budget, threads=threads, precisions=precision)
+        made = _calibrated(on, machine, catalog, time_budget=time_budget, threads=threads, precisions=precision)
+        found, exported = [one.calibration for one in made], [one.calibration for one in made if not one.is_disturbed]
     stdout = Output(format="table", path=None)
     view = view_of(stdout, top=len(found))
     write("\n".join(render_calibration(one, view=view) for one in found), stdout)
     if export is not None:
-        _export(found, export)
+        if not exported:
+            raise UsageError(f"--export {export}: nothing was timed well enough", hint="calibrate on a quieter machine")
+        _export(exported, export)
     return ExitCode.ANSWER
 
 
 def _check_one_of(**given: Any) -> None:
-    """Raise `UsageError` where `--fleet` or `--collect` stands beside what times or shows this machine."""
+    """Raise `UsageError` where `--fleet` or `--collect` stands beside what times or shows this machine, or `--show`
+    beside what says how to time it."""
     named = [f"--{name}" for name, value in given.items() if value]
-    if len(named) > 1 and named[0] in ("--fleet", "--collect"):
-        raise UsageError(f"{named[0]} and {named[1]} do not go together", hint="leave one of them out")
-
-
-def _is_on(calibration: "Calibration", on: str) -> bool:
-    return (calibration.key.thread_count is not None) == (on == "cpu")
+    beside_show = [name for name in named if name in ("--threads", "--precision")]
+    excluded = {"--fleet": named[1:], "--collect": named[1:], "--show": beside_show}.get(named[0] if named else "", [])
+    if excluded:
+        raise UsageError(f"{named[0]} and {excluded[0]} do not go together", hint="leave one of them out")
 
 
 def _calibrated(
@@ -150,7 +155,7 @@ def _calibrated(
     time_budget: float,
     threads: int | None,
     precisions: tuple[Any, ...],
-) -> list["Calibration"]:
+) -> list["Calibrated"]:
     from advisor.calibrate.run import calibrate
     from advisor.records.calibration import NotCalibrated
     from advisor.report.calibration_text import target_text
@@ -171,7 +176,7 @@ def _calibrated(
                 continue
             if one.problem:
                 click.echo(f"warning: {target_text(one.calibration)}: {one.problem}", err=True)
-            found.append(one.calibration)
+            found.append(one)
     if not found:
         raise UsageError("no device here could be timed", hint="advise doctor says what is missing")
     return found
