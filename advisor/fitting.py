@@ -1,5 +1,6 @@
 """Fitting on one page: measurements -> workloads -> kernels of every step -> coefficients -> efficiency files."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -185,7 +186,7 @@ def _efficiencies(fit: Fit, logs: FloatArray, spread_of: Mapping[str, Spread]) -
                     precision=precision,
                     generation_compute_ratio=_mean_of(fit, logs, "generation_compute", scope.means_of),
                     generation_memory_ratio=_mean_of(fit, logs, "generation_memory", scope.means_of),
-                    families=_families(fit, logs, precision, scope.generation, used),
+                    families=_families(fit, logs, precision, scope.generation, used, others=at_precision),
                     device_log_spread=float(
                         np.hypot(spread.device_log_spread, _between_log_spread(fit, logs, scope, usual=usual))
                     ),
@@ -255,13 +256,21 @@ def _mean_of(fit: Fit, logs: FloatArray, name: str, generations: Sequence[str]) 
 
 
 def _families(
-    fit: Fit, logs: FloatArray, precision: str, generation: str, used: Sequence[MeasuredStep]
+    fit: Fit,
+    logs: FloatArray,
+    precision: str,
+    generation: str,
+    used: Sequence[MeasuredStep],
+    *,
+    others: Sequence[MeasuredStep],
 ) -> dict[str, FamilyEfficiency]:
-    """Every family that the sample holds; its stand-ins are found when it is looked up."""
-    counts: dict[str, int] = {}
-    for step in used:
-        for family in step.kernels.families:
-            counts[family] = counts.get(family, 0) + 1
+    """Every family that the sample holds; its stand-ins are found when it is looked up.
+
+    `used` are the steps on the generation, `others` those on all: a product keeps the share of its peak that was fitted
+    at this precision, whoever ran it.
+    """
+    counts = Counter(family for step in used for family in step.kernels.families)
+    of_all = Counter(family for step in others for family in step.kernels.families)
     names = fit.sample.kernels.families
     unseen = float(np.std([np.log(fit.value(logs, "memory_ratio", name)) for name in names]))
     source = "fitted steps" if generation == ANY else f"fitted steps on {generation} and others"
@@ -269,12 +278,16 @@ def _families(
         name: FamilyEfficiency(
             compute_ratio=fit.compute_ratio(logs, precision, name),
             memory_ratio=fit.value(logs, "memory_ratio", name),
-            log_spread=0.0 if name in counts else unseen,
-            n=counts.get(name, 0),
-            source=source if name in counts else "no step of this precision; ratios of the others",
+            log_spread=0.0 if name in of_all else unseen,
+            n=counts[name],
+            source=source
+            if name in counts
+            else "fitted steps on other generations"
+            if name in of_all
+            else "no step of this precision; ratios of the others",
         )
         for name in names
-        if name not in COMPUTING or name in counts or GRADIENT_OF.get(name) in counts
+        if name not in COMPUTING or name in of_all or GRADIENT_OF.get(name) in of_all
     }
     other = FamilyEfficiency(
         compute_ratio=1.0,

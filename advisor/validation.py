@@ -186,7 +186,7 @@ def predict_runs(
     """A row for each of `prepared`, in their order; those that have failed stay as they are."""
     prepared = list(prepared)
     runs = [run for run in prepared if isinstance(run, Run)]
-    rows = {row.measurement: row for group in _groups(runs) for row in _predicted(group, efficiencies)}
+    rows = {row.measurement: row for group in _groups(runs) for row in _predicted_or_failed(group, efficiencies)}
     return [rows[one.measurement] if isinstance(one, Run) else one for one in prepared]
 
 
@@ -221,6 +221,14 @@ def kernels_of(run: Run) -> tuple[Kernels, Precision]:
 def _measured_part(run: Run) -> Workload:
     """What of the step was timed."""
     return without_optimizer(run.workload) if run.measurement.mode == "forward_backward" else run.workload
+
+
+def _predicted_or_failed(runs: Sequence[Run], efficiencies: Sequence[Efficiency]) -> Iterable[PredictedRow | FailedRow]:
+    """Where a saved workload holds a row that cannot be evaluated, its measurements fail and no others."""
+    try:
+        return list(_predicted(runs, efficiencies))
+    except AdvisorError as error:
+        return [run.failed(error.message) for run in runs]
 
 
 def _predicted(runs: Sequence[Run], efficiencies: Sequence[Efficiency]) -> Iterable[PredictedRow | FailedRow]:

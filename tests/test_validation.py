@@ -148,6 +148,17 @@ def test_what_cannot_be_predicted_is_listed_and_counts_as_100_percent(validate: 
     assert reasons[7] == "aws-graviton2 has no unit for bf16, or no kernels for the step"
 
 
+def test_a_saved_workload_that_cannot_be_evaluated_fails_alone(validate: Validate, folder: Path) -> None:
+    document = workload_to_json(profile_source(str(folder / "net.py"), Options()).workload)
+    (folder / "good.json").write_text(json.dumps(document))
+    (folder / "bad.json").write_text(json.dumps(document).replace('"aten.addmm"', '"aten.convolution"'))
+
+    _, found = validate([{"model": "good.json"}, {"model": "bad.json"}])
+
+    assert len(found["rows"]) == 1
+    assert [row["line"] for row in found["failed"]] == [3]
+
+
 def test_a_second_run_traces_nothing(validate: Validate, monkeypatch: pytest.MonkeyPatch) -> None:
     first = validate([{}])
     monkeypatch.delattr(subprocess, "Popen")

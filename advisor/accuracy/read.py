@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = tuple(field.name for field in fields(TimedStep))
 _OPTIONAL = frozenset(field.name for field in fields(TimedStep) if field.default is not MISSING)
+_MOST_BATCH = 10**9
 _HINT = f"the columns are {', '.join(_COLUMNS)}"
 
 
@@ -93,8 +94,8 @@ def _measurement(cells: Mapping[str, str], *, path: Path, line: int) -> Measurem
     for column in ("model", "device", "source"):
         if not given[column]:
             raise _cell_error(path, line, column, found="", expected="it may not be empty")
-    if measurement.batch < 1:
-        raise _cell_error(path, line, "batch", found=cells["batch"], expected="it is a count from 1")
+    if not 1 <= measurement.batch < _MOST_BATCH:
+        raise _cell_error(path, line, "batch", found=cells["batch"], expected="it is a count from 1, below 1e9")
     if not 0 < measurement.step_s < math.inf:
         raise _cell_error(path, line, "step_s", found=cells["step_s"], expected="it is a time in seconds above 0")
     return measurement

@@ -1,6 +1,6 @@
 """A sample and its coefficients in, the values that predict it best out: bounded, regularised least squares."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -21,6 +21,8 @@ from advisor.predict.rates import (
     narrow_bytes_per_s,
     sustained_bytes_per_s,
     sustained_flops_per_s,
+    transposed_ratio,
+    winograd_speedup,
 )
 from advisor.predict.roofline import first_dispatch_s
 from advisor.records.device import Device, Efficiency
@@ -209,7 +211,11 @@ class Fit:
             return np.array([self.value(logs, name, one) for one in self.precisions])[family.precision][:, np.newaxis]
 
         scalars = {name: np.array(getattr(efficiency, name)) for name in OF_EFFICIENCY if name not in BY_PRECISION}
-        transposed = self._is_nchw[family.step][:, np.newaxis] * efficiency.nchw_transposed_ratio
+
+        def by_unit(ratio_of: Callable[..., float]) -> FloatArray:
+            table = np.array([[ratio_of(one, efficiency, unit=unit) for unit in UNITS] for one in devices])
+            return table[family.device, family.kernels.unit][:, np.newaxis]
+
         return Rates(
             flops_per_s=flops_per_s[:, np.newaxis],
             memory_bytes_per_s=(bandwidths[family.device] * self.value(logs, "memory_ratio", family.name))[
@@ -222,7 +228,8 @@ class Fit:
             full_core_count=np.array(1.0),
             lone_block_ratio=np.array(1.0),
             core_bytes_per_s=NOTHING_HELD,
-            transposed_ratio=transposed,
+            transposed_ratio=self._is_nchw[family.step][:, np.newaxis] * by_unit(transposed_ratio),
+            winograd_speedup=by_unit(winograd_speedup),
             launch_s=by_device([launch_s(one, efficiency) for one in devices]),
             library_s=by_device([library_s(one, efficiency) for one in devices]),
             **{name: by_precision(name) for name in BY_PRECISION},

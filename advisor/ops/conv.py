@@ -19,7 +19,7 @@ def convolution_flops(*, source: Tensor, result: Tensor, weight: Tensor, transpo
     *aten("convolution _convolution convolution_overrideable"),
     family="conv",
     autocast="low",
-    attributes=("transposed",),
+    attributes=("transposed", "dilation"),
 )
 @formula(
     *aten("conv1d conv2d conv3d cudnn_convolution mkldnn_convolution"),
@@ -55,7 +55,7 @@ def _transposed_convolution(call: Call) -> Cost:
     *aten("convolution_backward convolution_backward_overrideable"),
     family="conv",
     autocast="low",
-    attributes=("transposed", "output_mask"),
+    attributes=("transposed", "dilation", "output_mask"),
 )
 @formula(*aten("_slow_conv2d_backward"), family="conv", autocast="low", attributes=("output_mask",))
 def _convolution_backward(call: Call) -> Cost:

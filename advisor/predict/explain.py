@@ -8,10 +8,11 @@ import numpy as np
 from advisor.ops.registry import ITEMSIZE_BYTES
 from advisor.predict.composites import program_of
 from advisor.predict.efficiency import efficiency_of
+from advisor.predict.kernel_time import added_bytes, kernel_times
 from advisor.predict.lowering import UNITS, count_rows, lower
 from advisor.predict.plain_roofline import plain_roofline
 from advisor.predict.precision import width_of
-from advisor.predict.roofline import dispatch_times, times_by_kernel
+from advisor.predict.roofline import dispatch_times, rates_by_kernel
 from advisor.records.answer import BOUNDS, Bound, GroupBy, QuotedDevice
 from advisor.records.device import CompileMode, Device, Efficiency, Layout
 from advisor.records.explanation import ExplainedGroup, ExplainedStep, PredictedStep, SequentialChain
@@ -96,7 +97,8 @@ def _row_figures(
         workload, batches=batches.astype(np.float64), width=width_of(precision), compile_mode=compile_mode
     )
     kernels = lower(counts, kind=device.kind, precision=precision)
-    times = times_by_kernel(kernels, devices=[device], efficiencies=[efficiency], layout=layout)
+    rates = rates_by_kernel(kernels, devices=[device], efficiencies=[efficiency], layout=layout)
+    times = kernel_times(kernels, rates)
     dispatched = [lower(replace(counts, rows=(work,)), kind=device.kind, precision=precision) for work in counts.rows]
     rooflines = [
         plain_roofline(
@@ -125,7 +127,9 @@ def _row_figures(
         roofline_s=np.array([roofline.step_s[0, 0] for roofline in rooflines]),
         op_count=np.array([0 if row.family == "view" else row.count for row in workload.rows]),
         flops=by_row(flops),
-        moved_bytes=by_row(kernels.weight_bytes[:, 0] + kernels.data_bytes[:, 0]),
+        moved_bytes=by_row(
+            kernels.weight_bytes[:, 0] + kernels.data_bytes[:, 0] + added_bytes(kernels, rates)[0, :, 0]
+        ),
         unit_flops=np.stack([by_row(np.where(kernels.unit == unit, flops, 0.0)) for unit in range(len(UNITS))]),
         transfer_bytes=float(kernels.transfer_bytes[0]),
     )

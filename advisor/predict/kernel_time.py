@@ -101,15 +101,21 @@ def _memory_s(kernels: Kernels, rates: Rates) -> FloatArray:
     kept_data = np.minimum(1.0, kept_bytes / np.maximum(kernels.data_bytes, 1.0))
     kept_weights = np.minimum(1.0, kept_bytes / np.maximum(kernels.parameter_bytes, 1.0))
     cached_bytes = kept_data * kernels.data_bytes + kept_weights * kernels.weight_bytes
-    moved_bytes = (1 - kept_data) * kernels.data_bytes
-    moved_bytes = moved_bytes + rates.cast_ratio * kernels.cast_bytes
-    moved_bytes = moved_bytes + 2 * rates.transposed_ratio * kernels.transposed_bytes
-    moved_bytes = moved_bytes + 2 * rates.bias_pass_ratio * kernels.biased_bytes
-    moved_bytes = moved_bytes + 2 * rates.repack_ratio * kernels.repacked_bytes
+    moved_bytes = (1 - kept_data) * kernels.data_bytes + added_bytes(kernels, rates)
     once = np.maximum(rates.narrow_bytes_per_s, rates.memory_bytes_per_s)
     weight_bytes_per_s = np.where(kernels.m <= rates.tile_rows, once, rates.memory_bytes_per_s)
     weights_s = (1 - kept_weights) * kernels.weight_bytes / weight_bytes_per_s
     result: FloatArray = moved_bytes / rates.memory_bytes_per_s + weights_s + cached_bytes / rates.cache_bytes_per_s
+    return result
+
+
+def added_bytes(kernels: Kernels, rates: Rates) -> FloatArray:
+    """What the device's own kernels move beside an operator's operands: casts, images and weights laid out anew, biases
+    added by a pass of their own."""
+    total = rates.cast_ratio * kernels.cast_bytes
+    total = total + 2 * rates.transposed_ratio * kernels.transposed_bytes
+    total = total + 2 * rates.bias_pass_ratio * kernels.biased_bytes
+    result: FloatArray = total + 2 * rates.repack_ratio * kernels.repacked_bytes
     return result
 
 

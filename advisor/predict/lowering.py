@@ -155,7 +155,6 @@ _OF_PRODUCTS = ("groups", "m", "n", "k")
 _OF_STEP = ("dispatches", "backward_dispatches", "compiled_dispatches", "transfer_bytes", "parameter_bytes")
 _EAGER_BY_LIBRARY = ("norm", "pool")
 """What a CPU calls a library for (oneDNN, or torch's own like it), as for convolutions; Inductor writes its own."""
-_FP32_UNITS = ("fp32", "vector")
 _GROUPED_SHARE = (1 - 0.82) / (1.36 - 0.82)
 """Of a net's FLOP in convolutions, where Inductor's weights of the two layouts are equal."""
 _ENDLESS = 1e9
@@ -431,10 +430,7 @@ def _as_arrays(kernels: Sequence[_Kernel], *, batches: FloatArray, **of_step: Fl
         **{name: filled([getattr(kernel, name) for kernel in kernels]) for name in _PER_CALL},
         **{name: of_products(name) for name in _OF_PRODUCTS},
         can_winograd=np.array(
-            [
-                kernel.product is not None and kernel.product.can_winograd and kernel.unit in _FP32_UNITS
-                for kernel in kernels
-            ],
+            [kernel.product is not None and kernel.product.can_winograd for kernel in kernels],
             dtype=np.bool_,
         ),
         **of_step,
@@ -453,7 +449,7 @@ def is_streamed(operand: Operand) -> bool:
 
 def is_constant(operand: Operand) -> bool:
     """Whether the operand is as large at every batch size: a parameter, as far as the trace can tell."""
-    return all(isinstance(dim, int) or dim[1] == 0 for dim in operand.shape)
+    return not operand.varies and all(isinstance(dim, int) or dim[1] == 0 for dim in operand.shape)
 
 
 def _cast_operands(row: Row, *, width: Width, dtype_of: DtypeOf) -> list[Operand]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from advisor.ops.registry import Call, Number, Tensor
 from advisor.ops.rnn import GATE_COUNTS
+from advisor.records.workload import Attribute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +57,17 @@ def _linear(call: Call) -> tuple[Product, ...]:
 def _convolution(call: Call) -> tuple[Product, ...]:
     """Implicit GEMM: a row per output pixel, a column per output channel of a group."""
     source, weight = call.inputs[:2]
-    return (_implicit_gemm(source, weight, call.outputs[0], transposed=bool(call.attributes.get("transposed"))),)
+    return (_implicit_gemm(source, weight, call.outputs[0], attributes=call.attributes),)
 
 
-def _implicit_gemm(source: Tensor, weight: Tensor, result: Tensor, *, transposed: bool) -> Product:
-    """Weight (out, in / groups, *kernel); transposed, the product runs from the larger image to the smaller."""
-    small, large = (source, result) if transposed else (result, source)
+def _implicit_gemm(source: Tensor, weight: Tensor, result: Tensor, *, attributes: Mapping[str, Attribute]) -> Product:
+    """Weight (out, in / groups, *kernel); transposed, the product runs from the larger image to the smaller.
+
+    Winograd's tiles are of pixels side by side: a dilated kernel has none.
+    """
+    small, large = (source, result) if attributes.get("transposed") else (result, source)
+    dilation = attributes.get("dilation")
+    is_dense = all(step == 1 for step in dilation) if isinstance(dilation, (list, tuple)) else True
     groups = _fixed(large.shape[1]) / _fixed(weight.shape[1])
     pixels = small.shape[0] * math.prod(small.shape[2:])
     kernel = tuple(_fixed(size) for size in weight.shape[2:])
@@ -71,14 +77,14 @@ def _implicit_gemm(source: Tensor, weight: Tensor, result: Tensor, *, transposed
         n=weight.shape[0] / groups,
         k=math.prod(weight.shape[1:]),
         is_depthwise=groups > 1 and _fixed(weight.shape[1]) == 1,
-        can_winograd=kernel == (3.0, 3.0) and groups == 1 and _same_size(source, result),
+        can_winograd=kernel == (3.0, 3.0) and groups == 1 and is_dense and _same_size(source, result),
     )
 
 
 def _convolution_backward(call: Call) -> tuple[Product, ...]:
     """Inputs (grad_output, input, weight): the input's gradient sums over out x kernel, the weight's over pixels."""
     grad_output, source, weight = call.inputs[:3]
-    forward = _implicit_gemm(source, weight, grad_output, transposed=bool(call.attributes.get("transposed")))
+    forward = _implicit_gemm(source, weight, grad_output, attributes=call.attributes)
     wants_input, wants_weight, _ = call.attributes["output_mask"]
     taps = math.prod(weight.shape[2:])
     products = []

@@ -20,7 +20,7 @@ from advisor.records.prediction import FloatArray, IndexArray
 
 OF_EFFICIENCY = (
     "overlap_ratio", "edge_ramp", "depth_ramp", "tile_rows", "tile_columns", "wave_ratio",
-    "winograd_speedup", "bias_pass_ratio", "repack_ratio", "cast_ratio", "cache_kept_ratio",
+    "bias_pass_ratio", "repack_ratio", "cast_ratio", "cache_kept_ratio",
 )  # fmt: skip
 """The fields of `Efficiency` that `Rates` takes as they are."""
 NOTHING_HELD = np.array(np.inf)
@@ -29,6 +29,7 @@ GROUPED_BACKWARD = "conv_grouped_backward"
 _JOIN_EXPONENT = 0.7
 """Between a barrier that all cores pass one by one (1) and one that is a tree (0): CPUs left out are off by 27 % with
 either 1 or 0.7, by 31 % with a tree, and none that was measured has more than 14 cores."""
+_FP32_UNITS = frozenset({"fp32", "vector"})
 _TENSOR_UNITS = frozenset({"tf32", "fp16", "bf16"})
 _CACHE_PER_MEMORY = 3.0
 """Bandwidth of a last cache that nothing is known of, over the memory's: V100 and A100 in published microbenchmarks."""
@@ -64,7 +65,11 @@ def rates_of(
     used, unit_column = np.unique(unit, return_inverse=True)
     flops_per_s = np.array([[sustained_flops_per_s(*pair, unit=UNITS[index]) for index in used] for pair in pairs])
     bytes_per_s = _column([sustained_bytes_per_s(*pair) for pair in pairs])
-    transposed = [efficiency.nchw_transposed_ratio if layout == "nchw" else 0.0 for efficiency in distinct]
+    layout_ratio = 1.0 if layout == "nchw" else 0.0
+    transposed = np.array(
+        [[layout_ratio * transposed_ratio(*pair, unit=UNITS[index]) for index in used] for pair in pairs]
+    )
+    winograd = np.array([[winograd_speedup(*pair, unit=UNITS[index]) for index in used] for pair in pairs])
     by_kernel = np.ix_(which, family)
     return Rates(
         flops_per_s=(flops_per_s[:, unit_column] * compute_ratio[by_kernel])[:, :, np.newaxis],
@@ -80,7 +85,8 @@ def rates_of(
         else NOTHING_HELD,
         launch_s=family_launch_s[:, family][:, :, np.newaxis],
         library_s=_column([library_s(*pair) for pair in pairs]),
-        transposed_ratio=_column(transposed)[which],
+        transposed_ratio=transposed[:, unit_column][:, :, np.newaxis],
+        winograd_speedup=winograd[:, unit_column][:, :, np.newaxis],
         **{name: _column([getattr(efficiency, name) for efficiency in distinct])[which] for name in OF_EFFICIENCY},
     )
 
@@ -106,8 +112,7 @@ def sustained_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) 
 
     A device without the unit converts its operands and multiplies them in fp32.
     """
-    peaks = device.peak_flops_per_s
-    used = unit if unit in peaks else "fp32"
+    peaks, used = device.peak_flops_per_s, used_unit(device, unit)
     power_ratio = device.power_ratio.get("fp32" if used == "vector" else used, 1.0)
     throttled = math.pow(power_ratio, efficiency.power_exponent)
     is_full = used == "fp32" and device.issue_contention > 0  # every slot: no power is left for a higher clock
@@ -118,6 +123,28 @@ def sustained_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) 
         clock_ratio *= math.pow(efficiency.shared_issue_ratio, device.issue_contention)
     own_ratio = efficiency.generation_compute_ratio * device.sustained_compute_ratio
     return peaks[used] * throttled * clock_ratio * own_ratio
+
+
+def used_unit(device: Device, unit: str) -> str:
+    """The one that it computes on: without the one that is asked for it converts operands and multiplies in fp32."""
+    return unit if unit in device.peak_flops_per_s else "fp32"
+
+
+def winograd_speedup(device: Device, efficiency: Efficiency, *, unit: str) -> float:
+    """How much faster a convolution of 3 x 3 is for Winograd's fewer products: in fp32 alone (cuDNN's tensor cores take
+    implicit GEMM), and outside matrix cores, whose rate AMD's loses for it."""
+    used, peaks = used_unit(device, unit), device.peak_flops_per_s
+    if used not in _FP32_UNITS:
+        return 1.0
+    outside = peaks["vector"] / peaks[used] if device.kind == "gpu" and "vector" in peaks else 1.0
+    return max(1.0, efficiency.winograd_speedup * min(1.0, outside))
+
+
+def transposed_ratio(device: Device, efficiency: Efficiency, *, unit: str) -> float:
+    """The share of its images that a convolution lays out anew in NCHW: tensor cores want channels last, and so does
+    oneDNN on CPUs; a GPU that computes halves in fp32 takes them as they come."""
+    is_taken_as_is = device.kind == "gpu" and used_unit(device, unit) in _FP32_UNITS
+    return 0.0 if is_taken_as_is else efficiency.nchw_transposed_ratio
 
 
 def sustained_bytes_per_s(device: Device, efficiency: Efficiency) -> float:

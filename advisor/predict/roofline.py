@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.predict.efficiency import distinct_efficiencies, family_efficiencies
-from advisor.predict.kernel_time import KernelTimes, kernel_times
+from advisor.predict.kernel_time import KernelTimes, Rates, kernel_times
 from advisor.predict.lowering import Kernels
 from advisor.predict.rates import rates_of
 from advisor.records.answer import BOUNDS
@@ -89,10 +89,16 @@ def times_by_kernel(
     kernels: Kernels, *, devices: Sequence[Device], efficiencies: Sequence[Efficiency], layout: Layout
 ) -> KernelTimes:
     """Seconds of one call of every kernel, (devices, kernels, batches)."""
-    rates = rates_of(
+    return kernel_times(kernels, rates_by_kernel(kernels, devices=devices, efficiencies=efficiencies, layout=layout))
+
+
+def rates_by_kernel(
+    kernels: Kernels, *, devices: Sequence[Device], efficiencies: Sequence[Efficiency], layout: Layout
+) -> Rates:
+    """What every device sustains for every kernel."""
+    return rates_of(
         devices, efficiencies, families=kernels.families, family=kernels.family, unit=kernels.unit, layout=layout
     )
-    return kernel_times(kernels, rates)
 
 
 def dispatch_times(kernels: Kernels, *, devices: Sequence[Device], efficiencies: Sequence[Efficiency]) -> FloatArray:

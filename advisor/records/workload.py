@@ -29,6 +29,7 @@ class Operand:
     `narrowed`: in memory in half only, under autocast, since every reader would cast it.
 
     `kept`: it lies in memory from one pass to the next, as parameters do, though it grows with the batch: a KV cache.
+    `varies`: no parameter, buffer or gradient of one, in a trace of one batch, whose shapes do not tell.
     """
 
     shape: tuple[Dim, ...]
@@ -38,6 +39,7 @@ class Operand:
     joined: bool = False
     narrowed: bool = False
     kept: bool = False
+    varies: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,8 @@ def merge_rows(recordings: Sequence[Recording], batches: Sequence[int]) -> tuple
     None where the program or a dimension is not affine in the batch. One recording gives rows for its batch alone.
     """
     if len(recordings) == 1:
-        return tuple(row_of(key, count=count) for key, count in Counter(recordings[0].calls).items())
+        calls = zip(recordings[0].calls, recordings[0].varying, strict=True)
+        return tuple(row_of(key, varying, count=count) for (key, varying), count in Counter(calls).items())
     if len({len(recording.calls) for recording in recordings}) != 1:
         return None
     rows = []

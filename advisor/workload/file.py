@@ -55,7 +55,7 @@ def workload_to_json(workload: Workload) -> dict[str, Any]:
 
 
 def _operand_to_json(operand: Operand) -> dict[str, Any]:
-    flags = {name: True for name in ("low", "fused", "joined", "narrowed", "kept") if getattr(operand, name)}
+    flags = {name: True for name in ("low", "fused", "joined", "narrowed", "kept", "varies") if getattr(operand, name)}
     return {"shape": list(operand.shape), "dtype": operand.dtype, **flags}
 
 

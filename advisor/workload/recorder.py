@@ -53,6 +53,7 @@ class _Call:
     casts_low: bool
     reads: list[int]
     writes: list[int]
+    storages: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +73,11 @@ class _Operator:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
     """A traced step. `live_bytes` are samples of the live memory by `storages.CELL`, one after each call and one before
-    all; `phases` are theirs. `recomputed` are the modules that backward ran again."""
+    all; `phases` are theirs. `recomputed` are the modules that backward ran again. `varying` says of every operand of
+    each call, inputs before outputs, whether it is none of the model's own nor a gradient of one."""
 
     calls: tuple[CallKey, ...]
+    varying: tuple[tuple[bool, ...], ...]
     live_bytes: tuple[tuple[int, ...], ...]
     phases: tuple[Phase, ...]
     optimizer_state_bytes: int
@@ -136,15 +139,16 @@ class Recorder(TorchDispatchMode):
         self._sequence_modules: list[str] = []
         self._gradient_hooks: list[Any] = []
         self._gradients: set[int] = set()
+        self._own_storages: set[int] = set()
         self._blocks = BlockMemory(model, paths=self._paths)
         self._recomputed: dict[str, None] = {}
         for network in (model, *companions):
             for parameter in network.parameters():
-                self._storages.of(parameter, "parameters")
+                self._own_storages.add(self._storages.of(parameter, "parameters").serial)
                 if parameter.requires_grad and parameter.is_leaf:
                     self._gradient_hooks.append(parameter.register_post_accumulate_grad_hook(self._on_gradient))
             for buffer in network.buffers():
-                self._storages.of(buffer, "buffers")
+                self._own_storages.add(self._storages.of(buffer, "buffers").serial)
         self._model_count = len(self._storages.events)
         self._sample()
 
@@ -339,6 +343,7 @@ class Recorder(TorchDispatchMode):
                     casts_low=operator.formula is not None and operator.formula.autocast == "low",
                     reads=reads,
                     writes=[stored.value for _, stored in made],
+                    storages=tuple(stored.serial for _, stored in (*read, *made)),
                 )
             )
             if operator.formula is None and operator.family == "unknown":
@@ -457,9 +462,11 @@ class Recorder(TorchDispatchMode):
     def finish(self) -> Recording:
         """The recording, once the step is over."""
         fusion = fuse(self._calls)
+        constant = self._own_storages | self._gradients
         made_before = {value for call in self._calls if call.phase in ("forward", "loss") for value in call.writes}
         return Recording(
             calls=tuple(_key(index, call, fusion, made_before) for index, call in enumerate(self._calls)),
+            varying=tuple(tuple(serial not in constant for serial in call.storages) for call in self._calls),
             live_bytes=tuple(self._live),
             phases=tuple(self._phases),
             optimizer_state_bytes=sum(self._state_bytes.values()),
@@ -476,24 +483,26 @@ class Recorder(TorchDispatchMode):
         )
 
 
-def row_of(key: CallKey, *, count: int = 1) -> Row:
-    """The row of one call at the batch size it was traced with."""
+def row_of(key: CallKey, varying: Sequence[bool] = (), *, count: int = 1) -> Row:
+    """The row of one call at the batch size it was traced with; `varying` as in `Recording`, where it is known."""
     op, family, phase, module, inputs, outputs, attributes = key
+    varies = list(varying) or [False] * (len(inputs) + len(outputs))
+    operands = [_operand_of(key, varies=mark) for key, mark in zip((*inputs, *outputs), varies, strict=True)]
     return Row(
         op=op,
         family=family,
         phase=phase,
         module=module,
-        inputs=tuple(_operand_of(operand) for operand in inputs),
-        outputs=tuple(_operand_of(operand) for operand in outputs),
+        inputs=tuple(operands[: len(inputs)]),
+        outputs=tuple(operands[len(inputs) :]),
         attributes=dict(attributes),
         count=count,
     )
 
 
-def _operand_of(key: OperandKey) -> Operand:
+def _operand_of(key: OperandKey, *, varies: bool) -> Operand:
     shape, dtype, flags = key
-    return Operand(shape=shape, dtype=dtype, **dict.fromkeys(flags, True))
+    return Operand(shape=shape, dtype=dtype, varies=varies, **dict.fromkeys(flags, True))
 
 
 def _is_nested(value: Any) -> bool:

@@ -50,6 +50,7 @@ def test_a_byte_order_mark_as_spreadsheets_write_it_does_no_harm(file: Path) -> 
     [
         ("batch", "eight", ":3: batch: found 'eight': input should be a valid integer"),
         ("batch", "0", ":3: batch: found '0': it is a count from 1"),
+        ("batch", "1" + "0" * 20, f":3: batch: found '1{'0' * 20}': it is a count from 1, below 1e9"),
         ("step_s", "-1", ":3: step_s: found '-1': it is a time in seconds above 0"),
         ("step_s", "nan", ":3: step_s: found 'nan': it is a time in seconds above 0"),
         ("step_s", "", ":3: step_s: found '': input should be a valid number"),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from advisor.calibrate.fitting import WHOLE_STEPS
 from advisor.catalog.load import load_catalog
 from advisor.fit.files import file_name, yaml_text
 from advisor.predict.efficiency import efficiency_of
@@ -18,6 +19,17 @@ EFFICIENCIES = load_catalog().efficiencies
 def test_every_file_names_its_devices_and_is_as_the_fit_writes_it(efficiency: Efficiency) -> None:
     assert efficiency.fitted_on
     assert yaml_text(efficiency).startswith("# ")
+
+
+@pytest.mark.parametrize("efficiency", EFFICIENCIES, ids=file_name)
+def test_what_was_fitted_of_products_holds_for_every_generation_at_that_precision(efficiency: Efficiency) -> None:
+    """No generation's file leaves out a family that others were measured with: it would compute at its whole peak."""
+    of_all = [
+        one for one in EFFICIENCIES if (one.kind, one.precision, one.vendor, one.generation) == (
+            efficiency.kind, efficiency.precision, ANY, ANY,
+        )
+    ]  # fmt: skip
+    assert efficiency.generation == WHOLE_STEPS or all(set(one.families) <= set(efficiency.families) for one in of_all)
 
 
 def test_every_kind_of_device_has_a_fallback() -> None:

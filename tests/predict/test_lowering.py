@@ -4,10 +4,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.predict.lowering import UNITS, Kernels, count_rows, lower
+from advisor.predict.lowering import UNITS, Kernels, count_rows, is_constant, lower
 from advisor.predict.precision import width_of
 from advisor.records.device import CompileMode, DeviceKind, Precision
 from advisor.records.generation import Generation
+from advisor.records.prediction import FloatArray
 from advisor.records.workload import Operand, Row, Workload
 from tests.predict.toys import linear_row, operand, row, workload
 
@@ -15,9 +16,16 @@ BATCHES = np.array([1.0, 4.0])
 
 
 def lowered(
-    toy: Workload, *, kind: DeviceKind = "gpu", precision: Precision = "fp32", compile_mode: CompileMode = "eager"
+    toy: Workload,
+    *,
+    kind: DeviceKind = "gpu",
+    precision: Precision = "fp32",
+    compile_mode: CompileMode = "eager",
+    batches: FloatArray | None = None,
 ) -> Kernels:
-    counts = count_rows(toy, batches=BATCHES, width=width_of(precision), compile_mode=compile_mode)
+    counts = count_rows(
+        toy, batches=BATCHES if batches is None else batches, width=width_of(precision), compile_mode=compile_mode
+    )
     return lower(counts, kind=kind, precision=precision)
 
 
@@ -297,12 +305,31 @@ def test_a_backward_convolution_is_two_kernels_that_share_its_work() -> None:
     assert kernels.backward_dispatches.tolist() == [1, 1]
 
 
-def test_only_3_x_3_convolutions_in_fp32_have_a_winograd_algorithm() -> None:
-    toy = workload(conv_row(size=3))
-    assert lowered(toy).can_winograd.tolist() == [True]
-    assert lowered(toy, precision="tf32").can_winograd.tolist() == [False]
-    assert lowered(toy, precision="amp-fp16").can_winograd.tolist() == [False]
+def test_only_3_x_3_convolutions_have_a_winograd_algorithm() -> None:
+    assert lowered(workload(conv_row(size=3))).can_winograd.tolist() == [True]
     assert lowered(workload(conv_row())).can_winograd.tolist() == [False]
+
+
+def test_in_a_trace_of_one_batch_what_varies_is_no_parameter() -> None:
+    """Its shapes are numbers as those of weights are, so the trace says which is which."""
+    affine = workload(conv_row())
+    (one,) = affine.rows
+    batch = 4
+
+    def at_one_batch(operand: Operand) -> Operand:
+        varies = not is_constant(operand)
+        shape = tuple(dim if isinstance(dim, int) else int(dim[0] + dim[1] * batch) for dim in operand.shape)
+        return replace(operand, shape=shape, varies=varies)
+
+    fixed = workload(
+        replace(one, inputs=tuple(map(at_one_batch, one.inputs)), outputs=tuple(map(at_one_batch, one.outputs)))
+    )
+    for kind in ("cpu", "gpu"):
+        expected, found = (
+            lowered(toy, kind=kind, precision="amp-bf16", batches=np.array([4.0])) for toy in (affine, fixed)
+        )
+        for name in ("weight_bytes", "data_bytes", "transposed_bytes", "repacked_bytes", "cast_bytes"):
+            assert getattr(found, name).tolist() == getattr(expected, name).tolist(), (kind, name)
 
 
 def test_products_have_their_dimensions_at_every_batch_and_the_rest_has_none() -> None:

@@ -26,8 +26,10 @@ def sizes(product: Product) -> tuple[Any, ...]:
     return (product.groups, product.m, product.n, product.k)
 
 
-def convolution(source: Tensor, weight: Tensor, result: Tensor, *, transposed: bool = False) -> Product:
-    attributes = {"transposed": transposed}
+def convolution(
+    source: Tensor, weight: Tensor, result: Tensor, *, transposed: bool = False, dilation: int = 1
+) -> Product:
+    attributes = {"transposed": transposed, "dilation": (dilation, dilation)}
     (found,) = products("aten.convolution", source, weight, output=result, attributes=attributes)
     return found
 
@@ -103,6 +105,7 @@ def test_only_3_x_3_convolutions_that_keep_the_size_may_take_winograds_algorithm
     source = tensor(2, 8, 8, 8)
     assert convolution(source, tensor(16, 8, 3, 3), tensor(2, 16, 8, 8)).can_winograd
     assert not convolution(source, tensor(16, 8, 3, 3), tensor(2, 16, 4, 4)).can_winograd  # stride 2
+    assert not convolution(source, tensor(16, 8, 3, 3), tensor(2, 16, 8, 8), dilation=2).can_winograd
     assert not convolution(source, tensor(16, 8, 5, 5), tensor(2, 16, 8, 8)).can_winograd
     assert not convolution(source, tensor(16, 4, 3, 3), tensor(2, 16, 8, 8)).can_winograd  # 2 groups
 

@@ -6,7 +6,15 @@ import pytest
 
 from advisor.predict.kernel_time import Rates
 from advisor.predict.lowering import UNITS
-from advisor.predict.rates import cache_bytes_per_s, launch_s, rates_of, sustained_bytes_per_s, sustained_flops_per_s
+from advisor.predict.rates import (
+    cache_bytes_per_s,
+    launch_s,
+    rates_of,
+    sustained_bytes_per_s,
+    sustained_flops_per_s,
+    transposed_ratio,
+    winograd_speedup,
+)
 from advisor.records.device import Device, Efficiency, Layout
 from tests.predict.toys import device, efficiency, family
 
@@ -122,14 +130,35 @@ def test_every_kernel_runs_at_its_familys_share_of_its_own_unit() -> None:
 
 def test_only_nchw_images_are_transposed() -> None:
     fits = [efficiency(nchw_transposed_ratio=0.25), efficiency(nchw_transposed_ratio=0.5)]
-    devices = [device(), device()]
-    assert rates(devices, fits, layout="nchw").transposed_ratio.ravel().tolist() == [0.25, 0.5]
-    assert rates(devices, fits, layout="nhwc").transposed_ratio.ravel().tolist() == [0.0, 0.0]
+    devices = [device(kind="cpu"), device(kind="cpu")]
+    assert rates(devices, fits, layout="nchw").transposed_ratio[:, 0, 0].tolist() == [0.25, 0.5]
+    assert rates(devices, fits, layout="nhwc").transposed_ratio[:, 0, 0].tolist() == [0.0, 0.0]
+
+
+def test_a_gpu_transposes_images_for_tensor_cores_alone() -> None:
+    """Without them halves are computed in fp32, as they come."""
+    fit = efficiency(nchw_transposed_ratio=0.25)
+    with_cores = device(peak_flops_per_s={"fp32": 1e13, "vector": 1e13, "fp16": 1e14})
+    assert transposed_ratio(with_cores, fit, unit="fp16") == 0.25
+    assert transposed_ratio(with_cores, fit, unit="fp32") == 0.0
+    assert transposed_ratio(device(peak_flops_per_s={"fp32": 1e13, "vector": 1e13}), fit, unit="fp16") == 0.0
+
+
+def test_winograd_is_of_fp32_and_outside_matrix_cores() -> None:
+    fit = efficiency(winograd_speedup=2.0)
+    nvidia = device(peak_flops_per_s={"fp32": 1e13, "vector": 1e13, "fp16": 1e14})
+    amd = device(peak_flops_per_s={"fp32": 4e13, "vector": 2.5e13, "fp16": 1e14})
+    mi210 = device(peak_flops_per_s={"fp32": 4.53e13, "vector": 2.26e13})
+    assert winograd_speedup(nvidia, fit, unit="fp32") == 2.0
+    assert winograd_speedup(nvidia, fit, unit="fp16") == 1.0
+    assert winograd_speedup(nvidia, fit, unit="bf16") == 2.0  # which it has not, and computes in fp32
+    assert winograd_speedup(amd, fit, unit="fp32") == pytest.approx(2.0 * 2.5 / 4.0)
+    assert winograd_speedup(mi210, fit, unit="fp32") == 1.0  # its matrix cores are as fast without it
 
 
 COEFFICIENTS = {
     "overlap_ratio": 0.5, "edge_ramp": 3.0, "depth_ramp": 4.0, "tile_rows": 256.0,
-    "tile_columns": 64.0, "wave_ratio": 0.25, "winograd_speedup": 2.5, "bias_pass_ratio": 0.125, "cast_ratio": 0.75,
+    "tile_columns": 64.0, "wave_ratio": 0.25, "bias_pass_ratio": 0.125, "cast_ratio": 0.75,
     "cache_kept_ratio": 0.6, "repack_ratio": 0.875, "library_s": 2e-5,
 }  # fmt: skip
 

@@ -17,6 +17,7 @@ def recording(*calls, live=None):
     samples = tuple(live or [(0,) * len(CELL)])
     return Recording(
         calls=calls,
+        varying=tuple((True, False) for _ in calls),
         live_bytes=samples,
         phases=("forward",) * len(samples),
         optimizer_state_bytes=0,
@@ -79,7 +80,13 @@ def test_programs_that_differ_are_not_merged():
 
 def test_one_recording_gives_rows_for_its_batch():
     [row] = merge_rows([recording(call(4, 8))], [4])
-    assert row.inputs[0].shape == (4, 8)
+    assert row.inputs == (Operand(shape=(4, 8), dtype="float32", varies=True),)
+    assert row.outputs == (Operand(shape=(4, 8), dtype="float32"),)
+
+
+def test_at_several_batches_the_shapes_say_what_varies():
+    [row] = merge_rows([recording(call(4, 8)), recording(call(8, 8))], [4, 8])
+    assert not row.inputs[0].varies
 
 
 def sample(**bytes_of):
@@ -145,7 +152,7 @@ def test_they_do_so_at_every_precision(moments, low, batch):
 def test_the_state_of_the_optimizer_is_live_all_the_time():
     moment = sample(activations_full=40)
     state = Recording(
-        calls=(), live_bytes=(moment,), phases=("forward",), optimizer_state_bytes=64, unknown_ops={}
+        calls=(), varying=(), live_bytes=(moment,), phases=("forward",), optimizer_state_bytes=64, unknown_ops={}
     )  # fmt: skip
     [line] = memory_lines([state], [4])
     assert line.optimizer_state.full == (64, 0)

@@ -1,9 +1,12 @@
+import math
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
 from advisor.errors import LoadError, TraceError
+from advisor.predict.lowering import is_constant
 from advisor.workload.summary import totals
 from tests.workload.tracing import (
     Calls,
@@ -277,3 +280,17 @@ def test_a_list_of_as_many_tensors_as_samples_is_traced_at_the_batch_asked_for()
     workload = traced(model, lambda batch: ([torch.zeros(8) for _ in range(batch)],))
     assert not workload.batch_is_affine
     assert len(workload.inputs) == workload.batch
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_at_one_batch_what_varies_is_what_grows_at_several(mode):
+    """But for means over the batch, a number for each channel or one for all."""
+    affine, fixed = (traced(cnn(), images, mode=mode, batch_is_fixed=fixed) for fixed in (False, True))
+
+    marks = [
+        (row.op, operand.shape, operand.varies, is_constant(same))
+        for row, of_several in zip(fixed.rows, affine.rows, strict=True)
+        for operand, same in zip((*row.inputs, *row.outputs), (*of_several.inputs, *of_several.outputs), strict=True)
+    ]
+    assert {varies for *_, varies, _ in marks} == {True, False}
+    assert [mark for mark in marks if mark[2] == mark[3] and math.prod(mark[1]) > len(mark[1]) + 3] == []
