@@ -267,10 +267,13 @@ def _families(
     """Every family that the sample holds; its stand-ins are found when it is looked up.
 
     `used` are the steps on the generation, `others` those on all: a product keeps the share of its peak that was fitted
-    at this precision, whoever ran it.
+    at this precision, whoever ran it. Where that was another vendor, whose library is another, it is as uncertain as a
+    family that nobody measured.
     """
+    vendors = {step.device.vendor for step in used}
     counts = Counter(family for step in used for family in step.kernels.families)
-    of_all = Counter(family for step in others for family in step.kernels.families)
+    of_all = {family for step in others for family in step.kernels.families}
+    of_vendor = {family for step in others if step.device.vendor in vendors for family in step.kernels.families}
     names = fit.sample.kernels.families
     unseen = float(np.std([np.log(fit.value(logs, "memory_ratio", name)) for name in names]))
     source = "fitted steps" if generation == ANY else f"fitted steps on {generation} and others"
@@ -278,11 +281,11 @@ def _families(
         name: FamilyEfficiency(
             compute_ratio=fit.compute_ratio(logs, precision, name),
             memory_ratio=fit.value(logs, "memory_ratio", name),
-            log_spread=0.0 if name in of_all else unseen,
+            log_spread=0.0 if name in of_vendor else unseen,
             n=counts[name],
             source=source
             if name in counts
-            else "fitted steps on other generations"
+            else "fitted steps on others"
             if name in of_all
             else "no step of this precision; ratios of the others",
         )

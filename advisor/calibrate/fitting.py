@@ -114,10 +114,10 @@ class _OwnFit(Fit):
         return total
 
     def compute_ratio(self, logs: FloatArray, precision: str, family: str) -> float:
-        """Of the family's own unit."""
+        """Of the family's own unit; families that stream compute on fp32's, as much faster as this device is there."""
         if family in COMPUTING:
             return super().compute_ratio(logs, precision, family) * self.value(logs, _COMPUTE_RATIO, precision)
-        return self.value(logs, "streaming_compute_ratio", family)
+        return self.value(logs, "streaming_compute_ratio", family) * self.value(logs, _COMPUTE_RATIO, "fp32")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
