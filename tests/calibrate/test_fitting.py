@@ -172,7 +172,10 @@ def test_nine_in_ten_of_the_steps_that_a_calibration_was_held_to_lie_inside_its_
 
 
 def test_the_noise_of_a_machine_that_others_disturb_is_in_the_intervals() -> None:
-    with (DATA / "calibration_check_9b14.csv").open(newline="") as lines:
-        rows = [tuple(float(row[name]) for name in ("low_s", "measured_s", "high_s")) for row in csv.DictReader(lines)]
+    rows = []
+    for day in ("calibration_check_9b14.csv", "calibration_check_9b14_again.csv"):
+        with (DATA / day).open(newline="") as lines:
+            found = csv.DictReader(lines)
+            rows += [tuple(float(row[name]) for name in ("low_s", "measured_s", "high_s")) for row in found]
 
     assert 0.87 <= sum(low <= measured <= high for low, measured, high in rows) / len(rows) <= 0.93
