@@ -209,7 +209,7 @@ def fit_start(
             generation=WHOLE_STEPS,
             source=source,
             families={
-                name: replace(entry, source=WHOLE_STEPS, n=entry.n if name in seen else 0)
+                name: replace(entry, source=WHOLE_STEPS) if name in seen else replace(entry, n=0)
                 for name, entry in one.families.items()
             },
             operator_ratios=_operator_ratios(
