@@ -72,7 +72,8 @@ def explain_source(
     """
     check_named(on, options)
     is_saved = is_workload_file(source)
-    machine = this_machine() if LOCAL in on or not (is_saved or options.no_local) else None
+    is_here = any(name.casefold() == LOCAL for name in (*on, *options.device))
+    machine = this_machine() if is_here or not (is_saved or options.no_local) else None
     at_one_batch = options if single_batch(options) else replace(options, batch="")
 
     def traced(attention: Attention) -> Workload:
@@ -143,7 +144,7 @@ def explain_workload(
         if name.casefold() == LOCAL
         else _named(name, recommendation, catalog)
         for name in on
-    ] or [_best(recommendation, catalog)]
+    ] or [_best(recommendation, machine, catalog)]
     steps = []
     for subject in subjects:
         step = explain_step(
@@ -207,10 +208,12 @@ def check_named(on: Sequence[str], options: Options) -> None:
         raise UsageError(f"--on: {len(on)} devices, at most {MAX_DEVICES} stand side by side", hint="ask for fewer")
 
 
-def _best(recommendation: Recommendation, catalog: Catalog) -> _Subject:
+def _best(recommendation: Recommendation, machine: Machine | None, catalog: Catalog) -> _Subject:
     best = recommendation.best
     if best is None:
         raise NothingFitsError("no instance does this job within the limits", hint="`advise rank` says why of each")
+    if machine is not None and best.provider == LOCAL:
+        return _here(best, machine, catalog)
     return _subject(quoted_machine(best, catalog), recommendation)
 
 
@@ -219,6 +222,10 @@ def _at_hand(recommendation: Recommendation, machine: Machine | None, catalog: C
     quote = recommendation.at_hand
     if machine is None or quote is None:
         raise UsageError("--on local: no device of this machine does the job", hint="`advise devices` lists them")
+    return _here(quote, machine, catalog)
+
+
+def _here(quote: Quote, machine: Machine, catalog: Catalog) -> _Subject:
     here = machine_at_hand(quote, machine, catalog)
     return _Subject(name=here.name, device=here.device, device_count=here.device_count, quote=quote)
 

@@ -97,8 +97,9 @@ def test_an_offer_outside_the_ranking_is_explained_as_its_like_within(source: st
     (alone,) = explain_source(source, Options(), on=("t4",)).steps
     # The GPU by itself, which nobody rents out, at the batch that a T4 in the ranking takes.
     assert alone.name == "t4"
-    assert alone.batch in {quote.batch for quote in quotes}
-    assert alone.step_s.mid == pytest.approx(min(quote.step_s.mid for quote in quotes))
+    alike = [quote.step_s.mid for quote in quotes if quote.batch == alone.batch]
+    assert alike
+    assert alone.step_s.mid == pytest.approx(min(alike))
 
 
 def test_named_devices_come_in_their_order(explain: Explain) -> None:
@@ -211,6 +212,17 @@ def test_the_machine_at_hand_is_explained_as_local_and_from_its_calibration(
     (step,) = found.steps
     assert (step.name, step.device.id, step.core_count) == ("this machine's cpu", "amd-epyc-7763", 4.0)
     assert step.time_source == "calibrated"
+
+
+def test_the_machine_at_hand_is_explained_where_it_is_the_one_that_is_ranked(
+    net: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("advisor.explaining.this_machine", lambda: EPYC)
+    monkeypatch.setattr("advisor.explaining.calibrations_for", lambda *_: Stored())
+
+    (step,) = explain_source(net, Options(precision="fp32", device=("local",))).steps
+
+    assert (step.name, step.device.id, step.core_count) == ("this machine's cpu", "amd-epyc-7763", 4.0)
 
 
 def test_a_machine_that_is_left_out_is_not_explained() -> None:
