@@ -55,7 +55,7 @@ def catalog(*, cpu_spread: float = 0.0, shared_spread: float = 0.0, billing: Bil
         cpus={"xeon": CPU},
         efficiencies=(
             efficiency(kind="cpu", device_log_spread=cpu_spread, **shared),
-            efficiency(dispatch_s=0.4, **shared),
+            efficiency(launch_s=0.4, **shared),
         ),
         offers=(CPU_OFFER, GPU_OFFER),
         rejected=(),

@@ -69,16 +69,17 @@ _FROM_SHIPPED = _Sigmas(device=None, scalar=0.5, compute=1.0, memory=1.0)
 """Wide, so that a single timed operator outweighs the shipped value 20 to 1."""
 _OF_WHOLE_STEPS = _Sigmas(device=None, scalar=1.0, compute=1.5, memory=1.5)
 """Wider still: whole steps say more of what all kernels share."""
-_FROM_WHOLE_STEPS = _Sigmas(device=0.1, scalar=0.02, compute=0.08, memory=0.08)
+_FROM_WHOLE_STEPS = _Sigmas(device=0.2, scalar=0.02, compute=0.08, memory=0.08)
 """Operators tell how fast this device is, nets how fast one family is beside another.
 
 docs/calibration.md has what was tried, also where the datasheet is wrong by half or twice.
 """
 _PACE_RATIO = "pace_ratio"
 """How much slower than usual the machine was for the whole of a calibration: of all its operators, of no step after."""
-_PACE_PER_NOISE = 0.7
-"""Its standard deviation over that of a single timing: 0.08 over 0.12, of six calibrations in a row on a machine that
-others disturb. It is held to one standard deviation, so that a device unlike its datasheet is found all the same."""
+_PACE_PER_NOISE = 1.0
+"""Its standard deviation over that of a single timing: six calibrations in a row on a machine that others disturb have
+0.08 over 0.12, but lie nearer to each other than days do. It is held to one standard deviation, so that a device unlike
+its datasheet is found all the same."""
 _UNSEEN_LOG_SIGMA = 1.0
 """Of a family that nothing it starts from was fitted on."""
 _RATIO_BOUNDS = (0.005, 2.5)
@@ -94,9 +95,6 @@ _STEP_LOG_SPREAD = 0.15
 """90 % of the steps that calibrations were held to lie within 1.645 of it, of 0.14 to 0.16 in four runs of 246 steps
 (docs/calibration.md). Up to 9 % of that are the minute's in which the calibration was made, and what a CPU's steps are
 off by does not carry to other devices (`scripts/anchor_table.py`), so it is each device's own."""
-_STREAMING_COMPUTE_START = 0.1
-"""Of the vector peak, of families that only stream on the devices that were fitted: a CPU takes longer for the exp() of
-a softmax, or the windows of a pool, than for their bytes in its cache."""
 
 
 class _OwnFit(Fit):
@@ -293,7 +291,7 @@ def _fitted(
         generation_compute_ratio=first.generation_compute_ratio * device.sustained_compute_ratio,
         generation_memory_ratio=first.generation_memory_ratio * device.sustained_memory_ratio,
     )
-    coefficients = [*_coefficients(sample, starts or _without_starts(bases), device, sigmas=sigmas)]
+    coefficients = [*_coefficients(sample, starts or bases, device, sigmas=sigmas)]
     if pace_log_sigma > 0:
         slowest = float(np.exp(pace_log_sigma))
         coefficients.append(_coefficient((_PACE_RATIO,), 1.0, (1 / slowest, slowest), pace_log_sigma, frozenset()))
@@ -316,21 +314,6 @@ def _fitted(
         ),
         median_ape=float(np.median(np.abs(fit.seconds(logs) / sample.measured_s - 1))),
     )
-
-
-def _without_starts(bases: Mapping[str, Efficiency]) -> Mapping[str, Efficiency]:
-    """The shipped efficiencies, with what they say nothing of."""
-
-    def family(name: str, entry: FamilyEfficiency) -> FamilyEfficiency:
-        return entry if name in COMPUTING else replace(entry, compute_ratio=_STREAMING_COMPUTE_START)
-
-    return {
-        precision: replace(
-            base,
-            families={name: family(name, entry) for name, entry in base.families.items()},
-        )
-        for precision, base in bases.items()
-    }
 
 
 def _trust(operator: TimedOperator) -> float:

@@ -38,6 +38,9 @@ COMPUTING = (
     "conv_depthwise_backward", "attention", "attention_backward", "rnn",
 )  # fmt: skip
 """Families whose FLOP count; the others only stream."""
+STREAMING_COMPUTE = "streaming_compute_ratio"
+"""What these compute on a CPU, of the vector unit's peak: loads and stores take most of an addition's cycles, and an
+exp() takes many. A GPU's lanes are idle meanwhile."""
 GRADIENT_OF: Mapping[str, str] = {
     "conv_backward": "conv", "conv_grouped_backward": "conv_grouped", "conv_depthwise_backward": "conv_depthwise",
     "attention_backward": "attention",
@@ -62,7 +65,7 @@ _SCALARS: Mapping[DeviceKind, Mapping[str, _Prior]] = {
         "channels_last_grouped_ratio": _Prior(0.17, 0.02, 1.0, 1.0),
         "narrow_tensor_speedup": _Prior(1.1, 1.0, 1.4, 0.15),
         "shared_issue_ratio": _Prior(0.7, 0.5, 1.0, 0.3),
-        "dispatch_s": _Prior(35e-6, 5e-6, 80e-6),
+        "dispatch_s": _Prior(35e-6, 5e-6, 80e-6, 0.1),  # hosts of 2020, which most rows are bound by, have more
         "backward_dispatch_s": _Prior(35e-6, 5e-6, 80e-6),
         "compiled_dispatch_s": _Prior(8e-6, 2e-6, 4e-5),
         "copy_s_per_byte": _Prior(1 / 6e9, 1 / 16e9, 1 / 2e9),  # from pageable memory over PCIe 3.0 x16
@@ -73,6 +76,7 @@ _SCALARS: Mapping[DeviceKind, Mapping[str, _Prior]] = {
         "overlap_ratio": _Prior(0.6, 0.2, 1.0),
         "wave_ratio": _Prior(0.5, 0.05, 1.0),
         "winograd_speedup": _Prior(1.1, 1.0, 2.25),
+        STREAMING_COMPUTE: _Prior(0.1, 0.02, 1.0, 0.3),
         "repack_ratio": _Prior(0.7, 0.02, 2.0),
         "nchw_transposed_ratio": _Prior(0.5, 0.02, 1.0),
         "library_s": _Prior(2e-5, 1e-6, 2e-4, 0.7),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
-from advisor.fit.coefficients import BY_PRECISION, COMPUTING, GRADIENT_OF, Coefficient, starts
+from advisor.fit.coefficients import BY_PRECISION, COMPUTING, GRADIENT_OF, STREAMING_COMPUTE, Coefficient, starts
 from advisor.fit.sample import Sample, part_of
 from advisor.predict.kernel_time import Rates, kernel_times
 from advisor.predict.lowering import UNITS, Kernels
@@ -16,6 +16,7 @@ from advisor.predict.rates import (
     NOTHING_HELD,
     OF_EFFICIENCY,
     cache_bytes_per_s,
+    join_s,
     launch_s,
     library_s,
     narrow_bytes_per_s,
@@ -231,15 +232,16 @@ class Fit:
             transposed_ratio=self._is_nchw[family.step][:, np.newaxis] * by_unit(transposed_ratio),
             winograd_speedup=by_unit(winograd_speedup),
             launch_s=by_device([launch_s(one, efficiency) for one in devices]),
+            join_s=by_device([join_s(one, efficiency) for one in devices]),
             library_s=by_device([library_s(one, efficiency) for one in devices]),
             **{name: by_precision(name) for name in BY_PRECISION},
             **scalars,
         )
 
     def compute_ratio(self, logs: FloatArray, precision: str, family: str) -> float:
-        """1 for families that only stream; for gradients a share of the rate of what they are the gradients of."""
+        """Of families that only stream the same for all; of gradients a share of what they are the gradients of."""
         if family not in COMPUTING:
-            return 1.0
+            return self.value(logs, STREAMING_COMPUTE)
         own = self.value(logs, "compute_ratio", precision, family)
         if ("gradient_ratio", family) not in self._index:
             return own

@@ -15,14 +15,32 @@ from advisor.records.workload import Row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What one call costs beside the FLOP and bytes of its formula; `reread_ratio` of what it reads it reads twice."""
+    """What one call costs beside the FLOP and bytes of its formula.
+
+    `reread_ratio` of what it reads it reads twice. Each of its FLOP takes `flop_ratio` times as long as one of a
+    product or, where it is none, as one of an addition; where it `is_scalar`, images in NCHW come element by element.
+    """
 
     launches: Number = 1.0
     dispatches: Number = 1.0
     extra_bytes: Number = 0.0
     reread_ratio: Number = 0.0
+    flop_ratio: Number = 1.0
+    is_scalar: bool = False
 
 
+_QUERY_WORK_KEYS = 55.0
+"""A query's softmax takes as long as its products with so many keys, 37 to 79 by head and dtype."""
+_FLOP_RATIO_OF_FUNCTION: Mapping[str, float] = {
+    "div": 1.5, "hardswish": 2, "rsqrt": 4, "sqrt": 5, "silu": 5, "sigmoid": 5, "silu_backward": 7, "gelu": 10,
+    "exp": 10, "log": 13, "sin": 17, "cos": 17, "erf": 17, "softplus": 20, "gelu_backward": 28, "tanh": 33, "mish": 50,
+    "mish_backward": 60,
+}  # fmt: skip
+"""What an element of torch's vectorised functions takes on a CPU beside one of an addition, both in its nearest cache.
+All as `scripts/measure_functions.py` found them in fp32 on a Zen 4, torch 2.13; in bf16, computed in fp32, as long."""
+_MAX_POOL = Program(is_scalar=True)
+_AVG_POOL = Program(is_scalar=True, flop_ratio=0.5)
+"""An element of a window takes 10 and 5 cycles (the same script): torch has vectors for channels-last images alone."""
 _ONE_KERNEL = Program()
 _TWO_PASSES = Program(reread_ratio=1.0)
 _Lowering = Callable[[Row, float, FloatArray], Program]
@@ -40,6 +58,15 @@ def _kernels(launches: float) -> _Lowering:
         return Program(launches=launches)
 
     return lowering
+
+
+def _always(program: Program) -> _Lowering:
+    return lambda row, itemsize_bytes, batches: program
+
+
+def _cpu_add_matmul(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
+    """The bias is first copied into the whole result, which the product then adds to (ATen: addmm_impl_cpu_)."""
+    return Program(extra_bytes=2 * call_at(row, batch=batches).outputs[0].numel * itemsize_bytes)
 
 
 def has_running_statistics(row: Row) -> bool:
@@ -70,17 +97,19 @@ def _convolution_backward(launches: float) -> _Lowering:
 
 
 def _cpu_attention(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
-    """Fused without dropout, as on CUDA. With dropout torch takes the math path, whose scores travel through memory.
+    """Fused without dropout, as on CUDA: each query has its products with the keys, and its softmax's own work.
+
+    With dropout torch takes the math path, whose scores travel through memory.
 
     Forward, each score: written by the product; read and written by softmax, then by dropout, which also writes and
     keeps a mask of the same width; read by the second product: 7 passes in 6 operators (scale, two products, softmax,
     random mask, multiplication). Backward: written and read around each product's gradient, dropout's and softmax's
     with their saved results: 10 passes in 8 operators.
     """
-    if not row.attributes.get("dropout_ratio"):
-        return _ONE_KERNEL
     is_backward = row.op == "attention_backward"
     query, key = call_at(row, batch=batches).inputs[1 if is_backward else 0 :][:2]
+    if not row.attributes.get("dropout_ratio"):
+        return Program(flop_ratio=1 + _QUERY_WORK_KEYS / key.shape[-2])
     scores = query.numel / query.shape[-1] * key.shape[-2]
     passes, operators = (10.0, 8.0) if is_backward else (7.0, 6.0)
     return Program(launches=operators, dispatches=operators, extra_bytes=passes * scores * itemsize_bytes)
@@ -177,6 +206,10 @@ _ON_GPU: Mapping[str, _Lowering] = {
 _ON_CPU: Mapping[str, _Lowering] = {
     **_NORMS,
     "aten.convolution_backward": _convolution_backward(1),
+    **{f"aten.{name}": _always(Program(flop_ratio=ratio)) for name, ratio in _FLOP_RATIO_OF_FUNCTION.items()},
+    **dict.fromkeys(("aten.max_pool2d", "aten.max_pool2d_with_indices"), _always(_MAX_POOL)),
+    "aten.avg_pool2d": _always(_AVG_POOL),
+    "aten.addmm": _cpu_add_matmul,
     "attention": _cpu_attention,
     "attention_backward": _cpu_attention,
     "rnn": _cpu_rnn,

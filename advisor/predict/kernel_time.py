@@ -37,6 +37,7 @@ class Rates:
     lone_block_ratio: FloatArray
     core_bytes_per_s: FloatArray
     launch_s: FloatArray
+    join_s: FloatArray
     library_s: FloatArray
     overlap_ratio: FloatArray
     edge_ramp: FloatArray
@@ -64,12 +65,14 @@ class KernelTimes:
 
 def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
     """The roofline of every kernel, compute and memory overlapping in part, and its launches before it."""
-    compute_s = kernels.flops / (rates.flops_per_s * utilisation(kernels, rates))
+    compute_s = kernels.flops * kernels.flop_ratio / (rates.flops_per_s * utilisation(kernels, rates))
     compute_s = np.where(kernels.can_winograd[..., np.newaxis], compute_s / rates.winograd_speedup, compute_s)
     memory_s = _memory_s(kernels, rates)
     if np.isfinite(rates.core_bytes_per_s).any():
         memory_s = np.maximum(memory_s, _threads_s(kernels, rates))
-    launch_s = kernels.launches * rates.launch_s + kernels.library_calls * rates.library_s
+    launch_s = kernels.launches * rates.launch_s
+    if rates.join_s.any() or rates.library_s.any():  # of CPUs
+        launch_s = launch_s + kernels.joins * rates.join_s + kernels.library_calls * rates.library_s
     busy_s = smooth_maximum(compute_s, memory_s, overlap=rates.overlap_ratio)
     return KernelTimes(compute_s=compute_s, memory_s=memory_s, launch_s=launch_s, total_s=busy_s + launch_s)
 

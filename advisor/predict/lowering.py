@@ -12,14 +12,14 @@ from advisor.ops.registry import ITEMSIZE_BYTES, Call, Number, formula_of
 from advisor.predict.blocks import part_of
 from advisor.predict.composites import has_running_statistics, program_of
 from advisor.predict.efficiency import BY_TOKEN, QUANTIZED_PRODUCT, VECTOR_ATTENTION
-from advisor.predict.precision import Width, compiled_dtype, computed_dtype, stored_dtype, unit_of
+from advisor.predict.precision import MATRIX_FAMILIES, Width, compiled_dtype, computed_dtype, stored_dtype, unit_of
 from advisor.predict.products import Product, products_of
 from advisor.predict.row_errors import refusing_rows
 from advisor.records.device import CompileMode, DeviceKind, Precision
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray
 from advisor.records.workload import Operand, Row, Workload
 
-UNITS = ("fp32", "tf32", "fp16", "bf16", "fp64", "vector")
+UNITS = ("fp32", "tf32", "fp16", "bf16", "fp64", "vector", "scalar")
 """The units of `Device.peak_flops_per_s`."""
 _HALF_DTYPES = frozenset({"float16", "bfloat16"})
 _FLOAT_DTYPES = frozenset({"float64", "float32", "float16", "bfloat16", "complex128", "complex64"})
@@ -76,13 +76,14 @@ class Kernels:
     `part` (an index of `PARTS`) says what of the step a kernel belongs to.
     `families` are kernels' own: those of operators, with `_grouped`, `_depthwise`, `_running` (statistics) and
     `_backward` where these run at other rates. `family`, `unit` (an index of `UNITS`), `row` (an index of the
-    workload's rows) and `calls` are (kernels,). Of one call, (kernels, batches): FLOP, bytes of parameters, bytes of
-    what operators hand to each other, launches, calls into a CPU's library, and the bytes whose weight is fitted: of
-    casts, of images that may be transposed, of results that a bias is added to, of parameters that a library puts into
-    its own order. `groups` products (m, k) x (k, n), without end where the kernel is no product, and `blocks` of
-    threads, without end where they are no tokens of an engine. Of the whole step, (batches,): the operators that the
-    host dispatches, in backward apart, and the kernels that compiled code launches, the bytes that travel to the
-    device, and those of all parameters and of what else lies in memory between passes.
+    workload's rows) and `calls` are (kernels,). Of one call, (kernels, batches): FLOP, how much longer one of them
+    takes than one of a product or an addition, bytes of parameters, bytes of what operators hand to each other,
+    launches, how often all cores of a CPU start and end together, calls into a CPU's library, and the bytes whose
+    weight is fitted: of casts, of images that may be transposed, of results that a bias is added to, of parameters that
+    a library puts into its own order. `groups` products (m, k) x (k, n), without end where the kernel is no product,
+    and `blocks` of threads, without end where they are no tokens of an engine. Of the whole step, (batches,): the
+    operators that the host dispatches, in backward apart, and the kernels that compiled code launches, the bytes that
+    travel to the device, and those of all parameters and of what else lies in memory between passes.
     """
 
     families: tuple[str, ...]
@@ -92,9 +93,11 @@ class Kernels:
     part: IndexArray
     calls: FloatArray
     flops: FloatArray
+    flop_ratio: FloatArray
     weight_bytes: FloatArray
     data_bytes: FloatArray
     launches: FloatArray
+    joins: FloatArray
     library_calls: FloatArray
     cast_bytes: FloatArray
     transposed_bytes: FloatArray
@@ -133,9 +136,11 @@ class _Kernel(NamedTuple):
     part: int
     calls: float
     flops: Number
+    flop_ratio: Number
     weight_bytes: Number
     data_bytes: Number
     launches: Number
+    joins: Number
     library_calls: Number
     cast_bytes: Number
     transposed_bytes: Number
@@ -148,8 +153,8 @@ class _Kernel(NamedTuple):
 _QUANTIZED = frozenset({"int4", "int8", "float8_e4m3fn"})
 """What weights are stored in that kernels compute with in half."""
 _PER_CALL = (
-    "flops", "weight_bytes", "data_bytes", "launches", "library_calls", "cast_bytes", "transposed_bytes",
-    "biased_bytes", "repacked_bytes", "blocks",
+    "flops", "flop_ratio", "weight_bytes", "data_bytes", "launches", "joins", "library_calls", "cast_bytes",
+    "transposed_bytes", "biased_bytes", "repacked_bytes", "blocks",
 )  # fmt: skip
 _OF_PRODUCTS = ("groups", "m", "n", "k")
 _OF_STEP = ("dispatches", "backward_dispatches", "compiled_dispatches", "transfer_bytes", "parameter_bytes")
@@ -157,6 +162,13 @@ _EAGER_BY_LIBRARY = ("norm", "pool")
 """What a CPU calls a library for (oneDNN, or torch's own like it), as for convolutions; Inductor writes its own."""
 _GROUPED_SHARE = (1 - 0.82) / (1.36 - 0.82)
 """Of a net's FLOP in convolutions, where Inductor's weights of the two layouts are equal."""
+_BY_ELEMENT = frozenset({"pointwise", "copy", "creation", "reduction"})
+"""Families whose elements torch divides among a CPU's cores."""
+_GRAIN_NUMEL = 32_768
+"""Elements up to which it does not (ATen/Parallel.h: GRAIN_SIZE)."""
+_FUSED_FLOP_RATIO = 0.1
+"""Operands of a fused kernel are in registers: beside a function, an operator costs its FLOP, a tenth of the cycles of
+an eager addition (`streaming_compute_ratio`)."""
 _ENDLESS = 1e9
 """A dimension so long that no tile of it is left half empty."""
 
@@ -304,6 +316,7 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision) -> Kerne
                 dispatches = dispatches + calls
         parameter_bytes += row.count * work.parameter_bytes / counts.pass_count
         launches = 0.0 if is_inside else program.launches + cast_count
+        is_fused = is_compiled and kind == "cpu" and row.family not in MATRIX_FAMILIES
         kernels += _kernels_of(
             index,
             work,
@@ -313,6 +326,8 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision) -> Kerne
             relaid=is_relaid,
             launches=launches,
             program_bytes=program.extra_bytes + program.reread_ratio * work.read_bytes,
+            flop_ratio=program.flop_ratio - 1 + _FUSED_FLOP_RATIO if is_fused else program.flop_ratio,
+            is_scalar=program.is_scalar and not is_compiled,
         )
     return _as_arrays(
         kernels,
@@ -335,6 +350,8 @@ def _kernels_of(
     relaid: bool,
     launches: Number,
     program_bytes: Number,
+    flop_ratio: Number,
+    is_scalar: bool,
 ) -> Iterator[_Kernel]:
     """The kernels of one row: a backward convolution has one for each gradient, which share its FLOP and bytes."""
     row = work.row
@@ -342,7 +359,7 @@ def _kernels_of(
     cast_bytes = work.parameter_cast_bytes if compiled else work.cast_bytes
     is_transposed = (kind == "cpu" or work.dtype in _HALF_DTYPES) and not relaid
     is_by_library = kind == "cpu" and (row.family == "conv" or (row.family in _EAGER_BY_LIBRARY and not compiled))
-    unit = unit_of(row.family, kind=kind, dtype=work.dtype, precision=precision)
+    unit = "scalar" if is_scalar else unit_of(row.family, kind=kind, dtype=work.dtype, precision=precision)
     has_bias = row.op == "aten.convolution" and len(row.inputs) > 2 and not compiled  # Inductor adds it further on
     products: Sequence[Product | None] = work.products or (None,)
     moved_bytes = data_bytes + program_bytes
@@ -359,9 +376,11 @@ def _kernels_of(
             part=work.part,
             calls=row.count,
             flops=flops,
+            flop_ratio=flop_ratio,
             weight_bytes=weight_bytes,
             data_bytes=moved_bytes,
             launches=launches,
+            joins=launches * _is_joined(work, product, compiled=compiled) if kind == "cpu" else 0.0,
             library_calls=launches if is_by_library else 0.0,
             cast_bytes=cast_bytes,
             transposed_bytes=image_bytes if is_transposed and (kind == "cpu" or "depthwise" not in family) else 0.0,
@@ -370,6 +389,17 @@ def _kernels_of(
             blocks=work.blocks,
             product=product,
         )
+
+
+def _is_joined(work: RowWork, product: Product | None, *, compiled: bool) -> Number:
+    """Whether a kernel runs on all cores of a CPU: not where torch leaves a few elements, or MKL a vector, to one."""
+    if product is not None:
+        return np.where(np.asarray(product.groups) * product.m > 1, 1.0, 0.0)
+    if compiled or work.row.family not in _BY_ELEMENT:
+        return 1.0
+    itemsize_bytes = ITEMSIZE_BYTES[work.dtype]
+    numel = np.maximum(work.write_bytes, work.read_bytes if work.row.family == "reduction" else 0.0) / itemsize_bytes
+    return np.where(numel > _GRAIN_NUMEL, 1.0, 0.0)
 
 
 def _is_relaid(counts: RowCounts) -> bool:

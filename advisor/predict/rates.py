@@ -63,13 +63,12 @@ def rates_of(
     device_launch_s = np.array([launch_s(*pair) for pair in pairs])[:, np.newaxis]
     family_launch_s = np.where(np.isnan(own_launch_s), device_launch_s, own_launch_s)
     used, unit_column = np.unique(unit, return_inverse=True)
-    flops_per_s = np.array([[sustained_flops_per_s(*pair, unit=UNITS[index]) for index in used] for pair in pairs])
+    units = ["vector" if layout == "nhwc" and UNITS[index] == "scalar" else UNITS[index] for index in used]
+    flops_per_s = np.array([[sustained_flops_per_s(*pair, unit=unit) for unit in units] for pair in pairs])
     bytes_per_s = _column([sustained_bytes_per_s(*pair) for pair in pairs])
     layout_ratio = 1.0 if layout == "nchw" else 0.0
-    transposed = np.array(
-        [[layout_ratio * transposed_ratio(*pair, unit=UNITS[index]) for index in used] for pair in pairs]
-    )
-    winograd = np.array([[winograd_speedup(*pair, unit=UNITS[index]) for index in used] for pair in pairs])
+    transposed = np.array([[layout_ratio * transposed_ratio(*pair, unit=unit) for unit in units] for pair in pairs])
+    winograd = np.array([[winograd_speedup(*pair, unit=unit) for unit in units] for pair in pairs])
     by_kernel = np.ix_(which, family)
     return Rates(
         flops_per_s=(flops_per_s[:, unit_column] * compute_ratio[by_kernel])[:, :, np.newaxis],
@@ -84,6 +83,7 @@ def rates_of(
         if np.isfinite(core_bytes_per_s).any()
         else NOTHING_HELD,
         launch_s=family_launch_s[:, family][:, :, np.newaxis],
+        join_s=_column([join_s(*pair) for pair in pairs]),
         library_s=_column([library_s(*pair) for pair in pairs]),
         transposed_ratio=transposed[:, unit_column][:, :, np.newaxis],
         winograd_speedup=winograd[:, unit_column][:, :, np.newaxis],
@@ -97,9 +97,14 @@ def full_core_count(device: Device) -> float:
 
 
 def launch_s(device: Device, efficiency: Efficiency) -> float:
-    """What a kernel takes beside its work: its launch, and that its threads start and end together."""
+    """What a kernel's launch takes beside its work."""
+    return efficiency.launch_s * device.host_time_ratio
+
+
+def join_s(device: Device, efficiency: Efficiency) -> float:
+    """What it takes to start and end the threads of all cores together."""
     joined_s = efficiency.join_s * (math.pow(max(device.core_count, 1.0), _JOIN_EXPONENT) - 1)
-    return (efficiency.launch_s + joined_s) * device.host_time_ratio
+    return joined_s * device.host_time_ratio
 
 
 def library_s(device: Device, efficiency: Efficiency) -> float:

@@ -16,6 +16,9 @@ from advisor.records.prediction import PARTS, FloatArray, IndexArray
 
 Z_90 = 1.645
 """Half the width of a 90 % interval in standard deviations of a normal."""
+_LAUNCHED_AFTER = 0.5
+"""Of an operator's dispatch when the GPU has its kernel; the way back to Python is the rest. NeuSight's operators of
+less than 100 us are off by 26 % at the median if the GPU waits for all of it, by 10 % with half, by 26 % with none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -112,9 +115,9 @@ def dispatch_times(kernels: Kernels, *, devices: Sequence[Device], efficiencies:
 
 
 def first_dispatch_s(kernels: Kernels, dispatch_s: FloatArray) -> FloatArray:
-    """What a GPU waits for the first operator of a step; of the others it has a queue."""
+    """What a GPU waits for the first operator's kernel of a step; of the others it has a queue."""
     count = kernels.dispatches + kernels.backward_dispatches + kernels.compiled_dispatches
-    first_s: FloatArray = dispatch_s / np.maximum(count, 1.0)
+    first_s: FloatArray = _LAUNCHED_AFTER * dispatch_s / np.maximum(count, 1.0)
     return first_s
 
 

@@ -106,7 +106,8 @@ class Device:
 
     For a CPU this is the whole instance: its usable cores, its memory, its measured bandwidth.
     `peak_flops_per_s` is by unit: "fp32", "tf32", "fp16", "bf16" are what a matmul of that dtype reaches at most
-    (tensor cores, AMX or SIMD); "vector" is fp32 outside them. A dtype the device has no native unit for is absent.
+    (tensor cores, AMX or SIMD); "vector" is fp32 outside them, "scalar" what a CPU's cores do without vectors, an
+    operation in a cycle. A dtype the device has no native unit for is absent.
     `vcpu_count`: the hardware threads of the machine, of a GPU those of its host; None: not known.
     `gpu_count`: how many of it the machine has; `nvlink_bytes_per_s`: what one sends to the others of the machine by
     NVLink, in one direction and as far as collective operations reach it; `peer_link_bytes_per_s`: what it sends to

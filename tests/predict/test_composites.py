@@ -53,8 +53,30 @@ def test_attention_is_fused_on_a_gpu_with_and_without_dropout() -> None:
         assert program(attention_row(dropout_ratio=dropout_ratio), "gpu") == Program()
 
 
+def test_a_short_sequence_leaves_a_query_much_to_do_beside_its_products_on_a_cpu() -> None:
+    """A softmax of 10 keys takes as long as products with 55 more."""
+    for op in ("attention", "attention_backward"):
+        assert program(attention_row(op, dropout_ratio=0.0), "cpu").flop_ratio == pytest.approx(1 + 55 / 10)
+
+
+def test_functions_take_a_cpu_as_long_as_many_additions_and_a_gpu_as_one() -> None:
+    ratios = {
+        name: program(row(f"aten.{name}", family="pointwise"), "cpu").flop_ratio for name in ("add", "div", "tanh")
+    }
+    assert ratios["add"] == 1 < ratios["div"] < ratios["tanh"]
+    assert program(row("aten.tanh", family="pointwise"), "gpu") == Program()
+
+
+def test_a_cpu_copies_the_bias_into_the_result_before_the_product_adds_to_it() -> None:
+    data, result = operand((0.0, 1.0), 8), operand((0.0, 1.0), 16)
+    toy = row("aten.addmm", (operand(16), data, operand(8, 16)), (result,), family="matmul")
+    assert np.asarray(program(toy, "cpu").extra_bytes).tolist() == [2 * 4 * 16, 2 * 4 * 32]  # written, and read again
+    assert program(toy, "gpu") == Program()
+
+
 def test_attention_with_dropout_takes_the_math_path_on_a_cpu() -> None:
-    assert program(attention_row(dropout_ratio=0.0), "cpu") == Program()
+    fused = program(attention_row(dropout_ratio=0.0), "cpu")
+    assert (fused.launches, fused.extra_bytes) == (1, 0)
     forward = program(attention_row(dropout_ratio=0.1), "cpu")
     # Scores: 12 heads x 10 x 10 per sample, 4 bytes each; 7 passes forward, 10 backward.
     assert np.asarray(forward.extra_bytes).tolist() == [7 * 4800, 7 * 9600]

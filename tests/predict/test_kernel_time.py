@@ -25,7 +25,7 @@ def rates(**changes: Any) -> Rates:
         "core_bytes_per_s": np.inf, "launch_s": 0.0, "overlap_ratio": 1.0, "edge_ramp": 0.0, "depth_ramp": 0.0,
         "tile_rows": 128.0, "tile_columns": 128.0, "wave_ratio": 0.0, "winograd_speedup": 1.0, "transposed_ratio": 0.0,
         "bias_pass_ratio": 0.0, "repack_ratio": 0.0, "cast_ratio": 1.0, "cache_kept_ratio": 0.0,
-        "library_s": 0.0,
+        "join_s": 0.0, "library_s": 0.0,
     }  # fmt: skip
     return Rates(**{name: np.array(value) for name, value in (values | changes).items()})
 
@@ -48,6 +48,16 @@ def moving(**moved_bytes: float) -> Kernels:
 def test_a_call_into_a_library_takes_time_beside_its_launch() -> None:
     calls = kernels(flops=[[0.0]], data_bytes=[[0.0]], launches=np.array([[2.0]]), library_calls=np.array([[1.0]]))
     assert total_s(calls, rates(launch_s=0.25, library_s=3.0)) == pytest.approx(2 * 0.25 + 3.0)
+
+
+def test_threads_that_start_and_end_together_take_time_beside_the_launch() -> None:
+    calls = kernels(flops=[[0.0]], data_bytes=[[0.0]], launches=np.array([[2.0]]), joins=np.array([[1.0]]))
+    assert total_s(calls, rates(launch_s=0.25, join_s=3.0)) == pytest.approx(2 * 0.25 + 3.0)
+
+
+def test_a_function_computes_as_much_longer_as_its_flop_take() -> None:
+    relu, gelu = (kernels(flops=[[100.0]], data_bytes=[[0.0]], flop_ratio=np.array([[ratio]])) for ratio in (1.0, 10.0))
+    assert total_s(gelu, rates()) == 10 * total_s(relu, rates()) == pytest.approx(10.0)
 
 
 def total_s(work: Kernels, at: Rates) -> float:

@@ -263,6 +263,42 @@ def test_a_batch_norm_that_averages_nothing_is_a_family_of_its_own(
     assert lowered(toy).families == (family,)
 
 
+@pytest.mark.parametrize("family", ["pointwise", "copy", "creation", "reduction"])
+def test_torch_leaves_some_thousand_elements_to_one_core(family: str) -> None:
+    """Up to 32,768 of them (ATen/Parallel.h: GRAIN_SIZE); of a sum those that it reads."""
+    data, total = operand((0.0, 1.0), 8_192), operand((0.0, 1.0), 1)
+    result = total if family == "reduction" else data
+    toy = workload(row("aten.mean", (data,), (result,), family=family))
+    batches = np.array([1.0, 4.0, 5.0])
+    assert lowered(toy, kind="cpu", batches=batches).joins.tolist() == [[0, 0, 1]]
+    assert lowered(toy, kind="cpu", batches=batches, compile_mode="compile").joins.tolist() == [[1, 1, 1]]
+    assert not lowered(toy, batches=batches).joins.any()
+
+
+def test_mkl_leaves_a_product_with_a_vector_to_one_core() -> None:
+    assert lowered(workload(linear_row()), kind="cpu", batches=np.array([1.0, 2.0])).joins.tolist() == [[0, 1]]
+
+
+def test_pools_take_a_cpu_one_element_after_the_other_unless_they_are_compiled() -> None:
+    images, pooled = operand((0.0, 1.0), 8, 8, 8), operand((0.0, 1.0), 8, 4, 4)
+    pool = row("aten.max_pool2d", (images,), (pooled,), family="pool", attributes={"kernel_size": (2, 2)})
+    toy = workload(pool)
+    assert UNITS[lowered(toy, kind="cpu").unit[0]] == "scalar"
+    assert UNITS[lowered(toy, kind="cpu", compile_mode="compile").unit[0]] == "vector"
+    assert UNITS[lowered(toy, kind="gpu").unit[0]] == "vector"
+
+
+def test_a_fused_function_costs_less_than_the_same_by_itself_and_an_addition_next_to_nothing() -> None:
+    data = operand((0.0, 1.0), 100)
+
+    def flop_ratio(op: str, mode: CompileMode) -> float:
+        toy = workload(row(op, (data,), (data,), family="pointwise"))
+        return float(lowered(toy, kind="cpu", compile_mode=mode).flop_ratio[0, 0])
+
+    assert (flop_ratio("aten.add", "eager"), flop_ratio("aten.add", "compile")) == (1, pytest.approx(0.1))
+    assert flop_ratio("aten.gelu", "eager") - flop_ratio("aten.gelu", "compile") == pytest.approx(0.9)
+
+
 def test_a_bias_is_added_to_the_result_of_a_convolution() -> None:
     assert not lowered(workload(conv_row())).biased_bytes.any()
     kernels = lowered(workload(conv_row(bias=True)))

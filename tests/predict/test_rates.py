@@ -8,6 +8,7 @@ from advisor.predict.kernel_time import Rates
 from advisor.predict.lowering import UNITS
 from advisor.predict.rates import (
     cache_bytes_per_s,
+    join_s,
     launch_s,
     rates_of,
     sustained_bytes_per_s,
@@ -172,13 +173,25 @@ def test_a_coefficient_that_is_no_rate_is_passed_on_for_each_device(name: str) -
 
 
 def test_more_cores_take_longer_to_start_and_end_together() -> None:
-    # 2 us, and 1 us x (4^0.7 - 1 = 2.639 - 1).
+    # 1 us x (4^0.7 - 1 = 2.639 - 1).
     fit = efficiency(launch_s=2e-6, join_s=1e-6)
-    assert launch_s(device(core_count=4), fit) == pytest.approx(3.639e-6, rel=1e-4)
-    assert launch_s(device(core_count=1), fit) == pytest.approx(2e-6)
-    assert launch_s(device(core_count=0.5), fit) == pytest.approx(2e-6)  # half a core has no second thread
+    assert join_s(device(core_count=4), fit) == pytest.approx(1.639e-6, rel=1e-4)
+    assert join_s(device(core_count=1), fit) == 0
+    assert join_s(device(core_count=0.5), fit) == 0  # half a core has no second thread
+    assert launch_s(device(core_count=4), fit) == launch_s(device(core_count=1), fit) == 2e-6
     devices = [device(core_count=1), device(core_count=4)]
-    assert rates(devices, [fit, fit]).launch_s[:, 0, 0].tolist() == pytest.approx([2e-6, 3.639e-6], rel=1e-4)
+    assert rates(devices, [fit, fit]).join_s[:, 0, 0].tolist() == pytest.approx([0, 1.639e-6], rel=1e-4)
+
+
+def test_images_in_channels_last_are_pooled_by_vectors() -> None:
+    own = device(peak_flops_per_s={"vector": 8e9, "fp32": 8e9, "scalar": 1e9})
+
+    def pooled_per_s(layout: Layout) -> float:
+        scalar = np.array([UNITS.index("scalar")])
+        found = rates_of([own], [efficiency()], families=("pool",), family=np.array([0]), unit=scalar, layout=layout)
+        return float(found.flops_per_s.item())
+
+    assert (pooled_per_s("nchw"), pooled_per_s("nhwc")) == (1e9, 8e9)
 
 
 def test_what_a_family_takes_beside_its_work_is_its_own_where_it_was_measured() -> None:

@@ -92,7 +92,7 @@ def test_what_the_host_is_off_counts_by_its_share_of_the_step() -> None:
         for one in (0.02, 0.005)
     )
     assert slow.log_spread[0, 0] == slow.own_log_spread[0, 0] == pytest.approx(0.4)  # the host takes all of the 2 s
-    assert fast.log_spread[0, 0] == pytest.approx(0.4 * 0.5 / 1.005)
+    assert fast.log_spread[0, 0] == pytest.approx(0.4 * 0.5 / 1.0025)
 
 
 def test_every_device_has_its_own_rates() -> None:
@@ -106,8 +106,8 @@ def test_every_device_has_its_own_rates() -> None:
 
 def test_a_gpu_hides_the_dispatch_until_it_is_the_longer() -> None:
     toy = kernels(flops=[[1e12]], data_bytes=[[0.0]], dispatches=np.array([100.0]))
-    # Of 0.5 s on the host a hundredth passes before the first kernel starts.
-    assert mid_s(toy, fit=efficiency(dispatch_s=0.005)) == pytest.approx(1.005)
+    # Of 0.5 s on the host half a hundredth passes before the first kernel starts.
+    assert mid_s(toy, fit=efficiency(dispatch_s=0.005)) == pytest.approx(1.0025)
     assert mid_s(toy, fit=efficiency(dispatch_s=0.02)) == pytest.approx(2.0)
 
 
