@@ -15,7 +15,7 @@ from fit_calibration_start import read_steps
 from advisor.accuracy.score import Compared, cheapest_choice, mean_kendall
 from advisor.catalog.load import load_catalog
 from advisor.fit.files import file_name, yaml_text
-from advisor.fitting import OPERATORS, Fitted, fit_kind, measured_steps, steps_of, with_fitted_engine
+from advisor.fitting import OPERATORS, Fitted, fit_kind, measured_steps, steps_of
 from advisor.records.device import DeviceKind, Efficiency
 from advisor.records.measurement import Measurement
 from advisor.validation import least_usd_per_hour
@@ -43,8 +43,6 @@ SOURCES = (
     "tests/data/measured/README.md"
 )
 DATE = "2026-11-22"
-ENGINE = "vidur_engine.csv"
-"""What an engine's own kernels take: fitted apart, for no step has them."""
 SUSTAINED = Path(__file__).parent / "data/sustained.csv"
 """What `scripts/build_profiles.py` puts into the profiles of the measured devices."""
 LONG_S = 1e-4
@@ -74,11 +72,10 @@ def main() -> None:
         show(fitted)
         written += fitted.efficiencies
         sustained |= {name: one for name, one in fitted.sustained.items() if max(abs(np.log(one))) > OWN_LOG}
-    engine = measured_steps([arguments.measured / ENGINE], wanted=lambda _: True, timeout_s=120.0)
     for old in arguments.out.glob("*.yaml"):
         if "wholesteps" not in old.name:  # of scripts/fit_calibration_start.py, which starts from these
             old.unlink()
-    for efficiency in with_fitted_engine(written, engine):
+    for efficiency in written:
         (arguments.out / file_name(efficiency)).write_text(yaml_text(efficiency))
     with SUSTAINED.open("w", newline="") as file:
         rows = csv.writer(file, lineterminator="\n")

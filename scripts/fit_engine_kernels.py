@@ -1,6 +1,7 @@
 """Fit what an engine's own kernels reach on the steps of one GPU, hold it to another's, put it into the shipped files.
 
-`python scripts/fit_engine_kernels.py --measured tests/data/measured --out profiles/efficiency`; `make fit` does it too.
+`python scripts/fit_engine_kernels.py --measured tests/data/measured --out profiles/efficiency`: the second half of
+`make fit`, for no step holds these kernels and the rest of the files decides how fast they stream.
 The table has linear layers and additions beside them: these were fitted on both GPUs.
 """
 
@@ -10,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from fit import ENGINE
 
 from advisor.catalog.load import load_catalog
 from advisor.fit.engine import kernel_s
@@ -21,7 +21,7 @@ from advisor.predict.efficiency import efficiency_of
 from advisor.records.device import Efficiency
 from advisor.records.prediction import FloatArray
 
-LINEAR = "vidur_ops.csv"
+ENGINE, LINEAR = "vidur_engine.csv", "vidur_ops.csv"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
