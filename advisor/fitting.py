@@ -1,7 +1,7 @@
 """Fitting on one page: measurements -> workloads -> kernels of every step -> coefficients -> efficiency files."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,15 @@ import numpy as np
 from advisor.accuracy.read import read_measurements
 from advisor.accuracy.score import step_of
 from advisor.catalog.load import load_catalog
-from advisor.fit.coefficients import BY_PRECISION, COMPUTING, GRADIENT_OF, coefficients_of, usual_generations
+from advisor.fit.coefficients import (
+    BY_PRECISION,
+    COMPUTING,
+    GENERATION,
+    GRADIENT_OF,
+    coefficients_of,
+    unlike_vendors,
+    usual_generations,
+)
 from advisor.fit.engine import fitted_kernels, kernel_s, with_engine_kernels
 from advisor.fit.residuals import LeftOut, Spread, left_out, spreads
 from advisor.fit.sample import MeasuredStep, sample_of
@@ -174,7 +182,7 @@ def _efficiencies(fit: Fit, logs: FloatArray, spread_of: Mapping[str, Spread]) -
     found = []
     for precision in fit.precisions:
         at_precision = [step for step in steps if step.precision == precision]
-        for scope in _scopes(at_precision, usual=usual):
+        for scope in _scopes(at_precision):
             used = [step for step in at_precision if scope.holds(step.device)]
             spread = spread_of[precision]
             ramps: dict[str, Any] = {name: fit.value(logs, name, precision) for name in BY_PRECISION}
@@ -184,8 +192,8 @@ def _efficiencies(fit: Fit, logs: FloatArray, spread_of: Mapping[str, Spread]) -
                     vendor=scope.vendor,
                     generation=scope.generation,
                     precision=precision,
-                    generation_compute_ratio=_mean_of(fit, logs, "generation_compute", scope.means_of),
-                    generation_memory_ratio=_mean_of(fit, logs, "generation_memory", scope.means_of),
+                    generation_compute_ratio=fit.mean(logs, "generation_compute", scope.means_of),
+                    generation_memory_ratio=fit.mean(logs, "generation_memory", scope.means_of),
                     families=_families(fit, logs, precision, scope.generation, used, others=at_precision),
                     device_log_spread=float(
                         np.hypot(spread.device_log_spread, _between_log_spread(fit, logs, scope, usual=usual))
@@ -220,19 +228,16 @@ class _Scope:
         return self.vendor in (ANY, device.vendor) and self.generation in (ANY, device.generation)
 
 
-def _scopes(steps: Sequence[MeasuredStep], *, usual: Collection[str]) -> list[_Scope]:
+def _scopes(steps: Sequence[MeasuredStep]) -> list[_Scope]:
     """One for all, one for each vendor whose generations are all unlike the usual, one for each generation.
 
     A generation of which large products alone were timed has none: it is predicted as any other, and says so.
     """
-    by_vendor: dict[str, set[str]] = {}
-    for step in steps:
-        by_vendor.setdefault(step.device.vendor, set()).add(step.device.generation)
-    unlike = {vendor: names for vendor, names in by_vendor.items() if not names & set(usual)}
+    unlike = unlike_vendors([step.device for step in steps])
     generations = sorted({device.generation for device in _devices_of(steps).values()})
     return [
         _Scope(),
-        *(_Scope(vendor=vendor, means_of=tuple(sorted(names))) for vendor, names in sorted(unlike.items())),
+        *(_Scope(vendor=vendor, means_of=names) for vendor, names in sorted(unlike.items())),
         *(_Scope(generation=name, means_of=(name,)) for name in generations),
     ]
 
@@ -244,15 +249,8 @@ def _between_log_spread(fit: Fit, logs: FloatArray, scope: _Scope, *, usual: Seq
     names = scope.means_of or usual
     if len(names) == 1:
         return _OTHER_VENDOR_LOG_SPREAD
-    offsets = [
-        [np.log(fit.value(logs, f"generation_{what}", name)) for name in names] for what in ("compute", "memory")
-    ]
+    offsets = [[np.log(fit.value(logs, key, name)) for name in names] for key in GENERATION]
     return float(np.sqrt(np.mean(np.var(offsets, axis=1, ddof=1))))
-
-
-def _mean_of(fit: Fit, logs: FloatArray, name: str, generations: Sequence[str]) -> float:
-    """The geometric mean; 1 of none."""
-    return float(np.exp(np.mean([np.log(fit.value(logs, name, one)) for one in generations] or [0.0])))
 
 
 def _families(

@@ -42,7 +42,7 @@ SOURCES = (
     "NeuSight, timm, ryujaehun, Intel Neural Compressor, Vidur, torch-performance-test-data, own: "
     "tests/data/measured/README.md"
 )
-DATE = "2026-11-22"
+DATE = "2026-11-23"
 SUSTAINED = Path(__file__).parent / "data/sustained.csv"
 """What `scripts/build_profiles.py` puts into the profiles of the measured devices."""
 LONG_S = 1e-4

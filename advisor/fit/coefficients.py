@@ -61,8 +61,9 @@ _SCALARS: Mapping[DeviceKind, Mapping[str, _Prior]] = {
         "narrow_product_ratio": _Prior(0.95, 0.5, 1.1, 0.1),
         "power_exponent": _Prior(0.75, 0.4, 1.2, 0.08),
         "clock_ratio": _Prior(1.12, 1.0, 1.25, 0.03),  # GeForce boards run at 1.85 to 2.75 GHz, rated 1.7 to 2.52
-        # 1/30 and 1/40 on a V100 with cuDNN 7.6, github.com/pytorch/pytorch/issues/34977; between that and 1 since
-        "channels_last_grouped_ratio": _Prior(0.17, 0.02, 1.0, 1.0),
+        # 0.008 on a V100 with cuDNN 7.6, github.com/pytorch/pytorch/issues/34977; since then between that and what
+        # gradients of depthwise convolutions, by direct kernels too, start from
+        "direct_gradient_ratio": _Prior(0.034, 0.002, 1.0, 1.0),
         "narrow_tensor_speedup": _Prior(1.1, 1.0, 1.4, 0.15),
         "shared_issue_ratio": _Prior(0.7, 0.5, 1.0, 0.3),
         "dispatch_s": _Prior(35e-6, 5e-6, 80e-6, 0.1),  # hosts of 2020, which most rows are bound by, have more
@@ -98,6 +99,8 @@ _GRADIENT = _Prior(0.75, 0.03, 2.0)
 _GRADIENT_AT_PRECISION = _Prior(1.0, 0.2, 5.0, 0.15)
 """Of that, at one precision."""
 _MEMORY = _Prior(0.9, 0.15, 1.1)
+GENERATION = ("generation_compute", "generation_memory")
+"""What each generation has of its own."""
 _GENERATION = _Prior(1.0, 0.6, 1.6, 0.06)
 _OTHER_ARCHITECTURE = _Prior(1.0, 0.4, 1.6, 0.3)
 """Of GPUs without tensor cores or of another vendor, whose libraries are others: they say little of today's."""
@@ -109,7 +112,7 @@ def coefficients_of(sample: Sample, *, kind: DeviceKind) -> tuple[Coefficient, .
     """All coefficients that the sample says something about."""
     families = sample.kernels.families
     everything = frozenset(families)
-    products = frozenset(family for family in families if family in COMPUTING and "depthwise" not in family)
+    products = frozenset(families) & frozenset(COMPUTING)
     precisions = sorted({step.precision for step in sample.steps})
     found = [
         _coefficient(name, prior, families=frozenset() if name[0] in HOST else everything)
@@ -157,6 +160,15 @@ def _moved_by(family: str) -> frozenset[str]:
 def usual_generations(devices: Sequence[Device]) -> tuple[str, ...]:
     """All of CPUs; of GPUs NVIDIA's with tensor cores, whose libraries a new GPU will most likely run."""
     return tuple(sorted({one.generation for one in devices if one.kind == "cpu" or _has_tensor_cores(one)}))
+
+
+def unlike_vendors(devices: Sequence[Device]) -> Mapping[str, tuple[str, ...]]:
+    """The vendors that have none of the usual generations, and theirs: one of theirs is predicted as their others."""
+    usual = usual_generations(devices)
+    by_vendor: dict[str, set[str]] = {}
+    for device in devices:
+        by_vendor.setdefault(device.vendor, set()).add(device.generation)
+    return {vendor: tuple(sorted(names)) for vendor, names in by_vendor.items() if not names & set(usual)}
 
 
 def _has_tensor_cores(device: Device) -> bool:

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 from scipy.optimize import minimize
 
+from advisor.fit.coefficients import GENERATION, unlike_vendors
 from advisor.fit.sample import MeasuredStep
 from advisor.fit.solve import Fit
 from advisor.records.prediction import FloatArray
@@ -60,14 +61,21 @@ def left_out(fit: Fit, logs: FloatArray, *, together: Collection[str] = ()) -> L
 
 
 def _without(fit: Fit, logs: FloatArray, left: Sequence[int]) -> FloatArray:
-    """The coefficients without a device: its own stay at their priors, as do those of a generation it is alone in."""
-    devices = fit.sample.devices
-    names = {(key, devices[index].id) for index in left for key in ("device_compute", "device_memory", "host")}
-    others = {device.generation for index, device in enumerate(devices) if index not in left}
-    alone = {devices[index].generation for index in left} - others
-    fixed = names | {(key, name) for name in alone for key in ("generation_compute", "generation_memory")}
+    """The coefficients without a device: its own stay at their priors, as do those of a generation it is alone in,
+    unless its vendor has others that nobody else is like: then it is one of these, as in the files."""
+    own = [fit.sample.devices[index] for index in left]
+    others = [device for index, device in enumerate(fit.sample.devices) if index not in left]
+    names = {(key, device.id) for device in own for key in ("device_compute", "device_memory", "host")}
+    known = {device.generation for device in others}
+    alone = {device.generation: device.vendor for device in own if device.generation not in known}
+    fixed = names | {(key, name) for name in alone for key in GENERATION}
     chosen = ~np.isin(fit.sample.device_of_step, left)
-    return fit.solve(chosen=chosen, start=logs, fixed=fixed)
+    found = fit.solve(chosen=chosen, start=logs, fixed=fixed)
+    of_vendor = unlike_vendors(others)
+    for name, vendor in alone.items():
+        for key in GENERATION:
+            found = fit.with_value(found, fit.mean(found, key, of_vendor.get(vendor, ())), key, name)
+    return found
 
 
 def spreads(steps: Sequence[MeasuredStep], left: LeftOut) -> Mapping[str, Spread]:

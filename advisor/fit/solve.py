@@ -12,14 +12,15 @@ from advisor.fit.sample import Sample, part_of
 from advisor.predict.kernel_time import Rates, kernel_times
 from advisor.predict.lowering import UNITS, Kernels
 from advisor.predict.rates import (
-    GROUPED_BACKWARD,
     NOTHING_HELD,
     OF_EFFICIENCY,
     cache_bytes_per_s,
+    direct_flops_per_s,
     join_s,
     launch_s,
     library_s,
     narrow_bytes_per_s,
+    reread_ratio,
     sustained_bytes_per_s,
     sustained_flops_per_s,
     transposed_ratio,
@@ -89,9 +90,21 @@ class Fit:
             return float(np.exp(logs[index]))
         return float(getattr(self._template, name[0], 1.0))
 
+    def mean(self, logs: FloatArray, name: str, keys: Sequence[str]) -> float:
+        """The geometric mean of one coefficient over several keys, such as generations; 1 of none."""
+        return float(np.exp(np.mean([np.log(self.value(logs, name, key)) for key in keys] or [0.0])))
+
+    def with_value(self, logs: FloatArray, value: float, *name: str) -> FloatArray:
+        """The coefficients with another value of one; as they are where it is not fitted."""
+        return np.where([one.name == name for one in self.coefficients], np.log(value), logs)
+
     def seconds(self, logs: FloatArray) -> FloatArray:
         """The predicted time of every step."""
-        return self._total(logs, {family.name: self._family_s(logs, family) for family in self._families})
+        return self._total(logs, self.family_seconds(logs))
+
+    def family_seconds(self, logs: FloatArray) -> dict[str, FloatArray]:
+        """Those of the kernels of each family, by its name."""
+        return {family.name: self._family_s(logs, family) for family in self._families}
 
     def host_shares(self, logs: FloatArray) -> FloatArray:
         """The host's time over the predicted time of every step."""
@@ -123,7 +136,7 @@ class Fit:
         def residuals(values: FloatArray) -> FloatArray:
             logs = whole(values)
             last.clear()
-            last.update({family.name: self._family_s(logs, family) for family in self._families})
+            last.update(self.family_seconds(logs))
             errors = np.log(self._total(logs, last) / self.sample.measured_s)[chosen] * weights
             return np.concatenate([errors, _PRIOR_WEIGHT * (logs - self._prior) / sigmas])
 
@@ -200,13 +213,15 @@ class Fit:
         ratios = np.array([self.compute_ratio(logs, precision, family.name) for precision in self.precisions])
 
         flops_per_s = peaks[family.device, family.kernels.unit] * ratios[family.precision]
-        if family.name == GROUPED_BACKWARD:
-            flops_per_s = flops_per_s * np.where(
-                self._is_nchw[family.step], 1.0, self.value(logs, "channels_last_grouped_ratio")
-            )
 
         def by_device(values: Sequence[float]) -> FloatArray:
             return np.array(values)[family.device][:, np.newaxis]
+
+        def direct() -> FloatArray:
+            if not family.kernels.is_direct_channels_last.any():
+                return NOTHING_HELD
+            of_devices = by_device([direct_flops_per_s(one, efficiency) for one in devices])
+            return np.where(self._is_nchw[family.step][:, np.newaxis], np.inf, of_devices)
 
         def by_precision(name: str) -> FloatArray:
             return np.array([self.value(logs, name, one) for one in self.precisions])[family.precision][:, np.newaxis]
@@ -229,6 +244,11 @@ class Fit:
             full_core_count=np.array(1.0),
             lone_block_ratio=np.array(1.0),
             core_bytes_per_s=NOTHING_HELD,
+            direct_flops_per_s=direct(),
+            reread_ratio=np.maximum(
+                self._is_nchw[family.step][:, np.newaxis],
+                by_device([reread_ratio(one, is_nchw=False) for one in devices]),
+            ),
             transposed_ratio=self._is_nchw[family.step][:, np.newaxis] * by_unit(transposed_ratio),
             winograd_speedup=by_unit(winograd_speedup),
             launch_s=by_device([launch_s(one, efficiency) for one in devices]),

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.ops.evaluate import call_at
 from advisor.ops.registry import Number
@@ -17,8 +17,9 @@ from advisor.records.workload import Row
 class Program:
     """What one call costs beside the FLOP and bytes of its formula.
 
-    `reread_ratio` of what it reads it reads twice. Each of its FLOP takes `flop_ratio` times as long as one of a
-    product or, where it is none, as one of an addition; where it `is_scalar`, images in NCHW come element by element.
+    `reread_ratio` of what it reads it reads twice, unless it `keeps_halves_channels_last` and these come so. Each of
+    its FLOP takes `flop_ratio` times as long as one of a product or, where it is none, as one of an addition; where it
+    `is_scalar`, images in NCHW come element by element.
     """
 
     launches: Number = 1.0
@@ -27,6 +28,7 @@ class Program:
     reread_ratio: Number = 0.0
     flop_ratio: Number = 1.0
     is_scalar: bool = False
+    keeps_halves_channels_last: bool = False
 
 
 _QUERY_WORK_KEYS = 55.0
@@ -81,6 +83,12 @@ def _norm(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
     """
     is_one_pass = has_running_statistics(row) or row.attributes.get("train") is False
     return _ONE_KERNEL if is_one_pass else _TWO_PASSES
+
+
+def _gpu_batch_norm(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
+    """Of halves in NHWC cuDNN's persistent kernel keeps what it sums (ATen's cudnn/BatchNorm.cpp)."""
+    program = _norm(row, itemsize_bytes, batches)
+    return replace(program, keeps_halves_channels_last=program.reread_ratio != 0)
 
 
 def _convolution_backward(launches: float) -> _Lowering:
@@ -184,18 +192,16 @@ def _numeric(row: Row, key: str) -> float:
     return float(value)
 
 
-_NORMS: Mapping[str, _Lowering] = dict.fromkeys(
-    (
-        "aten.native_batch_norm", "aten._native_batch_norm_legit", "aten._batch_norm_with_update",
-        "aten.cudnn_batch_norm", "aten.miopen_batch_norm", "aten._batch_norm_impl_index",
-        "aten.native_batch_norm_backward", "aten.batch_norm_backward", "aten.cudnn_batch_norm_backward",
-        "aten.miopen_batch_norm_backward", "aten.native_group_norm", "aten.native_group_norm_backward",
-        "aten.native_layer_norm_backward",
-    ),
-    _norm,
+_BATCH_NORMS = (
+    "aten.native_batch_norm", "aten._native_batch_norm_legit", "aten._batch_norm_with_update",
+    "aten.cudnn_batch_norm", "aten.miopen_batch_norm", "aten._batch_norm_impl_index",
+    "aten.native_batch_norm_backward", "aten.batch_norm_backward", "aten.cudnn_batch_norm_backward",
+    "aten.miopen_batch_norm_backward",
 )  # fmt: skip
+_OTHER_NORMS = ("aten.native_group_norm", "aten.native_group_norm_backward", "aten.native_layer_norm_backward")
 _ON_GPU: Mapping[str, _Lowering] = {
-    **_NORMS,
+    **dict.fromkeys(_BATCH_NORMS, _gpu_batch_norm),
+    **dict.fromkeys(_OTHER_NORMS, _norm),
     "attention_backward": _kernels(3),  # row sums, gradients, conversion: FlashAttention-2
     "aten.convolution_backward": _convolution_backward(2),  # cuDNN
     "encoder_layer": _kernels(9),  # 4 products, attention, 2 x bias and activation, 2 x addition and norm
@@ -204,7 +210,7 @@ _ON_GPU: Mapping[str, _Lowering] = {
     "optimizer": _gpu_optimizer,
 }
 _ON_CPU: Mapping[str, _Lowering] = {
-    **_NORMS,
+    **dict.fromkeys((*_BATCH_NORMS, *_OTHER_NORMS), _norm),
     "aten.convolution_backward": _convolution_backward(1),
     **{f"aten.{name}": _always(Program(flop_ratio=ratio)) for name, ratio in _FLOP_RATIO_OF_FUNCTION.items()},
     **dict.fromkeys(("aten.max_pool2d", "aten.max_pool2d_with_indices"), _always(_MAX_POOL)),

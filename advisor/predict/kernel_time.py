@@ -13,6 +13,8 @@ from advisor.records.prediction import FloatArray
 
 _SMALL_PIECE_COST = 1.2
 """A product cut into smaller pieces fills the last wave better and computes this much slower."""
+_DIRECT_GROUP_CHANNELS = 64.0
+"""The width that `Rates.direct_flops_per_s` is of."""
 _SPLIT_DEPTH = 512.0
 """Pieces are tiles of a quarter of the size, or one that deep of a tile (cuBLAS: split-K)."""
 
@@ -24,7 +26,9 @@ class Rates:
     `flops_per_s` and `memory_bytes_per_s` are sustained by the kernel's family, `narrow_bytes_per_s` is that of the
     parameters of narrow products. `core_bytes_per_s` is what a core of `REFERENCE_RESIDENT_THREADS` moves at most,
     `full_core_count` what all cores are worth of such, and `lone_block_ratio` what one with a single block of threads
-    is. The rest is named as there.
+    is. `direct_flops_per_s` is what the direct kernel for gradients of grouped weights reaches, 64 channels a group,
+    without end where nothing needs it; `reread_ratio` is the share of `Kernels.reread_bytes` that are read again. The
+    rest is named as there.
     """
 
     flops_per_s: FloatArray
@@ -46,6 +50,8 @@ class Rates:
     tile_columns: FloatArray
     wave_ratio: FloatArray
     winograd_speedup: FloatArray
+    direct_flops_per_s: FloatArray
+    reread_ratio: FloatArray
     transposed_ratio: FloatArray
     bias_pass_ratio: FloatArray
     repack_ratio: FloatArray
@@ -67,6 +73,9 @@ def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
     """The roofline of every kernel, compute and memory overlapping in part, and its launches before it."""
     compute_s = kernels.flops * kernels.flop_ratio / (rates.flops_per_s * utilisation(kernels, rates))
     compute_s = np.where(kernels.can_winograd[..., np.newaxis], compute_s / rates.winograd_speedup, compute_s)
+    if np.isfinite(rates.direct_flops_per_s).any():
+        is_direct = kernels.is_direct_channels_last[..., np.newaxis] & np.isfinite(rates.direct_flops_per_s)
+        compute_s = np.where(is_direct, _direct_s(kernels, rates), compute_s)
     memory_s = _memory_s(kernels, rates)
     if np.isfinite(rates.core_bytes_per_s).any():
         memory_s = np.maximum(memory_s, _threads_s(kernels, rates))
@@ -75,6 +84,13 @@ def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
         launch_s = launch_s + kernels.joins * rates.join_s + kernels.library_calls * rates.library_s
     busy_s = smooth_maximum(compute_s, memory_s, overlap=rates.overlap_ratio)
     return KernelTimes(compute_s=compute_s, memory_s=memory_s, launch_s=launch_s, total_s=busy_s + launch_s)
+
+
+def _direct_s(kernels: Kernels, rates: Rates) -> FloatArray:
+    """Gradients of grouped weights outside tensor cores: wider groups (m) use what they load more often, and 64 nets on
+    one GPU run faster with the root of the width."""
+    result: FloatArray = kernels.flops / (rates.direct_flops_per_s * np.sqrt(kernels.m / _DIRECT_GROUP_CHANNELS))
+    return result
 
 
 def utilisation(kernels: Kernels, rates: Rates) -> FloatArray:
@@ -101,14 +117,23 @@ def _memory_s(kernels: Kernels, rates: Rates) -> FloatArray:
     A product of no more than one tile of rows reads its parameters once, as a long copy does.
     """
     kept_bytes = rates.cache_kept_ratio * rates.cache_bytes
-    kept_data = np.minimum(1.0, kept_bytes / np.maximum(kernels.data_bytes, 1.0))
+    data_bytes = read_and_written_bytes(kernels, rates)
+    kept_data = np.minimum(1.0, kept_bytes / np.maximum(data_bytes, 1.0))
     kept_weights = np.minimum(1.0, kept_bytes / np.maximum(kernels.parameter_bytes, 1.0))
-    cached_bytes = kept_data * kernels.data_bytes + kept_weights * kernels.weight_bytes
-    moved_bytes = (1 - kept_data) * kernels.data_bytes + added_bytes(kernels, rates)
+    cached_bytes = kept_data * data_bytes + kept_weights * kernels.weight_bytes
+    moved_bytes = (1 - kept_data) * data_bytes + added_bytes(kernels, rates)
     once = np.maximum(rates.narrow_bytes_per_s, rates.memory_bytes_per_s)
     weight_bytes_per_s = np.where(kernels.m <= rates.tile_rows, once, rates.memory_bytes_per_s)
     weights_s = (1 - kept_weights) * kernels.weight_bytes / weight_bytes_per_s
     result: FloatArray = moved_bytes / rates.memory_bytes_per_s + weights_s + cached_bytes / rates.cache_bytes_per_s
+    return result
+
+
+def read_and_written_bytes(kernels: Kernels, rates: Rates) -> FloatArray:
+    """What operators hand to each other, as often as they read it."""
+    if (rates.reread_ratio == 1.0).all():
+        return kernels.data_bytes
+    result: FloatArray = kernels.data_bytes - (1 - rates.reread_ratio) * kernels.reread_bytes
     return result
 
 

@@ -12,7 +12,15 @@ from advisor.ops.registry import ITEMSIZE_BYTES, Call, Number, formula_of
 from advisor.predict.blocks import part_of
 from advisor.predict.composites import has_running_statistics, program_of
 from advisor.predict.efficiency import BY_TOKEN, QUANTIZED_PRODUCT, VECTOR_ATTENTION
-from advisor.predict.precision import MATRIX_FAMILIES, Width, compiled_dtype, computed_dtype, stored_dtype, unit_of
+from advisor.predict.precision import (
+    MATRIX_FAMILIES,
+    Width,
+    compiled_dtype,
+    computed_dtype,
+    stored_dtype,
+    unit_of,
+    width_of,
+)
 from advisor.predict.products import Product, products_of
 from advisor.predict.row_errors import refusing_rows
 from advisor.records.device import CompileMode, DeviceKind, Precision
@@ -77,13 +85,14 @@ class Kernels:
     `families` are kernels' own: those of operators, with `_grouped`, `_depthwise`, `_running` (statistics) and
     `_backward` where these run at other rates. `family`, `unit` (an index of `UNITS`), `row` (an index of the
     workload's rows) and `calls` are (kernels,). Of one call, (kernels, batches): FLOP, how much longer one of them
-    takes than one of a product or an addition, bytes of parameters, bytes of what operators hand to each other,
-    launches, how often all cores of a CPU start and end together, calls into a CPU's library, and the bytes whose
-    weight is fitted: of casts, of images that may be transposed, of results that a bias is added to, of parameters that
-    a library puts into its own order. `groups` products (m, k) x (k, n), without end where the kernel is no product,
-    and `blocks` of threads, without end where they are no tokens of an engine. Of the whole step, (batches,): the
-    operators that the host dispatches, in backward apart, and the kernels that compiled code launches, the bytes that
-    travel to the device, and those of all parameters and of what else lies in memory between passes.
+    takes than one of a product or an addition, bytes of parameters, bytes of what operators hand to each other, those
+    of them that are read again in NCHW alone, launches, how often all cores of a CPU start and end together, calls into
+    a CPU's library, and the bytes whose weight is fitted: of casts, of images that may be transposed, of results that a
+    bias is added to, of parameters that a library puts into its own order. `groups` products (m, k) x (k, n), without
+    end where the kernel is no product, and `blocks` of threads, without end where they are no tokens of an engine. Of
+    the whole step, (batches,): the operators that the host dispatches, in backward apart, and the kernels that compiled
+    code launches, the bytes that travel to the device, and those of all parameters and of what else lies in memory
+    between passes.
     """
 
     families: tuple[str, ...]
@@ -96,6 +105,7 @@ class Kernels:
     flop_ratio: FloatArray
     weight_bytes: FloatArray
     data_bytes: FloatArray
+    reread_bytes: FloatArray
     launches: FloatArray
     joins: FloatArray
     library_calls: FloatArray
@@ -109,6 +119,7 @@ class Kernels:
     k: FloatArray
     blocks: FloatArray
     can_winograd: BoolArray
+    is_direct_channels_last: BoolArray
     dispatches: FloatArray
     backward_dispatches: FloatArray
     compiled_dispatches: FloatArray
@@ -139,6 +150,7 @@ class _Kernel(NamedTuple):
     flop_ratio: Number
     weight_bytes: Number
     data_bytes: Number
+    reread_bytes: Number
     launches: Number
     joins: Number
     library_calls: Number
@@ -153,8 +165,8 @@ class _Kernel(NamedTuple):
 _QUANTIZED = frozenset({"int4", "int8", "float8_e4m3fn"})
 """What weights are stored in that kernels compute with in half."""
 _PER_CALL = (
-    "flops", "flop_ratio", "weight_bytes", "data_bytes", "launches", "joins", "library_calls", "cast_bytes",
-    "transposed_bytes", "biased_bytes", "repacked_bytes", "blocks",
+    "flops", "flop_ratio", "weight_bytes", "data_bytes", "reread_bytes", "launches", "joins", "library_calls",
+    "cast_bytes", "transposed_bytes", "biased_bytes", "repacked_bytes", "blocks",
 )  # fmt: skip
 _OF_PRODUCTS = ("groups", "m", "n", "k")
 _OF_STEP = ("dispatches", "backward_dispatches", "compiled_dispatches", "transfer_bytes", "parameter_bytes")
@@ -292,6 +304,7 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision) -> Kerne
     A GPU decodes in a CUDA graph, which the host starts once for each token, far sooner than it ends.
     """
     kernels: list[_Kernel] = []
+    is_half = width_of(precision) != "full"
     is_relaid = counts.compile == "compile" and (kind == "cpu" or _is_relaid(counts))
     dispatches, backward_dispatches, compiled_dispatches, parameter_bytes = (
         np.zeros(len(counts.batches)) for _ in range(4)
@@ -316,6 +329,7 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision) -> Kerne
                 dispatches = dispatches + calls
         parameter_bytes += row.count * work.parameter_bytes / counts.pass_count
         launches = 0.0 if is_inside else program.launches + cast_count
+        reread_bytes = program.reread_ratio * work.read_bytes
         is_fused = is_compiled and kind == "cpu" and row.family not in MATRIX_FAMILIES
         kernels += _kernels_of(
             index,
@@ -325,7 +339,8 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision) -> Kerne
             compiled=is_compiled,
             relaid=is_relaid,
             launches=launches,
-            program_bytes=program.extra_bytes + program.reread_ratio * work.read_bytes,
+            program_bytes=program.extra_bytes + reread_bytes,
+            reread_bytes=reread_bytes * (program.keeps_halves_channels_last and is_half and not is_compiled),
             flop_ratio=program.flop_ratio - 1 + _FUSED_FLOP_RATIO if is_fused else program.flop_ratio,
             is_scalar=program.is_scalar and not is_compiled,
         )
@@ -350,6 +365,7 @@ def _kernels_of(
     relaid: bool,
     launches: Number,
     program_bytes: Number,
+    reread_bytes: Number,
     flop_ratio: Number,
     is_scalar: bool,
 ) -> Iterator[_Kernel]:
@@ -379,6 +395,7 @@ def _kernels_of(
             flop_ratio=flop_ratio,
             weight_bytes=weight_bytes,
             data_bytes=moved_bytes,
+            reread_bytes=reread_bytes,
             launches=launches,
             joins=launches * _is_joined(work, product, compiled=compiled) if kind == "cpu" else 0.0,
             library_calls=launches if is_by_library else 0.0,
@@ -450,6 +467,9 @@ def _as_arrays(kernels: Sequence[_Kernel], *, batches: FloatArray, **of_step: Fl
         lengths = filled([getattr(kernel.product, name) if kernel.product else _ENDLESS for kernel in kernels])
         return np.maximum(lengths, 1.0)  # an empty product has no FLOP, and a tile as any other
 
+    def is_product(name: str) -> BoolArray:
+        return np.array([kernel.product is not None and getattr(kernel.product, name) for kernel in kernels], np.bool_)
+
     return Kernels(
         families=families,
         family=np.array([families.index(kernel.family) for kernel in kernels], dtype=np.intp),
@@ -459,10 +479,8 @@ def _as_arrays(kernels: Sequence[_Kernel], *, batches: FloatArray, **of_step: Fl
         calls=np.array([kernel.calls for kernel in kernels], dtype=np.float64),
         **{name: filled([getattr(kernel, name) for kernel in kernels]) for name in _PER_CALL},
         **{name: of_products(name) for name in _OF_PRODUCTS},
-        can_winograd=np.array(
-            [kernel.product is not None and kernel.product.can_winograd for kernel in kernels],
-            dtype=np.bool_,
-        ),
+        can_winograd=is_product("can_winograd"),
+        is_direct_channels_last=is_product("is_direct_channels_last"),
         **of_step,
     )
 

@@ -24,8 +24,8 @@ OF_EFFICIENCY = (
 )  # fmt: skip
 """The fields of `Efficiency` that `Rates` takes as they are."""
 NOTHING_HELD = np.array(np.inf)
-"""`core_bytes_per_s` where no family has any: for all kernels at once."""
-GROUPED_BACKWARD = "conv_grouped_backward"
+"""`core_bytes_per_s` where no family has any, `direct_flops_per_s` where channels come first: for all kernels at once.
+"""
 _JOIN_EXPONENT = 0.7
 """Between a barrier that all cores pass one by one (1) and one that is a tree (0): CPUs left out are off by 27 % with
 either 1 or 0.7, by 31 % with a tree, and none that was measured has more than 14 cores."""
@@ -51,9 +51,6 @@ def rates_of(
     distinct, which = distinct_efficiencies(efficiencies)
     entries = [family_efficiencies(efficiency, families=families) for efficiency in distinct]
     compute_ratio = np.array([[entry.compute_ratio for entry in row] for row in entries])
-    if layout == "nhwc" and GROUPED_BACKWARD in families:
-        ratios = [efficiency.channels_last_grouped_ratio for efficiency in distinct]
-        compute_ratio[:, families.index(GROUPED_BACKWARD)] *= ratios
     memory_ratio = np.array([[entry.memory_ratio for entry in row] for row in entries])
     core_bytes_per_s = np.array([[entry.core_bytes_per_s or np.inf for entry in row] for row in entries])
     pairs = list(zip(devices, efficiencies, strict=True))
@@ -85,6 +82,8 @@ def rates_of(
         launch_s=family_launch_s[:, family][:, :, np.newaxis],
         join_s=_column([join_s(*pair) for pair in pairs]),
         library_s=_column([library_s(*pair) for pair in pairs]),
+        direct_flops_per_s=NOTHING_HELD if layout == "nchw" else _column([direct_flops_per_s(*pair) for pair in pairs]),
+        reread_ratio=_column([reread_ratio(device, is_nchw=layout == "nchw") for device in devices]),
         transposed_ratio=transposed[:, unit_column][:, :, np.newaxis],
         winograd_speedup=winograd[:, unit_column][:, :, np.newaxis],
         **{name: _column([getattr(efficiency, name) for efficiency in distinct])[which] for name in OF_EFFICIENCY},
@@ -128,6 +127,18 @@ def sustained_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) 
         clock_ratio *= math.pow(efficiency.shared_issue_ratio, device.issue_contention)
     own_ratio = efficiency.generation_compute_ratio * device.sustained_compute_ratio
     return peaks[used] * throttled * clock_ratio * own_ratio
+
+
+def direct_flops_per_s(device: Device, efficiency: Efficiency) -> float:
+    """What the direct kernel for gradients of grouped weights reaches, outside tensor cores; CPUs have none such."""
+    if device.kind == "cpu":
+        return math.inf
+    return sustained_flops_per_s(device, efficiency, unit="vector") * efficiency.direct_gradient_ratio
+
+
+def reread_ratio(device: Device, *, is_nchw: bool) -> float:
+    """Of what batch norms of halves sum, the share that they read again to scale it: cuDNN's keep it in NHWC."""
+    return 1.0 if is_nchw or device.kind == "cpu" or device.vendor != "NVIDIA" else 0.0
 
 
 def used_unit(device: Device, unit: str) -> str:

@@ -143,6 +143,26 @@ def test_the_parts_of_one_cpu_are_left_out_together() -> None:
     assert np.median(errors[len(steps) // 2 :]) == pytest.approx(np.log(2), abs=0.15)
 
 
+@pytest.mark.parametrize(("vendor", "missed"), [("Acme", 0.0), ("NVIDIA", np.log(2))])
+def test_a_generation_that_is_left_out_is_one_of_its_vendors_others_where_these_are_unlike_the_usual(
+    vendor: str, missed: float
+) -> None:
+    """Two generations twice as slow as a usual GPU: the first tells of the second where both are another vendor's."""
+    tensor_cores = {**DEVICES[0].peak_flops_per_s, "fp16": 8e12}
+    usual = replace(DEVICES[0], id="usual", vendor="NVIDIA", generation="Usual", peak_flops_per_s=tensor_cores)
+    slow = [
+        replace(usual if vendor == "NVIDIA" else DEVICES[0], id=name, name=name, vendor=vendor, generation=name)
+        for name in ("1st", "2nd")
+    ]
+    own = steps_of()[::2]
+    steps = [replace(step, device=usual) for step in own]
+    steps += [replace(step, device=one, measured_s=2 * step.measured_s) for one in slow for step in own]
+    sample = sample_of(steps)
+    fit = Fit(sample, coefficients_of(sample, kind="gpu"), template=efficiency(families={}))
+    errors = left_out(fit, fit.solve(chosen=np.ones(len(steps), dtype=np.bool_))).errors
+    assert np.median(errors[-len(own) :]) == pytest.approx(missed, abs=0.25)
+
+
 def test_the_interval_of_the_left_out_holds_nine_in_ten() -> None:
     steps = steps_of() * 20
     errors = np.random.default_rng(0).normal(0.0, 0.2, len(steps))

@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 
 from advisor.catalog.load import load_catalog
-from advisor.fit.coefficients import coefficients_of
+from advisor.fit.coefficients import coefficients_of, starts
 from advisor.fit.sample import sample_of
 from advisor.fit.solve import Fit
 from advisor.fitting import measured_steps, template_of
 from advisor.predict.efficiency import efficiency_of
 from advisor.predict.roofline import step_times
+from advisor.records.device import DeviceKind
 
-MEASURED = Path(__file__).parents[1] / "data/measured/neusight_e2e.csv"
+TABLES = Path(__file__).parents[1] / "data/measured"
+MEASURED = TABLES / "neusight_e2e.csv"
 DEVICES = frozenset({"v100-pcie-32gb", "a100-pcie-40gb"})
 
 
@@ -39,3 +41,26 @@ def test_transformers_on_two_gpus_fitted_alone_are_predicted_as_with_the_shipped
     assert len(steps) == 18
     assert np.abs(refitted_s / sample.measured_s - 1).mean() < 0.06
     assert refitted_s == pytest.approx(shipped_s, rel=0.12)
+
+
+@pytest.mark.parametrize(
+    ("kind", "table", "model"),
+    [
+        ("gpu", "timm_train_amp_nhwc_rtx3090.csv", "timm:regnetx_002@224"),
+        ("gpu", "timm_train_amp_nchw_rtx3090.csv", "timm:mobilenetv2_050@224"),
+        ("cpu", "timm_infer_fp32_nchw_i9_10940x_compile.csv", "timm:mobilenetv2_050@224"),
+    ],
+)
+def test_a_coefficient_moves_no_kernels_but_those_that_it_names(kind: DeviceKind, table: str, model: str) -> None:
+    """Derivatives are taken of these alone; one that misses others leads the solver nowhere."""
+    sample = sample_of(measured_steps([TABLES / table], wanted=lambda one: one.model == model, timeout_s=120.0))
+    coefficients = coefficients_of(sample, kind=kind)
+    fit = Fit(sample, coefficients, template=template_of(kind))
+    prior = starts(coefficients)
+    before = fit.family_seconds(prior)
+    for index, coefficient in enumerate(coefficients):
+        moved = prior.copy()
+        moved[index] += 0.01
+        after = fit.family_seconds(moved)
+        found = {name for name in before if not np.allclose(after[name], before[name], rtol=1e-6, atol=0)}
+        assert found <= coefficient.families, coefficient.name

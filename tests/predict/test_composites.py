@@ -101,7 +101,9 @@ def test_what_is_averaged_over_a_channel_is_read_once_more_to_be_scaled(
 ) -> None:
     images = operand((0.0, 1.0), 8, 10, 10)
     norm = row(op, (images, images), (images,), family="norm", attributes=attributes)
-    assert program(norm, kind) == Program(reread_ratio=reread_ratio)
+    found = program(norm, kind)
+    keeps_some = kind == "gpu" and "batch_norm" in op and reread_ratio > 0
+    assert found == Program(reread_ratio=reread_ratio, keeps_halves_channels_last=keeps_some)
 
 
 @pytest.mark.parametrize(("kind", "launches"), [("gpu", 2.0), ("cpu", 1.0)])

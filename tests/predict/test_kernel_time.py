@@ -22,10 +22,11 @@ def rates(**changes: Any) -> Rates:
     values: dict[str, Any] = {
         "flops_per_s": 100.0, "memory_bytes_per_s": 100.0, "narrow_bytes_per_s": 0.0, "cache_bytes": 0.0,
         "cache_bytes_per_s": 400.0, "core_count": 4.0, "full_core_count": 4.0, "lone_block_ratio": 1.0,
-        "core_bytes_per_s": np.inf, "launch_s": 0.0, "overlap_ratio": 1.0, "edge_ramp": 0.0, "depth_ramp": 0.0,
-        "tile_rows": 128.0, "tile_columns": 128.0, "wave_ratio": 0.0, "winograd_speedup": 1.0, "transposed_ratio": 0.0,
-        "bias_pass_ratio": 0.0, "repack_ratio": 0.0, "cast_ratio": 1.0, "cache_kept_ratio": 0.0,
-        "join_s": 0.0, "library_s": 0.0,
+        "core_bytes_per_s": np.inf, "direct_flops_per_s": np.inf, "reread_ratio": 1.0, "launch_s": 0.0,
+        "overlap_ratio": 1.0,
+        "edge_ramp": 0.0, "depth_ramp": 0.0, "tile_rows": 128.0, "tile_columns": 128.0, "wave_ratio": 0.0,
+        "winograd_speedup": 1.0, "transposed_ratio": 0.0, "bias_pass_ratio": 0.0, "repack_ratio": 0.0,
+        "cast_ratio": 1.0, "cache_kept_ratio": 0.0, "join_s": 0.0, "library_s": 0.0,
     }  # fmt: skip
     return Rates(**{name: np.array(value) for name, value in (values | changes).items()})
 
@@ -53,6 +54,24 @@ def test_a_call_into_a_library_takes_time_beside_its_launch() -> None:
 def test_threads_that_start_and_end_together_take_time_beside_the_launch() -> None:
     calls = kernels(flops=[[0.0]], data_bytes=[[0.0]], launches=np.array([[2.0]]), joins=np.array([[1.0]]))
     assert total_s(calls, rates(launch_s=0.25, join_s=3.0)) == pytest.approx(2 * 0.25 + 3.0)
+
+
+def test_what_a_batch_norm_keeps_is_not_read_again() -> None:
+    norm = kernels(flops=[[0.0]], data_bytes=[[300.0]], reread_bytes=np.array([[100.0]]))
+    assert total_s(norm, rates(reread_ratio=1.0)) == pytest.approx(3.0)
+    assert total_s(norm, rates(reread_ratio=0.0)) == pytest.approx(2.0)
+
+
+def test_a_direct_kernel_computes_faster_in_wider_groups() -> None:
+    def direct(width: float) -> Kernels:
+        widths, is_direct = np.array([[width]]), np.ones(1, dtype=np.bool_)
+        return kernels(flops=[[100.0]], data_bytes=[[0.0]], m=widths, is_direct_channels_last=is_direct)
+
+    assert total_s(direct(64.0), rates(direct_flops_per_s=1.0)) == pytest.approx(100.0)
+    assert total_s(direct(16.0), rates(direct_flops_per_s=1.0)) == pytest.approx(200.0)
+    assert total_s(direct(64.0), rates()) == pytest.approx(1.0)  # channels come first
+    others = replace(direct(64.0), is_direct_channels_last=np.zeros(1, dtype=np.bool_))
+    assert total_s(others, rates(direct_flops_per_s=1.0)) == pytest.approx(1.0)
 
 
 def test_a_function_computes_as_much_longer_as_its_flop_take() -> None:

@@ -130,6 +130,33 @@ def test_a_depthwise_convolution_goes_backward_depthwise() -> None:
     assert [product.is_depthwise for product in found] == [True, True]
 
 
+@pytest.mark.parametrize(
+    ("groups", "inputs", "outputs", "size", "is_direct"),
+    [
+        (1, 64, 64, 3, False),  # not grouped
+        (32, 4, 4, 3, False),  # ResNeXt's first stage
+        (8, 32, 32, 3, False),  # 256 channels
+        (4, 32, 32, 3, True),  # 128 channels in few groups
+        (17, 64, 64, 3, True),  # too wide for a tile of a group
+        (16, 24, 24, 3, True),  # no power of two
+        (32, 8, 16, 3, True),  # more out than in
+        (32, 8, 8, 5, True),
+    ],
+)
+def test_gradients_of_grouped_weights_have_tensor_cores_channels_last_for_few_shapes(
+    groups: int, inputs: int, outputs: int, size: int, is_direct: bool
+) -> None:
+    image, result = tensor(2, groups * inputs, 8, 8), tensor(2, groups * outputs, 8, 8)
+    to_input, to_weight = gradients(result, image, tensor(groups * outputs, inputs, size, size))
+    assert (to_input.is_direct_channels_last, to_weight.is_direct_channels_last) == (False, is_direct)
+
+
+def test_an_image_alone_is_in_no_layout() -> None:
+    """Weights of each sample, as a conditional convolution has them, are groups over all samples as one image."""
+    _, to_weight = gradients(tensor(1, 128, 8, 8), tensor(1, 128, 8, 8), tensor(128, 64, 3, 3))
+    assert not to_weight.is_direct_channels_last
+
+
 @pytest.mark.parametrize("output_mask", [(False, True, False), (False, True, True)])
 def test_the_first_layer_has_no_gradient_for_its_input(output_mask: tuple[bool, bool, bool]) -> None:
     found = gradients(tensor(2, 16, 4, 4), tensor(2, 3, 8, 8), tensor(16, 3, 3, 3), output_mask=output_mask)

@@ -69,15 +69,30 @@ def test_only_a_card_that_exceeds_its_rated_clock_gains_by_it() -> None:
     assert sustained_flops_per_s(full, fit, unit="fp16") == sustained_flops_per_s(own, fit, unit="fp16")
 
 
-def test_grouped_convolutions_find_their_gradients_more_slowly_where_images_are_channels_last() -> None:
-    fit = efficiency(channels_last_grouped_ratio=0.25)
+def test_a_direct_kernel_computes_outside_tensor_cores_where_images_are_channels_last() -> None:
+    fit, own = efficiency(direct_gradient_ratio=0.25), device(peak_flops_per_s={"vector": 1e12, "fp16": 8e12})
 
-    def rate(family: str, layout: Layout) -> float:
-        indices = {"family": np.zeros(1, dtype=np.intp), "unit": np.zeros(1, dtype=np.intp)}
-        return float(rates_of([device()], [fit], families=(family,), layout=layout, **indices).flops_per_s[0, 0, 0])
+    def rate(one: Device, layout: Layout) -> float:
+        indices = {"family": np.zeros(1, dtype=np.intp), "unit": np.full(1, UNITS.index("fp16"))}
+        found = rates_of([one], [fit], families=("conv_grouped_backward",), layout=layout, **indices)
+        return float(found.direct_flops_per_s.flat[0])
 
-    assert rate("conv_grouped_backward", "nhwc") / rate("conv_grouped_backward", "nchw") == 0.25
-    assert rate("conv_grouped", "nhwc") == rate("conv_grouped", "nchw")
+    assert rate(own, "nhwc") == 0.25e12
+    assert rate(own, "nchw") == np.inf
+    assert rate(replace(own, kind="cpu"), "nhwc") == np.inf
+
+
+@pytest.mark.parametrize(
+    ("changes", "layout", "expected"),
+    [
+        ({"vendor": "NVIDIA"}, "nhwc", 0.0),
+        ({"vendor": "NVIDIA"}, "nchw", 1.0),
+        ({"vendor": "AMD"}, "nhwc", 1.0),
+        ({"vendor": "NVIDIA", "kind": "cpu"}, "nhwc", 1.0),
+    ],
+)
+def test_cudnn_alone_keeps_what_a_batch_norm_sums(changes: dict[str, Any], layout: Layout, expected: float) -> None:
+    assert rates([device(**changes)], [efficiency()], layout=layout).reread_ratio.flat[0] == expected
 
 
 def test_narrow_tensor_cores_reach_more_of_their_peak() -> None:

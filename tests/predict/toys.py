@@ -57,8 +57,8 @@ def kernels(*, flops: Any, data_bytes: Any, **changes: Any) -> Kernels:
     work = np.array(flops, dtype=np.float64)
     count, batches = work.shape
     others = (
-        "weight_bytes", "launches", "joins", "library_calls", "cast_bytes", "transposed_bytes", "biased_bytes",
-        "repacked_bytes",
+        "weight_bytes", "reread_bytes", "launches", "joins", "library_calls", "cast_bytes", "transposed_bytes",
+        "biased_bytes", "repacked_bytes",
     )  # fmt: skip
     of_step = ("dispatches", "backward_dispatches", "compiled_dispatches", "transfer_bytes", "parameter_bytes")
     values: dict[str, Any] = {
@@ -69,6 +69,7 @@ def kernels(*, flops: Any, data_bytes: Any, **changes: Any) -> Kernels:
         "part": np.zeros(count, dtype=np.intp),
         "calls": np.ones(count),
         "can_winograd": np.zeros(count, dtype=np.bool_),
+        "is_direct_channels_last": np.zeros(count, dtype=np.bool_),
         "flop_ratio": np.ones_like(work),
         **{name: np.zeros_like(work) for name in others},
         **{name: np.full_like(work, 1e9) for name in ("groups", "m", "n", "k", "blocks")},
