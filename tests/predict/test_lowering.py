@@ -346,6 +346,30 @@ def test_only_3_x_3_convolutions_have_a_winograd_algorithm() -> None:
     assert lowered(workload(conv_row())).can_winograd.tolist() == [False]
 
 
+def test_gradients_of_weights_alone_may_need_the_direct_kernel() -> None:
+    toy = workload(backward_conv_row(inputs=48, outputs=48, groups=2, size=3))
+    assert lowered(toy).is_direct_channels_last.tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("kind", "precision", "compile_mode", "per_sample"),
+    [
+        ("gpu", "amp-fp16", "eager", 2 * 4 * 100),
+        ("gpu", "fp16", "eager", 2 * 4 * 100),
+        ("gpu", "fp32", "eager", 0),
+        ("gpu", "amp-fp16", "compile", 0),
+        ("cpu", "amp-bf16", "eager", 0),
+    ],
+)
+def test_an_eager_batch_norm_of_halves_need_not_be_read_again(
+    kind: DeviceKind, precision: Precision, compile_mode: CompileMode, per_sample: float
+) -> None:
+    images = operand((0.0, 1.0), 4, 10, 10, low=True)
+    norm = row("aten._native_batch_norm_legit", (images,), (images,), family="norm", attributes={"training": True})
+    kernels = lowered(workload(norm), kind=kind, precision=precision, compile_mode=compile_mode)
+    assert kernels.reread_bytes.tolist() == [[per_sample, 4 * per_sample]]
+
+
 def test_in_a_trace_of_one_batch_what_varies_is_no_parameter() -> None:
     """Its shapes are numbers as those of weights are, so the trace says which is which."""
     affine = workload(conv_row())
