@@ -1,5 +1,6 @@
 """What is left between measured and predicted on devices that a fit has not seen: how wide intervals must be."""
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -83,8 +84,8 @@ def spreads(steps: Sequence[MeasuredStep], left: LeftOut) -> Mapping[str, Spread
 
     The variance of an error is the sum that a prediction makes of it: one of the precision, the host's by the square of
     its share of the step, those of backward and of compiled steps. The precision's is the device's as far as steps that
-    were measured together share an offset, and the workload's beyond. Groups count by their trust, whatever their
-    size, so that a thousand nets on one device do not speak for all.
+    were measured together share an offset, and the workload's beyond. Groups count by the root of their trust, whatever
+    their size, so that a thousand nets on one device do not speak for all.
     """
     compiled = np.array([bool(step.kernels.compiled_dispatches.any()) for step in steps])
     backward = np.array([bool(step.kernels.backward_dispatches.any()) for step in steps]) & ~compiled
@@ -111,9 +112,14 @@ def spreads(steps: Sequence[MeasuredStep], left: LeftOut) -> Mapping[str, Spread
 
 
 def _weights(steps: Sequence[MeasuredStep]) -> FloatArray:
-    """Of every step, so that a group has its trust in all."""
+    """Of every step, so that a group has its weight in all."""
     sizes = Counter(step.group for step in steps)
-    return np.array([step.trust / sizes[step.group] for step in steps])
+    return np.array([_group_weight(step) / sizes[step.group] for step in steps])
+
+
+def _group_weight(step: MeasuredStep) -> float:
+    """What says little of rates says more of how far devices and their hosts differ."""
+    return math.sqrt(step.trust)
 
 
 def _most_likely(parts: FloatArray, errors: FloatArray, weights: FloatArray) -> FloatArray:
@@ -135,10 +141,10 @@ def _shared_ratio(steps: Sequence[MeasuredStep], ratios: FloatArray) -> float:
     groups: dict[tuple[str, ...], list[float]] = {}
     for step, ratio in zip(steps, ratios, strict=True):
         groups.setdefault(step.group, []).append(ratio)
-    trust = {step.group: step.trust for step in steps}
+    weight = {step.group: _group_weight(step) for step in steps}
     offsets = {group: np.median(values) for group, values in groups.items()}
     between, within = (
-        np.average(list(squares.values()), weights=[trust[group] for group in squares])
+        np.average(list(squares.values()), weights=[weight[group] for group in squares])
         for squares in (
             {group: offset**2 for group, offset in offsets.items()},
             {group: np.mean((np.array(values) - offsets[group]) ** 2) for group, values in groups.items()},

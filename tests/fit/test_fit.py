@@ -183,7 +183,7 @@ def test_what_is_off_where_the_host_sets_the_pace_is_the_hosts() -> None:
 
 
 def test_a_group_speaks_by_its_trust() -> None:
-    steps = [replace(step, trust=1.0 if step.device.id == "slow" else 0.01) for step in steps_of() * 40]
+    steps = [replace(step, trust=1.0 if step.device.id == "slow" else 1e-4) for step in steps_of() * 40]
     own = np.random.default_rng(0).normal(0.0, [0.1 if step.trust == 1.0 else 1.0 for step in steps])
     spread = spreads(steps, LeftOut(errors=own, host_shares=np.zeros(len(steps))))["fp32"]
     assert np.hypot(spread.device_log_spread, spread.workload_log_spread) == pytest.approx(0.1, rel=0.2)
