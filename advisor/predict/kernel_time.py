@@ -87,8 +87,8 @@ def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
 
 
 def _direct_s(kernels: Kernels, rates: Rates) -> FloatArray:
-    """Gradients of grouped weights outside tensor cores: wider groups (m) use what they load more often, and 64 nets on
-    one GPU run faster with the root of the width."""
+    """Gradients of grouped weights outside tensor cores: wider groups (m) use what they load more often, and of 82 nets
+    on one GPU these run faster with the root of the width."""
     result: FloatArray = kernels.flops / (rates.direct_flops_per_s * np.sqrt(kernels.m / _DIRECT_GROUP_CHANNELS))
     return result
 
