@@ -302,6 +302,7 @@ def write_configs(folder: Path, configs: Mapping[str, Mapping[str, Any]]) -> Non
 
 def write_measurements(data: Path, *, out: Path) -> dict[str, int]:
     """Write everything below `out`; return the row count of each CSV."""
+    out.mkdir(parents=True, exist_ok=True)
     names, renamed = timm_names()
     neusight = list_neusight(data)
     tables = [
