@@ -74,8 +74,9 @@ def _without(fit: Fit, logs: FloatArray, left: Sequence[int]) -> FloatArray:
     found = fit.solve(chosen=chosen, start=logs, fixed=fixed)
     of_vendor = unlike_vendors(others)
     for name, vendor in alone.items():
-        for key in GENERATION:
-            found = fit.with_value(found, fit.mean(found, key, of_vendor.get(vendor, ())), key, name)
+        if vendor in of_vendor:
+            for key in GENERATION:
+                found = fit.with_value(found, fit.mean(found, key, of_vendor[vendor]), key, name)
     return found
 
 
