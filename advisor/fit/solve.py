@@ -12,6 +12,7 @@ from advisor.fit.sample import Sample, part_of
 from advisor.predict.kernel_time import Rates, kernel_times
 from advisor.predict.lowering import UNITS, Kernels
 from advisor.predict.rates import (
+    LOAD_S,
     NOTHING_HELD,
     OF_EFFICIENCY,
     cache_bytes_per_s,
@@ -249,6 +250,7 @@ class Fit:
                 self._is_nchw[family.step][:, np.newaxis],
                 by_device([reread_ratio(one, is_nchw=False) for one in devices]),
             ),
+            load_s=self._is_nchw[family.step][:, np.newaxis] * LOAD_S,
             transposed_ratio=self._is_nchw[family.step][:, np.newaxis] * by_unit(transposed_ratio),
             winograd_speedup=by_unit(winograd_speedup),
             launch_s=by_device([launch_s(one, efficiency) for one in devices]),

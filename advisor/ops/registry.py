@@ -15,6 +15,9 @@ Autocast = Literal["low", "full", "widest"]
 As torch lists them (ATen/autocast_mode.h); a gradient follows its forward.
 """
 
+IN_HALF = "in_half"
+"""An attribute of calls that autocast leaves in half, whatever it lists: those inside an operator that it runs so."""
+
 ITEMSIZE_BYTES: Mapping[str, float] = {
     "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1,
     "complex128": 16, "complex64": 8, "complex32": 4,
@@ -132,6 +135,13 @@ def formula_of(op: str) -> Formula | None:
     """
     _load_families()
     return _FORMULAS.get(op) or _FORMULAS.get(op.removesuffix("_"))
+
+
+def autocast_of(op: str, attributes: Mapping[str, Any]) -> Autocast:
+    """What autocast does with a call: its list, for an operator that it does not know what the widest input says."""
+    found = formula_of(op)
+    policy: Autocast = found.autocast if found is not None else "widest"
+    return "low" if policy == "full" and attributes.get(IN_HALF) else policy
 
 
 def formulas() -> Iterator[Formula]:

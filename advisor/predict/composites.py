@@ -17,15 +17,17 @@ from advisor.records.workload import Row
 class Program:
     """What one call costs beside the FLOP and bytes of its formula.
 
-    `reread_ratio` of what it reads it reads twice, unless it `keeps_halves_channels_last` and these come so. Each of
-    its FLOP takes `flop_ratio` times as long as one of a product or, where it is none, as one of an addition; where it
-    `is_scalar`, images in NCHW come element by element.
+    `reread_ratio` of what it reads it reads twice, unless it `keeps_halves_channels_last` and these come so. In NCHW
+    each of its threads makes `loads_in_turn`, one after the other. Each of its FLOP takes `flop_ratio` times as long as
+    one of a product or, where it is none, as one of an addition; where it `is_scalar`, images in NCHW come element by
+    element.
     """
 
     launches: Number = 1.0
     dispatches: Number = 1.0
     extra_bytes: Number = 0.0
     reread_ratio: Number = 0.0
+    loads_in_turn: Number = 0.0
     flop_ratio: Number = 1.0
     is_scalar: bool = False
     keeps_halves_channels_last: bool = False
@@ -89,6 +91,13 @@ def _gpu_batch_norm(row: Row, itemsize_bytes: float, batches: FloatArray) -> Pro
     """Of halves in NHWC cuDNN's persistent kernel keeps what it sums (ATen's cudnn/BatchNorm.cpp)."""
     program = _norm(row, itemsize_bytes, batches)
     return replace(program, keeps_halves_channels_last=program.reread_ratio != 0)
+
+
+def _gpu_interpolation(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
+    """A thread for each pixel of the result goes through all samples and channels (ATen's cuda/UpSampleBilinear2d.cu);
+    those of small images leave most of the GPU idle. Channels-last every element has a thread."""
+    samples, channels = call_at(row, batch=batches).outputs[0].shape[:2]
+    return Program(loads_in_turn=samples * channels)
 
 
 def _convolution_backward(launches: float) -> _Lowering:
@@ -199,9 +208,13 @@ _BATCH_NORMS = (
     "aten.miopen_batch_norm_backward",
 )  # fmt: skip
 _OTHER_NORMS = ("aten.native_group_norm", "aten.native_group_norm_backward", "aten.native_layer_norm_backward")
+_INTERPOLATIONS = (
+    "aten.upsample_linear1d", "aten.upsample_bilinear2d", "aten.upsample_trilinear3d", "aten.upsample_bicubic2d",
+)  # fmt: skip
 _ON_GPU: Mapping[str, _Lowering] = {
     **dict.fromkeys(_BATCH_NORMS, _gpu_batch_norm),
     **dict.fromkeys(_OTHER_NORMS, _norm),
+    **dict.fromkeys(_INTERPOLATIONS, _gpu_interpolation),
     "attention_backward": _kernels(3),  # row sums, gradients, conversion: FlashAttention-2
     "aten.convolution_backward": _convolution_backward(2),  # cuDNN
     "encoder_layer": _kernels(9),  # 4 products, attention, 2 x bias and activation, 2 x addition and norm

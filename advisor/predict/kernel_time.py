@@ -27,8 +27,8 @@ class Rates:
     parameters of narrow products. `core_bytes_per_s` is what a core of `REFERENCE_RESIDENT_THREADS` moves at most,
     `full_core_count` what all cores are worth of such, and `lone_block_ratio` what one with a single block of threads
     is. `direct_flops_per_s` is what the direct kernel for gradients of grouped weights reaches, 64 channels a group,
-    without end where nothing needs it; `reread_ratio` is the share of `Kernels.reread_bytes` that are read again. The
-    rest is named as there.
+    without end where nothing needs it; `reread_ratio` is the share of `Kernels.reread_bytes` that are read again, and
+    `load_s` what each of `Kernels.loads_in_turn` takes. The rest is named as there.
     """
 
     flops_per_s: FloatArray
@@ -52,6 +52,7 @@ class Rates:
     winograd_speedup: FloatArray
     direct_flops_per_s: FloatArray
     reread_ratio: FloatArray
+    load_s: FloatArray
     transposed_ratio: FloatArray
     bias_pass_ratio: FloatArray
     repack_ratio: FloatArray
@@ -76,7 +77,7 @@ def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
     if np.isfinite(rates.direct_flops_per_s).any():
         is_direct = kernels.is_direct_channels_last[..., np.newaxis] & np.isfinite(rates.direct_flops_per_s)
         compute_s = np.where(is_direct, _direct_s(kernels, rates), compute_s)
-    memory_s = _memory_s(kernels, rates)
+    memory_s = np.maximum(_memory_s(kernels, rates), kernels.loads_in_turn * rates.load_s)
     if np.isfinite(rates.core_bytes_per_s).any():
         memory_s = np.maximum(memory_s, _threads_s(kernels, rates))
     launch_s = kernels.launches * rates.launch_s

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from advisor.ops.evaluate import DtypeOf, call_at, call_cost, row_cost
-from advisor.ops.registry import ITEMSIZE_BYTES, Call, Number, formula_of
+from advisor.ops.registry import ITEMSIZE_BYTES, Call, Number, autocast_of, formula_of
 from advisor.predict.blocks import part_of
 from advisor.predict.composites import has_running_statistics, program_of
 from advisor.predict.efficiency import BY_TOKEN, QUANTIZED_PRODUCT, VECTOR_ATTENTION
@@ -86,13 +86,13 @@ class Kernels:
     `_backward` where these run at other rates. `family`, `unit` (an index of `UNITS`), `row` (an index of the
     workload's rows) and `calls` are (kernels,). Of one call, (kernels, batches): FLOP, how much longer one of them
     takes than one of a product or an addition, bytes of parameters, bytes of what operators hand to each other, those
-    of them that are read again in NCHW alone, launches, how often all cores of a CPU start and end together, calls into
-    a CPU's library, and the bytes whose weight is fitted: of casts, of images that may be transposed, of results that a
-    bias is added to, of parameters that a library puts into its own order. `groups` products (m, k) x (k, n), without
-    end where the kernel is no product, and `blocks` of threads, without end where they are no tokens of an engine. Of
-    the whole step, (batches,): the operators that the host dispatches, in backward apart, and the kernels that compiled
-    code launches, the bytes that travel to the device, and those of all parameters and of what else lies in memory
-    between passes.
+    of them that are read again and the loads that each thread makes in turn, both in NCHW alone, launches, how often
+    all cores of a CPU start and end together, calls into a CPU's library, and the bytes whose weight is fitted: of
+    casts, of images that may be transposed, of results that a bias is added to, of parameters that a library puts into
+    its own order. `groups` products (m, k) x (k, n), without end where the kernel is no product, and `blocks` of
+    threads, without end where they are no tokens of an engine. Of the whole step, (batches,): the operators that the
+    host dispatches, in backward apart, and the kernels that compiled code launches, the bytes that travel to the
+    device, and those of all parameters and of what else lies in memory between passes.
     """
 
     families: tuple[str, ...]
@@ -106,6 +106,7 @@ class Kernels:
     weight_bytes: FloatArray
     data_bytes: FloatArray
     reread_bytes: FloatArray
+    loads_in_turn: FloatArray
     launches: FloatArray
     joins: FloatArray
     library_calls: FloatArray
@@ -151,6 +152,7 @@ class _Kernel(NamedTuple):
     weight_bytes: Number
     data_bytes: Number
     reread_bytes: Number
+    loads_in_turn: Number
     launches: Number
     joins: Number
     library_calls: Number
@@ -165,8 +167,8 @@ class _Kernel(NamedTuple):
 _QUANTIZED = frozenset({"int4", "int8", "float8_e4m3fn"})
 """What weights are stored in that kernels compute with in half."""
 _PER_CALL = (
-    "flops", "flop_ratio", "weight_bytes", "data_bytes", "reread_bytes", "launches", "joins", "library_calls",
-    "cast_bytes", "transposed_bytes", "biased_bytes", "repacked_bytes", "blocks",
+    "flops", "flop_ratio", "weight_bytes", "data_bytes", "reread_bytes", "loads_in_turn", "launches", "joins",
+    "library_calls", "cast_bytes", "transposed_bytes", "biased_bytes", "repacked_bytes", "blocks",
 )  # fmt: skip
 _OF_PRODUCTS = ("groups", "m", "n", "k")
 _OF_STEP = ("dispatches", "backward_dispatches", "compiled_dispatches", "transfer_bytes", "parameter_bytes")
@@ -220,8 +222,7 @@ def _nothing(row: Row, *, batches: FloatArray) -> RowWork:
 
 @refusing_rows
 def _row_work(row: Row, *, batches: FloatArray, width: Width, compile_mode: CompileMode) -> RowWork:
-    formula = formula_of(row.op)
-    dtype_of = computed_dtype(width=width, autocast=formula.autocast if formula else "widest")
+    dtype_of = computed_dtype(width=width, autocast=autocast_of(row.op, row.attributes))
     call = call_at(row, batch=batches, dtype_of=dtype_of)
     cost = call_cost(row, call)
     dtype = _widest_float([dtype_of(operand) for operand in (*row.inputs, *row.outputs)])
@@ -341,6 +342,7 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision) -> Kerne
             launches=launches,
             program_bytes=program.extra_bytes + reread_bytes,
             reread_bytes=reread_bytes * (program.keeps_halves_channels_last and is_half and not is_compiled),
+            loads_in_turn=program.loads_in_turn * (not is_compiled),
             flop_ratio=program.flop_ratio - 1 + _FUSED_FLOP_RATIO if is_fused else program.flop_ratio,
             is_scalar=program.is_scalar and not is_compiled,
         )
@@ -366,6 +368,7 @@ def _kernels_of(
     launches: Number,
     program_bytes: Number,
     reread_bytes: Number,
+    loads_in_turn: Number,
     flop_ratio: Number,
     is_scalar: bool,
 ) -> Iterator[_Kernel]:
@@ -396,6 +399,7 @@ def _kernels_of(
             weight_bytes=weight_bytes,
             data_bytes=moved_bytes,
             reread_bytes=reread_bytes,
+            loads_in_turn=loads_in_turn,
             launches=launches,
             joins=launches * _is_joined(work, product, compiled=compiled) if kind == "cpu" else 0.0,
             library_calls=launches if is_by_library else 0.0,

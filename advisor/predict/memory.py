@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.ops.evaluate import call_at
-from advisor.ops.registry import Number, formula_of
+from advisor.ops.registry import Number, autocast_of
 from advisor.predict.lowering import constant_bytes, is_constant, operand_bytes
 from advisor.predict.precision import Width, computed_dtype, stored_dtype
 from advisor.predict.row_errors import refusing_rows
@@ -245,8 +245,7 @@ def _half_copies_bytes(workload: Workload, *, batches: FloatArray, width: Width)
     for row in workload.rows:
         if row.phase != "forward":
             continue
-        formula = formula_of(row.op)
-        if formula is None or formula.autocast != "low":
+        if autocast_of(row.op, row.attributes) != "low":
             continue
         for operand in row.inputs:
             if is_constant(operand) and stored_dtype(operand, width="autocast") == "float32":

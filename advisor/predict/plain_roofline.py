@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.ops.evaluate import call_at, row_cost
-from advisor.ops.registry import ITEMSIZE_BYTES, formula_of
+from advisor.ops.registry import ITEMSIZE_BYTES, autocast_of
 from advisor.predict.precision import Width, computed_dtype, unit_of, width_of
 from advisor.records.device import CompileMode, Device, Precision
 from advisor.records.prediction import FloatArray, IndexArray
@@ -71,8 +71,7 @@ def plain_roofline(
 
 
 def _work(row: Row, *, batches: FloatArray, width: Width, compile_mode: CompileMode) -> _Work:
-    formula = formula_of(row.op)
-    dtype_of = computed_dtype(width=width, autocast=formula.autocast if formula else "widest")
+    dtype_of = computed_dtype(width=width, autocast=autocast_of(row.op, row.attributes))
     cost = row_cost(row, batch=batches, dtype_of=dtype_of)
     moved_bytes = cost.read_bytes + cost.write_bytes
     if compile_mode == "compile":

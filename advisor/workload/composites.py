@@ -24,6 +24,9 @@ _RECURRENT = {torch.lstm: "lstm", torch.gru: "gru", torch.rnn_tanh: "rnn_tanh", 
 
 _ATTENTION: Callable[..., torch.Tensor] = functional.scaled_dot_product_attention
 
+_FUSED_DIMS = 4
+"""Of all that fused kernels take (ATen's sdp_utils_cpp.h: check_tensor_shapes)."""
+
 Tensors = tuple[torch.Tensor, ...]
 
 
@@ -114,7 +117,8 @@ def _apply(plan: _Plan, inputs: Sequence[torch.Tensor]) -> Tensors:
 class Composites(TorchFunctionMode):
     """Catches attention and recurrent layers while it is active. `real`: compute them too, on real tensors.
 
-    Where `attention` is "eager" it falls apart into the products and the softmax of torch's math path instead.
+    Where `attention` is "eager", or its operands are not (samples, heads, length, width), it falls apart into the
+    products and the softmax of torch's math path instead.
     """
 
     def __init__(self, recorder: Recorder, *, real: bool, attention: Attention = "auto") -> None:
@@ -172,8 +176,8 @@ class Composites(TorchFunctionMode):
             with torch._C.DisableTorchFunction():
                 return _ATTENTION(query, key, value, attn_mask, **options)
         _check_attention(query, key, value, enable_gqa=enable_gqa)
-        if self._decomposes_attention:
-            with torch._C.DisableTorchFunction():
+        if self._decomposes_attention or query.dim() != _FUSED_DIMS:
+            with torch._C.DisableTorchFunction(), self._recorder.in_half():
                 return torch._scaled_dot_product_attention_math(query, key, value, attn_mask, **options)[0]
 
         def run(inputs: Sequence[torch.Tensor]) -> Tensors:

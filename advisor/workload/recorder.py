@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from advisor.ops.evaluate import row_cost
-from advisor.ops.registry import Formula, formula_of
+from advisor.ops.registry import IN_HALF, Autocast, Formula, autocast_of, formula_of
 from advisor.records.workload import Attribute, Operand, Phase, Row
 from advisor.workload.allocations import Allocations
 from advisor.workload.assumed_sizes import AssumedSizes
@@ -123,6 +123,7 @@ class Recorder(TorchDispatchMode):
         self._unknown: dict[str, int] = {}
         self._operators: dict[Any, _Operator] = {}
         self._paused = 0
+        self._in_half = 0
         self._backward_ids: set[int] = set()
         self._state_bytes: dict[int, int] = {}
         self._open: _OpenComposite | None = None
@@ -234,6 +235,15 @@ class Recorder(TorchDispatchMode):
         finally:
             self._paused -= 1
 
+    @contextmanager
+    def in_half(self) -> Iterator[None]:
+        """What runs inside is part of an operator that autocast casts as a whole, and is called without it."""
+        self._in_half += 1
+        try:
+            yield
+        finally:
+            self._in_half -= 1
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.prim.device.default:  # one call in two; a fake tensor knows its own
             return getattr(args[0], "fake_device", None) or func(*args)
@@ -314,7 +324,10 @@ class Recorder(TorchDispatchMode):
         category: Category = "activations" if phase in ("forward", "loss") else "temporaries"
         read = [(tensor, self._storages.of(tensor, "activations")) for tensor in inputs]
         made = [(tensor, self._storages.of(tensor, category)) for tensor in outputs]
-        low = self._output_is_low(operator, read)
+        if self._in_half and operator.formula is not None and operator.formula.autocast == "full":
+            attributes += ((IN_HALF, True),)
+        policy = autocast_of(operator.op, dict(attributes))
+        low = self._output_is_low(operator, read, policy=policy)
         reads = [stored.value for _, stored in read]
         for position, (tensor, stored) in enumerate(made):
             if stored.serial in written or any(stored is other for _, other in read):
@@ -340,7 +353,7 @@ class Recorder(TorchDispatchMode):
                     outputs=[self._operand(tensor, stored, as_stored=False) for tensor, stored in made],
                     attributes=attributes,
                     fusable=by_storage,
-                    casts_low=operator.formula is not None and operator.formula.autocast == "low",
+                    casts_low=policy == "low",
                     reads=reads,
                     writes=[stored.value for _, stored in made],
                     storages=tuple(stored.serial for _, stored in (*read, *made)),
@@ -369,12 +382,11 @@ class Recorder(TorchDispatchMode):
         if scratch.kept_bytes and operator.op == "rnn":
             self._storages.keep_with(self._storages.of(outputs[-1], "activations"), scratch.kept_bytes)
 
-    def _output_is_low(self, operator: _Operator, read: list[tuple[torch.Tensor, Stored]]) -> bool:
+    def _output_is_low(self, operator: _Operator, read: list[tuple[torch.Tensor, Stored]], *, policy: Autocast) -> bool:
         """Whether autocast leaves the results in half: its policy for the operator, or the widest of the inputs.
 
         Norms return the dtype of what they normalise, whatever their weights are.
         """
-        policy = operator.formula.autocast if operator.formula is not None else "widest"
         if policy != "widest":
             return policy == "low"
         floats = [stored for tensor, stored in read if tensor.dtype is torch.float32 and tensor.dim() > 0]

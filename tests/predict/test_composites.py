@@ -106,6 +106,15 @@ def test_what_is_averaged_over_a_channel_is_read_once_more_to_be_scaled(
     assert found == Program(reread_ratio=reread_ratio, keeps_halves_channels_last=keeps_some)
 
 
+def test_a_thread_for_each_pixel_goes_through_all_samples_and_channels_on_a_gpu() -> None:
+    small, large = operand((0.0, 1.0), 8, 7, 7), operand((0.0, 1.0), 8, 14, 14)
+    for op in ("aten.upsample_bilinear2d", "aten.upsample_bicubic2d"):
+        toy = row(op, (small,), (large,), family="interpolate")
+        assert np.asarray(program(toy, "gpu").loads_in_turn).tolist() == [8, 16]
+        assert program(toy, "cpu") == Program()
+    assert program(row("aten.upsample_nearest2d", (small,), (large,), family="interpolate"), "gpu") == Program()
+
+
 @pytest.mark.parametrize(("kind", "launches"), [("gpu", 2.0), ("cpu", 1.0)])
 def test_both_gradients_of_a_convolution_read_that_of_its_result(kind: DeviceKind, launches: float) -> None:
     result, images, weight = operand((0.0, 1.0), 5, 10, 10), operand((0.0, 1.0), 15, 10, 10), operand(5, 15, 1, 1)

@@ -3,6 +3,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from advisor.ops.registry import autocast_of
 from tests.workload.tracing import Calls, attention_block, flops_by_op, op_counts, rows_of, sequences, tokens, traced
 
 
@@ -55,6 +56,30 @@ def test_eager_attention_falls_apart_into_two_products_and_a_softmax(method):
     assert (counts["attention"], counts["aten.bmm"], softmaxes) == (0, 2, 1)
     # Per sample and product: 2 heads x 2 x 6 x 6 x 4 = 576, as many as the fused kernel's half.
     assert flops_by_op(workload, batch=3)["aten.bmm"] == 3 * 2 * 576
+
+
+@pytest.mark.parametrize("samples", [(), (2,), (2, 3)])
+def test_fused_kernels_take_samples_heads_length_and_width_alone(samples):
+    def attend(self, x):
+        heads = x[(slice(None), *(None for _ in samples))].expand(-1, *samples, -1, -1)
+        return functional.scaled_dot_product_attention(heads, heads, heads)
+
+    counts = op_counts(traced(Calls(attend), sequences))
+    is_fused = len(samples) == 1
+    assert (counts["attention"], counts["aten.bmm"]) == ((1, 0) if is_fused else (0, 2))
+
+
+def test_what_attention_falls_apart_into_runs_in_half_under_autocast_as_attention_does():
+    """Autocast casts its operands and calls the rest without itself; a softmax of the model's own it runs in fp32."""
+
+    def attend(self, x):
+        q = self.linear(x)
+        return functional.scaled_dot_product_attention(q, q, q).softmax(dim=-1)
+
+    workload = traced(Calls(attend, linear=nn.Linear(8, 8)), sequences)
+    [inner, outer] = [row for row in workload.rows if row.family == "softmax"]
+    assert [autocast_of(row.op, row.attributes) for row in (inner, outer)] == ["low", "full"]
+    assert [row.outputs[0].low for row in (inner, outer)] == [True, False]
 
 
 def test_eager_attention_reaches_what_torchs_own_layers_call():
