@@ -5,6 +5,7 @@ recorded as one call with its arguments, and each kind of device lowers it in it
 """
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ _RECURRENT = {torch.lstm: "lstm", torch.gru: "gru", torch.rnn_tanh: "rnn_tanh", 
 
 _ATTENTION: Callable[..., torch.Tensor] = functional.scaled_dot_product_attention
 
+_FAST_NORM_MODULES = ("timm.layers.norm", "timm.layers.norm_act")
 _FUSED_DIMS = 4
 """Of all that fused kernels take (ATen's sdp_utils_cpp.h: check_tensor_shapes)."""
 
@@ -140,7 +142,7 @@ class Composites(TorchFunctionMode):
         functional.scaled_dot_product_attention = self._attention
         torch.autograd._engine_run_backward = run_backward_caught  # type: ignore[attr-defined]
         try:
-            with self:
+            with self, _fast_norms_followed(self._recorder):
                 yield
         finally:
             functional.scaled_dot_product_attention = _ATTENTION
@@ -285,6 +287,31 @@ def _check_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
         raise RuntimeError(
             f"scaled_dot_product_attention: {heads} query heads and {kv_heads} key heads need enable_gqa=True"
         )
+
+
+@contextmanager
+def _fast_norms_followed(recorder: Recorder) -> Iterator[None]:
+    """timm's fast norms cast what they normalise to the type of autocast, and then switch it off."""
+    modules = [sys.modules[name] for name in _FAST_NORM_MODULES if name in sys.modules]
+    originals = [
+        (module, name, getattr(module, name)) for module in modules for name in dir(module) if name.startswith("fast_")
+    ]
+
+    def followed(original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def norm(*args: Any, **kwargs: Any) -> Any:
+            with recorder.in_half():
+                return original(*args, **kwargs)
+
+        return norm
+
+    try:
+        for module, name, original in originals:
+            setattr(module, name, followed(original))
+        yield
+    finally:
+        for module, name, original in originals:
+            setattr(module, name, original)
 
 
 @contextmanager

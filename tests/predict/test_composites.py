@@ -115,6 +115,13 @@ def test_a_thread_for_each_pixel_goes_through_all_samples_and_channels_on_a_gpu(
     assert program(row("aten.upsample_nearest2d", (small,), (large,), family="interpolate"), "gpu") == Program()
 
 
+def test_images_come_to_a_group_norm_and_go_by_a_copy_on_a_gpu() -> None:
+    images = operand((0.0, 1.0), 8, 10, 10)
+    norm = row("aten.native_group_norm", (images, operand(8), operand(8)), (images,), family="norm")
+    assert np.asarray(program(norm, "gpu").relaid_bytes).tolist() == [4 * 1600, 4 * 3200]  # what is read and written
+    assert program(norm, "cpu") == Program(reread_ratio=1.0)
+
+
 @pytest.mark.parametrize(("kind", "launches"), [("gpu", 2.0), ("cpu", 1.0)])
 def test_both_gradients_of_a_convolution_read_that_of_its_result(kind: DeviceKind, launches: float) -> None:
     result, images, weight = operand((0.0, 1.0), 5, 10, 10), operand((0.0, 1.0), 15, 10, 10), operand(5, 15, 1, 1)
