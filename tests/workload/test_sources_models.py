@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from advisor.errors import LoadError
+from advisor.ops.registry import autocast_of
 from advisor.records.workload import Attention, Mode
 from advisor.workload.input_spec import parse_input_specs
 from advisor.workload.load import load
@@ -239,3 +240,13 @@ def test_attention_is_built_in_the_form_asked_for(tmp_path: Path) -> None:
         assert "attention" not in eager
         assert eager >= {"aten.bmm", "aten._softmax"}
     assert "attention" in rows_of(vit, "auto")  # timm's switch of the whole process is as it was
+
+
+@pytest.mark.parametrize(("mode", "policy"), [("inference", "low"), ("training", "full")])
+def test_group_norms_of_timm_stay_in_half_in_inference_and_say_so(mode: Mode, policy: str) -> None:
+    """As in timm's own benchmark, which trained without."""
+    loaded = load("timm:test_efficientnet_gn", mode=mode, specs=())
+    workload = trace(loaded, mode=mode, batch=None)
+    norms = [row for row in workload.rows if row.op == "aten.native_group_norm"]
+    assert {autocast_of(row.op, row.attributes) for row in norms} == {policy}
+    assert any("set_fast_norm" in note for note in workload.assumptions) == (policy == "low")
