@@ -27,7 +27,7 @@ class Rates:
     parameters of narrow products. `core_bytes_per_s` is what a core of `REFERENCE_RESIDENT_THREADS` moves at most,
     `full_core_count` what all cores are worth of such, and `lone_block_ratio` what one with a single block of threads
     is. `direct_flops_per_s` is what the direct kernel for gradients of grouped weights reaches, 64 channels a group,
-    without end where nothing needs it; `reread_ratio` is the share of `Kernels.reread_bytes` that are read again, and
+    without end where nothing needs it; `reread_ratio` is the share of `Kernels.reread_bytes` that are read again,
     `load_s` what each of `Kernels.loads_in_turn` takes, and `relaid_ratio` how much longer `Kernels.relaid_bytes` do
     than others. The rest is named as there.
     """
