@@ -52,8 +52,9 @@ class Sample:
 
 _PER_KERNEL = (
     "flops", "flop_ratio", "weight_bytes", "data_bytes", "reread_bytes", "loads_in_turn", "launches", "joins",
-    "library_calls", "cast_bytes", "relaid_bytes", "transposed_bytes", "biased_bytes", "repacked_bytes", "blocks",
-    "groups", "m", "n", "k", "unit", "row", "part", "calls", "can_winograd", "is_direct_channels_last",
+    "library_calls", "cast_bytes", "nchw_copied_bytes", "nhwc_copied_bytes", "transposed_bytes", "biased_bytes",
+    "repacked_bytes", "blocks", "groups", "m", "n", "k", "unit", "row", "part", "calls", "can_winograd",
+    "is_direct_channels_last",
 )  # fmt: skip
 _GROUP_EXPONENT = -0.25
 """A thousand nets on one GPU weigh more than ten on another, but not a hundred times as much."""

@@ -13,9 +13,9 @@ from advisor.predict.kernel_time import Rates, kernel_times
 from advisor.predict.lowering import UNITS, Kernels
 from advisor.predict.rates import (
     LOAD_S,
+    NHWC_COPY_RATIO,
     NOTHING_HELD,
     OF_EFFICIENCY,
-    RELAID_RATIO,
     cache_bytes_per_s,
     direct_flops_per_s,
     join_s,
@@ -251,7 +251,8 @@ class Fit:
                 self._is_nchw[family.step][:, np.newaxis],
                 by_device([reread_ratio(one, is_nchw=False) for one in devices]),
             ),
-            relaid_ratio=(1 - self._is_nchw[family.step][:, np.newaxis]) * RELAID_RATIO,
+            nchw_copy_ratio=self._is_nchw[family.step][:, np.newaxis] * 1.0,
+            nhwc_copy_ratio=(1 - self._is_nchw[family.step][:, np.newaxis]) * NHWC_COPY_RATIO,
             load_s=self._is_nchw[family.step][:, np.newaxis] * LOAD_S,
             transposed_ratio=self._is_nchw[family.step][:, np.newaxis] * by_unit(transposed_ratio),
             winograd_speedup=by_unit(winograd_speedup),

@@ -17,6 +17,10 @@ As torch lists them (ATen/autocast_mode.h); a gradient follows its forward.
 
 IN_HALF = "in_half"
 """An attribute of calls that autocast leaves in half, whatever it lists: those inside an operator that it runs so."""
+CHANNELS_LAST = "channels_last"
+"""An attribute of calls whose images come so in a net that is otherwise in NCHW, as after norms of permuted ones."""
+MADE_CONTIGUOUS = "made_contiguous"
+"""An attribute: how many operands the kernel first copies into the order of their dimensions."""
 
 ITEMSIZE_BYTES: Mapping[str, float] = {
     "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from advisor.ops.evaluate import call_at
-from advisor.ops.registry import Number
+from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS, Number
 from advisor.predict.products import recurrent_steps
 from advisor.predict.row_errors import refusing_rows
 from advisor.records.device import DeviceKind
@@ -18,9 +18,9 @@ class Program:
     """What one call costs beside the FLOP and bytes of its formula.
 
     `reread_ratio` of what it reads it reads twice, unless it `keeps_halves_channels_last` and these come so. In NCHW
-    each of its threads makes `loads_in_turn`, one after the other; channels-last it lays out `relaid_bytes` anew. Each
-    of its FLOP takes `flop_ratio` times as long as one of a product or, where it is none, as one of an addition; where
-    it `is_scalar`, images in NCHW come element by element.
+    each of its threads makes `loads_in_turn`, one after the other. Operands of `nchw_copied_bytes` and, channels-last,
+    of `nhwc_copied_bytes` it copies into another order. Each of its FLOP takes `flop_ratio` times as long as one of a
+    product or, where it is none, as one of an addition; where it `is_scalar`, images in NCHW come element by element.
     """
 
     launches: Number = 1.0
@@ -28,7 +28,8 @@ class Program:
     extra_bytes: Number = 0.0
     reread_ratio: Number = 0.0
     loads_in_turn: Number = 0.0
-    relaid_bytes: Number = 0.0
+    nchw_copied_bytes: Number = 0.0
+    nhwc_copied_bytes: Number = 0.0
     flop_ratio: Number = 1.0
     is_scalar: bool = False
     keeps_halves_channels_last: bool = False
@@ -96,6 +97,20 @@ def _gpu_batch_norm(row: Row, itemsize_bytes: float, batches: FloatArray) -> Pro
     return replace(program, keeps_halves_channels_last=program.reread_ratio != 0)
 
 
+def _after_copies(lowering: _Lowering) -> _Lowering:
+    """What is normalised, and its gradient, are first copied into the order of their dimensions (ATen's layer_norm)."""
+
+    def with_copies(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
+        program = lowering(row, itemsize_bytes, batches)
+        copied_count = row.attributes.get(MADE_CONTIGUOUS)
+        if copied_count is None:
+            return program
+        numel = call_at(row, batch=batches).inputs[0].numel
+        return replace(program, nchw_copied_bytes=copied_count * numel * itemsize_bytes)
+
+    return with_copies
+
+
 def _gpu_group_norm(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
     """A group lies together in NCHW alone, so that images come and go by a copy (ATen's native_group_norm).
 
@@ -103,12 +118,14 @@ def _gpu_group_norm(row: Row, itemsize_bytes: float, batches: FloatArray) -> Pro
     """
     call = call_at(row, batch=batches)
     numel = sum(tensor.numel for tensor in (*call.inputs, *call.outputs) if len(tensor.shape) == _IMAGE_DIMS)
-    return replace(_norm(row, itemsize_bytes, batches), relaid_bytes=numel * itemsize_bytes)
+    return replace(_norm(row, itemsize_bytes, batches), nhwc_copied_bytes=numel * itemsize_bytes)
 
 
 def _gpu_interpolation(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
     """A thread for each pixel of the result goes through all samples and channels (ATen's cuda/UpSampleBilinear2d.cu);
     those of small images leave most of the GPU idle. Channels-last every element has a thread."""
+    if CHANNELS_LAST in row.attributes:
+        return _ONE_KERNEL
     samples, channels = call_at(row, batch=batches).outputs[0].shape[:2]
     return Program(loads_in_turn=samples * channels)
 
@@ -221,14 +238,16 @@ _BATCH_NORMS = (
     "aten.miopen_batch_norm_backward",
 )  # fmt: skip
 _GROUP_NORM = "aten.native_group_norm"
+_LAYER_NORM = "aten.native_layer_norm"
 _OTHER_NORMS = ("aten.native_group_norm_backward", "aten.native_layer_norm_backward")
 _INTERPOLATIONS = (
     "aten.upsample_linear1d", "aten.upsample_bilinear2d", "aten.upsample_trilinear3d", "aten.upsample_bicubic2d",
 )  # fmt: skip
 _ON_GPU: Mapping[str, _Lowering] = {
     **dict.fromkeys(_BATCH_NORMS, _gpu_batch_norm),
-    _GROUP_NORM: _gpu_group_norm,
-    **dict.fromkeys(_OTHER_NORMS, _norm),
+    _GROUP_NORM: _after_copies(_gpu_group_norm),
+    _LAYER_NORM: _after_copies(_always(_ONE_KERNEL)),
+    **dict.fromkeys(_OTHER_NORMS, _after_copies(_norm)),
     **dict.fromkeys(_INTERPOLATIONS, _gpu_interpolation),
     "attention_backward": _kernels(3),  # row sums, gradients, conversion: FlashAttention-2
     "aten.convolution_backward": _convolution_backward(2),  # cuDNN

@@ -28,8 +28,8 @@ class Rates:
     `full_core_count` what all cores are worth of such, and `lone_block_ratio` what one with a single block of threads
     is. `direct_flops_per_s` is what the direct kernel for gradients of grouped weights reaches, 64 channels a group,
     without end where nothing needs it; `reread_ratio` is the share of `Kernels.reread_bytes` that are read again,
-    `load_s` what each of `Kernels.loads_in_turn` takes, and `relaid_ratio` how much longer `Kernels.relaid_bytes` do
-    than others. The rest is named as there.
+    `load_s` what each of `Kernels.loads_in_turn` takes, `nchw_copy_ratio` and `nhwc_copy_ratio` how much longer than
+    others the bytes take that are copied in such steps. The rest is named as there.
     """
 
     flops_per_s: FloatArray
@@ -54,7 +54,8 @@ class Rates:
     direct_flops_per_s: FloatArray
     reread_ratio: FloatArray
     load_s: FloatArray
-    relaid_ratio: FloatArray
+    nchw_copy_ratio: FloatArray
+    nhwc_copy_ratio: FloatArray
     transposed_ratio: FloatArray
     bias_pass_ratio: FloatArray
     repack_ratio: FloatArray
@@ -144,7 +145,8 @@ def added_bytes(kernels: Kernels, rates: Rates) -> FloatArray:
     """What the device's own kernels move beside an operator's operands: casts, images and weights laid out anew, biases
     added by a pass of their own."""
     total = rates.cast_ratio * kernels.cast_bytes
-    total = total + 2 * rates.relaid_ratio * kernels.relaid_bytes
+    total = total + 2 * rates.nchw_copy_ratio * kernels.nchw_copied_bytes
+    total = total + 2 * rates.nhwc_copy_ratio * kernels.nhwc_copied_bytes
     total = total + 2 * rates.transposed_ratio * kernels.transposed_bytes
     total = total + 2 * rates.bias_pass_ratio * kernels.biased_bytes
     result: FloatArray = total + 2 * rates.repack_ratio * kernels.repacked_bytes

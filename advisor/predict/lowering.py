@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from advisor.ops.evaluate import DtypeOf, call_at, call_cost, row_cost
-from advisor.ops.registry import ITEMSIZE_BYTES, Call, Number, autocast_of, formula_of
+from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, Call, Number, autocast_of, formula_of
 from advisor.predict.blocks import part_of
 from advisor.predict.composites import has_running_statistics, program_of
 from advisor.predict.efficiency import BY_TOKEN, QUANTIZED_PRODUCT, VECTOR_ATTENTION
@@ -87,12 +87,13 @@ class Kernels:
     workload's rows) and `calls` are (kernels,). Of one call, (kernels, batches): FLOP, how much longer one of them
     takes than one of a product or an addition, bytes of parameters, bytes of what operators hand to each other, those
     of them that are read again and the loads that each thread makes in turn, both in NCHW alone, launches, how often
-    all cores of a CPU start and end together, calls into a CPU's library, and the bytes whose weight is fitted: of
-    casts, of images laid out anew, channels-last and in NCHW, of results that a bias is added to, of parameters that a
-    library puts into its own order. `groups` products (m, k) x (k, n), without end where the kernel is no product, and
-    `blocks` of threads, without end where they are no tokens of an engine. Of the whole step, (batches,): the operators
-    that the host dispatches, in backward apart, and the kernels that compiled code launches, the bytes that travel to
-    the device, and those of all parameters and of what else lies in memory between passes.
+    all cores of a CPU start and end together, calls into a CPU's library, and the bytes that the layout or a fitted
+    weight multiplies: of casts, of operands copied into another order in NCHW and channels-last, of images that a
+    library transposes, of results that a bias is added to, of parameters that it puts into its own order. `groups`
+    products (m, k) x (k, n), without end where the kernel is no product, and `blocks` of threads, without end where
+    they are no tokens of an engine. Of the whole step, (batches,): the operators that the host dispatches, in backward
+    apart, and the kernels that compiled code launches, the bytes that travel to the device, and those of all parameters
+    and of what else lies in memory between passes.
     """
 
     families: tuple[str, ...]
@@ -111,7 +112,8 @@ class Kernels:
     joins: FloatArray
     library_calls: FloatArray
     cast_bytes: FloatArray
-    relaid_bytes: FloatArray
+    nchw_copied_bytes: FloatArray
+    nhwc_copied_bytes: FloatArray
     transposed_bytes: FloatArray
     biased_bytes: FloatArray
     repacked_bytes: FloatArray
@@ -158,7 +160,8 @@ class _Kernel(NamedTuple):
     joins: Number
     library_calls: Number
     cast_bytes: Number
-    relaid_bytes: Number
+    nchw_copied_bytes: Number
+    nhwc_copied_bytes: Number
     transposed_bytes: Number
     biased_bytes: Number
     repacked_bytes: Number
@@ -170,7 +173,8 @@ _QUANTIZED = frozenset({"int4", "int8", "float8_e4m3fn"})
 """What weights are stored in that kernels compute with in half."""
 _PER_CALL = (
     "flops", "flop_ratio", "weight_bytes", "data_bytes", "reread_bytes", "loads_in_turn", "launches", "joins",
-    "library_calls", "cast_bytes", "relaid_bytes", "transposed_bytes", "biased_bytes", "repacked_bytes", "blocks",
+    "library_calls", "cast_bytes", "nchw_copied_bytes", "nhwc_copied_bytes", "transposed_bytes", "biased_bytes",
+    "repacked_bytes", "blocks",
 )  # fmt: skip
 _OF_PRODUCTS = ("groups", "m", "n", "k")
 _OF_STEP = ("dispatches", "backward_dispatches", "compiled_dispatches", "transfer_bytes", "parameter_bytes")
@@ -345,7 +349,8 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision) -> Kerne
             program_bytes=program.extra_bytes + reread_bytes,
             reread_bytes=reread_bytes * (program.keeps_halves_channels_last and is_half and not is_compiled),
             loads_in_turn=program.loads_in_turn * (not is_compiled),
-            relaid_bytes=program.relaid_bytes * (not is_compiled),
+            nchw_copied_bytes=program.nchw_copied_bytes * (not is_compiled),
+            nhwc_copied_bytes=program.nhwc_copied_bytes * (not is_compiled),
             flop_ratio=program.flop_ratio - 1 + _FUSED_FLOP_RATIO if is_fused else program.flop_ratio,
             is_scalar=program.is_scalar and not is_compiled,
         )
@@ -372,7 +377,8 @@ def _kernels_of(
     program_bytes: Number,
     reread_bytes: Number,
     loads_in_turn: Number,
-    relaid_bytes: Number,
+    nchw_copied_bytes: Number,
+    nhwc_copied_bytes: Number,
     flop_ratio: Number,
     is_scalar: bool,
 ) -> Iterator[_Kernel]:
@@ -380,7 +386,8 @@ def _kernels_of(
     row = work.row
     data_bytes = work.compiled_bytes if compiled else work.read_bytes + work.write_bytes
     cast_bytes = work.parameter_cast_bytes if compiled else work.cast_bytes
-    is_transposed = (kind == "cpu" or work.dtype in _HALF_DTYPES) and not relaid
+    is_channels_last = relaid or CHANNELS_LAST in row.attributes
+    is_transposed = (kind == "cpu" or work.dtype in _HALF_DTYPES) and not is_channels_last
     is_by_library = kind == "cpu" and (row.family == "conv" or (row.family in _EAGER_BY_LIBRARY and not compiled))
     unit = "scalar" if is_scalar else unit_of(row.family, kind=kind, dtype=work.dtype, precision=precision)
     has_bias = row.op == "aten.convolution" and len(row.inputs) > 2 and not compiled  # Inductor adds it further on
@@ -408,7 +415,8 @@ def _kernels_of(
             joins=launches * _is_joined(work, product, compiled=compiled) if kind == "cpu" else 0.0,
             library_calls=launches if is_by_library else 0.0,
             cast_bytes=cast_bytes,
-            relaid_bytes=relaid_bytes,
+            nchw_copied_bytes=nchw_copied_bytes,
+            nhwc_copied_bytes=nhwc_copied_bytes,
             transposed_bytes=image_bytes if is_transposed and (kind == "cpu" or "depthwise" not in family) else 0.0,
             biased_bytes=work.write_bytes if has_bias else 0.0,
             repacked_bytes=weight_bytes if kind == "cpu" and row.family == "conv" else 0.0,

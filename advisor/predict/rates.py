@@ -29,8 +29,9 @@ NOTHING_HELD = np.array(np.inf)
 LOAD_S = 2.6e-7
 """What a thread of a GPU that has few of them waits for what it loads. EfficientFormer's second version, four nets that
 wait for 2 to 6 million loads in turn, tells 236 to 239 ns on an RTX 4090 and 277 to 283 ns on an RTX 3090."""
-RELAID_RATIO = 2.0
-"""A copy that transposes takes as long as two that do not: 14 nets with group norms, channels-last on an RTX 3090."""
+NHWC_COPY_RATIO = 2.0
+"""A copy of halves that transposes takes as long as two that do not: 14 nets with group norms, channels-last on an RTX
+3090. That of floats for layer norms in NCHW takes as long as others: XCiT and ConvNeXt on two GPUs."""
 _JOIN_EXPONENT = 0.7
 """Between a barrier that all cores pass one by one (1) and one that is a tree (0): CPUs left out are off by 27 % with
 either 1 or 0.7, by 31 % with a tree, and none that was measured has more than 14 cores."""
@@ -90,7 +91,8 @@ def rates_of(
         direct_flops_per_s=NOTHING_HELD if layout == "nchw" else _column([direct_flops_per_s(*pair) for pair in pairs]),
         reread_ratio=_column([reread_ratio(device, is_nchw=layout == "nchw") for device in devices]),
         load_s=np.array(LOAD_S if layout == "nchw" else 0.0),
-        relaid_ratio=np.array(RELAID_RATIO if layout == "nhwc" else 0.0),
+        nchw_copy_ratio=np.array(layout_ratio),
+        nhwc_copy_ratio=np.array(NHWC_COPY_RATIO if layout == "nhwc" else 0.0),
         transposed_ratio=transposed[:, unit_column][:, :, np.newaxis],
         winograd_speedup=winograd[:, unit_column][:, :, np.newaxis],
         **{name: _column([getattr(efficiency, name) for efficiency in distinct])[which] for name in OF_EFFICIENCY},

@@ -19,6 +19,7 @@ from advisor.workload.assumed_sizes import AssumedSizes
 from advisor.workload.block_memory import BlockMemory, HeldBlocks
 from advisor.workload.cpu_scratch import conv_scratch, lstm_scratch
 from advisor.workload.fusion import Fusion, fuse
+from advisor.workload.memory_order import called_as_on_gpu, memory_order
 from advisor.workload.storages import CELL, Category, Storages, Stored
 
 OperandKey = tuple[tuple[int, ...], str, tuple[str, ...]]
@@ -260,7 +261,7 @@ class Recorder(TorchDispatchMode):
         if operator.falls_apart and not any(map(_is_nested, args)):  # which have kernels of their own
             with self:
                 return func.decompose(*args, **kwargs)
-        result = func(*args, **kwargs)
+        result = called_as_on_gpu(func, args, kwargs)
         if not operator.is_view and any(map(_is_sparse, (*args, result))):
             # Formulas are of dense operators.
             operator = replace(operator, op=f"{operator.op}[sparse]", formula=None, family="unknown")
@@ -283,6 +284,7 @@ class Recorder(TorchDispatchMode):
         inputs = [
             tensor for name, value in named.items() if name not in operator.out_names for tensor in _tensors(value)
         ]
+        attributes += memory_order(operator.op, operator.family, inputs)
         rewritten = {self._storages.of(tensor, "temporaries").serial for tensor in written}
         self._append(operator, inputs, outputs, attributes, rewritten)
 

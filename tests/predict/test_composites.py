@@ -118,7 +118,10 @@ def test_a_thread_for_each_pixel_goes_through_all_samples_and_channels_on_a_gpu(
 def test_images_come_to_a_group_norm_and_go_by_a_copy_on_a_gpu() -> None:
     images = operand((0.0, 1.0), 8, 10, 10)
     norm = row("aten.native_group_norm", (images, operand(8), operand(8)), (images,), family="norm")
-    assert np.asarray(program(norm, "gpu").relaid_bytes).tolist() == [4 * 1600, 4 * 3200]  # what is read and written
+    assert np.asarray(program(norm, "gpu").nhwc_copied_bytes).tolist() == [
+        4 * 1600,
+        4 * 3200,
+    ]  # what is read and written
     assert program(norm, "cpu") == Program(reread_ratio=1.0)
 
 

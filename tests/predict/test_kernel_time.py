@@ -23,7 +23,7 @@ def rates(**changes: Any) -> Rates:
         "flops_per_s": 100.0, "memory_bytes_per_s": 100.0, "narrow_bytes_per_s": 0.0, "cache_bytes": 0.0,
         "cache_bytes_per_s": 400.0, "core_count": 4.0, "full_core_count": 4.0, "lone_block_ratio": 1.0,
         "core_bytes_per_s": np.inf, "direct_flops_per_s": np.inf, "reread_ratio": 1.0, "load_s": 0.0,
-        "relaid_ratio": 0.0, "launch_s": 0.0, "overlap_ratio": 1.0,
+        "nchw_copy_ratio": 0.0, "nhwc_copy_ratio": 0.0, "launch_s": 0.0, "overlap_ratio": 1.0,
         "edge_ramp": 0.0, "depth_ramp": 0.0, "tile_rows": 128.0, "tile_columns": 128.0, "wave_ratio": 0.0,
         "winograd_speedup": 1.0, "transposed_ratio": 0.0, "bias_pass_ratio": 0.0, "repack_ratio": 0.0,
         "cast_ratio": 1.0, "cache_kept_ratio": 0.0, "join_s": 0.0, "library_s": 0.0,
@@ -69,9 +69,9 @@ def test_few_threads_wait_for_what_they_load_where_memory_would_not_be_busy() ->
 
 
 def test_a_copy_that_transposes_reads_and_writes_and_takes_longer_than_others() -> None:
-    norm = kernels(flops=[[0.0]], data_bytes=[[300.0]], relaid_bytes=np.array([[100.0]]))
-    assert total_s(norm, rates(relaid_ratio=1.5)) == pytest.approx(3.0 + 1.5 * 2.0)
-    assert total_s(norm, rates(relaid_ratio=0.0)) == pytest.approx(3.0)
+    norm = kernels(flops=[[0.0]], data_bytes=[[300.0]], nhwc_copied_bytes=np.array([[100.0]]))
+    assert total_s(norm, rates(nhwc_copy_ratio=1.5)) == pytest.approx(3.0 + 1.5 * 2.0)
+    assert total_s(norm, rates(nhwc_copy_ratio=0.0)) == pytest.approx(3.0)
 
 
 def test_a_direct_kernel_computes_faster_in_wider_groups() -> None:

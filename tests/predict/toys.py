@@ -58,7 +58,7 @@ def kernels(*, flops: Any, data_bytes: Any, **changes: Any) -> Kernels:
     count, batches = work.shape
     others = (
         "weight_bytes", "reread_bytes", "loads_in_turn", "launches", "joins", "library_calls", "cast_bytes",
-        "relaid_bytes", "transposed_bytes", "biased_bytes", "repacked_bytes",
+        "nchw_copied_bytes", "nhwc_copied_bytes", "transposed_bytes", "biased_bytes", "repacked_bytes",
     )  # fmt: skip
     of_step = ("dispatches", "backward_dispatches", "compiled_dispatches", "transfer_bytes", "parameter_bytes")
     values: dict[str, Any] = {

@@ -1,0 +1,47 @@
+"""What operands say of the order in which their elements lie in memory, and what a GPU's kernels do about it."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._prims_common import suggest_memory_format
+
+from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS
+from advisor.records.workload import Attribute
+
+_OF_IMAGES = frozenset({"conv", "interpolate"})
+_IMAGE_DIMS = 4
+_GROUP_NORM = torch.ops.aten.native_group_norm.default
+_NORMALISED = {"aten.native_layer_norm": 1, "aten.native_group_norm": 1, "aten.native_layer_norm_backward": 2}
+"""How many of the first operands the kernel takes in the order of their dimensions alone, and copies otherwise."""
+
+
+def memory_order(op: str, family: str, inputs: Sequence[torch.Tensor]) -> tuple[tuple[str, Attribute], ...]:
+    """The attributes of a call that say so: `CHANNELS_LAST`, `MADE_CONTIGUOUS`."""
+    if family in _OF_IMAGES and inputs:
+        image = inputs[1 if op == "aten.convolution_backward" else 0]
+        return ((CHANNELS_LAST, True),) if _is_channels_last(image) else ()
+    copied = sum(map(_is_permuted, inputs[: _NORMALISED.get(op, 0)]))
+    return ((MADE_CONTIGUOUS, copied),) if copied else ()
+
+
+def called_as_on_gpu(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of the call, in the order that a GPU leaves it in: group norms give NCHW whatever comes."""
+    if func is _GROUP_NORM:
+        args = (args[0].contiguous(), *args[1:])
+    return func(*args, **kwargs)
+
+
+def _is_channels_last(image: torch.Tensor) -> bool:
+    """As kernels ask (c10::MemoryFormat): a part of a larger tensor counts too, an image of one pixel does not."""
+    if image.dim() != _IMAGE_DIMS or image.is_nested or image.layout is not torch.strided:
+        return False
+    return not image.is_contiguous() and suggest_memory_format(image) is torch.channels_last
+
+
+def _is_permuted(tensor: torch.Tensor) -> bool:
+    """Parts of a larger tensor are not: the cast of autocast packs them."""
+    if tensor.is_nested or tensor.layout is not torch.strided or tensor.is_contiguous():
+        return False
+    by_step = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
+    return tensor.permute(by_step).is_contiguous()
