@@ -4,6 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS
 from advisor.predict.composites import Program, program_of
 from advisor.records.device import DeviceKind
 from advisor.records.workload import Row
@@ -113,16 +114,26 @@ def test_a_thread_for_each_pixel_goes_through_all_samples_and_channels_on_a_gpu(
         assert np.asarray(program(toy, "gpu").loads_in_turn).tolist() == [8, 16]
         assert program(toy, "cpu") == Program()
     assert program(row("aten.upsample_nearest2d", (small,), (large,), family="interpolate"), "gpu") == Program()
+    last = row("aten.upsample_bilinear2d", (small,), (large,), family="interpolate", attributes={CHANNELS_LAST: True})
+    assert program(last, "gpu") == Program()
 
 
 def test_images_come_to_a_group_norm_and_go_by_a_copy_on_a_gpu() -> None:
     images = operand((0.0, 1.0), 8, 10, 10)
     norm = row("aten.native_group_norm", (images, operand(8), operand(8)), (images,), family="norm")
-    assert np.asarray(program(norm, "gpu").nhwc_copied_bytes).tolist() == [
-        4 * 1600,
-        4 * 3200,
-    ]  # what is read and written
+    read_and_written = [4 * 1600, 4 * 3200]
+    assert np.asarray(program(norm, "gpu").nhwc_copied_bytes).tolist() == read_and_written
     assert program(norm, "cpu") == Program(reread_ratio=1.0)
+
+
+@pytest.mark.parametrize("op", ["aten.native_layer_norm", "aten.native_layer_norm_backward", "aten.native_group_norm"])
+def test_norms_first_copy_operands_that_come_in_another_order_on_a_gpu(op: str) -> None:
+    images = operand((0.0, 1.0), 10, 10, 8)
+    norm = row(op, (images, images), (images,), family="norm", attributes={MADE_CONTIGUOUS: 2})
+    in_order = row(op, (images, images), (images,), family="norm")
+    assert np.asarray(program(norm, "gpu").nchw_copied_bytes).tolist() == [2 * 4 * 800, 2 * 4 * 1600]
+    assert program(in_order, "gpu").nchw_copied_bytes == 0
+    assert program(norm, "cpu") == program(in_order, "cpu")
 
 
 @pytest.mark.parametrize(("kind", "launches"), [("gpu", 2.0), ("cpu", 1.0)])

@@ -68,10 +68,11 @@ def test_few_threads_wait_for_what_they_load_where_memory_would_not_be_busy() ->
     assert total_s(upsampling, rates(load_s=0.1)) == pytest.approx(3.0)
 
 
-def test_a_copy_that_transposes_reads_and_writes_and_takes_longer_than_others() -> None:
-    norm = kernels(flops=[[0.0]], data_bytes=[[300.0]], nhwc_copied_bytes=np.array([[100.0]]))
-    assert total_s(norm, rates(nhwc_copy_ratio=1.5)) == pytest.approx(3.0 + 1.5 * 2.0)
-    assert total_s(norm, rates(nhwc_copy_ratio=0.0)) == pytest.approx(3.0)
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_a_copy_reads_and_writes_and_may_take_longer_than_others_in_one_layout(layout: str) -> None:
+    norm = kernels(flops=[[0.0]], data_bytes=[[300.0]], **{f"{layout}_copied_bytes": np.array([[100.0]])})
+    assert total_s(norm, rates(**{f"{layout}_copy_ratio": 1.5})) == pytest.approx(3.0 + 1.5 * 2.0)
+    assert total_s(norm, rates()) == pytest.approx(3.0)
 
 
 def test_a_direct_kernel_computes_faster_in_wider_groups() -> None:

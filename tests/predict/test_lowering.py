@@ -4,6 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from advisor.ops.registry import CHANNELS_LAST
 from advisor.predict.lowering import UNITS, Kernels, count_rows, is_constant, lower
 from advisor.predict.precision import width_of
 from advisor.records.device import CompileMode, DeviceKind, Precision
@@ -193,6 +194,13 @@ def backward_conv_row(**shape: int) -> Row:
 def test_images_may_be_transposed_for_convolutions_in_half(precision: Precision, per_sample: float) -> None:
     kernels = lowered(workload(conv_row()), precision=precision)
     assert kernels.transposed_bytes.tolist() == [[per_sample, 4 * per_sample]]
+
+
+def test_images_that_come_channels_last_are_not_transposed() -> None:
+    plain = conv_row()
+    channels_last = replace(plain, attributes={**plain.attributes, CHANNELS_LAST: True})
+    kernels = lowered(workload(channels_last), precision="fp16")
+    assert not kernels.transposed_bytes.any()
 
 
 def test_depthwise_convolutions_transpose_nothing() -> None:

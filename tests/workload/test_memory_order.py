@@ -1,0 +1,64 @@
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS
+from tests.workload.tracing import Calls, images, rows_of, sequences, traced
+
+
+def normalised(self, x):
+    """A norm of the channels of images, as ConvNeXt has it, between two convolutions."""
+    return self.after(self.norm(self.before(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2))
+
+
+def convnext():
+    return Calls(normalised, before=nn.Conv2d(3, 4, 1), norm=nn.LayerNorm(4), after=nn.Conv2d(4, 3, 1))
+
+
+def order(workload, op):
+    """Of each row of the operator, whether its images come channels-last and how many operands it copies."""
+    return [(CHANNELS_LAST in row.attributes, row.attributes.get(MADE_CONTIGUOUS, 0)) for row in rows_of(workload, op)]
+
+
+def test_a_norm_of_permuted_images_copies_them_and_leaves_them_channels_last():
+    workload = traced(convnext(), images)
+    assert order(workload, "aten.convolution") == [(False, 0), (True, 0)]
+    assert order(workload, "aten.native_layer_norm") == [(False, 1)]
+
+
+def test_its_gradient_copies_what_was_normalised_but_not_a_gradient_that_comes_in_order():
+    workload = traced(convnext(), images, mode="training")
+    # The convolution of channels-last images gives theirs a gradient in the same order.
+    assert order(workload, "aten.native_layer_norm_backward") == [(False, 1)]
+    assert sorted(order(workload, "aten.convolution_backward")) == [(False, 0), (True, 0)]
+
+
+@pytest.mark.parametrize("part", [slice(None), slice(1, None)])
+def test_a_norm_of_tokens_in_order_or_of_a_part_of_them_copies_nothing(part):
+    model = Calls(lambda self, x: self.norm(self.linear(x)[:, part]), linear=nn.Linear(8, 8), norm=nn.LayerNorm(8))
+    assert order(traced(model, sequences), "aten.native_layer_norm") == [(False, 0)]
+
+
+def test_a_group_norm_copies_channels_last_images_and_gives_nchw():
+    def forward(self, x):
+        return self.after(self.norm(x.contiguous(memory_format=torch.channels_last)))
+
+    model = Calls(forward, norm=nn.GroupNorm(1, 3), after=nn.Conv2d(3, 4, 1))
+    workload = traced(model, images)
+    assert order(workload, "aten.native_group_norm") == [(False, 1)]
+    assert order(workload, "aten.convolution") == [(False, 0)]
+
+
+def test_images_made_of_some_tokens_are_channels_last_to_an_upsampling():
+    def forward(self, tokens):
+        return functional.interpolate(
+            tokens[:, 2:].transpose(1, 2).unflatten(-1, (2, 2)), scale_factor=2, mode="bilinear"
+        )
+
+    assert order(traced(Calls(forward), sequences), "aten.upsample_bilinear2d") == [(True, 0)]
+
+    def of_images(self, x):
+        return functional.interpolate(self.conv(x), scale_factor=2, mode="bilinear")
+
+    assert order(traced(Calls(of_images, conv=nn.Conv2d(3, 4, 1)), images), "aten.upsample_bilinear2d") == [(False, 0)]
