@@ -21,7 +21,7 @@ from advisor.fit.coefficients import (
     usual_generations,
 )
 from advisor.fit.engine import fitted_kernels, kernel_s, with_engine_kernels
-from advisor.fit.residuals import LeftOut, Spread, left_out, spreads
+from advisor.fit.residuals import LeftOut, Spread, left_out, log_spreads, spreads
 from advisor.fit.sample import MeasuredStep, sample_of
 from advisor.fit.solve import Fit
 from advisor.predict.efficiency import efficiency_of, precision_class
@@ -70,12 +70,14 @@ class Fitted:
     """The efficiencies of one kind of device, and log(measured / predicted) on devices left out, by step.
 
     `sustained` are the two figures that each measured device has of its own: of its compute and of its bandwidth.
+    `log_spreads` is one standard deviation of each error, as its prediction states it; single operators have none.
     """
 
     efficiencies: tuple[Efficiency, ...]
     sustained: Mapping[str, tuple[float, float]]
     steps: tuple[MeasuredStep, ...]
     left_out: LeftOut
+    log_spreads: FloatArray
 
 
 def measured_steps(
@@ -154,10 +156,11 @@ def fit_kind(steps: Sequence[MeasuredStep], *, kind: DeviceKind, date: str, sour
     logs = fit.solve(chosen=np.ones(len(own), dtype=np.bool_))
     left = left_out(fit, logs, together={device.id for device in sample.devices} - set(_devices_of(own)))
     whole = [index for index, step in enumerate(own) if step.group[0] not in OPERATORS]
-    spread_of = spreads(
-        [own[index] for index in whole],
-        LeftOut(errors=left.errors[whole], host_shares=left.host_shares[whole]),
-    )
+    whole_steps = [own[index] for index in whole]
+    left_of_whole = LeftOut(errors=left.errors[whole], host_shares=left.host_shares[whole])
+    spread_of = spreads(whole_steps, left_of_whole)
+    of_steps = np.full(len(own), np.nan)
+    of_steps[whole] = log_spreads(whole_steps, left_of_whole, spread_of)
     return Fitted(
         efficiencies=_efficiencies(fit, logs, spread_of),
         sustained={
@@ -166,6 +169,7 @@ def fit_kind(steps: Sequence[MeasuredStep], *, kind: DeviceKind, date: str, sour
         },
         steps=tuple(own),
         left_out=left,
+        log_spreads=of_steps,
     )
 
 

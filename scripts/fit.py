@@ -16,6 +16,7 @@ from advisor.accuracy.score import Compared, cheapest_choice, mean_kendall
 from advisor.catalog.load import load_catalog
 from advisor.fit.files import file_name, yaml_text
 from advisor.fitting import OPERATORS, Fitted, fit_kind, measured_steps, steps_of
+from advisor.predict.roofline import Z_90
 from advisor.records.device import DeviceKind, Efficiency
 from advisor.records.measurement import Measurement
 from advisor.validation import least_usd_per_hour
@@ -106,7 +107,21 @@ def show(fitted: Fitted) -> None:
         errors = np.abs(ratios - 1)
         bias = np.exp(np.mean(np.log(ratios))) - 1
         print(*group, f"n {len(chosen)} mape {errors.mean():.3f} median {np.median(errors):.3f} bias {bias:+.3f}")
+    show_intervals(fitted)
     show_choices(fitted)
+
+
+def show_intervals(fitted: Fitted) -> None:
+    """Of whole steps on devices left out: how many are inside their 90 % interval, and its median half-width over their
+    mean error, both in log."""
+    devices = np.array([step.device.id for step in fitted.steps])
+    errors, half_widths = np.abs(fitted.left_out.errors), Z_90 * fitted.log_spreads
+    stated = np.isfinite(half_widths)
+    for name, of_device in [(name, devices == name) for name in sorted(set(devices[stated]))] + [("all", True)]:
+        chosen = stated & of_device
+        inside = (errors[chosen] <= half_widths[chosen]).mean()
+        width = np.median(half_widths[chosen]) / errors[chosen].mean()
+        print(f"{name}: {inside:.1%} of {chosen.sum()} inside, half-width {width:.2f} times the mean error")
 
 
 def show_choices(fitted: Fitted) -> None:

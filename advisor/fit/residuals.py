@@ -13,9 +13,9 @@ from scipy.optimize import minimize
 from advisor.fit.coefficients import GENERATION, unlike_vendors
 from advisor.fit.sample import MeasuredStep
 from advisor.fit.solve import Fit
-from advisor.records.prediction import FloatArray
+from advisor.predict.roofline import Z_90
+from advisor.records.prediction import BoolArray, FloatArray
 
-_Z_90 = 1.645
 _INSIDE = 0.9
 _TAIL = 4.0
 """Degrees of freedom of Student's t: the tails of errors are longer than a normal's."""
@@ -80,6 +80,20 @@ def _without(fit: Fit, logs: FloatArray, left: Sequence[int]) -> FloatArray:
     return found
 
 
+def log_spreads(steps: Sequence[MeasuredStep], left: LeftOut, spread_of: Mapping[str, Spread]) -> FloatArray:
+    """Of every step one standard deviation of log(measured / predicted), as the spreads of its precision add up."""
+    parts = (
+        ("device", np.ones(len(steps))), ("workload", np.ones(len(steps))), ("host", left.host_shares**2),
+        ("backward", _is_backward(steps)), ("compiled", _is_compiled(steps)),
+    )  # fmt: skip
+    own = [spread_of[step.precision] for step in steps]
+    variances = np.zeros(len(steps))
+    for name, part in parts:
+        variances += np.array([getattr(one, f"{name}_log_spread") ** 2 for one in own]) * part
+    result: FloatArray = np.sqrt(variances)
+    return result
+
+
 def spreads(steps: Sequence[MeasuredStep], left: LeftOut) -> Mapping[str, Spread]:
     """By class of precision: what makes the left-out errors most likely, scaled so that 90 % lie inside the interval.
 
@@ -88,18 +102,16 @@ def spreads(steps: Sequence[MeasuredStep], left: LeftOut) -> Mapping[str, Spread
     were measured together share an offset, and the workload's beyond. Groups count by the root of their trust, whatever
     their size, so that a thousand nets on one device do not speak for all.
     """
-    compiled = np.array([bool(step.kernels.compiled_dispatches.any()) for step in steps])
-    backward = np.array([bool(step.kernels.backward_dispatches.any()) for step in steps]) & ~compiled
     precisions = sorted({step.precision for step in steps})
     at = {precision: np.array([step.precision == precision for step in steps]) for precision in precisions}
     weights = _weights(steps)
-    parts = np.array([*at.values(), left.host_shares**2, backward, compiled], dtype=np.float64)
+    parts = np.array([*at.values(), left.host_shares**2, _is_backward(steps), _is_compiled(steps)], dtype=np.float64)
     fitted = _most_likely(parts, left.errors, weights)
     expected = np.sqrt(fitted**2 @ parts)
     found = {}
     for (precision, here), own in zip(at.items(), fitted, strict=False):
         ratios = left.errors[here] / expected[here]
-        scale = _weighted_quantile(np.abs(ratios), weights[here], _INSIDE) / _Z_90
+        scale = _weighted_quantile(np.abs(ratios), weights[here], _INSIDE) / Z_90
         shared = _shared_ratio([step for step, is_here in zip(steps, here, strict=True) if is_here], ratios)
         host, of_backward, of_compiled = map(float, fitted[len(at) :] * scale)
         found[precision] = Spread(
@@ -110,6 +122,16 @@ def spreads(steps: Sequence[MeasuredStep], left: LeftOut) -> Mapping[str, Spread
             host_log_spread=host,
         )
     return found
+
+
+def _is_compiled(steps: Sequence[MeasuredStep]) -> BoolArray:
+    return np.array([bool(step.kernels.compiled_dispatches.any()) for step in steps])
+
+
+def _is_backward(steps: Sequence[MeasuredStep]) -> BoolArray:
+    """Compiled steps have a spread of their own instead."""
+    has_gradients = np.array([bool(step.kernels.backward_dispatches.any()) for step in steps])
+    return has_gradients & ~_is_compiled(steps)
 
 
 def _weights(steps: Sequence[MeasuredStep]) -> FloatArray:

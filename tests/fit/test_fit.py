@@ -7,7 +7,7 @@ import pytest
 from advisor.catalog.devices import read_efficiencies
 from advisor.fit.coefficients import coefficients_of, starts
 from advisor.fit.files import file_name, number, yaml_text
-from advisor.fit.residuals import LeftOut, left_out, spreads
+from advisor.fit.residuals import LeftOut, left_out, log_spreads, spreads
 from advisor.fit.sample import MeasuredStep, Sample, sample_of
 from advisor.fit.solve import Fit
 from advisor.predict.lowering import count_rows, lower
@@ -177,9 +177,14 @@ def test_what_is_off_where_the_host_sets_the_pace_is_the_hosts() -> None:
     steps = steps_of() * 40
     is_heavy = np.arange(len(steps)) % 2 == 0
     own = np.random.default_rng(0).normal(0.0, np.where(is_heavy, np.hypot(0.3, 0.1), 0.1))
-    spread = spreads(steps, LeftOut(errors=own, host_shares=np.where(is_heavy, 1.0, 0.1)))["fp32"]
+    left = LeftOut(errors=own, host_shares=np.where(is_heavy, 1.0, 0.1))
+    spread_of = spreads(steps, left)
+    spread = spread_of["fp32"]
     assert np.hypot(spread.device_log_spread, spread.workload_log_spread) == pytest.approx(0.1, rel=0.15)
     assert spread.host_log_spread == pytest.approx(0.3, rel=0.15)
+    stated = log_spreads(steps, left, spread_of)
+    assert stated[is_heavy] == pytest.approx(np.hypot(0.3, 0.1), rel=0.15)
+    assert stated[~is_heavy] == pytest.approx(np.hypot(0.03, 0.1), rel=0.15)
 
 
 def test_a_group_speaks_by_its_trust() -> None:
