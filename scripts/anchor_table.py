@@ -22,12 +22,11 @@ from advisor.catalog.load import load_catalog
 from advisor.predict.anchor import shared_share
 from advisor.predict.efficiency import precision_class
 from advisor.predict.step_time import predict
+from advisor.records.answer import Z_90
 from advisor.records.device import Efficiency
 from advisor.records.measurement import Measurement
 from advisor.records.prediction import Anchor
 from advisor.validation import Run, prepare, without_optimizer
-
-_Z_90 = 1.645
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +60,7 @@ class Pair:
         left = self.there.anchor
         shared = left.log_spread**2 - left.own_log_spread**2
         spread = np.sqrt(left.own_log_spread**2 + (1 - shared_share(self.here.anchor)) * shared)
-        return bool(abs(self.there.log_error - self.carried_log) <= _Z_90 * spread)
+        return bool(abs(self.there.log_error - self.carried_log) <= Z_90 * spread)
 
 
 def main() -> None:

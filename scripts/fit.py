@@ -16,7 +16,7 @@ from advisor.accuracy.score import Compared, cheapest_choice, mean_kendall
 from advisor.catalog.load import load_catalog
 from advisor.fit.files import file_name, yaml_text
 from advisor.fitting import OPERATORS, Fitted, fit_kind, measured_steps, steps_of
-from advisor.predict.roofline import Z_90
+from advisor.records.answer import Z_90
 from advisor.records.device import DeviceKind, Efficiency
 from advisor.records.measurement import Measurement
 from advisor.validation import least_usd_per_hour

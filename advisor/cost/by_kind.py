@@ -10,14 +10,11 @@ from advisor.cost.job_limits import OfferLimits
 from advisor.cost.quotes import CostedOffers, quotes_of
 from advisor.cost.ranking import best_first, cost_offers
 from advisor.cost.selection import Selection
-from advisor.records.answer import Interval, Job
+from advisor.records.answer import Z_90, Interval, Job
 from advisor.records.billing import Billing
 from advisor.records.break_even import KindCost
 from advisor.records.device import DeviceKind
 from advisor.records.prediction import Fleet, FloatArray, IndexArray, Predictions
-
-_Z_90 = 1.645
-"""Half the width of a 90 % interval in standard deviations of a normal."""
 
 
 def cheapest_by_kind(
@@ -72,4 +69,4 @@ def _kind_cost(
 
 
 def _interval(mid_usd: float, log_spread: FloatArray, least_usd: Callable[[FloatArray], float]) -> Interval:
-    return Interval(mid=mid_usd, low=least_usd(-_Z_90 * log_spread), high=least_usd(_Z_90 * log_spread))
+    return Interval(mid=mid_usd, low=least_usd(-Z_90 * log_spread), high=least_usd(Z_90 * log_spread))

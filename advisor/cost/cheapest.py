@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from advisor.records.answer import Z_90
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray
 
-_Z_90 = 1.645
-"""Half the width of a 90 % interval in standard deviations of a normal."""
 _REACH = 5.0
 """Standard deviations looked at on either side of a cost; beyond lie 3 in 10 million."""
 _CELL_COUNT = 1024
@@ -54,7 +53,7 @@ def compare_costs(usd: FloatArray, *, own_log_spread: FloatArray, step: IndexArr
     is_cheapest = usd == step_usd[step]
     chance_cheapest = np.where(is_cheapest, (step_chance / np.bincount(step, weights=is_cheapest))[step], 0.0)
 
-    low_usd, high_usd = (usd * np.exp(z * own_log_spread) for z in (-_Z_90, _Z_90))
+    low_usd, high_usd = (usd * np.exp(z * own_log_spread) for z in (-Z_90, Z_90))
     indistinguishable = (low_usd <= high_usd[0]) & ((step != step[0]) | (usd == usd[0]))
     indistinguishable[0] = False
     return Comparison(chance_cheapest=chance_cheapest, indistinguishable=indistinguishable)

@@ -8,11 +8,8 @@ other. What is a device's own is independent of the other's, and the two add as 
 import math
 from dataclasses import dataclass
 
-from advisor.records.answer import Interval
+from advisor.records.answer import Z_90, Interval
 from advisor.records.break_even import KindCost
-
-_Z_90 = 1.645
-"""Half the width of a 90 % interval in standard deviations of a normal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,4 +78,4 @@ def _log_ends(amount: Interval) -> _Ends:
 
 
 def _half_widths(log_spread: float) -> _Ends:
-    return -_Z_90 * log_spread, _Z_90 * log_spread
+    return -Z_90 * log_spread, Z_90 * log_spread

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from advisor.fit.coefficients import GENERATION, unlike_vendors
 from advisor.fit.sample import MeasuredStep
 from advisor.fit.solve import Fit
-from advisor.predict.roofline import Z_90
+from advisor.records.answer import Z_90
 from advisor.records.prediction import BoolArray, FloatArray
 
 _INSIDE = 0.9

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from advisor.predict.efficiency import precision_class
-from advisor.predict.roofline import Z_90
+from advisor.records.answer import Z_90
 from advisor.records.device import Device, Precision
 from advisor.records.prediction import Anchor, IndexArray, Predictions
 

@@ -10,12 +10,10 @@ from advisor.predict.efficiency import distinct_efficiencies, family_efficiencie
 from advisor.predict.kernel_time import KernelTimes, Rates, kernel_times
 from advisor.predict.lowering import Kernels
 from advisor.predict.rates import rates_of
-from advisor.records.answer import BOUNDS
+from advisor.records.answer import BOUNDS, Z_90
 from advisor.records.device import Device, DeviceKind, Efficiency, Layout
 from advisor.records.prediction import PARTS, FloatArray, IndexArray
 
-Z_90 = 1.645
-"""Half the width of a 90 % interval in standard deviations of a normal."""
 _LAUNCHED_AFTER = 0.5
 """Of an operator's dispatch when the GPU has its kernel; the way back to Python is the rest. NeuSight's operators of
 less than 100 us are off by 26 % at the median if the GPU waits for all of it, by 10 % with half, by 26 % with none."""

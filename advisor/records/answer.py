@@ -23,6 +23,9 @@ CostPart = Literal[
     "availability",
 ]  # fmt: skip
 
+Z_90 = 1.645
+"""Half the width of a 90 % interval in standard deviations of a normal."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
