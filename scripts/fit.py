@@ -5,7 +5,7 @@
 
 import argparse
 import csv
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from pathlib import Path
 from zlib import crc32
 
@@ -108,7 +108,10 @@ def show(fitted: Fitted) -> None:
         bias = np.exp(np.mean(np.log(ratios))) - 1
         print(*group, f"n {len(chosen)} mape {errors.mean():.3f} median {np.median(errors):.3f} bias {bias:+.3f}")
     show_intervals(fitted)
-    show_choices(fitted)
+    tables = {step.group[0] for step in fitted.steps} - OPERATORS
+    for table in sorted(tables):
+        show_choices(fitted, table, tables={table})
+    show_choices(fitted, "all", tables=tables)
 
 
 def show_intervals(fitted: Fitted) -> None:
@@ -124,12 +127,12 @@ def show_intervals(fitted: Fitted) -> None:
         print(f"{name}: {inside:.1%} of {chosen.sum()} inside, half-width {width:.2f} times the mean error")
 
 
-def show_choices(fitted: Fitted) -> None:
+def show_choices(fitted: Fitted, name: str, *, tables: Collection[str]) -> None:
     """Of steps that several devices ran, each device left out: their order, and the cheapest at list prices."""
     usd_per_hour = least_usd_per_hour(load_catalog())
     jobs: dict[Hashable, list[int]] = {}
     for index, step in enumerate(fitted.steps):
-        if step.group[0] not in OPERATORS:
+        if step.group[0] in tables:
             jobs.setdefault((step.group[0], step.job), []).append(index)
     blocks = []
     for members in jobs.values():
@@ -141,9 +144,11 @@ def show_choices(fitted: Fitted) -> None:
                 usd_per_hour=[usd_per_hour.get(fitted.steps[index].device.id) for index in members],
             )
         )
-    right_ratio, extra_ratio = cheapest_choice(blocks)
     ranked = sum(len(block.measured_s) > 2 for block in blocks)
-    print(f"{ranked} steps on three devices and more: Kendall {mean_kendall(blocks)};", end=" ")
+    if ranked == 0:
+        return
+    right_ratio, extra_ratio = cheapest_choice(blocks)
+    print(f"{name}: {ranked} steps on three devices and more: Kendall {mean_kendall(blocks)};", end=" ")
     print(f"cheapest right {right_ratio}, extra cost {extra_ratio}")
 
 
