@@ -12,6 +12,7 @@ from advisor.records.workload import Attribute
 _OF_IMAGES = frozenset({"conv", "interpolate"})
 _IMAGE_DIMS = 4
 _GROUP_NORM = torch.ops.aten.native_group_norm.default
+_GROUP_NORM_BACKWARD = torch.ops.aten.native_group_norm_backward.default
 _NORMALISED = {"aten.native_layer_norm": 1, "aten.native_group_norm": 1, "aten.native_layer_norm_backward": 2}
 """How many of the first operands the kernel takes in the order of their dimensions alone, and copies otherwise."""
 
@@ -26,9 +27,15 @@ def memory_order(op: str, family: str, inputs: Sequence[torch.Tensor]) -> tuple[
 
 
 def called_as_on_gpu(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The result of the call, in the order that a GPU leaves it in: group norms give NCHW whatever comes."""
+    """The result of the call, in the order that a GPU leaves it in: a group norm and its gradient give NCHW.
+
+    In a real step they run so too: torch 2.13's CPU kernel of the gradient crashes on channels-last images that need
+    no gradient themselves.
+    """
     if func is _GROUP_NORM:
         args = (args[0].contiguous(), *args[1:])
+    elif func is _GROUP_NORM_BACKWARD:
+        args = (args[0].contiguous(), args[1].contiguous(), *args[2:])
     return func(*args, **kwargs)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from advisor.ops.evaluate import row_cost
@@ -36,6 +37,8 @@ _COMPOSITE_OF = {
 """Fused CPU operators that every kind of device has in its own form."""
 _SAME_VALUE = "aten._unsafe_view"
 """A view that torch does not call one: on fake tensors its result has a storage of its own."""
+_SHAPE_QUESTIONS = FunctionalTensor.metadata_fns
+"""What kernels ask of a tensor whose sizes are symbols: the dispatcher does not know these operators."""
 _LSTM_RESULTS = 3
 """Output and two states; a fourth is what backward needs."""
 _NAMES = {torch.float32: "float32", torch.int64: "int64", torch.bool: "bool"}
@@ -253,7 +256,7 @@ class Recorder(TorchDispatchMode):
             return self._follow(func, args, kwargs or {})
 
     def _follow(self, func: Any, args: Any, kwargs: Any) -> Any:
-        if self._paused > 0:
+        if self._paused > 0 or func in _SHAPE_QUESTIONS:
             return func(*args, **kwargs)
         operator = self._operators.get(func)
         if operator is None:

@@ -6,6 +6,7 @@ from torch import nn
 from advisor.workload.loaded import LoadedModel
 from advisor.workload.summary import group_rows
 from advisor.workload.trace import trace
+from tests.workload.tracing import Calls, images, rows_of, traced
 
 EXPERTS, TOP_K, WIDTH = 8, 2, 32
 
@@ -52,3 +53,16 @@ def test_routed_tokens_are_counted_once_per_choice_and_the_batch_stays_affine() 
     # Each of the 8 experts gets 64 x 2 / 8 = 16 tokens of the first batch traced.
     (note,) = (text for text in workload.assumptions if "depend on data" in text)
     assert note.startswith("8 sizes depend on data, assumed 16, 16, 16, 16, 16, 16, ...")
+
+
+def test_kernels_that_ask_the_sizes_of_chosen_images_are_traced_with_symbols() -> None:
+    def chosen_upsampled(_self: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        chosen = x[x.sum((1, 2, 3)) > 0]
+        return nn.functional.interpolate(chosen, scale_factor=2, mode="bilinear")
+
+    workload = traced(Calls(chosen_upsampled), images)
+
+    assert workload.method == "symbolic"
+    [upsampling] = rows_of(workload, "aten.upsample_bilinear2d")
+    [chosen] = upsampling.inputs
+    assert chosen.shape[0] == (0, 0.5)  # half of the batch

@@ -1,9 +1,14 @@
+from contextlib import ExitStack
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS
+from advisor.workload.assumed_sizes import AssumedSizes
+from advisor.workload.recorder import Recorder
 from tests.workload.tracing import Calls, images, rows_of, sequences, traced
 
 
@@ -48,6 +53,31 @@ def test_a_group_norm_copies_channels_last_images_and_gives_nchw():
     workload = traced(model, images)
     assert order(workload, "aten.native_group_norm") == [(False, 1)]
     assert order(workload, "aten.convolution") == [(False, 0)]
+
+
+class Contiguous(TorchDispatchMode):
+    """Lets only contiguous operands through to group norms: their gradient would crash on others."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if "group_norm" in func.name():
+            assert all(arg.is_contiguous() for arg in args if isinstance(arg, torch.Tensor))
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_real_step_of_a_group_norm_runs_in_nchw():
+    def weight_gradient(*modes):
+        norm = nn.GroupNorm(2, 4)
+        image = torch.arange(2 * 4 * 3 * 3.0).sin().reshape(2, 4, 3, 3)
+        factors = torch.arange(2 * 4 * 3 * 3.0).cos().reshape(2, 4, 3, 3)
+        with ExitStack() as active:
+            for mode in modes:
+                image = image.to(memory_format=torch.channels_last)
+                active.enter_context(mode)
+            (norm(image) * factors).sum().backward()
+        return norm.weight.grad
+
+    recorder = Recorder(nn.Module(), sizes=AssumedSizes(), symbolic=False)
+    torch.testing.assert_close(weight_gradient(Contiguous(), recorder), weight_gradient())
 
 
 def test_images_made_of_some_tokens_are_channels_last_to_an_upsampling():
