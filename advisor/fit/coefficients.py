@@ -62,8 +62,8 @@ _SCALARS: Mapping[DeviceKind, Mapping[str, _Prior]] = {
         "power_exponent": _Prior(0.75, 0.4, 1.2, 0.08),
         "clock_ratio": _Prior(1.12, 1.0, 1.25, 0.03),  # GeForce boards run at 1.85 to 2.75 GHz, rated 1.7 to 2.52
         # 0.008 on a V100 with cuDNN 7.6, github.com/pytorch/pytorch/issues/34977; since then between that and what
-        # gradients of depthwise convolutions, by direct kernels too, start from
-        "direct_gradient_ratio": _Prior(0.034, 0.002, 1.0, 1.0),
+        # gradients of depthwise convolutions start from
+        "direct_ratio": _Prior(0.034, 0.002, 1.0, 1.0),
         "narrow_tensor_speedup": _Prior(1.1, 1.0, 1.4, 0.15),
         "shared_issue_ratio": _Prior(0.7, 0.5, 1.0, 0.3),
         "dispatch_s": _Prior(35e-6, 5e-6, 80e-6, 0.1),  # hosts of 2020, which most rows are bound by, have more

@@ -12,8 +12,6 @@ from advisor.fit.sample import Sample, part_of
 from advisor.predict.kernel_time import Rates, kernel_times
 from advisor.predict.lowering import UNITS, Kernels
 from advisor.predict.rates import (
-    LOAD_S,
-    NHWC_COPY_RATIO,
     NOTHING_HELD,
     OF_EFFICIENCY,
     cache_bytes_per_s,
@@ -69,7 +67,7 @@ class Fit:
         self._template = template
         self._index = {coefficient.name: index for index, coefficient in enumerate(coefficients)}
         self._prior = starts(coefficients)
-        self._is_nchw = np.array([float(step.is_nchw) for step in sample.steps])
+        self._is_nchw = np.array([step.is_nchw for step in sample.steps])
         precision = np.array([self.precisions.index(step.precision) for step in sample.steps])
         kernels = sample.kernels
         self._families = [
@@ -219,12 +217,6 @@ class Fit:
         def by_device(values: Sequence[float]) -> FloatArray:
             return np.array(values)[family.device][:, np.newaxis]
 
-        def direct() -> FloatArray:
-            if not family.kernels.is_direct_channels_last.any():
-                return NOTHING_HELD
-            of_devices = by_device([direct_flops_per_s(one, efficiency) for one in devices])
-            return np.where(self._is_nchw[family.step][:, np.newaxis], np.inf, of_devices)
-
         def by_precision(name: str) -> FloatArray:
             return np.array([self.value(logs, name, one) for one in self.precisions])[family.precision][:, np.newaxis]
 
@@ -234,7 +226,9 @@ class Fit:
             table = np.array([[ratio_of(one, efficiency, unit=unit) for unit in UNITS] for one in devices])
             return table[family.device, family.kernels.unit][:, np.newaxis]
 
+        is_nchw = self._is_nchw[family.step][:, np.newaxis]
         return Rates(
+            is_nchw=is_nchw,
             flops_per_s=flops_per_s[:, np.newaxis],
             memory_bytes_per_s=(bandwidths[family.device] * self.value(logs, "memory_ratio", family.name))[
                 :, np.newaxis
@@ -246,15 +240,12 @@ class Fit:
             full_core_count=np.array(1.0),
             lone_block_ratio=np.array(1.0),
             core_bytes_per_s=NOTHING_HELD,
-            direct_flops_per_s=direct(),
+            direct_flops_per_s=by_device([direct_flops_per_s(one, efficiency) for one in devices]),
             reread_ratio=np.maximum(
-                self._is_nchw[family.step][:, np.newaxis],
+                is_nchw,
                 by_device([reread_ratio(one, is_nchw=False) for one in devices]),
             ),
-            nchw_copy_ratio=self._is_nchw[family.step][:, np.newaxis] * 1.0,
-            nhwc_copy_ratio=(1 - self._is_nchw[family.step][:, np.newaxis]) * NHWC_COPY_RATIO,
-            load_s=self._is_nchw[family.step][:, np.newaxis] * LOAD_S,
-            transposed_ratio=self._is_nchw[family.step][:, np.newaxis] * by_unit(transposed_ratio),
+            transposed_ratio=is_nchw * by_unit(transposed_ratio),
             winograd_speedup=by_unit(winograd_speedup),
             launch_s=by_device([launch_s(one, efficiency) for one in devices]),
             join_s=by_device([join_s(one, efficiency) for one in devices]),

@@ -9,12 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.predict.lowering import Kernels
-from advisor.records.prediction import FloatArray
+from advisor.records.prediction import BoolArray, FloatArray
 
+LOAD_S = 2.6e-7
+"""What a thread of a GPU that has few of them waits for what it loads. EfficientFormer's second version, four nets that
+wait for 2 to 6 million loads in turn, tells 236 to 239 ns on an RTX 4090 and 277 to 283 ns on an RTX 3090."""
+NHWC_COPY_RATIO = 2.0
+"""A copy of halves that transposes takes as long as two that do not: 14 nets with group norms, channels-last on an RTX
+3090. That of floats for layer norms in NCHW takes as long as others: XCiT and ConvNeXt on two GPUs."""
 _SMALL_PIECE_COST = 1.2
 """A product cut into smaller pieces fills the last wave better and computes this much slower."""
-_DIRECT_GROUP_CHANNELS = 64.0
-"""The width that `Rates.direct_flops_per_s` is of."""
 _SPLIT_DEPTH = 512.0
 """Pieces are tiles of a quarter of the size, or one that deep of a tile (cuBLAS: split-K)."""
 
@@ -26,12 +30,12 @@ class Rates:
     `flops_per_s` and `memory_bytes_per_s` are sustained by the kernel's family, `narrow_bytes_per_s` is that of the
     parameters of narrow products. `core_bytes_per_s` is what a core of `REFERENCE_RESIDENT_THREADS` moves at most,
     `full_core_count` what all cores are worth of such, and `lone_block_ratio` what one with a single block of threads
-    is. `direct_flops_per_s` is what the direct kernel for gradients of grouped weights reaches, 64 channels a group,
-    without end where nothing needs it; `reread_ratio` is the share of `Kernels.reread_bytes` that are read again,
-    `load_s` what each of `Kernels.loads_in_turn` takes, `nchw_copy_ratio` and `nhwc_copy_ratio` how much longer than
-    others the bytes take that are copied in such steps. The rest is named as there.
+    is. `direct_flops_per_s` is what direct kernels reach, without end on CPUs; `reread_ratio` is the share of
+    `Kernels.reread_bytes` that are read again. `is_nchw`: whether the step's images come so, not
+    channels-last. The rest is named as there.
     """
 
+    is_nchw: BoolArray
     flops_per_s: FloatArray
     memory_bytes_per_s: FloatArray
     narrow_bytes_per_s: FloatArray
@@ -53,9 +57,6 @@ class Rates:
     winograd_speedup: FloatArray
     direct_flops_per_s: FloatArray
     reread_ratio: FloatArray
-    load_s: FloatArray
-    nchw_copy_ratio: FloatArray
-    nhwc_copy_ratio: FloatArray
     transposed_ratio: FloatArray
     bias_pass_ratio: FloatArray
     repack_ratio: FloatArray
@@ -77,10 +78,10 @@ def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
     """The roofline of every kernel, compute and memory overlapping in part, and its launches before it."""
     compute_s = kernels.flops * kernels.flop_ratio / (rates.flops_per_s * utilisation(kernels, rates))
     compute_s = np.where(kernels.can_winograd[..., np.newaxis], compute_s / rates.winograd_speedup, compute_s)
-    if np.isfinite(rates.direct_flops_per_s).any():
-        is_direct = kernels.is_direct_channels_last[..., np.newaxis] & np.isfinite(rates.direct_flops_per_s)
-        compute_s = np.where(is_direct, _direct_s(kernels, rates), compute_s)
-    memory_s = np.maximum(_memory_s(kernels, rates), kernels.loads_in_turn * rates.load_s)
+    if kernels.nchw_direct_flops.any() or kernels.nhwc_direct_flops.any():
+        direct_flops = np.where(rates.is_nchw, kernels.nchw_direct_flops, kernels.nhwc_direct_flops)
+        compute_s = np.maximum(compute_s, direct_flops / rates.direct_flops_per_s)
+    memory_s = np.maximum(_memory_s(kernels, rates), kernels.loads_in_turn * rates.is_nchw * LOAD_S)
     if np.isfinite(rates.core_bytes_per_s).any():
         memory_s = np.maximum(memory_s, _threads_s(kernels, rates))
     launch_s = kernels.launches * rates.launch_s
@@ -88,13 +89,6 @@ def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
         launch_s = launch_s + kernels.joins * rates.join_s + kernels.library_calls * rates.library_s
     busy_s = smooth_maximum(compute_s, memory_s, overlap=rates.overlap_ratio)
     return KernelTimes(compute_s=compute_s, memory_s=memory_s, launch_s=launch_s, total_s=busy_s + launch_s)
-
-
-def _direct_s(kernels: Kernels, rates: Rates) -> FloatArray:
-    """Gradients of grouped weights outside tensor cores: wider groups (m) use what they load more often, and of 82 nets
-    on one GPU these run faster with the root of the width."""
-    result: FloatArray = kernels.flops / (rates.direct_flops_per_s * np.sqrt(kernels.m / _DIRECT_GROUP_CHANNELS))
-    return result
 
 
 def utilisation(kernels: Kernels, rates: Rates) -> FloatArray:
@@ -145,8 +139,7 @@ def added_bytes(kernels: Kernels, rates: Rates) -> FloatArray:
     """What the device's own kernels move beside an operator's operands: casts, images and weights laid out anew, biases
     added by a pass of their own."""
     total = rates.cast_ratio * kernels.cast_bytes
-    total = total + 2 * rates.nchw_copy_ratio * kernels.nchw_copied_bytes
-    total = total + 2 * rates.nhwc_copy_ratio * kernels.nhwc_copied_bytes
+    total = total + 2 * np.where(rates.is_nchw, kernels.nchw_copied_bytes, NHWC_COPY_RATIO * kernels.nhwc_copied_bytes)
     total = total + 2 * rates.transposed_ratio * kernels.transposed_bytes
     total = total + 2 * rates.bias_pass_ratio * kernels.biased_bytes
     result: FloatArray = total + 2 * rates.repack_ratio * kernels.repacked_bytes

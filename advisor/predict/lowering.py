@@ -86,14 +86,14 @@ class Kernels:
     `_backward` where these run at other rates. `family`, `unit` (an index of `UNITS`), `row` (an index of the
     workload's rows) and `calls` are (kernels,). Of one call, (kernels, batches): FLOP, how much longer one of them
     takes than one of a product or an addition, bytes of parameters, bytes of what operators hand to each other, those
-    of them that are read again and the loads that each thread makes in turn, both in NCHW alone, launches, how often
-    all cores of a CPU start and end together, calls into a CPU's library, and the bytes that the layout or a fitted
-    weight multiplies: of casts, of operands copied into another order in NCHW and channels-last, of images that a
-    library transposes, of results that a bias is added to, of parameters that it puts into its own order. `groups`
-    products (m, k) x (k, n), without end where the kernel is no product, and `blocks` of threads, without end where
-    they are no tokens of an engine. Of the whole step, (batches,): the operators that the host dispatches, in backward
-    apart, and the kernels that compiled code launches, the bytes that travel to the device, and those of all parameters
-    and of what else lies in memory between passes.
+    of them that are read again and the loads that each thread makes in turn, both in NCHW alone, the FLOP of a GPU's
+    direct kernels in NCHW and channels-last, launches, how often all cores of a CPU start and end together, calls into
+    a CPU's library, and the bytes that the layout or a fitted weight multiplies: of casts, of operands copied into
+    another order in NCHW and channels-last, of images that a library transposes, of results that a bias is added to, of
+    parameters that it puts into its own order. `groups` products (m, k) x (k, n), without end where the kernel is no
+    product, and `blocks` of threads, without end where they are no tokens of an engine. Of the whole step, (batches,):
+    the operators that the host dispatches, in backward apart, and the kernels that compiled code launches, the bytes
+    that travel to the device, and those of all parameters and of what else lies in memory between passes.
     """
 
     families: tuple[str, ...]
@@ -108,6 +108,8 @@ class Kernels:
     data_bytes: FloatArray
     reread_bytes: FloatArray
     loads_in_turn: FloatArray
+    nchw_direct_flops: FloatArray
+    nhwc_direct_flops: FloatArray
     launches: FloatArray
     joins: FloatArray
     library_calls: FloatArray
@@ -123,7 +125,6 @@ class Kernels:
     k: FloatArray
     blocks: FloatArray
     can_winograd: BoolArray
-    is_direct_channels_last: BoolArray
     dispatches: FloatArray
     backward_dispatches: FloatArray
     compiled_dispatches: FloatArray
@@ -156,6 +157,8 @@ class _Kernel(NamedTuple):
     data_bytes: Number
     reread_bytes: Number
     loads_in_turn: Number
+    nchw_direct_flops: Number
+    nhwc_direct_flops: Number
     launches: Number
     joins: Number
     library_calls: Number
@@ -172,9 +175,9 @@ class _Kernel(NamedTuple):
 _QUANTIZED = frozenset({"int4", "int8", "float8_e4m3fn"})
 """What weights are stored in that kernels compute with in half."""
 _PER_CALL = (
-    "flops", "flop_ratio", "weight_bytes", "data_bytes", "reread_bytes", "loads_in_turn", "launches", "joins",
-    "library_calls", "cast_bytes", "nchw_copied_bytes", "nhwc_copied_bytes", "transposed_bytes", "biased_bytes",
-    "repacked_bytes", "blocks",
+    "flops", "flop_ratio", "weight_bytes", "data_bytes", "reread_bytes", "loads_in_turn", "nchw_direct_flops",
+    "nhwc_direct_flops", "launches", "joins", "library_calls", "cast_bytes", "nchw_copied_bytes", "nhwc_copied_bytes",
+    "transposed_bytes", "biased_bytes", "repacked_bytes", "blocks",
 )  # fmt: skip
 _OF_PRODUCTS = ("groups", "m", "n", "k")
 _OF_STEP = ("dispatches", "backward_dispatches", "compiled_dispatches", "transfer_bytes", "parameter_bytes")
@@ -399,6 +402,8 @@ def _kernels_of(
     flops, weight_bytes, moved_bytes, launches, cast_bytes, image_bytes = shares
     for product in products:
         family = _family(row, product)
+        nchw_direct_ratio = product.nchw_direct_ratio if product is not None else 0.0
+        nhwc_direct_ratio = product.nhwc_direct_ratio if product is not None else 0.0
         yield _Kernel(
             family=family,
             unit="vector" if product is not None and product.is_depthwise else unit,
@@ -411,6 +416,8 @@ def _kernels_of(
             data_bytes=moved_bytes,
             reread_bytes=reread_bytes,
             loads_in_turn=loads_in_turn,
+            nchw_direct_flops=flops * (nhwc_direct_ratio if is_channels_last else nchw_direct_ratio),
+            nhwc_direct_flops=flops * nhwc_direct_ratio,
             launches=launches,
             joins=launches * _is_joined(work, product, compiled=compiled) if kind == "cpu" else 0.0,
             library_calls=launches if is_by_library else 0.0,
@@ -497,7 +504,6 @@ def _as_arrays(kernels: Sequence[_Kernel], *, batches: FloatArray, **of_step: Fl
         **{name: filled([getattr(kernel, name) for kernel in kernels]) for name in _PER_CALL},
         **{name: of_products(name) for name in _OF_PRODUCTS},
         can_winograd=is_product("can_winograd"),
-        is_direct_channels_last=is_product("is_direct_channels_last"),
         **of_step,
     )
 

@@ -1,16 +1,24 @@
 """A call of a matrix family in, the matrix products that its kernels compute out."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 
 from advisor.ops.registry import Call, Number, Tensor
 from advisor.ops.rnn import GATE_COUNTS
 from advisor.records.workload import Attribute
 
+_PLANE_DIMS = 2
 _TILED_GROUP_CHANNELS = frozenset({4, 8, 16, 32})
 _MANY_GROUPS, _MANY_CHANNELS = 32, 128
 """For which grouped convolutions cuDNN's tensor cores find all gradients channels-last."""
+_DIRECT_GROUP_CHANNELS = 64.0
+"""The width of the groups whose gradient the ratios of direct kernels are of."""
+_WRITTEN_FOR_NCHW, _WRITTEN_FOR_NHWC = frozenset({1.0, 3.0, 5.0}), frozenset({1.0, 3.0, 5.0, 7.0})
+"""The sizes of square depthwise kernels that torch's code (ATen: DepthwiseConv2d.cu), and cuDNN's, is written for."""
+_TORCH_DIRECT_RATIO, _CUDNN_DIRECT_RATIO = 0.7, 2.4
+"""What other sizes take. For 1e12 FLOP in NCHW MixNet, FastViT and ConvMixer took 0.5 to 0.7 s on an RTX 3090 and 0.3 s
+on an RTX 4090; channels-last EdgeNeXt, FocalNet and ConvMixer took 1.9 and 1.1 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +27,8 @@ class Product:
 
     `is_depthwise`: a convolution with one input channel per group, which runs outside matrix units.
     `can_winograd`: a 3 x 3 convolution of stride 1, which has an algorithm with fewer multiplications.
-    `is_direct_channels_last`: the gradient of grouped weights that has no kernel for tensor cores with images in NHWC.
+    `nchw_direct_ratio`, `nhwc_direct_ratio`: where a GPU has but a direct kernel for the shapes, with images in that
+    order, how long a FLOP takes, in those of gradients of grouped weights, 64 channels a group; 0: it has another.
     """
 
     groups: Number = 1.0
@@ -28,7 +37,8 @@ class Product:
     k: Number
     is_depthwise: bool = False
     can_winograd: bool = False
-    is_direct_channels_last: bool = False
+    nchw_direct_ratio: float = 0.0
+    nhwc_direct_ratio: float = 0.0
 
 
 def products_of(call: Call) -> tuple[Product, ...]:
@@ -75,12 +85,15 @@ def _implicit_gemm(source: Tensor, weight: Tensor, result: Tensor, *, attributes
     groups = _fixed(large.shape[1]) / _fixed(weight.shape[1])
     pixels = small.shape[0] * math.prod(small.shape[2:])
     kernel = tuple(_fixed(size) for size in weight.shape[2:])
+    is_depthwise = groups > 1 and _fixed(weight.shape[1]) == 1
     return Product(
         groups=groups,
         m=pixels,
         n=weight.shape[0] / groups,
         k=math.prod(weight.shape[1:]),
-        is_depthwise=groups > 1 and _fixed(weight.shape[1]) == 1,
+        is_depthwise=is_depthwise,
+        nchw_direct_ratio=_TORCH_DIRECT_RATIO * (is_depthwise and _is_unusual(kernel, _WRITTEN_FOR_NCHW)),
+        nhwc_direct_ratio=_CUDNN_DIRECT_RATIO * (is_depthwise and _is_unusual(kernel, _WRITTEN_FOR_NHWC)),
         can_winograd=kernel == (3.0, 3.0) and groups == 1 and _is_dense(attributes) and _same_size(source, result),
     )
 
@@ -100,6 +113,8 @@ def _convolution_backward(call: Call) -> tuple[Product, ...]:
                 n=weight.shape[1],
                 k=forward.n * taps,
                 is_depthwise=forward.is_depthwise,
+                nchw_direct_ratio=forward.nchw_direct_ratio,
+                nhwc_direct_ratio=forward.nhwc_direct_ratio,
                 can_winograd=forward.can_winograd,
             )
         )
@@ -112,28 +127,38 @@ def _convolution_backward(call: Call) -> tuple[Product, ...]:
                 k=forward.m,
                 is_depthwise=forward.is_depthwise,
                 can_winograd=forward.can_winograd,
-                is_direct_channels_last=_is_direct_channels_last(source, weight, forward, attributes=call.attributes),
+                nhwc_direct_ratio=_weight_direct_ratio(source, weight, forward, attributes=call.attributes),
             )
         )
     return tuple(products)
 
 
-def _is_direct_channels_last(
+def _is_unusual(kernel: tuple[float, ...], written_for: Set[float]) -> bool:
+    """Of two dimensions, and not a square of those sizes."""
+    return len(kernel) == _PLANE_DIMS and (kernel[0] != kernel[1] or kernel[0] not in written_for)
+
+
+def _weight_direct_ratio(
     source: Tensor, weight: Tensor, forward: Product, *, attributes: Mapping[str, Attribute]
-) -> bool:
-    """Whether cuDNN finds the gradient of grouped weights by its direct kernel alone where channels come last
+) -> float:
+    """That of the gradient of weights where channels come last: of grouped ones it is cuDNN's direct kernel, too
     (wgrad2d_grouped_direct_kernel in pytorch/pytorch#34977).
 
     Of 587 nets trained in NHWC on an RTX 3090 those escape it whose groups are of 4, 8, 16 or 32 channels, as many out
     as in, under dense kernels of 3 x 3, if there are 32 groups or more than 128 channels. Images of a batch of one, as
-    convolutions with weights by sample have them, are in no layout.
+    convolutions with weights by sample have them, are in no layout. Wider groups use what they load more often, and of
+    82 of these nets they run faster with the root of the width.
     """
-    if len(weight.shape) != 4 or forward.is_depthwise or _fixed(forward.groups) == 1 or _is_one(source.shape[0]):
-        return False
-    channels, groups = _fixed(source.shape[1]), _fixed(forward.groups)
-    has_tiles = channels / groups == _fixed(forward.n) and _fixed(forward.n) in _TILED_GROUP_CHANNELS
+    if forward.is_depthwise:
+        return forward.nhwc_direct_ratio
+    if len(weight.shape) != _PLANE_DIMS + 2 or _fixed(forward.groups) == 1 or _is_one(source.shape[0]):
+        return 0.0
+    channels, groups, group_channels = _fixed(source.shape[1]), _fixed(forward.groups), _fixed(forward.n)
+    has_tiles = channels / groups == group_channels and group_channels in _TILED_GROUP_CHANNELS
     is_usual = all(_fixed(size) == 3 for size in weight.shape[2:]) and _is_dense(attributes)
-    return not (has_tiles and is_usual and (groups >= _MANY_GROUPS or channels > _MANY_CHANNELS))
+    if has_tiles and is_usual and (groups >= _MANY_GROUPS or channels > _MANY_CHANNELS):
+        return 0.0
+    return math.sqrt(_DIRECT_GROUP_CHANNELS / group_channels)
 
 
 def _is_one(length: Number) -> bool:

@@ -24,14 +24,7 @@ OF_EFFICIENCY = (
 )  # fmt: skip
 """The fields of `Efficiency` that `Rates` takes as they are."""
 NOTHING_HELD = np.array(np.inf)
-"""`core_bytes_per_s` where no family has any, `direct_flops_per_s` where channels come first: for all kernels at once.
-"""
-LOAD_S = 2.6e-7
-"""What a thread of a GPU that has few of them waits for what it loads. EfficientFormer's second version, four nets that
-wait for 2 to 6 million loads in turn, tells 236 to 239 ns on an RTX 4090 and 277 to 283 ns on an RTX 3090."""
-NHWC_COPY_RATIO = 2.0
-"""A copy of halves that transposes takes as long as two that do not: 14 nets with group norms, channels-last on an RTX
-3090. That of floats for layer norms in NCHW takes as long as others: XCiT and ConvNeXt on two GPUs."""
+"""`core_bytes_per_s` where no family has any: for all kernels at once."""
 _JOIN_EXPONENT = 0.7
 """Between a barrier that all cores pass one by one (1) and one that is a tree (0): CPUs left out are off by 27 % with
 either 1 or 0.7, by 31 % with a tree, and none that was measured has more than 14 cores."""
@@ -54,6 +47,7 @@ def rates_of(
 
     By kernel they are (devices, kernels, 1), else (devices, 1, 1).
     """
+    is_nchw = layout == "nchw"
     distinct, which = distinct_efficiencies(efficiencies)
     entries = [family_efficiencies(efficiency, families=families) for efficiency in distinct]
     compute_ratio = np.array([[entry.compute_ratio for entry in row] for row in entries])
@@ -66,14 +60,14 @@ def rates_of(
     device_launch_s = np.array([launch_s(*pair) for pair in pairs])[:, np.newaxis]
     family_launch_s = np.where(np.isnan(own_launch_s), device_launch_s, own_launch_s)
     used, unit_column = np.unique(unit, return_inverse=True)
-    units = ["vector" if layout == "nhwc" and UNITS[index] == "scalar" else UNITS[index] for index in used]
+    units = ["vector" if not is_nchw and UNITS[index] == "scalar" else UNITS[index] for index in used]
     flops_per_s = np.array([[sustained_flops_per_s(*pair, unit=unit) for unit in units] for pair in pairs])
     bytes_per_s = _column([sustained_bytes_per_s(*pair) for pair in pairs])
-    layout_ratio = 1.0 if layout == "nchw" else 0.0
-    transposed = np.array([[layout_ratio * transposed_ratio(*pair, unit=unit) for unit in units] for pair in pairs])
+    transposed = np.array([[is_nchw * transposed_ratio(*pair, unit=unit) for unit in units] for pair in pairs])
     winograd = np.array([[winograd_speedup(*pair, unit=unit) for unit in units] for pair in pairs])
     by_kernel = np.ix_(which, family)
     return Rates(
+        is_nchw=np.array(is_nchw),
         flops_per_s=(flops_per_s[:, unit_column] * compute_ratio[by_kernel])[:, :, np.newaxis],
         memory_bytes_per_s=bytes_per_s * memory_ratio[by_kernel][:, :, np.newaxis],
         narrow_bytes_per_s=_column([narrow_bytes_per_s(*pair) for pair in pairs]),
@@ -88,11 +82,8 @@ def rates_of(
         launch_s=family_launch_s[:, family][:, :, np.newaxis],
         join_s=_column([join_s(*pair) for pair in pairs]),
         library_s=_column([library_s(*pair) for pair in pairs]),
-        direct_flops_per_s=NOTHING_HELD if layout == "nchw" else _column([direct_flops_per_s(*pair) for pair in pairs]),
-        reread_ratio=_column([reread_ratio(device, is_nchw=layout == "nchw") for device in devices]),
-        load_s=np.array(LOAD_S if layout == "nchw" else 0.0),
-        nchw_copy_ratio=np.array(layout_ratio),
-        nhwc_copy_ratio=np.array(NHWC_COPY_RATIO if layout == "nhwc" else 0.0),
+        direct_flops_per_s=_column([direct_flops_per_s(*pair) for pair in pairs]),
+        reread_ratio=_column([reread_ratio(device, is_nchw=is_nchw) for device in devices]),
         transposed_ratio=transposed[:, unit_column][:, :, np.newaxis],
         winograd_speedup=winograd[:, unit_column][:, :, np.newaxis],
         **{name: _column([getattr(efficiency, name) for efficiency in distinct])[which] for name in OF_EFFICIENCY},
@@ -139,10 +130,10 @@ def sustained_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) 
 
 
 def direct_flops_per_s(device: Device, efficiency: Efficiency) -> float:
-    """What the direct kernel for gradients of grouped weights reaches, outside tensor cores; CPUs have none such."""
+    """What convolutions reach for whose shapes no kernel is written, outside tensor cores; CPUs have none such."""
     if device.kind == "cpu":
         return math.inf
-    return sustained_flops_per_s(device, efficiency, unit="vector") * efficiency.direct_gradient_ratio
+    return sustained_flops_per_s(device, efficiency, unit="vector") * efficiency.direct_ratio
 
 
 def reread_ratio(device: Device, *, is_nchw: bool) -> float:

@@ -196,9 +196,9 @@ class Efficiency:
     Matrix products (m, k) x (k, n): `edge_ramp` and `depth_ramp` are the m or n, and the k, at which half the rate is
     reached; they run in tiles of `tile_rows` x `tile_columns`, one wave of them per `core_count` at a time, and
     `wave_ratio` is the exponent with which the emptiness of the last wave counts. `winograd_speedup`: of 3 x 3
-    convolutions in fp32. `direct_gradient_ratio`: the share of the vector unit's peak that a GPU reaches for
-    gradients of grouped convolutions' weights, 64 channels a group, where images are channels-last and tensor cores
-    have no kernel for them.
+    convolutions in fp32. `direct_ratio`: the share of the vector unit's peak that a GPU reaches with kernels that load
+    every operand anew, where none is written for a convolution's shapes: for gradients of grouped convolutions' weights
+    channels-last, 64 channels a group; for depthwise convolutions with large kernels a multiple of that.
 
     Bytes: `nchw_transposed_ratio`: the share of a convolution's images that tensor cores, or a CPU's library,
     transpose, in and back, where the model keeps them as NCHW; `bias_pass_ratio`: of a convolution's result that adding
@@ -252,7 +252,7 @@ class Efficiency:
     bias_pass_ratio: float = 0.0
     repack_ratio: float = 0.0
     cast_ratio: float = 1.0
-    direct_gradient_ratio: float = 1.0
+    direct_ratio: float = 1.0
     cache_kept_ratio: float = 0.0
     cache_exponent: float = 0.0
     narrow_product_ratio: float = 0.0

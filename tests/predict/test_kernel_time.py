@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.predict.kernel_time import KernelTimes, Rates, kernel_times, smooth_maximum, utilisation
+from advisor.predict.kernel_time import (
+    LOAD_S,
+    NHWC_COPY_RATIO,
+    KernelTimes,
+    Rates,
+    kernel_times,
+    smooth_maximum,
+    utilisation,
+)
 from advisor.predict.lowering import Kernels
 from tests.predict.toys import kernels
 
@@ -22,11 +30,10 @@ def rates(**changes: Any) -> Rates:
     values: dict[str, Any] = {
         "flops_per_s": 100.0, "memory_bytes_per_s": 100.0, "narrow_bytes_per_s": 0.0, "cache_bytes": 0.0,
         "cache_bytes_per_s": 400.0, "core_count": 4.0, "full_core_count": 4.0, "lone_block_ratio": 1.0,
-        "core_bytes_per_s": np.inf, "direct_flops_per_s": np.inf, "reread_ratio": 1.0, "load_s": 0.0,
-        "nchw_copy_ratio": 0.0, "nhwc_copy_ratio": 0.0, "launch_s": 0.0, "overlap_ratio": 1.0,
-        "edge_ramp": 0.0, "depth_ramp": 0.0, "tile_rows": 128.0, "tile_columns": 128.0, "wave_ratio": 0.0,
-        "winograd_speedup": 1.0, "transposed_ratio": 0.0, "bias_pass_ratio": 0.0, "repack_ratio": 0.0,
-        "cast_ratio": 1.0, "cache_kept_ratio": 0.0, "join_s": 0.0, "library_s": 0.0,
+        "core_bytes_per_s": np.inf, "direct_flops_per_s": np.inf, "reread_ratio": 1.0, "is_nchw": True, "launch_s": 0.0,
+        "overlap_ratio": 1.0, "edge_ramp": 0.0, "depth_ramp": 0.0, "tile_rows": 128.0, "tile_columns": 128.0,
+        "wave_ratio": 0.0, "winograd_speedup": 1.0, "transposed_ratio": 0.0, "bias_pass_ratio": 0.0,
+        "repack_ratio": 0.0, "cast_ratio": 1.0, "cache_kept_ratio": 0.0, "join_s": 0.0, "library_s": 0.0,
     }  # fmt: skip
     return Rates(**{name: np.array(value) for name, value in (values | changes).items()})
 
@@ -63,28 +70,26 @@ def test_what_a_batch_norm_keeps_is_not_read_again() -> None:
 
 
 def test_few_threads_wait_for_what_they_load_where_memory_would_not_be_busy() -> None:
-    upsampling = kernels(flops=[[0.0]], data_bytes=[[300.0]], loads_in_turn=np.array([[10.0]]))
-    assert total_s(upsampling, rates(load_s=0.5)) == pytest.approx(5.0)
-    assert total_s(upsampling, rates(load_s=0.1)) == pytest.approx(3.0)
+    def upsampling(*, waiting_s: float) -> Kernels:
+        return kernels(flops=[[0.0]], data_bytes=[[300.0]], loads_in_turn=np.array([[waiting_s / LOAD_S]]))
+
+    assert total_s(upsampling(waiting_s=5.0), rates()) == pytest.approx(5.0)
+    assert total_s(upsampling(waiting_s=1.0), rates()) == pytest.approx(3.0)
+    assert total_s(upsampling(waiting_s=5.0), rates(is_nchw=False)) == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize(("layout", "ratio"), [("nchw", 1.0), ("nhwc", NHWC_COPY_RATIO)])
+def test_a_copy_reads_and_writes_and_takes_longer_than_others_channels_last(layout: str, ratio: float) -> None:
+    norm = kernels(flops=[[0.0]], data_bytes=[[300.0]], **{f"{layout}_copied_bytes": np.array([[100.0]])})
+    assert total_s(norm, rates(is_nchw=layout == "nchw")) == pytest.approx(3.0 + ratio * 2.0)
+    assert total_s(norm, rates(is_nchw=layout == "nhwc")) == pytest.approx(3.0)
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
-def test_a_copy_reads_and_writes_and_may_take_longer_than_others_in_one_layout(layout: str) -> None:
-    norm = kernels(flops=[[0.0]], data_bytes=[[300.0]], **{f"{layout}_copied_bytes": np.array([[100.0]])})
-    assert total_s(norm, rates(**{f"{layout}_copy_ratio": 1.5})) == pytest.approx(3.0 + 1.5 * 2.0)
-    assert total_s(norm, rates()) == pytest.approx(3.0)
-
-
-def test_a_direct_kernel_computes_faster_in_wider_groups() -> None:
-    def direct(width: float) -> Kernels:
-        widths, is_direct = np.array([[width]]), np.ones(1, dtype=np.bool_)
-        return kernels(flops=[[100.0]], data_bytes=[[0.0]], m=widths, is_direct_channels_last=is_direct)
-
-    assert total_s(direct(64.0), rates(direct_flops_per_s=1.0)) == pytest.approx(100.0)
-    assert total_s(direct(16.0), rates(direct_flops_per_s=1.0)) == pytest.approx(200.0)
-    assert total_s(direct(64.0), rates()) == pytest.approx(1.0)  # channels come first
-    others = replace(direct(64.0), is_direct_channels_last=np.zeros(1, dtype=np.bool_))
-    assert total_s(others, rates(direct_flops_per_s=1.0)) == pytest.approx(1.0)
+def test_a_direct_kernel_computes_at_its_own_rate_in_the_layouts_that_have_no_other(layout: str) -> None:
+    direct = kernels(flops=[[100.0]], data_bytes=[[0.0]], **{f"{layout}_direct_flops": np.array([[50.0]])})
+    assert total_s(direct, rates(direct_flops_per_s=5.0, is_nchw=layout == "nchw")) == pytest.approx(10.0)
+    assert total_s(direct, rates(direct_flops_per_s=5.0, is_nchw=layout == "nhwc")) == pytest.approx(1.0)
 
 
 def test_a_function_computes_as_much_longer_as_its_flop_take() -> None:

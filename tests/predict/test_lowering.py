@@ -355,8 +355,18 @@ def test_only_3_x_3_convolutions_have_a_winograd_algorithm() -> None:
 
 
 def test_gradients_of_weights_alone_may_need_the_direct_kernel() -> None:
-    toy = workload(backward_conv_row(inputs=48, outputs=48, groups=2, size=3))
-    assert lowered(toy).is_direct_channels_last.tolist() == [False, True]
+    kernels = lowered(workload(backward_conv_row(inputs=128, outputs=128, groups=2, size=3)))
+    assert not kernels.nchw_direct_flops.any()
+    assert kernels.nhwc_direct_flops.tolist() == [[0, 0], kernels.flops[1].tolist()]
+
+
+def test_a_depthwise_convolution_runs_as_its_images_come() -> None:
+    """7 x 7 is a size that cuDNN's code is written for, but not torch's: channels-last it is no matter of layout."""
+    plain = conv_row(inputs=4, outputs=4, groups=4, size=7)
+    channels_last = replace(plain, attributes={**plain.attributes, CHANNELS_LAST: True})
+    in_nchw, relaid = lowered(workload(plain)), lowered(workload(channels_last))
+    assert in_nchw.nchw_direct_flops == pytest.approx(0.7 * in_nchw.flops)
+    assert not any(flops.any() for flops in (in_nchw.nhwc_direct_flops, relaid.nchw_direct_flops))
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,10 @@ def sizes(product: Product) -> tuple[Any, ...]:
     return (product.groups, product.m, product.n, product.k)
 
 
+def direct(product: Product) -> tuple[float, float]:
+    return product.nchw_direct_ratio, product.nhwc_direct_ratio
+
+
 def convolution(
     source: Tensor, weight: Tensor, result: Tensor, *, transposed: bool = False, dilation: int = 1
 ) -> Product:
@@ -148,13 +152,37 @@ def test_gradients_of_grouped_weights_have_tensor_cores_channels_last_for_few_sh
 ) -> None:
     image, result = tensor(2, groups * inputs, 8, 8), tensor(2, groups * outputs, 8, 8)
     to_input, to_weight = gradients(result, image, tensor(groups * outputs, inputs, size, size))
-    assert (to_input.is_direct_channels_last, to_weight.is_direct_channels_last) == (False, is_direct)
+    assert direct(to_input) == (0, 0)
+    assert direct(to_weight) == (0, (64 / outputs) ** 0.5 if is_direct else 0)
+
+
+@pytest.mark.parametrize(
+    ("size", "in_nchw", "channels_last"),
+    [
+        ((3, 3), False, False),
+        ((5, 5), False, False),
+        ((7, 7), True, False),
+        ((9, 9), True, True),
+        ((1, 11), True, True),
+    ],
+)
+def test_depthwise_kernels_of_large_sizes_have_direct_code_alone(
+    size: tuple[int, int], in_nchw: bool, channels_last: bool
+) -> None:
+    image, weight = tensor(2, 64, 16, 16), tensor(64, 1, *size)
+    to_result, (to_input, to_weight) = convolution(image, weight, image), gradients(image, image, weight)
+    assert direct(to_result) == direct(to_input) == (pytest.approx(0.7 * in_nchw), pytest.approx(2.4 * channels_last))
+    assert direct(to_weight) == (0, pytest.approx(2.4 * channels_last))  # torch's code for these knows all sizes
+
+
+def test_depthwise_convolutions_of_sequences_have_code_of_their_own() -> None:
+    assert direct(convolution(tensor(2, 64, 16), tensor(64, 1, 9), tensor(2, 64, 16))) == (0, 0)
 
 
 def test_an_image_alone_is_in_no_layout() -> None:
     """Weights of each sample, as a conditional convolution has them, are groups over all samples as one image."""
     _, to_weight = gradients(tensor(1, 128, 8, 8), tensor(1, 128, 8, 8), tensor(128, 64, 3, 3))
-    assert not to_weight.is_direct_channels_last
+    assert direct(to_weight) == (0, 0)
 
 
 @pytest.mark.parametrize("output_mask", [(False, True, False), (False, True, True)])
