@@ -51,10 +51,10 @@ class Sample:
 
 
 _PER_KERNEL = (
-    "flops", "flop_ratio", "weight_bytes", "data_bytes", "reread_bytes", "loads_in_turn", "nchw_direct_flops",
-    "nhwc_direct_flops", "launches", "joins", "library_calls", "cast_bytes", "nchw_copied_bytes", "nhwc_copied_bytes",
-    "transposed_bytes", "biased_bytes", "repacked_bytes", "blocks", "groups", "m", "n", "k", "unit", "row", "part",
-    "calls", "can_winograd",
+    "flops", "nchw_flop_ratio", "nhwc_flop_ratio", "nchw_direct_flops", "nhwc_direct_flops", "weight_bytes",
+    "data_bytes", "reread_bytes", "loads_in_turn", "launches", "joins", "library_calls", "cast_bytes",
+    "nchw_copied_bytes", "nhwc_copied_bytes", "transposed_bytes", "biased_bytes", "repacked_bytes", "blocks", "groups",
+    "m", "n", "k", "unit", "row", "part", "calls", "can_winograd",
 )  # fmt: skip
 _GROUP_EXPONENT = -0.25
 """A thousand nets on one GPU weigh more than ten on another, but not a hundred times as much."""

@@ -76,7 +76,8 @@ class KernelTimes:
 
 def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
     """The roofline of every kernel, compute and memory overlapping in part, and its launches before it."""
-    compute_s = kernels.flops * kernels.flop_ratio / (rates.flops_per_s * utilisation(kernels, rates))
+    flop_ratio = np.where(rates.is_nchw, kernels.nchw_flop_ratio, kernels.nhwc_flop_ratio)
+    compute_s = kernels.flops * flop_ratio / (rates.flops_per_s * utilisation(kernels, rates))
     compute_s = np.where(kernels.can_winograd[..., np.newaxis], compute_s / rates.winograd_speedup, compute_s)
     if kernels.nchw_direct_flops.any() or kernels.nhwc_direct_flops.any():
         direct_flops = np.where(rates.is_nchw, kernels.nchw_direct_flops, kernels.nhwc_direct_flops)

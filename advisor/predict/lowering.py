@@ -21,7 +21,7 @@ from advisor.predict.precision import (
     unit_of,
     width_of,
 )
-from advisor.predict.products import Product, products_of
+from advisor.predict.products import AS_IT_IS, Product, products_of
 from advisor.predict.row_errors import refusing_rows
 from advisor.records.device import CompileMode, DeviceKind, Precision
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray
@@ -29,6 +29,7 @@ from advisor.records.workload import Operand, Row, Workload
 
 UNITS = ("fp32", "tf32", "fp16", "bf16", "fp64", "vector", "scalar")
 """The units of `Device.peak_flops_per_s`."""
+TENSOR_UNITS = frozenset({"tf32", "fp16", "bf16"})
 _HALF_DTYPES = frozenset({"float16", "bfloat16"})
 _FLOAT_DTYPES = frozenset({"float64", "float32", "float16", "bfloat16", "complex128", "complex64"})
 
@@ -85,15 +86,15 @@ class Kernels:
     `families` are kernels' own: those of operators, with `_grouped`, `_depthwise`, `_running` (statistics) and
     `_backward` where these run at other rates. `family`, `unit` (an index of `UNITS`), `row` (an index of the
     workload's rows) and `calls` are (kernels,). Of one call, (kernels, batches): FLOP, how much longer one of them
-    takes than one of a product or an addition, bytes of parameters, bytes of what operators hand to each other, those
-    of them that are read again and the loads that each thread makes in turn, both in NCHW alone, the FLOP of a GPU's
-    direct kernels in NCHW and channels-last, launches, how often all cores of a CPU start and end together, calls into
-    a CPU's library, and the bytes that the layout or a fitted weight multiplies: of casts, of operands copied into
-    another order in NCHW and channels-last, of images that a library transposes, of results that a bias is added to, of
-    parameters that it puts into its own order. `groups` products (m, k) x (k, n), without end where the kernel is no
-    product, and `blocks` of threads, without end where they are no tokens of an engine. Of the whole step, (batches,):
-    the operators that the host dispatches, in backward apart, and the kernels that compiled code launches, the bytes
-    that travel to the device, and those of all parameters and of what else lies in memory between passes.
+    takes in NCHW and channels-last than one of a product or an addition, those of a GPU's direct kernels in either,
+    bytes of parameters, bytes of what operators hand to each other, those of them that are read again and the loads
+    that each thread makes in turn, both in NCHW alone, launches, how often all cores of a CPU start and end together,
+    calls into a CPU's library, and the bytes that the layout or a fitted weight multiplies: of casts, of operands
+    copied into another order in NCHW and channels-last, of images that a library transposes, of results that a bias is
+    added to, of parameters that it puts into its own order. `groups` products (m, k) x (k, n), without end where the
+    kernel is no product, and `blocks` of threads, without end where they are no tokens of an engine. Of the whole step,
+    (batches,): the operators that the host dispatches, in backward apart, and the kernels that compiled code launches,
+    the bytes that travel to the device, and those of all parameters and of what else lies in memory between passes.
     """
 
     families: tuple[str, ...]
@@ -103,13 +104,14 @@ class Kernels:
     part: IndexArray
     calls: FloatArray
     flops: FloatArray
-    flop_ratio: FloatArray
+    nchw_flop_ratio: FloatArray
+    nhwc_flop_ratio: FloatArray
+    nchw_direct_flops: FloatArray
+    nhwc_direct_flops: FloatArray
     weight_bytes: FloatArray
     data_bytes: FloatArray
     reread_bytes: FloatArray
     loads_in_turn: FloatArray
-    nchw_direct_flops: FloatArray
-    nhwc_direct_flops: FloatArray
     launches: FloatArray
     joins: FloatArray
     library_calls: FloatArray
@@ -152,13 +154,14 @@ class _Kernel(NamedTuple):
     part: int
     calls: float
     flops: Number
-    flop_ratio: Number
+    nchw_flop_ratio: Number
+    nhwc_flop_ratio: Number
+    nchw_direct_flops: Number
+    nhwc_direct_flops: Number
     weight_bytes: Number
     data_bytes: Number
     reread_bytes: Number
     loads_in_turn: Number
-    nchw_direct_flops: Number
-    nhwc_direct_flops: Number
     launches: Number
     joins: Number
     library_calls: Number
@@ -175,9 +178,9 @@ class _Kernel(NamedTuple):
 _QUANTIZED = frozenset({"int4", "int8", "float8_e4m3fn"})
 """What weights are stored in that kernels compute with in half."""
 _PER_CALL = (
-    "flops", "flop_ratio", "weight_bytes", "data_bytes", "reread_bytes", "loads_in_turn", "nchw_direct_flops",
-    "nhwc_direct_flops", "launches", "joins", "library_calls", "cast_bytes", "nchw_copied_bytes", "nhwc_copied_bytes",
-    "transposed_bytes", "biased_bytes", "repacked_bytes", "blocks",
+    "flops", "nchw_flop_ratio", "nhwc_flop_ratio", "nchw_direct_flops", "nhwc_direct_flops", "weight_bytes",
+    "data_bytes", "reread_bytes", "loads_in_turn", "launches", "joins", "library_calls", "cast_bytes",
+    "nchw_copied_bytes", "nhwc_copied_bytes", "transposed_bytes", "biased_bytes", "repacked_bytes", "blocks",
 )  # fmt: skip
 _OF_PRODUCTS = ("groups", "m", "n", "k")
 _OF_STEP = ("dispatches", "backward_dispatches", "compiled_dispatches", "transfer_bytes", "parameter_bytes")
@@ -402,8 +405,9 @@ def _kernels_of(
     flops, weight_bytes, moved_bytes, launches, cast_bytes, image_bytes = shares
     for product in products:
         family = _family(row, product)
-        nchw_direct_ratio = product.nchw_direct_ratio if product is not None else 0.0
-        nhwc_direct_ratio = product.nhwc_direct_ratio if product is not None else 0.0
+        nhwc = product.nhwc if product is not None else AS_IT_IS
+        nchw = nhwc if is_channels_last or product is None else product.nchw
+        is_padded = kind == "gpu" and unit in TENSOR_UNITS
         yield _Kernel(
             family=family,
             unit="vector" if product is not None and product.is_depthwise else unit,
@@ -411,13 +415,14 @@ def _kernels_of(
             part=work.part,
             calls=row.count,
             flops=flops,
-            flop_ratio=flop_ratio,
+            nchw_flop_ratio=flop_ratio * (nchw.padded_ratio if is_padded else 1.0),
+            nhwc_flop_ratio=flop_ratio * (nhwc.padded_ratio if is_padded else 1.0),
+            nchw_direct_flops=flops * nchw.direct_ratio,
+            nhwc_direct_flops=flops * nhwc.direct_ratio,
             weight_bytes=weight_bytes,
             data_bytes=moved_bytes,
             reread_bytes=reread_bytes,
             loads_in_turn=loads_in_turn,
-            nchw_direct_flops=flops * (nhwc_direct_ratio if is_channels_last else nchw_direct_ratio),
-            nhwc_direct_flops=flops * nhwc_direct_ratio,
             launches=launches,
             joins=launches * _is_joined(work, product, compiled=compiled) if kind == "cpu" else 0.0,
             library_calls=launches if is_by_library else 0.0,

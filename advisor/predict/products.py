@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.ops.registry import Call, Number, Tensor
 from advisor.ops.rnn import GATE_COUNTS
@@ -14,6 +14,8 @@ _MANY_GROUPS, _MANY_CHANNELS = 32, 128
 """For which grouped convolutions cuDNN's tensor cores find all gradients channels-last."""
 _DIRECT_GROUP_CHANNELS = 64.0
 """The width of the groups whose gradient the ratios of direct kernels are of."""
+_WIDEST_SINGLE_TILE, _TILE_STEP = 128.0, 64.0
+"""Groups of channels fill tiles that are powers of two as far as 128, then many of 64."""
 _WRITTEN_FOR_NCHW, _WRITTEN_FOR_NHWC = frozenset({1.0, 3.0, 5.0}), frozenset({1.0, 3.0, 5.0, 7.0})
 """The sizes of square depthwise kernels that torch's code (ATen: DepthwiseConv2d.cu), and cuDNN's, is written for."""
 _TORCH_DIRECT_RATIO, _CUDNN_DIRECT_RATIO = 0.7, 2.4
@@ -22,13 +24,28 @@ on an RTX 4090; channels-last EdgeNeXt, FocalNet and ConvMixer took 1.9 and 1.1 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OnGpu:
+    """How a GPU's kernels for images in one order take the shapes of a convolution.
+
+    `padded_ratio`: how many times its FLOP tensor cores compute to fill their tiles. `direct_ratio`: where there is but
+    a direct kernel for such shapes, how long a FLOP takes it, in those of gradients of grouped weights, 64 channels a
+    group; 0: there is another.
+    """
+
+    padded_ratio: float = 1.0
+    direct_ratio: float = 0.0
+
+
+AS_IT_IS = OnGpu()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
     """One kernel of `groups` matrix products (m, k) x (k, n): what decides how well it fills tiles and multiprocessors.
 
     `is_depthwise`: a convolution with one input channel per group, which runs outside matrix units.
     `can_winograd`: a 3 x 3 convolution of stride 1, which has an algorithm with fewer multiplications.
-    `nchw_direct_ratio`, `nhwc_direct_ratio`: where a GPU has but a direct kernel for the shapes, with images in that
-    order, how long a FLOP takes, in those of gradients of grouped weights, 64 channels a group; 0: it has another.
+    `nchw`, `nhwc`: with images in that order.
     """
 
     groups: Number = 1.0
@@ -37,8 +54,8 @@ class Product:
     k: Number
     is_depthwise: bool = False
     can_winograd: bool = False
-    nchw_direct_ratio: float = 0.0
-    nhwc_direct_ratio: float = 0.0
+    nchw: OnGpu = AS_IT_IS
+    nhwc: OnGpu = AS_IT_IS
 
 
 def products_of(call: Call) -> tuple[Product, ...]:
@@ -86,14 +103,21 @@ def _implicit_gemm(source: Tensor, weight: Tensor, result: Tensor, *, attributes
     pixels = small.shape[0] * math.prod(small.shape[2:])
     kernel = tuple(_fixed(size) for size in weight.shape[2:])
     is_depthwise = groups > 1 and _fixed(weight.shape[1]) == 1
+    nchw, nhwc = AS_IT_IS, AS_IT_IS
+    if is_depthwise:
+        nchw = OnGpu(direct_ratio=_TORCH_DIRECT_RATIO * _is_unusual(kernel, _WRITTEN_FOR_NCHW))
+        nhwc = OnGpu(direct_ratio=_CUDNN_DIRECT_RATIO * _is_unusual(kernel, _WRITTEN_FOR_NHWC))
+    elif groups > 1:
+        columns_ratio, depth_ratio = _padded_ratio(_fixed(weight.shape[0]) / groups), _padded_ratio(weight.shape[1])
+        nchw, nhwc = OnGpu(padded_ratio=columns_ratio), OnGpu(padded_ratio=columns_ratio * depth_ratio)
     return Product(
         groups=groups,
         m=pixels,
         n=weight.shape[0] / groups,
         k=math.prod(weight.shape[1:]),
         is_depthwise=is_depthwise,
-        nchw_direct_ratio=_TORCH_DIRECT_RATIO * (is_depthwise and _is_unusual(kernel, _WRITTEN_FOR_NCHW)),
-        nhwc_direct_ratio=_CUDNN_DIRECT_RATIO * (is_depthwise and _is_unusual(kernel, _WRITTEN_FOR_NHWC)),
+        nchw=nchw,
+        nhwc=nhwc,
         can_winograd=kernel == (3.0, 3.0) and groups == 1 and _is_dense(attributes) and _same_size(source, result),
     )
 
@@ -113,8 +137,8 @@ def _convolution_backward(call: Call) -> tuple[Product, ...]:
                 n=weight.shape[1],
                 k=forward.n * taps,
                 is_depthwise=forward.is_depthwise,
-                nchw_direct_ratio=forward.nchw_direct_ratio,
-                nhwc_direct_ratio=forward.nhwc_direct_ratio,
+                nchw=forward.nchw,
+                nhwc=forward.nhwc,
                 can_winograd=forward.can_winograd,
             )
         )
@@ -127,10 +151,23 @@ def _convolution_backward(call: Call) -> tuple[Product, ...]:
                 k=forward.m,
                 is_depthwise=forward.is_depthwise,
                 can_winograd=forward.can_winograd,
-                nhwc_direct_ratio=_weight_direct_ratio(source, weight, forward, attributes=call.attributes),
+                nchw=replace(forward.nchw, direct_ratio=0.0),
+                nhwc=replace(
+                    forward.nhwc,
+                    direct_ratio=_weight_direct_ratio(source, weight, forward, attributes=call.attributes),
+                ),
             )
         )
     return tuple(products)
+
+
+def _padded_ratio(channels: Number) -> float:
+    """How much wider the tile is that holds a group's channels. RegNets have groups of 24 to 328, which take as much
+    longer in NCHW as their results are padded, and channels-last as both sides are: two GPUs, eager and compiled."""
+    width = _fixed(channels)
+    if width > _WIDEST_SINGLE_TILE:
+        return math.ceil(width / _TILE_STEP) * _TILE_STEP / width
+    return math.pow(2.0, math.ceil(math.log2(width))) / width
 
 
 def _is_unusual(kernel: tuple[float, ...], written_for: Set[float]) -> bool:
@@ -150,7 +187,7 @@ def _weight_direct_ratio(
     82 of these nets they run faster with the root of the width.
     """
     if forward.is_depthwise:
-        return forward.nhwc_direct_ratio
+        return forward.nhwc.direct_ratio
     if len(weight.shape) != _PLANE_DIMS + 2 or _fixed(forward.groups) == 1 or _is_one(source.shape[0]):
         return 0.0
     channels, groups, group_channels = _fixed(source.shape[1]), _fixed(forward.groups), _fixed(forward.n)

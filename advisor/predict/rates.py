@@ -7,7 +7,7 @@ import numpy as np
 
 from advisor.predict.efficiency import distinct_efficiencies, family_efficiencies
 from advisor.predict.kernel_time import Rates
-from advisor.predict.lowering import UNITS
+from advisor.predict.lowering import TENSOR_UNITS, UNITS
 from advisor.records.device import (
     REFERENCE_CACHE_BYTES,
     REFERENCE_CLOCK_HZ,
@@ -29,7 +29,6 @@ _JOIN_EXPONENT = 0.7
 """Between a barrier that all cores pass one by one (1) and one that is a tree (0): CPUs left out are off by 27 % with
 either 1 or 0.7, by 31 % with a tree, and none that was measured has more than 14 cores."""
 _FP32_UNITS = frozenset({"fp32", "vector"})
-_TENSOR_UNITS = frozenset({"tf32", "fp16", "bf16"})
 _CACHE_PER_MEMORY = 3.0
 """Bandwidth of a last cache that nothing is known of, over the memory's: V100 and A100 in published microbenchmarks."""
 
@@ -121,7 +120,7 @@ def sustained_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) 
     throttled = math.pow(power_ratio, efficiency.power_exponent)
     is_full = used == "fp32" and device.issue_contention > 0  # every slot: no power is left for a higher clock
     clock_ratio = efficiency.clock_ratio if device.exceeds_rated_clock and not is_full else 1.0
-    if device.has_narrow_tensor_cores and used in _TENSOR_UNITS:
+    if device.has_narrow_tensor_cores and used in TENSOR_UNITS:
         clock_ratio *= efficiency.narrow_tensor_speedup
     if used == "fp32":
         clock_ratio *= math.pow(efficiency.shared_issue_ratio, device.issue_contention)

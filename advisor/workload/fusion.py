@@ -4,7 +4,7 @@ Inductor's schedule without its cost model: an operator joins the kernel of the 
 and nothing that cannot stands between them on any path (torch/_inductor/scheduler.py).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import reduce
 from math import prod
@@ -59,7 +59,7 @@ def fuse(calls: Sequence[Fusable]) -> Fusion:
         for value in call.reads:
             readers.setdefault(value, []).append(index)
     in_place = frozenset(index for index, call in enumerate(calls) if _is_in_place(call, calls, readers))
-    fusion, reach = Fusion(), _Reach()
+    fusion, reach, kernels = Fusion(), _Reach(), _FusedKernels()
     makers: dict[int, int] = {}
     taken: set[int] = set()
     """Values that are written over, or have their place in a concatenation: one place is all that a value has."""
@@ -77,12 +77,17 @@ def fuse(calls: Sequence[Fusable]) -> Fusion:
                 wanted={value for value in can_join if free[value] not in in_place and _goes_on(calls[free[value]])},
             )
             fusion.joined.update(inside)
+        kernels.add(made_by[value] for value in inside)
         fusion.read_inside.update((index, value) for value in inside)
         taken.update(value for value in call.writes if value in makers)
         makers |= dict.fromkeys(call.writes, index)
     for value, maker in makers.items():
         if calls[maker].fusable:
             _settle(value, readers.get(value, []), calls, in_place, fusion)
+    for value, maker in makers.items():
+        if value not in taken and _is_recomputed(value, maker, readers.get(value, []), calls, fusion):
+            _recompute(value, maker, calls[maker], readers[value], fusion)
+    fusion.read_inside.update(kernels.read_again(calls, fusion.read_inside))
     return fusion
 
 
@@ -110,6 +115,59 @@ class _Reach:
         self.needed.append(reduce(or_, through.values(), 0))
         self.apart.append(apart)
         return joined
+
+
+@dataclass(frozen=True, slots=True)
+class _FusedKernels:
+    """Of every call so far the first one of its kernel, by way of another of it."""
+
+    of: list[int] = field(default_factory=list)
+
+    def add(self, makers: Iterable[int]) -> None:
+        """Add a call to the kernels of `makers`, which are one from now on."""
+        index = len(self.of)
+        self.of.append(index)
+        for maker in makers:
+            first, second = sorted((self.first(maker), self.first(index)))
+            self.of[second] = first
+
+    def first(self, index: int) -> int:
+        while self.of[index] != index:
+            index = self.of[index]
+        return index
+
+    def read_again(self, calls: Sequence[Fusable], read_inside: Set[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+        """The reads, as (call, value), of what another call of the same kernel has read from memory."""
+        known: set[tuple[int, int]] = set()
+        for index, call in enumerate(calls):
+            for value in set(call.reads) if call.fusable else ():
+                if (index, value) in read_inside:
+                    continue
+                if (self.first(index), value) in known:
+                    yield index, value
+                known.add((self.first(index), value))
+
+
+def _is_recomputed(value: int, maker: int, readers: Sequence[int], calls: Sequence[Fusable], fusion: Fusion) -> bool:
+    """Whether every kernel that reads the value computes it again from what its maker reads, all of which is one tensor
+    as large (torch/_inductor/ir.py, `should_realize_on_reuse`, which bears up to 4 reads)."""
+    call = calls[maker]
+    if call.family != "pointwise" or len(call.outputs) != 1 or len(set(readers)) <= 1:
+        return False
+    is_once = all(calls[index].fusable and _in_one_graph(maker, calls[index], calls) for index in readers)
+    [made] = call.outputs
+    large = [(one, read) for one, read in zip(call.reads, call.inputs, strict=True) if prod(read[0]) == prod(made[0])]
+    return (
+        is_once and len(large) == 1 and large[0][1][1:] == made[1:] and (maker, large[0][0]) not in fusion.read_inside
+    )
+
+
+def _recompute(value: int, maker: int, call: Fusable, readers: Sequence[int], fusion: Fusion) -> None:
+    """Readers in other kernels read what it is computed of in its place; without any in its own it needs none."""
+    fusion.unwritten.add(value)
+    if not any((index, value) in fusion.read_inside for index in readers):
+        fusion.joined.add(value)
+        fusion.read_inside.update((maker, one) for one in call.reads)
 
 
 def _settle(

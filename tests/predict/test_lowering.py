@@ -301,7 +301,7 @@ def test_a_fused_function_costs_less_than_the_same_by_itself_and_an_addition_nex
 
     def flop_ratio(op: str, mode: CompileMode) -> float:
         toy = workload(row(op, (data,), (data,), family="pointwise"))
-        return float(lowered(toy, kind="cpu", compile_mode=mode).flop_ratio[0, 0])
+        return float(lowered(toy, kind="cpu", compile_mode=mode).nchw_flop_ratio[0, 0])
 
     assert (flop_ratio("aten.add", "eager"), flop_ratio("aten.add", "compile")) == (1, pytest.approx(0.1))
     assert flop_ratio("aten.gelu", "eager") - flop_ratio("aten.gelu", "compile") == pytest.approx(0.9)
@@ -358,6 +358,15 @@ def test_gradients_of_weights_alone_may_need_the_direct_kernel() -> None:
     kernels = lowered(workload(backward_conv_row(inputs=128, outputs=128, groups=2, size=3)))
     assert not kernels.nchw_direct_flops.any()
     assert kernels.nhwc_direct_flops.tolist() == [[0, 0], kernels.flops[1].tolist()]
+
+
+@pytest.mark.parametrize(
+    ("kind", "precision", "ratios"),
+    [("gpu", "fp16", (4 / 3, 16 / 9)), ("gpu", "fp32", (1, 1)), ("cpu", "bf16", (1, 1))],
+)
+def test_tensor_cores_alone_fill_tiles(kind: DeviceKind, precision: Precision, ratios: tuple[float, float]) -> None:
+    kernels = lowered(workload(conv_row(inputs=6, outputs=6, groups=2, size=3)), kind=kind, precision=precision)
+    assert (kernels.nchw_flop_ratio[0, 0], kernels.nhwc_flop_ratio[0, 0]) == pytest.approx(ratios)
 
 
 def test_a_depthwise_convolution_runs_as_its_images_come() -> None:

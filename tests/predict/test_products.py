@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from advisor.ops.registry import Call, Tensor
-from advisor.predict.products import Product, products_of
+from advisor.predict.products import AS_IT_IS, Product, products_of
 
 
 def tensor(*shape: Any) -> Tensor:
@@ -27,7 +27,7 @@ def sizes(product: Product) -> tuple[Any, ...]:
 
 
 def direct(product: Product) -> tuple[float, float]:
-    return product.nchw_direct_ratio, product.nhwc_direct_ratio
+    return product.nchw.direct_ratio, product.nhwc.direct_ratio
 
 
 def convolution(
@@ -173,6 +173,27 @@ def test_depthwise_kernels_of_large_sizes_have_direct_code_alone(
     to_result, (to_input, to_weight) = convolution(image, weight, image), gradients(image, image, weight)
     assert direct(to_result) == direct(to_input) == (pytest.approx(0.7 * in_nchw), pytest.approx(2.4 * channels_last))
     assert direct(to_weight) == (0, pytest.approx(2.4 * channels_last))  # torch's code for these knows all sizes
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "in_nchw", "channels_last"),
+    [
+        (32, 32, 1, 1),
+        (24, 24, 32 / 24, (32 / 24) ** 2),
+        (72, 72, 128 / 72, (128 / 72) ** 2),
+        (264, 264, 320 / 264, (320 / 264) ** 2),
+        (16, 24, 32 / 24, 32 / 24),
+        (24, 16, 1, 32 / 24),
+    ],
+)
+def test_groups_of_channels_fill_tiles(inputs: int, outputs: int, in_nchw: float, channels_last: float) -> None:
+    image, result = tensor(2, 4 * inputs, 8, 8), tensor(2, 4 * outputs, 8, 8)
+    weight = tensor(4 * outputs, inputs, 3, 3)
+    for found in (convolution(image, weight, result), *gradients(result, image, weight)):
+        assert found.nchw.padded_ratio == pytest.approx(in_nchw)
+        assert found.nhwc.padded_ratio == pytest.approx(channels_last)
+    whole = convolution(tensor(2, inputs, 8, 8), tensor(outputs, inputs, 3, 3), tensor(2, outputs, 8, 8))
+    assert whole.nchw == whole.nhwc == AS_IT_IS
 
 
 def test_depthwise_convolutions_of_sequences_have_code_of_their_own() -> None:

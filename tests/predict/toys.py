@@ -57,7 +57,7 @@ def kernels(*, flops: Any, data_bytes: Any, **changes: Any) -> Kernels:
     work = np.array(flops, dtype=np.float64)
     count, batches = work.shape
     others = (
-        "weight_bytes", "reread_bytes", "loads_in_turn", "nchw_direct_flops", "nhwc_direct_flops", "launches", "joins",
+        "nchw_direct_flops", "nhwc_direct_flops", "weight_bytes", "reread_bytes", "loads_in_turn", "launches", "joins",
         "library_calls", "cast_bytes", "nchw_copied_bytes", "nhwc_copied_bytes", "transposed_bytes", "biased_bytes",
         "repacked_bytes",
     )  # fmt: skip
@@ -70,7 +70,8 @@ def kernels(*, flops: Any, data_bytes: Any, **changes: Any) -> Kernels:
         "part": np.zeros(count, dtype=np.intp),
         "calls": np.ones(count),
         "can_winograd": np.zeros(count, dtype=np.bool_),
-        "flop_ratio": np.ones_like(work),
+        "nchw_flop_ratio": np.ones_like(work),
+        "nhwc_flop_ratio": np.ones_like(work),
         **{name: np.zeros_like(work) for name in others},
         **{name: np.full_like(work, 1e9) for name in ("groups", "m", "n", "k", "blocks")},
         **{name: np.zeros(batches) for name in of_step},

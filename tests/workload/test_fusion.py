@@ -11,6 +11,10 @@ def mean(output, batch):
     return output.mean()
 
 
+def two(make):
+    return lambda batch: (make(batch), make(batch))
+
+
 def flagged(workload, op, flag):
     """Of every row of `op`: the flag of its inputs, and of its outputs."""
     return [
@@ -43,13 +47,13 @@ def test_results_of_the_step_are_written():
 def test_a_residual_is_written_once_and_read_again_after_the_branch():
     """x + f(norm(x)): the norm joins the kernel that makes x, the addition comes two kernels later."""
 
-    def run(self, x):
-        stream = x * 2.0
+    def run(self, x, y):
+        stream = x * y
         return stream + self.inner(functional.layer_norm(stream, (8,))).relu()
 
-    workload = traced(Calls(run, inner=nn.Linear(8, 8)), vectors)
-    assert flagged(workload, "aten.mul", "fused") == [([False], [False])]
-    assert flagged(workload, "aten.mul", "joined") == [([False], [True])]
+    workload = traced(Calls(run, inner=nn.Linear(8, 8)), two(vectors))
+    assert flagged(workload, "aten.mul", "fused") == [([False, False], [False])]
+    assert flagged(workload, "aten.mul", "joined") == [([False, False], [True])]
     assert flagged(workload, "aten.native_layer_norm", "fused")[0][0] == [True]
     assert flagged(workload, "aten.add", "fused") == [([False, True], [False])]
 
@@ -57,12 +61,12 @@ def test_a_residual_is_written_once_and_read_again_after_the_branch():
 def test_a_branch_through_a_layer_without_a_bias_ends_before_the_addition():
     """Of sequences torch gives such a layer's result another shape by `_unsafe_view`: it is the same value."""
 
-    def run(self, x):
-        stream = x * 2.0
+    def run(self, x, y):
+        stream = x * y
         return stream + self.inner(functional.layer_norm(stream, (8,)))
 
-    workload = traced(Calls(run, inner=nn.Linear(8, 8, bias=False)), sequences)
-    assert flagged(workload, "aten.mul", "fused") == [([False], [False])]
+    workload = traced(Calls(run, inner=nn.Linear(8, 8, bias=False)), two(sequences))
+    assert flagged(workload, "aten.mul", "fused") == [([False, False], [False])]
     assert flagged(workload, "aten.add", "fused") == [([False, False], [False])]
 
 
@@ -81,13 +85,46 @@ def test_a_branch_is_computed_where_it_is_added():
 def test_what_is_averaged_and_then_scaled_is_written_first():
     """Squeeze and excite: the mean needs all of the product before the scaling starts."""
 
-    def squeeze_and_excite(self, x):
-        excited = x * 2.0
+    def squeeze_and_excite(self, x, y):
+        excited = x * y
         return excited * excited.mean(dim=1, keepdim=True)
 
-    assert flagged(traced(Calls(squeeze_and_excite), vectors), "aten.mean", "fused")[0][0] == [False]
+    assert flagged(traced(Calls(squeeze_and_excite), two(vectors)), "aten.mean", "fused")[0][0] == [False]
     averaged = traced(Calls(lambda self, x: (x * 2.0).mean(dim=1)), vectors)
     assert flagged(averaged, "aten.mean", "fused")[0][0] == [True]
+
+
+def test_a_function_of_one_tensor_is_computed_again_by_every_kernel_that_needs_it():
+    """Global response normalization: the norm, and the scaling after it, both read what the activation is of."""
+
+    def response_norm(self, x):
+        active = self.first(x).relu()
+        return self.second(active * active.norm(dim=0, keepdim=True) + active)
+
+    workload = traced(Calls(response_norm, first=nn.Linear(8, 8), second=nn.Linear(8, 8)), vectors)
+    assert flagged(workload, "aten.relu", "fused") == [([True], [True])]
+    assert flagged(workload, "aten.relu", "joined") == [([False], [True])]
+    assert flagged(workload, "aten.linalg_vector_norm", "fused") == [([False], [False])]
+    # The product and the sum are one kernel, which reads it once.
+    assert flagged(workload, "aten.mul", "fused") == [([False, False], [True])]
+    assert flagged(workload, "aten.add", "fused") == [([True, True], [False])]
+
+
+def test_what_a_layer_reads_too_is_written():
+    def run(self, x):
+        active = x.exp()
+        return self.layer(active) + active.mean()
+
+    workload = traced(Calls(run, layer=nn.Linear(8, 8)), vectors)
+    assert flagged(workload, "aten.exp", "fused") == [([False], [False])]
+
+
+def test_what_is_made_of_two_tensors_is_written_once():
+    def run(self, x, y):
+        both = x + y
+        return both * both.sum()
+
+    assert flagged(traced(Calls(run), two(vectors)), "aten.add", "fused") == [([False, False], [False])]
 
 
 def test_what_a_pool_reads_is_written_first():
