@@ -119,7 +119,7 @@ class _Reach:
 
 @dataclass(frozen=True, slots=True)
 class _FusedKernels:
-    """Of every call so far the first one of its kernel, by way of another of it."""
+    """Of every call so far one of its kernel that came before it, or itself: the way to the first."""
 
     of: list[int] = field(default_factory=list)
 
@@ -149,17 +149,22 @@ class _FusedKernels:
 
 
 def _is_recomputed(value: int, maker: int, readers: Sequence[int], calls: Sequence[Fusable], fusion: Fusion) -> bool:
-    """Whether every kernel that reads the value computes it again from what its maker reads, all of which is one tensor
-    as large (torch/_inductor/ir.py, `should_realize_on_reuse`, which bears up to 4 reads)."""
+    """Whether every kernel that reads the value computes it again, from the one tensor as large that its maker reads.
+
+    Inductor does so where that takes up to four reads (torch/_inductor/ir.py, `should_realize_on_reuse`): of more than
+    one such tensor it is as many bytes as to write the value once.
+    """
     call = calls[maker]
-    if call.family != "pointwise" or len(call.outputs) != 1 or len(set(readers)) <= 1:
+    if call.family != "pointwise" or len(call.outputs) != 1 or len(set(readers)) < 2:
         return False
-    is_once = all(calls[index].fusable and _in_one_graph(maker, calls[index], calls) for index in readers)
-    [made] = call.outputs
-    large = [(one, read) for one, read in zip(call.reads, call.inputs, strict=True) if prod(read[0]) == prod(made[0])]
-    return (
-        is_once and len(large) == 1 and large[0][1][1:] == made[1:] and (maker, large[0][0]) not in fusion.read_inside
-    )
+    if not all(calls[index].fusable and _in_one_graph(maker, calls[index], calls) for index in readers):
+        return False
+    made = call.outputs[0]
+    whole = [(source, read) for source, read in zip(call.reads, call.inputs, strict=True) if _as_large(read, made)]
+    if len(whole) != 1:
+        return False
+    source, read = whole[0]
+    return read[1:] == made[1:] and (maker, source) not in fusion.read_inside
 
 
 def _recompute(value: int, maker: int, call: Fusable, readers: Sequence[int], fusion: Fusion) -> None:
@@ -216,4 +221,8 @@ def _is_in_place(call: Fusable, calls: Sequence[Fusable], readers: Mapping[int, 
 def _is_whole(value: int, call: Fusable, maker: Fusable) -> bool:
     """Whether the call reads all of the value, not a part that lies among others."""
     read, made = call.inputs[call.reads.index(value)], maker.outputs[maker.writes.index(value)]
-    return prod(read[0]) == prod(made[0])
+    return _as_large(read, made)
+
+
+def _as_large(one: Described, other: Described) -> bool:
+    return prod(one[0]) == prod(other[0])
