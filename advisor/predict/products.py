@@ -164,7 +164,7 @@ def _convolution_backward(call: Call) -> tuple[Product, ...]:
 def _padded_ratio(channels: Number) -> float:
     """How much wider the tile is that holds a group's channels. RegNets have groups of 24 to 328, which take as much
     longer in NCHW as their results are padded, and channels-last as both sides are: two GPUs, eager and compiled."""
-    width = _fixed(channels)
+    width = max(_fixed(channels), 1.0)
     if width > _WIDEST_SINGLE_TILE:
         return math.ceil(width / _TILE_STEP) * _TILE_STEP / width
     return math.pow(2.0, math.ceil(math.log2(width))) / width
