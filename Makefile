@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := advisor scripts tests examples
 
-.PHONY: demo install test lint check-all bench fit accuracy docs clean
+.PHONY: demo install test lint check-all reliability bench fit accuracy docs clean
 
 demo: $(VENV)/installed
 	$(BIN)/advise examples/resnet50.py
@@ -35,6 +35,9 @@ test: lint
 
 check-all: lint
 	$(BIN)/pytest
+
+reliability: install
+	$(BIN)/pytest tests/reliability --attack-count 1000 --attack-page docs/reliability.md
 
 bench: $(VENV)/installed
 	$(BIN)/python scripts/bench.py
