@@ -150,8 +150,8 @@ def test_each_region_has_its_list_and_spot_prices_come_from_spot_js_or_from_the_
     assert prices["g5.xlarge", "eu-west-1", "spot"].interruption_percent == "10-15"
     assert listing.sources["bulk-us-east-1"].etag == '"v7"'
     assert listing.sources["bulk-us-east-1"].how == "published 2026-11-20"
-    assert ("eu-west-1", "commit_3y") in listing.covered
-    assert ("eu-west-1", "spot") not in listing.covered
+    assert ("g6.xlarge", "eu-west-1", "commit_3y") in listing.covered
+    assert ("g6.xlarge", "eu-west-1", "spot") not in listing.covered
 
 
 def test_a_list_that_has_not_changed_is_said_to_be_so(origin: Server, waits: Waits) -> None:

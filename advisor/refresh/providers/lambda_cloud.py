@@ -6,7 +6,7 @@ from pydantic import TypeAdapter
 
 from advisor.records.listing import ListedPrice, Listing, ListSource, Wanted
 from advisor.refresh.client import Client, Request, key_from_environment
-from advisor.refresh.match import rows_of_gpu
+from advisor.refresh.match import covered_prices, rows_of_gpu, rows_with_gpu
 
 PROVIDER = "lambda"
 TYPES_URL = "https://cloud.lambda.ai/api/v1/instance-types"
@@ -69,5 +69,8 @@ def fetch(client: Client, wanted: Wanted) -> Listing:
                 for instance, region in rows
             ]
     return Listing(
-        sources={"api": ListSource(url=TYPES_URL)}, prices=tuple(prices), covered=frozenset(), problems=tuple(problems)
+        sources={"api": ListSource(url=TYPES_URL)},
+        prices=tuple(prices),
+        covered=covered_prices(rows_with_gpu(wanted), "on_demand"),
+        problems=tuple(problems),
     )

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 from advisor.records.listing import ListedPrice, Listing, ListSource, Wanted
 from advisor.records.price import PriceKind
 from advisor.refresh.client import Client, Request
-from advisor.refresh.match import rows_of_gpu
+from advisor.refresh.match import covered_prices, rows_of_gpu, rows_with_gpu
 
 PROVIDER = "runpod"
 GRAPHQL_URL = "https://api.runpod.io/graphql"
@@ -63,5 +63,7 @@ def fetch(client: Client, wanted: Wanted) -> Listing:
                 if usd_per_hour
             ]
     return Listing(
-        sources={"api": ListSource(url=GRAPHQL_URL, basis="published")}, prices=tuple(prices), covered=frozenset()
+        sources={"api": ListSource(url=GRAPHQL_URL, basis="published")},
+        prices=tuple(prices),
+        covered=covered_prices(rows_with_gpu(wanted), "on_demand", "spot"),
     )
