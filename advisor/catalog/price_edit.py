@@ -95,15 +95,17 @@ def _drop_unlisted(instances: Mapping[str, Any], listing: Listing) -> None:
 def _set_price(line: dict[str, Any], listed: ListedPrice, *, usd: float, source: str) -> None:
     kind = listed.kind
     old_usd, trusted_usd = line.get(kind, [None])[0], _trusted_usd(line, kind)
-    is_still_suspect = trusted_usd is None and usd == old_usd and kind in line.get("suspect", [])
     line[kind] = [usd, source]
     if listed.interruption_percent:
         line["interruption_percent"] = listed.interruption_percent
-    if is_still_suspect:
-        return
-    _clear_flag(line, kind)
-    _forget_trusted(line, kind)
-    if trusted_usd is not None and not trusted_usd / _LARGEST_CHANGE <= usd <= trusted_usd * _LARGEST_CHANGE:
+    if trusted_usd is None:
+        is_doubtful = usd == old_usd and kind in line.get("suspect", [])
+    else:
+        is_doubtful = not trusted_usd / _LARGEST_CHANGE <= usd <= trusted_usd * _LARGEST_CHANGE
+    if not is_doubtful:
+        _clear_flag(line, kind)
+        _forget_trusted(line, kind)
+    elif kind not in line.get("suspect", []):
         line["suspect"] = [*line.get("suspect", []), kind]
         line["trusted"] = {**line.get("trusted", {}), kind: trusted_usd}
         _add_note(line, f"{kind} was {trusted_usd}: a change by more than {_LARGEST_CHANGE:g} times")

@@ -94,9 +94,9 @@ class Server:
             do_POST = do_GET  # noqa: N815 - http.server's name
 
             def _send(self, answer: Answer) -> None:
-                if answer.is_without_head:
+                if answer.is_without_head and not isinstance(answer.body, bytes):
                     for chunk in answer.body:
-                        self.wfile.write(bytes([chunk]) if isinstance(chunk, int) else chunk)
+                        self.wfile.write(chunk)
                     return
                 self.send_response(answer.status)
                 for name, value in answer.headers.items():
