@@ -16,6 +16,8 @@ _LIBRARIES = tuple(
     {os.path.realpath(path) + os.sep for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))}
 )
 _MESSAGE_LINES = 12
+_NO_CONNECTION = frozenset(("URLError", "ConnectionError", "ConnectError"))
+"""Of urllib, of Python's sockets and requests, of httpx: by name, as none of them need be imported."""
 _OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "cannot allocate memory")
 
 
@@ -111,6 +113,8 @@ def _hint(error: BaseException) -> str:
         return f"install {error.name} into {sys.prefix}, or run advise where the model runs"
     if isinstance(error, ImportError) and "relative import" in text:
         return "name a file outside the package that imports the model from it"
+    if not _NO_CONNECTION.isdisjoint(kind.__name__ for kind in type(error).__mro__):
+        return "the file downloads when it is loaded: leave the weights out (weights=None), as no prediction needs them"
     if isinstance(error, EOFError):
         return "the file has no terminal here: its input is empty"
     return ""

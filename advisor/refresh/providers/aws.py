@@ -88,11 +88,11 @@ def parse_bulk_csv(lines: Iterable[str], *, instances: Iterable[str]) -> BulkLis
 
     Five lines stand above the header. A price of 0 and two prices for the same thing are problems, not prices.
     """
-    rows = csv.reader(lines)
+    rows = _csv_rows(lines)
     date = ""
     for row in rows:
         if row[:1] == ["Publication Date"]:
-            date = row[1][:10]
+            date = "".join(row[1:2])[:10]
         if row[:1] == ["SKU"]:
             break
     else:
@@ -103,6 +103,13 @@ def parse_bulk_csv(lines: Iterable[str], *, instances: Iterable[str]) -> BulkLis
         message = f"the price list of AWS has no {', '.join(missing) or 'publication date'}"
         raise NetworkError(message, hint="the list has another shape than the one known")
     return _bulk_list(rows, column=column, wanted=frozenset(instances), date=date)
+
+
+def _csv_rows(lines: Iterable[str]) -> Iterator[list[str]]:
+    try:
+        yield from csv.reader(lines)
+    except csv.Error as error:
+        raise NetworkError(f"the price list of AWS is not CSV: {error}", hint="try again later") from None
 
 
 def _bulk_list(rows: Iterator[list[str]], *, column: Mapping[str, int], wanted: frozenset[str], date: str) -> BulkList:

@@ -7,7 +7,7 @@ Windows, low priority. A reservation gives the total of its term, whatever its u
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from pydantic import TypeAdapter
+from pydantic import FiniteFloat, TypeAdapter
 
 from advisor.records.listing import ListedPrice, Listing, ListSource, Wanted
 from advisor.records.price import PriceKind
@@ -26,7 +26,7 @@ _OTHER_PRODUCTS = ("windows", "cloud services", "cloudservices", "dedicated host
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SavingsPlan:
     term: str
-    retailPrice: float
+    retailPrice: FiniteFloat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Item:
     meterName: str
     unitOfMeasure: str
     type: str
-    retailPrice: float
+    retailPrice: FiniteFloat
     reservationTerm: str = ""
     savingsPlan: list[_SavingsPlan] = field(default_factory=list)
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from pydantic import TypeAdapter
+from pydantic import FiniteFloat, TypeAdapter
 
 from advisor.records.listing import ListedPrice, ListedType, Listing, ListSource, Wanted
 from advisor.records.price import PriceKind
@@ -43,8 +43,8 @@ _WITH_DISKS = re.compile(r"a2-ultragpu|a3-|a4-|z3-|.*-(lssd|metal)")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Money:
     currencyCode: str
-    units: int = 0
-    nanos: int = 0
+    units: FiniteFloat = 0
+    nanos: FiniteFloat = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

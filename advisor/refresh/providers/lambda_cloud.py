@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pydantic import TypeAdapter
+from pydantic import FiniteFloat, TypeAdapter
 
 from advisor.records.listing import ListedPrice, Listing, ListSource, Wanted
 from advisor.refresh.client import Client, Request, key_from_environment
@@ -23,7 +23,7 @@ class _Specs:
 class _Type:
     name: str
     gpu_description: str
-    price_cents_per_hour: int
+    price_cents_per_hour: FiniteFloat
     specs: _Specs
 
 
@@ -56,7 +56,7 @@ def fetch(client: Client, wanted: Wanted) -> Listing:
         if not rows:
             problems.append(f"{item.name} ({item.gpu_description}): the price file has no such machine")
         elif item.price_cents_per_hour <= 0:
-            problems.append(f"{item.name}: {item.price_cents_per_hour} cents an hour")
+            problems.append(f"{item.name}: {item.price_cents_per_hour:g} cents an hour")
         else:
             prices += [
                 ListedPrice(

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pydantic import TypeAdapter
+from pydantic import FiniteFloat, TypeAdapter
 
 from advisor.records.listing import ListedPrice, Listing, ListSource, Wanted
 from advisor.records.price import PriceKind
@@ -19,11 +19,11 @@ class _GpuType:
     """`id` is the name that the driver reports. A price of null or 0: not to be had there."""
 
     id: str
-    memoryInGb: float | None = None
-    securePrice: float | None = None
-    communityPrice: float | None = None
-    secureSpotPrice: float | None = None
-    communitySpotPrice: float | None = None
+    memoryInGb: FiniteFloat | None = None
+    securePrice: FiniteFloat | None = None
+    communityPrice: FiniteFloat | None = None
+    secureSpotPrice: FiniteFloat | None = None
+    communitySpotPrice: FiniteFloat | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

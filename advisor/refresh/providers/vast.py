@@ -5,7 +5,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from statistics import median
 
-from pydantic import TypeAdapter
+from pydantic import FiniteFloat, TypeAdapter
 
 from advisor.records.listing import ListedPrice, Listing, ListSource, Wanted
 from advisor.refresh.client import Client, Request
@@ -21,9 +21,9 @@ _FEWEST_OFFERS = 3
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _HostOffer:
     gpu_name: str
-    gpu_ram: float  # MiB of one GPU
+    gpu_ram: FiniteFloat  # MiB of one GPU
     num_gpus: int
-    dph_total: float  # dollars an hour of the whole machine
+    dph_total: FiniteFloat  # dollars an hour of the whole machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
