@@ -5,6 +5,7 @@ of known calls costs as much as a meta kernel. What this mode cannot answer in t
 """
 
 import importlib
+import importlib.util
 import os
 import sys
 import types
@@ -178,8 +179,8 @@ def _short_answer(func: Any) -> _Answer | None:
         return _run_as_it_is
     if func.namespace != "aten":
         return None
-    if func in _OWN_ANSWERS:
-        return _OWN_ANSWERS[func]
+    if func.name() in _OWN_ANSWERS:
+        return _OWN_ANSWERS[func.name()]
     if torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags:
         return None
     if func in FakeTensorMode.lift_fns or torch.Tag.inplace_view in func.tags:
@@ -235,7 +236,8 @@ def _grouped_mm(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: d
         return torch.empty(shape, dtype=first.dtype)
 
 
-_OWN_ANSWERS: dict[Any, _Answer] = {torch.ops.aten._grouped_mm.default: _grouped_mm}
+_OWN_ANSWERS: dict[str, _Answer] = {"aten::_grouped_mm": _grouped_mm}
+"""By the operators' names, of which an older torch may lack some."""
 
 
 def _run_meta_kernel(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -262,10 +264,25 @@ def _stand_in_for_dynamo() -> None:
         if name.startswith("__") and name != "__path__":
             raise AttributeError(name)
         if sys.modules.get("torch._dynamo") is package:
-            del sys.modules["torch._dynamo"]
-        return getattr(importlib.import_module("torch._dynamo"), name)
+            _import_dynamo(instead_of=package)
+        return getattr(sys.modules["torch._dynamo"], name)
 
     package.__dict__["__getattr__"] = load_real
     sys.modules["torch._dynamo"] = package
     importlib.import_module("torch._dynamo.config")
     del package.__path__  # whoever imports another part gets the whole
+
+
+def _import_dynamo(*, instead_of: types.ModuleType) -> None:
+    """Import the real torch._dynamo, with the parts that were imported already: torch 2.6 reads them by attribute."""
+    del sys.modules["torch._dynamo"]
+    spec = importlib.util.find_spec("torch._dynamo")
+    if spec is None or spec.loader is None:
+        raise ModuleNotFoundError("torch._dynamo")
+    dynamo = importlib.util.module_from_spec(spec)
+    parts = {name: value for name, value in vars(instead_of).items() if isinstance(value, types.ModuleType)}
+    vars(dynamo).update(parts)
+    sys.modules["torch._dynamo"] = dynamo
+    with torch._C._EnableTorchFunction():  # with which torch 2.6 finds its own methods while it is imported
+        spec.loader.exec_module(dynamo)
+    torch._dynamo = dynamo
