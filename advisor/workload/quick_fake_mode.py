@@ -22,6 +22,8 @@ from torch._subclasses.fake_tensor import (
     torch_decomp_decompositions,
 )
 
+from advisor.workload.user_error import hands_on
+
 _Answer = Callable[["QuickFakeMode", Any, tuple[Any, ...], dict[str, Any]], Any]
 _CPU = torch.device("cpu")
 _PLAIN_TYPES = (
@@ -89,6 +91,7 @@ class QuickFakeMode(FakeTensorMode):
         self._shapes[key] = _shapes_of(func, result, args)
         return result
 
+    @hands_on
     def _answer_constant(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Numbers that code makes into tensors keep their values, as in torch's own mode: optimizers count in them."""
         if func in FakeTensorMode.lift_fns:
@@ -215,6 +218,7 @@ def _run_prim(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: dic
         return func.prim_meta_impl(*args, **kwargs)
 
 
+@hands_on
 def _run_as_it_is(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return func(*args, **kwargs)
 
@@ -240,6 +244,7 @@ _OWN_ANSWERS: dict[str, _Answer] = {"aten::_grouped_mm": _grouped_mm}
 """By the operators' names, of which an older torch may lack some."""
 
 
+@hands_on
 def _run_meta_kernel(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     with in_kernel_invocation_manager(mode):
         result = func(*args, **kwargs)
