@@ -68,20 +68,19 @@ ReadCalibrations = Callable[[Machine, Catalog], Stored]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """One step of a source at one batch size, and fvcore's count of it where asked for."""
+    """One step of a source at the batch of its workload, and fvcore's count of it where asked for."""
 
     workload: Workload
-    batch: int
     second_count: SecondCount | None
 
     @property
     def summary(self) -> WorkloadSummary:
         """Totals, coverage and assumptions."""
-        return summarize(self.workload, batch=self.batch)
+        return summarize(self.workload, batch=self.workload.batch)
 
     def groups(self, by: GroupBy) -> tuple[Group, ...]:
         """The step by family, module or phase."""
-        return group_rows(self.workload, by=by, batch=self.batch)
+        return group_rows(self.workload, by=by, batch=self.workload.batch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +218,7 @@ def profile_source(
             workload = workload_from_json(pending.result(), where=source)
             count = SecondCount(**pending.second_count) if pending.second_count else None
     _check_coverage(workload, options)
-    return Profile(workload=workload, batch=profiled_batch(workload, wanted), second_count=count)
+    return Profile(workload=replace(workload, batch=profiled_batch(workload, wanted)), second_count=count)
 
 
 def recommend(

@@ -17,14 +17,14 @@ from advisor.workload.summary import KINDS, coverage_ratio, group_rows, totals
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-_DERIVED = frozenset({"totals", "by_family", "by_module", "by_phase", "coverage_ratio"})
+_DERIVED = frozenset({"totals", "by_family", "by_module", "by_phase", "coverage_ratio", "second_count"})
 _COLUMNS = ("op", "family", "phase", "module", "count", "inputs", "outputs", "attributes")
 _LARGEST = 2.0**63
 """No count, dimension or size is as large; a larger number is a mistake, and would overflow further on."""
 
 
 def workload_to_json(workload: Workload) -> dict[str, Any]:
-    """The document. Totals, groups and the columns of FLOP and bytes are at the source's own batch, for readers."""
+    """The document. Totals and groups are at its batch, for readers."""
     document = {
         name: getattr(workload, name)
         for name in Workload.__dataclass_fields__

@@ -286,4 +286,7 @@ def _check_source(request: ProfileRequest) -> None:
 def _raise_error(error: dict[str, str]) -> NoReturn:
     if error["kind"] in _ERRORS:
         raise _ERRORS[error["kind"]](error["message"], hint=error["hint"])
-    raise ChildFailure(f"the process that reads sources failed:\n{error['message']}")
+    raise ChildFailure(
+        f"the process that reads sources failed. This is a mistake of ours: report it with the lines below.\n"
+        f"{error['message']}"
+    )

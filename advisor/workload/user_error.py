@@ -5,17 +5,23 @@ import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Any, TypeVar
 
 from advisor.errors import LoadError
 
+_F = TypeVar("_F", bound=Callable[..., Any])
 _OWN = str(Path(__file__).resolve().parents[1]) + os.sep
 _LIBRARIES = tuple(
     {os.path.realpath(path) + os.sep for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))}
 )
 _MESSAGE_LINES = 12
+_COMPLAINTS = (TypeError, ValueError, IndexError)
+"""Of torch about arguments, beside RuntimeError (torch/csrc/Exceptions.h)."""
+_HANDING_ON: set[tuple[str, str]] = set()
+"""File and name of each function that `hands_on` marks."""
 _OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "cannot allocate memory")
 
 
@@ -34,15 +40,32 @@ def is_user_file(filename: str) -> bool:
     return not installed and not path.startswith((_OWN, *_LIBRARIES))
 
 
-def raised_by_us(error: BaseException) -> bool:
-    """Whether no line of the user's is involved and the last one is ours: then it is our mistake.
+def hands_on(function: _F) -> _F:
+    """Mark a function of ours that calls what the user's code or torch has given it, written in C: what is wrong with
+    the arguments of that call is raised in our line."""
+    _HANDING_ON.add((function.__code__.co_filename, function.__code__.co_name))
+    return function
 
-    The last line alone does not tell: whatever fails inside torch passes through our modes.
+
+def raised_by_us(error: BaseException) -> bool:
+    """Whether it is our mistake: the last line outside the standard library is ours, and it is no complaint of torch.
+
+    Kernels of torch complain with a RuntimeError, in whatever line of ours they are called for the user's code; about
+    arguments also with other errors, in the functions that hand calls on.
     """
-    if isinstance(error, SyntaxError):
-        return False  # raised where we compile their file
-    filenames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
-    return os.path.realpath(filenames[-1]).startswith(_OWN) and not any(map(is_user_file, filenames))
+    if not isinstance(error, Exception) or isinstance(error, (SyntaxError, MemoryError, Warning)):
+        return False  # a SyntaxError is raised where we compile their file
+    frames = [(frame.filename, frame.name) for frame in traceback.extract_tb(error.__traceback__)]
+    last = next((frame for frame in reversed(frames) if not _is_of_python(frame[0])), None)
+    if last is None or not os.path.realpath(last[0]).startswith(_OWN):
+        return False
+    if isinstance(error, RuntimeError):
+        return last not in _HANDING_ON and not any(is_user_file(filename) for filename, _ in frames)
+    return last not in _HANDING_ON or not isinstance(error, _COMPLAINTS)
+
+
+def _is_of_python(filename: str) -> bool:
+    return filename.startswith(("<frozen ", *_LIBRARIES)) and "-packages" not in filename
 
 
 def user_frames(frames: Iterable[tuple[str, int, str]]) -> list[str]:
