@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from advisor.errors import AdvisorError, ExitCode, LoadError, TraceError, UsageError
-from advisor.workload import spawn
+from advisor.workload import spawn, supervisor
 from advisor.workload.spawn import ProfileRequest, start_profile
 
 ROOT = Path(__file__).parents[2]
@@ -398,6 +398,6 @@ import advisor.workload.load as load
 exec(compile("def load_broken(*_, **__): return 1 / 0", load.__file__, "exec"))
 load.load = load_broken
 main()"""
-    monkeypatch.setattr(spawn, "_START", spawn._START.replace("; main()", broken))
+    monkeypatch.setattr(supervisor, "_START", supervisor._START.replace("; main()", broken))
     with pytest.raises(RuntimeError, match=r"(?s)process that reads sources failed.*ZeroDivisionError"):
         profile(write(NET))
