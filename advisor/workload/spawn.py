@@ -8,7 +8,6 @@ error, and when the parent dies. Requests go to it on one pipe and answers come 
 
 import json
 import os
-import secrets
 import selectors
 import signal
 import subprocess
@@ -140,7 +139,7 @@ class SourceProcess:
         self.is_ready = False
         self._request = request
         self._deadline_s = time.monotonic() + request.timeout_s + _GRACE_S
-        self._token = secrets.token_bytes(TOKEN_BYTES)
+        self._token = os.urandom(TOKEN_BYTES)
         frame = packed(json.dumps(asdict(request)).encode(), token=self._token)
         with suppress(BrokenPipeError), open(self._request_fd, "wb", closefd=False) as requests:
             requests.write(frame)
