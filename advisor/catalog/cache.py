@@ -7,7 +7,6 @@ declared outdated. A file that cannot be read, was cut short or holds something 
 import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import fields
 from itertools import islice
@@ -22,8 +21,11 @@ from advisor.record_columns import from_columns, to_columns
 from advisor.records.billing import Billing, BillingRule, Extras, StartUp
 from advisor.records.device import Cpu, Efficiency, FamilyEfficiency, Gpu
 from advisor.records.price import Catalog, ExchangeRate, Offer, Price, Rejection
+from advisor.whole_file import replace_whole
 
 _SHARED_TEXTS = ("source", "note")
+_OWN_FILE = 0o600
+"""For this user alone: overlays hold prices that were agreed on."""
 _KEPT_COUNT = 8
 """Catalogs kept: one for each of the last sets of overlays used."""
 
@@ -60,19 +62,11 @@ def read_cached(folder: Path, *, key: str) -> Catalog | None:
 
 def write_cached(catalog: Catalog, folder: Path, *, key: str) -> None:
     """Store the catalog under `key` in one step, and remove the oldest; a folder that cannot be written is let be."""
-    import tempfile  # the way that reads, which is the usual one, is spared its imports
-
     payload = catalog_to_json(catalog)
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=folder, prefix=".catalog-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(payload).hexdigest().encode() + b"\n" + payload)
-            Path(name).replace(_cache_file(folder, key=key))
-        except OSError:
-            Path(name).unlink(missing_ok=True)
-            raise
+        content = hashlib.sha256(payload).hexdigest().encode() + b"\n" + payload
+        replace_whole(content, _cache_file(folder, key=key), mode=_OWN_FILE)
         newest_first = sorted(folder.glob("catalog-*.json"), key=lambda file: file.stat().st_mtime, reverse=True)
         for outdated in newest_first[_KEPT_COUNT:]:
             outdated.unlink()
