@@ -22,6 +22,7 @@ from advisor.record_columns import from_columns, to_columns
 from advisor.records.billing import Billing, BillingRule, Extras, StartUp
 from advisor.records.device import Cpu, Efficiency, FamilyEfficiency, Gpu
 from advisor.records.price import Catalog, ExchangeRate, Offer, Price, Rejection
+from advisor.regular_file import read_regular_file
 
 _SHARED_TEXTS = ("source", "note")
 _KEPT_COUNT = 8
@@ -38,7 +39,7 @@ def content_key(files: Iterable[Path]) -> str:
     digest = hashlib.sha256()
     for file in (*code, *files):
         try:
-            content = file.read_bytes()
+            content = read_regular_file(file)
         except OSError as error:
             message = error.strerror or "cannot be read"
             raise ProfileError(message, where=str(file), hint="check the path and its permissions") from None
@@ -50,7 +51,7 @@ def content_key(files: Iterable[Path]) -> str:
 def read_cached(folder: Path, *, key: str) -> Catalog | None:
     """The catalog stored under `key`, or None where there is none that is whole."""
     try:
-        stored_digest, _, payload = _cache_file(folder, key=key).read_bytes().partition(b"\n")
+        stored_digest, _, payload = read_regular_file(_cache_file(folder, key=key)).partition(b"\n")
     except OSError:
         return None
     if hashlib.sha256(payload).hexdigest().encode() != stored_digest:

@@ -12,6 +12,7 @@ from advisor.json_text import parse_json, read_as
 from advisor.ops.evaluate import row_cost
 from advisor.ops.registry import ITEMSIZE_BYTES
 from advisor.records.workload import SCHEMA_VERSION, Operand, Row, StoredBytes, Workload
+from advisor.regular_file import read_regular_file
 from advisor.workload.summary import KINDS, coverage_ratio, group_rows, totals
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def workload_from_json(document: Any, *, where: str = "workload") -> Workload:
 def read_workload(path: Path) -> Workload:
     """The Workload in a JSON file; raise LoadError where it cannot be read."""
     try:
-        text = path.read_bytes()
+        text = read_regular_file(path)
     except OSError as error:
         raise LoadError(f"{path}: {error.strerror}", hint="check the path and its permissions") from None
     return workload_from_json(parse_json(text, where=str(path), hint=HINT), where=str(path))

@@ -134,14 +134,13 @@ def test_a_folder_without_profiles_is_refused_instead_of_changing_nothing(home: 
 
 def test_a_file_that_cannot_be_read_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write(home / "work/advisor.yaml", PRICE.format(usd=0.3))
-    read_bytes = Path.read_bytes
 
-    def forbidden(self: Path) -> bytes:
-        if self == file:
+    def forbidden(path: Path) -> bytes:
+        if path == file:
             raise PermissionError(13, "Permission denied")
-        return read_bytes(self)
+        return path.read_bytes()
 
-    monkeypatch.setattr(Path, "read_bytes", forbidden)
+    monkeypatch.setattr("advisor.catalog.cache.read_regular_file", forbidden)
     with pytest.raises(ProfileError, match=r"advisor.yaml: Permission denied"):
         load_catalog(cwd=home / "work")
 
