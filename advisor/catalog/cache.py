@@ -103,6 +103,7 @@ def catalog_to_json(catalog: Catalog) -> bytes:
         "offers": offers,
         "rejected": catalog.rejected,
         "overlays": catalog.overlays,
+        "doubts": catalog.doubts,
         "exchange_rates": catalog.exchange_rates,
         "billing": catalog.billing,
     }
@@ -130,6 +131,7 @@ def catalog_from_json(payload: bytes) -> Catalog:
         offers=tuple(from_columns(Offer, columns, count=len(columns["id"]))),
         rejected=tuple(Rejection(**values) for values in document["rejected"]),
         overlays=tuple(document["overlays"]),
+        doubts=tuple(document["doubts"]),
         exchange_rates=tuple(ExchangeRate(**values) for values in document["exchange_rates"]),
         billing=Billing(
             rules={provider: BillingRule(**values) for provider, values in document["billing"]["rules"].items()},

@@ -133,7 +133,7 @@ class _Builder:
         """What begins with `event`; its place is `line`, that of its key, or its own."""
         self._check(event, depth=depth)
         if line is None:
-            line = event.start_mark.line
+            line = _line_of(event)
         if isinstance(event, yaml.ScalarEvent):
             return (event.value if event.style else _plain_scalar(event.value)), _Place(line=line, below={})
         below: dict[str | int, _Place] = {}
@@ -148,7 +148,7 @@ class _Builder:
             self._check(event, depth=depth + 1)
             if not isinstance(event, yaml.ScalarEvent):
                 raise self._error(event, "a key must be text", hint="put the key in quotes")
-            key, key_line = event.value, event.start_mark.line
+            key, key_line = event.value, _line_of(event)
             if key in values:
                 raise self._error(event, f"{key}: this key is repeated", hint="keep one of the two")
             values[key], below[key] = self._value(self._next(), depth=depth + 1, line=key_line)
@@ -168,7 +168,12 @@ class _Builder:
             raise self._error(event, f"the file has more than {_MOST_NODES:,} values", hint=hint)
 
     def _error(self, event: Any, message: str, *, hint: str) -> ProfileError:
-        return ProfileError(message, where=f"{self._label}:{event.start_mark.line + 1}", hint=hint)
+        return ProfileError(message, where=f"{self._label}:{_line_of(event) + 1}", hint=hint)
+
+
+def _line_of(event: Any) -> int:
+    line: int = event.start_mark.line
+    return line
 
 
 def _plain_scalar(text: str) -> str | float | bool | None:

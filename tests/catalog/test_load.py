@@ -125,6 +125,12 @@ def test_a_flag_that_names_no_file_or_folder_is_refused(home: Path) -> None:
         load_catalog(cwd=home / "work", prices=[home / "absent.yaml"])
 
 
+def test_an_overlay_that_links_to_nothing_is_refused_and_not_passed_over(home: Path) -> None:
+    (home / "work/advisor.yaml").symlink_to(home / "work/gone.yaml")
+    with pytest.raises(ProfileError, match=r"advisor.yaml: a link to .*gone.yaml"):
+        load_catalog(cwd=home / "work")
+
+
 def test_a_folder_without_profiles_is_refused_instead_of_changing_nothing(home: Path) -> None:
     write(home / "work/folder/toy.yaml", GPU.format(id="toy", tflops=10))
     with pytest.raises(UsageError, match="no profiles in this folder") as caught:
