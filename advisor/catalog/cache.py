@@ -7,12 +7,15 @@ declared outdated. A file that cannot be read, was cut short or holds something 
 import contextlib
 import hashlib
 import json
+import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from datetime import date
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import advisor.records.billing
 import advisor.records.device
@@ -56,7 +59,62 @@ def read_cached(folder: Path, *, key: str) -> Catalog | None:
         return None
     if hashlib.sha256(payload).hexdigest().encode() != stored_digest:
         return None
-    return catalog_from_json(payload)
+    try:
+        catalog = catalog_from_json(payload)
+        _check(catalog)
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        return None
+    return catalog
+
+
+def _check(catalog: Catalog) -> None:
+    """Raise an error where a value is not of its field's type, or an offer is of a device that is not there."""
+    parts = (catalog.gpus.values(), catalog.cpus.values(), catalog.offers, catalog.rejected, catalog.exchange_rates)
+    families = (family for efficiency in catalog.efficiencies for family in efficiency.families.values())
+    billing = (catalog.billing.rules.values(), catalog.billing.start_ups.values(), [catalog.billing.extras])
+    prices = [price for offer in catalog.offers for price in offer.prices]
+    for records in (*parts, catalog.efficiencies, families, *billing, prices):
+        _check_types(tuple(records))
+    if not all(isinstance(text, str) for text in (*catalog.overlays, *catalog.doubts)):
+        raise TypeError("overlays and doubts are text")
+    for day in {price.date for price in prices}:
+        date.fromisoformat(day)
+    for offer in catalog.offers:
+        if offer.gpu is None:
+            _ = catalog.cpus[offer.cpu or ""].id, (offer.vcpus or 0) + (offer.memory_bytes or 0)
+        elif offer.gpu not in catalog.gpus or offer.gpu_count < 1:
+            raise LookupError(offer.gpu)
+        if any(price.usd_per_hour == 0 for price in offer.prices):
+            raise ValueError("a price of nothing")
+
+
+def _check_types(records: Sequence[Any]) -> None:
+    """Field by field over all of them, since thousands have the same few types."""
+    for name, hint in get_type_hints(type(records[0])).items() if records else ():
+        options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+        kinds = {get_origin(option) or option for option in options}
+        values = [getattr(record, name) for record in records]
+        if Literal in kinds:
+            words = {word for option in options if get_origin(option) is Literal for word in get_args(option)}
+            if not {value for value in values if value is not None} <= words:
+                raise ValueError(name)
+            kinds = kinds - {Literal} | {str}
+        found = {type(value) for value in values}
+        if float in kinds:
+            kinds |= {int}
+        if not all(
+            any(issubclass(one, kind) for kind in kinds) and (one is not bool or bool in kinds) for one in found
+        ):
+            raise TypeError(name)
+        if int in kinds and not all(0 <= value < math.inf for value in values if value is not None):
+            raise ValueError(name)
+        if tuple in kinds or Mapping in kinds:
+            for value in values:
+                items = value.values() if isinstance(value, Mapping) else value
+                if get_args(hint)[-1] is float and not all(0 < item < math.inf for item in items):
+                    raise ValueError(name)
+                if get_args(hint)[0] is str and not all(isinstance(key, str) for key in value):
+                    raise TypeError(name)
 
 
 def write_cached(catalog: Catalog, folder: Path, *, key: str) -> None:
