@@ -13,6 +13,7 @@ from advisor import units
 from advisor.calibrate.in_force import calibration_notes, calibrations_in_force, with_calibrations
 from advisor.calibrate.store import Stored
 from advisor.catalog.find import device_ids, exchange_rate_of
+from advisor.catalog.invariants import catalog_warnings
 from advisor.catalog.load import load_catalog
 from advisor.cost.at_hand import fleet_at_hand, join, join_fleets, notes_at_hand, selection_at_hand, soonest
 from advisor.cost.batch_sweep import batch_sweeps
@@ -466,6 +467,7 @@ def rank_workload(
             *measured.problems,
             *_unknown_warnings(workload),
             *mark_warnings(ranking.quotes, max_age_days=options.max_price_age),
+            *catalog_warnings(catalog, today=today or date.today()),
         ),
         exchange_rate=exchange_rate,
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.errors import UsageError
+from advisor.regular_file import read_regular_file
 
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _LEAST_TOKEN_LENGTH = 16
@@ -87,7 +88,7 @@ def _is_any_address(host: str) -> bool:
 
 def _read_token(file: Path) -> str:
     try:
-        token = file.read_text(encoding="utf-8").strip()
+        token = read_regular_file(file).decode("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--token-file {file}: cannot be read ({error})", hint="name a text file") from None
     if len(token) < _LEAST_TOKEN_LENGTH or not (token.isascii() and token.isprintable()) or " " in token:
