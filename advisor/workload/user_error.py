@@ -25,6 +25,8 @@ _HANDING_ON: set[tuple[str, str]] = set()
 """File and name of each function that `hands_on` marks."""
 _LINE_CHARACTERS = 500
 _FRAMES_AT_EACH_END = 8
+_NO_CONNECTION = frozenset(("URLError", "ConnectionError", "ConnectError"))
+"""Of urllib, of Python's sockets and requests, of httpx: by name, as none of them need be imported."""
 _OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "cannot allocate memory")
 
 
@@ -168,6 +170,8 @@ def _hint(error: BaseException, text: str) -> str:
         return f"install {error.name} into {sys.prefix}, or run advise where the model runs"
     if isinstance(error, ImportError) and "relative import" in text:
         return "name a file outside the package that imports the model from it"
+    if not _NO_CONNECTION.isdisjoint(kind.__name__ for kind in type(error).__mro__):
+        return "the file downloads when it is loaded: leave the weights out (weights=None), as no prediction needs them"
     if isinstance(error, EOFError):
         return "the file has no terminal here: its input is empty"
     return ""

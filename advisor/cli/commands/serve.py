@@ -88,7 +88,8 @@ def command(
         from advisor.serve.run import serve
     except ModuleNotFoundError as error:
         raise UsageError(
-            f"{error.name} is not installed", hint="pip install 'device-advisor[serve]' brings what the service needs"
+            f"{error.name} is not installed",
+            hint="the service needs its extra: pip install fastapi prometheus-client uvicorn",
         ) from error
 
     settings = checked_settings(
