@@ -34,7 +34,7 @@ class PricesInForce:
 
     async def load(self) -> None:
         """Wait for the first ones; raises `AdvisorError` at the first mistake."""
-        await self._load()
+        self._put_in_force(await self._read())
 
     async def keep_fresh(self) -> None:
         """Look at the files every second, for ever."""
@@ -48,8 +48,9 @@ class PricesInForce:
             files = self._files()
             if files == self._seen:
                 return
-            self._seen = files
-            await self._load()
+            reply = await self._read()
+            self._seen = files  # from here on the verdict is of these files; what hindered reading them may pass
+            self._put_in_force(reply)
         except (AdvisorError, OSError) as error:
             self._keep_old(str(error))
         else:
@@ -80,17 +81,17 @@ class PricesInForce:
         loader.tell(Frame("load", json.dumps(named).encode()))
         return loader
 
-    async def _load(self) -> None:
+    async def _read(self) -> Frame:
         loader, self._loader = self._loader or self._asked_loader(), None
-        await loader.connect()
         try:
             async with asyncio.timeout(_LOAD_LIMIT_S):
-                reply = await loader.ask()
+                return await loader.ask()
         except (TimeoutError, WorkerDiedError):
             raise UsageError("profiles and prices could not be loaded", hint="see the log") from None
         finally:
-            await loader.disconnect()
-            loader.kill()
+            loader.end()
+
+    def _put_in_force(self, reply: Frame) -> None:
         if reply.word == "refused":
             message, hint = json.loads(reply.body)
             raise UsageError(message, hint=hint)
