@@ -1,24 +1,33 @@
 """The log of the service: a record is one line whoever's words are in it, and no mistake fills the disk."""
 
 import logging
+import sys
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, TextIO
 
 from advisor.report.printable import printable
 
 _LOG = logging.getLogger(__name__)
 _MOST_PER_MINUTE = 20
 _MOST_CHARACTERS = 2_000
+"""In a line."""
+_MOST_LINES = 100
+"""In a traceback."""
 
 
 def configure_log() -> None:
     """Log to stderr."""
-    handler = logging.StreamHandler()
+    logging.basicConfig(level=logging.INFO, handlers=[log_handler(sys.stderr)])
+
+
+def log_handler(stream: TextIO) -> logging.Handler:
+    """What writes records to `stream`."""
+    handler = logging.StreamHandler(stream)
     handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s"))
     handler.addFilter(Spare())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    return handler
 
 
 def log_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -54,5 +63,5 @@ class _Formatter(logging.Formatter):
         return printable(super().formatMessage(record)[:_MOST_CHARACTERS])
 
     def formatException(self, ei: Any) -> str:  # noqa: N802
-        lines = super().formatException(ei).splitlines()
+        lines = super().formatException(ei).splitlines()[-_MOST_LINES:]
         return "\n".join(f"    {printable(line[:_MOST_CHARACTERS])}" for line in lines)
