@@ -53,7 +53,11 @@ class Server:
 
     def workers(self) -> list[int]:
         """The numbers of the worker processes."""
-        return [worker for fork_server in children_of(self.process.pid) for worker in children_of(fork_server)]
+        return [worker for fork_server in self.fork_servers() for worker in children_of(fork_server)]
+
+    def fork_servers(self) -> list[int]:
+        """The number of the process that forks workers; none while it is started anew."""
+        return children_of(self.process.pid)
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
