@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import socket
 import time
@@ -174,6 +175,20 @@ def test_floods_of_connections(attack: Attack, server: Server) -> None:
         is_well(server, expected)
 
     attack.each(check, count=max(1, attack.count // 25))
+    assert server.stop() == 0
+
+
+def test_exhausted_files(attack: Attack, server: Server) -> None:
+    expected = server.post("/v1/recommend", REQUEST).content
+    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (48, 48))
+
+    def check(chance: Random) -> None:
+        with ExitStack() as held:
+            for _ in range(chance.randrange(100, 300)):
+                connected(server, held)
+            is_well(server, expected)
+
+    attack.each(check, count=max(1, attack.count // 50))
     assert server.stop() == 0
 
 
