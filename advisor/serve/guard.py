@@ -60,7 +60,7 @@ class Guard:
             body = self._stranger(scope) or await self._body(scope, receive)
             if isinstance(body, Problem):
                 await _refuse(body, send_guarded)
-            elif not await _while_awaited(self._app(scope, _replay(body), send_guarded), receive):
+            elif not await _until_disconnect(self._app(scope, _replay(body), send_guarded), receive):
                 status = _CLIENT_GONE
         finally:
             self._metrics.answered(
@@ -117,7 +117,7 @@ class Guard:
             return too_slow
 
 
-async def _while_awaited(answer: Coroutine[Any, Any, None], receive: _Receive) -> bool:
+async def _until_disconnect(answer: Coroutine[Any, Any, None], receive: _Receive) -> bool:
     """Answer, unless the client hangs up before; False where it did."""
     answering, leaving = asyncio.create_task(answer), asyncio.create_task(_disconnected(receive))
     leaving.add_done_callback(lambda _: answering.cancel())

@@ -26,7 +26,7 @@ def log_handler(stream: TextIO) -> logging.Handler:
     """What writes records to `stream`."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s"))
-    handler.addFilter(Spare())
+    handler.addFilter(RateLimit())
     return handler
 
 
@@ -35,7 +35,7 @@ def log_uncaught(kind: type[BaseException], error: BaseException, trace: Traceba
     _LOG.critical("a process of the service ends", exc_info=(kind, error, trace))
 
 
-class Spare(logging.Filter):
+class RateLimit(logging.Filter):
     """Lets each place in the code log 20 times a minute; the next minute begins with how much was left out."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -25,7 +25,7 @@ class Metrics:
             ("prices_failed_loads", "Edits that were wrong.", lambda: float(prices.failure_count)),
             ("in_flight", "Requests waiting or worked on.", lambda: float(pool.asked_count)),
             ("workers_alive", "Workers that can be asked.", lambda: float(pool.living_count)),
-            ("workers_replaced", "Workers that died, ran out of time or lost their client.", lambda: float(pool.died_count)),
+            ("workers_replaced", "Workers ended: killed, timed out or client gone.", lambda: float(pool.died_count)),
         ):
             Gauge(f"advise_{name}", help_text, registry=self._registry).set_function(read)
 

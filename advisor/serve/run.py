@@ -6,14 +6,13 @@ import logging
 import signal
 import socket
 from collections.abc import Iterator
-from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from advisor.errors import UsageError
 from advisor.serve.pool import Pool, pool_of
 from advisor.serve.prices import PricesInForce
-from advisor.serve.settings import Settings, in_url
+from advisor.serve.settings import Settings, answering_to, in_url
 
 if TYPE_CHECKING:
     from advisor.serve.guard import Guard
@@ -33,7 +32,7 @@ def serve(settings: Settings) -> None:
         _ending_on_sigterm(),
         pool_of(settings.worker_count, queue_count=settings.queue_count) as pool,
     ):
-        settings = replace(settings, allowed_hosts=(*settings.allowed_hosts, in_url(listener.getsockname()[0])))
+        settings = answering_to(settings, listener.getsockname()[0])
         # The nursery imports, the first worker is forked and the prices are read while this process imports FastAPI.
         prices = PricesInForce(settings, pool)
         asyncio.run(_serve(settings, listener=listener, pool=pool, prices=prices))

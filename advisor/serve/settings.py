@@ -3,7 +3,7 @@
 import ipaddress
 import os
 import resource
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor.errors import UsageError
@@ -68,12 +68,19 @@ def checked_settings(
         token=token,
         allowed_hosts=tuple(name.lower() for name in (*known, *allowed_hosts)),
         worker_count=workers,
-        queue_count=(queue_count := 16 * workers),
-        connection_count=min(256 + queue_count, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2),
+        queue_count=16 * workers,
+        connection_count=_connection_count(queue_count=16 * workers),
         time_limit_s=time_limit_s,
         profiles=profiles,
         prices=prices,
     )
+
+
+def answering_to(settings: Settings, address: str) -> Settings:
+    """The settings with the address that is listened on as a name of the service."""
+    if _is_any_address(address):
+        return settings
+    return replace(settings, allowed_hosts=(*settings.allowed_hosts, in_url(address)))
 
 
 def in_url(host: str) -> str:
@@ -103,6 +110,13 @@ def _read_token(file: Path) -> str:
             hint="openssl rand -hex 32 > FILE",
         )
     return token
+
+
+def _connection_count(*, queue_count: int) -> int:
+    """Room for all that may wait and 256 more, as far as half of the open files that the system allows goes."""
+    file_count, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 256 + queue_count
+    return wanted if file_count == resource.RLIM_INFINITY else min(wanted, file_count // 2)
 
 
 def _usable_cores() -> int:

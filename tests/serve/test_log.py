@@ -3,7 +3,7 @@ from io import StringIO
 
 import pytest
 
-from advisor.serve.log import Spare, log_handler
+from advisor.serve.log import RateLimit, log_handler
 
 FORGED = "\n2031-01-01 00:00:00,000 ERROR forged\x1b[31m\r\x00\u2028x"
 
@@ -46,15 +46,15 @@ def test_a_message_of_megabytes_is_cut(log: logging.Logger, stream: StringIO) ->
 
 def test_a_place_logs_twenty_times_a_minute_and_says_what_was_left_out() -> None:
     now_s = 0.0
-    spare = Spare(clock=lambda: now_s)
+    limit = RateLimit(clock=lambda: now_s)
 
     def record(line: int) -> logging.LogRecord:
         return logging.LogRecord("test", logging.ERROR, "file.py", line, "message %d", (7,), None)
 
-    assert [spare.filter(record(1)) for _ in range(1_000)].count(True) == 20
-    assert spare.filter(record(2))
+    assert [limit.filter(record(1)) for _ in range(1_000)].count(True) == 20
+    assert limit.filter(record(2))
     now_s = 60.0
     first = record(1)
-    assert spare.filter(first)
+    assert limit.filter(first)
     assert "980 " in first.getMessage()
-    assert [spare.filter(record(1)) for _ in range(1_000)].count(True) == 19
+    assert [limit.filter(record(1)) for _ in range(1_000)].count(True) == 19

@@ -242,13 +242,15 @@ def test_control_characters_in_a_file_make_no_line_of_the_log(start: Start, tmp_
         assert "\x1b" not in log
 
 
-def test_an_answer_that_takes_too_long_is_given_up_and_its_worker_replaced(start: Start) -> None:
-    with start("--time-limit", "1ms") as server:
-        response = server.post("/v1/recommend", {"workload": WORKLOAD})
-        assert response.status_code == 503
-        assert response.json()["error"]["code"] == "too-long"
-        assert int(response.headers["retry-after"]) > 0
-        assert "advise_workers_replaced 1.0" in server.get("/metrics").text
+def test_answers_that_take_too_long_are_given_up_and_their_worker_replaced(start: Start) -> None:
+    with start("--time-limit", "1ms") as server, ThreadPoolExecutor(8) as threads:
+        asked = [threads.submit(server.post, "/v1/recommend", {"workload": WORKLOAD}) for _ in range(8)]
+        for response in (one.result() for one in asked):
+            assert response.status_code == 503
+            assert response.json()["error"]["code"] == "too-long"
+            assert int(response.headers["retry-after"]) > 0
+        assert re.search(r"advise_workers_replaced [1-8]\.0", server.get("/metrics").text)
+        assert server.get("/healthz").json()["status"] == "ok"
 
 
 def test_with_a_token_strangers_learn_no_file_names(start: Start, tmp_path: Path) -> None:
