@@ -44,12 +44,13 @@ class PricesInForce:
 
     async def look(self) -> None:
         """Load them anew where a file has changed, is new or is gone; keep the old ones where the new are wrong."""
+        seen, self._seen = self._seen, ()  # without a verdict on the files, the next look reads them
         try:
             files = self._files()
-            if files == self._seen:
+            reply = None if files == seen else await self._read()
+            self._seen = files
+            if reply is None:
                 return
-            reply = await self._read()
-            self._seen = files  # from here on the verdict is of these files; what hindered reading them may pass
             self._put_in_force(reply)
         except (AdvisorError, OSError) as error:
             self._keep_old(str(error))
@@ -69,9 +70,6 @@ class PricesInForce:
             states = [(file, file.stat()) for layer in in_force for file in layer.files()]
         except OSError as error:
             raise UsageError(f"{error.filename}: {error.strerror}") from None
-        except UsageError:
-            self._seen = ()  # it may come back as it was
-            raise
         return tuple((file, state.st_mtime_ns, state.st_size) for file, state in states)
 
     def _asked_loader(self) -> Worker:

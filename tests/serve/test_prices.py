@@ -1,4 +1,6 @@
 import asyncio
+import errno
+import os
 from contextlib import closing
 from pathlib import Path
 
@@ -9,6 +11,10 @@ from advisor.serve.pool import pool_of
 from advisor.serve.prices import PricesInForce
 from advisor.serve.settings import Settings
 from tests.serve.conftest import ROOT
+
+
+def too_many_files(**_: object) -> None:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), "folder")
 
 
 def test_files_whose_reading_was_hindered_are_read_again_and_wrong_ones_are_not(
@@ -30,12 +36,18 @@ def test_files_whose_reading_was_hindered_are_read_again_and_wrong_ones_are_not(
             await prices.look()  # the file is as it was, and this time nothing is in the way
             assert prices.loaded_at > first
             assert prices.problem == ""
+            with monkeypatch.context() as hindered:
+                hindered.setattr(module, "layers", too_many_files)
+                await prices.look()
+            assert "Too many open files" in prices.problem
+            await prices.look()
+            assert prices.problem == ""
             overlay.write_text("provider: 7\n")
             await prices.look()
             wrong = prices.problem
             assert "advisor.yaml:1" in wrong
             monkeypatch.setattr(module, "_LOAD_LIMIT_S", 0.0)
             await prices.look()  # known to be wrong: it is not read again, or there would be another problem now
-            assert (prices.problem, prices.failure_count) == (wrong, 2)
+            assert (prices.problem, prices.failure_count) == (wrong, 3)
 
     asyncio.run(main())
