@@ -282,7 +282,7 @@ def _read_price(document: Document, path: KeyPath, value: Any, *, kind: PriceKin
         raise document.error(path, "this price has no date", hint="add `date: 2026-09-01` at the head of the file")
     return Price(
         kind=kind,
-        usd_per_hour=float(read_number(document, path, value)),
+        usd_per_hour=float(read_number(document, path, value, quantity="usd_per_hour")),
         date=source.date,
         source=source.text,
         basis=source.basis,

@@ -79,9 +79,9 @@ def command(
       curl -d "{\\"workload\\": $(cat workload.json)}" \\
         -H "Content-Type: application/json" http://127.0.0.1:8000/v1/recommend
     """
-    import logging
     from pathlib import Path
 
+    from advisor.serve.log import configure_log
     from advisor.serve.settings import checked_settings
 
     try:
@@ -102,6 +102,6 @@ def command(
         profiles=Path(profiles) if profiles else None,
         prices=tuple(map(Path, prices)),
     )
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    configure_log()
     serve(settings)
     return ExitCode.ANSWER
