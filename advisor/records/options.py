@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from advisor import units
@@ -34,26 +35,23 @@ class Options:
     batch: str = _flag("", "global batch: N | N,M | A..B | auto (the cheapest per device)", metavar="N|N,M|A..B|auto")
     prompt_tokens: int | None = _flag(
         None, "of hf: a language model in service: the tokens of a request's prompt", metavar="N",
-        parse=units.parse_count,
     )  # fmt: skip
-    output_tokens: int | None = _flag(None, "the tokens of its answer, 2 or more", metavar="N", parse=units.parse_count)
+    output_tokens: int | None = _flag(
+        None, "the tokens of its answer, 2 or more", metavar="N",
+        parse=partial(units.parse_count, least=2),
+    )  # fmt: skip
     concurrency: str = _flag("", "requests in flight on one instance: N | N,M | A..B | auto", metavar="N|N,M|A..B|auto")
     weights: WeightFormat = _flag(
         "auto", "how the matrices of a language model's blocks are stored; auto: in its precision"
     )
-    accumulate: int = _flag(
-        1, "passes in which each GPU's batch runs before the optimizer steps", metavar="N", parse=units.parse_count
-    )
+    accumulate: int = _flag(1, "passes in which each GPU's batch runs before the optimizer steps", metavar="N")
     checkpoint_activations: bool = _flag(
         False, "backward computes again what forward did in repeated blocks, and keeps less of it"
     )
-    gpus: int | None = _flag(
-        None, "so many GPUs of each machine, no more and no fewer", metavar="N", parse=units.parse_count
-    )
-    max_gpus: int | None = _flag(None, "at most so many GPUs of each machine", metavar="N", parse=units.parse_count)
+    gpus: int | None = _flag(None, "so many GPUs of each machine, no more and no fewer", metavar="N")
+    max_gpus: int | None = _flag(None, "at most so many GPUs of each machine", metavar="N")
     max_machines: int = _flag(
         1, "in training, as many machines of one type where their network is known", metavar="N",
-        parse=units.parse_count,
     )  # fmt: skip
     sharding: ShardingChoice = _flag(
         "auto", "what GPUs divide: none (DDP), zero1 optimizer state, zero2 and gradients, zero3 (FSDP) and parameters"
