@@ -11,7 +11,7 @@ import numpy as np
 
 from advisor.calibrate.in_force import calibration_notes, calibrations_in_force, with_calibrations
 from advisor.calibrate.store import Stored
-from advisor.catalog.find import device_ids, exchange_rate_of
+from advisor.catalog.find import device_ids, exchange_rate_of, overlay_notes
 from advisor.catalog.load import load_catalog
 from advisor.cost.at_hand import fleet_at_hand, join, join_fleets, notes_at_hand, selection_at_hand, soonest
 from advisor.cost.batch_sweep import batch_sweeps
@@ -454,7 +454,7 @@ def rank_workload(
         ),
         rejected=(*catalog.rejected, *ranking.rejected),
         notes=(
-            *(f"overlay in force: {path}" for path in catalog.overlays),
+            *overlay_notes(catalog),
             *ranking.notes,
             *memory_notes(workload, predictions),
             *calibration_notes(calibrated, used=_calibrated_devices((*ranking.quotes, *at_hand.quotes))),

@@ -97,6 +97,11 @@ def exchange_rate_of(catalog: Catalog, currency: str) -> ExchangeRate | None:
     )
 
 
+def overlay_notes(catalog: Catalog) -> tuple[str, ...]:
+    """The files of the user's own that an answer rests on, each in a note."""
+    return tuple(f"overlay in force: {path}" for path in catalog.overlays)
+
+
 def device_ids(catalog: Catalog, names: Iterable[str]) -> tuple[str, ...]:
     """The ids of the devices that each name finds; what `--device` takes beside them stays as it is."""
     return tuple(

@@ -66,7 +66,7 @@ def list_command(output: "Output", **params: Any) -> int:
     """
     from datetime import date
 
-    from advisor.catalog.find import exchange_rate_of
+    from advisor.catalog.find import exchange_rate_of, overlay_notes
     from advisor.cli.flags import options_from
     from advisor.cli.output import view_of, write
     from advisor.errors import NothingFitsError
@@ -84,7 +84,8 @@ def list_command(output: "Output", **params: Any) -> int:
     if output.format == "json":
         write(render_prices_json(rows), output)
     else:
-        write(render_price_list(rows, rate=rate, view=view_of(output, top=options.top)), output)
+        view, notes = view_of(output, top=options.top), overlay_notes(catalog)
+        write(render_price_list(rows, rate=rate, view=view, notes=notes), output)
     return ExitCode.ANSWER
 
 
@@ -104,7 +105,7 @@ def show_command(name: str, output: "Output", **params: Any) -> int:
     """
     from datetime import date
 
-    from advisor.catalog.find import exchange_rate_of
+    from advisor.catalog.find import exchange_rate_of, overlay_notes
     from advisor.cli.flags import options_from
     from advisor.cli.output import view_of, write
     from advisor.pipeline import catalog_of
@@ -119,7 +120,8 @@ def show_command(name: str, output: "Output", **params: Any) -> int:
     if output.format == "json":
         write(render_prices_json(rows), output)
     else:
-        write(render_prices_of(rows, rate=rate, view=view_of(output, top=options.top)), output)
+        view, notes = view_of(output, top=options.top), overlay_notes(catalog)
+        write(render_prices_of(rows, rate=rate, view=view, notes=notes), output)
     return ExitCode.ANSWER
 
 
