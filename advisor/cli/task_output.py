@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from advisor.cli.output import Output, write
+from advisor.cli.terminal import say
 from advisor.errors import UsageError
 
 if TYPE_CHECKING:
@@ -78,6 +79,6 @@ def write_task(
     )
     write(task.text, output)
     for note in task.notes:
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}")
     if output.path is not None:
-        click.echo(f"wrote {output.path}: run it with `{task.command} {output.path}`", err=True)
+        say(f"wrote {output.path}: run it with `{task.command} {output.path}`")

@@ -6,6 +6,7 @@ import click
 
 from advisor.cli.lazy import LazyCommand
 from advisor.cli.progress import counted_progress
+from advisor.cli.terminal import say
 from advisor.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def command(
         wanted = None if on is None else device_called(on, targets(machine, catalog)).device
         found = [one for one in stored.calibrations if on is None or (wanted and one.key.device == wanted.id)]
         for problem in stored.problems:
-            click.echo(f"warning: {problem}", err=True)
+            say(f"warning: {problem}")
         if not found:
             raise UsageError("no calibration is in force for this machine", hint="make one with `advise calibrate`")
         exported = found
@@ -172,10 +173,10 @@ def _calibrated(
             on_progress=on_progress,
         ):
             if isinstance(one, NotCalibrated):
-                click.echo(f"warning: {one.device} is passed over: {one.reason}", err=True)
+                say(f"warning: {one.device} is passed over: {one.reason}")
                 continue
             if one.problem:
-                click.echo(f"warning: {target_text(one.calibration)}: {one.problem}", err=True)
+                say(f"warning: {target_text(one.calibration)}: {one.problem}")
             found.append(one)
     if not found:
         raise UsageError("no device here could be timed", hint="advise doctor says what is missing")

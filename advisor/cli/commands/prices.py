@@ -7,6 +7,7 @@ import click
 
 from advisor.cli.lazy import LazyCommand, path_of
 from advisor.cli.progress import progress
+from advisor.cli.terminal import say
 from advisor.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def validate_command(files: "tuple[Path, ...]") -> int:
       advise prices validate advisor.yaml
       advise prices validate own/prices/*.yaml own/devices/gpu/*.yaml
     """
-    from advisor.cli.stdout import write_stdout
+    from advisor.cli.terminal import write_stdout
     from advisor.prices import validate_file
 
     for file in files:
@@ -234,6 +235,6 @@ def refresh_command(provider: str, dry_run: bool, top: int, file: "Path | None")
         refreshed = refresh_prices(provider, file=file, today=date.today(), is_dry_run=dry_run)
     write(render_changes(refreshed.changes, rate=None, view=view_of(stdout, top=top)), stdout)
     for problem in refreshed.problems:
-        click.echo(f"note: {problem}", err=True)
-    click.echo("nothing was written" if dry_run else f"wrote {refreshed.file}", err=True)
+        say(f"note: {problem}")
+    say("nothing was written" if dry_run else f"wrote {refreshed.file}")
     return ExitCode.ANSWER
