@@ -33,9 +33,13 @@ def converter(field: Field[Any], *, called: str = "") -> Callable[[Any], Any]:
     if get_origin(item_type) is Literal:
         return choice(called, get_args(item_type))
     if item_type is str:
-        return str
+        return field.metadata.get("parse") or str
     by_type: dict[Any, Callable[[str], float]] = {int: units.parse_count, float: units.parse_duration_s}
-    read = field.metadata.get("parse") or by_type[item_type]
+    return reader(called, field.metadata.get("parse") or by_type[item_type])
+
+
+def reader(called: str, read: Callable[[str], Any]) -> Callable[[Any], Any]:
+    """`read`, with what it raises said of `called`, the flag or the keyword."""
 
     def convert(text: Any) -> Any:
         try:

@@ -51,3 +51,12 @@ def test_a_number_in_its_range_is_taken_at_all_three_doors(advise: Advise, pipel
         assert getattr(requested({name: 3}), name) == 3
     advise("model.py", f"{flag_name(name)}=3")
     assert getattr(pipeline.asked[0]["options"], name) == 3
+
+
+def test_a_provider_may_be_called_as_people_call_it_at_all_three_doors(advise: Advise, pipeline: Pipeline) -> None:
+    called = "Amazon,google,Microsoft Azure,Lambda Labs,vast.ai,salad"
+    expected = ("aws", "gcp", "azure", "lambda", "vast-ai", "salad")
+    assert checked_options(provider=called.split(",")).provider == expected
+    assert requested({"provider": called}).provider == expected
+    advise("model.py", "--provider", called)
+    assert pipeline.asked[0]["options"].provider == expected

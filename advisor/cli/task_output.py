@@ -18,7 +18,7 @@ _DEFAULT_IDLE_MINUTES = 10
 
 def emit_flags() -> list[click.Option]:
     """`--emit` and what goes with it."""
-    from advisor.flag_values import choice
+    from advisor.flag_values import choice, reader
     from advisor.launch.engines import engine_names
     from advisor.units import parse_count
 
@@ -32,7 +32,7 @@ def emit_flags() -> list[click.Option]:
         ),
         click.Option(
             ["--idle-minutes"],
-            type=parse_count,
+            type=reader("--idle-minutes", parse_count),
             default=_DEFAULT_IDLE_MINUTES,
             show_default=True,
             metavar="N",

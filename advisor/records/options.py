@@ -17,6 +17,21 @@ DropPrices = Literal["none", "flagged", "old"]
 ShardingChoice = Literal["auto", "none", "zero1", "zero2", "zero3"]
 Objective = Literal["cost", "time", "cost-time"]
 
+_PROVIDERS = {
+    **dict.fromkeys(("amazon", "amazonwebservices", "ec2"), "aws"),
+    **dict.fromkeys(("google", "googlecloud", "gce"), "gcp"),
+    **dict.fromkeys(("microsoft", "microsoftazure"), "azure"),
+    **dict.fromkeys(("lambdalabs", "lambdacloud"), "lambda"),
+    **dict.fromkeys(("vast", "vastai"), "vast-ai"),
+    "datacrunch": "verda",
+}
+"""What people call providers beside the names in price files; case and punctuation do not count."""
+
+
+def provider_id(name: str) -> str:
+    """`aws` of "Amazon"; a name that is no other's stays as it is."""
+    return _PROVIDERS.get("".join(filter(str.isalnum, name.lower())), name)
+
 
 def _flag(default: Any, help_text: str, *, metavar: str = "", parse: Callable[[str], Any] | None = None) -> Any:
     return field(default=default, metadata={"help": help_text, "metavar": metavar, "parse": parse})
@@ -76,7 +91,7 @@ class Options:
     loader_s_per_sample: float | None = _flag(
         None, "how long one vCPU takes to load and prepare a sample: 0.004 or 4ms", metavar="TIME"
     )
-    provider: tuple[str, ...] = _flag((), "only these providers", metavar="NAME")
+    provider: tuple[str, ...] = _flag((), "only these providers", metavar="NAME", parse=provider_id)
     region: tuple[str, ...] = _flag((), "only these regions", metavar="REGION|US|EU|JP")
     tier: tuple[TierChoice, ...] = _flag(
         (), "only these tiers; without it marketplaces are left out, unless named by --provider"

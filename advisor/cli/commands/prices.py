@@ -228,11 +228,12 @@ def refresh_command(provider: str, dry_run: bool, top: int, file: "Path | None")
 
     from advisor.cli.output import Output, view_of, write
     from advisor.price_refresh import refresh_prices
+    from advisor.records.options import provider_id
     from advisor.report.prices_text import render_changes
 
     stdout = Output(format="table", path=None)
     with progress(f"fetching the prices of {provider}"):
-        refreshed = refresh_prices(provider, file=file, today=date.today(), is_dry_run=dry_run)
+        refreshed = refresh_prices(provider_id(provider), file=file, today=date.today(), is_dry_run=dry_run)
     write(render_changes(refreshed.changes, rate=None, view=view_of(stdout, top=top)), stdout)
     for problem in refreshed.problems:
         say(f"note: {problem}")
