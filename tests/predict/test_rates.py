@@ -10,7 +10,7 @@ from advisor.predict.rates import (
     cache_bytes_per_s,
     join_s,
     launch_s,
-    rates_of,
+    rate_table,
     sustained_bytes_per_s,
     sustained_flops_per_s,
     transposed_ratio,
