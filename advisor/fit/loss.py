@@ -1,11 +1,11 @@
-"""What a fit minimises: rows count in proportion once they are far off, whatever their weight; priors are Gaussian.
+"""What a fit minimises: both rows and priors count by the square near to zero and in proportion beyond their own scale.
 
-An error of a row is log(predicted / measured). Its loss is that of the error in units of `ROBUST_LOG_SCALE`: squared
-below one unit, in proportion above, so that nets which no formula holds for do not pull the fit. The row's weight
-multiplies the error before it is squared, so the loss by the weight's square, and moves no border between the two.
-
-A prior is a Gaussian: half the square of how many standard deviations a coefficient is from its start, at any distance,
-in the same units: one standard deviation costs as much as a row of weight 1 that is one unit off.
+A row's error is log(predicted / measured). Its scale is `ROBUST_LOG_SCALE`, whatever its weight: nets that no formula
+holds for do not pull the fit, be they many or few. The weight multiplies the error, and so the square of it the loss,
+and does not move the border between the two. A prior's error is how far a coefficient lies from its start, in log, and
+its scale is one standard deviation of the prior: some devices are far from all others (MI100, old hosts), and a
+Gaussian prior would have the others pay for it. One standard deviation costs as much as `PRIOR_ROWS` rows of weight 1
+that are off by their scale.
 """
 
 from collections.abc import Callable
@@ -16,23 +16,22 @@ from advisor.records.prediction import FloatArray
 
 ROBUST_LOG_SCALE = 0.1
 """Rows that are off by less count by the square of it."""
+PRIOR_ROWS = 3.0
+"""Rows of one group err together, so that ten of them tell less than ten independent ones would."""
+PRIOR_SCALE = ROBUST_LOG_SCALE * float(np.sqrt(PRIOR_ROWS))
+"""What one standard deviation of a prior is as a residual."""
 
 
 def robust(scales: FloatArray) -> Callable[[FloatArray], FloatArray]:
-    """The loss that scipy's `least_squares` takes, of residuals that are in proportion beyond `scales`, one for each.
+    """The loss that scipy's `least_squares` takes, of residuals that count in proportion beyond `scales`, one for each.
 
-    For the square z of a residual and its scale s: 2 s^2 (sqrt(1 + z / s^2) - 1), which is z where z is small (soft L1;
-    Triggs et al., Bundle Adjustment, 1999); where the scale is infinite z itself. It gives that and its first and
-    second derivative.
+    Of the square z of a residual and its scale s it is 2 s^2 (sqrt(1 + z / s^2) - 1), soft L1 (Triggs et al., Bundle
+    Adjustment, 1999), with its first and second derivative.
     """
-    is_gaussian = np.isinf(scales)
-    squares = np.where(is_gaussian, 1.0, scales**2)
+    squares = scales**2
 
     def loss(z: FloatArray) -> FloatArray:
         root = np.sqrt(1 + z / squares)
-        values = np.array([2 * squares * (root - 1), 1 / root, -1 / (2 * squares * root**3)])
-        gaussian = np.array([z, np.ones_like(z), np.zeros_like(z)])
-        result: FloatArray = np.where(is_gaussian, gaussian, values)
-        return result
+        return np.array([2 * squares * (root - 1), 1 / root, -1 / (2 * squares * root**3)])
 
     return loss

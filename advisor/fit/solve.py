@@ -17,7 +17,7 @@ from advisor.fit.coefficients import (
     Coefficient,
     starts,
 )
-from advisor.fit.loss import ROBUST_LOG_SCALE, robust
+from advisor.fit.loss import PRIOR_SCALE, ROBUST_LOG_SCALE, robust
 from advisor.fit.sample import Sample, part_of
 from advisor.predict.kernel_time import kernel_times
 from advisor.predict.lowering import Kernels
@@ -26,7 +26,6 @@ from advisor.predict.roofline import first_dispatch_s
 from advisor.records.device import ANY, Device, Efficiency, FamilyEfficiency
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray
 
-PRIOR_WEIGHT = 1.0
 _STEP = 1e-4
 _TOLERANCE = 1e-7
 """Of the sum of squares, between two steps of the solver: what no data hold has reached its prior by then.
@@ -152,7 +151,7 @@ class Fit:
         base[held] = self._prior[held]
         sigmas = np.array([one.log_sigma for one in self.coefficients])
         weights = self.sample.weights[chosen]
-        priors = PRIOR_WEIGHT * ROBUST_LOG_SCALE / sigmas
+        priors = PRIOR_SCALE / sigmas
         last: dict[str, FloatArray] = {}
 
         def whole(values: FloatArray) -> FloatArray:
@@ -193,7 +192,7 @@ class Fit:
             np.clip(base[free], low, high),
             jac=jacobian,
             bounds=(low, high),
-            loss=robust(np.concatenate([ROBUST_LOG_SCALE * weights, np.full(len(base), np.inf)])),
+            loss=robust(np.concatenate([ROBUST_LOG_SCALE * weights, np.full(len(base), PRIOR_SCALE)])),
             x_scale="jac",
             max_nfev=steps,
             ftol=_TOLERANCE,

@@ -96,6 +96,7 @@ def rate_table(
             "narrow_bytes_per_s": np.array([narrow_bytes_per_s(*pair) for pair in pairs]),
             "cache_bytes": np.array([device.cache_bytes for device in devices]),
             "cache_bytes_per_s": np.array([cache_bytes_per_s(device) for device in devices]),
+            "near_cache_bytes": np.array([device.near_cache_bytes for device in devices]),
             "core_count": np.array([device.core_count for device in devices]),
             "full_core_count": np.array([full_core_count(device) for device in devices]),
             "lone_block_ratio": np.array([device.clock_hz / REFERENCE_CLOCK_HZ for device in devices]),

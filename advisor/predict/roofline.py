@@ -172,9 +172,9 @@ def _log_spreads(
     own: FloatArray = np.sqrt(
         of_families + spread_of("device") ** 2 + of_figures**2 + (host_share * spread_of("host")) ** 2
     )
-    is_backward, is_compiled = kernels.backward_dispatches > 0, kernels.compiled_dispatches > 0
-    of_kind = np.where(is_compiled, spread_of("compiled"), np.where(is_backward, spread_of("backward"), 0.0))
-    return np.sqrt(own**2 + spread_of("workload") ** 2 + of_kind**2), own
+    of_compiled = (kernels.compiled_dispatches > 0) * spread_of("compiled")
+    of_backward = kernels.has_backward * spread_of("backward")
+    return np.sqrt(own**2 + spread_of("workload") ** 2 + of_compiled**2 + of_backward**2), own
 
 
 def _unknown_log_spread(device: Device, efficiency: Efficiency) -> float:
