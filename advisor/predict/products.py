@@ -64,6 +64,11 @@ class Product:
     family: str = ""
 
 
+def has_products(op: str) -> bool:
+    """Whether the shapes of such calls tell of their products."""
+    return op in _BY_OP
+
+
 def products_of(call: Call) -> tuple[Product, ...]:
     """The products of one call; none where the operator is no matrix product or its shapes say nothing."""
     find = _BY_OP.get(call.op)
