@@ -239,7 +239,7 @@ def _read_prices(document: Document, path: KeyPath, line: Mapping[str, Any], *, 
     trusted_path = (*path, "trusted")
     trusted = check_keys(document, trusted_path, line.get("trusted", {}), known=RENTED_KINDS)
     for kind, value in trusted.items():
-        read_number(document, (*trusted_path, kind), value)
+        read_number(document, (*trusted_path, kind), value, quantity="usd_per_hour")
     on_demand = prices.get("on_demand")
     for kind, price in prices.items():
         if on_demand is None or price.usd_per_hour <= on_demand.usd_per_hour:

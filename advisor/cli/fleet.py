@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from advisor.cli.output import Output, view_of, write
+from advisor.cli.terminal import say
 from advisor.errors import UsageError
 
 if TYPE_CHECKING:
@@ -63,10 +64,9 @@ def write_fleet(names: tuple[str, ...], catalog: "Catalog", *, folder: Path, bud
     for task in tasks:
         write(task.text, Output(format="yaml", path=folder / f"{task.name}.yaml"))
     write("".join(f"{line}\n" for line in fleet_commands(tasks, folder=folder)), _STDOUT)
-    click.echo(
+    say(
         f"wrote {len(tasks)} task{'s' if len(tasks) > 1 else ''} to {folder}. Nothing is rented: advise has no keys of "
         "clouds. Where SkyPilot has them (`sky check`), the lines above do.",
-        err=True,
     )
 
 
@@ -77,6 +77,6 @@ def write_collected(folder: Path, catalog: "Catalog") -> None:
 
     collected = collect(folder, catalog)
     for problem in collected.problems:
-        click.echo(f"warning: {problem}", err=True)
+        say(f"warning: {problem}")
     write(render_collected(collected, view=view_of(_STDOUT, top=len(collected.devices))), _STDOUT)
-    click.echo(f"`advise MODEL --profiles {folder}` rests on them", err=True)
+    say(f"`advise MODEL --profiles {folder}` rests on them")

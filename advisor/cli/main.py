@@ -11,7 +11,7 @@ import click
 from advisor import __version__
 from advisor.cli.commands import command_names, load_command
 from advisor.cli.lazy import write_exit_codes
-from advisor.cli.stdout import discard_stdout, write_stdout
+from advisor.cli.terminal import discard_stdout, say, write_stdout
 from advisor.errors import AdvisorError, ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -140,9 +140,9 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _fail(message: str, *, hint: str, code: ExitCode) -> int:
-    click.echo(f"error: {message}", err=True)
+    say(f"error: {message}")
     if hint:
-        click.echo(f"hint: {hint}", err=True)
+        say(f"hint: {hint}")
     return code
 
 

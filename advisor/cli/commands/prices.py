@@ -7,6 +7,7 @@ import click
 
 from advisor.cli.lazy import LazyCommand, path_of
 from advisor.cli.progress import progress
+from advisor.cli.terminal import say
 from advisor.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def list_command(output: "Output", **params: Any) -> int:
     """
     from datetime import date
 
-    from advisor.catalog.find import exchange_rate_of
+    from advisor.catalog.find import exchange_rate_of, overlay_notes
     from advisor.cli.flags import options_from
     from advisor.cli.output import view_of, write
     from advisor.errors import NothingFitsError
@@ -95,7 +96,8 @@ def list_command(output: "Output", **params: Any) -> int:
     if output.format == "json":
         write(render_prices_json(rows), output)
     else:
-        write(render_price_list(rows, rate=rate, view=view_of(output, top=options.top)), output)
+        view, notes = view_of(output, top=options.top), overlay_notes(catalog)
+        write(render_price_list(rows, rate=rate, view=view, notes=notes), output)
     return ExitCode.ANSWER
 
 
@@ -115,7 +117,7 @@ def show_command(name: str, output: "Output", **params: Any) -> int:
     """
     from datetime import date
 
-    from advisor.catalog.find import exchange_rate_of
+    from advisor.catalog.find import exchange_rate_of, overlay_notes
     from advisor.cli.flags import options_from
     from advisor.cli.output import view_of, write
     from advisor.pipeline import catalog_of
@@ -131,7 +133,8 @@ def show_command(name: str, output: "Output", **params: Any) -> int:
     if output.format == "json":
         write(render_prices_json(rows), output)
     else:
-        write(render_prices_of(rows, rate=rate, view=view_of(output, top=options.top)), output)
+        view, notes = view_of(output, top=options.top), overlay_notes(catalog)
+        write(render_prices_of(rows, rate=rate, view=view, notes=notes), output)
     return ExitCode.ANSWER
 
 
@@ -149,7 +152,7 @@ def validate_command(files: "tuple[Path, ...]") -> int:
     """
     from datetime import date
 
-    from advisor.cli.stdout import write_stdout
+    from advisor.cli.terminal import write_stdout
     from advisor.prices import validate_file
 
     for file in files:
@@ -245,13 +248,14 @@ def refresh_command(provider: str, dry_run: bool, top: int, file: "Path | None")
 
     from advisor.cli.output import Output, view_of, write
     from advisor.price_refresh import refresh_prices
+    from advisor.records.options import provider_id
     from advisor.report.prices_text import render_changes
 
     stdout = Output(format="table", path=None)
     with progress(f"fetching the prices of {provider}"):
-        refreshed = refresh_prices(provider, file=file, today=date.today(), is_dry_run=dry_run)
+        refreshed = refresh_prices(provider_id(provider), file=file, today=date.today(), is_dry_run=dry_run)
     write(render_changes(refreshed.changes, rate=None, view=view_of(stdout, top=top)), stdout)
     for problem in refreshed.problems:
-        click.echo(f"note: {problem}", err=True)
-    click.echo("nothing was written" if dry_run else f"wrote {refreshed.file}", err=True)
+        say(f"note: {problem}")
+    say("nothing was written" if dry_run else f"wrote {refreshed.file}")
     return ExitCode.ANSWER

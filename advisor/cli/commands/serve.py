@@ -16,6 +16,7 @@ def _flags() -> list[click.Parameter]:
 
     from advisor import units
     from advisor.cli.flags import option_flags
+    from advisor.flag_values import reader
 
     return [
         click.Option(["--host"], default="127.0.0.1", show_default=True, metavar="ADDRESS", help="where to listen"),
@@ -42,7 +43,7 @@ def _flags() -> list[click.Parameter]:
         ),
         click.Option(
             ["--time-limit"],
-            type=units.parse_duration_s,
+            type=reader("--time-limit", units.parse_duration_s),
             default="10",
             show_default=True,
             metavar="TIME",
