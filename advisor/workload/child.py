@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from advisor.errors import AdvisorError, LoadError, TraceError
+from advisor.workload.files_read import files_read
 from advisor.workload.input_spec import parse_input_specs
-from advisor.workload.spawn import LENGTH_BYTES, ProfileRequest
+from advisor.workload.spawn import LENGTH_BYTES, SCHEMES, ProfileRequest
 from advisor.workload.user_error import explain, raised_by_us, where_now
 
 if TYPE_CHECKING:
@@ -143,6 +144,14 @@ def _message(request: Request, answer: Callable[[Request], dict[str, Any]]) -> d
 
 
 def _profile(request: ProfileRequest) -> dict[str, Any]:
+    scheme, _, _ = request.source.partition(":")
+    named = () if scheme in SCHEMES else (request.source.partition("::")[0],)
+    with files_read(*named) as files:
+        message = _traced(request)
+    return {**message, "files": files}
+
+
+def _traced(request: ProfileRequest) -> dict[str, Any]:
     # torch is imported here, not above: the channel and the watchdog are there before it.
     from advisor.workload.cuda_redirect import cuda_redirected
     from advisor.workload.file import workload_to_json
