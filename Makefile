@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := advisor scripts tests examples
 
-.PHONY: demo install test lint check-all reliability bench fit accuracy docs clean
+.PHONY: demo install test lint check-all oldest-torch reliability bench fit accuracy docs clean
 
 demo: $(VENV)/installed
 	$(BIN)/advise examples/resnet50.py
@@ -35,6 +35,11 @@ test: lint
 
 check-all: lint
 	$(BIN)/pytest
+
+# The oldest torch of pyproject.toml, for tests/test_torch_versions.py. PyPI's build of it needs its CUDA libraries.
+oldest-torch:
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/pip install --quiet 'torch==2.6.*' --editable . transformers
 
 reliability: install
 	$(BIN)/pytest tests/reliability --attack-count 1000 --attack-page docs/reliability.md

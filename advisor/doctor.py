@@ -112,8 +112,7 @@ def _check_model(options: Options, catalog: Catalog, stages: Stages) -> Iterator
             yield Check(name="trace", state="fails", found=error.message, remedy=error.hint)
             return
         except ChildFailure as error:
-            remedy = "this is a mistake of ours: report it with the lines above"
-            yield Check(name="trace", state="fails", found=str(error), remedy=remedy)
+            yield Check(name="trace", state="fails", found=str(error))
             return
     yield Check(name="trace", state="ok", found=f"a tiny model, {len(workload.rows)} operators")
     try:

@@ -12,6 +12,7 @@ import numpy as np
 from advisor.calibrate.in_force import calibration_notes, calibrations_in_force, with_calibrations
 from advisor.calibrate.store import Stored
 from advisor.catalog.find import device_ids, exchange_rate_of, overlay_notes
+from advisor.catalog.invariants import catalog_warnings
 from advisor.catalog.load import load_catalog
 from advisor.cost.at_hand import fleet_at_hand, join, join_fleets, notes_at_hand, selection_at_hand, soonest
 from advisor.cost.batch_sweep import batch_sweeps
@@ -67,20 +68,19 @@ ReadCalibrations = Callable[[Machine, Catalog], Stored]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """One step of a source at one batch size, and fvcore's count of it where asked for."""
+    """One step of a source at the batch of its workload, and fvcore's count of it where asked for."""
 
     workload: Workload
-    batch: int
     second_count: SecondCount | None
 
     @property
     def summary(self) -> WorkloadSummary:
         """Totals, coverage and assumptions."""
-        return summarize(self.workload, batch=self.batch)
+        return summarize(self.workload, batch=self.workload.batch)
 
     def groups(self, by: GroupBy) -> tuple[Group, ...]:
         """The step by family, module or phase."""
-        return group_rows(self.workload, by=by, batch=self.batch)
+        return group_rows(self.workload, by=by, batch=self.workload.batch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +218,7 @@ def profile_source(
             workload = workload_from_json(pending.result(), where=source)
             count = SecondCount(**pending.second_count) if pending.second_count else None
     _check_coverage(workload, options)
-    return Profile(workload=workload, batch=profiled_batch(workload, wanted), second_count=count)
+    return Profile(workload=replace(workload, batch=profiled_batch(workload, wanted)), second_count=count)
 
 
 def recommend(
@@ -466,6 +466,7 @@ def rank_workload(
             *measured.problems,
             *_unknown_warnings(workload),
             *mark_warnings(ranking.quotes, max_age_days=options.max_price_age),
+            *catalog_warnings(catalog, today=today or date.today()),
         ),
         exchange_rate=exchange_rate,
     )

@@ -177,7 +177,7 @@ def test_from_python_explanations_memory_and_break_even_take_the_same_keywords(m
 
     def profile(source: str, options: Options) -> Profile:
         asked.append((json.loads(Path(source.removeprefix("hf:")).read_text())["architectures"], options))
-        return Profile(workload=traced("llama", prompt_tokens=1024, output_tokens=256), batch=1, second_count=None)
+        return Profile(workload=traced("llama", prompt_tokens=1024, output_tokens=256), second_count=None)
 
     monkeypatch.setattr("advisor.live_step.profile_source", profile)
     model = small_llama()

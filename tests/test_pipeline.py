@@ -249,10 +249,25 @@ def test_a_profile_is_of_one_batch(tmp_path: Path, linear_workload: Workload) ->
         profile_source(_saved(linear_workload, tmp_path), Options(batch="2,3"))
 
 
+def test_every_output_of_a_profile_is_of_the_batch_that_was_asked(tmp_path: Path, linear_workload: Workload) -> None:
+    saved = _saved(linear_workload, tmp_path)
+
+    profile = profile_source(saved, Options(batch="1"))
+    document = workload_to_json(profile.workload)
+
+    # (1, 1024) x (1024, 1024), a multiply-add taken as two.
+    flops = 2 * 1024 * 1024
+    assert profile.summary.totals.flops == document["totals"]["flops"] == flops
+    assert document["batch"] == document["totals"]["batch"] == 1
+    for by in ("family", "module", "phase"):
+        assert [asdict(group) for group in profile.groups(by)] == document[f"by_{by}"]
+        assert sum(group["flops"] for group in document[f"by_{by}"]) == flops
+
+
 def test_a_saved_fixed_batch_is_not_profiled_at_another(tmp_path: Path, linear_workload: Workload) -> None:
     saved = _saved(replace(linear_workload, batch_is_affine=False), tmp_path)
 
-    assert profile_source(saved, Options(batch="4")).batch == 4
+    assert profile_source(saved, Options(batch="4")).workload.batch == 4
     with pytest.raises(UsageError, match="at batch 4 alone, not at 8"):
         profile_source(saved, Options(batch="8"))
 

@@ -46,13 +46,19 @@ def fleet_flags() -> list[click.Option]:
 
 
 def write_fleet(names: tuple[str, ...], catalog: "Catalog", *, folder: Path, budget_s: float) -> None:
-    """The task files into the folder; the commands that run them are the answer."""
+    """The task files and the program's wheel into the folder; the commands that run them are the answer."""
     from advisor.calibrate.collection import BACK
-    from advisor.fleet import fleet_commands, fleet_tasks
+    from advisor.catalog.locate import shipped_profiles
+    from advisor.fleet import PROGRAM, fleet_commands, fleet_tasks
+    from advisor.launch.own_wheel import write_wheel
 
-    tasks = fleet_tasks(names, catalog, budget_s=budget_s, today=date.today())
+    tasks = fleet_tasks(names, catalog, folder=folder, budget_s=budget_s, today=date.today())
     try:
-        (folder / BACK).mkdir(parents=True, exist_ok=True)
+        for name in (BACK, PROGRAM):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        write_wheel(folder / PROGRAM, profiles=shipped_profiles())
+        # Without one SkyPilot leaves out what a .gitignore above the folder names, such as *.whl.
+        (folder / PROGRAM / ".skyignore").touch()
     except OSError as error:
         raise UsageError(f"--folder {folder}: {error.strerror}", hint="choose another folder") from error
     for task in tasks:

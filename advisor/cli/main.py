@@ -1,6 +1,7 @@
 """`advise`: arguments in, an exit code out; a user's mistake ends in `error:` and `hint:`, never in a traceback."""
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
@@ -102,6 +103,9 @@ def main() -> NoReturn:
         from click.shell_completion import shell_complete
 
         sys.exit(shell_complete(advise, {}, "advise", _COMPLETE, instruction))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup has SIGHUP ignored
+            signal.signal(number, signal.default_int_handler)  # as Ctrl-C: what has been started is ended
     sys.exit(run(sys.argv[1:]))
 
 

@@ -115,7 +115,8 @@ class ExchangeRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalog:
-    """All profiles in force. `overlays` names the files that changed ours, first wins.
+    """All profiles in force. `overlays` names the files that changed ours, first wins; `doubts` say what they hold that
+    is not credible.
 
     `copies_at_hand` is by the id of a GPU of this machine: how fast its inputs are copied to it, where that was timed.
     """
@@ -126,6 +127,7 @@ class Catalog:
     offers: tuple[Offer, ...]
     rejected: tuple[Rejection, ...]
     overlays: tuple[str, ...]
+    doubts: tuple[str, ...] = ()
     exchange_rates: tuple[ExchangeRate, ...] = ()
     billing: Billing = field(default_factory=Billing)
     copies_at_hand: Mapping[str, float] = field(default_factory=dict)

@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from advisor.ops.rnn import GATE_COUNTS
 from advisor.records.workload import Attention, Attribute
 from advisor.workload.recorder import Recorder
+from advisor.workload.user_error import hands_on
 
 _RECURRENT = {torch.lstm: "lstm", torch.gru: "gru", torch.rnn_tanh: "rnn_tanh", torch.rnn_relu: "rnn_relu"}
 
@@ -148,6 +149,7 @@ class Composites(TorchFunctionMode):
             functional.scaled_dot_product_attention = _ATTENTION
             torch.autograd._engine_run_backward = run_backward  # type: ignore[attr-defined]
 
+    @hands_on
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func is _ATTENTION:
@@ -157,6 +159,7 @@ class Composites(TorchFunctionMode):
             return self._recurrent(func, mode, args)
         return func(*args, **kwargs)
 
+    @hands_on
     def _attention(
         self,
         query: torch.Tensor,
@@ -182,6 +185,7 @@ class Composites(TorchFunctionMode):
             with torch._C.DisableTorchFunction(), self._recorder.in_half():
                 return torch._scaled_dot_product_attention_math(query, key, value, attn_mask, **options)[0]
 
+        @hands_on
         def run(inputs: Sequence[torch.Tensor]) -> Tensors:
             with torch._C.DisableTorchFunction():
                 return (_ATTENTION(*inputs, **options),)

@@ -15,6 +15,8 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from advisor.workload.user_error import hands_on
+
 _CPU = torch.device("cpu")
 _ACCELERATORS = ("cuda", "mps", "xpu", "hip")
 _NAMED = re.compile(rf"(?:{'|'.join(_ACCELERATORS)})(?::\d+)?")
@@ -37,6 +39,7 @@ def cuda_redirected() -> Iterator[None]:
 class _RedirectMode(TorchFunctionMode):
     """Rewrites the device arguments of every torch function and tensor method."""
 
+    @hands_on
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:

@@ -11,6 +11,7 @@ from torch import nn
 from advisor.errors import LoadError
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.loaded import Inputs
+from advisor.workload.user_error import hands_on
 
 DEFAULT_BATCH = 32
 """Where nothing names a batch size; the answer says so."""
@@ -38,11 +39,16 @@ def plan_from_example(example: Any, *, model: nn.Module) -> InputPlan:
     parameters = list(inspect.signature(example).parameters.values())
     if not parameters:
         return _plan_from_value(example(), model)
+
+    @hands_on
+    def make(batch: int) -> Inputs:
+        return arguments_of(example(batch), model=model)
+
     default = parameters[0].default
     if isinstance(default, int):
-        return InputPlan(make=lambda batch: arguments_of(example(batch), model=model), batch=default)
+        return InputPlan(make=make, batch=default)
     return InputPlan(
-        make=lambda batch: arguments_of(example(batch), model=model),
+        make=make,
         batch=DEFAULT_BATCH,
         notes=(_assumed_batch(DEFAULT_BATCH),),
     )

@@ -8,6 +8,7 @@ from torch._prims_common import suggest_memory_format
 
 from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS
 from advisor.records.workload import Attribute
+from advisor.workload.user_error import hands_on
 
 _OF_IMAGES = frozenset({"conv", "interpolate"})
 _IMAGE_DIMS = 4
@@ -26,6 +27,7 @@ def memory_order(op: str, family: str, inputs: Sequence[torch.Tensor]) -> tuple[
     return ((MADE_CONTIGUOUS, copied),) if copied else ()
 
 
+@hands_on
 def called_as_on_gpu(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of the call, in the order that a GPU leaves it in: a group norm and its gradient give NCHW.
 

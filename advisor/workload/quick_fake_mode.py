@@ -5,6 +5,7 @@ of known calls costs as much as a meta kernel. What this mode cannot answer in t
 """
 
 import importlib
+import importlib.util
 import os
 import sys
 import types
@@ -20,6 +21,8 @@ from torch._subclasses.fake_tensor import (
     in_kernel_invocation_manager,
     torch_decomp_decompositions,
 )
+
+from advisor.workload.user_error import hands_on
 
 _Answer = Callable[["QuickFakeMode", Any, tuple[Any, ...], dict[str, Any]], Any]
 _CPU = torch.device("cpu")
@@ -88,6 +91,7 @@ class QuickFakeMode(FakeTensorMode):
         self._shapes[key] = _shapes_of(func, result, args)
         return result
 
+    @hands_on
     def _answer_constant(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Numbers that code makes into tensors keep their values, as in torch's own mode: optimizers count in them."""
         if func in FakeTensorMode.lift_fns:
@@ -178,8 +182,8 @@ def _short_answer(func: Any) -> _Answer | None:
         return _run_as_it_is
     if func.namespace != "aten":
         return None
-    if func in _OWN_ANSWERS:
-        return _OWN_ANSWERS[func]
+    if func.name() in _OWN_ANSWERS:
+        return _OWN_ANSWERS[func.name()]
     if torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags:
         return None
     if func in FakeTensorMode.lift_fns or torch.Tag.inplace_view in func.tags:
@@ -214,6 +218,7 @@ def _run_prim(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: dic
         return func.prim_meta_impl(*args, **kwargs)
 
 
+@hands_on
 def _run_as_it_is(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return func(*args, **kwargs)
 
@@ -235,9 +240,11 @@ def _grouped_mm(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: d
         return torch.empty(shape, dtype=first.dtype)
 
 
-_OWN_ANSWERS: dict[Any, _Answer] = {torch.ops.aten._grouped_mm.default: _grouped_mm}
+_OWN_ANSWERS: dict[str, _Answer] = {"aten::_grouped_mm": _grouped_mm}
+"""By the operators' names, of which an older torch may lack some."""
 
 
+@hands_on
 def _run_meta_kernel(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     with in_kernel_invocation_manager(mode):
         result = func(*args, **kwargs)
@@ -262,10 +269,25 @@ def _stand_in_for_dynamo() -> None:
         if name.startswith("__") and name != "__path__":
             raise AttributeError(name)
         if sys.modules.get("torch._dynamo") is package:
-            del sys.modules["torch._dynamo"]
-        return getattr(importlib.import_module("torch._dynamo"), name)
+            _import_dynamo(instead_of=package)
+        return getattr(sys.modules["torch._dynamo"], name)
 
     package.__dict__["__getattr__"] = load_real
     sys.modules["torch._dynamo"] = package
     importlib.import_module("torch._dynamo.config")
     del package.__path__  # whoever imports another part gets the whole
+
+
+def _import_dynamo(*, instead_of: types.ModuleType) -> None:
+    """Import the real torch._dynamo, with the parts that were imported already: torch 2.6 reads them by attribute."""
+    del sys.modules["torch._dynamo"]
+    spec = importlib.util.find_spec("torch._dynamo")
+    if spec is None or spec.loader is None:
+        raise ModuleNotFoundError("torch._dynamo")
+    dynamo = importlib.util.module_from_spec(spec)
+    parts = {name: value for name, value in vars(instead_of).items() if isinstance(value, types.ModuleType)}
+    vars(dynamo).update(parts)
+    sys.modules["torch._dynamo"] = dynamo
+    with torch._C._EnableTorchFunction():  # with which torch 2.6 finds its own methods while it is imported
+        spec.loader.exec_module(dynamo)
+    torch._dynamo = dynamo

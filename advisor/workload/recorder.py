@@ -22,6 +22,7 @@ from advisor.workload.cpu_scratch import conv_scratch, lstm_scratch
 from advisor.workload.fusion import Fusion, fuse
 from advisor.workload.memory_order import called_as_on_gpu, memory_order
 from advisor.workload.storages import CELL, Category, Storages, Stored
+from advisor.workload.user_error import hands_on
 
 OperandKey = tuple[tuple[int, ...], str, tuple[str, ...]]
 """Shape, dtype, the flags of `Operand` that are set."""
@@ -248,6 +249,7 @@ class Recorder(TorchDispatchMode):
         finally:
             self._in_half -= 1
 
+    @hands_on
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.prim.device.default:  # one call in two; a fake tensor knows its own
             return getattr(args[0], "fake_device", None) or func(*args)
@@ -255,6 +257,7 @@ class Recorder(TorchDispatchMode):
         with torch._C.DisableTorchFunction():
             return self._follow(func, args, kwargs or {})
 
+    @hands_on
     def _follow(self, func: Any, args: Any, kwargs: Any) -> Any:
         if self._paused > 0 or func in _SHAPE_QUESTIONS:
             return func(*args, **kwargs)

@@ -16,6 +16,7 @@ from advisor.workload.companions import companions_of
 from advisor.workload.fakes import fake_mode
 from advisor.workload.sources.script import StepCaptured, run_script
 from advisor.workload.trace import Follower, Method, following_step, merged_workload, method_notes
+from advisor.workload.user_error import raised_by_us
 
 
 def trace_script(path: Path, argv: Sequence[str], *, mode: Mode, attention: Attention = "auto") -> Workload:
@@ -31,8 +32,8 @@ def trace_script(path: Path, argv: Sequence[str], *, mode: Mode, attention: Atte
         return capture.run(path, argv)
     except AdvisorError:
         raise
-    except Exception:  # the script's own code runs in there, and may raise anything
-        if not capture.has_begun:
+    except Exception as error:  # the script's own code runs in there, and may raise anything
+        if not capture.has_begun or raised_by_us(error):
             raise
         return _Capture(mode=mode, method="cpu_step", attention=attention).run(path, argv)
 

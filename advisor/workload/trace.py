@@ -1,6 +1,5 @@
 """A loaded model in, one step of it as a Workload out, without running it where that can be avoided."""
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from advisor.errors import AdvisorError, TraceError
+from advisor.machine.memory import free_memory_bytes
 from advisor.records.workload import SCHEMA_VERSION, Attention, Mode, Operand, Workload
 from advisor.workload.affine import memory_lines, merge_rows, merge_shape, merged_blocks, taken_ratios
 from advisor.workload.assumed_sizes import AssumedSizes
@@ -21,6 +21,7 @@ from advisor.workload.loaded import Inputs, LoadedModel
 from advisor.workload.optimizer_step import OptimizerSteps
 from advisor.workload.recorder import Recorder, Recording
 from advisor.workload.training_step import batch_value, loss_of, optimizer_of
+from advisor.workload.user_error import raised_by_us
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -56,7 +57,7 @@ def trace(
     `batch` matters only where dimensions are not affine in the batch, or the batch is fixed. `isolated`: the process
     exists for tracing alone. Where `attention` is "eager", what attention the model leaves to torch takes torch's math
     path. Raises whatever the user's code raises, and TraceError when a real step would be needed and does not fit in
-    this machine's memory.
+    this machine's memory. A mistake of our own is no reason to try another way.
     """
     first_error: Exception | None = None
     for method in ("fake", "symbolic"):
@@ -65,7 +66,9 @@ def trace(
             return tracer.workload(batch)
         except AdvisorError:
             raise
-        except Exception as error:  # noqa: BLE001 - the user's code runs in there, and may raise anything
+        except Exception as error:  # the user's code runs in there, and may raise anything
+            if raised_by_us(error):
+                raise
             first_error = first_error or error
     _require_memory_for_cpu_step(loaded, mode, first_error)
     return _Tracer(loaded, mode=mode, method="cpu_step", isolated=isolated, attention=attention).workload(batch)
@@ -96,7 +99,9 @@ class _Tracer:
             steps = [self._step(size) for size in batches]
         except AdvisorError:
             raise
-        except Exception as error:  # noqa: BLE001 - the user's code, which may take no batch but its own
+        except Exception as error:  # the user's code, which may take no batch but its own
+            if raised_by_us(error):
+                raise
             reason = f"others fail ({str(error).strip().partition(chr(10))[0]})"
         else:
             try:
@@ -277,10 +282,10 @@ def method_notes(method: Method, step: Step) -> tuple[str, ...]:
 
 def _require_memory_for_cpu_step(loaded: LoadedModel, mode: Mode, error: Exception | None) -> None:
     """Raise TraceError where the parameters alone show that a real step cannot fit."""
-    free_bytes = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    free_bytes = free_memory_bytes()
     parameter_bytes = sum(parameter.numel() * parameter.element_size() for parameter in loaded.model.parameters())
     needed_bytes = _CPU_STEP_COPIES[mode] * parameter_bytes
-    if needed_bytes > free_bytes:
+    if free_bytes is not None and needed_bytes > free_bytes:
         raise TraceError(
             f"{loaded.name} cannot be traced on fake tensors ({type(error).__name__}: {error}), and a real step needs "
             f"about {needed_bytes / 2**30:.0f} GiB of the {free_bytes / 2**30:.0f} GiB that are free",

@@ -8,6 +8,7 @@ import pytest
 from advisor.calibrate import process
 from advisor.calibrate.process import TimingRequest, time_operators
 from advisor.errors import UsageError
+from advisor.workload import supervisor
 from advisor.workload.file import workload_from_json
 
 PLANNED = {"planned_count": 3}
@@ -31,9 +32,9 @@ def request(*, budget_s: float = 60.0, device: str = "cpu") -> TimingRequest:
 def child(monkeypatch: pytest.MonkeyPatch, *lines: dict[str, Any], then: str = "") -> None:
     """Start this in the child's place: it says the lines, then does something."""
     said = "".join(json.dumps(line) + "\n" for line in lines)
-    monkeypatch.setattr(
-        process, "_START", f"import os, sys, time; sys.stdout.write({said!r}); sys.stdout.flush(); {then}"
-    )
+    worker = f"import os, sys, time; sys.stdout.write({said!r}); sys.stdout.flush(); {then}"
+    start, _, _ = supervisor._START.partition("from {module}")
+    monkeypatch.setattr(supervisor, "_START", start + worker.replace("{", "{{").replace("}", "}}"))
 
 
 def test_what_the_child_says_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,13 +69,12 @@ class _Profile:
     """What the pipeline returns, with groups that tell how many rows and which batch they are of."""
 
     workload: Workload = WORKLOAD
-    batch: int = 8
     second_count: SecondCount | None = None
     summary: WorkloadSummary = field(default_factory=lambda: recommendation().workload)
 
     def groups(self, by: GroupBy) -> tuple[Group, ...]:
         flops = float(len(self.workload.rows))
-        name = f"{by} at {self.batch}"
+        name = f"{by} at {self.workload.batch}"
         return (Group(name=name, flops=flops, read_bytes=0.0, write_bytes=0.0, op_count=1, flops_ratio=1.0),)
 
 
@@ -132,6 +131,12 @@ def test_json_is_the_workload_itself(
     path = tmp_path / "workload.json"
     result = advise("profile", "model.py", "-o", str(path) if to_file else "json")
     document = json.loads(path.read_text() if to_file else result.out)
+    assert workload_from_json(document) == WORKLOAD
+
+
+def test_the_second_count_is_in_the_json_too(advise: Advise, asked: list[dict[str, Any]]) -> None:
+    document = json.loads(advise("profile", "model.py", "--second-count", "-o", "json").out)
+    assert document["second_count"] == {"batch": 2, "flops": 1.0, "flops_by_op": {}, "unsupported_ops": {}}
     assert workload_from_json(document) == WORKLOAD
 
 

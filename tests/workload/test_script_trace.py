@@ -182,3 +182,15 @@ def test_what_its_step_raises_is_raised(script):
 def test_arguments_that_it_refuses_end_it(script):
     with pytest.raises(SystemExit):
         trace_script(script(TRAINING), ["--no-such-flag"], mode="training")
+
+
+def test_a_mistake_of_ours_does_not_run_the_script_a_second_time(script, tmp_path, monkeypatch):
+    path = script(f"""
+with open({str(tmp_path / "runs")!r}, "a") as runs:
+    runs.write("x")
+Net(16)(torch.randn(4, 8))
+""")
+    monkeypatch.delattr("advisor.workload.recorder._look_up")
+    with pytest.raises(NameError, match="_look_up"):
+        trace_script(path, [], mode="inference")
+    assert (tmp_path / "runs").read_text() == "x"

@@ -244,8 +244,8 @@ def test_a_real_step_that_does_not_fit_is_refused_with_the_numbers(monkeypatch):
     def run(self, x):
         return self.inner(x) if x.sum() > 0 else x
 
-    pages = {"SC_AVPHYS_PAGES": 2**20, "SC_PAGE_SIZE": 2**12}  # 4 GiB
-    monkeypatch.setattr("os.sysconf", pages.__getitem__)
+    # As the machine's control groups leave it, whatever else is free.
+    monkeypatch.setattr("advisor.workload.trace.free_memory_bytes", lambda: 4.0 * 2**30)
     for mode, needed in (("inference", 16), ("training", 48)):
         with pytest.raises(TraceError) as caught:
             traced(Calls(run, inner=model), vectors, mode=mode)
@@ -294,3 +294,17 @@ def test_at_one_batch_what_varies_is_what_grows_at_several(mode):
     ]
     assert {varies for *_, varies, _ in marks} == {True, False}
     assert [mark for mark in marks if mark[2] == mark[3] and math.prod(mark[1]) > len(mark[1]) + 3] == []
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_a_mistake_of_ours_is_no_reason_for_a_real_step(monkeypatch, mode):
+    calls = []
+
+    def run(self, x):
+        calls.append(x)
+        return self.layer(x)
+
+    monkeypatch.delattr("advisor.workload.recorder._look_up")
+    with pytest.raises(NameError, match="_look_up"):
+        traced(Calls(run, layer=nn.Linear(8, 4)), lambda batch: torch.zeros(batch, 8), mode=mode)
+    assert len(calls) == 1

@@ -2,13 +2,14 @@ import os
 import threading
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
 import torch
 
 import advisor.errors
 from advisor.errors import LoadError
-from advisor.workload.user_error import explain, is_user_file, raised_by_us, where_now
+from advisor.workload.user_error import explain, hands_on, is_user_file, raised_by_us, where_now
 
 TEXT = """\
 def outer(x):
@@ -73,6 +74,8 @@ def test_a_syntax_error_shows_the_line_with_a_caret(tmp_path: Path, monkeypatch:
         ("import nonesuch", "install nonesuch"),
         ("from . import x", "outside the package"),
         ("raise EOFError", "no terminal"),
+        ("raise __import__('urllib.error').error.URLError('no route')", "weights=None"),
+        ("raise ConnectionRefusedError(111, 'refused')", "weights=None"),
         ("import sys; sys.exit(3)", "__main__"),
     ],
 )
@@ -90,17 +93,84 @@ def test_a_long_message_is_cut(tmp_path: Path) -> None:
     assert "key 12" not in message
 
 
-def test_only_an_error_without_any_line_of_theirs_is_ours(tmp_path: Path) -> None:
-    ours = compile("raise KeyError('row')", str(Path(advisor.errors.__file__).with_name("trace.py")), "exec")
-    theirs = compile("call()", str(tmp_path / "theirs.py"), "exec")
-    with pytest.raises(KeyError) as alone:
-        exec(ours)
-    with pytest.raises(KeyError) as through_theirs:
-        exec(theirs, {"call": lambda: exec(ours)})
-    # The outermost frame is this test's, which to the program is a user's file.
-    alone_traceback, through_traceback = alone.tb.tb_next, through_theirs.tb.tb_next
-    assert raised_by_us(alone.value.with_traceback(alone_traceback))
-    assert not raised_by_us(through_theirs.value.with_traceback(through_traceback))
+OUR_FILE = str(Path(advisor.errors.__file__).with_name("trace.py"))
+
+
+def raised_in(text: str, file: str, **names: Any) -> Exception:
+    """What `text` raises as a line of `file`, without this test's own frame, which to the program is a user's."""
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - any kind
+        exec(compile(text, file, "exec"), names)
+    assert caught.tb.tb_next is not None
+    return caught.value.with_traceback(caught.tb.tb_next)
+
+
+def called_by_theirs(text: str, tmp_path: Path) -> Exception:
+    theirs = str(tmp_path / "theirs.py")
+    return raised_in("call()", theirs, call=lambda: exec(compile(text, OUR_FILE, "exec")))
+
+
+@pytest.mark.parametrize("text", ["{}['row']", "None.shape", "import json; json.loads('{')", "[][0]", "int('a')"])
+def test_an_error_in_our_line_is_ours_also_where_their_code_called_it(tmp_path: Path, text: str) -> None:
+    assert raised_by_us(raised_in(text, OUR_FILE))
+    assert raised_by_us(called_by_theirs(text, tmp_path))
+    assert not raised_by_us(raised_in(text, str(tmp_path / "theirs.py")))
+
+
+def test_what_a_kernel_of_torch_says_in_our_line_is_ours_only_where_no_code_of_theirs_called_it(tmp_path: Path) -> None:
+    text = "import torch; torch.zeros(2, 3) @ torch.zeros(2, 3)"
+    assert raised_by_us(raised_in(text, OUR_FILE))
+    assert not raised_by_us(called_by_theirs(text, tmp_path))
+
+
+def test_what_torch_says_of_the_arguments_that_we_hand_on_is_theirs() -> None:
+    namespace: dict[str, Any] = {"hands_on": hands_on}
+    exec(compile("@hands_on\ndef call(function, *given): return function(*given)", OUR_FILE, "exec"), namespace)
+    assert not raised_by_us(raised_in("call(torch.relu, 1)", OUR_FILE, torch=torch, **namespace))
+    # A lookup of our own in the same function.
+    assert raised_by_us(raised_in("call({}.__getitem__, 1)", OUR_FILE, **namespace))
+
+
+def test_a_recursion_shows_both_ends_alone(tmp_path: Path) -> None:
+    message = message_of(tmp_path, "def f(n):\n    return f(n + 1)\nf(0)").message
+    assert "RecursionError" in message
+    assert len(message.splitlines()) == 1 + 8 + 1 + 8
+    assert len(message) < 4000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "raise ValueError('x' * 10**8)",
+        "raise ValueError('x\\n' * 10**7)",
+        "import sys; sys.exit('x' * 10**8)",
+        "raise type('E' * 10**7, (Exception,), {})",
+        "raise SyntaxError('x' * 10**7, ('theirs.py', 1, 10**12, 'y' * 10**7))",
+        "pass;" * 10**6 + "1 / 0",
+    ],
+)
+def test_no_message_is_longer_than_a_screen(tmp_path: Path, text: str) -> None:
+    assert len(message_of(tmp_path, text).message) < 10_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def __str__(self): raise self",
+        "def __str__(self): return 3",
+        "def __str__(self): raise KeyboardInterrupt",
+        "__str__ = None",
+        "__traceback__ = None; args = property(lambda self: 1 / 0)",
+    ],
+)
+def test_an_exception_whose_class_misbehaves_is_shown_with_its_line(tmp_path: Path, text: str) -> None:
+    error = message_of(tmp_path, f"class Odd(Exception):\n    {text}\nraise Odd")
+    assert "Odd" in error.message
+    assert "theirs.py:3" in error.message
+
+
+@pytest.mark.parametrize("text", ["filename = property(lambda self: 1 / 0)", "__getattribute__ = None"])
+def test_an_exception_that_cannot_be_read_at_all_is_named(tmp_path: Path, text: str) -> None:
+    assert "Odd" in message_of(tmp_path, f"class Odd(SyntaxError):\n    {text}\nraise Odd").message
 
 
 def test_a_syntax_error_is_theirs_though_we_compile(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from advisor.cli.output import Output
+    from advisor.records.price import Catalog
 
 _OVERLAY_FLAGS = ("prices", "profiles", "currency")
 
@@ -30,6 +31,15 @@ def _flags(*names: str, has_output: bool = True) -> Callable[[], list[click.Para
         return flags
 
     return make
+
+
+def _warn(catalog: "Catalog") -> None:
+    from datetime import date
+
+    from advisor.catalog.invariants import catalog_warnings
+
+    for warning in catalog_warnings(catalog, today=date.today()):
+        click.echo(f"warning: {warning}", err=True)
 
 
 @click.group("prices", no_args_is_help=False, short_help="List, check, change and refresh prices.")
@@ -80,6 +90,7 @@ def list_command(output: "Output", **params: Any) -> int:
     catalog = catalog_of(options)
     rate = exchange_rate_of(catalog, options.currency)
     rows = list_prices(catalog, options, today=date.today())
+    _warn(catalog)
     if not rows:
         raise NothingFitsError("no price is within these limits", hint="leave some of the flags out")
     if output.format == "json":
@@ -118,6 +129,7 @@ def show_command(name: str, output: "Output", **params: Any) -> int:
     catalog = catalog_of(options)
     rate = exchange_rate_of(catalog, options.currency)
     rows = show_prices(catalog, name, options, today=date.today())
+    _warn(catalog)
     if output.format == "json":
         write(render_prices_json(rows), output)
     else:
@@ -131,16 +143,23 @@ def show_command(name: str, output: "Output", **params: Any) -> int:
 def validate_command(files: "tuple[Path, ...]") -> int:
     """Check files of prices, terms, devices or efficiencies; a mistake is named with its file, line and key.
 
+    Prices and figures that are not credible beside ours are named as warnings, here and in every answer.
+
     \b
     Examples:
       advise prices validate advisor.yaml
       advise prices validate own/prices/*.yaml own/devices/gpu/*.yaml
     """
+    from datetime import date
+
     from advisor.cli.terminal import write_stdout
     from advisor.prices import validate_file
 
     for file in files:
-        write_stdout(f"{validate_file(file)}\n")
+        valid = validate_file(file, today=date.today())
+        write_stdout(f"{valid.sentence}\n")
+        for warning in valid.warnings:
+            click.echo(f"warning: {file}: {warning}", err=True)
     return ExitCode.ANSWER
 
 
@@ -186,6 +205,7 @@ def diff_command(output: "Output", **params: Any) -> int:
     catalog = catalog_of(options)
     rate = exchange_rate_of(catalog, options.currency)
     changes = changes_of_ours(catalog)
+    _warn(catalog)
     if output.format == "json":
         write(render_changes_json(changes), output)
     else:

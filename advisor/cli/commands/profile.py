@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from advisor.cli.output import Output
     from advisor.pipeline import Profile
     from advisor.records.answer import Group, GroupBy
-    from advisor.records.workload import Workload
     from advisor.report.view import View
 
 _OPTION_FLAGS = (
@@ -88,7 +87,7 @@ def command(
     with progress(f"reading {source}"):
         profile = profile_source(source, options, run=run, script_args=script_args, second_count=second_count)
     if output.format == "json":
-        write(_json(profile.workload), output)
+        write(_json(profile), output)
     else:
         write(_text(profile, by=by, view=view_of(output, top=options.top)), output)
     return ExitCode.ANSWER
@@ -109,14 +108,17 @@ def _forward_families(profile: "Profile") -> "tuple[Group, ...]":
     from dataclasses import replace
 
     workload = profile.workload
-    forward = replace(workload, rows=tuple(row for row in workload.rows if row.phase == "forward"))
-    batch = profile.second_count.batch if profile.second_count else profile.batch
-    return replace(profile, workload=forward, batch=batch).groups("family")
+    batch = workload.batch if profile.second_count is None else profile.second_count.batch
+    rows = tuple(row for row in workload.rows if row.phase == "forward")
+    forward = replace(workload, rows=rows, batch=batch)
+    return replace(profile, workload=forward).groups("family")
 
 
-def _json(workload: "Workload") -> str:
+def _json(profile: "Profile") -> str:
     import json
+    from dataclasses import asdict
 
     from advisor.workload.file import workload_to_json
 
-    return json.dumps(workload_to_json(workload), allow_nan=False) + "\n"
+    count = {} if profile.second_count is None else {"second_count": asdict(profile.second_count)}
+    return json.dumps(workload_to_json(profile.workload) | count, allow_nan=False) + "\n"

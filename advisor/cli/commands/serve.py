@@ -80,16 +80,17 @@ def command(
       curl -d "{\\"workload\\": $(cat workload.json)}" \\
         -H "Content-Type: application/json" http://127.0.0.1:8000/v1/recommend
     """
-    import logging
     from pathlib import Path
 
+    from advisor.serve.log import configure_log
     from advisor.serve.settings import checked_settings
 
     try:
         from advisor.serve.run import serve
     except ModuleNotFoundError as error:
         raise UsageError(
-            f"{error.name} is not installed", hint="pip install 'device-advisor[serve]' brings what the service needs"
+            f"{error.name} is not installed",
+            hint="the service needs its extra: pip install fastapi prometheus-client uvicorn",
         ) from error
 
     settings = checked_settings(
@@ -102,6 +103,6 @@ def command(
         profiles=Path(profiles) if profiles else None,
         prices=tuple(map(Path, prices)),
     )
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    configure_log()
     serve(settings)
     return ExitCode.ANSWER
