@@ -12,17 +12,19 @@ from random import Random
 from typing import Any, get_args
 
 import pytest
+import torch
+from torch import nn
 
-from advisor.breaking_even import breakeven_source
+from advisor.breaking_even import breakeven, breakeven_source
 from advisor.cli.main import run
 from advisor.errors import AdvisorError, ExitCode
-from advisor.explaining import explain_source
+from advisor.explaining import explain, explain_source
 from advisor.flag_values import flag_name, value_type
-from advisor.pipeline import checked_options, profile_source, rank_source
+from advisor.pipeline import checked_options, profile_source, rank_source, recommend
 from advisor.records.options import Options
 from advisor.report.as_json import to_json
 from advisor.serve.option_fields import EXAMPLE_WORKLOAD
-from advisor.sizing import memory_source
+from advisor.sizing import memory, memory_source
 from tests.reliability.attack import Attack
 
 pytestmark = pytest.mark.slow
@@ -139,3 +141,20 @@ def test_mutated_arguments_of_the_command(attack: Attack, monkeypatch: pytest.Mo
         assert sys.stdout is not out
 
     attack.each(check)
+
+
+def test_mutated_keywords_beside_a_live_model(attack: Attack) -> None:
+    model, inputs = nn.Linear(8, 4), torch.zeros(4, 8)
+
+    def check(chance: Random) -> None:
+        given = {name: one for name, one in flags(chance).items() if name not in ("input", "measure")}
+        try:
+            answer = chance.choice((recommend, explain, memory, breakeven))(
+                model, inputs, **{**given, "no_local": True}
+            )
+        except AdvisorError:
+            return
+        check_figures(json.loads(to_json(answer)))
+        check_text(repr(answer))
+
+    attack.each(check, count=max(1, attack.count // 10))
