@@ -11,6 +11,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
+from advisor.catalog.load import load_catalog
 from advisor.catalog.locate import starter_overlay
 from advisor.catalog.strict_yaml import parse_documents
 from advisor.catalog.terms import TERM_KEYS
@@ -177,7 +178,7 @@ def test_the_first_mistake_is_named_by_file_line_and_key(advise: Advise) -> None
             "id: x\nsm_count: 5\nboost_mhz: 1\nname: X\n---\nprovider: aws\ninstances: {}\n",
             "error: mine.yaml:1: a file of",
         ),
-        ("id: x\nname: X\nsm_count: 5\nboost_mhz: 1\n", "error: mine.yaml:1: vendor is missing"),
+        ("id: x\nname: X\nsm_count: 5\nboost_mhz: 1500\n", "error: mine.yaml:1: vendor is missing"),
     ],
 )
 def test_what_is_no_file_of_the_catalog_is_refused(advise: Advise, text: str | None, message: str) -> None:
@@ -246,7 +247,15 @@ def test_a_rate_of_ones_own_that_leaves_kinds_out_shows_them_as_gone(advise: Adv
 
 @pytest.fixture
 def offers(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
-    rows = [{"gpu_name": "RTX 4090", "gpu_ram": 24564, "num_gpus": 1, "dph_total": usd} for usd in (0.3, 0.35, 0.5)]
+    """Three hosts of every GPU in the shipped file, at the shipped price; the RTX 4090 at 0.3, 0.35 and 0.5 dollars."""
+    catalog = load_catalog()
+    rows = []
+    for offer in (offer for offer in catalog.offers if offer.provider == "vast-ai" and offer.gpu):
+        name, memory_gib = re.fullmatch(r"(.*?) (\d+)GB.*", offer.instance).groups()  # type: ignore[union-attr]
+        shipped = offer.prices[0].usd_per_hour
+        hosts = (0.3, 0.35, 0.5) if offer.gpu == "rtx-4090" else (shipped,) * 3
+        common = {"gpu_name": name, "gpu_ram": int(memory_gib) * 1024, "num_gpus": 1}
+        rows += [common | {"dph_total": usd} for usd in hosts]
     monkeypatch.setattr(vast, "OFFERS_URL", server.answer("/bundles/", json_answer({"offers": rows})))
     return server
 
