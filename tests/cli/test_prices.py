@@ -177,7 +177,7 @@ def test_the_first_mistake_is_named_by_file_line_and_key(advise: Advise) -> None
             "id: x\nsm_count: 5\nboost_mhz: 1\nname: X\n---\nprovider: aws\ninstances: {}\n",
             "error: mine.yaml:1: a file of",
         ),
-        ("id: x\nname: X\nsm_count: 5\nboost_mhz: 1\n", "error: mine.yaml:1: vendor is missing"),
+        ("id: x\nname: X\nsm_count: 5\nboost_mhz: 1000\n", "error: mine.yaml:1: vendor is missing"),
     ],
 )
 def test_what_is_no_file_of_the_catalog_is_refused(advise: Advise, text: str | None, message: str) -> None:
