@@ -77,9 +77,8 @@ def _check(catalog: Catalog) -> None:
     prices = [price for offer in catalog.offers for price in offer.prices]
     for records in (*parts, catalog.efficiencies, families, *billing, prices):
         _check_types(tuple(records))
-    if not all(isinstance(text, str) for text in (*catalog.overlays, *catalog.doubts)):
-        raise TypeError("overlays and doubts are text")
-    for day in {price.date for price in prices}:
+    _check_values((*catalog.overlays, *catalog.doubts, *catalog.own_dates.values()), str, name="overlays")
+    for day in {*catalog.own_dates, *(price.date for price in prices)}:
         date.fromisoformat(day)
     for offer in catalog.offers:
         if offer.gpu is None:
@@ -160,6 +159,7 @@ def catalog_to_json(catalog: Catalog) -> bytes:
         "rejected": catalog.rejected,
         "overlays": catalog.overlays,
         "doubts": catalog.doubts,
+        "own_dates": catalog.own_dates,
         "exchange_rates": catalog.exchange_rates,
         "billing": catalog.billing,
     }
@@ -188,6 +188,7 @@ def catalog_from_json(payload: bytes) -> Catalog:
         rejected=tuple(Rejection(**values) for values in document["rejected"]),
         overlays=tuple(document["overlays"]),
         doubts=tuple(document["doubts"]),
+        own_dates=dict(document["own_dates"]),
         exchange_rates=tuple(ExchangeRate(**values) for values in document["exchange_rates"]),
         billing=Billing(
             rules={provider: BillingRule(**values) for provider, values in document["billing"]["rules"].items()},

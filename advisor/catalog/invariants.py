@@ -4,7 +4,7 @@ its use, and over what a user's own files change."""
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import date
 from statistics import median
 
@@ -35,7 +35,7 @@ def broken_invariants(offers: Sequence[Offer], *, today: date) -> tuple[str, ...
     """One sentence for each price that cannot be right; prices marked as stale or suspect may be wrong."""
     found: list[str] = []
     for offer in offers:
-        found += [f"{offer.id}: {problem}" for problem in _problems_of(offer)]
+        found += [f"{offer.id}: {problem}" for problem in (*_out_of_range(offer), *_out_of_order(offer))]
         found += [f"{offer.id}: {price.kind} is of {price.date}, after today" for price in _future(offer, today)]
     return (*found, *_per_gpu_prices_of_machines(offers))
 
@@ -45,20 +45,22 @@ def broken_device_invariants(devices: Iterable[Gpu | Cpu]) -> tuple[str, ...]:
     return tuple(f"{device.id}: {problem}" for device in devices for problem in _device_problems(device))
 
 
-def doubts_about(catalog: Catalog, *, ours: Sequence[Offer], our_devices: Mapping[str, Gpu | Cpu]) -> tuple[str, ...]:
-    """What is not credible of the offers and devices in `catalog` that are not `ours`, beside them and by itself."""
+def with_doubts(catalog: Catalog, *, ours: Sequence[Offer], our_devices: Mapping[str, Gpu | Cpu]) -> Catalog:
+    """The catalog with what is not credible of its offers and devices that are not `ours`, and the days of these."""
     known = {offer.id: offer for offer in ours}
     others = _prices_of_others(ours)
     found = []
     changed = [offer for offer in catalog.offers if offer != known.get(offer.id)]
     for offer in changed:
-        found += [f"{offer.id}: {problem}" for problem in _problems_of(offer)]
+        # Not the order of kinds: a user's discount on one of them may well turn it around.
+        found += [f"{offer.id}: {problem}" for problem in _out_of_range(offer)]
         found += [f"{offer.id}: {problem}" for problem in _far_prices(offer, ours=known.get(offer.id), others=others)]
     devices: list[Gpu | Cpu] = [*catalog.gpus.values(), *catalog.cpus.values()]
     own = [device for device in devices if device != our_devices.get(device.id)]
     for device in own:
         found += [f"{device.id}: {problem}" for problem in _far_figures(device, ours=our_devices.get(device.id))]
-    return (*found, *broken_device_invariants(own))
+    dates = {price.date: offer.id for offer in changed for price in _trusted(offer)}
+    return replace(catalog, doubts=(*found, *broken_device_invariants(own)), own_dates=dates)
 
 
 def catalog_warnings(catalog: Catalog, *, today: date) -> tuple[str, ...]:
@@ -73,20 +75,21 @@ def catalog_warnings(catalog: Catalog, *, today: date) -> tuple[str, ...]:
 
 
 def date_warnings(catalog: Catalog, *, today: date) -> tuple[str, ...]:
-    """One sentence where prices are of days to come, or none."""
-    future = [f"{offer.id} of {price.date}" for offer in catalog.offers for price in _future(offer, today)]
-    if not future:
-        return ()
-    first = f"the first is {future[0]}"
-    return (f"{len(future):,} {'price is' if len(future) == 1 else 'prices are'} dated after today ({today}): {first}",)
+    """One sentence where prices that are not ours are of days to come, or none."""
+    future = sorted(day for day in catalog.own_dates if day > today.isoformat())
+    listed = ", ".join(f"{day} ({catalog.own_dates[day]})" for day in future)
+    return (f"prices are dated after today, {today}: {listed}",) if future else ()
 
 
-def _problems_of(offer: Offer) -> Iterator[str]:
+def _out_of_range(offer: Offer) -> Iterator[str]:
+    for price in _trusted(offer):
+        if not _LEAST_USD_PER_HOUR <= price.usd_per_hour <= _MOST_USD_PER_HOUR:  # NaN is not either
+            yield f"{price.kind} of {price.usd_per_hour} dollars an hour"
+
+
+def _out_of_order(offer: Offer) -> Iterator[str]:
     usd = {price.kind: price.usd_per_hour for price in _trusted(offer)}
     on_demand = usd.get("on_demand")
-    for kind, usd_per_hour in usd.items():
-        if not _LEAST_USD_PER_HOUR <= usd_per_hour <= _MOST_USD_PER_HOUR:  # NaN is not either
-            yield f"{kind} of {usd_per_hour} dollars an hour"
     if on_demand is None:
         return
     for kind, usd_per_hour in usd.items():

@@ -1,7 +1,6 @@
 """Layers of files in, one checked catalog out: for every device, efficiency and price row, the first layer wins."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from advisor.catalog.billing import read_billing_rules, read_start_ups
 from advisor.catalog.devices import (
@@ -12,7 +11,7 @@ from advisor.catalog.devices import (
     read_measured_instances,
     with_reported_names,
 )
-from advisor.catalog.invariants import doubts_about
+from advisor.catalog.invariants import with_doubts
 from advisor.catalog.offers import Known, build_offers, names_of
 from advisor.catalog.overlay import Layer
 from advisor.catalog.prices import PriceRow, read_price_rows
@@ -63,7 +62,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
     if not catalog.overlays:
         return catalog
     our_offers, _ = build_offers(our_rows, known=known)
-    return replace(catalog, doubts=doubts_about(catalog, ours=our_offers, our_devices=our_devices))
+    return with_doubts(catalog, ours=our_offers, our_devices=our_devices)
 
 
 def _holds_for(efficiency: Efficiency) -> tuple[object, ...]:

@@ -261,7 +261,7 @@ def _read_kinds(document: Document, path: KeyPath, value: Any, *, given: Collect
     if not isinstance(value, list):
         raise document.error(path, f"expected a list, found {value!r}", hint="write [on_demand]")
     for index, kind in enumerate(value):
-        if kind not in given:
+        if not isinstance(kind, str) or kind not in given:
             message = f"{kind!r} is not a price of this line"
             raise document.error((*path, index), message, hint=did_you_mean(str(kind), known=given))
     return value
@@ -274,7 +274,7 @@ def _read_price(document: Document, path: KeyPath, value: Any, *, kind: PriceKin
         if len(value) != 2:
             raise document.error(path, f"expected [dollars, source], found {value!r}", hint="write [0.93, my-source]")
         value, key = value
-        source = head.sources.get(key)
+        source = head.sources.get(read_text(document, (*path, 1), key))
         if source is None:
             message = f"no source {key!r} at the head of the file"
             raise document.error(path, message, hint=did_you_mean(str(key), known=head.sources))

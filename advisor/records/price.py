@@ -116,7 +116,7 @@ class ExchangeRate:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalog:
     """All profiles in force. `overlays` names the files that changed ours, first wins; `doubts` say what they hold that
-    is not credible.
+    is not credible, and `own_dates` are the days of prices that are not ours, each with an offer.
 
     `copies_at_hand` is by the id of a GPU of this machine: how fast its inputs are copied to it, where that was timed.
     """
@@ -128,6 +128,7 @@ class Catalog:
     rejected: tuple[Rejection, ...]
     overlays: tuple[str, ...]
     doubts: tuple[str, ...] = ()
+    own_dates: Mapping[str, str] = field(default_factory=dict)
     exchange_rates: tuple[ExchangeRate, ...] = ()
     billing: Billing = field(default_factory=Billing)
     copies_at_hand: Mapping[str, float] = field(default_factory=dict)

@@ -45,7 +45,9 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 def _place(request: dict[str, Any], draw: random.Random) -> tuple[Any, Any]:
     """A place that counts: the totals that a workload states for readers are not read."""
-    for_readers = ("totals", "by_family", "by_module", "by_phase", "coverage_ratio", "assumptions", "torch_version")
+    for_readers = (
+        "totals", "by_family", "by_module", "by_phase", "coverage_ratio", "unknown_ops", "assumptions", "torch_version",
+    )  # fmt: skip
     read = {name: value for name, value in request["workload"].items() if name not in for_readers}
     return draw.choice(list(_places(read)))
 
@@ -57,7 +59,7 @@ def _other_value(request: dict[str, Any], draw: random.Random) -> bytes:
 
 
 def _missing_key(request: dict[str, Any], draw: random.Random) -> bytes:
-    del request["workload"][draw.choice(["schema_version", "name", "mode", "batch", "rows", "memory", "unknown_ops"])]
+    del request["workload"][draw.choice(["schema_version", "name", "mode", "batch", "rows", "memory", "inputs"])]
     return json.dumps(request).encode()
 
 

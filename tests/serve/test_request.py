@@ -122,6 +122,20 @@ def test_what_is_not_json_is_refused(body: bytes) -> None:
     assert not isinstance(caught.value, DocumentError)
 
 
+def test_the_workload_of_a_request_is_checked_as_a_files_is() -> None:
+    text = json.dumps({"workload": WORKLOAD}).replace('"schema_version"', '"batch": 64, "schema_version"', 1)
+    with pytest.raises(LoadError, match="'batch' is repeated"):
+        read_request(text.encode())
+    falling = copy.deepcopy(WORKLOAD)
+    falling["rows"]["inputs"][0][0]["shape"][0] = [6400, -99]
+    with pytest.raises(DocumentError, match="falls"):
+        read_request(json.dumps({"workload": falling}).encode())
+    unknown = copy.deepcopy(WORKLOAD)
+    unknown["rows"]["op"][0], unknown["rows"]["family"][0] = "own.thing", "unknown"
+    asked = read_request(json.dumps({"workload": unknown | {"unknown_ops": {}}}).encode())
+    assert asked.workload.unknown_ops == {"own.thing": unknown["rows"]["count"][0]}
+
+
 def test_names_may_be_asked_of_where_they_are_explained() -> None:
     asked = read_request(json.dumps({"workload": WORKLOAD, "on": ["t4", "l4"]}).encode(), takes_on=True)
     assert asked.on == ("t4", "l4")
