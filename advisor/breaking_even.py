@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from advisor.calibrate.in_force import with_calibrations
-from advisor.catalog.find import device_ids
+from advisor.catalog.find import device_ids, overlay_notes
 from advisor.cost.by_kind import cheapest_by_kind
 from advisor.cost.job import job_of
 from advisor.cost.selection import Selection, select_offers
@@ -109,6 +109,7 @@ def breakeven_workload(
             *(reason for reason in found if isinstance(reason, str)),
             *(problem for variation in variations for problem in variation.problems),
         ),
+        notes=overlay_notes(catalog),
         warnings=recommendation.warnings,
         exchange_rate=recommendation.exchange_rate,
     )

@@ -10,6 +10,7 @@ from advisor.json_text import parse_json, read_as
 from advisor.records.answer import ANSWER_SCHEMA_VERSION, Recommendation
 from advisor.records.comparison import COMPARISON_SCHEMA_VERSION, Comparison
 from advisor.records.workload import Workload
+from advisor.regular_file import read_regular_file
 from advisor.workload.file import workload_from_json
 from advisor.workload.summary import group_rows, totals
 
@@ -54,7 +55,7 @@ def compare_workloads(base: Workload, new: Workload) -> Comparison:
 
 def _read(file: Path) -> Recommendation | Workload:
     try:
-        document = parse_json(file.read_bytes(), where=str(file), hint=_HINT)
+        document = parse_json(read_regular_file(file), where=str(file), hint=_HINT)
     except OSError as error:
         raise LoadError(f"{file}: {error.strerror}", hint="check the path and its permissions") from None
     if isinstance(document, dict) and "rows" in document:

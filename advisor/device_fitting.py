@@ -12,7 +12,7 @@ from advisor.catalog.find import find_device
 from advisor.catalog.load import load_catalog
 from advisor.errors import UsageError
 from advisor.fit.own import OwnFigures, OwnStep, fit_own, left_out_seconds, own_seconds
-from advisor.named_device import CORES_MARK
+from advisor.named_device import split_cores
 from advisor.predict.efficiency import efficiency_of
 from advisor.records.device import Cpu, Efficiency, Gpu
 from advisor.records.measurement import FailedRow, Measurement, OwnFit
@@ -70,7 +70,7 @@ def _rows_of(profile: Gpu | Cpu, files: Iterable[Path], catalog: Catalog) -> lis
 
 def _is_called(name: str, profile: Gpu | Cpu, catalog: Catalog) -> bool:
     try:
-        return find_device(catalog, name.partition(CORES_MARK)[0]).id == profile.id
+        return find_device(catalog, split_cores(name)[0]).id == profile.id
     except UsageError:  # a row of some other device, which nobody asks for
         return False
 

@@ -10,6 +10,7 @@ import numpy as np
 from advisor import units
 from advisor.calibrate.in_force import with_calibrations
 from advisor.calibrate.store import Stored
+from advisor.catalog.find import overlay_notes
 from advisor.errors import NothingFitsError, UsageError
 from advisor.flag_values import is_workload_file
 from advisor.generating import as_served
@@ -176,6 +177,7 @@ def explain_workload(
         compile=options.compile,
         samples=recommendation.job.samples,
         steps=tuple(steps),
+        notes=overlay_notes(catalog),
         warnings=(*recommendation.warnings, *_pass_warnings(subjects, workload.generation)),
         exchange_rate=recommendation.exchange_rate,
         generation=workload.generation,

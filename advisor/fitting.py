@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,6 @@ from advisor.accuracy.read import read_measurements
 from advisor.accuracy.score import step_of
 from advisor.catalog.load import load_catalog
 from advisor.fit.coefficients import (
-    BY_PRECISION,
     COMPUTING,
     GENERATION,
     GRADIENT_OF,
@@ -189,13 +187,11 @@ def _efficiencies(fit: Fit, logs: FloatArray, spread_of: Mapping[str, Spread]) -
         for scope in _scopes(at_precision):
             used = [step for step in at_precision if scope.holds(step.device)]
             spread = spread_of[precision]
-            ramps: dict[str, Any] = {name: fit.value(logs, name, precision) for name in BY_PRECISION}
             found.append(
                 replace(
-                    fit.efficiency(logs),
+                    fit.efficiency(logs, precision),
                     vendor=scope.vendor,
                     generation=scope.generation,
-                    precision=precision,
                     generation_compute_ratio=fit.mean(logs, "generation_compute", scope.means_of),
                     generation_memory_ratio=fit.mean(logs, "generation_memory", scope.means_of),
                     families=_families(fit, logs, precision, scope.generation, used, others=at_precision),
@@ -209,7 +205,6 @@ def _efficiencies(fit: Fit, logs: FloatArray, spread_of: Mapping[str, Spread]) -
                     other_vendor_log_spread=_OTHER_VENDOR_LOG_SPREAD if scope.is_of_all else 0.0,
                     fitted_vendors=tuple(sorted({step.device.vendor for step in used})) if scope.is_of_all else (),
                     fitted_on=tuple(sorted({step.device.id for step in used})),
-                    **ramps,
                 )
             )
     fallbacks = [one for one in found if one.generation == ANY and one.precision == "fp32"]

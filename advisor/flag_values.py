@@ -1,8 +1,11 @@
-"""A field of `Options` and the text that a user gave for it in, its value out: the command line and the service."""
+"""A field of `Options` and what a user gave for it in, its value out: for the command line, Python and the service."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field
+from decimal import Decimal
 from difflib import get_close_matches
+from numbers import Integral, Real
+from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin
 
@@ -21,26 +24,67 @@ def flag_name(field: str) -> str:
     return f"--{field.replace('_', '-')}"
 
 
-def converter(field: Field[Any]) -> Callable[[Any], Any]:
+def converter(field: Field[Any], *, called: str = "") -> Callable[[Any], Any]:
     """From text to one value of the field: a number that does not say how it is read is a count from 1 or a time.
 
-    The converter raises `UsageError` that begins with the flag.
+    The converter raises `UsageError` that begins with `called`, the flag where nothing else is said.
     """
-    flag, item_type = flag_name(field.name), value_type(field.type)
+    called, item_type = called or flag_name(field.name), value_type(field.type)
     if get_origin(item_type) is Literal:
-        return choice(flag, get_args(item_type))
+        return choice(called, get_args(item_type))
     if item_type is str:
-        return str
+        return field.metadata.get("parse") or str
     by_type: dict[Any, Callable[[str], float]] = {int: units.parse_count, float: units.parse_duration_s}
-    read = field.metadata.get("parse") or by_type[item_type]
+    return reader(called, field.metadata.get("parse") or by_type[item_type])
+
+
+def reader(called: str, read: Callable[[str], Any]) -> Callable[[Any], Any]:
+    """`read`, with what it raises said of `called`, the flag or the keyword."""
 
     def convert(text: Any) -> Any:
         try:
             return read(str(text))
         except UsageError as error:
-            raise UsageError(f"{flag}: {error.message}", hint=error.hint) from error
+            raise UsageError(f"{called}: {error.message}", hint=error.hint) from error
 
     return convert
+
+
+def option_value(field: Field[Any], value: Any, *, called: str) -> Any:
+    """The value of the field that is meant by text as on the command line, a number, true or false, or several names.
+
+    Raises `UsageError` that begins with `called`: all that the command line refuses is refused here.
+    """
+    if field.type is bool:
+        if isinstance(value, bool):
+            return value
+        raise _wrong_type(value, "true or false", called=called)
+    convert = converter(field, called=called)
+    if not is_several(field):
+        return convert(_as_typed(value, called=called))
+    names = [value] if isinstance(value, (str, Path)) else value
+    if not isinstance(names, Iterable) or isinstance(names, Mapping):
+        raise _wrong_type(value, "a name or a list of names", called=called)
+    split = comma_list(convert) if field.name in TAKES_COMMAS else lambda text: (convert(text),)
+    found: list[Any] = []
+    for name in names:
+        if not isinstance(name, (str, Path)):
+            raise _wrong_type(name, "a name", called=called)
+        found += split(str(name))
+    return tuple(found)
+
+
+def _as_typed(value: Any, *, called: str) -> str:
+    """Text as it is; a number as it is typed, without an exponent."""
+    if isinstance(value, (str, Path)):
+        return str(value)
+    if isinstance(value, Real) and not isinstance(value, bool):
+        return f"{Decimal(int(value)) if isinstance(value, Integral) else Decimal(repr(float(value))):f}"
+    raise _wrong_type(value, "text or a number", called=called)
+
+
+def _wrong_type(value: Any, wanted: str, *, called: str) -> UsageError:
+    return UsageError(f"{called}: found {value!r:.80}, expected {wanted}", hint=f"give {wanted}, or leave it out")
 
 
 def single_batch_of(text: str) -> int | None:

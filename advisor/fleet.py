@@ -5,13 +5,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from datetime import date
 from difflib import get_close_matches
-from importlib import metadata
 from pathlib import Path
 
 from advisor import units
 from advisor.calibrate.collection import BACK
 from advisor.errors import UsageError
 from advisor.launch.engines import skypilot
+from advisor.launch.own_wheel import wheel_name
 from advisor.launch.torch_install import torch_install
 from advisor.launching import task_name, task_text
 from advisor.records.answer import QuotedDevice
@@ -19,23 +19,26 @@ from advisor.records.launch import FleetTask, LaunchMachine, LaunchTask
 from advisor.records.price import Catalog, Offer, Price, Rejection
 
 _ENGINE = "skypilot"
-_PROJECT = "device-advisor"
 _IDLE_MINUTES = 10
-_PACKAGE = Path(__file__).resolve().parent
 _VENV = "~/advise-venv"
 """The images that SkyPilot starts have a Python of their own, which may be older than ours."""
 _KEPT = ".cache/advisor/calibrations/"
 """Where a calibration is kept in a home folder on Linux (`calibrate.store.folder`)."""
+PROGRAM = "program"
+"""The folder in a fleet's that holds the wheel of this program and nothing else: it is copied to each machine."""
 
 
-def fleet_tasks(names: Sequence[str], catalog: Catalog, *, budget_s: float, today: date) -> tuple[FleetTask, ...]:
-    """A task for each `PROVIDER:INSTANCE`, on demand in its cheapest region.
+def fleet_tasks(
+    names: Sequence[str], catalog: Catalog, *, folder: Path, budget_s: float, today: date
+) -> tuple[FleetTask, ...]:
+    """A task for each `PROVIDER:INSTANCE`, on demand in its cheapest region; `folder` is the fleet's.
 
     Raises `UsageError`, with the nearest names, for one that is not on offer or that SkyPilot cannot launch.
     """
     if not names:
         raise UsageError("--fleet names no machine", hint="write PROVIDER:INSTANCE, such as aws:g6.xlarge")
-    return tuple(_task(name, catalog, budget_s=budget_s, today=today) for name in dict.fromkeys(names))
+    program = (folder / PROGRAM).resolve()
+    return tuple(_task(name, catalog, program=program, budget_s=budget_s, today=today) for name in dict.fromkeys(names))
 
 
 def fleet_commands(tasks: Sequence[FleetTask], *, folder: Path) -> Iterator[str]:
@@ -47,7 +50,7 @@ def fleet_commands(tasks: Sequence[FleetTask], *, folder: Path) -> Iterator[str]
     yield f"advise calibrate --collect {shlex.quote(str(folder))}"
 
 
-def _task(name: str, catalog: Catalog, *, budget_s: float, today: date) -> FleetTask:
+def _task(name: str, catalog: Catalog, *, program: Path, budget_s: float, today: date) -> FleetTask:
     offer, price = _cheapest(_offers_of(name, catalog))
     machine = LaunchMachine(
         provider=offer.provider,
@@ -65,7 +68,7 @@ def _task(name: str, catalog: Catalog, *, budget_s: float, today: date) -> Fleet
         setup=tuple(_setup(machine.device)),
         script=f"-m advisor calibrate --time-budget {budget_s:g}s",
         python=_python(),
-        folder=str(_checkout() or Path.cwd()),
+        folder=str(program),
         idle_minutes=_IDLE_MINUTES,
         interpreter=f"{_VENV}/bin/python",
     )
@@ -112,20 +115,14 @@ def _device(offer: Offer, catalog: Catalog) -> QuotedDevice:
 
 
 def _setup(device: QuotedDevice) -> Iterator[str]:
-    """A Python that is new enough, torch for the device, and this very version of the project."""
+    """A Python that is new enough, torch for the device, and this very program from its wheel."""
     extras = "[nvidia]" if device.kind == "gpu" else ""
-    source = f".{extras}" if _checkout() else f"{_PROJECT}{extras}=={metadata.version(_PROJECT)}"
     yield "pip install uv"
     yield f"uv venv --python {_python()} {_VENV}"
     yield f"uv {torch_install(device)} --python {_VENV}/bin/python"
-    yield f"uv pip install '{source}' --python {_VENV}/bin/python"
+    yield f"uv pip install './{wheel_name()}{extras}' --python {_VENV}/bin/python"
 
 
 def _python() -> str:
     """The version here."""
     return f"{sys.version_info.major}.{sys.version_info.minor}"
-
-
-def _checkout() -> Path | None:
-    """The project's own folder, where this is run from one."""
-    return _PACKAGE.parent if (_PACKAGE.parent / "pyproject.toml").is_file() else None

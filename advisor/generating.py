@@ -23,8 +23,6 @@ _OF_SERVICE = ("concurrency", "weights", "max_ttft", "max_tpot")
 """What only a language model in service has."""
 _SETTLED = ("input", "attention", "compile", "layout", "measure")
 """What is an engine's own choice, or cannot be asked of it."""
-_FEWEST_OUTPUT_TOKENS = 2
-"""The first token is the prompt's own pass."""
 
 
 def check_generation(source: str, options: Options, *, run: bool = False) -> None:
@@ -55,13 +53,6 @@ def check_generation(source: str, options: Options, *, run: bool = False) -> Non
         raise UsageError(
             f"{flag_name(settled)}: a language model is served as an engine runs it",
             hint=f"leave {flag_name(settled)} out",
-        )
-    if options.prompt_tokens is not None and options.prompt_tokens < 1:
-        raise UsageError(f"--prompt-tokens {options.prompt_tokens}: a prompt has 1 or more", hint="write 1024, or such")
-    if options.output_tokens is not None and options.output_tokens < _FEWEST_OUTPUT_TOKENS:
-        raise UsageError(
-            f"--output-tokens {options.output_tokens}: an answer has {_FEWEST_OUTPUT_TOKENS} or more",
-            hint="leave --prompt-tokens and --output-tokens out to rank one forward pass over a prompt",
         )
     if options.batch and options.concurrency:
         raise UsageError("--batch and --concurrency both say how many requests are in flight", hint="keep one of them")

@@ -13,16 +13,23 @@ _T = TypeVar("_T")
 
 
 def parse_json(text: bytes, *, where: str, hint: str) -> Any:
-    """The document in `text`, all of its numbers finite; raise `LoadError` where there is none.
+    """The document in `text`, all of its numbers finite and no key repeated; raise `LoadError` where there is none.
 
-    Python's own parser takes NaN and reads 1e999 as infinity.
+    Python's own parser takes NaN, reads 1e999 as infinity, and lets the last of repeated keys win.
     """
     try:
-        return json.loads(text.decode("utf-8"), parse_constant=_refuse_constant, parse_float=_finite)
+        return json.loads(
+            text.decode("utf-8"),
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            object_pairs_hook=_without_repeats,
+        )
     except UnicodeDecodeError:
         raise LoadError(f"{where}: not UTF-8 text", hint=hint) from None
     except _NoNumberError as error:
         raise LoadError(f"{where}: found {error}, which is no number", hint=hint) from None
+    except _RepeatedKeyError as error:
+        raise LoadError(f"{where}: the key {str(error)!r:.80} is repeated", hint="keep one of the two") from None
     except RecursionError:
         raise LoadError(f"{where}: nested too deeply", hint=hint) from None
     except ValueError as error:  # also of a whole number with thousands of digits
@@ -47,6 +54,18 @@ def read_as(adapter: "TypeAdapter[_T]", document: Any, *, where: str, hint: str)
 
 class _NoNumberError(Exception):
     """NaN, an infinity, or a number too large to be held."""
+
+
+class _RepeatedKeyError(Exception):
+    """An object has the same key twice."""
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        seen: set[str] = set()
+        raise _RepeatedKeyError(next(key for key, _ in pairs if key in seen or seen.add(key)))  # type: ignore[func-returns-value]
+    return values
 
 
 def _refuse_constant(name: str) -> Any:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from advisor.generating import asks_for_tokens, config_source
-from advisor.pipeline import checked_options, names_of, profile_source, seconds_of, single_batch
+from advisor.pipeline import checked_options, profile_source, single_batch
 from advisor.records.options import Options
 from advisor.records.workload import Workload
 
@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-_TAKES_SEVERAL = frozenset({"provider", "region", "tier", "device", "prices"})
-_TIMES = frozenset({"checkpoint_every", "loader_s_per_sample", "deadline", "max_latency", "max_ttft", "max_tpot"})
-_TEXTS = frozenset({"batch", "concurrency", "profiles"})
 _NOT_TAKEN = ("input", "timeout", "measure")
 """Of sources alone, and what `recommend` alone does."""
 
@@ -25,12 +22,7 @@ def options_of(flags: Mapping[str, Any], *, function: str) -> Options:
     for name in flags:
         if name not in Options.__dataclass_fields__ or name in _NOT_TAKEN:
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
-    given = {
-        **{name: names_of(flags[name]) for name in _TAKES_SEVERAL & flags.keys()},
-        **{name: seconds_of(flags[name]) for name in _TIMES & flags.keys()},
-        **{name: str(flags[name]) for name in _TEXTS & flags.keys() if flags[name] is not None},
-    }
-    return checked_options(**{**flags, **given})
+    return checked_options(**flags)
 
 
 def trace_live(

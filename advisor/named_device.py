@@ -1,5 +1,6 @@
 """The name of a device in, the device itself out: a GPU, all of a CPU, or some of its cores."""
 
+import re
 from collections.abc import Sequence
 from statistics import median
 
@@ -10,8 +11,7 @@ from advisor.predict.whole_cpu import whole_cpu_device
 from advisor.records.device import Cpu, Device, Gpu
 from advisor.records.price import Catalog, Offer
 
-CORES_MARK = "@"
-"""`amd-epyc-7763@4`: four physical cores of it."""
+_CORES = re.compile(r"0*[1-9][0-9]{0,5}")
 
 
 def named_device(name: str, catalog: Catalog) -> tuple[str, Device]:
@@ -19,15 +19,25 @@ def named_device(name: str, catalog: Catalog) -> tuple[str, Device]:
 
     Raises `UsageError` where no profile has that name or the cores make no sense.
     """
-    plain_name, mark, digits = name.partition(CORES_MARK)
+    plain_name, digits = split_cores(name)
     profile = find_device(catalog, plain_name)
-    if mark and (isinstance(profile, Gpu) or not digits.isdecimal()):
+    if digits is not None and (isinstance(profile, Gpu) or not _CORES.fullmatch(digits)):
         raise UsageError(f"{name}: only a CPU is divided, into physical cores", hint="write ID@4 for four of them")
     if isinstance(profile, Gpu):
         return profile.id, gpu_device(profile)
-    cores = int(digits) if mark else None
-    measured = measured_bytes_per_s(profile, cores, offers=catalog.offers) if cores else None
-    return f"{profile.id}{mark}{digits}", whole_cpu_device(profile, cores=cores, measured_bytes_per_s=measured)
+    if digits is None:
+        return profile.id, whole_cpu_device(profile, cores=None)
+    cores = int(digits)
+    measured = measured_bytes_per_s(profile, cores, offers=catalog.offers)
+    return f"{profile.id}@{cores}", whole_cpu_device(profile, cores=cores, measured_bytes_per_s=measured)
+
+
+def split_cores(name: str) -> tuple[str, str | None]:
+    """The name and the cores of it that are meant: `amd-epyc-7763@4` is four. The clock after the @ of a name of the
+    kernel's, "Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz", is part of the name.
+    """
+    plain, mark, rest = name.rpartition("@")
+    return (plain, rest.strip()) if mark and not rest.lower().endswith("ghz") else (name, None)
 
 
 def measured_bytes_per_s(cpu: Cpu, cores: float, *, offers: Sequence[Offer]) -> float | None:

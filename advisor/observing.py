@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from advisor import units
 from advisor.errors import UsageError
 from advisor.generating import asks_for_tokens
 from advisor.live_step import options_of, trace_live
@@ -49,6 +50,15 @@ class Observed:
     def __init__(self, observer: "Observer", *, worker_count: int | None) -> None:
         self._observer = observer
         self._worker_count = worker_count
+
+    def __repr__(self) -> str:
+        try:
+            timing = self.timing
+        except UsageError as error:
+            return f"nothing to recommend from: {error.message}; {error.hint}"
+        wait_s, step = timing.loader_wait_s, units.format_interval_s(timing.step_s, timing.low_s, timing.high_s)
+        waits = f", {units.format_duration(wait_s)} of waiting for data before each" if wait_s else ""
+        return f"{timing.step_count:,} steps of batch {timing.batch:,}: {step} each{waits}; recommend() rests on them"
 
     @property
     def timing(self) -> StepTiming:

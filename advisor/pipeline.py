@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from advisor import units
 from advisor.calibrate.in_force import calibration_notes, calibrations_in_force, with_calibrations
 from advisor.calibrate.store import Stored
-from advisor.catalog.find import device_ids, exchange_rate_of
+from advisor.catalog.find import device_ids, exchange_rate_of, overlay_notes
+from advisor.catalog.invariants import catalog_warnings
 from advisor.catalog.load import load_catalog
 from advisor.cost.at_hand import fleet_at_hand, join, join_fleets, notes_at_hand, selection_at_hand, soonest
 from advisor.cost.batch_sweep import batch_sweeps
@@ -23,7 +23,7 @@ from advisor.cost.price_marks import mark_warnings
 from advisor.cost.ranking import rank
 from advisor.cost.selection import select_offers
 from advisor.errors import CoverageError, TraceError, UsageError
-from advisor.flag_values import is_workload_file, single_batch_of
+from advisor.flag_values import is_workload_file, option_value, single_batch_of
 from advisor.generating import as_served, asks_for_tokens, check_generation, config_source
 from advisor.local_device import local_devices
 from advisor.machine.this_machine import this_machine
@@ -293,10 +293,10 @@ def recommend(
     options = checked_options(
         mode=mode,
         precision=precision,
-        batch=str(batch),
+        batch=batch,
         prompt_tokens=prompt_tokens,
         output_tokens=output_tokens,
-        concurrency=str(concurrency),
+        concurrency=concurrency,
         weights=weights,
         layout=layout,
         compile=compile,
@@ -313,31 +313,31 @@ def recommend(
         tokens=tokens,
         requests_per_day=requests_per_day,
         requests_per_second=requests_per_second,
-        checkpoint_every=seconds_of(checkpoint_every),
-        loader_s_per_sample=seconds_of(loader_s_per_sample),
-        provider=names_of(provider),
-        region=names_of(region),
-        tier=names_of(tier),
-        device=names_of(device),
+        checkpoint_every=checkpoint_every,
+        loader_s_per_sample=loader_s_per_sample,
+        provider=provider,
+        region=region,
+        tier=tier,
+        device=device,
         no_local=no_local,
         no_calibrate=no_calibrate,
         measure=measure,
         price=price,
         objective=objective,
-        deadline=seconds_of(deadline),
+        deadline=deadline,
         max_usd=max_usd,
         max_hourly=max_hourly,
-        max_latency=seconds_of(max_latency),
-        max_ttft=seconds_of(max_ttft),
-        max_tpot=seconds_of(max_tpot),
+        max_latency=max_latency,
+        max_ttft=max_ttft,
+        max_tpot=max_tpot,
         min_throughput=min_throughput,
         max_price_age=max_price_age,
         drop_prices=drop_prices,
         currency=currency,
         top=top,
         strict=strict,
-        profiles=None if profiles is None else str(profiles),
-        prices=names_of(prices),
+        profiles=profiles,
+        prices=prices,
     )
     if asks_for_tokens(options):
         with config_source(model) as source:
@@ -453,7 +453,7 @@ def rank_workload(
         ),
         rejected=(*catalog.rejected, *ranking.rejected),
         notes=(
-            *(f"overlay in force: {path}" for path in catalog.overlays),
+            *overlay_notes(catalog),
             *ranking.notes,
             *memory_notes(workload, predictions),
             *calibration_notes(calibrated, used=_calibrated_devices((*ranking.quotes, *at_hand.quotes))),
@@ -465,6 +465,7 @@ def rank_workload(
             *measured.problems,
             *_unknown_warnings(workload),
             *mark_warnings(ranking.quotes, max_age_days=options.max_price_age),
+            *catalog_warnings(catalog, today=today or date.today()),
         ),
         exchange_rate=exchange_rate,
     )
@@ -596,25 +597,11 @@ def _other_batch(workload: Workload, batch: int) -> UsageError:
 
 
 def checked_options(**given: Any) -> Options:
-    """The options that keywords give; raise `UsageError` as the command line does."""
-    from pydantic import TypeAdapter, ValidationError
-
-    try:
-        options = TypeAdapter(Options).validate_python(given)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        raise UsageError(
-            f"{first['loc'][0]}: {first['msg'].lower()}, found {first['input']!r}",
-            hint="`advise rank --help` lists them",
-        ) from None
-    if options.top < 1:
-        raise UsageError(f"top: {options.top} is not a whole number from 1", hint="leave it out or write 1 or more")
-    return options
-
-
-def seconds_of(value: str | float | None) -> float | None:
-    """A time as the flags take it, or in seconds."""
-    return units.parse_duration_s(value) if isinstance(value, str) else value
+    """The options that keywords give, None being the default; raise `UsageError` as the command line does."""
+    known = Options.__dataclass_fields__
+    return Options(
+        **{name: option_value(known[name], value, called=name) for name, value in given.items() if value is not None}
+    )
 
 
 def names_of(value: Any) -> tuple[str, ...]:

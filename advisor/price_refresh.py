@@ -15,7 +15,7 @@ from advisor.catalog.locate import shipped_profiles
 from advisor.catalog.offers import names_of
 from advisor.catalog.overlay import Layer, shipped_layer
 from advisor.catalog.parse import parse_catalog
-from advisor.catalog.price_edit import etags_of, listed_types, with_listing
+from advisor.catalog.price_edit import etags_of, jumped_rows, listed_types, with_listing
 from advisor.catalog.prices import PriceRow, read_price_rows
 from advisor.catalog.strict_yaml import Document, read_documents
 from advisor.catalog.yaml_text import yaml_text
@@ -29,6 +29,8 @@ from advisor.whole_file import write_whole
 
 _LEAST_FOUND_RATIO = 0.8
 """Of the rows that a whole list should have: one with fewer was cut short, or has another shape."""
+_MOST_JUMPED_RATIO = 0.5
+"""Of the known rows: where more than half of the prices jump at once, the unit is another, not the prices."""
 _SHOWN_BROKEN_COUNT = 5
 
 
@@ -66,6 +68,7 @@ def refresh_prices(
     _check_is_whole(listing, rows, provider=provider)
 
     values = with_listing(document.values, listing, today=today.isoformat())
+    _check_is_in_the_unit_known(values, listing, rows, provider=provider)
     text = yaml_text(values, comments=_comments(provider))
     before, after = (_offers(content, provider) for content in (yaml_text(document.values), text))
     broken = broken_invariants(after, today=today)
@@ -115,12 +118,29 @@ def _check_is_whole(listing: Listing, rows: list[PriceRow], *, provider: str) ->
     due = {
         (row.instance, row.region)
         for row in rows
-        if (row.region, "on_demand") in listing.covered and any(price.kind == "on_demand" for price in row.prices)
+        if (row.instance, row.region, "on_demand") in listing.covered
+        and any(price.kind == "on_demand" for price in row.prices)
     }
     found = {(one.instance, one.region) for one in listing.prices if one.kind == "on_demand"}
     if len(due & found) < _LEAST_FOUND_RATIO * len(due):
         hint = "nothing was written: the list was cut short, or has another shape than the one known"
         raise NetworkError(f"{provider}: the list has {len(due & found):,} of {len(due):,} known rows", hint=hint)
+
+
+def _check_is_in_the_unit_known(
+    values: Mapping[str, Any], listing: Listing, rows: list[PriceRow], *, provider: str
+) -> None:
+    """Raise `NetworkError` for a list of which most prices are far from those that were trusted."""
+    listed = {(one.instance, one.region) for one in listing.prices}
+    known = listed & {(row.instance, row.region) for row in rows}
+    jumped = jumped_rows(values, listing)
+    if len(jumped) > _MOST_JUMPED_RATIO * len(known):
+        shown = ", ".join("/".join(row) for row in sorted(jumped)[:_SHOWN_BROKEN_COUNT])
+        message = f"{provider}: {len(jumped):,} of {len(known):,} known rows jumped by more than 3 times: {shown}"
+        hint = (
+            "nothing was written: the list may be in another unit; a price that is right can be given in advisor.yaml"
+        )
+        raise NetworkError(message, hint=hint)
 
 
 def _offers(text: str, provider: str) -> list[Offer]:
@@ -147,6 +167,7 @@ def _comments(provider: str) -> tuple[str, ...]:
         f"Prices of {provider}, US dollars. One line per region: [dollars per hour, key of the source below].",
         f"Written by `advise prices refresh {provider}`, which reads it and writes it anew.",
         "stale, suspect: prices of that line not to be trusted (`note` says why), left out of the ranking.",
+        "trusted: the last price that was; take it and `suspect` from the line to believe the new one.",
     )
 
 

@@ -1,13 +1,15 @@
 """What `advise prices` answers: the prices in force, those of one type, and what differs between two catalogs."""
 
+import os
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
 from difflib import get_close_matches
 from pathlib import Path
 
 from advisor.catalog.check import check_file
 from advisor.catalog.find import device_ids
+from advisor.catalog.invariants import date_warnings
 from advisor.catalog.overlay import shipped_layer
 from advisor.catalog.parse import parse_catalog
 from advisor.cost.job import PRICE_KINDS
@@ -71,19 +73,30 @@ def changes_of_ours(catalog: Catalog) -> tuple[PriceChange, ...]:
     return price_changes(parse_catalog([shipped_layer()]).offers, catalog.offers)
 
 
-def validate_file(file: Path) -> str:
-    """What a profile, price or overlay file holds and changes, in a sentence.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidFile:
+    """What a file holds and changes, in a sentence, and what of it is not credible."""
+
+    sentence: str
+    warnings: tuple[str, ...] = ()
+
+
+def validate_file(file: Path, *, today: date) -> ValidFile:
+    """Check a profile, price or overlay file.
 
     Raises `UsageError` where there is no such file, `ProfileError` at its first mistake.
     """
-    if not file.is_file():
+    if not os.path.lexists(file):
         raise UsageError(f"{file}: no such file", hint="name a YAML file of prices, terms or a device")
     holds, catalog = check_file(file)
+    sentence = f"{file} is valid: {holds}"
     if catalog is None:
-        return f"{file} is valid: {holds}"
-    changed = changes_of_ours(catalog)
+        return ValidFile(sentence=sentence)
+    changes = changes_of_ours(catalog)
     excluded = sum(offer.excluded is not None for offer in catalog.offers)
-    return f"{file} is valid: {holds}; {len(changed):,} prices differ from ours, {excluded:,} offers are ruled out"
+    if changes or excluded:
+        sentence += f"; {len(changes):,} prices differ from ours, {excluded:,} offers are ruled out"
+    return ValidFile(sentence=sentence, warnings=(*catalog.doubts, *date_warnings(catalog, today=today)))
 
 
 def _priced(

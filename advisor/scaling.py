@@ -18,7 +18,7 @@ from advisor.records.scale import Plan, Spreading
 from advisor.records.workload import Workload
 from advisor.scale.lateness import lateness_of
 from advisor.scale.plans import machine_counts, runs_as_it_is
-from advisor.scale.spread_out import compared_plans, spread_out
+from advisor.scale.spread_out import IndivisibleBatchError, compared_plans, spread_out
 from advisor.scale.tokens import PredictPart, token_clock, with_token_times
 
 _PredictSome: TypeAlias = Callable[[IndexArray, Sequence[int]], Predictions]
@@ -97,7 +97,7 @@ def predict_by_machines(
                 asked=replace(asked, machines=count),
                 by_cost=job.objective == "cost",
             )
-        except UsageError:
+        except IndivisibleBatchError:
             break
         parts.append(([len(parts)], spread))
     return _with_loader(join_devices(parts), options)

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from advisor.catalog.find import device_ids
+from advisor.catalog.find import device_ids, overlay_notes
+from advisor.catalog.invariants import catalog_warnings
 from advisor.cost.job import PRICE_KINDS
 from advisor.cost.selection import select_offers
 from advisor.errors import NothingFitsError, UsageError
@@ -88,7 +90,7 @@ def memory_workload(workload: Workload, options: Options, *, on: Sequence[str], 
         batch=batch,
         optimizer=workload.optimizer,
         devices=tuple(devices if on else sorted(devices, key=lambda each: (each.memory_bytes, each.name))),
-        notes=workload.assumptions,
+        notes=(*workload.assumptions, *overlay_notes(catalog), *catalog_warnings(catalog, today=date.today())),
         generation=workload.generation,
     )
 

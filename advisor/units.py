@@ -12,16 +12,20 @@ _LARGEST_COUNT = 10**15
 """Whole numbers up to here are exact as floats; no job has as many samples."""
 _LONGEST_S = 1e9
 """30 years."""
+_SHORTEST_S = 1e-12
+"""A picosecond: no step, loader or token takes less."""
 _SI_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 _BINARY_PREFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DURATION_UNITS = (("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0), ("days", 86400.0))
 
 
 def parse_duration_s(text: str) -> float:
-    """Read "50ms", "90s", "24h", "1h30m" or a bare number of seconds; raise `UsageError` for anything else."""
+    """Read "50ms", "90s", "24h", "1h30m" or a bare number of seconds; raise `UsageError` for anything else, 0 too."""
     seconds = _duration_s(text)
     if seconds > _LONGEST_S:
         raise UsageError(f"{text!r:.40} is longer than 30 years", hint="write a time that a job may take")
+    if seconds < _SHORTEST_S:
+        raise UsageError(f"{text!r:.40} must be more than 0", hint="write 50ms or 24h")
     return seconds
 
 
@@ -37,14 +41,14 @@ def _duration_s(text: str) -> float:
     return sum(float(part[1]) * _SECONDS_PER[part[2].lower()] for part in parts)
 
 
-def parse_count(text: str) -> int:
-    """Read "1000000", "1_000_000" or "1e6"; raise `UsageError` for what is not a whole number from 1."""
+def parse_count(text: str, *, least: int = 1) -> int:
+    """Read "1000000", "1_000_000" or "1e6"; raise `UsageError` for what is not a whole number from `least`."""
     try:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not number.is_integer() or number < 1:
-        raise UsageError(f"{text!r:.40} is not a whole number from 1", hint="write it out, or as 1e6")
+    if not number.is_integer() or number < least:
+        raise UsageError(f"{text!r:.40} is not a whole number from {least}", hint="write it out, or as 1e6")
     if number > _LARGEST_COUNT:
         raise UsageError(f"{text!r:.40} is more than 1e15", hint="no job is as large")
     return int(number)
@@ -66,6 +70,8 @@ def parse_positive(text: str) -> float:
         number = math.nan
     if not math.isfinite(number) or number <= 0:
         raise UsageError(f"{text!r:.40} is not a number above 0", hint="write 50 or 0.5")
+    if not 1 / _LARGEST_COUNT <= number <= _LARGEST_COUNT:
+        raise UsageError(f"{text!r:.40} is not between 1e-15 and 1e15", hint="write 50 or 0.5")
     return number
 
 

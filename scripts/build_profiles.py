@@ -46,6 +46,7 @@ EXTRA_GPU_ALIASES = {
     "Tesla P100 PCIe 16GB": ["P100 16GB"],
     "GeForce RTX 2080 Ti": ["2080 Ti"],
     "B300": ["NVIDIA B300 SXM6 AC"],
+    "MI300X": ["AMD Instinct MI300X VF"],
     "RTX A4000": ["A4000"],
     "RTX A5000": ["A5000"],
     "RTX 4000 Ada": ["NVIDIA RTX 4000 Ada Generation"],
@@ -56,6 +57,7 @@ EXTRA_GPU_ALIASES = {
 
 CPU_ALIASES = {
     # What `lscpu` reports on an instance -> the model in cpus.csv, where it is not that model's name with decoration.
+    "Intel(R) Xeon(R) CPU @ 2.00GHz": "Intel Skylake/Broadwell/Haswell 2.0-2.3 GHz",
     "Intel(R) Xeon(R) CPU @ 2.20GHz": "Intel Cascade Lake 2.2 GHz (model hidden by GCP)",
     "Intel(R) Xeon(R) CPU @ 2.30GHz": "Intel Skylake/Broadwell/Haswell 2.0-2.3 GHz",
     "Intel(R) Xeon(R) CPU @ 2.60GHz": "Intel Xeon 2.8 GHz (Cascade Lake; Ice Lake 2.6 on some)",
@@ -358,10 +360,10 @@ def sustained_ghz(row: Row) -> float | None:
 
 
 def cpu_aliases(instances: Sequence[Row], cpus: Sequence[Row]) -> str:
-    """Every CPU name that instances report, joined with the profile it belongs to."""
+    """Every CPU name that instances report or `CPU_ALIASES` knows, joined with the profile it belongs to."""
     ids = {cpu_id(cpu["model"]) for cpu in cpus}
     by_name = {}
-    for reported in sorted({row["cpu_model"] for row in instances} - {""}):
+    for reported in sorted({row["cpu_model"] for row in instances} - {""} | CPU_ALIASES.keys()):
         identifier = cpu_id(CPU_ALIASES.get(reported, plain_cpu_name(reported)))
         if identifier in ids:
             by_name[reported] = identifier

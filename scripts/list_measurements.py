@@ -36,6 +36,9 @@ TIMM_RESULTS = re.compile(
     r"benchmark-(?P<task>infer|train)-(?P<precision>amp|fp32)-(?P<layout>nchw|nhwc)"
     r"-pt(?P<torch>\d+)(?:-cu\d+)?-(?P<device>.+?)(?P<dynamo>-dynamo)?"
 )
+TIMM_TORCH = {"112", "240"}
+"""Versions of torch whose tables are listed. With 2.9.1 some nets run another program, and others had their branches
+fused for inference: read as torch 2.4 they would be wrong by up to two."""
 TIMM_RENAMED = {
     # Weights of three sizes that timm's table of old names sends to one; the parameter counts tell them apart.
     "ig_resnext101_32x16d": "resnext101_32x16d",
@@ -124,6 +127,15 @@ def timm_names() -> tuple[set[str], dict[str, str]]:
 
     renamed = {old: new.partition(".")[0] for old, new in timm.models.get_deprecated_models().items() if new}
     return set(timm.list_models()), renamed | TIMM_RENAMED
+
+
+def timm_tables(data: Path) -> list[Path]:
+    """The tables of timm's in `data` that were measured with one of `TIMM_TORCH`."""
+    found = {path: TIMM_RESULTS.fullmatch(path.stem) for path in sorted((data / "measured/timm").glob("*.csv"))}
+    unknown = [path for path, regime in found.items() if regime is None]
+    if unknown:
+        raise ValueError(f"{unknown[0]}: no name of a table of timm's")
+    return [path for path, regime in found.items() if regime and regime["torch"] in TIMM_TORCH]
 
 
 def list_timm(path: Path, *, names: set[str], renamed: Mapping[str, str]) -> Table:
@@ -306,7 +318,7 @@ def write_measurements(data: Path, *, out: Path) -> dict[str, int]:
     names, renamed = timm_names()
     neusight = list_neusight(data)
     tables = [
-        *(list_timm(path, names=names, renamed=renamed) for path in sorted((data / "measured/timm").glob("*.csv"))),
+        *(list_timm(path, names=names, renamed=renamed) for path in timm_tables(data)),
         *neusight,
         list_ryujaehun(data),
         list_neusight_operators(data),

@@ -1,7 +1,8 @@
-"""Put what `make demo` prints into the README, between its ```text fences."""
+"""Put a command and what it printed on one day into the README, between its ```text fences."""
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 _BLOCK = re.compile(r"(?<=^```text\n).*?(?=^```)", flags=re.MULTILINE | re.DOTALL)
-
-
+COMMAND = "COLUMNS=100 advise examples/resnet50.py --no-local"
 _DAY = "2026-09-06"
 """Of the newest price: with the clock, prices would grow old in the README."""
 _PROGRAM = f"""
@@ -24,20 +24,22 @@ main()
 
 
 def demo() -> str:
-    """The answer for examples/resnet50.py of one day, 100 columns wide, without anyone's own overlays and machine."""
+    """The command with its day, and its answer where nobody has overlays of their own."""
+    words = shlex.split(COMMAND)
+    start = words.index("advise")
     done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, "examples/resnet50.py", "--no-local"],
+        [sys.executable, "-c", _PROGRAM, *words[start + 1 :]],
         cwd=ROOT,
-        env=os.environ | {"COLUMNS": "100", "XDG_CONFIG_HOME": "/nonexistent"},
+        env=os.environ | dict(word.split("=", 1) for word in words[:start]) | {"XDG_CONFIG_HOME": "/nonexistent"},
         capture_output=True,
         text=True,
         check=True,
     )
-    return done.stdout
+    return f"$ {COMMAND}    # on {_DAY}\n\n{done.stdout}"
 
 
 def shown() -> str:
-    """The answer that the README shows."""
+    """The command and the answer that the README shows."""
     found = _BLOCK.search(README.read_text(encoding="utf-8"))
     if found is None:
         raise ValueError("README.md has no ```text block")

@@ -4,30 +4,40 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from datetime import date
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from advisor.catalog.load import load_catalog
+from advisor.catalog.locate import shipped_profiles
 from advisor.catalog.strict_yaml import parse_documents
 from advisor.cli.main import run
 from advisor.errors import UsageError
 from advisor.fleet import fleet_commands, fleet_tasks
+from advisor.launch.own_wheel import wheel_name, write_wheel
 from advisor.records.launch import FleetTask
 
 CATALOG = load_catalog()
-ROOT = Path(__file__).parents[1]
+
+
+FOLDER = Path("my fleet")
 
 
 def tasks(*names: str, budget_s: float = 20.0) -> tuple[FleetTask, ...]:
-    return fleet_tasks(names, CATALOG, budget_s=budget_s, today=date(2026, 11, 21))
+    return fleet_tasks(names, CATALOG, folder=FOLDER, budget_s=budget_s, today=date(2026, 11, 21))
 
 
 def values(task: FleetTask) -> Any:
     (document,) = parse_documents(task.text, label="task.yaml")
     return document.values
+
+
+def tasks_in(folder: Path) -> list[FleetTask]:
+    return [FleetTask(name=file.stem, text=file.read_text()) for file in folder.glob("*.yaml")]
 
 
 def test_a_gpu_is_calibrated_by_this_very_project_with_torchs_build_for_it() -> None:
@@ -42,13 +52,13 @@ def test_a_gpu_is_calibrated_by_this_very_project_with_torchs_build_for_it() -> 
         "disk_size": 100,
         "autostop": {"idle_minutes": 10, "down": False},
     }
-    assert found["workdir"] == str(ROOT)
+    assert found["workdir"] == str(FOLDER.resolve() / "program")
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     assert found["setup"].splitlines() == [
         "pip install uv",
         f"uv venv --python {version} ~/advise-venv",
         "uv pip install torch --python ~/advise-venv/bin/python",
-        "uv pip install '.[nvidia]' --python ~/advise-venv/bin/python",
+        f"uv pip install './{wheel_name()}[nvidia]' --python ~/advise-venv/bin/python",
     ]
     assert found["run"] == "~/advise-venv/bin/python -m advisor calibrate --time-budget 20s\n"
 
@@ -117,9 +127,46 @@ def test_the_command_stops_after_the_files_and_says_so(tmp_path: Path, capsys: p
     folder = tmp_path / "new" / "fleet"
     assert run(["calibrate", "--fleet", "aws:g6.xlarge,aws:c7a.4xlarge", "--folder", str(folder)]) == 0
     out, err = capsys.readouterr()
-    assert sorted(path.name for path in folder.iterdir()) == ["aws-c7a-4xlarge.yaml", "aws-g6-xlarge.yaml", "back"]
+    files = ["aws-c7a-4xlarge.yaml", "aws-g6-xlarge.yaml", "back", "program"]
+    assert sorted(path.name for path in folder.iterdir()) == files
     assert out.splitlines()[0] == f"sky launch -y -c aws-g6-xlarge {folder}/aws-g6-xlarge.yaml"
     assert err.startswith(f"wrote 2 tasks to {folder}. Nothing is rented")
+
+
+def test_the_machines_get_this_program_and_nothing_of_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "secret.txt").write_text("s3cr3t")
+    assert run(["calibrate", "--fleet", "aws:g6.xlarge"]) == 0
+    uploaded = tmp_path / values(*tasks_in(tmp_path / "fleet"))["workdir"]
+    wheel, ignored = sorted(uploaded.iterdir(), key=lambda path: path.suffix == "")
+    assert (wheel.suffix, ignored.name, ignored.read_text()) == (".whl", ".skyignore", "")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    top = f"device_advisor-{metadata.version('device-advisor')}.dist-info"
+    assert {name.partition("/")[0] for name in names} == {"advisor", top}
+    assert {"advisor/fleet.py", "advisor/profiles/devices/gpu/l4.yaml", f"{top}/METADATA", f"{top}/RECORD"} <= {*names}
+    assert not any("__pycache__" in name or name.endswith("direct_url.json") for name in names)
+
+
+@pytest.mark.slow
+def test_the_wheel_that_the_machines_get_installs_and_answers(tmp_path: Path) -> None:
+    wheel = write_wheel(tmp_path, profiles=shipped_profiles())
+    site = tmp_path / "site"
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(site)]
+    subprocess.run([*install, f"{wheel}[nvidia]"], check=True, capture_output=True)
+    code = "import sys; from advisor.cli.main import main; sys.argv = ['advise', 'prices', 'show', 'g6.xlarge']; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(site), "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "us-east-1" in done.stdout
+    assert (site / "bin" / "advise").exists()
 
 
 def test_what_contradicts_itself_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -158,4 +205,10 @@ def test_skypilot_reads_what_was_meant(tmp_path: Path) -> None:
         env={**os.environ, "HOME": str(tmp_path)}, check=True, capture_output=True, text=True,
     )  # fmt: skip
     run_line = "~/advise-venv/bin/python -m advisor calibrate --time-budget 20s\n"
-    assert json.loads(done.stdout.splitlines()[-1]) == ["AWS", "g6.xlarge", {"L4": 1}, str(ROOT), run_line]
+    assert json.loads(done.stdout.splitlines()[-1]) == [
+        "AWS",
+        "g6.xlarge",
+        {"L4": 1},
+        str(FOLDER.resolve() / "program"),
+        run_line,
+    ]

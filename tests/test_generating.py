@@ -95,8 +95,6 @@ def quoted(**options: Any) -> tuple[Quote, ...]:
         ("hf:config.json", served(mode="training"), "nobody serves a step of training"),
         ("hf:config.json", served(attention="eager"), "served as an engine runs it"),
         ("hf:config.json", served(measure=True), "served as an engine runs it"),
-        ("hf:config.json", Options(prompt_tokens=10, output_tokens=1), "an answer has 2 or more"),
-        ("hf:config.json", Options(prompt_tokens=0, output_tokens=10), "a prompt has 1 or more"),
         ("hf:config.json", served(batch="8", concurrency="8"), "both say how many requests"),
     ],
 )

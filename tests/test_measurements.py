@@ -151,13 +151,21 @@ def test_the_files_are_what_the_script_writes_byte_for_byte(script: ModuleType, 
     assert [name for name in written if written[name] != (MEASURED / name).read_bytes()] == []
 
 
+def test_timm_tables_of_other_torch_versions_are_not_listed(script: ModuleType, tmp_path: Path) -> None:
+    folder = tmp_path / "measured/timm"
+    folder.mkdir(parents=True)
+    for torch_version in ("112", "240", "291"):
+        (folder / f"benchmark-infer-amp-nchw-pt{torch_version}-cu128-rtx3090.csv").touch()
+    assert [path.stem.split("-")[4] for path in script.timm_tables(tmp_path)] == ["pt112", "pt240"]
+
+
 @pytest.mark.slow
 @with_data
 def test_the_nets_of_timm_have_the_published_number_of_parameters(script: ModuleType) -> None:
     """A name may stand for another net today; only a head of other classes is let pass, 9 % of a net at most."""
     names, renamed = script.timm_names()
     counts: dict[str, tuple[int, float]] = {}
-    for path in (DATA / "measured/timm").glob("*.csv"):
+    for path in script.timm_tables(DATA):
         task = "infer" if "infer" in path.name else "train"
         for row in script.read_csv(path):
             name = row["model"] if row["model"] in names else renamed.get(row["model"], "")

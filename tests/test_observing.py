@@ -177,3 +177,17 @@ def test_a_gpu_that_torch_counts_differently_is_known_by_its_uuid() -> None:
 
     assert observing._name_here(run, here) == "cuda:1"
     assert observing._name_here(run, machine()) == "cuda:0"
+
+
+def test_what_was_seen_prints_its_steps_or_what_is_missing() -> None:
+    timing = StepTiming(
+        batch=32, step_s=0.02, low_s=0.018, high_s=0.03, step_count=12, iqr_ratio=0.1, loader_wait_s=0.005
+    )
+    watching: Any = SimpleNamespace(timing=lambda: timing)
+    shown = repr(Observed(watching, worker_count=2))
+    for figure in ("12 steps", "batch 32", "20 ms [18-30]", "5 ms"):
+        assert figure in shown
+
+    with observing.observe(nn.Linear(2, 2)) as seen:
+        pass
+    assert "0 steps" in repr(seen)

@@ -13,6 +13,8 @@ from typing import Any
 import platformdirs
 import pytest
 
+from advisor import price_refresh
+from advisor.catalog.load import load_catalog
 from advisor.catalog.locate import shipped_profiles
 from advisor.catalog.strict_yaml import read_documents
 from advisor.errors import AdvisorError, NetworkError, ProfileError, UsageError
@@ -21,6 +23,7 @@ from advisor.refresh import providers
 from advisor.refresh.providers import aws, azure, vast
 from tests.refresh.aws_csv import lines, row, spot_js
 from tests.refresh.conftest import Answer, Server, Waits, json_answer, sample, server, waits
+from tests.refresh.lists import KEYS, LISTS, ProviderList, client_of, small_layer
 
 __all__ = ["server", "waits"]  # fixtures
 
@@ -180,15 +183,24 @@ def test_without_a_name_the_file_in_the_config_folder_is_begun_from_ours_and_win
     server: Server, waits: Waits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(platformdirs, "user_config_path", lambda name: tmp_path / name)
-    offers = [{"gpu_name": "RTX 4090", "gpu_ram": 24564, "num_gpus": 1, "dph_total": usd} for usd in (0.3, 0.35, 0.5)]
+    (ours,) = read_documents(shipped_profiles() / "prices/vast-ai.yaml")
+    usd_of = {
+        entry["machine"]["gpu"]: entry["usd_per_hour"]["global"]["on_demand"][0]
+        for entry in ours.values["instances"].values()
+        if "gpu" in entry["machine"]
+    }
+    offers = [
+        {"gpu_name": gpu, "gpu_ram": load_catalog().gpus[gpu].memory_bytes / 2**20, "num_gpus": 1, "dph_total": usd}
+        for gpu, middle in (usd_of | {"rtx-4090": 0.35}).items()
+        for usd in (0.9 * middle, middle, 2 * middle)
+    ]
     monkeypatch.setattr(vast, "OFFERS_URL", server.answer("/bundles/", json_answer({"offers": offers})))
     refreshed = refresh_prices("vast-ai", today=TODAY, make_client=waits.client)
     assert refreshed.file == tmp_path / "advisor/profiles/prices/vast-ai.yaml"
     (document,) = read_documents(refreshed.file)
-    (ours,) = read_documents(shipped_profiles() / "prices/vast-ai.yaml")
     assert document.values["instances"].keys() == ours.values["instances"].keys()
     assert document.values["instances"]["RTX 4090 24GB PCIe"]["usd_per_hour"]["global"]["on_demand"][0] == 0.35
-    assert [change.offer_id for change in refreshed.changes] == ["vast-ai/global/RTX 4090 24GB PCIe"]
+    assert "vast-ai/global/RTX 4090 24GB PCIe" in [change.offer_id for change in refreshed.changes]
     # The next refresh reads what this one wrote.
     assert refresh_prices("vast-ai", today=TODAY, make_client=waits.client).changes == ()
 
@@ -230,6 +242,81 @@ def test_every_provider_that_can_be_fetched_has_a_price_file_of_ours_to_begin_fr
 def test_a_provider_that_cannot_be_fetched_is_refused_before_anything_is_read(tmp_path: Path, waits: Waits) -> None:
     with pytest.raises(UsageError, match="'asure' cannot be fetched"):
         refresh_prices("asure", file=tmp_path / "x.yaml", today=TODAY, make_client=waits.client)
+
+
+# Every provider's list
+
+
+@pytest.fixture(params=LISTS, ids=[one.provider for one in LISTS])
+def provider_list(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ProviderList:
+    monkeypatch.setattr(price_refresh, "shipped_layer", small_layer)
+    for key in KEYS:
+        monkeypatch.setenv(key, "s3cr3t")
+    one: ProviderList = request.param
+    return one
+
+
+def refreshed_lines(one: ProviderList, file: Path, usd: dict[str, float]) -> dict[str, Any]:
+    """The lines of the file after a refresh from a list with these prices."""
+    refresh_prices(one.provider, file=file, today=TODAY, make_client=lambda: client_of(one.replies(usd)))
+    (document,) = read_documents(file)
+    return {name: entry["usd_per_hour"][one.region] for name, entry in document.values["instances"].items()}
+
+
+@pytest.fixture
+def its_file(provider_list: ProviderList, tmp_path: Path) -> Path:
+    file = tmp_path / f"{provider_list.provider}.yaml"
+    file.write_text(provider_list.file())
+    return file
+
+
+def test_a_list_with_the_prices_of_the_file_changes_their_dates_alone(
+    provider_list: ProviderList, its_file: Path
+) -> None:
+    before = provider_list.usd()
+    lines = refreshed_lines(provider_list, its_file, before)
+    assert {name: line["on_demand"][0] for name, line in lines.items()} == pytest.approx(before)
+    assert not any({"suspect", "trusted", "note"} & line.keys() for line in lines.values())
+
+
+def test_a_list_of_one_type_is_refused_whole(provider_list: ProviderList, its_file: Path) -> None:
+    usd = provider_list.usd()
+    (first, *_) = usd
+    replies = provider_list.replies({first: usd[first]})
+    if provider_list.provider == "gcp":  # its list is of parts: those of the machine without its GPU
+        replies = {url: body.replace(b"Nvidia L4", b"Nvidia L400") for url, body in replies.items()}
+    with pytest.raises(NetworkError, match="nown"):
+        refresh_prices(provider_list.provider, file=its_file, today=TODAY, make_client=lambda: client_of(replies))
+    assert its_file.read_text() == provider_list.file()
+
+
+def test_a_row_that_the_list_no_longer_has_is_dropped(provider_list: ProviderList, its_file: Path) -> None:
+    if provider_list.provider == "gcp":
+        pytest.skip("its list has parts, each of which several machines are made of")
+    usd = provider_list.usd()
+    gone = usd.popitem()[0]
+    assert refreshed_lines(provider_list, its_file, usd).keys() == usd.keys() - {gone}
+
+
+@pytest.mark.parametrize("factor", [1000.0, 0.001])
+def test_a_list_in_another_unit_is_refused_whole(provider_list: ProviderList, its_file: Path, factor: float) -> None:
+    usd = {name: price * factor for name, price in provider_list.usd().items()}
+    with pytest.raises(NetworkError):
+        refreshed_lines(provider_list, its_file, usd)
+    assert its_file.read_text() == provider_list.file()
+
+
+def test_a_jump_is_not_believed_however_often_the_list_repeats_it(provider_list: ProviderList, its_file: Path) -> None:
+    if provider_list.provider == "gcp":
+        pytest.skip("a jump of one part is a jump of every machine that has it")
+    usd = provider_list.usd()
+    name = list(usd)[-1]
+    first, second = (refreshed_lines(provider_list, its_file, usd | {name: 5 * usd[name]})[name] for _ in range(2))
+    assert first == second
+    assert "on_demand" in second["suspect"]
+    assert second["trusted"]["on_demand"] == pytest.approx(usd[name])
+    back = refreshed_lines(provider_list, its_file, usd)[name]
+    assert not {"suspect", "trusted", "note"} & back.keys()
 
 
 # AWS, whose lists are long and say when they have not changed

@@ -1,5 +1,6 @@
 """The workflow of examples/ is YAML that a runner takes, and its lines are commands of ours."""
 
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from advisor.report.view import View
 from tests.cli.conftest import Pipeline, pipeline  # noqa: F401 - a fixture
 from tests.report.toys import L4, recommendation
 
-FILE = Path(__file__).resolve().parents[1] / "examples" / "pull-request.yml"
+ROOT = Path(__file__).resolve().parents[1]
+FILE = ROOT / "examples" / "pull-request.yml"
 
 
 @pytest.fixture
@@ -29,6 +31,21 @@ def test_every_step_uses_an_action_or_runs_a_line(job: dict[str, Any]) -> None:
     for step in job["steps"]:
         assert ("uses" in step) != ("run" in step)
         assert step.get("uses", "x@v").partition("@")[2].startswith("v")
+
+
+def test_the_program_comes_from_a_checkout_that_the_user_names(job: dict[str, Any]) -> None:
+    (own,) = (step["with"] for step in job["steps"] if "repository" in step.get("with", {}))
+    assert {"OWNER/REPOSITORY", "COMMIT"} == {own["repository"], own["ref"]}
+    (install,) = (step["run"] for step in job["steps"] if step.get("name") == "Install")
+    assert install == f"pip install ./{own['path']}"
+
+
+def test_nothing_installs_the_program_by_a_name_that_no_index_serves() -> None:
+    files = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "Makefile"]
+    for folder in ("advisor", "docs", "examples"):
+        files += [file for file in (ROOT / folder).rglob("*") if file.suffix in (".md", ".py", ".yml", ".yaml")]
+    found = [file for file in files if re.search(r"pip install[^`\n]*device-advisor", file.read_text())]
+    assert found == []
 
 
 def test_its_commands_are_taken(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.write_demo import demo, shown
+from scripts.write_demo import COMMAND, demo, shown
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -51,7 +51,8 @@ def test_the_overlay_it_shows_is_the_example() -> None:
     assert overlay == (ROOT / "examples" / "advisor.yaml").read_text()
 
 
-def test_the_answer_it_shows_is_what_the_demo_prints() -> None:
+def test_the_answer_it_shows_is_that_of_the_command_above_it() -> None:
+    assert shown().splitlines()[0].startswith(f"$ {COMMAND} ")
     assert demo() == shown(), "run make docs"
 
 

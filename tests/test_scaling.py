@@ -6,10 +6,13 @@ import pytest
 import torch
 from torch import nn
 
+from advisor import scaling
 from advisor.errors import UsageError
 from advisor.pipeline import catalog_of, rank_workload
 from advisor.records.answer import Recommendation
 from advisor.records.options import Options
+from advisor.records.prediction import Predictions
+from advisor.records.scale import Spreading
 from advisor.records.workload import Workload
 from advisor.scaling import spreading_of
 from tests.workload.tracing import traced
@@ -120,6 +123,21 @@ def test_the_curve_ends_where_the_batch_has_too_few_samples(workload: Workload) 
     assert sweep is not None
     assert max(point.gpus_used for point in sweep.points) <= 16 * 8
     assert sweep.points[-1].instance_count < 64
+
+
+def test_a_mistake_on_the_way_to_more_machines_does_not_end_the_curve(
+    workload: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = scaling.spread_out
+
+    def fails_on_two(*arguments: Any, asked: Spreading, **more: Any) -> Predictions:
+        if asked.machines == 2:
+            raise UsageError("the profile names no clock")
+        return real(*arguments, asked=asked, **more)
+
+    monkeypatch.setattr(scaling, "spread_out", fails_on_two)
+    with pytest.raises(UsageError, match="names no clock"):
+        ranked(workload, max_machines=8, **HASTY)
 
 
 def test_a_deadline_is_left_less_of_by_the_start_of_the_offers_own_cloud_alone(workload: Workload) -> None:

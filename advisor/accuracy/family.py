@@ -4,6 +4,8 @@ import json
 import re
 from pathlib import Path
 
+from advisor.regular_file import read_regular_file
+
 _NAME = re.compile(r"(?:tf_)?([a-z]+?)(?=v?\d|_|\W|$)", re.IGNORECASE)
 """A name up to its first underscore, digit or version: `vit_base`, `resnet50`, `efficientnetv2_s`; timm marks weights
 ported from TensorFlow with `tf_`."""
@@ -30,6 +32,6 @@ def _model_type(path: Path) -> str:
     """The config's `model_type`; the file's own name where it cannot be read, which the row's failure then explains."""
     config = path / "config.json" if path.is_dir() else path
     try:
-        return str(json.loads(config.read_text(encoding="utf-8"))["model_type"])
+        return str(json.loads(read_regular_file(config))["model_type"])
     except (OSError, ValueError, LookupError, TypeError):
         return path.stem

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from functools import cache
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.errors import UsageError
 from advisor.records.measurement import Measurement, TimedStep
+from advisor.regular_file import read_regular_file
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -27,10 +29,10 @@ def read_measurements(path: Path) -> tuple[Measurement, ...]:
     A cell of a column that has a default may be empty, or the whole column missing. Raises `UsageError`.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.DictReader(file, strict=True)
-            _check_columns(rows.fieldnames or (), path)
-            measurements = tuple(_measurements(rows, path))
+        text = read_regular_file(path).decode("utf-8-sig")
+        rows = csv.DictReader(StringIO(text, newline=""), strict=True)
+        _check_columns(rows.fieldnames or (), path)
+        measurements = tuple(_measurements(rows, path))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}", hint="check the path and its permissions") from None
     except UnicodeDecodeError:

@@ -17,6 +17,7 @@ from advisor.errors import ProfileError, UsageError
 from advisor.records.calibration import Calibration, Collected, CollectedDevice
 from advisor.records.device import Efficiency
 from advisor.records.price import Catalog
+from advisor.regular_file import read_regular_file
 from advisor.whole_file import write_whole
 
 BACK = "back"
@@ -141,10 +142,17 @@ def _device(path: Path, holding: Sequence[tuple[_Found, Efficiency]]) -> Collect
     )
 
 
+def _is_collected(path: Path) -> bool:
+    try:
+        return read_regular_file(path).startswith(_HEADING.encode())
+    except OSError:
+        return False
+
+
 def _write(texts: dict[Path, str], folder: Path) -> None:
     """Each file whole, after all of them are known to be ours to write."""
     for path in texts:
-        if path.exists() and not path.read_text(encoding="utf-8").startswith(_HEADING):
+        if path.exists() and not _is_collected(path):
             raise UsageError(f"--collect {folder}: {path} is a file of your own", hint="move it, or rename it")
     try:
         (folder / "efficiency").mkdir(exist_ok=True)

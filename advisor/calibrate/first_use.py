@@ -37,7 +37,10 @@ def calibrations_on_first_use(
         return _with_problem(stored, f"the CPU here is not calibrated: {problem}; {remedy}")
     others = busy_cpu_count()
     if others > _BUSY_CPU_COUNT + spare_cpu_count(machine, used_cpu_count=max(1, int(machine.core_count))):
-        return _with_problem(stored, f"the CPU here is not calibrated: other processes keep {others:.1f} CPUs busy")
+        remedy = "when they are done, `advise calibrate` times it"
+        return _with_problem(
+            stored, f"the CPU here is not calibrated: other processes keep {others:.1f} CPUs busy; {remedy}"
+        )
     try:
         made = (calibrate_cpu or _calibrate_cpu)(machine, catalog)
     except UsageError as error:

@@ -100,6 +100,13 @@ off by does not carry to other devices (`scripts/anchor_table.py`), so it is eac
 class _OwnFit(Fit):
     """A fit in which every family computes, those that stream at one rate for all precisions."""
 
+    keyed: Mapping[str, tuple[str, ...]] = {
+        **Fit.keyed,
+        "streaming_compute_ratio": ("family",),
+        **dict.fromkeys((_HOST_RATIO, _MEMORY_RATIO, _PACE_RATIO), ()),
+        _COMPUTE_RATIO: ("precision",),
+    }
+
     def value(self, logs: FloatArray, *name: str) -> float:
         """With what this device takes longer."""
         own = super().value(logs, *name)
@@ -288,6 +295,7 @@ def _fitted(
     first = next(iter(bases.values()))
     template = replace(
         first,
+        device=device.id,
         generation_compute_ratio=first.generation_compute_ratio * device.sustained_compute_ratio,
         generation_memory_ratio=first.generation_memory_ratio * device.sustained_memory_ratio,
     )

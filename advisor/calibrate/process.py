@@ -4,28 +4,24 @@ import json
 import math
 import os
 import selectors
-import signal
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import IO, Any
 
 from advisor.errors import UsageError
 from advisor.records.calibration import TimedOperator, Timings
 from advisor.records.device import Precision
 from advisor.records.machine import BUS_ORDER
+from advisor.workload import supervisor
 
 OnProgress = Callable[[int, int], None]
 """Called with how many of how many operators are timed."""
-_ROOT = str(Path(__file__).resolve().parents[2])
-# Not `-m`, which would put the working folder, with whatever `random.py` lies there, before the standard library.
-_START = "import sys; sys.path.append(sys.argv.pop(1)); from advisor.calibrate.worker import main; main()"
+_WORKER = "advisor.calibrate.worker"
 _OVERTIME_S = 1.0
 """How long past its deadline the child may be at one operator before it is ended."""
 _GRACE_S = 0.5
@@ -74,7 +70,7 @@ def time_operators(request: TimingRequest, *, on_progress: OnProgress | None = N
 
 @contextmanager
 def _child(request: TimingRequest, *, deadline_s: float, errors: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """The child, killed at the end; in a session of its own: the terminal's interrupt reaches the parent alone."""
+    """The child under its supervisor, ended at the end; the terminal's interrupt reaches the parent alone."""
     asked = {
         "device": request.device,
         "thread_count": request.thread_count,
@@ -82,20 +78,13 @@ def _child(request: TimingRequest, *, deadline_s: float, errors: IO[bytes]) -> I
         "deadline_s": deadline_s,
     }
     threads = {} if request.thread_count is None else {"OMP_NUM_THREADS": str(request.thread_count)}
-    process = subprocess.Popen(  # noqa: S603 - this very interpreter, and no shell in between
-        [sys.executable, "-P", "-c", _START, _ROOT, json.dumps(asked)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=errors,
-        start_new_session=True,
-        env=os.environ | BUS_ORDER | threads,
+    process = supervisor.start(
+        _WORKER, [json.dumps(asked)], stdout=subprocess.PIPE, stderr=errors, env=os.environ | BUS_ORDER | threads
     )
     try:
         yield process
     finally:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        supervisor.end(process)
         if process.stdout is not None:
             process.stdout.close()
 

@@ -136,7 +136,10 @@ def _calibrated(
         efficiencies=(*fitted.efficiencies, *kept),
     )
     if noise.is_too_much:
-        problem = "disturbed too much to be better than the datasheet: not kept"
+        problem = (
+            "not kept, since other processes disturbed it too much to be better than the datasheet: answers rest on "
+            "what they did before. Calibrate again when the machine is quiet"
+        )
         return Calibrated(calibration=calibration, problem=problem, is_disturbed=True)
     if timings.is_interrupted and earlier is not None and earlier.n > calibration.n:
         return Calibrated(calibration=calibration, problem="interrupted: the former one, of more operators, stays")

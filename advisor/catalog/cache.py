@@ -7,23 +7,29 @@ declared outdated. A file that cannot be read, was cut short or holds something 
 import contextlib
 import hashlib
 import json
-import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from datetime import date
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import advisor.records.billing
 import advisor.records.device
 import advisor.records.price
+from advisor.catalog.ranges import range_of
 from advisor.errors import ProfileError
 from advisor.record_columns import from_columns, to_columns
 from advisor.records.billing import Billing, BillingRule, Extras, StartUp
 from advisor.records.device import Cpu, Efficiency, FamilyEfficiency, Gpu
 from advisor.records.price import Catalog, ExchangeRate, Offer, Price, Rejection
+from advisor.regular_file import read_regular_file
+from advisor.whole_file import replace_whole
 
 _SHARED_TEXTS = ("source", "note")
+_OWN_FILE = 0o600
+"""For this user alone: overlays hold prices that were agreed on."""
 _KEPT_COUNT = 8
 """Catalogs kept: one for each of the last sets of overlays used."""
 
@@ -38,7 +44,7 @@ def content_key(files: Iterable[Path]) -> str:
     digest = hashlib.sha256()
     for file in (*code, *files):
         try:
-            content = file.read_bytes()
+            content = read_regular_file(file)
         except OSError as error:
             message = error.strerror or "cannot be read"
             raise ProfileError(message, where=str(file), hint="check the path and its permissions") from None
@@ -50,29 +56,80 @@ def content_key(files: Iterable[Path]) -> str:
 def read_cached(folder: Path, *, key: str) -> Catalog | None:
     """The catalog stored under `key`, or None where there is none that is whole."""
     try:
-        stored_digest, _, payload = _cache_file(folder, key=key).read_bytes().partition(b"\n")
+        stored_digest, _, payload = read_regular_file(_cache_file(folder, key=key)).partition(b"\n")
     except OSError:
         return None
     if hashlib.sha256(payload).hexdigest().encode() != stored_digest:
         return None
-    return catalog_from_json(payload)
+    try:
+        catalog = catalog_from_json(payload)
+        _check(catalog)
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        return None
+    return catalog
+
+
+def _check(catalog: Catalog) -> None:
+    """Raise an error where a value is not of its field's type, or an offer is of a device that is not there."""
+    parts = (catalog.gpus.values(), catalog.cpus.values(), catalog.offers, catalog.rejected, catalog.exchange_rates)
+    families = (family for efficiency in catalog.efficiencies for family in efficiency.families.values())
+    billing = (catalog.billing.rules.values(), catalog.billing.start_ups.values(), [catalog.billing.extras])
+    prices = [price for offer in catalog.offers for price in offer.prices]
+    for records in (*parts, catalog.efficiencies, families, *billing, prices):
+        _check_types(tuple(records))
+    if not all(isinstance(text, str) for text in (*catalog.overlays, *catalog.doubts)):
+        raise TypeError("overlays and doubts are text")
+    for day in {price.date for price in prices}:
+        date.fromisoformat(day)
+    for offer in catalog.offers:
+        if offer.gpu is None:
+            _ = catalog.cpus[offer.cpu or ""].id, (offer.vcpus or 0) + (offer.memory_bytes or 0)
+        elif offer.gpu not in catalog.gpus or offer.gpu_count < 1:
+            raise LookupError(offer.gpu)
+        if any(price.usd_per_hour == 0 for price in offer.prices):
+            raise ValueError("a price of nothing")
+
+
+def _check_types(records: Sequence[Any]) -> None:
+    """Field by field over all of them, since thousands have the same few types."""
+    for name, hint in get_type_hints(type(records[0])).items() if records else ():
+        options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+        values = [getattr(record, name) for record in records]
+        if type(None) in options:
+            values = [value for value in values if value is not None]
+        (kind,) = (option for option in options if option is not type(None))
+        if get_origin(kind) is tuple:
+            _check_values([item for value in values for item in value], get_args(kind)[0], name=name)
+        elif get_origin(kind) is Mapping:
+            _check_values([key for value in values for key in value], str, name=name)
+            item_kind = get_args(kind)[1]
+            _check_values([item for value in values for item in value.values()], item_kind, name=name)
+        else:
+            _check_values(values, kind, name=name)
+
+
+def _check_values(values: Sequence[Any], kind: Any, *, name: str) -> None:
+    found = {type(value) for value in values}
+    if get_origin(kind) is Literal:
+        if not set(values) <= set(get_args(kind)):
+            raise ValueError(name)
+    elif not found <= ({int, float} if kind is float else {kind}):
+        raise TypeError(name)
+    elif kind is str:
+        "".join(values).encode()  # half a character raises an error
+    elif kind in (int, float):
+        within = range_of(name)
+        if not all(within.least <= value <= within.most for value in set(values) - {0}):
+            raise ValueError(name)
 
 
 def write_cached(catalog: Catalog, folder: Path, *, key: str) -> None:
     """Store the catalog under `key` in one step, and remove the oldest; a folder that cannot be written is let be."""
-    import tempfile  # the way that reads, which is the usual one, is spared its imports
-
     payload = catalog_to_json(catalog)
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=folder, prefix=".catalog-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(payload).hexdigest().encode() + b"\n" + payload)
-            Path(name).replace(_cache_file(folder, key=key))
-        except OSError:
-            Path(name).unlink(missing_ok=True)
-            raise
+        content = hashlib.sha256(payload).hexdigest().encode() + b"\n" + payload
+        replace_whole(content, _cache_file(folder, key=key), mode=_OWN_FILE)
         newest_first = sorted(folder.glob("catalog-*.json"), key=lambda file: file.stat().st_mtime, reverse=True)
         for outdated in newest_first[_KEPT_COUNT:]:
             outdated.unlink()
@@ -102,6 +159,7 @@ def catalog_to_json(catalog: Catalog) -> bytes:
         "offers": offers,
         "rejected": catalog.rejected,
         "overlays": catalog.overlays,
+        "doubts": catalog.doubts,
         "exchange_rates": catalog.exchange_rates,
         "billing": catalog.billing,
     }
@@ -129,6 +187,7 @@ def catalog_from_json(payload: bytes) -> Catalog:
         offers=tuple(from_columns(Offer, columns, count=len(columns["id"]))),
         rejected=tuple(Rejection(**values) for values in document["rejected"]),
         overlays=tuple(document["overlays"]),
+        doubts=tuple(document["doubts"]),
         exchange_rates=tuple(ExchangeRate(**values) for values in document["exchange_rates"]),
         billing=Billing(
             rules={provider: BillingRule(**values) for provider, values in document["billing"]["rules"].items()},

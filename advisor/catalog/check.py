@@ -18,7 +18,7 @@ _PRICE_KEYS = frozenset(("provider", "instances", "sources", *TERM_KEYS))
 
 
 def check_file(file: Path) -> tuple[str, Catalog | None]:
-    """What the file holds ("2 documents of prices"), and for prices the catalog that they make with our files.
+    """What the file holds ("2 documents of prices"), and for prices and devices the catalog they make with our files.
 
     Raises `ProfileError` at the first thing that cannot be right.
     """
@@ -34,11 +34,14 @@ def check_file(file: Path) -> tuple[str, Catalog | None]:
     (kind,) = kinds
     if kind == "GPU":
         names = [gpu.name for gpu in read_gpus([file], measured=None).values()]
+        layer = Layer(name=str(file), gpus=(file,))
     elif kind == "CPU":
         names = [cpu.name for cpu in read_cpus([file], measured=None).values()]
+        layer = Layer(name=str(file), cpus=(file,))
     else:
         names = [f"{one.generation} {one.precision}" for one in read_efficiencies([file])]
-    return f"{kind}: {', '.join(names)}", None
+        layer = Layer(name=str(file), efficiencies=(file,))
+    return f"{kind}: {', '.join(names)}", parse_catalog([layer, shipped_layer()])
 
 
 def _kind_of(document: Document) -> str:

@@ -11,6 +11,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from advisor.catalog.ranges import range_of
 from advisor.catalog.strict_yaml import Document, KeyPath, did_you_mean
 
 RecordT = TypeVar("RecordT")
@@ -30,7 +31,7 @@ def read_record(
 ) -> RecordT:
     """Build `record` from the mapping at `path`; raise `ProfileError` for an unknown, missing, repeated or wrong value.
 
-    Numbers must be finite and positive; only the fields in `zero_allowed`, here or in a record within, may be 0.
+    Numbers must lie in the range of their field; those in `zero_allowed`, here or in a record within, may also be 0.
     """
     kinds = _kinds(record)  # type: ignore[arg-type]  # mypy: a type variable is not hashable
     found: dict[str, Any] = {}
@@ -41,9 +42,9 @@ def read_record(
             raise document.error(here, "unknown key", hint=did_you_mean(key, known=_spellings(kinds)))
         if name in found:
             raise document.error(here, f"{name} is given twice, in two units", hint="keep one of the two")
-        read = _read_value(document, here, value, kind=kinds[name], zero_allowed=zero_allowed)
-        # In decimal, so that 8.14 TFLOPS are 8.14e12 and not 8140000000000.001.
-        found[name] = read if factor == 1 else float(Decimal(str(read)) * factor)
+        found[name] = _read_value(
+            document, here, value, kind=kinds[name], quantity=name, factor=factor, zero_allowed=zero_allowed
+        )
     for field in fields(record):  # type: ignore[arg-type]
         if field.name not in found and field.default is MISSING and field.default_factory is MISSING:
             raise document.error(
@@ -90,32 +91,50 @@ def read_choice(document: Document, path: KeyPath, value: Any, *, choices: Colle
     return value
 
 
-def read_number(document: Document, path: KeyPath, value: Any, *, zero_allowed: bool = False) -> float:
-    """A finite number above 0, or also 0 where that has a meaning."""
+def read_number(
+    document: Document, path: KeyPath, value: Any, *, quantity: str, factor: int = 1, zero_allowed: bool = False
+) -> float:
+    """`factor` times a number, in the range of the `quantity`, or also 0 where that has a meaning."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise document.error(path, f"expected a number, found {value!r}", hint="write it like 24, 0.526 or 989.4e12")
     if not math.isfinite(value) or value < 0 or (value == 0 and not zero_allowed):
         least = "0 or more" if zero_allowed else "more than 0"
         raise document.error(path, f"expected a number that is {least}, found {value}", hint="correct it or remove it")
-    return value
+    within = range_of(quantity)
+    # In decimal, so that 8.14 TFLOPS are 8.14e12 and not 8140000000000.001.
+    number = value if factor == 1 else float(Decimal(str(value)) * factor)
+    if value and not within.least <= number <= within.most:
+        ends = f"{within.least / factor:g} to {within.most / factor:g}"
+        hint = f"correct the number or its unit: {within.reason}"
+        raise document.error(path, f"found {value:g}, which is out of range: {ends}", hint=hint)
+    return number
 
 
-def read_count(document: Document, path: KeyPath, value: Any, *, zero_allowed: bool = False) -> int:
-    """A whole number above 0, or also 0 where that has a meaning."""
-    number = read_number(document, path, value, zero_allowed=zero_allowed)
+def read_count(document: Document, path: KeyPath, value: Any, *, quantity: str, zero_allowed: bool = False) -> int:
+    """A whole number in the range of the `quantity`, or also 0 where that has a meaning."""
+    number = read_number(document, path, value, quantity=quantity, zero_allowed=zero_allowed)
     if number != int(number):
         raise document.error(path, f"expected a whole number, found {value}", hint="write it without decimals")
     return int(number)
 
 
-def _read_value(document: Document, path: KeyPath, value: Any, *, kind: Any, zero_allowed: Collection[str]) -> Any:
-    may_be_zero = path[-1] in zero_allowed
+def _read_value(
+    document: Document,
+    path: KeyPath,
+    value: Any,
+    *,
+    kind: Any,
+    quantity: str,
+    factor: int,
+    zero_allowed: Collection[str],
+) -> Any:
+    may_be_zero = quantity in zero_allowed
     if kind is str:
         return read_text(document, path, value)
     if kind is int:
-        return read_count(document, path, value, zero_allowed=may_be_zero)
+        return read_count(document, path, value, quantity=quantity, zero_allowed=may_be_zero)
     if kind is float:
-        return float(read_number(document, path, value, zero_allowed=may_be_zero))
+        return float(read_number(document, path, value, quantity=quantity, factor=factor, zero_allowed=may_be_zero))
     if get_origin(kind) is Literal:
         return read_choice(document, path, value, choices=get_args(kind))
     if get_origin(kind) is tuple:
@@ -125,7 +144,9 @@ def _read_value(document: Document, path: KeyPath, value: Any, *, kind: Any, zer
     _, item_kind = get_args(kind)
     mapping = read_mapping(document, path, value)
     if item_kind is float:
-        return {key: float(read_number(document, (*path, key), item)) for key, item in mapping.items()}
+        return {
+            key: float(read_number(document, (*path, key), item, quantity=quantity)) for key, item in mapping.items()
+        }
     return {
         key: read_record(item_kind, document, (*path, key), item, zero_allowed=zero_allowed)
         for key, item in mapping.items()

@@ -97,12 +97,33 @@ def exchange_rate_of(catalog: Catalog, currency: str) -> ExchangeRate | None:
     )
 
 
+def overlay_notes(catalog: Catalog) -> tuple[str, ...]:
+    """The files of the user's own that an answer rests on, each in a note."""
+    return tuple(f"overlay in force: {path}" for path in catalog.overlays)
+
+
 def device_ids(catalog: Catalog, names: Iterable[str]) -> tuple[str, ...]:
     """The ids of the devices that each name finds; what `--device` takes beside them stays as it is."""
-    return tuple(
-        identifier
-        for name in names
-        for identifier in ([name] if name in _OTHER_DEVICES else [device.id for device in find_devices(catalog, name)])
+    found: list[str] = []
+    for name in names:
+        try:
+            found += [name] if name in _OTHER_DEVICES else [device.id for device in find_devices(catalog, name)]
+        except UsageError as error:
+            raise _instance_error(catalog, name) or error from None
+    return tuple(found)
+
+
+def _instance_error(catalog: Catalog, name: str) -> UsageError | None:
+    """What to say of the name of an instance type in the place of a device's; None: it is no such name."""
+    wanted = name.casefold()
+    offer = next((one for one in catalog.offers if wanted in (one.instance.casefold(), one.id.casefold())), None)
+    if offer is None:
+        return None
+    device = offer.gpu or offer.cpu
+    return UsageError(
+        f"--device {name}: this is an instance type of {offer.provider}, and its device is {device}",
+        hint=f"--device {device} ranks every instance with it; `advise explain SOURCE --on {offer.instance}` looks at "
+        "this one",
     )
 
 

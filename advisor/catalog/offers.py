@@ -8,7 +8,7 @@ from advisor.catalog.prices import Machine, PriceRow
 from advisor.catalog.strict_yaml import Document, did_you_mean
 from advisor.errors import ProfileError
 from advisor.records.device import Cpu, Gpu
-from advisor.records.price import Offer, Price, Rejection, Tier
+from advisor.records.price import Offer, Price, Rejection, RejectionCode, Tier
 
 _NOT_MEASURED = MeasuredInstance()
 
@@ -130,7 +130,7 @@ def _times(prices: tuple[Price, ...], factor: int) -> tuple[Price, ...]:
     return tuple(replace(price, usd_per_hour=price.usd_per_hour * factor) for price in prices)
 
 
-def _accelerator_problem(machine: Machine) -> tuple[str, str] | None:
+def _accelerator_problem(machine: Machine) -> tuple[RejectionCode, str] | None:
     """Code and reason why the accelerator cannot be predicted; such a machine is never taken for a CPU."""
     if machine.accelerator is not None:
         return "no-device-profile", f"{machine.accelerator!r} matches no single device profile"
@@ -142,7 +142,7 @@ def _accelerator_problem(machine: Machine) -> tuple[str, str] | None:
 
 def _cpu_machine_problem(
     cpu: str | None, *, reported_cpu: str | None, vcpus: int | None, memory_bytes: float | None
-) -> tuple[str, str] | None:
+) -> tuple[RejectionCode, str] | None:
     """Code and reason why a machine without a GPU cannot be predicted."""
     if cpu is None:
         return "unknown-cpu", f"{reported_cpu!r} has no profile" if reported_cpu else "nobody reports which CPU it has"

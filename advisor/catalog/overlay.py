@@ -1,5 +1,6 @@
 """Which files are in force, and in which order: flags, `./advisor.yaml`, the user's config folder, the shipped ones."""
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +42,8 @@ class Layer:
 def layers(*, profiles: Path | None, prices: Sequence[Path], cwd: Path) -> list[Layer]:
     """The layers in force, first wins, the shipped one last.
 
-    Raises `UsageError` when a folder or file that was asked for is not there.
+    Raises `UsageError` when a folder or file that was asked for is not there. A link to nothing is in force: reading it
+    then fails, and says so.
     """
     found: list[Layer] = []
     if profiles is not None:
@@ -55,12 +57,12 @@ def layers(*, profiles: Path | None, prices: Sequence[Path], cwd: Path) -> list[
             raise UsageError(f"--profiles {profiles}: no profiles in this folder", hint=hint)
         found.append(layer)
     for file in prices:
-        if not file.is_file():
+        if not os.path.lexists(file):
             raise UsageError(f"--prices {file}: no such file", hint="give a YAML file of prices")
         found.append(Layer(name=str(file), prices=(file,), own_rates=True))
     config = platformdirs.user_config_path("advisor")
     own = (cwd / OVERLAY_FILE, config / OVERLAY_FILE)
-    found.extend(Layer(name=str(file), prices=(file,), own_rates=True) for file in own if file.is_file())
+    found.extend(Layer(name=str(file), prices=(file,), own_rates=True) for file in own if os.path.lexists(file))
     if (config / "profiles").is_dir():
         found.append(_folder_layer(config / "profiles", name=str(config / "profiles")))
     return [*found, shipped_layer()]
@@ -80,7 +82,7 @@ def _folder_layer(folder: Path, *, name: str, measured: Path | None = None) -> L
         cpus=_yaml_files(folder / "devices/cpu"),
         efficiencies=_yaml_files(folder / "efficiency"),
         prices=_yaml_files(folder / "prices"),
-        billing=billing if billing.is_file() else None,
+        billing=billing if os.path.lexists(billing) else None,
         measured=measured,
     )
 

@@ -65,9 +65,16 @@ def _read_owned(document: Document, path: KeyPath, entry: Any, *, name: str) -> 
     for key in ("machine", "date", *_NUMBER_KEYS):
         if key not in values:
             raise document.error(path, f"{key} is missing", hint="`advise prices init` shows all of them")
+    if values["purchase_usd"] == 0:
+        hint = "write what it could be sold for today: that is what keeping it costs, paid off or not"
+        raise document.error((*path, "purchase_usd"), "expected more than 0 dollars, found 0", hint=hint)
     ownership = Ownership(
         **{
-            key: float(read_number(document, (*path, key), values[key], zero_allowed=key.startswith("electricity")))
+            key: float(
+                read_number(
+                    document, (*path, key), values[key], quantity=key, zero_allowed=key.startswith("electricity")
+                )
+            )
             for key in _NUMBER_KEYS
         }
     )

@@ -1,6 +1,7 @@
 """Layers of files in, one checked catalog out: for every device, efficiency and price row, the first layer wins."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from advisor.catalog.billing import read_billing_rules, read_start_ups
 from advisor.catalog.devices import (
@@ -11,6 +12,7 @@ from advisor.catalog.devices import (
     read_measured_instances,
     with_reported_names,
 )
+from advisor.catalog.invariants import doubts_about
 from advisor.catalog.offers import Known, build_offers, names_of
 from advisor.catalog.overlay import Layer
 from advisor.catalog.prices import PriceRow, read_price_rows
@@ -25,13 +27,17 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
     """Read every file and join devices, measurements and prices; raise `ProfileError` at the first mistake."""
     gpus: dict[str, Gpu] = {}
     cpus: dict[str, Cpu] = {}
+    our_devices: dict[str, Gpu | Cpu] = {}
     efficiencies: dict[tuple[object, ...], Efficiency] = {}
     measured: dict[tuple[str, str], MeasuredInstance] = {}
     rules: dict[str, BillingRule] = {}
     start_ups: dict[str, StartUp] = {}
     for layer in in_force:
-        gpus = read_gpus(layer.gpus, measured=layer.measured and layer.measured / "gpus.yaml") | gpus
-        cpus = read_cpus(layer.cpus, measured=layer.measured and layer.measured / "cpus.yaml") | cpus
+        layer_gpus = read_gpus(layer.gpus, measured=layer.measured and layer.measured / "gpus.yaml")
+        layer_cpus = read_cpus(layer.cpus, measured=layer.measured and layer.measured / "cpus.yaml")
+        gpus, cpus = layer_gpus | gpus, layer_cpus | cpus
+        if not layer.name:
+            our_devices |= {**layer_gpus, **layer_cpus}
         for efficiency in read_efficiencies(layer.efficiencies):
             efficiencies.setdefault(_holds_for(efficiency), efficiency)
         if layer.billing is not None:
@@ -42,9 +48,9 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
             cpus = with_reported_names(cpus, file=layer.measured / "cpu_aliases.yaml")
 
     known = Known(gpu_ids=names_of(gpus), cpu_ids=names_of(cpus), measured=measured)
-    rows, terms = _read_prices(in_force)
+    rows, our_rows, terms = _read_prices(in_force)
     offers, rejected = build_offers(rows, known=known)
-    return Catalog(
+    catalog = Catalog(
         gpus=gpus,
         cpus=cpus,
         efficiencies=tuple(efficiencies.values()),
@@ -54,6 +60,10 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
         exchange_rates=terms.exchange_rates,
         billing=Billing(rules=rules, start_ups=start_ups, extras=terms.extras or Extras()),
     )
+    if not catalog.overlays:
+        return catalog
+    our_offers, _ = build_offers(our_rows, known=known)
+    return replace(catalog, doubts=doubts_about(catalog, ours=our_offers, our_devices=our_devices))
 
 
 def _holds_for(efficiency: Efficiency) -> tuple[object, ...]:
@@ -62,9 +72,10 @@ def _holds_for(efficiency: Efficiency) -> tuple[object, ...]:
     return (*general, efficiency.device, efficiency.core_count)
 
 
-def _read_prices(in_force: Sequence[Layer]) -> tuple[list[PriceRow], Terms]:
-    """The rows of all price files, the first to win first, and the user's terms."""
+def _read_prices(in_force: Sequence[Layer]) -> tuple[list[PriceRow], list[PriceRow], Terms]:
+    """The rows of all price files, the first to win first, those of the shipped files alone, and the user's terms."""
     rows: list[PriceRow] = []
+    our_rows: list[PriceRow] = []
     terms: list[Terms] = []
     for layer in in_force:
         for file in layer.prices:
@@ -72,6 +83,8 @@ def _read_prices(in_force: Sequence[Layer]) -> tuple[list[PriceRow], Terms]:
                 if is_terms(document):
                     terms.append(read_terms(document))
                 else:
-                    rows.extend(read_price_rows(document, basis="own_rate" if layer.own_rates else "list"))
+                    found = list(read_price_rows(document, basis="own_rate" if layer.own_rates else "list"))
+                    rows += found
+                    our_rows += [] if layer.name else found
     joined = joined_terms(terms)
-    return [*joined.owned, *rows], joined
+    return [*joined.owned, *rows], our_rows, joined

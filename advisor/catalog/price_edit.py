@@ -38,8 +38,9 @@ def with_listing(values: Mapping[str, Any], listing: Listing, *, today: str) -> 
     """The values with the listed prices, dated `today`, and marked as the complete list of the provider.
 
     A listed price replaces the file's and clears its flags. One that a whole list no longer has is dropped, and so is a
-    row without its on-demand price. A spot price above on-demand is left out; a change by more than three times is
-    marked as suspect.
+    row without its on-demand price. A spot price above on-demand is left out. A price more than three times the last
+    trusted one, or less than a third of it, is marked as suspect, and `trusted` keeps that one until the list comes
+    back to it; without one, a suspect price stays so as long as the list repeats it.
     """
     new = deepcopy(dict(values))
     instances = new["instances"]
@@ -63,30 +64,65 @@ def with_listing(values: Mapping[str, Any], listing: Listing, *, today: str) -> 
     return {**new, "complete": True, "instances": instances}
 
 
+def jumped_rows(values: Mapping[str, Any], listing: Listing) -> set[tuple[str, str]]:
+    """The (instance, region) of the listing that `with_listing` marked, as their price is far from the trusted one."""
+    rows = {(listed.instance, listed.region) for listed in listing.prices}
+    return {
+        (instance, region)
+        for instance, entry in values["instances"].items()
+        for region, line in entry["usd_per_hour"].items()
+        if (instance, region) in rows and "trusted" in line
+    }
+
+
 def _drop_unlisted(instances: Mapping[str, Any], listing: Listing) -> None:
     listed = {(one.instance, one.region, one.kind) for one in listing.prices}
     for name, entry in instances.items():
         for region, line in list(entry["usd_per_hour"].items()):
-            gone = [kind for kind in RENTED_KINDS if (region, kind) in listing.covered]
-            gone = [kind for kind in gone if (name, region, kind) not in listed]
+            gone = [
+                kind
+                for kind in RENTED_KINDS
+                if (name, region, kind) in listing.covered and (name, region, kind) not in listed
+            ]
             for kind in gone:
                 line.pop(kind, None)
                 _clear_flag(line, kind)
+                _forget_trusted(line, kind)
             if "on_demand" in gone:
                 del entry["usd_per_hour"][region]
 
 
 def _set_price(line: dict[str, Any], listed: ListedPrice, *, usd: float, source: str) -> None:
     kind = listed.kind
-    was_doubtful = any(kind in line.get(flag, []) for flag in ("stale", "suspect"))
-    old = line.get(kind)
+    old_usd, trusted_usd = line.get(kind, [None])[0], _trusted_usd(line, kind)
     line[kind] = [usd, source]
-    _clear_flag(line, kind)
     if listed.interruption_percent:
         line["interruption_percent"] = listed.interruption_percent
-    if old is not None and not was_doubtful and not 1 / _LARGEST_CHANGE <= usd / old[0] <= _LARGEST_CHANGE:
+    if trusted_usd is None:
+        is_doubtful = usd == old_usd and kind in line.get("suspect", [])
+    else:
+        is_doubtful = not trusted_usd / _LARGEST_CHANGE <= usd <= trusted_usd * _LARGEST_CHANGE
+    if not is_doubtful:
+        _clear_flag(line, kind)
+        _forget_trusted(line, kind)
+    elif kind not in line.get("suspect", []):
         line["suspect"] = [*line.get("suspect", []), kind]
-        _add_note(line, f"{kind} was {old[0]}: a change by more than {_LARGEST_CHANGE:g} times")
+        line["trusted"] = {**line.get("trusted", {}), kind: trusted_usd}
+        _add_note(line, f"{kind} was {trusted_usd}: a change by more than {_LARGEST_CHANGE:g} times")
+
+
+def _trusted_usd(line: Mapping[str, Any], kind: PriceKind) -> float | None:
+    """The last price that nothing spoke against; None where there was none."""
+    if kind in line.get("trusted", {}):
+        return float(line["trusted"][kind])
+    is_doubtful = any(kind in line.get(flag, []) for flag in ("stale", "suspect"))
+    return None if is_doubtful or kind not in line else float(line[kind][0])
+
+
+def _forget_trusted(line: dict[str, Any], kind: PriceKind) -> None:
+    kept = {other: usd for other, usd in line.pop("trusted", {}).items() if other != kind}
+    if kept:
+        line["trusted"] = kept
 
 
 def _clear_flag(line: dict[str, Any], kind: PriceKind) -> None:
@@ -105,6 +141,7 @@ def _clear_flag(line: dict[str, Any], kind: PriceKind) -> None:
 def _leave_out_dear_spot(line: dict[str, Any]) -> None:
     if "spot" in line and "on_demand" in line and line["spot"][0] > line["on_demand"][0]:
         _clear_flag(line, "spot")
+        _forget_trusted(line, "spot")
         _add_note(line, f"source lists spot {line.pop('spot')[0]} above on-demand: left out")
 
 

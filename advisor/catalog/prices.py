@@ -16,6 +16,8 @@ The files of the shipped catalog and the user's own have one shape (a user's fil
         machine: {vcpus: 4, memory_gib: 16, gpu: a10g, gpu_count: 1}    # may be left out where the type is known
         usd_per_hour:
           us-east-1: {on_demand: 0.93, spot: [0.41, invoice]}
+
+A refresh adds `trusted: {on_demand: 0.93}` to a line whose price it does not believe: the last one that it did.
 """
 
 import re
@@ -40,7 +42,7 @@ _FILE_KEYS = ("provider", "tier", "price_per", "price_basis", "regions", "source
 _SOURCE_KEYS = ("date", "from", "how", "basis", "etag")
 """`etag` is what a refresh sends back to the server, so that an unchanged list is not sent again."""
 _INSTANCE_KEYS = ("machine", "tier", "billed_separately", "usd_per_hour")
-_ROW_KEYS = frozenset((*RENTED_KINDS, "stale", "suspect", "interruption_percent", "note"))
+_ROW_KEYS = frozenset((*RENTED_KINDS, "stale", "suspect", "trusted", "interruption_percent", "note"))
 _FIRST_CLOUD_PRICE = "2006-08-25"
 """Amazon EC2's public beta; an older date is a slip."""
 _FUTURE_DAYS_ALLOWED = 366
@@ -234,6 +236,10 @@ def _read_prices(document: Document, path: KeyPath, line: Mapping[str, Any], *, 
     }
     if not prices:
         raise document.error(path, "no price in this line", hint=f"give one of {', '.join(RENTED_KINDS)}")
+    trusted_path = (*path, "trusted")
+    trusted = check_keys(document, trusted_path, line.get("trusted", {}), known=RENTED_KINDS)
+    for kind, value in trusted.items():
+        read_number(document, (*trusted_path, kind), value, quantity="usd_per_hour")
     on_demand = prices.get("on_demand")
     for kind, price in prices.items():
         if on_demand is None or price.usd_per_hour <= on_demand.usd_per_hour:
@@ -276,7 +282,7 @@ def _read_price(document: Document, path: KeyPath, value: Any, *, kind: PriceKin
         raise document.error(path, "this price has no date", hint="add `date: 2026-09-01` at the head of the file")
     return Price(
         kind=kind,
-        usd_per_hour=float(read_number(document, path, value)),
+        usd_per_hour=float(read_number(document, path, value, quantity="usd_per_hour")),
         date=source.date,
         source=source.text,
         basis=source.basis,

@@ -2,11 +2,11 @@
 
 PyYAML's own loader reads 989e12 as text, 010 as 8, 3:30 as 210 and `no` as False, and lets the last of repeated keys
 win. Here a plain scalar is a number, true, false or null as YAML 1.2's core schema has them, without octal and hex, or
-text; repeated keys, anchors and tags are errors. The C parser does the scanning.
+text; repeated keys, anchors, aliases and tags are errors. The C parser does the scanning.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from advisor.errors import ProfileError
+from advisor.regular_file import read_regular_file
 
 KeyPath = tuple[str | int, ...]
 """The way from the top of a document to a value: ("instances", "g5.xlarge", "machine")."""
@@ -28,33 +29,41 @@ _CONSTANTS: Mapping[str, bool | None] = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
 }
-_PLAIN_TAGS = {"tag:yaml.org,2002:str", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map"}
 _Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+_MOST_DEPTH = 20
+"""No file of ours is nested deeper than 5. libyaml's own trees are built by recursion, which overruns the stack."""
+_MOST_NODES = 1_000_000
+"""All shipped files together have 60,000."""
+_MOST_DIGITS = 18
+"""Of a whole number: a longer one is read as a floating-point number, since no count or size is as large."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """The line of a key, or of a value without one, counted from 0, and the places of what is below."""
+
+    line: int
+    below: "Mapping[str | int, _Place]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One YAML document: its values, and the parsed nodes, which know their lines."""
+    """One YAML document: its values, and where each of them stands."""
 
     label: str
     values: Any
-    node: yaml.Node
+    place: _Place
 
     def where(self, path: KeyPath) -> str:
         """`file:line: key` of the value at `path`, or of the nearest thing above it that is there."""
-        node = self.node
-        line = node.start_mark.line
+        place = self.place
         for step in path:
-            if isinstance(node, yaml.MappingNode):
-                entry = next(((key, value) for key, value in node.value if key.value == str(step)), None)
-                if entry is None:
-                    break
-                line, node = entry[0].start_mark.line, entry[1]
-            elif isinstance(node, yaml.SequenceNode) and isinstance(step, int):
-                node = node.value[step]
-                line = node.start_mark.line
+            below = place.below.get(step)
+            if below is None:
+                break
+            place = below
         key = ".".join(str(step) for step in path)
-        return f"{self.label}:{line + 1}" + (f": {key}" if key else "")
+        return f"{self.label}:{place.line + 1}" + (f": {key}" if key else "")
 
     def error(self, path: KeyPath, message: str, *, hint: str = "") -> ProfileError:
         """The error to raise for the value at `path`."""
@@ -64,7 +73,7 @@ class Document:
 def read_documents(path: Path) -> tuple[Document, ...]:
     """Parse a file of one or more documents; raise `ProfileError` where it cannot be read or is not strict YAML."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_regular_file(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise ProfileError(
             f"byte {error.start} is not UTF-8", where=str(path), hint="save the file as UTF-8 text"
@@ -79,21 +88,18 @@ def read_documents(path: Path) -> tuple[Document, ...]:
 def parse_documents(text: str, *, label: str) -> tuple[Document, ...]:
     """Parse YAML text; `label` names it in errors."""
     try:
-        nodes = list(yaml.compose_all(text, Loader=_Loader))
-        return tuple(Document(label=label, values=_Builder(label).value(node), node=node) for node in nodes)
+        return tuple(_Builder(text, label).documents())
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise ProfileError(
             f"not valid YAML: {error.problem}",
-            where=f"{label}:{mark.line + 1}" if mark else label,
+            where=label if mark is None else f"{label}:{mark.line + 1}",
             hint="check the indentation, the brackets and the quotes around this line",
         ) from None
     except yaml.reader.ReaderError as error:
         raise ProfileError(
             f"not valid YAML: {error.reason} at position {error.position}", where=label, hint="remove that character"
         ) from None
-    except RecursionError:
-        raise ProfileError("nested too deeply", where=label, hint="a profile needs five levels at most") from None
 
 
 def did_you_mean(found: str, *, known: Iterable[str]) -> str:
@@ -107,43 +113,73 @@ def did_you_mean(found: str, *, known: Iterable[str]) -> str:
 
 
 class _Builder:
-    """Turns nodes into values, once each: a node seen twice is an alias."""
+    """Builds values from the parser's events, so that no limit is passed before it is looked at."""
 
-    def __init__(self, label: str) -> None:
+    def __init__(self, text: str, label: str) -> None:
+        self._events: Iterator[Any] = yaml.parse(text, Loader=_Loader)
         self._label = label
-        self._seen: set[int] = set()
+        self._count = 0
 
-    def value(self, node: yaml.Node) -> Any:
-        if node.tag not in _PLAIN_TAGS:
-            raise self._error(node, f"tag {node.tag} is not allowed", hint="write the plain value")
-        if isinstance(node, yaml.ScalarNode):
-            return node.value if node.style else _plain_scalar(node.value)
-        if id(node) in self._seen:
-            raise self._error(node, "an alias (*name) is not allowed", hint="write the value out")
-        self._seen.add(id(node))
-        if isinstance(node, yaml.SequenceNode):
-            return [self.value(item) for item in node.value]
-        return self._mapping(node)
+    def documents(self) -> Iterator[Document]:
+        for event in self._events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                values, place = self._value(self._next(), depth=0)
+                yield Document(label=self._label, values=values, place=place)
 
-    def _mapping(self, node: yaml.Node) -> dict[str, Any]:
+    def _next(self) -> Any:
+        return next(self._events)
+
+    def _value(self, event: Any, *, depth: int, line: int | None = None) -> tuple[Any, _Place]:
+        """What begins with `event`; its place is `line`, that of its key, or its own."""
+        self._check(event, depth=depth)
+        if line is None:
+            line = _line_of(event)
+        if isinstance(event, yaml.ScalarEvent):
+            return (event.value if event.style else _plain_scalar(event.value)), _Place(line=line, below={})
+        below: dict[str | int, _Place] = {}
+        if isinstance(event, yaml.SequenceStartEvent):
+            items: list[Any] = []
+            while not isinstance(event := self._next(), yaml.SequenceEndEvent):
+                item, below[len(items)] = self._value(event, depth=depth + 1)
+                items.append(item)
+            return items, _Place(line=line, below=below)
         values: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            if not isinstance(key_node, yaml.ScalarNode):
-                raise self._error(key_node, "a key must be text", hint="put the key in quotes")
-            key = key_node.value
+        while not isinstance(event := self._next(), yaml.MappingEndEvent):
+            self._check(event, depth=depth + 1)
+            if not isinstance(event, yaml.ScalarEvent):
+                raise self._error(event, "a key must be text", hint="put the key in quotes")
+            key, key_line = event.value, _line_of(event)
             if key in values:
-                raise self._error(key_node, f"{key}: this key is repeated", hint="keep one of the two")
-            values[key] = self.value(value_node)
-        return values
+                raise self._error(event, f"{key}: this key is repeated", hint="keep one of the two")
+            values[key], below[key] = self._value(self._next(), depth=depth + 1, line=key_line)
+        return values, _Place(line=line, below=below)
 
-    def _error(self, node: yaml.Node, message: str, *, hint: str) -> ProfileError:
-        return ProfileError(message, where=f"{self._label}:{node.start_mark.line + 1}", hint=hint)
+    def _check(self, event: Any, *, depth: int) -> None:
+        """Raise `ProfileError` for what strict YAML has not, and past the limits."""
+        if event.anchor is not None:  # of an alias too
+            raise self._error(event, "anchors and aliases (&name, *name) are not allowed", hint="write the value out")
+        if event.tag is not None:
+            raise self._error(event, f"tag {event.tag} is not allowed", hint="write the plain value")
+        if depth > _MOST_DEPTH:
+            raise self._error(event, "nested too deeply", hint=f"at most {_MOST_DEPTH} levels are read; a price has 5")
+        self._count += 1
+        if self._count > _MOST_NODES:
+            hint = "give each provider a file of its own"
+            raise self._error(event, f"the file has more than {_MOST_NODES:,} values", hint=hint)
+
+    def _error(self, event: Any, message: str, *, hint: str) -> ProfileError:
+        return ProfileError(message, where=f"{self._label}:{_line_of(event) + 1}", hint=hint)
+
+
+def _line_of(event: Any) -> int:
+    line: int = event.start_mark.line
+    return line
 
 
 def _plain_scalar(text: str) -> str | float | bool | None:
     if text.startswith(tuple("+-.0123456789")):
         if _INTEGER.fullmatch(text):
-            return int(text)
+            return int(text) if len(text) <= _MOST_DIGITS else float(text)
         if _FLOAT.fullmatch(text):
             return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
         return text

@@ -69,7 +69,7 @@ def _read_quota(document: Document, path: KeyPath, values: Mapping[str, Any], sc
         found = "vcpus and gpus in one line" if given else "neither vcpus nor gpus is given"
         raise document.error(path, found, hint="add `vcpus: 32`, or `gpus: 1`: what you may run at once")
     (key,) = given
-    limit = read_count(document, (*path, key), values[key], zero_allowed=True)
+    limit = read_count(document, (*path, key), values[key], quantity=key, zero_allowed=True)
     return Quota(scope=scope, vcpus=limit if key == "vcpus" else None, gpus=limit if key == "gpus" else None)
 
 
@@ -77,5 +77,7 @@ def _read_availability(document: Document, path: KeyPath, values: Mapping[str, A
     if "wait_minutes" not in values:
         hint = "add `wait_minutes: 90`, or 0 for what can be had at once"
         raise document.error(path, "wait_minutes is missing", hint=hint)
-    minutes = read_number(document, (*path, "wait_minutes"), values["wait_minutes"], zero_allowed=True)
+    minutes = read_number(
+        document, (*path, "wait_minutes"), values["wait_minutes"], quantity="wait_minutes", zero_allowed=True
+    )
     return Availability(scope=scope, wait_s=minutes * _SECONDS_PER_MINUTE)

@@ -83,7 +83,9 @@ def read_terms(document: Document) -> Terms:
     values = check_keys(document, (), document.values, known=TERM_KEYS)
     markup = None
     if "markup_percent" in values:
-        percent = read_number(document, ("markup_percent",), values["markup_percent"], zero_allowed=True)
+        percent = read_number(
+            document, ("markup_percent",), values["markup_percent"], quantity="markup_percent", zero_allowed=True
+        )
         markup = Markup(percent=percent, where=document.where(("markup_percent",)))
     exclude, only = (
         read_scope(document, (key,), values[key]) if key in values else None for key in ("exclude", "only")
@@ -184,7 +186,7 @@ def _why_excluded(offer: Offer, terms: Terms) -> str | None:
 def _read_discount(document: Document, path: KeyPath, values: Mapping[str, Any], scope: Scope) -> Discount:
     if "percent" not in values:
         raise document.error(path, "percent is missing", hint="add `percent: 12` for 12 % off")
-    percent = read_number(document, (*path, "percent"), values["percent"])
+    percent = read_number(document, (*path, "percent"), values["percent"], quantity="percent")
     if percent >= 100:
         hint = "what is free needs no ranking; write 12 for 12 % off"
         raise document.error((*path, "percent"), f"expected less than 100, found {percent:g}", hint=hint)
@@ -206,6 +208,6 @@ def _read_exchange_rates(document: Document, value: Any) -> tuple[ExchangeRate, 
             if key not in values:
                 hint = "write {usd: 1.16, date: 2026-11-01}: the dollars that one unit was worth, and when"
                 raise document.error(path, f"{key} is missing", hint=hint)
-        usd = float(read_number(document, (*path, "usd"), values["usd"]))
+        usd = float(read_number(document, (*path, "usd"), values["usd"], quantity="usd"))
         rates.append(ExchangeRate(currency=code, usd=usd, date=read_date(document, (*path, "date"), values["date"])))
     return tuple(rates)

@@ -16,11 +16,12 @@ COMPARISON_SUFFIXES = {"table": ".txt", "json": ".json", "markdown": ".md"}
 
 def threshold_flag() -> click.Option:
     """`--fail-if-cost-rises`."""
+    from advisor.flag_values import reader
     from advisor.units import parse_ratio
 
     return click.Option(
         ["--fail-if-cost-rises"],
-        type=parse_ratio,
+        type=reader("--fail-if-cost-rises", parse_ratio),
         metavar="PERCENT",
         help="exit with 3 if the job at its cheapest costs by more than that more: 10%",
     )

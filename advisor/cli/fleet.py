@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from advisor.cli.output import Output, view_of, write
+from advisor.cli.terminal import say
 from advisor.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,22 +46,27 @@ def fleet_flags() -> list[click.Option]:
 
 
 def write_fleet(names: tuple[str, ...], catalog: "Catalog", *, folder: Path, budget_s: float) -> None:
-    """The task files into the folder; the commands that run them are the answer."""
+    """The task files and the program's wheel into the folder; the commands that run them are the answer."""
     from advisor.calibrate.collection import BACK
-    from advisor.fleet import fleet_commands, fleet_tasks
+    from advisor.catalog.locate import shipped_profiles
+    from advisor.fleet import PROGRAM, fleet_commands, fleet_tasks
+    from advisor.launch.own_wheel import write_wheel
 
-    tasks = fleet_tasks(names, catalog, budget_s=budget_s, today=date.today())
+    tasks = fleet_tasks(names, catalog, folder=folder, budget_s=budget_s, today=date.today())
     try:
-        (folder / BACK).mkdir(parents=True, exist_ok=True)
+        for name in (BACK, PROGRAM):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        write_wheel(folder / PROGRAM, profiles=shipped_profiles())
+        # Without one SkyPilot leaves out what a .gitignore above the folder names, such as *.whl.
+        (folder / PROGRAM / ".skyignore").touch()
     except OSError as error:
         raise UsageError(f"--folder {folder}: {error.strerror}", hint="choose another folder") from error
     for task in tasks:
         write(task.text, Output(format="yaml", path=folder / f"{task.name}.yaml"))
     write("".join(f"{line}\n" for line in fleet_commands(tasks, folder=folder)), _STDOUT)
-    click.echo(
+    say(
         f"wrote {len(tasks)} task{'s' if len(tasks) > 1 else ''} to {folder}. Nothing is rented: advise has no keys of "
         "clouds. Where SkyPilot has them (`sky check`), the lines above do.",
-        err=True,
     )
 
 
@@ -71,6 +77,6 @@ def write_collected(folder: Path, catalog: "Catalog") -> None:
 
     collected = collect(folder, catalog)
     for problem in collected.problems:
-        click.echo(f"warning: {problem}", err=True)
+        say(f"warning: {problem}")
     write(render_collected(collected, view=view_of(_STDOUT, top=len(collected.devices))), _STDOUT)
-    click.echo(f"`advise MODEL --profiles {folder}` rests on them", err=True)
+    say(f"`advise MODEL --profiles {folder}` rests on them")

@@ -1,6 +1,7 @@
 """`advise`: arguments in, an exit code out; a user's mistake ends in `error:` and `hint:`, never in a traceback."""
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
@@ -10,7 +11,7 @@ import click
 from advisor import __version__
 from advisor.cli.commands import command_names, load_command
 from advisor.cli.lazy import write_exit_codes
-from advisor.cli.stdout import discard_stdout, write_stdout
+from advisor.cli.terminal import discard_stdout, say, write_stdout
 from advisor.errors import AdvisorError, ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -102,6 +103,9 @@ def main() -> NoReturn:
         from click.shell_completion import shell_complete
 
         sys.exit(shell_complete(advise, {}, "advise", _COMPLETE, instruction))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup has SIGHUP ignored
+            signal.signal(number, signal.default_int_handler)  # as Ctrl-C: what has been started is ended
     sys.exit(run(sys.argv[1:]))
 
 
@@ -136,9 +140,9 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _fail(message: str, *, hint: str, code: ExitCode) -> int:
-    click.echo(f"error: {message}", err=True)
+    say(f"error: {message}")
     if hint:
-        click.echo(f"hint: {hint}", err=True)
+        say(f"hint: {hint}")
     return code
 
 

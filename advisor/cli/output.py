@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from advisor.cli.stdout import write_stdout
+from advisor.cli.terminal import write_stdout
 from advisor.errors import UsageError
 from advisor.report.view import View
 from advisor.whole_file import write_whole

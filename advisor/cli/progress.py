@@ -4,6 +4,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from advisor.cli.terminal import visible
+
 _ERASE_LINE = "\r\x1b[K"
 
 
@@ -13,7 +15,7 @@ def progress(message: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    sys.stderr.write(f"{message} ...")
+    sys.stderr.write(f"{visible(message)} ...")
     sys.stderr.flush()
     try:
         yield

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from advisor.cli.output import Output, write
+from advisor.cli.terminal import say
 from advisor.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ _DEFAULT_IDLE_MINUTES = 10
 
 def emit_flags() -> list[click.Option]:
     """`--emit` and what goes with it."""
-    from advisor.flag_values import choice
+    from advisor.flag_values import choice, reader
     from advisor.launch.engines import engine_names
     from advisor.units import parse_count
 
@@ -31,7 +32,7 @@ def emit_flags() -> list[click.Option]:
         ),
         click.Option(
             ["--idle-minutes"],
-            type=parse_count,
+            type=reader("--idle-minutes", parse_count),
             default=_DEFAULT_IDLE_MINUTES,
             show_default=True,
             metavar="N",
@@ -78,6 +79,6 @@ def write_task(
     )
     write(task.text, output)
     for note in task.notes:
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}")
     if output.path is not None:
-        click.echo(f"wrote {output.path}: run it with `{task.command} {output.path}`", err=True)
+        say(f"wrote {output.path}: run it with `{task.command} {output.path}`")

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from advisor.cost.selection import Selection
 from advisor.records.answer import BOUNDS, BatchPoint, BatchSweep, Interval, Quote
 from advisor.records.prediction import Fleet, Predictions
@@ -34,7 +36,8 @@ def batch_sweeps(
         for offer, device in zip(selection.offers, fleet.device_index.tolist(), strict=True)
         if offer.id in ids
     }
-    return tuple(_sweep(quote, devices[quote.id], predictions=predictions) for quote in chosen)
+    sweeps = (_sweep(quote, devices[quote.id], predictions=predictions) for quote in chosen)
+    return tuple(sweep for sweep in sweeps if len(sweep.points) > 1)
 
 
 def _sweep(quote: Quote, device: int, *, predictions: Predictions) -> BatchSweep:
@@ -52,9 +55,12 @@ def _sweep(quote: Quote, device: int, *, predictions: Predictions) -> BatchSweep
 
 
 def batch_points(predictions: Predictions, device: int, *, usd_per_hour: float) -> tuple[BatchPoint, ...]:
-    """The step at every predicted batch on one of the devices, rented at `usd_per_hour`."""
+    """The step at every predicted batch on one of the devices, rented at `usd_per_hour`, but for batches that it never
+    runs, since they cannot be divided among its GPUs.
+    """
     return tuple(
-        _point(predictions, device, index, usd_per_hour=usd_per_hour) for index in range(len(predictions.batches))
+        _point(predictions, device, index, usd_per_hour=usd_per_hour)
+        for index in np.flatnonzero(np.isfinite(predictions.step_s[device])).tolist()
     )
 
 

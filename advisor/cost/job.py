@@ -15,9 +15,7 @@ from advisor.records.workload import Operand
 ASSUMED_SAMPLES = 1_000_000
 _MOST_SAMPLES = 2**53
 """Whole numbers up to here are exact as floats."""
-_COUNTS = ("samples", "epochs", "steps", "tokens", "requests_per_day")
-_SIZES = (*_COUNTS, "requests_per_second")
-_TIMES = ("checkpoint_every", "loader_s_per_sample", "deadline", "max_latency", "max_ttft", "max_tpot")
+_SIZES = ("samples", "epochs", "steps", "tokens", "requests_per_day", "requests_per_second")
 PRICE_KINDS: dict[PriceChoice, PriceKind] = {
     "on-demand": "on_demand",
     "spot": "spot",
@@ -35,7 +33,6 @@ def job_of(
     of one step: they say how many tokens a sample has. Of a `generation` it has those of prompt and answer.
     """
     _check_sizes(options)
-    _check_times(options)
     text = options.batch.strip()
     batch = text or (str(source_batch) if options.mode == "training" else "auto")
     per_sample = tokens_per_sample(inputs)
@@ -107,16 +104,6 @@ def _sample_count(options: Options, *, batch: int, tokens_per_sample: int | None
 
 
 def _check_sizes(options: Options) -> None:
-    for name in _COUNTS:
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise UsageError(
-                f"{flag_name(name)} {value}: a job has at least 1", hint=f"leave {flag_name(name)} out or give 1"
-            )
-    if options.requests_per_second is not None and not options.requests_per_second > 0:
-        raise UsageError(
-            f"--requests-per-second {options.requests_per_second}: must be more than 0", hint="write 5 or 0.5"
-        )
     given = [name for name in _SIZES if name != "epochs" and getattr(options, name) is not None]
     if options.epochs is not None and "samples" not in given:
         given.append("epochs")
@@ -130,11 +117,3 @@ def _check_sizes(options: Options) -> None:
         raise UsageError(f"{flag}: nobody serves a step of training", hint="leave --mode training out")
     if _daily(options) is not None and options.deadline is not None:
         raise UsageError("--deadline: a service that is on all day is never done", hint="give --max-latency")
-
-
-def _check_times(options: Options) -> None:
-    for name in _TIMES:
-        if getattr(options, name) is not None and not getattr(options, name) > 0:
-            raise UsageError(
-                f"{flag_name(name)} {getattr(options, name)}: must be more than 0", hint="write 50ms or 24h"
-            )

@@ -12,13 +12,14 @@ from advisor.cost.miss import Miss
 from advisor.cost.offer_terms import OfferTerms
 from advisor.records.answer import JobLimits
 from advisor.records.prediction import BoolArray, FloatArray
+from advisor.records.price import RejectionCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Limit:
     """The limit of each offer beside what is held against it, both (offers,), and how to say that one is broken."""
 
-    code: str
+    code: RejectionCode
     limits: FloatArray
     amounts: FloatArray
     reason: Callable[[float, float], str]
@@ -38,7 +39,9 @@ class OfferLimits:
         count = costs.instance_count
         hourly_usd = terms.usd_per_hour * count
         duration, usd = units.format_duration, units.format_usd
-        asked: tuple[tuple[str, float | FloatArray | None, FloatArray, Callable[[float, float], str]], ...] = (
+        asked: tuple[
+            tuple[RejectionCode, float | FloatArray | None, FloatArray, Callable[[float, float], str]], ...
+        ] = (
             ("over-quota", terms.quota_instances, count, _over_quota),
             ("over-deadline", limits.deadline_s, costs.job_s, _over("takes", "--deadline", duration)),
             ("over-max-usd", limits.max_usd, costs.job_usd, _over("costs", "--max-usd", usd)),

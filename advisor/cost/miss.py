@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass
 
+from advisor.records.price import RejectionCode
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Miss:
@@ -10,6 +12,6 @@ class Miss:
     amount would do, or nobody counts it.
     """
 
-    code: str
+    code: RejectionCode
     reason: str
     ratio: float = math.inf

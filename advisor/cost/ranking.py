@@ -22,7 +22,7 @@ from advisor.records.answer import Job, Quote
 from advisor.records.billing import Billing
 from advisor.records.options import Objective
 from advisor.records.prediction import BoolArray, Fleet, FloatArray, IndexArray, Predictions
-from advisor.records.price import Offer, PricedOffer, Rejection
+from advisor.records.price import Offer, PricedOffer, Rejection, RejectionCode
 from advisor.sample_words import at_batch_text
 
 _TYPE_OF = attrgetter("provider", "instance", "tier")
@@ -44,9 +44,7 @@ def rank(
     """Price the job on every selected offer; `fleet` is of `selection.offers` and `predictions` of `fleet.devices`.
 
     Without `billing` nothing but the hours of computing is known. Quotes are in the order of `job.objective`.
-    Rejection codes beside those of the selection: "no-device-profile", "no-native-precision", "unknown-vcpus",
-    "does-not-fit", "over-latency", "under-throughput", "over-quota", "over-deadline", "over-max-usd", "over-max-hourly"
-    and "dearer-region" (every type is quoted once, in its cheapest region).
+    Every type is quoted once, in its cheapest region.
     """
     billing = billing or Billing()
     choice = choose_batches(predictions, job=job)
@@ -183,7 +181,8 @@ def _nearest_first(missed: Iterable[tuple[Offer, Miss]]) -> list[Rejection]:
 
 
 def _why_too_small(device_index: int, *, predictions: Predictions, job: Job) -> Miss:
-    code, needed_bytes = "does-not-fit", predictions.peak_memory_bytes[device_index]
+    code: RejectionCode = "does-not-fit"
+    needed_bytes = predictions.peak_memory_bytes[device_index]
     if not np.isfinite(needed_bytes).any():
         return Miss(code=code, reason="its batch cannot be divided among the GPUs as asked")
     least_bytes, has_bytes = float(needed_bytes.min()), predictions.devices[device_index].memory_bytes

@@ -13,10 +13,10 @@ from advisor.cost.price_marks import price_marks
 from advisor.errors import UsageError
 from advisor.record_columns import from_columns
 from advisor.records.options import DropPrices, Options
-from advisor.records.price import Offer, Price, PricedOffer, PriceKind, PriceMark, Rejection
+from advisor.records.price import Offer, Price, PricedOffer, PriceKind, PriceMark, Rejection, RejectionCode
 
 _Priced: TypeAlias = tuple[Offer, Price, tuple[PriceMark, ...]]
-_MARK_CODES: dict[PriceMark, str] = {"STALE": "stale-price", "SUSPECT": "suspect-price", "OLD": "old-price"}
+_MARK_CODES: dict[PriceMark, RejectionCode] = {"STALE": "stale-price", "SUSPECT": "suspect-price", "OLD": "old-price"}
 _DROPPED_MARKS: dict[DropPrices, tuple[PriceMark, ...]] = {
     "none": (),
     "flagged": ("STALE", "SUSPECT"),
@@ -49,8 +49,6 @@ def select_offers(
     """Apply the limits of `options` to the offers; `options.device` holds "cpu", "gpu" or ids of devices.
 
     Owned hardware costs the same whatever `price_kind`. The age of prices is that of `today` (default: by the clock).
-    Rejection codes: "excluded", "other-provider", "other-region", "other-tier", "other-device", "too-few-gpus",
-    "no-price", "stale-price", "suspect-price", "old-price"; set apart with "marketplace" and "billed-separately".
     Raises UsageError on a provider or region that no offer has.
     """
     check_names(options, offers)
@@ -90,14 +88,14 @@ def check_names(options: Options, offers: Sequence[Offer]) -> None:
         _check_known("region", options.region, {name for offer in offers for name in (offer.region, offer.geo)})
 
 
-def rejection(offer: Offer, *, code: str, reason: str) -> Rejection:
+def rejection(offer: Offer, *, code: RejectionCode, reason: str) -> Rejection:
     """The offer with why it is not in the ranking."""
     return Rejection(
         id=offer.id, provider=offer.provider, region=offer.region, instance=offer.instance, code=code, reason=reason
     )
 
 
-def reject_all(offers: Sequence[Offer], *, code: str, reasons: Iterable[str]) -> list[Rejection]:
+def reject_all(offers: Sequence[Offer], *, code: RejectionCode, reasons: Iterable[str]) -> list[Rejection]:
     """`rejection` of many offers, each with its reason."""
     columns = {name: map(attrgetter(name), offers) for name in ("id", "provider", "region", "instance")}
     return from_columns(Rejection, {**columns, "code": repeat(code), "reason": reasons}, count=len(offers))
@@ -124,7 +122,7 @@ class Limits:
             least_gpus=options.gpus or 0,
         )
 
-    def exclude(self, offer: Offer) -> tuple[str, str] | None:
+    def exclude(self, offer: Offer) -> tuple[RejectionCode, str] | None:
         """Code and reason of the first limit that leaves the offer out."""
         if offer.excluded is not None:
             return "excluded", offer.excluded
@@ -161,7 +159,7 @@ def _folded(names: Sequence[str]) -> frozenset[str]:
 
 def _unusable(
     offer: Offer, price: Price | None, *, price_kind: PriceKind, unwanted: Sequence[PriceMark]
-) -> tuple[str, str] | None:
+) -> tuple[RejectionCode, str] | None:
     if price is None:
         return "no-price", f"has no {price_kind.replace('_', '-')} price"
     reasons: dict[PriceMark, str] = {
@@ -174,7 +172,7 @@ def _unusable(
     return None
 
 
-def _why_apart(offer: Offer, *, is_chosen: bool) -> tuple[str, str] | None:
+def _why_apart(offer: Offer, *, is_chosen: bool) -> tuple[RejectionCode, str] | None:
     if offer.billed_separately is not None:
         return "billed-separately", f"the price leaves out {offer.billed_separately}"
     if offer.tier == "marketplace" and not is_chosen:

@@ -7,13 +7,14 @@ import numpy as np
 from advisor.cost.service import request_latency_s
 from advisor.records.answer import Job
 from advisor.records.prediction import FloatArray, TokenTimes
+from advisor.records.price import RejectionCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TimeLimit:
     """What a flag lets something take, beside what it takes at every step."""
 
-    code: str
+    code: RejectionCode
     flag: str
     verb: str
     limit_s: float
@@ -23,7 +24,7 @@ class TimeLimit:
 def time_limits(step_s: FloatArray, tokens: TokenTimes | None, *, job: Job) -> list[TimeLimit]:
     """Of the steps at `step_s`, of which `tokens` are the times of tokens where they generate some."""
     limits, nothing = job.limits, np.zeros_like(step_s)
-    asked = (
+    asked: tuple[tuple[RejectionCode, str, str, float | None, FloatArray], ...] = (
         ("over-latency", "--max-latency", "takes", limits.max_latency_s, _latency_s(step_s, tokens, job=job)),
         ("over-ttft", "--max-ttft", "its first token takes", limits.max_ttft_s, tokens.first_s if tokens else nothing),
         ("over-tpot", "--max-tpot", "a token takes", limits.max_tpot_s, tokens.between_s if tokens else nothing),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import least_squares
 
+from advisor.fit.loss import ROBUST_LOG_SCALE
 from advisor.fit.sample import MeasuredStep, sample_of
 from advisor.predict.efficiency import family_efficiencies
 from advisor.predict.roofline import times_by_kernel
@@ -14,8 +15,6 @@ from advisor.records.prediction import FloatArray
 
 _STREAMING = "pointwise"
 """The family whose share of the bandwidth these kernels reach where memory bounds them: each operand passes by once."""
-_ROBUST_LOG_SCALE = 0.1
-"""As in the fit of whole steps: times that are off by more count in proportion, not squared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +56,7 @@ def _fitted(steps: Sequence[MeasuredStep], family: str, efficiency: Efficiency) 
         return result
 
     logs = np.log([start.core_bytes_per_s, start.launch_s])
-    return kernel(least_squares(errors, logs, loss="soft_l1", f_scale=_ROBUST_LOG_SCALE).x)
+    return kernel(least_squares(errors, logs, loss="soft_l1", f_scale=ROBUST_LOG_SCALE).x)
 
 
 def with_engine_kernels(

@@ -129,9 +129,7 @@ def _is_compiled(steps: Sequence[MeasuredStep]) -> BoolArray:
 
 
 def _is_backward(steps: Sequence[MeasuredStep]) -> BoolArray:
-    """Compiled steps have a spread of their own instead."""
-    has_gradients = np.array([bool(step.kernels.backward_dispatches.any()) for step in steps])
-    return has_gradients & ~_is_compiled(steps)
+    return np.array([step.kernels.has_backward for step in steps])
 
 
 def _weights(steps: Sequence[MeasuredStep]) -> FloatArray:

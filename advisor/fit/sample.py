@@ -50,12 +50,10 @@ class Sample:
         return self.device_of_step[self.step]
 
 
-_PER_KERNEL = (
-    "flops", "nchw_flop_ratio", "nhwc_flop_ratio", "nchw_direct_flops", "nhwc_direct_flops", "weight_bytes",
-    "data_bytes", "reread_bytes", "loads_in_turn", "launches", "joins", "library_calls", "cast_bytes",
-    "nchw_copied_bytes", "nhwc_copied_bytes", "transposed_bytes", "biased_bytes", "repacked_bytes", "blocks", "groups",
-    "m", "n", "k", "unit", "row", "part", "calls", "can_winograd",
-)  # fmt: skip
+_PER_STEP = ("dispatches", "backward_dispatches", "compiled_dispatches", "transfer_bytes")
+_PER_KERNEL = tuple(
+    field.name for field in fields(Kernels) if field.name not in (*_PER_STEP, "families", "family", "parameter_bytes")
+)
 _GROUP_EXPONENT = -0.25
 """A thousand nets on one GPU weigh more than ten on another, but not a hundred times as much."""
 
@@ -75,10 +73,7 @@ def sample_of(steps: Sequence[MeasuredStep]) -> Sample:
         families=families,
         family=np.concatenate([[place[one.kernels.families[index]] for index in one.kernels.family] for one in steps]),
         **{name: np.concatenate([getattr(one.kernels, name) for one in steps]) for name in _PER_KERNEL},
-        **{
-            name: np.array([getattr(one.kernels, name)[0] for one in steps])
-            for name in ("dispatches", "backward_dispatches", "compiled_dispatches", "transfer_bytes")
-        },
+        **{name: np.array([getattr(one.kernels, name)[0] for one in steps]) for name in _PER_STEP},
         parameter_bytes=np.repeat([one.kernels.parameter_bytes[0] for one in steps], counts)[:, np.newaxis],
     )
     return Sample(

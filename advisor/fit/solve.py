@@ -1,38 +1,31 @@
 """A sample and its coefficients in, the values that predict it best out: bounded, regularised least squares."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from scipy.optimize import least_squares
 
-from advisor.fit.coefficients import BY_PRECISION, COMPUTING, GRADIENT_OF, STREAMING_COMPUTE, Coefficient, starts
-from advisor.fit.sample import Sample, part_of
-from advisor.predict.kernel_time import Rates, kernel_times
-from advisor.predict.lowering import UNITS, Kernels
-from advisor.predict.rates import (
-    NOTHING_HELD,
-    OF_EFFICIENCY,
-    cache_bytes_per_s,
-    direct_flops_per_s,
-    join_s,
-    launch_s,
-    library_s,
-    narrow_bytes_per_s,
-    reread_ratio,
-    sustained_bytes_per_s,
-    sustained_flops_per_s,
-    transposed_ratio,
-    winograd_speedup,
+from advisor.fit.coefficients import (
+    BY_PRECISION,
+    COMPUTING,
+    GENERATION,
+    GRADIENT_OF,
+    HOST,
+    STREAMING_COMPUTE,
+    Coefficient,
+    starts,
 )
+from advisor.fit.loss import PRIOR_SCALE, ROBUST_LOG_SCALE, robust
+from advisor.fit.sample import Sample, part_of
+from advisor.predict.kernel_time import kernel_times
+from advisor.predict.lowering import Kernels
+from advisor.predict.rates import RateTable, rate_table
 from advisor.predict.roofline import first_dispatch_s
-from advisor.records.device import Device, Efficiency
+from advisor.records.device import ANY, Device, Efficiency, FamilyEfficiency
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray
 
-_ROBUST_LOG_SCALE = 0.1
-"""Residuals beyond 10 % count in proportion, not squared: nets that no formula holds for do not pull the fit."""
-_PRIOR_WEIGHT = 0.3
 _STEP = 1e-4
 _TOLERANCE = 1e-7
 """Of the sum of squares, between two steps of the solver: what no data hold has reached its prior by then.
@@ -43,7 +36,18 @@ _DISPATCHED = {
     "backward_dispatch_s": "backward_dispatches",
     "compiled_dispatch_s": "compiled_dispatches",
 }
-_OF_EFFICIENCY = {field.name for field in fields(Efficiency)}
+_OF_EFFICIENCY = frozenset(field.name for field in fields(Efficiency))
+_KEYED: Mapping[str, tuple[str, ...]] = {
+    "compute_ratio": ("precision", "family"),
+    "gradient_ratio": ("family",),
+    "memory_ratio": ("family",),
+    "host": ("device",),
+    **dict.fromkeys(BY_PRECISION, ("precision",)),
+    **dict.fromkeys(GENERATION, ("generation",)),
+    **dict.fromkeys(("device_compute", "device_memory"), ("device",)),
+    **dict.fromkeys((*HOST, STREAMING_COMPUTE), ()),
+}
+"""What the names of coefficients go on with, but for those of an `Efficiency`, which stand alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -53,12 +57,14 @@ class _Family:
     name: str
     kernels: Kernels
     step: IndexArray
-    device: IndexArray
-    precision: IndexArray
+    line: IndexArray
+    is_nchw: BoolArray
 
 
 class Fit:
     """One fit problem; `seconds` predicts every step of the sample, `solve` finds the coefficients."""
+
+    keyed = _KEYED
 
     def __init__(self, sample: Sample, coefficients: Sequence[Coefficient], *, template: Efficiency) -> None:
         self.sample = sample
@@ -67,16 +73,25 @@ class Fit:
         self._template = template
         self._index = {coefficient.name: index for index, coefficient in enumerate(coefficients)}
         self._prior = starts(coefficients)
-        self._is_nchw = np.array([step.is_nchw for step in sample.steps])
-        precision = np.array([self.precisions.index(step.precision) for step in sample.steps])
+        self._keys: Mapping[str, Collection[str]] = {
+            "precision": self.precisions,
+            "family": (*sample.kernels.families, *GRADIENT_OF.values()),
+            "device": [device.id for device in sample.devices],
+            "generation": [device.generation for device in sample.devices],
+        }
         kernels = sample.kernels
+        self._units = np.unique(kernels.unit).tolist()
+        precision = [self.precisions.index(step.precision) for step in sample.steps]
+        lines = np.stack([sample.device_of_step, precision])
+        self._lines, line = np.unique(lines, axis=1, return_inverse=True)
+        is_nchw = np.array([step.is_nchw for step in sample.steps])
         self._families = [
             _Family(
                 name=name,
                 kernels=part_of(kernels, chosen),
                 step=sample.step[chosen],
-                device=sample.device[chosen],
-                precision=precision[sample.step[chosen]],
+                line=line.ravel()[sample.step[chosen]],
+                is_nchw=is_nchw[sample.step[chosen]],
             )
             for name, chosen in (
                 (name, np.flatnonzero(kernels.family == index)) for index, name in enumerate(kernels.families)
@@ -84,11 +99,20 @@ class Fit:
         ]
 
     def value(self, logs: FloatArray, *name: str) -> float:
-        """The value of a coefficient; 1, or the template's, where it is not fitted."""
+        """The value of a coefficient; the template's, or 1, where it is not fitted.
+
+        Raises KeyError for a name that no coefficient of such a sample has.
+        """
         index = self._index.get(name)
         if index is not None:
             return float(np.exp(logs[index]))
-        return float(getattr(self._template, name[0], 1.0))
+        first, *keys = name
+        kinds = self.keyed.get(first, () if first in _OF_EFFICIENCY else None)
+        if kinds is None or len(kinds) != len(keys):
+            raise KeyError(name)
+        if not all(key in self._keys[kind] for kind, key in zip(kinds, keys, strict=True)):
+            raise KeyError(name)
+        return float(getattr(self._template, first, 1.0))
 
     def mean(self, logs: FloatArray, name: str, keys: Sequence[str]) -> float:
         """The geometric mean of one coefficient over several keys, such as generations; 1 of none."""
@@ -104,7 +128,8 @@ class Fit:
 
     def family_seconds(self, logs: FloatArray) -> dict[str, FloatArray]:
         """Those of the kernels of each family, by its name."""
-        return {family.name: self._family_s(logs, family) for family in self._families}
+        table = self._rates(logs)
+        return {family.name: self._family_s(table, family) for family in self._families}
 
     def host_shares(self, logs: FloatArray) -> FloatArray:
         """The host's time over the predicted time of every step."""
@@ -126,6 +151,7 @@ class Fit:
         base[held] = self._prior[held]
         sigmas = np.array([one.log_sigma for one in self.coefficients])
         weights = self.sample.weights[chosen]
+        priors = PRIOR_SCALE / sigmas
         last: dict[str, FloatArray] = {}
 
         def whole(values: FloatArray) -> FloatArray:
@@ -138,7 +164,7 @@ class Fit:
             last.clear()
             last.update(self.family_seconds(logs))
             errors = np.log(self._total(logs, last) / self.sample.measured_s)[chosen] * weights
-            return np.concatenate([errors, _PRIOR_WEIGHT * (logs - self._prior) / sigmas])
+            return np.concatenate([errors, (logs - self._prior) * priors])
 
         def jacobian(values: FloatArray) -> FloatArray:
             """By differences; a coefficient moves the families that it names, so only these are evaluated again."""
@@ -150,12 +176,13 @@ class Fit:
                 moved = logs.copy()
                 moved[index] += _STEP
                 names = self.coefficients[index].families
-                again = {
-                    family.name: self._family_s(moved, family) if family.name in names else last[family.name]
-                    for family in self._families
-                }
+                moved_s = {}
+                if names:
+                    table = self._rates(moved)
+                    moved_s = {one.name: self._family_s(table, one) for one in self._families if one.name in names}
+                again = {**last, **moved_s}
                 result[:rows, column] = (np.log(self._total(moved, again)) - before)[chosen] / _STEP * weights
-                result[rows + index, column] = _PRIOR_WEIGHT / sigmas[index]
+                result[rows + index, column] = priors[index]
             return result
 
         low = np.log([self.coefficients[index].low for index in free])
@@ -165,8 +192,7 @@ class Fit:
             np.clip(base[free], low, high),
             jac=jacobian,
             bounds=(low, high),
-            loss="soft_l1",
-            f_scale=_ROBUST_LOG_SCALE,
+            loss=robust(np.concatenate([ROBUST_LOG_SCALE * weights, np.full(len(base), PRIOR_SCALE)])),
             x_scale="jac",
             max_nfev=steps,
             ftol=_TOLERANCE,
@@ -198,60 +224,28 @@ class Fit:
         ratios = [self.value(logs, "host", device.id) * device.host_time_ratio for device in sample.devices]
         return np.array(ratios)[sample.device_of_step]
 
-    def _family_s(self, logs: FloatArray, family: _Family) -> FloatArray:
+    def _family_s(self, table: RateTable, family: _Family) -> FloatArray:
         """Seconds of the family's kernels in every step."""
-        seconds = kernel_times(family.kernels, self._rates(logs, family)).total_s[:, 0] * family.kernels.calls
+        rates = table.at(
+            family.line[:, np.newaxis],
+            family=family.kernels.family[:, np.newaxis],
+            unit=family.kernels.unit[:, np.newaxis],
+            is_nchw=family.is_nchw[:, np.newaxis],
+        )
+        seconds = kernel_times(family.kernels, rates).total_s[:, 0] * family.kernels.calls
         total: FloatArray = np.bincount(family.step, seconds, minlength=len(self.sample.steps)).astype(np.float64)
         return total
 
-    def _rates(self, logs: FloatArray, family: _Family) -> Rates:
-        """The same rates as `predict.rates.rates_of` gives, for flat kernels and the coefficients being tried."""
-        efficiency = self.efficiency(logs)
+    def _rates(self, logs: FloatArray) -> RateTable:
+        """With the coefficients being tried: a line for every device at every precision that it ran."""
         devices = [self.device_with_own(logs, index) for index in range(len(self.sample.devices))]
-        peaks = np.array([[sustained_flops_per_s(one, efficiency, unit=unit) for unit in UNITS] for one in devices])
-        bandwidths = np.array([sustained_bytes_per_s(one, efficiency) for one in devices])
-        ratios = np.array([self.compute_ratio(logs, precision, family.name) for precision in self.precisions])
-
-        flops_per_s = peaks[family.device, family.kernels.unit] * ratios[family.precision]
-
-        def by_device(values: Sequence[float]) -> FloatArray:
-            return np.array(values)[family.device][:, np.newaxis]
-
-        def by_precision(name: str) -> FloatArray:
-            return np.array([self.value(logs, name, one) for one in self.precisions])[family.precision][:, np.newaxis]
-
-        scalars = {name: np.array(getattr(efficiency, name)) for name in OF_EFFICIENCY if name not in BY_PRECISION}
-
-        def by_unit(ratio_of: Callable[..., float]) -> FloatArray:
-            table = np.array([[ratio_of(one, efficiency, unit=unit) for unit in UNITS] for one in devices])
-            return table[family.device, family.kernels.unit][:, np.newaxis]
-
-        is_nchw = self._is_nchw[family.step][:, np.newaxis]
-        return Rates(
-            is_nchw=is_nchw,
-            flops_per_s=flops_per_s[:, np.newaxis],
-            memory_bytes_per_s=(bandwidths[family.device] * self.value(logs, "memory_ratio", family.name))[
-                :, np.newaxis
-            ],
-            narrow_bytes_per_s=by_device([narrow_bytes_per_s(one, efficiency) for one in devices]),
-            cache_bytes=by_device([one.cache_bytes for one in devices]),
-            cache_bytes_per_s=by_device([cache_bytes_per_s(one) for one in devices]),
-            core_count=by_device([one.core_count for one in devices]),
-            full_core_count=np.array(1.0),
-            lone_block_ratio=np.array(1.0),
-            core_bytes_per_s=NOTHING_HELD,
-            direct_flops_per_s=by_device([direct_flops_per_s(one, efficiency) for one in devices]),
-            reread_ratio=np.maximum(
-                is_nchw,
-                by_device([reread_ratio(one, is_nchw=False) for one in devices]),
-            ),
-            transposed_ratio=is_nchw * by_unit(transposed_ratio),
-            winograd_speedup=by_unit(winograd_speedup),
-            launch_s=by_device([launch_s(one, efficiency) for one in devices]),
-            join_s=by_device([join_s(one, efficiency) for one in devices]),
-            library_s=by_device([library_s(one, efficiency) for one in devices]),
-            **{name: by_precision(name) for name in BY_PRECISION},
-            **scalars,
+        efficiencies = [self.efficiency(logs, precision) for precision in self.precisions]
+        device, precision = self._lines
+        return rate_table(
+            [devices[index] for index in device],
+            [efficiencies[index] for index in precision],
+            families=self.sample.kernels.families,
+            units=self._units,
         )
 
     def compute_ratio(self, logs: FloatArray, precision: str, family: str) -> float:
@@ -264,11 +258,20 @@ class Fit:
         forward = self.compute_ratio(logs, precision, GRADIENT_OF[family])
         return forward * self.value(logs, "gradient_ratio", family) * own
 
-    def efficiency(self, logs: FloatArray) -> Efficiency:
-        """The template with the fitted scalars that all precisions share."""
+    def efficiency(self, logs: FloatArray, precision: str) -> Efficiency:
+        """The template with all that was fitted for this precision."""
         names = {one.name[0] for one in self.coefficients if len(one.name) == 1} & _OF_EFFICIENCY
         values: dict[str, Any] = {name: self.value(logs, name) for name in names}
-        return replace(self._template, **values)
+        ramps: dict[str, Any] = {name: self.value(logs, name, precision) for name in BY_PRECISION}
+        ratios = {
+            name: (self.compute_ratio(logs, precision, name), self.value(logs, "memory_ratio", name))
+            for name in self.sample.kernels.families
+        }
+        families = {
+            name: FamilyEfficiency(compute_ratio=compute, memory_ratio=memory, log_spread=0.0, n=0, source="")
+            for name, (compute, memory) in {**ratios, ANY: (1.0, 1.0)}.items()
+        }
+        return replace(self._template, precision=precision, families=families, **values, **ramps)
 
     def device_with_own(self, logs: FloatArray, index: int) -> Device:
         """The device with the figures of its generation and its own; a CPU is the host of its own kernels."""

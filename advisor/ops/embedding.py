@@ -1,6 +1,18 @@
-"""Look-ups in a table: the gathered rows move, not the table; a dense gradient writes the whole table."""
+"""Look-ups in a table: the gathered rows move, not the table; a dense gradient writes the whole table.
 
-from advisor.ops.registry import Call, Cost, aten, formula
+A row that is looked up again is read again, from a cache if all that are looked up fit into one.
+"""
+
+from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula
+
+
+def distinct_rows_bytes(table: Tensor, *, lookups: Number) -> Number:
+    """Of the r rows, those that some look-up finds if all are equally likely: r (1 - (1 - 1 / r)^lookups).
+
+    Real look-ups repeat themselves more often (Zipf's law).
+    """
+    rows = table.shape[0]
+    return rows * (1 - (1 - 1 / rows) ** lookups) * table.shape[-1] * table.itemsize_bytes
 
 
 @formula(*aten("embedding"), family="embedding")
@@ -8,7 +20,14 @@ def _embedding(call: Call) -> Cost:
     """Inputs (table (rows, dim), indices)."""
     table, indices = call.inputs
     gathered_bytes = call.outputs[0].numel * table.itemsize_bytes
-    return Cost(flops=0.0, read_bytes=indices.size_bytes + gathered_bytes, write_bytes=call.write_bytes)
+    distinct_bytes = distinct_rows_bytes(table, lookups=indices.numel)
+    return Cost(
+        flops=0.0,
+        read_bytes=indices.size_bytes + gathered_bytes,
+        write_bytes=call.write_bytes,
+        revisited_bytes=gathered_bytes - distinct_bytes,
+        revisited_set_bytes=distinct_bytes,
+    )
 
 
 @formula(*aten("embedding_dense_backward"), family="embedding")
@@ -35,8 +54,15 @@ def _embedding_bag(call: Call) -> Cost:
     """Inputs (table (rows, dim), indices, offsets[, per_sample_weights]): 1 addition per gathered element."""
     table, indices, *others = call.inputs
     gathered_numel = indices.numel * table.shape[-1]
-    read_bytes = gathered_numel * table.itemsize_bytes + sum(tensor.size_bytes for tensor in (indices, *others))
-    return Cost(flops=gathered_numel, read_bytes=read_bytes, write_bytes=call.write_bytes)
+    gathered_bytes = gathered_numel * table.itemsize_bytes
+    distinct_bytes = distinct_rows_bytes(table, lookups=indices.numel)
+    return Cost(
+        flops=gathered_numel,
+        read_bytes=gathered_bytes + sum(tensor.size_bytes for tensor in (indices, *others)),
+        write_bytes=call.write_bytes,
+        revisited_bytes=gathered_bytes - distinct_bytes,
+        revisited_set_bytes=distinct_bytes,
+    )
 
 
 @formula(*aten("_embedding_bag_dense_backward _embedding_bag_backward"), family="embedding")

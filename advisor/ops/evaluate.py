@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from advisor.ops.registry import Call, Cost, Number, Tensor, formula_of
+from advisor.ops.registry import Call, Cost, Number, Tensor, counted_as, formula_of
 from advisor.records.workload import Operand, Row
 
 DtypeOf = Callable[[Operand], str]
@@ -27,10 +27,13 @@ def call_cost(row: Row, call: Call) -> Cost:
 
 
 def call_at(row: Row, *, batch: Number, dtype_of: DtypeOf | None = None) -> Call:
-    """The operator call that the row stands for at `batch`, its operands rewritten to the dtypes of `dtype_of`."""
+    """The operator call that the row stands for at `batch`, its operands rewritten to the dtypes of `dtype_of`.
+
+    An operator in place goes by the name of the one that counts it, so that all that looks for it finds both.
+    """
     dtype = dtype_of or _traced_dtype
     return Call(
-        op=row.op,
+        op=counted_as(row.op),
         inputs=tuple([_tensor(operand, batch=batch, dtype=dtype(operand)) for operand in row.inputs]),
         outputs=tuple([_tensor(operand, batch=batch, dtype=dtype(operand)) for operand in row.outputs]),
         attributes=row.attributes,

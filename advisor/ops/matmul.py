@@ -70,19 +70,27 @@ def _distances_by_product(call: Call) -> Cost:
 def _grouped_product(call: Call) -> Cost:
     """Products of unequal groups of rows; a (groups, m, k) with b (k, columns) splits the columns among the groups.
 
-    Of experts, which see `experts_per_token` rows of each token, those are read that some token chose. Where all choose
-    evenly, that is e (1 - (1 - k / e)^tokens) of e experts.
+    Experts are read that some token chose.
     """
     a, b = call.inputs[:2]
-    chosen_each = call.attributes.get("experts_per_token")
-    if chosen_each is not None and len(b.shape) == 3:
-        experts, tokens = b.shape[0], a.shape[0] / chosen_each
-        idle = b.size_bytes * (1 - chosen_each / experts) ** tokens
+    if call.attributes.get("experts_per_token") is not None and len(b.shape) == 3:
+        idle_bytes = b.size_bytes * (1 - chosen_expert_count(call) / b.shape[0])
         moved = call.streamed(flops=product_flops(a, b))
-        return replace(moved, read_bytes=moved.read_bytes - idle)
+        return replace(moved, read_bytes=moved.read_bytes - idle_bytes)
     groups_share_columns = len(a.shape) == 3 and len(b.shape) == 2
     groups = a.shape[0] if groups_share_columns else 1
     return call.streamed(flops=product_flops(a, b) / groups)
+
+
+def chosen_expert_count(call: Call) -> Number:
+    """How many of the e groups of b (e, k, n) have rows of a (rows, k): those that some token chose, where each goes to
+    `experts_per_token` and all choose evenly, e (1 - (1 - k / e)^tokens); all where nothing says how many."""
+    a, b = call.inputs[:2]
+    chosen_each = call.attributes.get("experts_per_token")
+    groups = b.shape[0]
+    if chosen_each is None:
+        return groups
+    return groups * (1 - (1 - chosen_each / groups) ** (a.shape[0] / chosen_each))
 
 
 @formula(*aten("bilinear"), family="matmul")

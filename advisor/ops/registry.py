@@ -85,11 +85,16 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """FLOP (a multiply-add is two) and bytes that must move between the operator and memory."""
+    """FLOP (a multiply-add is two) and bytes that must move between the operator and memory.
+
+    `revisited_bytes` of those it reads come from places that it has read before, `revisited_set_bytes` in all.
+    """
 
     flops: Number
     read_bytes: Number
     write_bytes: Number
+    revisited_bytes: Number = 0.0
+    revisited_set_bytes: Number = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +144,12 @@ def formula_of(op: str) -> Formula | None:
     """
     _load_families()
     return _FORMULAS.get(op) or _FORMULAS.get(op.removesuffix("_"))
+
+
+def counted_as(op: str) -> str:
+    """The operator whose formula counts `op`: "aten.add" for "aten.add_"; itself where it has none."""
+    found = formula_of(op)
+    return op if found is None else found.op
 
 
 def autocast_of(op: str, attributes: Mapping[str, Any]) -> Autocast:

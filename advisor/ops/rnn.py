@@ -16,8 +16,8 @@ _ATTRIBUTES = ("mode", "input_size", "hidden_size", "proj_size", "num_layers", "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Layers:
-    """A stack of recurrent layers: `recurrent_size` is what a layer hands on, its projection if it has one."""
+class Layers:
+    """A stack of recurrent layers, which hand on their projection if they have one."""
 
     gates: int
     input_size: Number
@@ -28,6 +28,7 @@ class _Layers:
 
     @property
     def recurrent_size(self) -> Number:
+        """The width of what a layer hands on."""
         return self.projection_size or self.hidden_size
 
     @property
@@ -47,9 +48,10 @@ class _Layers:
         return (self.layer_count - 1) * output.size_bytes
 
 
-def _layers(call: Call) -> _Layers:
+def layers_of(call: Call) -> Layers:
+    """Those of a composite row."""
     attributes = call.attributes
-    return _Layers(
+    return Layers(
         gates=GATE_COUNTS[attributes["mode"]],
         input_size=attributes["input_size"],
         hidden_size=attributes["hidden_size"],
@@ -62,7 +64,7 @@ def _layers(call: Call) -> _Layers:
 @formula("rnn", family="rnn", autocast="low", attributes=_ATTRIBUTES)
 def _rnn(call: Call) -> Cost:
     """Inputs (input, states..., weights...), outputs (output, states...)."""
-    layers, output = _layers(call), call.outputs[0]
+    layers, output = layers_of(call), call.outputs[0]
     between_bytes = layers.between_bytes(output=output)
     return Cost(
         flops=layers.forward_flops(output=output),
@@ -74,7 +76,7 @@ def _rnn(call: Call) -> Cost:
 @formula("rnn_backward", family="rnn", autocast="low", attributes=_ATTRIBUTES)
 def _rnn_backward(call: Call) -> Cost:
     """Inputs (grad of output, ...): each product has one for its input's gradient and one for its weight's."""
-    layers, output = _layers(call), call.inputs[0]
+    layers, output = layers_of(call), call.inputs[0]
     between_bytes = layers.between_bytes(output=output)
     return Cost(
         flops=2 * layers.forward_flops(output=output),
@@ -102,7 +104,7 @@ def _one_layer_backward(call: Call) -> Cost:
 @formula(*aten("quantized_lstm quantized_gru"), family="quantized", attributes=("num_layers", "bidirectional"))
 def _quantized_rnn(call: Call) -> Cost:
     """Inputs (input, state (layers x directions, batch, hidden), ...): the packed int8 weights are no tensors."""
-    layers = _Layers(
+    layers = Layers(
         gates=4 if call.op == "aten.quantized_lstm" else 3,
         input_size=call.inputs[0].shape[-1],
         hidden_size=call.inputs[1].shape[-1],

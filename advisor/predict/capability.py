@@ -184,6 +184,7 @@ def _cpu_device(
         memory_bytes_per_s=read_bytes_per_s or cpu_memory_bytes_per_s(cpu, vcpus=vcpus),
         cache_bytes=(cpu.l3_bytes or 0.0) * _socket_share(cpu, cores=cores) + (cpu.l2_bytes_per_core or 0.0) * cores,
         cache_bytes_per_s=_CACHE_BYTES_PER_CYCLE * cycles_per_s,
+        near_cache_bytes=(cpu.l2_bytes_per_core or 0.0) * cores,
         vcpu_count=vcpus,
         host_time_ratio=REFERENCE_HOST_HZ / clock_hz,
         sustained_compute_ratio=cpu.sustained_compute_ratio or 1.0,

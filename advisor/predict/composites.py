@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from advisor.ops.evaluate import call_at
-from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS, Number
+from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS, Number, counted_as
 from advisor.predict.products import recurrent_steps
 from advisor.predict.row_errors import refusing_rows
 from advisor.records.device import DeviceKind
@@ -21,17 +21,24 @@ class Program:
     each of its threads makes `loads_in_turn`, one after the other. Operands of `nchw_copied_bytes` and, channels-last,
     of `nhwc_copied_bytes` it copies into another order. Each of its FLOP takes `flop_ratio` times as long as one of a
     product or, where it is none, as one of an addition; where it `is_scalar`, images in NCHW come element by element.
+    `revisited_bytes` it reads from places that it has read before, of `revisited_set_bytes` in all. All cores of a CPU
+    start and end together `joins` times more than once a launch; of its parameters a library puts those into its own
+    order at every call where it `repacks`.
     """
 
     launches: Number = 1.0
     dispatches: Number = 1.0
+    joins: Number = 0.0
     extra_bytes: Number = 0.0
+    revisited_bytes: Number = 0.0
+    revisited_set_bytes: Number = 0.0
     reread_ratio: Number = 0.0
     loads_in_turn: Number = 0.0
     nchw_copied_bytes: Number = 0.0
     nhwc_copied_bytes: Number = 0.0
     flop_ratio: Number = 1.0
     is_scalar: bool = False
+    repacks: bool = False
     keeps_halves_channels_last: bool = False
 
 
@@ -44,6 +51,9 @@ _FLOP_RATIO_OF_FUNCTION: Mapping[str, float] = {
 }  # fmt: skip
 """What an element of torch's vectorised functions takes on a CPU beside one of an addition, both in its nearest cache.
 All as `scripts/measure_functions.py` found them in fp32 on a Zen 4, torch 2.13; in bf16, computed in fp32, as long."""
+FUSED_FLOP_RATIO = 0.1
+"""Of what has its operands in registers: beside a function, an operator costs its FLOP, a tenth of the cycles of an
+eager addition (`streaming_compute_ratio`)."""
 _MAX_POOL = Program(is_scalar=True)
 _AVG_POOL = Program(is_scalar=True, flop_ratio=0.5)
 """An element of a window takes 10 and 5 cycles (the same script): torch has vectors for channels-last images alone."""
@@ -57,7 +67,7 @@ _Lowering = Callable[[Row, float, FloatArray], Program]
 @refusing_rows
 def program_of(row: Row, *, kind: DeviceKind, itemsize_bytes: float, batches: FloatArray) -> Program:
     """The program of one call of the row: one kernel, unless its operator is a composite or known to need more."""
-    lowering = (_ON_GPU if kind == "gpu" else _ON_CPU).get(row.op)
+    lowering = (_ON_GPU if kind == "gpu" else _ON_CPU).get(counted_as(row.op))
     return lowering(row, itemsize_bytes, batches) if lowering else _ONE_KERNEL
 
 
@@ -168,24 +178,45 @@ def _gpu_rnn(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
     The recurrent weights are read anew at every step; backward runs the steps twice, for the data and the weights.
     Source: Appleyard et al., Optimizing Performance of Recurrent Neural Networks on GPUs, 2016.
     """
-    passes = 2.0 if row.op == "rnn_backward" else 1.0
-    steps, layers = recurrent_steps(call_at(row, batch=batches)), _rnn_layers(row)
-    return Program(
-        launches=passes * layers * (1 + 2 * steps),
-        extra_bytes=passes * layers * (steps - 1) * _recurrent_weight_count(row) * itemsize_bytes,
+    passes, steps, layers = _rnn_passes(row), recurrent_steps(call_at(row, batch=batches)), _rnn_layers(row)
+    return _revisiting_weights(
+        Program(launches=passes * layers * (1 + 2 * steps)), row, steps=steps, itemsize_bytes=itemsize_bytes
     )
 
 
 def _cpu_rnn(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
     """An LSTM runs in oneDNN, one operator per layer; GRU and plain layers as operators per step (ATen's RNN.cpp).
 
-    Those are a product, its bias and the gates' pointwise operators: 12 for a GRU's cell, 4 for a plain one. The
-    recurrent weights stay in cache between the steps.
+    OneDNN first puts the weights into its own order (ideep's `lstm_forward`), then divides the product and the gates of
+    each step among all cores. Those operators are a product, its bias and the gates' pointwise operators: 12 for a
+    GRU's cell, 4 for a plain one. All read the recurrent weights anew at every step.
     """
-    passes = 2.0 if row.op == "rnn_backward" else 1.0
-    steps, layers = recurrent_steps(call_at(row, batch=batches)), _rnn_layers(row)
-    operators = {"lstm": 1.0, "gru": 12.0 * steps}.get(str(row.attributes["mode"]), 4.0 * steps)
-    return Program(launches=passes * layers * operators, dispatches=passes * layers * operators)
+    passes, steps, layers = _rnn_passes(row), recurrent_steps(call_at(row, batch=batches)), _rnn_layers(row)
+    if row.attributes["mode"] == "lstm":
+        program = Program(
+            launches=passes * layers,
+            dispatches=passes * layers,
+            joins=passes * layers * (2 * steps - 1),
+            repacks=True,
+        )
+    else:
+        operators = passes * layers * steps * (12.0 if row.attributes["mode"] == "gru" else 4.0)
+        program = Program(launches=operators, dispatches=operators)
+    return _revisiting_weights(program, row, steps=steps, itemsize_bytes=itemsize_bytes)
+
+
+def _revisiting_weights(program: Program, row: Row, *, steps: Number, itemsize_bytes: float) -> Program:
+    """The recurrent weights of a layer are read anew at every step but its first."""
+    weight_bytes = _recurrent_weight_count(row) * itemsize_bytes
+    return replace(
+        program,
+        revisited_bytes=_rnn_passes(row) * _rnn_layers(row) * (steps - 1) * weight_bytes,
+        revisited_set_bytes=weight_bytes,
+    )
+
+
+def _rnn_passes(row: Row) -> float:
+    return 2.0 if row.op == "rnn_backward" else 1.0
 
 
 def _rnn_layers(row: Row) -> float:
@@ -237,6 +268,8 @@ _BATCH_NORMS = (
     "aten.native_batch_norm_backward", "aten.batch_norm_backward", "aten.cudnn_batch_norm_backward",
     "aten.miopen_batch_norm_backward",
 )  # fmt: skip
+_BAGS = ("aten._embedding_bag", "aten._embedding_bag_forward_only")
+"""Their sums stay in registers (FBGEMM's `GenerateEmbeddingSpMDM`)."""
 _GROUP_NORM = "aten.native_group_norm"
 _LAYER_NORM = "aten.native_layer_norm"
 _OTHER_NORMS = ("aten.native_group_norm_backward", "aten.native_layer_norm_backward")
@@ -262,6 +295,7 @@ _ON_CPU: Mapping[str, _Lowering] = {
     **{f"aten.{name}": _always(Program(flop_ratio=ratio)) for name, ratio in _FLOP_RATIO_OF_FUNCTION.items()},
     **dict.fromkeys(("aten.max_pool2d", "aten.max_pool2d_with_indices"), _always(_MAX_POOL)),
     "aten.avg_pool2d": _always(_AVG_POOL),
+    **dict.fromkeys(_BAGS, _always(Program(flop_ratio=FUSED_FLOP_RATIO))),
     "aten.addmm": _cpu_add_matmul,
     "attention": _cpu_attention,
     "attention_backward": _cpu_attention,

@@ -42,6 +42,12 @@ _STANDS_FOR: Mapping[str, Sequence[str]] = {
 """The measured families that stand in for one that was not measured, nearest first; at last the entry "*"."""
 
 
+def known_families() -> frozenset[str]:
+    """The families of kernels that have a name of their own here, beside those of operators."""
+    stand_ins = (name for names in _STANDS_FOR.values() for name in names)
+    return frozenset({*_STANDS_FOR, *stand_ins, *BY_TOKEN, VECTOR_ATTENTION, QUANTIZED_PRODUCT})
+
+
 def precision_class(precision: Precision) -> str:
     """What an efficiency file calls it: all that runs on 16-bit units is "half"."""
     return "half" if precision in _HALF_UNITS else precision

@@ -8,7 +8,7 @@ import numpy as np
 from advisor.ops.registry import ITEMSIZE_BYTES
 from advisor.predict.composites import program_of
 from advisor.predict.efficiency import efficiency_of
-from advisor.predict.kernel_time import added_bytes, kernel_times, read_and_written_bytes
+from advisor.predict.kernel_time import added_bytes, kernel_times, read_and_written_bytes, revisited_from_memory_bytes
 from advisor.predict.lowering import UNITS, count_rows, lower
 from advisor.predict.plain_roofline import plain_roofline
 from advisor.predict.precision import width_of
@@ -128,7 +128,12 @@ def _row_figures(
         op_count=np.array([0 if row.family == "view" else row.count for row in workload.rows]),
         flops=by_row(flops),
         moved_bytes=by_row(
-            kernels.weight_bytes[:, 0] + (read_and_written_bytes(kernels, rates) + added_bytes(kernels, rates))[0, :, 0]
+            kernels.weight_bytes[:, 0]
+            + (
+                read_and_written_bytes(kernels, rates)
+                + added_bytes(kernels, rates)
+                + revisited_from_memory_bytes(kernels, rates)
+            )[0, :, 0]
         ),
         unit_flops=np.stack([by_row(np.where(kernels.unit == unit, flops, 0.0)) for unit in range(len(UNITS))]),
         transfer_bytes=float(kernels.transfer_bytes[0]),

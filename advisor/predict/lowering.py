@@ -10,13 +10,14 @@ import numpy as np
 from advisor.ops.evaluate import DtypeOf, call_at, call_cost, row_cost
 from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, Call, Number, autocast_of, formula_of
 from advisor.predict.blocks import part_of
-from advisor.predict.composites import has_running_statistics, program_of
+from advisor.predict.composites import FUSED_FLOP_RATIO, Program, has_running_statistics, program_of
 from advisor.predict.efficiency import BY_TOKEN, QUANTIZED_PRODUCT, VECTOR_ATTENTION
 from advisor.predict.precision import (
     MATRIX_FAMILIES,
     Width,
     compiled_dtype,
     computed_dtype,
+    computing_family,
     stored_dtype,
     unit_of,
     width_of,
@@ -24,7 +25,7 @@ from advisor.predict.precision import (
 from advisor.predict.products import AS_IT_IS, Product, products_of
 from advisor.predict.row_errors import refusing_rows
 from advisor.records.device import CompileMode, DeviceKind, Precision
-from advisor.records.prediction import BoolArray, FloatArray, IndexArray
+from advisor.records.prediction import PARTS, BoolArray, FloatArray, IndexArray
 from advisor.records.workload import Operand, Row, Workload
 
 UNITS = ("fp32", "tf32", "fp16", "bf16", "fp64", "vector", "scalar")
@@ -39,7 +40,8 @@ class RowWork:
     """One row at every batch size, with operands of one width on any device; of one call, arrays (batches,).
 
     `part` is of `PARTS`. Where it `is_idle` no byte moves, as in a view, and nothing is run.
-    `parameter_bytes`, of what is as large at every batch size, are part of neither `read_bytes` nor `write_bytes`.
+    `parameter_bytes`, of what is as large at every batch size, and `revisited_bytes` (see `Cost`) are part of neither
+    `read_bytes` nor `write_bytes`.
     `cast_bytes` are those of `cast_count` conversions before or after the call, `image_bytes` all of a convolution's
     images. `compiled_bytes`, zero in eager mode, are what torch.compile reads and writes but parameters; there
     `parameter_cast_bytes` and `parameter_cast_count` are all that is left of the casts.
@@ -52,6 +54,8 @@ class RowWork:
     dtype: str
     flops: FloatArray
     read_bytes: FloatArray
+    revisited_bytes: FloatArray
+    revisited_set_bytes: FloatArray
     parameter_bytes: FloatArray
     write_bytes: FloatArray
     cast_bytes: FloatArray
@@ -87,14 +91,15 @@ class Kernels:
     `_backward` where these run at other rates. `family`, `unit` (an index of `UNITS`), `row` (an index of the
     workload's rows) and `calls` are (kernels,). Of one call, (kernels, batches): FLOP, how much longer one of them
     takes in NCHW and channels-last than one of a product or an addition, those of a GPU's direct kernels in either,
-    bytes of parameters, bytes of what operators hand to each other, those of them that are read again and the loads
-    that each thread makes in turn, both in NCHW alone, launches, how often all cores of a CPU start and end together,
-    calls into a CPU's library, and the bytes that the layout or a fitted weight multiplies: of casts, of operands
-    copied into another order in NCHW and channels-last, of images that a library transposes, of results that a bias is
-    added to, of parameters that it puts into its own order. `groups` products (m, k) x (k, n), without end where the
-    kernel is no product, and `blocks` of threads, without end where they are no tokens of an engine. Of the whole step,
-    (batches,): the operators that the host dispatches, in backward apart, and the kernels that compiled code launches,
-    the bytes that travel to the device, and those of all parameters and of what else lies in memory between passes.
+    bytes of parameters, bytes of what operators hand to each other, those of them that are read again and, from a
+    set of so many bytes, again and again, the loads that each thread makes in turn in NCHW, launches, how often all
+    cores of a CPU start and end together, calls into a CPU's library, and the bytes that the layout or a fitted
+    weight multiplies: of casts, of operands copied into another order in NCHW and channels-last, of images that a
+    library transposes, of results that a bias is added to, of parameters that it puts into its own order. `groups`
+    products (m, k) x (k, n), without end where the kernel is no product, and `blocks` of threads, without end where
+    they are no tokens of an engine. Of the whole step, (batches,): the operators that the host dispatches, in
+    backward apart, and the kernels that compiled code launches, the bytes that travel to the device, and those of
+    all parameters and of what else lies in memory between passes.
     """
 
     families: tuple[str, ...]
@@ -111,6 +116,8 @@ class Kernels:
     weight_bytes: FloatArray
     data_bytes: FloatArray
     reread_bytes: FloatArray
+    revisited_bytes: FloatArray
+    revisited_set_bytes: FloatArray
     loads_in_turn: FloatArray
     launches: FloatArray
     joins: FloatArray
@@ -132,6 +139,11 @@ class Kernels:
     compiled_dispatches: FloatArray
     transfer_bytes: FloatArray
     parameter_bytes: FloatArray
+
+    @property
+    def has_backward(self) -> bool:
+        """Whether the step computes gradients, compiled or not."""
+        return any(PARTS[part].endswith("backward") for part in np.unique(self.part))
 
     def at(self, batches: IndexArray) -> "Kernels":
         """Those at some of the batch sizes, by their indices."""
@@ -161,6 +173,8 @@ class _Kernel(NamedTuple):
     weight_bytes: Number
     data_bytes: Number
     reread_bytes: Number
+    revisited_bytes: Number
+    revisited_set_bytes: Number
     loads_in_turn: Number
     launches: Number
     joins: Number
@@ -179,8 +193,9 @@ _QUANTIZED = frozenset({"int4", "int8", "float8_e4m3fn"})
 """What weights are stored in that kernels compute with in half."""
 _PER_CALL = (
     "flops", "nchw_flop_ratio", "nhwc_flop_ratio", "nchw_direct_flops", "nhwc_direct_flops", "weight_bytes",
-    "data_bytes", "reread_bytes", "loads_in_turn", "launches", "joins", "library_calls", "cast_bytes",
-    "nchw_copied_bytes", "nhwc_copied_bytes", "transposed_bytes", "biased_bytes", "repacked_bytes", "blocks",
+    "data_bytes", "reread_bytes", "revisited_bytes", "revisited_set_bytes", "loads_in_turn", "launches", "joins",
+    "library_calls", "cast_bytes", "nchw_copied_bytes", "nhwc_copied_bytes", "transposed_bytes", "biased_bytes",
+    "repacked_bytes", "blocks",
 )  # fmt: skip
 _OF_PRODUCTS = ("groups", "m", "n", "k")
 _OF_STEP = ("dispatches", "backward_dispatches", "compiled_dispatches", "transfer_bytes", "parameter_bytes")
@@ -192,9 +207,6 @@ _BY_ELEMENT = frozenset({"pointwise", "copy", "creation", "reduction"})
 """Families whose elements torch divides among a CPU's cores."""
 _GRAIN_NUMEL = 32_768
 """Elements up to which it does not (ATen/Parallel.h: GRAIN_SIZE)."""
-_FUSED_FLOP_RATIO = 0.1
-"""Operands of a fused kernel are in registers: beside a function, an operator costs its FLOP, a tenth of the cycles of
-an eager addition (`streaming_compute_ratio`)."""
 _ENDLESS = 1e9
 """A dimension so long that no tile of it is left half empty."""
 
@@ -248,14 +260,17 @@ def _row_work(row: Row, *, batches: FloatArray, width: Width, compile_mode: Comp
     nothing = np.zeros(len(batches))
     read_bytes, write_bytes = nothing + cost.read_bytes, nothing + cost.write_bytes
     cast_bytes = sum((_cast_bytes(operand, batches=batches) for operand in casts), nothing)
-    parameter_bytes = np.minimum(_operands_bytes(constants, batches=batches, dtype_of=dtype_of), read_bytes)
+    first_read_bytes = read_bytes - cost.revisited_bytes
+    parameter_bytes = np.minimum(_operands_bytes(constants, batches=batches, dtype_of=dtype_of), first_read_bytes)
     return RowWork(
         row=row,
         part=part_of(row),
         is_idle=not (read_bytes + write_bytes + cast_bytes).any(),
         dtype=dtype,
         flops=nothing + cost.flops,
-        read_bytes=read_bytes - parameter_bytes,
+        read_bytes=first_read_bytes - parameter_bytes,
+        revisited_bytes=nothing + cost.revisited_bytes,
+        revisited_set_bytes=nothing + cost.revisited_set_bytes,
         parameter_bytes=parameter_bytes,
         write_bytes=write_bytes,
         cast_bytes=cast_bytes,
@@ -291,10 +306,11 @@ def _compiled_bytes(row: Row, *, batches: FloatArray, width: Width, dtype_of: Dt
     cost = row_cost(row, batch=batches, dtype_of=stored)
     constants = tuple(operand for operand in row.inputs if is_streamed(operand))
     inside = tuple(operand for operand in (*row.inputs, *row.outputs) if operand.fused)
-    moved_bytes = np.zeros(len(batches)) + cost.read_bytes + cost.write_bytes
+    first_read_bytes = np.zeros(len(batches)) + cost.read_bytes - cost.revisited_bytes
+    moved_bytes = first_read_bytes + cost.write_bytes
     moved_bytes = moved_bytes - _operands_bytes(inside, batches=batches, dtype_of=stored)
     moved_bytes = moved_bytes - np.minimum(
-        _operands_bytes(constants, batches=batches, dtype_of=stored), cost.read_bytes
+        _operands_bytes(constants, batches=batches, dtype_of=stored), first_read_bytes
     )
     if row.op == "aten.cat" and not row.outputs[0].fused:
         moved_bytes = moved_bytes - _operands_bytes(inside, batches=batches, dtype_of=stored)
@@ -317,7 +333,6 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision) -> Kerne
     A GPU decodes in a CUDA graph, which the host starts once for each token, far sooner than it ends.
     """
     kernels: list[_Kernel] = []
-    is_half = width_of(precision) != "full"
     is_relaid = counts.compile == "compile" and (kind == "cpu" or _is_relaid(counts))
     dispatches, backward_dispatches, compiled_dispatches, parameter_bytes = (
         np.zeros(len(counts.batches)) for _ in range(4)
@@ -341,24 +356,17 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision) -> Kerne
             else:
                 dispatches = dispatches + calls
         parameter_bytes += row.count * work.parameter_bytes / counts.pass_count
-        launches = 0.0 if is_inside else program.launches + cast_count
-        reread_bytes = program.reread_ratio * work.read_bytes
         is_fused = is_compiled and kind == "cpu" and row.family not in MATRIX_FAMILIES
         kernels += _kernels_of(
             index,
             work,
+            _compiled(program) if is_compiled else program,
             kind=kind,
             precision=precision,
             compiled=is_compiled,
             relaid=is_relaid,
-            launches=launches,
-            program_bytes=program.extra_bytes + reread_bytes,
-            reread_bytes=reread_bytes * (program.keeps_halves_channels_last and is_half and not is_compiled),
-            loads_in_turn=program.loads_in_turn * (not is_compiled),
-            nchw_copied_bytes=program.nchw_copied_bytes * (not is_compiled),
-            nhwc_copied_bytes=program.nhwc_copied_bytes * (not is_compiled),
-            flop_ratio=program.flop_ratio - 1 + _FUSED_FLOP_RATIO if is_fused else program.flop_ratio,
-            is_scalar=program.is_scalar and not is_compiled,
+            launches=0.0 if is_inside else program.launches + cast_count,
+            flop_ratio=max(program.flop_ratio - 1, 0.0) + FUSED_FLOP_RATIO if is_fused else program.flop_ratio,
         )
     return _as_arrays(
         kernels,
@@ -371,43 +379,66 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision) -> Kerne
     )
 
 
+def _compiled(program: Program) -> Program:
+    """Inductor's kernels copy nothing into another order, and have vectors and threads for every layout."""
+    return replace(
+        program,
+        loads_in_turn=0.0,
+        nchw_copied_bytes=0.0,
+        nhwc_copied_bytes=0.0,
+        is_scalar=False,
+        keeps_halves_channels_last=False,
+    )
+
+
 def _kernels_of(
     index: int,
     work: RowWork,
+    program: Program,
     *,
     kind: DeviceKind,
     precision: Precision,
     compiled: bool,
     relaid: bool,
     launches: Number,
-    program_bytes: Number,
-    reread_bytes: Number,
-    loads_in_turn: Number,
-    nchw_copied_bytes: Number,
-    nhwc_copied_bytes: Number,
     flop_ratio: Number,
-    is_scalar: bool,
 ) -> Iterator[_Kernel]:
-    """The kernels of one row: a backward convolution has one for each gradient, which share its FLOP and bytes."""
+    """The kernels of one row: one for each of its products, which share its FLOP and bytes.
+
+    The last product is that of a recurrent layer's state, which reads its weights again.
+    """
     row = work.row
     data_bytes = work.compiled_bytes if compiled else work.read_bytes + work.write_bytes
     cast_bytes = work.parameter_cast_bytes if compiled else work.cast_bytes
+    is_half = width_of(precision) != "full"
     is_channels_last = relaid or CHANNELS_LAST in row.attributes
     is_transposed = (kind == "cpu" or work.dtype in _HALF_DTYPES) and not is_channels_last
     is_by_library = kind == "cpu" and (row.family == "conv" or (row.family in _EAGER_BY_LIBRARY and not compiled))
-    unit = "scalar" if is_scalar else unit_of(row.family, kind=kind, dtype=work.dtype, precision=precision)
+    is_repacked = kind == "cpu" and (row.family == "conv" or program.repacks)
     has_bias = row.op == "aten.convolution" and len(row.inputs) > 2 and not compiled  # Inductor adds it further on
     products: Sequence[Product | None] = work.products or (None,)
-    moved_bytes = data_bytes + program_bytes
-    whole = (work.flops, work.parameter_bytes, moved_bytes, launches, cast_bytes, work.image_bytes)
-    # One kernel is the rule, and a division of tiny arrays takes as long as all else here.
-    shares = whole if len(products) == 1 else tuple(amount / len(products) for amount in whole)
-    flops, weight_bytes, moved_bytes, launches, cast_bytes, image_bytes = shares
+    read_twice_bytes = program.reread_ratio * work.read_bytes
+    moved_bytes = data_bytes + program.extra_bytes + read_twice_bytes
+    reread_bytes = read_twice_bytes * (program.keeps_halves_channels_last and is_half)
+    whole = (work.flops, work.parameter_bytes, moved_bytes, reread_bytes, cast_bytes, work.image_bytes)
+    all_shares = sum(product.share for product in work.products)
     for product in products:
+        # One kernel is the rule, and a division of tiny arrays takes as long as all else here.
+        shares = (
+            whole
+            if product is None or len(products) == 1
+            else tuple(amount * product.share / all_shares for amount in whole)
+        )
+        flops, weight_bytes, moved_bytes, reread_bytes, cast_bytes, image_bytes = shares
+        own_launches = launches / len(products)
         family = _family(row, product)
+        own_family = product.family if product is not None and product.family else computing_family(row)
+        unit = "scalar" if program.is_scalar else unit_of(own_family, kind=kind, dtype=work.dtype, precision=precision)
         nhwc = product.nhwc if product is not None else AS_IT_IS
         nchw = nhwc if is_channels_last or product is None else product.nchw
         is_padded = kind == "gpu" and unit in TENSOR_UNITS
+        is_last = product is products[-1]
+        joins = own_launches * _is_joined(work, product, compiled=compiled) + is_last * program.joins
         yield _Kernel(
             family=family,
             unit="vector" if product is not None and product.is_depthwise else unit,
@@ -422,16 +453,18 @@ def _kernels_of(
             weight_bytes=weight_bytes,
             data_bytes=moved_bytes,
             reread_bytes=reread_bytes,
-            loads_in_turn=loads_in_turn,
-            launches=launches,
-            joins=launches * _is_joined(work, product, compiled=compiled) if kind == "cpu" else 0.0,
-            library_calls=launches if is_by_library else 0.0,
+            revisited_bytes=is_last * (program.revisited_bytes + work.revisited_bytes),
+            revisited_set_bytes=is_last * (program.revisited_set_bytes + work.revisited_set_bytes),
+            loads_in_turn=program.loads_in_turn,
+            launches=own_launches,
+            joins=joins if kind == "cpu" else 0.0,
+            library_calls=own_launches if is_by_library else 0.0,
             cast_bytes=cast_bytes,
-            nchw_copied_bytes=nchw_copied_bytes,
-            nhwc_copied_bytes=nhwc_copied_bytes,
+            nchw_copied_bytes=program.nchw_copied_bytes,
+            nhwc_copied_bytes=program.nhwc_copied_bytes,
             transposed_bytes=image_bytes if is_transposed and (kind == "cpu" or "depthwise" not in family) else 0.0,
             biased_bytes=work.write_bytes if has_bias else 0.0,
-            repacked_bytes=weight_bytes if kind == "cpu" and row.family == "conv" else 0.0,
+            repacked_bytes=weight_bytes if is_repacked else 0.0,
             blocks=work.blocks,
             product=product,
         )
@@ -478,7 +511,10 @@ def _family(row: Row, product: Product | None) -> str:
             family = "conv_grouped"
     if family == "norm" and has_running_statistics(row):
         return "norm_running"
-    is_backward = row.phase == "backward" and row.family in ("conv", "norm", "attention", "pool")
+    if product is not None and product.family:
+        return product.family
+    is_gradient = row.phase == "backward" or (product is not None and product.is_gradient)
+    is_backward = is_gradient and row.family in ("conv", "norm", "attention", "pool")
     return f"{family}_backward" if is_backward else family
 
 

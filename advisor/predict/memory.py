@@ -5,11 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.ops.evaluate import call_at
-from advisor.ops.registry import Number, autocast_of
-from advisor.predict.lowering import constant_bytes, is_constant, operand_bytes
-from advisor.predict.precision import Width, computed_dtype, stored_dtype
+from advisor.predict.precision import Width
 from advisor.predict.row_errors import refusing_rows
+from advisor.predict.row_memory import RowMemory, row_memory
 from advisor.records.device import DeviceKind
 from advisor.records.memory import MemoryPart, Verdict
 from advisor.records.prediction import FloatArray, IndexArray
@@ -36,8 +34,6 @@ _FIRST_STEP_BYTES = (4e6, 36e6)
 """Code pages, 4 to 28 MB (`code_bytes` of tests/data/measured/own/memory_check.csv), and up to 8 MB of primitives."""
 _HEAP_SPREAD_RATIO = 0.17
 """Of the tensors: how far the heap is off in 90 % of the steps of tests/data/measured/own/memory_check.csv."""
-_DROPOUT_SCORES = 3
-"""Copies of attention's scores that the math path keeps for backward: of softmax, of the mask, of their product."""
 _SOURCES: Mapping[DeviceKind, Mapping[MemoryPart, str]] = {
     "gpu": {
         "half copies": "autocast's cache of weights in half",
@@ -96,7 +92,15 @@ class StepMemory:
 
 def step_memory(workload: Workload, *, batches: FloatArray, width: Width, kind: DeviceKind) -> StepMemory:
     """What the worst moment of a step needs: its tensors, and what allocator, libraries and process add."""
-    moments = [_moment(line, workload, batches=batches, width=width, kind=kind) for line in workload.memory]
+    rows = row_memory(workload, width=width)
+    beside: dict[MemoryPart, FloatArray] = {"half copies": np.full(len(batches), rows.half_copies_bytes)}
+    if kind == "cpu":
+        beside["activations"] = rows.dropout_scores_bytes(batches)
+    foreach_bytes = _foreach_bytes(workload) if kind == "gpu" else 0.0
+    moments = [
+        _moment(line, beside=beside, foreach_bytes=foreach_bytes, batches=batches, width=width)
+        for line in workload.memory
+    ]
     totals = np.array([np.sum(list(moment.values()), axis=0) for moment in moments])
     worst: IndexArray = totals.argmax(axis=0)
     places = np.arange(len(batches))
@@ -106,7 +110,7 @@ def step_memory(workload: Workload, *, batches: FloatArray, width: Width, kind: 
         parts[part] = SpreadBytes.exactly(live)
     tensors = totals[worst, places]
     nothing = np.zeros(len(batches))
-    parts["workspaces"] = _workspaces(workload, batches=batches, width=width, kind=kind)
+    parts["workspaces"] = _workspaces(rows, batches=batches, kind=kind)
     parts["allocator"] = _allocator(workload, tensors, kind=kind)
     low, high = _CUDA_CONTEXT_BYTES if kind == "gpu" else _CPU_PROCESS_BYTES
     parts["process"] = SpreadBytes.between(nothing + low, nothing + high)
@@ -131,20 +135,20 @@ def phase_of(workload: Workload, moment: int) -> Phase:
 
 
 def _moment(
-    line: MemoryLine, workload: Workload, *, batches: FloatArray, width: Width, kind: DeviceKind
+    line: MemoryLine,
+    *,
+    beside: Mapping[MemoryPart, FloatArray],
+    foreach_bytes: float,
+    batches: FloatArray,
+    width: Width,
 ) -> dict[MemoryPart, FloatArray]:
-    """What is live at one moment, by part."""
+    """What is live at one moment, by part: what was traced, and beside it what a pass adds, or the optimizer."""
     traced = _all_stored_bytes([getattr(line, name) for name in _TRACED.values()], batches=batches, width=width)
     live: dict[MemoryPart, FloatArray] = dict(zip(_TRACED, traced, strict=True))
     if line.phase == "optimizer":
-        if kind == "gpu":
-            live["temporaries"] = np.maximum(live["temporaries"], _foreach_bytes(workload))
-        live["half copies"] = np.zeros(len(batches))
-        return live
-    if kind == "cpu":
-        live["activations"] = live["activations"] + _dropout_scores_bytes(workload, batches=batches, width=width)
-    live["half copies"] = _half_copies_bytes(workload, batches=batches, width=width)
-    return live
+        live["temporaries"] = np.maximum(live["temporaries"], foreach_bytes)
+        return live | {"half copies": np.zeros(len(batches))}
+    return live | {part: live.get(part, 0.0) + size_bytes for part, size_bytes in beside.items()}
 
 
 def stored_bytes(part: StoredBytes, *, batches: FloatArray, width: Width) -> FloatArray:
@@ -195,38 +199,13 @@ def _foreach_bytes(workload: Workload) -> float:
     return max((attribute(row, "element_count") * 4.0 for row in looped), default=0.0)
 
 
-def _dropout_scores_bytes(workload: Workload, *, batches: FloatArray, width: Width) -> FloatArray:
-    """What attention with dropout keeps on a CPU, where torch has no fused kernel for it."""
-    total = np.zeros(len(batches))
-    if all(row.op != "attention_backward" for row in workload.rows):
-        return total
-    for row in workload.rows:
-        if row.op == "attention" and row.attributes.get("dropout_ratio") and row.phase == "forward":
-            total = total + row.count * _DROPOUT_SCORES * _score_count(row, batches) * (4.0 if width == "full" else 2.0)
-    return total
-
-
-@refusing_rows
-def _score_count(row: Row, batches: FloatArray) -> Number:
-    query, key = call_at(row, batch=batches).inputs[:2]
-    return query.numel / query.shape[-1] * key.shape[-2]
-
-
-def _workspaces(workload: Workload, *, batches: FloatArray, width: Width, kind: DeviceKind) -> SpreadBytes:
+def _workspaces(rows: RowMemory, *, batches: FloatArray, kind: DeviceKind) -> SpreadBytes:
     nothing = np.zeros(len(batches))
     if kind == "cpu":
         low, high = _FIRST_STEP_BYTES
         return SpreadBytes.between(nothing + low, nothing + high)
-    largest = nothing
-    for row in workload.rows:
-        if row.family == "conv":
-            dtype_of = computed_dtype(width=width, autocast="low")
-            operands = (*row.inputs, *row.outputs)
-            copied = [operand_bytes(operand, batches=batches, dtype=dtype_of(operand)) for operand in operands]
-            largest = np.maximum(largest, np.sum(copied, axis=0))
-    has_product = any(row.family in ("matmul", "attention", "rnn") for row in workload.rows)
-    low, high = _CUBLAS_BYTES if has_product else (0.0, 0.0)
-    return SpreadBytes.between(nothing + low, largest + high)
+    low, high = _CUBLAS_BYTES if rows.has_product else (0.0, 0.0)
+    return SpreadBytes.between(nothing + low, rows.largest_convolution_bytes(batches) + high)
 
 
 def _allocator(workload: Workload, tensors: FloatArray, *, kind: DeviceKind) -> SpreadBytes:
@@ -235,19 +214,3 @@ def _allocator(workload: Workload, tensors: FloatArray, *, kind: DeviceKind) -> 
         return SpreadBytes.between(0.0 * tensors, (workload.taken.cache - 1) * tensors)
     taken, spread = (workload.taken.heap - 1) * tensors, _HEAP_SPREAD_RATIO * tensors
     return SpreadBytes(low=np.maximum(taken - spread, 0.0), mid=taken, high=taken + spread)
-
-
-def _half_copies_bytes(workload: Workload, *, batches: FloatArray, width: Width) -> FloatArray:
-    """Autocast keeps a half copy of every fp32 parameter that a low-precision operator of forward reads."""
-    total = 0.0
-    if width != "autocast":
-        return np.zeros(len(batches))
-    for row in workload.rows:
-        if row.phase != "forward":
-            continue
-        if autocast_of(row.op, row.attributes) != "low":
-            continue
-        for operand in row.inputs:
-            if is_constant(operand) and stored_dtype(operand, width="autocast") == "float32":
-                total += row.count * constant_bytes(operand, dtype="float16")
-    return np.full(len(batches), total)

@@ -7,7 +7,7 @@ import numpy as np
 
 from advisor.ops.evaluate import call_at, row_cost
 from advisor.ops.registry import ITEMSIZE_BYTES, autocast_of
-from advisor.predict.precision import Width, computed_dtype, unit_of, width_of
+from advisor.predict.precision import Width, computed_dtype, computing_family, unit_of, width_of
 from advisor.records.device import CompileMode, Device, Precision
 from advisor.records.prediction import FloatArray, IndexArray
 from advisor.records.workload import Row, Workload
@@ -44,7 +44,8 @@ def plain_roofline(
     """Every operator at the datasheet's peak of its unit and at the datasheet's bandwidth, one after the other.
 
     Williams, Waterman and Patterson, "Roofline" (2009), summed over operators as it is used as a baseline of predictors
-    of step times. Under torch.compile what stays inside a fused kernel moves no bytes.
+    of step times. What an operator reads again need not come from memory. Under torch.compile what stays inside a fused
+    kernel moves no bytes.
     """
     step_s = np.full((len(devices), len(batches)), np.nan)
     flops = np.zeros_like(step_s)
@@ -63,7 +64,7 @@ def plain_roofline(
         step_s[index] = 0.0
         peaks = device.peak_flops_per_s
         for work in work_by_width[width_of(precision)]:
-            unit = unit_of(work.row.family, kind=device.kind, dtype=work.dtype, precision=precision)
+            unit = unit_of(computing_family(work.row), kind=device.kind, dtype=work.dtype, precision=precision)
             peak = peaks.get(unit, peaks["fp32"])
             step_s[index] += np.maximum(work.flops / peak, work.moved_bytes / device.memory_bytes_per_s)
             flops[index] += work.flops
@@ -73,7 +74,7 @@ def plain_roofline(
 def _work(row: Row, *, batches: FloatArray, width: Width, compile_mode: CompileMode) -> _Work:
     dtype_of = computed_dtype(width=width, autocast=autocast_of(row.op, row.attributes))
     cost = row_cost(row, batch=batches, dtype_of=dtype_of)
-    moved_bytes = cost.read_bytes + cost.write_bytes
+    moved_bytes = cost.read_bytes - cost.revisited_bytes + cost.write_bytes
     if compile_mode == "compile":
         call = call_at(row, batch=batches, dtype_of=dtype_of)
         pairs = zip((*row.inputs, *row.outputs), (*call.inputs, *call.outputs), strict=True)

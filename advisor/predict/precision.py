@@ -6,7 +6,7 @@ from typing import Literal
 from advisor.ops.registry import Autocast
 from advisor.records.device import Device, DeviceKind, Precision
 from advisor.records.options import PrecisionChoice
-from advisor.records.workload import Operand
+from advisor.records.workload import Operand, Row
 
 Width = Literal["full", "autocast", "half"]
 """Which operands are stored in half: none, those that autocast casts, or all."""
@@ -19,8 +19,8 @@ _PACKED_HALF_PER_FP32 = 2.0
 """A 32-bit lane holds two halves: a higher rate can only come from tensor cores."""
 MATRIX_FAMILIES = frozenset({"matmul", "conv", "attention", "rnn"})
 """Families that run on matrix units where there are any."""
-_BY_BLAS = frozenset({"matmul", "rnn"})
-"""What a CPU computes in fp32 by MKL, and not by oneDNN or torch's own code, which use its whole vectors."""
+_BY_BLAS = "matmul"
+"""The family that a CPU computes in fp32 by MKL, and not by oneDNN or torch's own code, which use its whole vectors."""
 _FLOATS = frozenset({"float32", "float64", "bfloat16"})
 
 
@@ -80,6 +80,12 @@ def computed_dtype(*, width: Width, autocast: Autocast) -> Callable[[Operand], s
     return lambda operand: target if operand.dtype == "float32" else operand.dtype
 
 
+def computing_family(row: Row) -> str:
+    """The family by which `unit_of` finds the unit of the row: GRU and plain recurrent layers are products of MKL, and
+    an LSTM is oneDNN's (ATen's RNN.cpp)."""
+    return _BY_BLAS if row.family == "rnn" and row.attributes.get("mode", "lstm") != "lstm" else row.family
+
+
 def unit_of(family: str, *, kind: DeviceKind, dtype: str, precision: Precision) -> str:
     """The unit of `Device.peak_flops_per_s` that an operator of the family computes on."""
     if dtype in ("float64", "complex128"):
@@ -90,6 +96,6 @@ def unit_of(family: str, *, kind: DeviceKind, dtype: str, precision: Precision) 
         return "bf16"
     if dtype == "float16":
         return _HALF.get(precision, "fp16")
-    if kind == "cpu" and family not in _BY_BLAS:
+    if kind == "cpu" and family != _BY_BLAS:
         return "vector"
     return "tf32" if precision == "tf32" else "fp32"

@@ -4,8 +4,9 @@ import math
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 
-from advisor.ops.registry import Call, Number, Tensor
-from advisor.ops.rnn import GATE_COUNTS
+from advisor.ops.matmul import chosen_expert_count
+from advisor.ops.registry import Call, Number, Tensor, aten
+from advisor.ops.rnn import layers_of
 from advisor.records.workload import Attribute
 
 _PLANE_DIMS = 2
@@ -45,7 +46,9 @@ class Product:
 
     `is_depthwise`: a convolution with one input channel per group, which runs outside matrix units.
     `can_winograd`: a 3 x 3 convolution of stride 1, which has an algorithm with fewer multiplications.
-    `nchw`, `nhwc`: with images in that order.
+    `nchw`, `nhwc`: with images in that order. `share`: of its row's FLOP and bytes, relative to the row's other
+    products. `family`: that of its kernel where it is not the row's; `is_gradient`: a library computes it as it does a
+    gradient.
     """
 
     groups: Number = 1.0
@@ -56,6 +59,14 @@ class Product:
     can_winograd: bool = False
     nchw: OnGpu = AS_IT_IS
     nhwc: OnGpu = AS_IT_IS
+    share: Number = 1.0
+    is_gradient: bool = False
+    family: str = ""
+
+
+def has_products(op: str) -> bool:
+    """Whether the shapes of such calls tell of their products."""
+    return op in _BY_OP
 
 
 def products_of(call: Call) -> tuple[Product, ...]:
@@ -67,6 +78,21 @@ def products_of(call: Call) -> tuple[Product, ...]:
 def _matmul(call: Call) -> tuple[Product, ...]:
     a, b = call.inputs[:2]
     return (_of_matrices(a, b),)
+
+
+def _grouped_matmul(call: Call) -> tuple[Product, ...]:
+    """Rows (m, k) with (groups, k, n): every group has its part of the rows, those that some token chose alone. Else
+    the groups share the columns of (groups, m, k) x (k, n), or the depth of (m, k) x (k, n)."""
+    a, b = call.inputs[:2]
+    if len(a.shape) == len(b.shape) == _PLANE_DIMS:
+        groups = call.outputs[0].shape[0]
+        return (Product(groups=groups, m=a.shape[0], n=b.shape[1], k=a.shape[1] / groups),)
+    if len(b.shape) == _PLANE_DIMS:
+        return (Product(groups=a.shape[0], m=a.shape[1], n=b.shape[1] / a.shape[0], k=a.shape[2]),)
+    if len(a.shape) > _PLANE_DIMS:
+        return (_of_matrices(a, b),)
+    groups = chosen_expert_count(call)
+    return (Product(groups=groups, m=a.shape[0] / groups, n=b.shape[2], k=b.shape[1]),)
 
 
 def _add_matmul(call: Call) -> tuple[Product, ...]:
@@ -87,10 +113,65 @@ def _linear(call: Call) -> tuple[Product, ...]:
     return (Product(m=math.prod(result.shape[:-1]), n=result.shape[-1], k=source.shape[-1]),)
 
 
+def _linear_backward(call: Call) -> tuple[Product, ...]:
+    """Inputs (input, grad_output, weight (out, in)): gradients of the input and of the weight."""
+    _, grad_output, weight = call.inputs[:3]
+    wants_input, wants_weight, _ = call.attributes["output_mask"]
+    rows, (out, width) = math.prod(grad_output.shape[:-1]), weight.shape
+    gradients = [(wants_input, Product(m=rows, n=width, k=out)), (wants_weight, Product(m=out, n=width, k=rows))]
+    return tuple(product for is_wanted, product in gradients if is_wanted)
+
+
+def _distances(call: Call) -> tuple[Product, ...]:
+    """Rows (m, k) and (n, k), each with two columns more."""
+    first, second = call.inputs[:2]
+    return (Product(groups=math.prod(first.shape[:-2]), m=first.shape[-2], n=second.shape[-2], k=first.shape[-1] + 2),)
+
+
+def _encoder_layer(call: Call) -> tuple[Product, ...]:
+    """Four linear layers and attention among all positions (`ops.attention`)."""
+    source, qkv, _, out, _, _, _, _, _, up, _, down = call.inputs[:12]
+    tokens = math.prod(source.shape[:-1])
+    layers = [_of_linear(tokens, weight) for weight in (qkv, out, up, down)]
+    return (*layers, _of_attention(source, source, width=source.shape[-1]))
+
+
+def _multi_head_attention(call: Call) -> tuple[Product, ...]:
+    """The projections of queries, keys, values and results, and attention (`ops.attention`)."""
+    query, key, _, _, _, out = call.inputs[:6]
+    queries, keys = math.prod(query.shape[:-1]), math.prod(key.shape[:-1])
+    projections = [_of_linear(tokens, out) for tokens in (queries, keys, keys, queries)]
+    return (*projections, _of_attention(query, key, width=out.shape[0]))
+
+
+def _of_linear(tokens: Number, weight: Tensor) -> Product:
+    """A linear layer with weight (out, in) inside another operator."""
+    n, k = weight.shape
+    return Product(m=tokens, n=n, k=k, share=2 * tokens * weight.numel, family="matmul")
+
+
+def _of_attention(query: Tensor, key: Tensor, *, width: Number) -> Product:
+    """Among (..., length, width), whose heads are not known here: a tile is as narrow as they are in either case."""
+    samples, length, kv_length = math.prod(query.shape[:-2]), query.shape[-2], key.shape[-2]
+    return Product(groups=samples, m=length, n=width, k=kv_length, share=4 * samples * length * kv_length * width)
+
+
 def _convolution(call: Call) -> tuple[Product, ...]:
     """Implicit GEMM: a row per output pixel, a column per output channel of a group."""
+    if call.attributes.get("transposed"):
+        return _transposed_convolution(call)
     source, weight = call.inputs[:2]
     return (_implicit_gemm(source, weight, call.outputs[0], attributes=call.attributes),)
+
+
+def _transposed_convolution(call: Call) -> tuple[Product, ...]:
+    """The gradient of a convolution's input, as libraries compute it (cuDNN: cudnnConvolutionBackwardData; oneDNN: the
+    deconvolution of its developer guide): a row per pixel of the result, which gathers one of `stride` squared taps."""
+    source, weight = call.inputs[:2]
+    forward = _implicit_gemm(source, weight, call.outputs[0], attributes={**call.attributes, "transposed": True})
+    pixels = math.prod(call.outputs[0].shape[2:]) * source.shape[0]
+    taps = math.prod(weight.shape[2:]) * math.prod(source.shape[2:]) / math.prod(call.outputs[0].shape[2:])
+    return (replace(forward, m=pixels, n=weight.shape[1], k=forward.n * taps, is_gradient=True),)
 
 
 def _implicit_gemm(source: Tensor, weight: Tensor, result: Tensor, *, attributes: Mapping[str, Attribute]) -> Product:
@@ -211,18 +292,15 @@ def _attention(call: Call) -> tuple[Product, ...]:
 
 def _recurrent(call: Call) -> tuple[Product, ...]:
     """Of every layer one product for the inputs of all time steps, and at each step a narrow one for the state."""
-    attributes = call.attributes
-    gates_numel = GATE_COUNTS[attributes["mode"]] * attributes["hidden_size"]
+    layers = layers_of(call)
     result = call.inputs[0] if call.op.endswith("backward") else call.outputs[0]
-    tokens = math.prod(result.shape[:-1])
-    return (
-        Product(m=tokens, n=gates_numel, k=attributes["input_size"]),
-        Product(
-            m=tokens / recurrent_steps(call),
-            n=gates_numel,
-            k=attributes.get("proj_size", 0) or attributes["hidden_size"],
-        ),
-    )
+    tokens, gates_numel = math.prod(result.shape[:-1]), layers.gates * layers.hidden_size
+    samples, state = tokens / recurrent_steps(call), layers.recurrent_size
+    later = layers.layer_count - 1
+    products = [(1, tokens, layers.input_size), (layers.layer_count, samples, state)]
+    if later:
+        products.insert(1, (later, tokens, layers.direction_count * state))
+    return tuple(Product(m=m, n=gates_numel, k=k, share=count * k) for count, m, k in products)
 
 
 def recurrent_steps(call: Call) -> Number:
@@ -252,19 +330,34 @@ def _fixed(length: Number) -> float:
     return float(length if isinstance(length, (int, float)) else length.flat[0])
 
 
+_CONVOLUTIONS = (
+    "convolution", "_convolution", "convolution_overrideable", "conv1d", "conv2d", "conv3d", "cudnn_convolution",
+    "mkldnn_convolution", "_slow_conv2d_forward", "slow_conv3d_forward", "slow_conv3d", "thnn_conv2d",
+    "_conv_depthwise2d", "conv_depthwise3d",
+)  # fmt: skip
+_TRANSPOSED_CONVOLUTIONS = (
+    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "slow_conv_transpose2d", "slow_conv_transpose3d",
+    "cudnn_convolution_transpose",
+)  # fmt: skip
 _BY_OP: Mapping[str, Callable[[Call], tuple[Product, ...]]] = {
-    "aten.mm": _matmul,
-    "aten.bmm": _matmul,
-    "aten.matmul": _matmul,
-    "aten.addmm": _add_matmul,
-    "aten.baddbmm": _add_matmul,
-    "aten._addmm_activation": _add_matmul,
-    "aten.linear": _linear,
-    "aten.convolution": _convolution,
-    "aten.conv2d": _convolution,
-    "aten.convolution_backward": _convolution_backward,
+    **dict.fromkeys(aten("mm bmm matmul _int_mm _scaled_mm"), _matmul),
+    **dict.fromkeys(aten("addmm baddbmm addbmm _addmm_activation"), _add_matmul),
+    **dict.fromkeys(aten("_grouped_mm _scaled_grouped_mm"), _grouped_matmul),
+    **dict.fromkeys(aten("linear mkldnn_linear"), _linear),
+    **dict.fromkeys(("mkldnn._linear_pointwise", "mkl._mkl_linear"), _linear),
+    **dict.fromkeys(aten("linear_backward mkldnn_linear_backward"), _linear_backward),
+    "aten._euclidean_dist": _distances,
+    **dict.fromkeys((f"aten.{name}" for name in _CONVOLUTIONS), _convolution),
+    "mkldnn._convolution_pointwise": _convolution,
+    **dict.fromkeys((f"aten.{name}" for name in _TRANSPOSED_CONVOLUTIONS), _transposed_convolution),
+    **dict.fromkeys(aten("convolution_backward convolution_backward_overrideable"), _convolution_backward),
+    "aten._slow_conv2d_backward": _convolution_backward,
     "attention": _attention,
     "attention_backward": _attention,
+    "encoder_layer": _encoder_layer,
+    "aten._transformer_encoder_layer_fwd": _encoder_layer,
+    "native_multi_head_attention": _multi_head_attention,
+    "aten._native_multi_head_attention": _multi_head_attention,
     "rnn": _recurrent,
     "rnn_backward": _recurrent,
 }

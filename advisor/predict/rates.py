@@ -1,7 +1,8 @@
 """Devices and their efficiencies in, the rates that a step's kernels sustain on them out."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -9,84 +10,119 @@ from advisor.predict.efficiency import distinct_efficiencies, family_efficiencie
 from advisor.predict.kernel_time import Rates
 from advisor.predict.lowering import TENSOR_UNITS, UNITS
 from advisor.records.device import (
+    ANY,
     REFERENCE_CACHE_BYTES,
     REFERENCE_CLOCK_HZ,
     REFERENCE_RESIDENT_THREADS,
     Device,
     Efficiency,
-    Layout,
+    FamilyEfficiency,
 )
-from advisor.records.prediction import FloatArray, IndexArray
+from advisor.records.prediction import BoolArray, FloatArray, IndexArray
 
-OF_EFFICIENCY = (
+_OF_EFFICIENCY = (
     "overlap_ratio", "edge_ramp", "depth_ramp", "tile_rows", "tile_columns", "wave_ratio",
     "bias_pass_ratio", "repack_ratio", "cast_ratio", "cache_kept_ratio",
 )  # fmt: skip
 """The fields of `Efficiency` that `Rates` takes as they are."""
-NOTHING_HELD = np.array(np.inf)
+_NOTHING_HELD = np.array(np.inf)
 """`core_bytes_per_s` where no family has any: for all kernels at once."""
 _JOIN_EXPONENT = 0.7
 """Between a barrier that all cores pass one by one (1) and one that is a tree (0): CPUs left out are off by 27 % with
 either 1 or 0.7, by 31 % with a tree, and none that was measured has more than 14 cores."""
+_SCALAR, _VECTOR = UNITS.index("scalar"), UNITS.index("vector")
 _FP32_UNITS = frozenset({"fp32", "vector"})
 _CACHE_PER_MEMORY = 3.0
 """Bandwidth of a last cache that nothing is known of, over the memory's: V100 and A100 in published microbenchmarks."""
 
 
-def rates_of(
-    devices: Sequence[Device],
-    efficiencies: Sequence[Efficiency],
-    *,
-    families: Sequence[str],
-    family: IndexArray,
-    unit: IndexArray,
-    layout: Layout,
-) -> Rates:
-    """Rates of every device, with its own efficiency, for kernels of `families[family]` on `UNITS[unit]`.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RateTable:
+    """What devices sustain, each at its own efficiency: predictions and fits both read it.
 
-    By kernel they are (devices, kernels, 1), else (devices, 1, 1).
+    A line of it is one device at one efficiency. `of_unit` are (lines, `UNITS`) and nan where no kernel runs on the
+    unit, `of_family` (lines, families), `of_device` (lines,).
     """
-    is_nchw = layout == "nchw"
+
+    of_unit: Mapping[str, FloatArray]
+    of_family: Mapping[str, FloatArray]
+    of_device: Mapping[str, FloatArray]
+
+    def at(self, line: IndexArray, *, family: IndexArray, unit: IndexArray, is_nchw: BoolArray) -> Rates:
+        """The rates of kernels of that family, on that unit, in that layout: all four broadcast against each other.
+
+        Channels-last, what is scalar in NCHW runs on the vector unit, and no image is transposed.
+        """
+        used = np.where(is_nchw | (unit != _SCALAR), unit, _VECTOR)
+        by_unit = {name: values[line, used] for name, values in self.of_unit.items()}
+        by_family = {name: values[line, family] for name, values in self.of_family.items()}
+        by_device = {name: values[line] for name, values in self.of_device.items()}
+        held = self.of_family["core_bytes_per_s"]
+        return Rates(
+            is_nchw=is_nchw,
+            flops_per_s=np.minimum(by_unit["flops_per_s"] * by_family["compute_ratio"], by_unit["most_flops_per_s"]),
+            memory_bytes_per_s=by_device.pop("bytes_per_s") * by_family["memory_ratio"],
+            core_bytes_per_s=by_family["core_bytes_per_s"] if np.isfinite(held).any() else _NOTHING_HELD,
+            launch_s=by_family["launch_s"],
+            transposed_ratio=is_nchw * by_unit["transposed_ratio"],
+            winograd_speedup=by_unit["winograd_speedup"],
+            reread_ratio=np.where(is_nchw, 1.0, by_device.pop("nhwc_reread_ratio")),
+            **by_device,
+        )
+
+
+def rate_table(
+    devices: Sequence[Device], efficiencies: Sequence[Efficiency], *, families: Sequence[str], units: Iterable[int]
+) -> RateTable:
+    """The table of devices, each at its own efficiency, for kernels of these families on these of `UNITS`."""
+    pairs = list(zip(devices, efficiencies, strict=True))
     distinct, which = distinct_efficiencies(efficiencies)
     entries = [family_efficiencies(efficiency, families=families) for efficiency in distinct]
-    compute_ratio = np.array([[entry.compute_ratio for entry in row] for row in entries])
-    memory_ratio = np.array([[entry.memory_ratio for entry in row] for row in entries])
-    core_bytes_per_s = np.array([[entry.core_bytes_per_s or np.inf for entry in row] for row in entries])
-    pairs = list(zip(devices, efficiencies, strict=True))
-    own_launch_s = np.array(
-        [[np.nan if entry.launch_s is None else entry.launch_s for entry in row] for row in entries]
-    )[which]
-    device_launch_s = np.array([launch_s(*pair) for pair in pairs])[:, np.newaxis]
-    family_launch_s = np.where(np.isnan(own_launch_s), device_launch_s, own_launch_s)
-    used, unit_column = np.unique(unit, return_inverse=True)
-    units = ["vector" if not is_nchw and UNITS[index] == "scalar" else UNITS[index] for index in used]
-    flops_per_s = np.array([[sustained_flops_per_s(*pair, unit=unit) for unit in units] for pair in pairs])
-    bytes_per_s = _column([sustained_bytes_per_s(*pair) for pair in pairs])
-    transposed = np.array([[is_nchw * transposed_ratio(*pair, unit=unit) for unit in units] for pair in pairs])
-    winograd = np.array([[winograd_speedup(*pair, unit=unit) for unit in units] for pair in pairs])
-    by_kernel = np.ix_(which, family)
-    return Rates(
-        is_nchw=np.array(is_nchw),
-        flops_per_s=(flops_per_s[:, unit_column] * compute_ratio[by_kernel])[:, :, np.newaxis],
-        memory_bytes_per_s=bytes_per_s * memory_ratio[by_kernel][:, :, np.newaxis],
-        narrow_bytes_per_s=_column([narrow_bytes_per_s(*pair) for pair in pairs]),
-        cache_bytes=_column([device.cache_bytes for device in devices]),
-        cache_bytes_per_s=_column([cache_bytes_per_s(device) for device in devices]),
-        core_count=_column([device.core_count for device in devices]),
-        full_core_count=_column([full_core_count(device) for device in devices]),
-        lone_block_ratio=_column([device.clock_hz / REFERENCE_CLOCK_HZ for device in devices]),
-        core_bytes_per_s=core_bytes_per_s[by_kernel][:, :, np.newaxis]
-        if np.isfinite(core_bytes_per_s).any()
-        else NOTHING_HELD,
-        launch_s=family_launch_s[:, family][:, :, np.newaxis],
-        join_s=_column([join_s(*pair) for pair in pairs]),
-        library_s=_column([library_s(*pair) for pair in pairs]),
-        direct_flops_per_s=_column([direct_flops_per_s(*pair) for pair in pairs]),
-        reread_ratio=_column([reread_ratio(device, is_nchw=is_nchw) for device in devices]),
-        transposed_ratio=transposed[:, unit_column][:, :, np.newaxis],
-        winograd_speedup=winograd[:, unit_column][:, :, np.newaxis],
-        **{name: _column([getattr(efficiency, name) for efficiency in distinct])[which] for name in OF_EFFICIENCY},
+    launches_s = np.array([launch_s(*pair) for pair in pairs])[:, np.newaxis]
+    own_launches_s = _each(entries, lambda entry: np.nan if entry.launch_s is None else entry.launch_s)[which]
+    return RateTable(
+        of_unit={
+            "flops_per_s": _by_unit(pairs, units, sustained_flops_per_s),
+            "most_flops_per_s": _by_unit(pairs, units, most_flops_per_s),
+            "transposed_ratio": _by_unit(pairs, units, transposed_ratio),
+            "winograd_speedup": _by_unit(pairs, units, winograd_speedup),
+        },
+        of_family={
+            "compute_ratio": _each(entries, lambda entry: entry.compute_ratio)[which],
+            "memory_ratio": _each(entries, lambda entry: entry.memory_ratio)[which],
+            "core_bytes_per_s": _each(entries, lambda entry: entry.core_bytes_per_s or np.inf)[which],
+            "launch_s": np.where(np.isnan(own_launches_s), launches_s, own_launches_s),
+        },
+        of_device={
+            "bytes_per_s": np.array([sustained_bytes_per_s(*pair) for pair in pairs]),
+            "narrow_bytes_per_s": np.array([narrow_bytes_per_s(*pair) for pair in pairs]),
+            "cache_bytes": np.array([device.cache_bytes for device in devices]),
+            "cache_bytes_per_s": np.array([cache_bytes_per_s(device) for device in devices]),
+            "near_cache_bytes": np.array([device.near_cache_bytes for device in devices]),
+            "core_count": np.array([device.core_count for device in devices]),
+            "full_core_count": np.array([full_core_count(device) for device in devices]),
+            "lone_block_ratio": np.array([device.clock_hz / REFERENCE_CLOCK_HZ for device in devices]),
+            "join_s": np.array([join_s(*pair) for pair in pairs]),
+            "library_s": np.array([library_s(*pair) for pair in pairs]),
+            "direct_flops_per_s": np.array([direct_flops_per_s(*pair) for pair in pairs]),
+            "nhwc_reread_ratio": np.array([nhwc_reread_ratio(device) for device in devices]),
+            **{name: np.array([getattr(one, name) for one in distinct])[which] for name in _OF_EFFICIENCY},
+        },
     )
+
+
+def _by_unit(
+    pairs: Sequence[tuple[Device, Efficiency]], units: Iterable[int], value_of: Callable[..., float]
+) -> FloatArray:
+    """One column for each of `UNITS`; the vector unit is there for what is scalar in NCHW alone."""
+    table = np.full((len(pairs), len(UNITS)), np.nan)
+    for unit in {*units, _VECTOR}:
+        table[:, unit] = [value_of(*pair, unit=UNITS[unit]) for pair in pairs]
+    return table
+
+
+def _each(entries: Sequence[Sequence[FamilyEfficiency]], value_of: Callable[[FamilyEfficiency], float]) -> FloatArray:
+    return np.array([[value_of(entry) for entry in row] for row in entries], dtype=np.float64)
 
 
 def full_core_count(device: Device) -> float:
@@ -115,17 +151,32 @@ def sustained_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) 
 
     A device without the unit converts its operands and multiplies them in fp32.
     """
-    peaks, used = device.peak_flops_per_s, used_unit(device, unit)
+    used = used_unit(device, unit)
     power_ratio = device.power_ratio.get("fp32" if used == "vector" else used, 1.0)
     throttled = math.pow(power_ratio, efficiency.power_exponent)
-    is_full = used == "fp32" and device.issue_contention > 0  # every slot: no power is left for a higher clock
-    clock_ratio = efficiency.clock_ratio if device.exceeds_rated_clock and not is_full else 1.0
+    clock_ratio = _clock_ratio(device, efficiency, used=used)
     if device.has_narrow_tensor_cores and used in TENSOR_UNITS:
         clock_ratio *= efficiency.narrow_tensor_speedup
     if used == "fp32":
         clock_ratio *= math.pow(efficiency.shared_issue_ratio, device.issue_contention)
     own_ratio = efficiency.generation_compute_ratio * device.sustained_compute_ratio
-    return peaks[used] * throttled * clock_ratio * own_ratio
+    return device.peak_flops_per_s[used] * throttled * clock_ratio * own_ratio
+
+
+def most_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) -> float:
+    """What no kernel exceeds: the datasheet's peak at the clock that the device reaches, or as much more as was measured
+    on it; without end after a calibration, which finds the peak itself."""
+    if efficiency.device != ANY:
+        return math.inf
+    used = used_unit(device, unit)
+    clock_ratio = _clock_ratio(device, efficiency, used=used)
+    return device.peak_flops_per_s[used] * clock_ratio * max(1.0, device.sustained_compute_ratio)
+
+
+def _clock_ratio(device: Device, efficiency: Efficiency, *, used: str) -> float:
+    """The clock over the rated one, but where every slot is issued and no power is left for more."""
+    is_full = used == "fp32" and device.issue_contention > 0
+    return efficiency.clock_ratio if device.exceeds_rated_clock and not is_full else 1.0
 
 
 def direct_flops_per_s(device: Device, efficiency: Efficiency) -> float:
@@ -135,9 +186,9 @@ def direct_flops_per_s(device: Device, efficiency: Efficiency) -> float:
     return sustained_flops_per_s(device, efficiency, unit="vector") * efficiency.direct_ratio
 
 
-def reread_ratio(device: Device, *, is_nchw: bool) -> float:
-    """Of what batch norms of halves sum, the share that they read again to scale it: cuDNN's keep it in NHWC."""
-    return 1.0 if is_nchw or device.kind == "cpu" or device.vendor != "NVIDIA" else 0.0
+def nhwc_reread_ratio(device: Device) -> float:
+    """The share that channels-last batch norms of halves read again of what they sum, to scale it: cuDNN's keep it."""
+    return 1.0 if device.kind == "cpu" or device.vendor != "NVIDIA" else 0.0
 
 
 def used_unit(device: Device, unit: str) -> str:
@@ -181,7 +232,3 @@ def _copied_bytes_per_s(device: Device, efficiency: Efficiency) -> float:
 def cache_bytes_per_s(device: Device) -> float:
     """The bandwidth of the last cache."""
     return device.cache_bytes_per_s or _CACHE_PER_MEMORY * device.memory_bytes_per_s
-
-
-def _column(values: Sequence[float]) -> FloatArray:
-    return np.array(values, dtype=np.float64)[:, np.newaxis, np.newaxis]

@@ -9,7 +9,7 @@ import numpy as np
 from advisor.predict.efficiency import distinct_efficiencies, family_efficiencies
 from advisor.predict.kernel_time import KernelTimes, Rates, kernel_times
 from advisor.predict.lowering import Kernels
-from advisor.predict.rates import rates_of
+from advisor.predict.rates import rate_table
 from advisor.records.answer import BOUNDS, Z_90
 from advisor.records.device import Device, DeviceKind, Efficiency, Layout
 from advisor.records.prediction import PARTS, FloatArray, IndexArray
@@ -96,9 +96,13 @@ def times_by_kernel(
 def rates_by_kernel(
     kernels: Kernels, *, devices: Sequence[Device], efficiencies: Sequence[Efficiency], layout: Layout
 ) -> Rates:
-    """What every device sustains for every kernel."""
-    return rates_of(
-        devices, efficiencies, families=kernels.families, family=kernels.family, unit=kernels.unit, layout=layout
+    """What every device sustains for every kernel, (devices, kernels, 1) or less."""
+    table = rate_table(devices, efficiencies, families=kernels.families, units=np.unique(kernels.unit).tolist())
+    return table.at(
+        np.arange(len(devices))[:, np.newaxis, np.newaxis],
+        family=kernels.family[:, np.newaxis],
+        unit=kernels.unit[:, np.newaxis],
+        is_nchw=np.array(layout == "nchw"),
     )
 
 
@@ -168,9 +172,9 @@ def _log_spreads(
     own: FloatArray = np.sqrt(
         of_families + spread_of("device") ** 2 + of_figures**2 + (host_share * spread_of("host")) ** 2
     )
-    is_backward, is_compiled = kernels.backward_dispatches > 0, kernels.compiled_dispatches > 0
-    of_kind = np.where(is_compiled, spread_of("compiled"), np.where(is_backward, spread_of("backward"), 0.0))
-    return np.sqrt(own**2 + spread_of("workload") ** 2 + of_kind**2), own
+    of_compiled = (kernels.compiled_dispatches > 0) * spread_of("compiled")
+    of_backward = kernels.has_backward * spread_of("backward")
+    return np.sqrt(own**2 + spread_of("workload") ** 2 + of_compiled**2 + of_backward**2), own
 
 
 def _unknown_log_spread(device: Device, efficiency: Efficiency) -> float:

@@ -1,4 +1,4 @@
-"""The recommendation: quotes, cheapest first, what was left out, and what everything rests on."""
+"""The recommendation: ranked quotes, what was left out, and what everything rests on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,11 +29,15 @@ Z_90 = 1.645
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A middle and the ends of the 90 % interval around it."""
+    """A middle and the ends of the 90 % interval around it: low <= mid <= high, whatever rounding made of the three."""
 
     mid: float
     low: float
     high: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "low", min(self.low, self.mid))
+        object.__setattr__(self, "high", max(self.high, self.mid))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

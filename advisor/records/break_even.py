@@ -101,7 +101,8 @@ class FolkRule:
 class BreakEven:
     """The answer; in a terminal it shows itself as text. `left_out` says which curves are missing, and why.
 
-    `folk_rule` is None where only one kind of device does the job. Text is in the currency of `exchange_rate`.
+    `folk_rule` is None where only one kind of device does the job. `notes` name the overlays in force.
+    Text is in the currency of `exchange_rate`.
     """
 
     schema_version: int
@@ -112,6 +113,7 @@ class BreakEven:
     left_out: tuple[str, ...]
     warnings: tuple[str, ...]
     exchange_rate: ExchangeRate | None = None
+    notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         from shutil import get_terminal_size

@@ -123,6 +123,7 @@ class Device:
     `has_narrow_tensor_cores`: they have half the rate of others of their generation.
     `issue_contention`: how much other instructions are in the way of products in fp32 outside tensor cores, 1 at most.
     `cache_bytes_per_s`: how fast what lies in the last cache is read; None: nothing is known of it.
+    `near_cache_bytes`: what of `cache_bytes` are the CPU cores' own caches.
     The `sustained` ratios are its own, measured beside what is predicted without them.
     `log_spread`: how uncertain the figures themselves are, one standard deviation of the logarithm; 0 of a datasheet.
     """
@@ -138,6 +139,7 @@ class Device:
     memory_bytes_per_s: float
     cache_bytes: float
     cache_bytes_per_s: float | None = None
+    near_cache_bytes: float = 0.0
     host_to_device_bytes_per_s: float | None = None
     vcpu_count: float | None = None
     gpu_count: int = 1

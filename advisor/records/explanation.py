@@ -112,8 +112,8 @@ class ExplainedStep(PredictedStep):
 class Explanation:
     """The same step on every device asked for; in a terminal it shows itself as tables.
 
-    `samples` are those of the job, which are requests of a `generation`. Text is in the currency of `exchange_rate`;
-    figures are dollars.
+    `samples` are those of the job, which are requests of a `generation`. `notes` name the overlays in force.
+    Text is in the currency of `exchange_rate`; figures are dollars.
     """
 
     schema_version: int
@@ -126,6 +126,7 @@ class Explanation:
     warnings: tuple[str, ...]
     exchange_rate: ExchangeRate | None = None
     generation: Generation | None = None
+    notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         from shutil import get_terminal_size

@@ -59,12 +59,13 @@ class ListedPrice:
 class Listing:
     """What a provider's lists say.
 
-    `covered` are the (region, kind) whose lists are whole: a row that they do not have is no longer sold. `unchanged`
-    are the addresses of lists that are as the file has them. `problems` say what was refused, and why.
+    `covered` are the (instance, region, kind) of the file's rows that the lists have as long as they are sold: one that
+    is not among `prices` is sold no longer. `unchanged` are the addresses of lists that are as the file has them.
+    `problems` say what was refused, and why.
     """
 
     sources: Mapping[str, ListSource]
     prices: tuple[ListedPrice, ...]
-    covered: frozenset[tuple[str, PriceKind]]
+    covered: frozenset[tuple[str, str, PriceKind]]
     unchanged: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from advisor import units
@@ -15,6 +16,21 @@ TierChoice = Literal["hyperscaler", "neocloud", "marketplace", "owned"]
 DropPrices = Literal["none", "flagged", "old"]
 ShardingChoice = Literal["auto", "none", "zero1", "zero2", "zero3"]
 Objective = Literal["cost", "time", "cost-time"]
+
+_PROVIDERS = {
+    **dict.fromkeys(("amazon", "amazonwebservices", "ec2"), "aws"),
+    **dict.fromkeys(("google", "googlecloud", "gce"), "gcp"),
+    **dict.fromkeys(("microsoft", "microsoftazure"), "azure"),
+    **dict.fromkeys(("lambdalabs", "lambdacloud"), "lambda"),
+    **dict.fromkeys(("vast", "vastai"), "vast-ai"),
+    "datacrunch": "verda",
+}
+"""What people call providers beside the names in price files; case and punctuation do not count."""
+
+
+def provider_id(name: str) -> str:
+    """`aws` of "Amazon"; a name that is no other's stays as it is."""
+    return _PROVIDERS.get("".join(filter(str.isalnum, name.lower())), name)
 
 
 def _flag(default: Any, help_text: str, *, metavar: str = "", parse: Callable[[str], Any] | None = None) -> Any:
@@ -34,26 +50,23 @@ class Options:
     batch: str = _flag("", "global batch: N | N,M | A..B | auto (the cheapest per device)", metavar="N|N,M|A..B|auto")
     prompt_tokens: int | None = _flag(
         None, "of hf: a language model in service: the tokens of a request's prompt", metavar="N",
-        parse=units.parse_count,
     )  # fmt: skip
-    output_tokens: int | None = _flag(None, "the tokens of its answer, 2 or more", metavar="N", parse=units.parse_count)
+    output_tokens: int | None = _flag(
+        None, "the tokens of its answer, 2 or more", metavar="N",
+        parse=partial(units.parse_count, least=2),
+    )  # fmt: skip
     concurrency: str = _flag("", "requests in flight on one instance: N | N,M | A..B | auto", metavar="N|N,M|A..B|auto")
     weights: WeightFormat = _flag(
         "auto", "how the matrices of a language model's blocks are stored; auto: in its precision"
     )
-    accumulate: int = _flag(
-        1, "passes in which each GPU's batch runs before the optimizer steps", metavar="N", parse=units.parse_count
-    )
+    accumulate: int = _flag(1, "passes in which each GPU's batch runs before the optimizer steps", metavar="N")
     checkpoint_activations: bool = _flag(
         False, "backward computes again what forward did in repeated blocks, and keeps less of it"
     )
-    gpus: int | None = _flag(
-        None, "so many GPUs of each machine, no more and no fewer", metavar="N", parse=units.parse_count
-    )
-    max_gpus: int | None = _flag(None, "at most so many GPUs of each machine", metavar="N", parse=units.parse_count)
+    gpus: int | None = _flag(None, "so many GPUs of each machine, no more and no fewer", metavar="N")
+    max_gpus: int | None = _flag(None, "at most so many GPUs of each machine", metavar="N")
     max_machines: int = _flag(
         1, "in training, as many machines of one type where their network is known", metavar="N",
-        parse=units.parse_count,
     )  # fmt: skip
     sharding: ShardingChoice = _flag(
         "auto", "what GPUs divide: none (DDP), zero1 optimizer state, zero2 and gradients, zero3 (FSDP) and parameters"
@@ -78,7 +91,7 @@ class Options:
     loader_s_per_sample: float | None = _flag(
         None, "how long one vCPU takes to load and prepare a sample: 0.004 or 4ms", metavar="TIME"
     )
-    provider: tuple[str, ...] = _flag((), "only these providers", metavar="NAME")
+    provider: tuple[str, ...] = _flag((), "only these providers", metavar="NAME", parse=provider_id)
     region: tuple[str, ...] = _flag((), "only these regions", metavar="REGION|US|EU|JP")
     tier: tuple[TierChoice, ...] = _flag(
         (), "only these tiers; without it marketplaces are left out, unless named by --provider"

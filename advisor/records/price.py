@@ -82,15 +82,25 @@ class PriceChange:
     after: Price | None
 
 
+RejectionCode = Literal[
+    "no-device-profile", "fractional-gpu", "unknown-cpu", "incomplete-machine", "excluded", "other-provider",
+    "other-region", "other-tier", "other-device", "too-few-gpus", "no-price", "stale-price", "suspect-price",
+    "old-price", "marketplace", "billed-separately", "no-native-precision", "unknown-vcpus", "does-not-fit",
+    "over-latency", "over-ttft", "over-tpot", "under-throughput", "over-quota", "over-deadline", "over-max-usd",
+    "over-max-hourly", "dearer-region",
+]  # fmt: skip
+"""What keeps an offer out: of the catalog, of the offers asked for, and of the ranking, in the order of the checks."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """An offer that is not in the ranking, and why. `code` groups: see `advisor.catalog` and `advisor.cost`."""
+    """An offer that is not in the ranking, and why; `code` groups."""
 
     id: str
     provider: str
     region: str
     instance: str
-    code: str
+    code: RejectionCode
     reason: str
 
 
@@ -105,7 +115,8 @@ class ExchangeRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalog:
-    """All profiles in force. `overlays` names the files that changed ours, first wins.
+    """All profiles in force. `overlays` names the files that changed ours, first wins; `doubts` say what they hold that
+    is not credible.
 
     `copies_at_hand` is by the id of a GPU of this machine: how fast its inputs are copied to it, where that was timed.
     """
@@ -116,6 +127,7 @@ class Catalog:
     offers: tuple[Offer, ...]
     rejected: tuple[Rejection, ...]
     overlays: tuple[str, ...]
+    doubts: tuple[str, ...] = ()
     exchange_rates: tuple[ExchangeRate, ...] = ()
     billing: Billing = field(default_factory=Billing)
     copies_at_hand: Mapping[str, float] = field(default_factory=dict)

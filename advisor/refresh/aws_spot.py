@@ -5,8 +5,9 @@ The shapes below are those of spot.js and of spot-advisor-data.json, as far as t
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from advisor.refresh.client import parsed_json
 from advisor.refresh.decimal_text import positive
@@ -63,7 +64,7 @@ class _Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    s: int  # percent saved
+    s: Annotated[int, Field(ge=0, le=100)]  # percent saved
     r: int  # index of the range of interruptions
 
 

@@ -1,10 +1,12 @@
-"""An address in, what its server answers out: with timeouts, retries, limits of size, and conditional requests."""
+"""An address in, what its server answers out: with deadlines, retries, limits of size, and conditional requests."""
 
 import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from multiprocessing import TimeoutError as DeadlineError
+from multiprocessing.pool import ThreadPool
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -16,6 +18,10 @@ from advisor.errors import NetworkError, UsageError
 ParsedT = TypeVar("ParsedT")
 
 _TIMEOUT = httpx.Timeout(30.0, connect=10.0)
+_LONGEST_JSON_S = 120.0
+_LONGEST_LIST_S = 1200.0
+"""AWS's largest list, at a third of a megabyte a second."""
+_LONGEST_REFRESH_S = 3600.0
 _MOST_REDIRECTS = 5
 _PASSING_STATUSES = frozenset((408, 429, 500, 502, 503, 504))
 _LONGEST_WAIT_S = 60.0
@@ -23,6 +29,10 @@ _MOST_BYTES = 2 * 10**9
 """AWS's largest list of a region is some 400 MB."""
 _MOST_JSON_BYTES = 64 * 10**6
 _MOST_LINE_BYTES = 10**6
+_OFFLINE_HINT = (
+    "check the connection, and HTTPS_PROXY where there is a proxy; until then the prices in force stay as they are, "
+    "and rates of your own go into advisor.yaml"
+)
 _MOST_PAGES = 2000
 """Google's list has some 60 pages of 5,000 parts, Azure's of one region some 20 of 1,000."""
 
@@ -47,20 +57,35 @@ class Reply(Generic[ParsedT]):
 
 
 class _PassingError(Exception):
-    """A failure that may be over in a while."""
+    """A failure that may be over in a while, and what to do where it is not."""
 
-    def __init__(self, message: str, *, wait_s: float | None = None) -> None:
+    def __init__(self, message: str, *, wait_s: float | None = None, hint: str = "try again later") -> None:
         super().__init__(message)
         self.wait_s = wait_s
+        self.hint = hint
 
 
 class Client:
-    """A connection to price lists; to be used in a `with` block."""
+    """A connection to price lists, for one refresh; to be used in a `with` block.
 
-    def __init__(self, *, attempts: int = 4, sleep: Callable[[float], None] = time.sleep) -> None:
+    The time of each answer is bounded from asking to its last byte, and so is that of the whole refresh: a timeout of
+    single reads starts anew with every byte.
+    """
+
+    def __init__(
+        self,
+        *,
+        attempts: int = 4,
+        sleep: Callable[[float], None] = time.sleep,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
         self._attempts = attempts
         self._sleep = sleep
-        self._client = httpx.Client(timeout=_TIMEOUT, max_redirects=_MOST_REDIRECTS, headers={"User-Agent": "advise"})
+        self._ends_at = time.monotonic() + _LONGEST_REFRESH_S
+        self._reader = ThreadPool(1)  # of threads that keep no program from ending
+        self._client = httpx.Client(
+            timeout=_TIMEOUT, max_redirects=_MOST_REDIRECTS, headers={"User-Agent": "advise"}, transport=transport
+        )
 
     def __enter__(self) -> "Client":
         return self
@@ -69,26 +94,41 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._client.close()
+        self._reader.terminate()
 
-    def read(self, request: Request, parse: Callable[[Iterator[bytes]], ParsedT]) -> Reply[ParsedT]:
+    def read(
+        self,
+        request: Request,
+        parse: Callable[[Iterator[bytes]], ParsedT],
+        *,
+        longest_s: float = _LONGEST_LIST_S,
+    ) -> Reply[ParsedT]:
         """Ask, and parse the body as it comes; once more after 1, 2 and 4 seconds while the failure may pass.
 
-        Raises `NetworkError` with the address, never with a key.
+        Raises `NetworkError` with the address, never with a key; also where the answer takes longer than `longest_s`.
         """
         for attempt in range(1, self._attempts + 1):
             try:
-                return self._read_once(request, parse)
+                return self._read_in_time(request, parse, longest_s=longest_s)
             except _PassingError as failure:
                 if attempt == self._attempts:
-                    hint = f"tried {attempt} times; try again later"
+                    hint = f"tried {attempt} times; {failure.hint}"
                     raise NetworkError(f"{request.url}: {failure}", hint=hint) from None
                 self._sleep(min(failure.wait_s or 2.0 ** (attempt - 1), _LONGEST_WAIT_S))
         raise ValueError("a client makes at least one attempt")
 
     def json(self, request: Request, adapter: TypeAdapter[ParsedT]) -> ParsedT:
         """The JSON of the answer, checked to have the shape of `adapter`."""
-        body = self.read(request, lambda chunks: b"".join(_limited(chunks, most_bytes=_MOST_JSON_BYTES))).body
-        return parsed_json(body or b"", adapter, where=request.url)
+        return parsed_json(self.text(request), adapter, where=request.url)
+
+    def text(self, request: Request) -> bytes:
+        """The answer as it is, of a size that memory holds."""
+        reply = self.read(
+            request,
+            lambda chunks: b"".join(_limited(chunks, most_bytes=_MOST_JSON_BYTES)),
+            longest_s=_LONGEST_JSON_S,
+        )
+        return reply.body or b""
 
     def pages(
         self, first: Request, adapter: TypeAdapter[ParsedT], *, following: Callable[[ParsedT], Request | None]
@@ -104,6 +144,19 @@ class Client:
             page = self.json(request, adapter)
             yield page
             request = following(page)
+
+    def _read_in_time(
+        self, request: Request, parse: Callable[[Iterator[bytes]], ParsedT], *, longest_s: float
+    ) -> Reply[ParsedT]:
+        """In a thread, which a server that drips cannot leave by itself: at the deadline its connection is closed."""
+        left_s = min(longest_s, self._ends_at - time.monotonic())
+        reading = self._reader.apply_async(self._read_once, (request, parse))
+        try:
+            return reading.get(timeout=left_s)
+        except DeadlineError:
+            self._client.close()
+            message = f"{request.url}: the answer had not ended after {left_s:,.0f} s"
+            raise NetworkError(message, hint="try again later, or on a faster connection") from None
 
     def _read_once(self, request: Request, parse: Callable[[Iterator[bytes]], ParsedT]) -> Reply[ParsedT]:
         headers = {**request.key_headers, **({"If-None-Match": request.etag} if request.etag else {})}
@@ -123,6 +176,13 @@ class Client:
                 return Reply(body=parse(chunks), etag=response.headers.get("ETag"))
         except httpx.TooManyRedirects:
             raise NetworkError(f"{request.url}: redirects without end", hint="try again later") from None
+        except httpx.InvalidURL as error:
+            raise NetworkError(f"{request.url[:200]}: {error}", hint="the list may have moved") from None
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
+            host = httpx.URL(request.url).host
+            raise _PassingError(
+                f"no connection to {host}: {error or type(error).__name__}", hint=_OFFLINE_HINT
+            ) from None
         except (httpx.TransportError, httpx.DecodingError) as error:
             raise _PassingError(f"{type(error).__name__}: {error}") from None
 
@@ -143,11 +203,13 @@ def text_lines(chunks: Iterator[bytes]) -> Iterator[str]:
 def parsed_json(body: bytes | str, adapter: TypeAdapter[ParsedT], *, where: str) -> ParsedT:
     """The JSON text as the type of `adapter`; raise `NetworkError` that names the first thing which is not as it."""
     try:
-        return adapter.validate_python(json.loads(body))
-    except (json.JSONDecodeError, UnicodeDecodeError):
+        content = json.loads(body)
+    except (ValueError, RecursionError):  # a number of thousands of digits is a ValueError too
         raise NetworkError(
             f"{where}: the answer is not JSON", hint="the service may be down; try again later"
         ) from None
+    try:
+        return adapter.validate_python(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(str(step) for step in first["loc"])

@@ -1,6 +1,19 @@
-"""A GPU as a provider names it in, the rows of the price file that rent it out."""
+"""What a provider's list says in, the rows of the price file that it is about out."""
+
+from collections.abc import Iterable
 
 from advisor.records.listing import Wanted
+from advisor.records.price import PriceKind
+
+
+def covered_prices(rows: Iterable[tuple[str, str]], *kinds: PriceKind) -> frozenset[tuple[str, str, PriceKind]]:
+    """Every kind of every (instance, region): `Listing.covered` of a list that has all of them."""
+    return frozenset((instance, region, kind) for instance, region in rows for kind in kinds)
+
+
+def rows_with_gpu(wanted: Wanted) -> tuple[tuple[str, str], ...]:
+    """The (instance, region) whose GPU has a profile, so that a list can name it."""
+    return tuple(sorted(row for row in wanted.rows if wanted.types[row[0]].gpu is not None))
 
 
 def rows_of_gpu(name: str, wanted: Wanted, *, memory_gib: float | None = None) -> tuple[tuple[str, str], ...]:

@@ -29,7 +29,7 @@ _FORMULA_STARTS = ("=", "+", "-", "@")
 
 
 def render(recommendation: Recommendation, view: View) -> str:
-    """Every quote, cheapest first, whatever the view shows; the machine at hand, without a rank, at the end."""
+    """Every quote in the order of the ranking, whatever the view shows; the machine at hand is last, unranked."""
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("rank", *_names(Quote), "job_samples", "coverage_ratio"))

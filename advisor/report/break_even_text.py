@@ -65,6 +65,7 @@ def render_break_even(break_even: BreakEven, *, view: View) -> str:
     page.titled_list("Not shown:", break_even.left_out)
     for note in rate_note(rate):
         page.line(note, style="dim")
+    page.titled_list("Notes:", break_even.notes)
     page.titled_list("Warnings:", break_even.warnings, style="yellow")
     return page.text()
 

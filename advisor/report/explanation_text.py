@@ -46,6 +46,7 @@ def render_explanation(explanation: Explanation, *, view: View) -> str:
         _one(page, explanation, view=view)
     else:
         _side_by_side(page, explanation, view=view)
+    page.titled_list("Notes:", explanation.notes)
     page.titled_list("Warnings:", explanation.warnings, style="yellow")
     return page.text()
 

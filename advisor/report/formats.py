@@ -35,11 +35,12 @@ def save_answer(recommendation: Recommendation, file: Path, *, top: int) -> None
     names = {suffix: name for name, suffix in format_suffixes().items()}
     name = names.get(file.suffix.lower())
     if name is None:
-        is_page = file.suffix.lower() == ".html"
-        raise UsageError(
-            f"{file}: its suffix names no format of an answer",
-            hint="advisor.save_report(model, example_inputs, file) writes a report: it looks into the model"
-            if is_page
-            else f"one of {' '.join(names)}",
-        )
+        listed = " ".join(names)
+        if file.suffix.lower() == ".html":
+            raise UsageError(
+                f"{file}: a report looks into the model, which an answer does not hold",
+                hint=f'advisor.save_report(model, example_inputs, "{file}") or `advise SOURCE -o {file}` writes it; '
+                f"save() writes {listed}",
+            )
+        raise UsageError(f"{file}: its suffix names no format of an answer", hint=f"one of {listed}")
     write_whole(format_module(name).render(recommendation, View(top=top)), file)

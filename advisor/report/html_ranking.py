@@ -1,6 +1,9 @@
 """A recommendation in, its ranked table and its plot of cost against time out."""
 
+from collections.abc import Mapping
+
 from advisor.records.answer import Interval, Job, Recommendation
+from advisor.records.options import Objective
 from advisor.report import sentence
 from advisor.report.columns import Column, RankedQuote, device_label, instance_label, table_rows
 from advisor.report.html_parts import Axis, Chart, Point, Section, Series, Table, TableColumn
@@ -19,6 +22,7 @@ _ORDER = (
     "cheapest", "per h",
 )  # fmt: skip
 """What is looked at first stands first; all other columns follow as they are."""
+_FIRST: Mapping[Objective, str] = {"cost": "Cheapest", "time": "Fastest", "cost-time": "Lowest cost x time"}
 _CHOICES = ("provider", "kind", "tier", "precision", "bound")
 
 
@@ -40,7 +44,7 @@ def ranking_section(recommendation: Recommendation) -> Section:
         rows=tuple(tuple(column.cell(row) for column in columns) for row in rows),
         notes=sentence.table_notes(rows, quote_count=len(recommendation.quotes)),
     )
-    lead = "Cheapest first; a column's heading sorts by it."
+    lead = f"{_FIRST[recommendation.job.objective]} first; a column's heading sorts by it."
     return Section(id="ranking", title="Ranking", lead=(lead,) if rows else (), tables=(table,) if rows else ())
 
 

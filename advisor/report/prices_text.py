@@ -14,7 +14,9 @@ _UNCHANGED_RATIO = 5e-4
 """A price that moved by less shows as 0.0 %: its date or its source is what changed."""
 
 
-def render_price_list(rows: Sequence[PricedOffer], *, rate: ExchangeRate | None, view: View) -> str:
+def render_price_list(
+    rows: Sequence[PricedOffer], *, rate: ExchangeRate | None, view: View, notes: Sequence[str] = ()
+) -> str:
     """The `view.top` first prices, one a line."""
     page = Page(width=view.width, color=view.color)
     page.table(
@@ -34,10 +36,13 @@ def render_price_list(rows: Sequence[PricedOffer], *, rate: ExchangeRate | None,
     if len(rows) > view.top:
         page.line(f"{len(rows) - view.top:,} more (--top {len(rows)} shows all).", style="dim")
     _add_notes(page, rows, rate=rate)
+    page.titled_list("Notes:", notes)
     return page.text()
 
 
-def render_prices_of(rows: Sequence[PricedOffer], *, rate: ExchangeRate | None, view: View) -> str:
+def render_prices_of(
+    rows: Sequence[PricedOffer], *, rate: ExchangeRate | None, view: View, notes: Sequence[str] = ()
+) -> str:
     """Every price of one type: kind, region, date, marks, and the number of its source in the list below."""
     page = Page(width=view.width, color=view.color)
     for title in dict.fromkeys(_title(row.offer) for row in rows):
@@ -65,6 +70,7 @@ def render_prices_of(rows: Sequence[PricedOffer], *, rate: ExchangeRate | None, 
     )
     page.titled_list("Sources:", (f"[{number}] {source}" for source, number in numbers.items()))
     _add_notes(page, rows, rate=rate)
+    page.titled_list("Notes:", notes)
     return page.text()
 
 

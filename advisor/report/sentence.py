@@ -52,18 +52,23 @@ _NOT_WORTH_RENTING_S = 3600.0
 def headline(recommendation: Recommendation) -> str:
     """The answer in one sentence: the instance, its cost, the margin over the other kind of device, and its rivals.
 
-    Before it stands another where the machine at hand does the job within the hour.
+    Where the machine at hand does the job within the hour, another sentence says so: before it, as advice, or after it,
+    as a fact, where nobody gave the size of the job.
     """
     best, at_hand, rate = recommendation.best, recommendation.at_hand, recommendation.exchange_rate
     if best is not None and best.provider == LOCAL:
         rivals = _rivals(best, recommendation.quotes, objective=recommendation.job.objective)
         return f"{_done_here(best, recommendation.job, rate=rate)}{rivals}."
-    keep = ""
+    keep = here = ""
     if at_hand is not None and at_hand.job_s.mid < _NOT_WORTH_RENTING_S:
-        keep = f"Do not rent: {_done_here(at_hand, recommendation.job, rate=rate)}. "
+        done = _done_here(at_hand, recommendation.job, rate=rate)
+        if recommendation.job.assumed:
+            here = f" {done[:1].upper()}{done[1:]}."
+        else:
+            keep = f"Do not rent: {done}. "
     if best is None:
         left_out_count = len(recommendation.rejected)
-        return f"{keep}No instance does this job within the limits: {_offers(left_out_count)} left out."
+        return f"{keep}No instance does this job within the limits: {_offers(left_out_count)} left out.{here}"
     job, cost = recommendation.job, best.job_usd
     how_long = (
         f"in {units.format_duration(best.job_s.mid)}"
@@ -75,7 +80,7 @@ def headline(recommendation: Recommendation) -> str:
         f"{units.format_money(cost.mid, rate=rate)} "
         f"({units.format_money(cost.low, rate=rate)}-{units.format_money(cost.high, rate=rate)}) "
         f"{how_long}{_per_tokens(best, rate=rate)}{_margin(best, recommendation.quotes, job=job, rate=rate)}"
-        f"{_rivals(best, recommendation.quotes, objective=job.objective)}."
+        f"{_rivals(best, recommendation.quotes, objective=job.objective)}.{here}"
     )
 
 

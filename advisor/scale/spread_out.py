@@ -25,6 +25,10 @@ Lateness = Callable[[FloatArray, Plan, Sequence[int]], FloatArray]
 """Of steps, (members, batches), by the plan on the devices at these indices: how many times what they may take."""
 
 
+class IndivisibleBatchError(UsageError):
+    """No batch has a sample for each pass of each GPU."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
     """A plan, and the indices of the devices whose machines can run it."""
@@ -108,14 +112,14 @@ def spread_out(
     """The step at each global batch, by the plan that costs least (or is soonest) of those that fit and are in time.
 
     Where none is in time it is the one that is least late. A device alone in its machine, not asked to do otherwise,
-    is as `predict_at` predicts it. Raises `UsageError` where no batch can be divided as asked.
+    is as `predict_at` predicts it. Raises `IndivisibleBatchError` where no batch can be divided as asked.
     """
     candidates = sorted(_candidates(workload, devices, asked), key=lambda one: _asks_much(one.plan, workload))
     if all(candidate.plan == Plan() for candidate in candidates) and asked.gpus is None:
         return predict_at(batches)
     passes = {candidate.plan: pass_batches(batches, candidate.plan) for candidate in candidates}
     if not any(_divides(batches, plan).any() for plan in passes):
-        raise UsageError(
+        raise IndivisibleBatchError(
             f"--accumulate {asked.accumulate}: the batch has fewer samples", hint="make --batch larger or leave it out"
         )
     sizes = np.unique(np.concatenate([batches, *passes.values()])) if workload.batch_is_affine else batches

@@ -12,13 +12,14 @@ from advisor.serve.asking import Ask, asking
 from advisor.serve.frames import Frame
 from advisor.serve.guard import Guard
 from advisor.serve.metrics import Metrics
-from advisor.serve.openapi import QUESTION_RESPONSES, REQUEST_BODIES, TEXT, with_schemas
+from advisor.serve.openapi import HEALTH, QUESTION_RESPONSES, REQUEST_BODIES, with_schemas
 from advisor.serve.page import add_page
-from advisor.serve.pool import Pool, WorkerDiedError
+from advisor.serve.pool import Pool, QueueFullError, WorkerDiedError
 from advisor.serve.prices import PricesInForce
 from advisor.serve.problem import Problem
 from advisor.serve.settings import Settings
 
+_RETRY = {"retry-after": "1"}
 _Names = Annotated[list[str], Query(max_length=20)]
 
 
@@ -36,9 +37,13 @@ def make_app(settings: Settings, *, pool: Pool, prices: PricesInForce) -> Guard:
     async def ask(question: str, body: bytes) -> Response:
         try:
             reply = await pool.ask(Frame(question, body), time_limit_s=settings.time_limit_s)
+        except QueueFullError as error:
+            problem = Problem(status=429, code="busy", message=str(error), hint="ask again in a second")
+            return _response(problem, headers=_RETRY)
         except TimeoutError:
-            message = f"the answer took longer than {settings.time_limit_s:g} s"
-            return _response(Problem(status=503, code="too-long", message=message, hint="ask for fewer batch sizes"))
+            message = f"the answer took longer than {settings.time_limit_s:g} s, the wait for a worker included"
+            problem = Problem(status=503, code="too-long", message=message, hint="ask again, or for fewer batch sizes")
+            return _response(problem, headers=_RETRY)
         except WorkerDiedError:
             message = "this request ended the process that worked on it"
             return _response(Problem(status=500, code="internal", message=message, hint="see the service's log"))
@@ -48,14 +53,19 @@ def make_app(settings: Settings, *, pool: Pool, prices: PricesInForce) -> Guard:
     _add_reads(app, ask)
     add_page(app, ask)
 
-    @app.get("/healthz", responses=TEXT)
-    async def healthz() -> dict[str, Any]:
+    @app.get("/healthz", responses=HEALTH)
+    async def healthz(response: Response) -> dict[str, Any]:
         """Whether it answers, since when its prices are in force, and what is wrong with a later edit of them.
 
-        It is answered without a token, so where there is one the log alone names files.
+        Workers that died are replaced when somebody looks or asks; 503 where none was left. It is answered without a
+        token, so where there is one the log alone names files.
         """
+        living_count = pool.living_count
+        response.status_code = 200 if living_count else 503
+        pool.fill()
         return {
-            "status": "stale-prices" if prices.problem else "ok",
+            "status": "workers-died" if living_count < pool.count else "stale-prices" if prices.problem else "ok",
+            "workers": living_count,
             "version": __version__,
             "prices_loaded_at": prices.loaded_at.isoformat(timespec="seconds"),
             "prices_problem": prices.problem if settings.token is None or not prices.problem else "see the log",

@@ -1,10 +1,10 @@
-"""Every request in, those that may pass on to the routes: who asks, by which name, how much, how many at a time."""
+"""Every request in, those that may pass on to the routes: who asks, by which name, how much, for how long."""
 
 import asyncio
 import hmac
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, MutableMapping
 from typing import Any
 
 from advisor.serve.metrics import Metrics
@@ -16,12 +16,12 @@ _LOG = logging.getLogger(__name__)
 _Message = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[_Message]]
 _Send = Callable[[_Message], Awaitable[None]]
-_App = Callable[[_Message, _Receive, _Send], Awaitable[None]]
+_App = Callable[[_Message, _Receive, _Send], Coroutine[Any, Any, None]]
 
 OPEN_PATHS = frozenset({"/healthz", *page_files()})
 """What is answered without a token: the page has none before its reader types it in."""
-_COMPUTED = "/v1/"
-"""Under it everything is answered by a worker."""
+_CLIENT_GONE = 499
+"""Counted where the client did not wait for its answer; no such answer is sent."""
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
 SECURITY_HEADERS = {
     "x-content-type-options": "nosniff",
@@ -41,10 +41,9 @@ class Guard:
         self._settings = settings
         self._metrics = metrics
         self._paths = frozenset(paths)
-        self._admitted = 0
 
     async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
-        """Refuse, or hand on with the whole body read."""
+        """Refuse, or hand on with the whole body read; what nobody waits for any more is cancelled."""
         if scope["type"] != "http":
             raise ValueError(f"no {scope['type']} is served")
         started_s = time.perf_counter()
@@ -58,11 +57,11 @@ class Guard:
             await send(message)
 
         try:
-            problem = self._stranger(scope)
-            if problem is None:
-                problem = await self._admit(scope, receive, send_guarded)
-            if problem is not None:
-                await _refuse(problem, send_guarded)
+            body = self._stranger(scope) or await self._body(scope, receive)
+            if isinstance(body, Problem):
+                await _refuse(body, send_guarded)
+            elif not await _until_disconnect(self._app(scope, _replay(body), send_guarded), receive):
+                status = _CLIENT_GONE
         finally:
             self._metrics.answered(
                 method=scope["method"] if scope["method"] in _METHODS else "other",
@@ -87,29 +86,10 @@ class Guard:
                 return Problem(status=401, code="unauthorized", message="a token is needed", hint=hint)
         return None
 
-    async def _admit(self, scope: _Message, receive: _Receive, send: _Send) -> Problem | None:
-        """Answer what a worker is needed for if there is room for it, all else at once."""
-        has_body = scope["method"] == "POST"
-        if not has_body and not scope["path"].startswith(_COMPUTED):
-            await self._app(scope, receive, send)
-            return None
-        if self._admitted >= self._settings.queue_count:
-            message = f"{self._admitted} requests are waiting"
-            return Problem(status=429, code="busy", message=message, hint="ask again in a second")
-        self._admitted += 1
-        self._metrics.in_flight.set(self._admitted)
-        try:
-            body = await self._body(scope, receive) if has_body else b""
-            if isinstance(body, Problem):
-                return body
-            await self._app(scope, _replay(body), send)
-            return None
-        finally:
-            self._admitted -= 1
-            self._metrics.in_flight.set(self._admitted)
-
     async def _body(self, scope: _Message, receive: _Receive) -> bytes | Problem:
-        """The whole body, if it is JSON, not too long, and does not take too long to arrive."""
+        """The whole body, if it is JSON, not too long, and does not take too long to arrive; of a POST alone."""
+        if scope["method"] != "POST":
+            return b""
         headers = dict(scope["headers"])
         kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
         if kind != b"application/json":
@@ -120,18 +100,41 @@ class Guard:
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or len(length) > 12 or int(length) > limit:
             return too_long
+        too_slow = Problem(status=408, code="too-slow", message="the body did not arrive in time")
         parts = bytearray()
         try:
             async with asyncio.timeout(self._settings.body_s):
                 while True:
                     message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return too_slow
                     parts += message.get("body", b"")
                     if len(parts) > limit:
                         return too_long
                     if not message.get("more_body", False):
                         return bytes(parts)
         except TimeoutError:
-            return Problem(status=408, code="too-slow", message="the body did not arrive in time")
+            return too_slow
+
+
+async def _until_disconnect(answer: Coroutine[Any, Any, None], receive: _Receive) -> bool:
+    """Answer, unless the client hangs up before; False where it did."""
+    answering, leaving = asyncio.create_task(answer), asyncio.create_task(_disconnected(receive))
+    leaving.add_done_callback(lambda _: answering.cancel())
+    try:
+        await answering
+    except asyncio.CancelledError:
+        if not leaving.done():
+            raise  # the service ends
+        return False
+    finally:
+        leaving.cancel()
+    return True
+
+
+async def _disconnected(receive: _Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def _without_port(host: str) -> str:
@@ -161,8 +164,6 @@ async def _refuse(problem: Problem, send: _Send) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if problem.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
-    if problem.status == 429:
-        headers.append((b"retry-after", b"1"))
     if problem.status in (408, 413):
         headers.append((b"connection", b"close"))  # the rest of the body is not read
     await send({"type": "http.response.start", "status": problem.status, "headers": headers})

@@ -9,7 +9,7 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class Metrics:
-    """Counts of one service; `in_flight` is also what the limit of requests at a time is held against."""
+    """Counts of one service."""
 
     def __init__(self, *, prices: PricesInForce, pool: Pool) -> None:
         self._registry = CollectorRegistry()
@@ -19,12 +19,13 @@ class Metrics:
         self._seconds = Histogram(
             "advise_request_seconds", "From request to answer.", ("path",), buckets=_SECONDS, registry=self._registry
         )
-        self.in_flight = Gauge("advise_in_flight", "Requests waiting or worked on.", registry=self._registry)
         for name, help_text, read in (
             ("prices_loaded_timestamp_seconds", "When prices were loaded.", lambda: prices.loaded_at.timestamp()),
             ("prices_stale", "1: an edit is wrong, older prices are in force.", lambda: float(bool(prices.problem))),
             ("prices_failed_loads", "Edits that were wrong.", lambda: float(prices.failure_count)),
-            ("workers_replaced", "Workers that died or ran out of time.", lambda: float(pool.died_count)),
+            ("in_flight", "Requests waiting or worked on.", lambda: float(pool.asked_count)),
+            ("workers_alive", "Workers that can be asked.", lambda: float(pool.living_count)),
+            ("workers_replaced", "Workers ended: killed, timed out or client gone.", lambda: float(pool.died_count)),
         ):
             Gauge(f"advise_{name}", help_text, registry=self._registry).set_function(read)
 

@@ -3,7 +3,9 @@
 Imports and validators take half a second; a fork of who has them takes milliseconds, and shares their memory.
 """
 
+import contextlib
 import gc
+import logging
 import os
 import signal
 import socket
@@ -12,6 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+_LOG = logging.getLogger(__name__)
 _ROOT = str(Path(__file__).resolve().parents[2])
 # Not `-m`, which would put the working folder, with whatever `random.py` lies there, before the standard library.
 _START = "import sys; sys.path.append(sys.argv.pop(1)); from advisor.serve.nursery import main; main()"
@@ -46,25 +49,30 @@ class Nursery:
         return self._process.pid
 
     def fork(self) -> tuple[int, socket.socket]:
-        """A new worker: its number, and the socket that it is asked on, once it is there."""
+        """A new worker: its number, and the socket that it is asked on, once it is there.
+
+        Raises OSError where the system lets no further process or file be.
+        """
         self._count += 1
         own_end, their_end = socket.socketpair()
         with their_end:
             order, descriptors = _ORDER.pack(_FORK, self._count), [their_end.fileno()]
             try:
-                socket.send_fds(self._orders, [order], descriptors)
-            except BrokenPipeError:
-                self.end()
-                self._launch()
-                socket.send_fds(self._orders, [order], descriptors)
+                try:
+                    socket.send_fds(self._orders, [order], descriptors)
+                except OSError:
+                    self.end()
+                    self._launch()
+                    socket.send_fds(self._orders, [order], descriptors)
+            except OSError:
+                own_end.close()
+                raise
         return self._count, own_end
 
     def kill(self, number: int) -> None:
         """End a worker; where the nursery is gone, it ends with its socket."""
-        try:
+        with contextlib.suppress(OSError):
             self._orders.sendall(_ORDER.pack(_KILL, number))
-        except BrokenPipeError:
-            return
 
     def end(self) -> None:
         """End all workers."""
@@ -78,8 +86,11 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     with socket.socket(fileno=int(sys.argv[1])) as orders:
+        from advisor.serve.log import configure_log, log_uncaught
         from advisor.serve.worker import warm_up
 
+        configure_log()
+        sys.excepthook = log_uncaught
         warm_up()
         gc.collect()
         gc.freeze()  # what is shared with all workers is never looked through, and so never copied
@@ -100,7 +111,12 @@ def follow(orders: socket.socket) -> None:
             if number in pids:  # not one of a nursery before this
                 _end(pids.pop(number))
             continue
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:  # the service sees that the socket is closed, and orders another in time
+            _LOG.error("no worker can be forked: %s", error)
+            os.close(descriptors[0])
+            continue
         if pid == 0:
             orders.close()
             with socket.socket(fileno=descriptors[0]) as connection:

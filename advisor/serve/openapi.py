@@ -21,7 +21,7 @@ _REFUSALS = {
     422: "a field is wrong, or no instance fits",
     429: "too many requests are waiting",
     500: "a mistake of the service: its log has it",
-    503: "the answer took too long",
+    503: "the answer took too long, the wait for a worker included",
 }
 _OF_READS = (401, 421, 422, 429, 500, 503)
 _ANSWERS = {
@@ -43,7 +43,7 @@ def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": _REFUSALS[status], **_json_content(_ref("Problem"))} for status in statuses}
 
 
-TEXT = _refusals(401, 421)
+HEALTH = _refusals(421) | {503: {"description": "no worker was alive"}}
 QUESTION_RESPONSES: Mapping[str, dict[int | str, dict[str, Any]]] = {
     **{
         question: {200: {"description": "the answer", **_json_content(_ref(record))}, **_refusals(*_REFUSALS)}

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,7 +14,11 @@ _STREAM_BYTES = 1024**2
 
 
 class WorkerDiedError(Exception):
-    """The process ended without a reply."""
+    """The process ended without a reply, or none could be started."""
+
+
+class QueueFullError(Exception):
+    """As many questions as may wait are waiting."""
 
 
 async def receive_frame(stream: asyncio.StreamReader) -> Frame:
@@ -24,67 +29,84 @@ async def receive_frame(stream: asyncio.StreamReader) -> Frame:
 
 
 class Worker:
-    """One process, forked as soon as the nursery can. It is asked between `connect` and `disconnect`, in one loop."""
+    """One process, forked as soon as the nursery can. It is asked in one event loop."""
 
     def __init__(self, nursery: Nursery) -> None:
         self.catalog_version = 0
         self._nursery = nursery
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._number, self._own_end = nursery.fork()
+
+    @property
+    def is_alive(self) -> bool:
+        """False once the process has closed its end of the socket, however it ended."""
+        try:
+            return bool(self._own_end.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
 
     def tell(self, frame: Frame) -> None:
         """Send what it is to be at before the loop runs; `ask` without a frame waits for the reply."""
         self._own_end.sendall(frame.packed())
 
-    async def connect(self) -> None:
-        """Wrap the socket for the loop that runs now."""
-        self._reader, self._writer = await asyncio.open_unix_connection(sock=self._own_end, limit=_STREAM_BYTES)
-
     async def ask(self, *frames: Frame) -> Frame:
         """Send the frames and wait for the one reply that they have together."""
         try:
+            if self._streams is None:
+                self._streams = await asyncio.open_unix_connection(sock=self._own_end, limit=_STREAM_BYTES)
+            reader, writer = self._streams
             for frame in frames:
-                self._writer.write(frame.packed())
-            await self._writer.drain()
-            return await receive_frame(self._reader)
+                writer.write(frame.packed())
+            await writer.drain()
+            return await receive_frame(reader)
         except (ConnectionError, asyncio.IncompleteReadError):
             raise WorkerDiedError(f"worker {self._number} died") from None
 
-    async def disconnect(self) -> None:
-        """Let go of the socket, whatever is still to be sent."""
-        self._writer.transport.abort()
-        await self._writer.wait_closed()
-
-    def kill(self) -> None:
-        """End the process, whatever it is at."""
+    def end(self) -> None:
+        """End the process, whatever it is at and whatever is still to be sent."""
+        if self._streams is not None:
+            self._streams[1].transport.abort()
         self._nursery.kill(self._number)
         self._own_end.close()
 
 
 class Pool:
-    """Some workers, and the catalog that they answer from; `died_count` have been replaced."""
+    """`count` workers, and the catalog that they answer from; `died_count` have ended and been replaced.
 
-    def __init__(self, count: int, *, nursery: Nursery) -> None:
+    `asked_count` questions wait or are worked on, at most `queue_count`. A worker that has failed is never asked again.
+    """
+
+    def __init__(self, count: int, *, queue_count: int, nursery: Nursery) -> None:
+        self.count = count
         self.died_count = 0
+        self.asked_count = 0
         self.nursery = nursery
+        self._queue_count = queue_count
         self._catalog = b""
         self._catalog_version = 0
-        self._idle: asyncio.Queue[Worker] = asyncio.Queue()
-        self._count = count
-        self._workers = {Worker(nursery)}
+        self._slots = asyncio.Semaphore(count)
+        self._idle = [Worker(nursery)]
+        self._workers = set(self._idle)
 
-    async def connect(self) -> None:
-        """Make the first worker ready for questions."""
-        for worker in self._workers:
-            await worker.connect()
-            self._idle.put_nowait(worker)
+    @property
+    def living_count(self) -> int:
+        """Workers whose processes live, idle or not."""
+        return sum(worker.is_alive for worker in self._workers)
 
-    async def grow(self) -> None:
-        """Start the other workers, which until now would have taken time from what the first answer waits for."""
-        while len(self._workers) < self._count:
-            worker = Worker(self.nursery)
-            self._workers.add(worker)
-            await worker.connect()
-            self._idle.put_nowait(worker)
+    def fill(self) -> None:
+        """Replace the workers that died while idle, and start those that are missing, as far as the system lets it."""
+        for worker in [one for one in self._idle if not one.is_alive]:
+            self._idle.remove(worker)
+            self._drop(worker)
+        try:
+            while len(self._workers) < self.count:
+                worker = Worker(self.nursery)
+                self._workers.add(worker)
+                self._idle.append(worker)
+        except OSError as error:
+            _LOG.error("no worker can be started: %s", error)
 
     def set_catalog(self, catalog: bytes) -> None:
         """Answer from `catalog`, as `catalog_to_json` gives it, whatever is asked from now on."""
@@ -92,17 +114,36 @@ class Pool:
         self._catalog_version += 1
 
     async def ask(self, question: Frame, *, time_limit_s: float) -> Frame:
-        """The reply of the first worker that is free; raises TimeoutError and `WorkerDiedError`."""
-        worker = await self._idle.get()
+        """The reply of the first worker that is free; a question whose worker died is asked once more.
+
+        The wait for a free worker counts as well. Raises `QueueFullError`, TimeoutError and `WorkerDiedError`.
+        """
+        if self.asked_count >= self._queue_count:
+            raise QueueFullError(f"{self.asked_count} questions are waiting")
+        self.asked_count += 1
         try:
-            async with asyncio.timeout(time_limit_s):
-                return await worker.ask(*self._catalog_news(worker), question)
+            async with asyncio.timeout(time_limit_s), self._slots:
+                try:
+                    return await self._ask_once(question)
+                except WorkerDiedError:  # killed from outside, as like as not
+                    return await self._ask_once(question)
+        finally:
+            self.asked_count -= 1
+
+    async def _ask_once(self, question: Frame) -> Frame:
+        self.fill()
+        if not self._idle:
+            raise WorkerDiedError("no worker can be started")
+        worker = self._idle.pop()
+        try:
+            reply = await worker.ask(*self._catalog_news(worker), question)
         except BaseException as error:  # a cancelled question too leaves a worker that is at something else
             _LOG.warning("worker ended at %s: %s", question.word, error or type(error).__name__)
-            worker = await self._replaced(worker)
+            self._drop(worker)
+            self.fill()
             raise
-        finally:
-            self._idle.put_nowait(worker)
+        self._idle.append(worker)
+        return reply
 
     def _catalog_news(self, worker: Worker) -> tuple[Frame, ...]:
         if worker.catalog_version == self._catalog_version:
@@ -110,27 +151,22 @@ class Pool:
         worker.catalog_version = self._catalog_version
         return (Frame("catalog", self._catalog),)
 
-    async def _replaced(self, worker: Worker) -> Worker:
+    def _drop(self, worker: Worker) -> None:
         self._workers.remove(worker)
-        await worker.disconnect()
-        worker.kill()
         self.died_count += 1
-        fresh = Worker(self.nursery)
-        self._workers.add(fresh)
-        await fresh.connect()
-        return fresh
+        worker.end()
 
-    async def disconnect(self) -> None:
+    def close(self) -> None:
         """Ask no more."""
         for worker in self._workers:
-            await worker.disconnect()
+            worker.end()
 
 
 @contextmanager
-def pool_of(count: int) -> Iterator[Pool]:
+def pool_of(count: int, *, queue_count: int) -> Iterator[Pool]:
     """Workers whose processes end with the block."""
     nursery = Nursery()
     try:
-        yield Pool(count, nursery=nursery)
+        yield Pool(count, queue_count=queue_count, nursery=nursery)
     finally:
         nursery.end()

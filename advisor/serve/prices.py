@@ -34,7 +34,7 @@ class PricesInForce:
 
     async def load(self) -> None:
         """Wait for the first ones; raises `AdvisorError` at the first mistake."""
-        await self._load()
+        self._put_in_force(await self._read())
 
     async def keep_fresh(self) -> None:
         """Look at the files every second, for ever."""
@@ -44,12 +44,14 @@ class PricesInForce:
 
     async def look(self) -> None:
         """Load them anew where a file has changed, is new or is gone; keep the old ones where the new are wrong."""
+        seen, self._seen = self._seen, ()  # without a verdict on the files, the next look reads them
         try:
             files = self._files()
-            if files == self._seen:
-                return
+            reply = None if files == seen else await self._read()
             self._seen = files
-            await self._load()
+            if reply is None:
+                return
+            self._put_in_force(reply)
         except (AdvisorError, OSError) as error:
             self._keep_old(str(error))
         else:
@@ -68,9 +70,6 @@ class PricesInForce:
             states = [(file, file.stat()) for layer in in_force for file in layer.files()]
         except OSError as error:
             raise UsageError(f"{error.filename}: {error.strerror}") from None
-        except UsageError:
-            self._seen = ()  # it may come back as it was
-            raise
         return tuple((file, state.st_mtime_ns, state.st_size) for file, state in states)
 
     def _asked_loader(self) -> Worker:
@@ -80,17 +79,17 @@ class PricesInForce:
         loader.tell(Frame("load", json.dumps(named).encode()))
         return loader
 
-    async def _load(self) -> None:
+    async def _read(self) -> Frame:
         loader, self._loader = self._loader or self._asked_loader(), None
-        await loader.connect()
         try:
             async with asyncio.timeout(_LOAD_LIMIT_S):
-                reply = await loader.ask()
+                return await loader.ask()
         except (TimeoutError, WorkerDiedError):
             raise UsageError("profiles and prices could not be loaded", hint="see the log") from None
         finally:
-            await loader.disconnect()
-            loader.kill()
+            loader.end()
+
+    def _put_in_force(self, reply: Frame) -> None:
         if reply.word == "refused":
             message, hint = json.loads(reply.body)
             raise UsageError(message, hint=hint)

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any
 
 from advisor.errors import DocumentError, UsageError
-from advisor.flag_values import TAKES_COMMAS, comma_list, converter, is_several
+from advisor.flag_values import flag_name, option_value
 from advisor.json_text import parse_json
 from advisor.pipeline import as_saved
 from advisor.records.options import Options
@@ -65,17 +64,10 @@ def options_of(document: Any) -> Options:
 
 
 def _value(name: str, value: Any, *, key: str) -> Any:
-    field = ALLOWED[name]
-    if field.type is bool or isinstance(value, bool):
-        if field.type is not bool or not isinstance(value, bool):
-            raise _wrong_type(value, "true or false" if field.type is bool else "text or a number", key=key)
-        return value
-    convert = converter(field)
+    if isinstance(value, list) and len(value) > MOST_NAMES:
+        raise _too_many(value, key=key)
     try:
-        if is_several(field):
-            split = comma_list(convert) if name in TAKES_COMMAS else lambda text: (convert(text),)
-            return tuple(one for text in _names(value, key=key) for one in split(text))
-        return convert(_text(value, key=key))
+        return option_value(ALLOWED[name], value, called=flag_name(name))
     except UsageError as error:
         raise DocumentError(error.message, where="", key=key, hint=error.hint) from None
 
@@ -85,17 +77,12 @@ def _names(value: Any, *, key: str) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise _wrong_type(value, "a list of names", key=key)
     if len(names) > MOST_NAMES:
-        raise DocumentError(f"{len(names)} names, at most {MOST_NAMES} are taken", where="", key=key, hint=_HINT)
+        raise _too_many(names, key=key)
     return tuple(names)
 
 
-def _text(value: Any, *, key: str) -> str:
-    """A number as the command line takes it: without an exponent."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, (int, float)):
-        return f"{Decimal(str(value)):f}"
-    raise _wrong_type(value, "text or a number", key=key)
+def _too_many(names: list[Any], *, key: str) -> DocumentError:
+    return DocumentError(f"{len(names)} names, at most {MOST_NAMES} are taken", where="", key=key, hint=_HINT)
 
 
 def _check_keys(document: Any, known: tuple[str, ...], *, key: str) -> None:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 from advisor.errors import UsageError
 from advisor.serve.pool import Pool, pool_of
 from advisor.serve.prices import PricesInForce
-from advisor.serve.settings import Settings
+from advisor.serve.settings import Settings, answering_to, in_url
 
 if TYPE_CHECKING:
     from advisor.serve.guard import Guard
 
 _LOG = logging.getLogger(__name__)
-_BACKLOG = 1024
+_BACKLOG = 64
+"""Connections that the kernel keeps, and that are taken at once: fewer than would make each other give way unread."""
 _IDLE_CONNECTION_S = 5
 _LAST_ANSWERS_S = 5
 """For those in flight, beyond the time limit of one answer."""
@@ -26,7 +27,12 @@ _LAST_ANSWERS_S = 5
 
 def serve(settings: Settings) -> None:
     """Answer until SIGTERM or SIGINT, and then what is in flight. Raises `AdvisorError` where it cannot start."""
-    with _listening(settings) as listener, _ending_on_sigterm(), pool_of(settings.worker_count) as pool:
+    with (
+        _listening(settings) as listener,
+        _ending_on_sigterm(),
+        pool_of(settings.worker_count, queue_count=settings.queue_count) as pool,
+    ):
+        settings = answering_to(settings, listener.getsockname()[0])
         # The nursery imports, the first worker is forked and the prices are read while this process imports FastAPI.
         prices = PricesInForce(settings, pool)
         asyncio.run(_serve(settings, listener=listener, pool=pool, prices=prices))
@@ -36,22 +42,26 @@ async def _serve(settings: Settings, *, listener: socket.socket, pool: Pool, pri
     from advisor.serve.app import make_app
 
     app = make_app(settings, pool=pool, prices=prices)
-    await pool.connect()
     try:
         await prices.load()
-        await pool.grow()
+        pool.fill()  # the other workers would have taken time from what the first answer waits for
         await _answer(app, settings, listener=listener, prices=prices)
     finally:
-        await pool.disconnect()
+        pool.close()
 
 
 async def _answer(app: "Guard", settings: Settings, *, listener: socket.socket, prices: PricesInForce) -> None:
     import uvicorn
 
+    from advisor.serve.connection import bounded_by
+
     server = uvicorn.Server(
         uvicorn.Config(
             app,
+            http=bounded_by(settings),
+            ws="none",
             lifespan="off",
+            backlog=_BACKLOG,
             log_config=None,
             log_level="warning",
             access_log=False,
@@ -61,7 +71,7 @@ async def _answer(app: "Guard", settings: Settings, *, listener: socket.socket, 
         )
     )
     host, port = listener.getsockname()[:2]
-    _LOG.info("serving on http://%s:%d, %d workers", f"[{host}]" if ":" in host else host, port, settings.worker_count)
+    _LOG.info("serving on http://%s:%d, %d workers", in_url(host), port, settings.worker_count)
     fresh = asyncio.create_task(prices.keep_fresh())
     try:
         await server.serve(sockets=[listener])

@@ -77,11 +77,17 @@ def merge_shape(shapes: Sequence[tuple[int, ...]], batches: Sequence[int]) -> tu
 
 
 def merge_dim(sizes: Sequence[int], batches: Sequence[int]) -> Dim | None:
-    """The dimension that is `sizes[i]` at `batches[i]`, or None if no a + b x batch is."""
+    """The dimension that is `sizes[i]` at `batches[i]`, or None if no a + b x batch is.
+
+    A line that falls, or is below zero at a batch of one, is that of no tensor at other batches: padding to a fixed
+    length, or what is left of a slice.
+    """
     if all(size == sizes[0] for size in sizes):
         return sizes[0]
     slope = (sizes[1] - sizes[0]) / (batches[1] - batches[0])
     start = sizes[0] - slope * batches[0]
+    if slope < 0 or start + slope < 0:
+        return None
     if any(start + slope * batch != size for size, batch in zip(sizes, batches, strict=True)):
         return None
     return (start, slope)

@@ -1,7 +1,8 @@
 """The process that runs the user's file: requests on one descriptor in, each one's answer as JSON on another out.
 
 Started by `spawn.py`. From its first line on, what the file prints goes to stderr, the process group dies with the
-parent, and a watchdog says where the file is when time runs out.
+parent, and a watchdog says where the file is when time runs out. Every failure is answered, or ends the process without
+a word: the file may have replaced whatever an answer is made with.
 """
 
 import fcntl
@@ -13,7 +14,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from importlib import import_module
@@ -23,7 +24,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from advisor.errors import AdvisorError, LoadError, TraceError
 from advisor.workload.files_read import files_read
 from advisor.workload.input_spec import parse_input_specs
-from advisor.workload.spawn import LENGTH_BYTES, SCHEMES, ProfileRequest
+from advisor.workload.interpreter import StandardLibrary
+from advisor.workload.spawn import LENGTH_BYTES, SCHEMES, TOKEN_BYTES, ProfileRequest, packed
 from advisor.workload.user_error import explain, raised_by_us, where_now
 
 if TYPE_CHECKING:
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from advisor.records.workload import Workload
     from advisor.workload.loaded import LoadedModel
 
+_NAMED_COUNT = 3
+"""Replaced functions named in a message."""
+_MESSAGE_CHARACTERS = 2**14
 _PRIVATE_FD = 200
 """Descriptors are given out from 0 up: no stray write of the user's code lands on one up here."""
 
@@ -48,17 +53,16 @@ class ResultChannel:
             os.close(self._fd)
             self._fd = -1
 
-    def send(self, message: dict[str, Any]) -> None:
-        """Send `message`; end the process where nobody takes it."""
+    def send(self, frame: bytes) -> None:
+        """Send `frame`; end the process where nobody takes it."""
         if self._fd < 0:
             os._exit(0)
         for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError, AttributeError):  # the user's code may have closed or replaced it
+            with suppress(BaseException):  # the user's code may have closed it, or replaced it by anything
                 stream.flush()
-        payload = json.dumps(message).encode()
         try:
             with open(self._fd, "wb", closefd=False) as result:
-                result.write(len(payload).to_bytes(LENGTH_BYTES, "big") + payload)
+                result.write(frame)
         except OSError:  # the parent is gone, or the user's code has closed the descriptor
             os._exit(0)
 
@@ -66,28 +70,31 @@ class ResultChannel:
 class Turn:
     """One request's answer, which the first to speak gives: the trace or its watchdog."""
 
-    def __init__(self, channel: ResultChannel) -> None:
+    def __init__(self, channel: ResultChannel, *, token: bytes) -> None:
         self._channel = channel
+        self._token = token
         self._first_sender = threading.Lock()
 
-    def answer(self, message: dict[str, Any]) -> None:
-        """Send the answer; the process can be asked again."""
-        self._take()
-        self._channel.send({**message, "is_last": False})
+    def answer(self, payload: bytes) -> None:
+        """Send the answer, a message as JSON."""
+        if not self._first_sender.acquire(blocking=False):
+            threading.Event().wait()  # for ever: the other thread has answered
+        self._channel.send(packed(payload, token=self._token))
 
     def end(self, error: AdvisorError) -> NoReturn:
         """Send the user's mistake and end the process, which cannot go on."""
-        self._take()
-        self._channel.send({**_failure(error), "is_last": True})
+        self.answer(_payload(_failure(error), is_last=True))
         os._exit(0)
 
-    def _take(self) -> None:
-        if not self._first_sender.acquire(blocking=False):
-            threading.Event().wait()  # for ever: the other thread has answered
+
+def _payload(message: dict[str, Any], *, is_last: bool) -> bytes:
+    """`is_last`: the process cannot be asked again."""
+    return json.dumps({**message, "is_last": is_last}).encode()
 
 
 def _failure(error: AdvisorError) -> dict[str, Any]:
-    return {"error": {"kind": type(error).__name__, "message": error.message, "hint": error.hint}}
+    message = error.message[:_MESSAGE_CHARACTERS]  # names of the user's stand in many
+    return {"error": {"kind": type(error).__name__, "message": message, "hint": error.hint[:_MESSAGE_CHARACTERS]}}
 
 
 def _private(fd: int) -> int:
@@ -112,35 +119,57 @@ def serve(kind: type[Request], answer: Callable[[Request], dict[str, Any]]) -> N
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     requests = _receive_requests(int(sys.argv[1]))
     _limit_memory()
-    while True:
-        _serve(_request(requests.get(), kind), channel, answer)
+    with _without_a_word():
+        while True:
+            token, request = requests.get()
+            _serve(_request(request, kind), Turn(channel, token=token), answer)
 
 
-def _serve(request: Request, channel: ResultChannel, answer: Callable[[Request], dict[str, Any]]) -> None:
-    turn = Turn(channel)
-    watchdog = _start_watchdog(request, turn)
+@contextmanager
+def _without_a_word() -> Iterator[None]:
+    """End the process where even an answer about what went wrong cannot be made; the parent says so."""
+    leave = os._exit
+    try:
+        yield
+    finally:
+        leave(1)
+
+
+def _serve(request: Request, turn: Turn, answer: Callable[[Request], dict[str, Any]]) -> None:
+    library = StandardLibrary()
+    watchdog = _start_watchdog(request, turn, library)
     if not request.run:
         gc.disable()  # collecting would take a sixth of a trace
-    message = _message(request, answer)
+    try:
+        _pose_as(request)
+        library.remember()
+        message = answer(request)
+        library.restore()
+        payload = _payload(message, is_last=False)
+        del message
+    except BaseException as error:  # noqa: BLE001 - whatever the user's file raises, sys.exit included
+        payload = _payload(_what_went_wrong(error, request, replaced=library.restore()), is_last=False)
     watchdog.cancel()
-    turn.answer(message)
-    del message
+    turn.answer(payload)
     gc.collect()
     gc.freeze()  # what is left are modules and tables: the next collection need not go through them
 
 
-def _message(request: Request, answer: Callable[[Request], dict[str, Any]]) -> dict[str, Any]:
-    """The answer, or what went wrong with it."""
-    try:
-        _pose_as(request)
-        return answer(request)
-    except AdvisorError as error:
+def _what_went_wrong(error: BaseException, request: ProfileRequest, *, replaced: Sequence[str]) -> dict[str, Any]:
+    if isinstance(error, AdvisorError):
         return _failure(error)
-    except BaseException as error:  # noqa: BLE001 - whatever the user's file raises, sys.exit included
-        if raised_by_us(error):
-            return {"error": {"kind": "internal", "message": traceback.format_exc(), "hint": ""}}
-        hint = "pass the script's own arguments after `--`" if request.run else ""
-        return _failure(explain(error, what=request.source, hint=hint))
+    if raised_by_us(error):
+        if replaced:  # by the user's file: ours goes on with them
+            return _failure(_replaced(error, request, replaced=replaced))
+        return {"error": {"kind": "internal", "message": traceback.format_exc(), "hint": ""}}
+    hint = "pass the script's own arguments after `--`" if request.run else ""
+    return _failure(explain(error, what=request.source, hint=hint))
+
+
+def _replaced(error: BaseException, request: ProfileRequest, *, replaced: Sequence[str]) -> LoadError:
+    names = ", ".join(replaced[:_NAMED_COUNT])
+    reason = explain(error, what=f"{request.source} replaces {names}, without which it cannot be read").message
+    return LoadError(reason, hint="leave Python's own functions as they are, or put them back at the end of the file")
 
 
 def _profile(request: ProfileRequest) -> dict[str, Any]:
@@ -229,24 +258,30 @@ def _pose_as(request: ProfileRequest) -> None:
         sys.path.insert(0, str(path.resolve().parent))
 
 
-def _receive_requests(fd: int) -> "queue.SimpleQueue[bytes]":
-    """The requests as they come. Where the other end of the pipe, held by the parent alone, closes, the whole process
-    group is killed."""
+def _receive_requests(fd: int) -> "queue.SimpleQueue[tuple[bytes, bytes]]":
+    """The requests as they come, each with its token. Where the other end of the pipe, held by the parent alone,
+    closes, the whole process group is killed."""
     pipe = _private(fd)
-    received: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    received: queue.SimpleQueue[tuple[bytes, bytes]] = queue.SimpleQueue()
 
     def receive() -> None:
-        with open(pipe, "rb", closefd=False) as requests:
-            while length := requests.read(LENGTH_BYTES):
-                received.put(requests.read(int.from_bytes(length, "big")))
+        with suppress(BaseException), open(pipe, "rb", closefd=False) as requests:  # the user's code may have closed it
+            while token := requests.read(TOKEN_BYTES):
+                length = int.from_bytes(requests.read(LENGTH_BYTES), "big")
+                received.put((token, requests.read(length + TOKEN_BYTES)[:length]))
         os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=receive, daemon=True).start()
     return received
 
 
-def _start_watchdog(request: ProfileRequest, turn: Turn) -> threading.Timer:
+def _start_watchdog(request: ProfileRequest, turn: Turn, library: StandardLibrary) -> threading.Timer:
     main_thread_id = threading.get_ident()
+
+    def end() -> None:
+        with suppress(BaseException):  # the parent then says that time has run out
+            library.restore()
+            report()
 
     def report() -> None:
         frames = where_now(main_thread_id)
@@ -257,7 +292,7 @@ def _start_watchdog(request: ProfileRequest, turn: Turn) -> threading.Timer:
             hint = f'put it under `if __name__ == "__main__":`, run the file as a script with --run, or {hint}'
         turn.end(LoadError("\n".join([f"{place} {still}", *frames]), hint=hint))
 
-    timer = threading.Timer(request.timeout_s, report)
+    timer = threading.Timer(request.timeout_s, end)
     timer.daemon = True
     timer.start()
     return timer

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from advisor.errors import LoadError
+from advisor.regular_file import read_regular_file
 
 FACTORIES = ("get_model", "build_model", "make_model")
 """What a file's factory is called where nothing names it."""
@@ -68,7 +69,7 @@ def _only_factory(path: Path) -> str:
 
 def _tree(path: Path) -> ast.Module:
     try:
-        return ast.parse(path.read_bytes())
+        return ast.parse(read_regular_file(path))
     except (OSError, SyntaxError, ValueError) as error:
         raise LoadError(f"{path}: {error}", hint="name a Python file") from None
 

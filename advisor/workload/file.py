@@ -1,7 +1,9 @@
 """The Workload as a JSON document: rows as columns, with the totals a reader wants beside them."""
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -12,15 +14,28 @@ from advisor.json_text import parse_json, read_as
 from advisor.ops.evaluate import row_cost
 from advisor.ops.registry import ITEMSIZE_BYTES
 from advisor.records.workload import SCHEMA_VERSION, Operand, Row, StoredBytes, Workload
-from advisor.workload.summary import KINDS, coverage_ratio, group_rows, totals
+from advisor.regular_file import read_regular_file
+from advisor.workload.summary import KINDS, coverage_ratio, group_rows, totals, unknown_ops
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-_DERIVED = frozenset({"totals", "by_family", "by_module", "by_phase", "coverage_ratio", "second_count"})
+_DERIVED = frozenset({"totals", "by_family", "by_module", "by_phase", "coverage_ratio", "unknown_ops", "second_count"})
 _COLUMNS = ("op", "family", "phase", "module", "count", "inputs", "outputs", "attributes")
 _LARGEST = 2.0**63
-"""No count, dimension or size is as large; a larger number is a mistake, and would overflow further on."""
+"""torch has its sizes and whole numbers below."""
+_MOST_ELEMENTS = 2.0**48
+"""Processors address as many bytes; a tensor of more has no place."""
+_MOST_BYTES = 2.0**57
+"""Those with five levels of page tables address as many."""
+_MOST_CALLS = 1e9
+"""Each takes a microsecond and more, so that one step would be of a quarter of an hour."""
+_MOST_BATCH = 1e9
+"""As `--batch` has it."""
+_MOST_TAKEN_RATIO = 1e7
+"""A caching allocator takes 20 MB for a tensor of 4 bytes."""
+_MOST_BYTES_PER_PARAMETER = 16.0
+"""Of complex128."""
 
 
 def workload_to_json(workload: Workload) -> dict[str, Any]:
@@ -60,7 +75,10 @@ def _operand_to_json(operand: Operand) -> dict[str, Any]:
 
 
 def workload_from_json(document: Any, *, where: str = "workload") -> Workload:
-    """The Workload in `document`; raise `DocumentError` where it is not one. Derived keys are not read."""
+    """The Workload in `document`; raise `DocumentError` where it is not one.
+
+    Keys that follow from the rows are not read: which operators have no formula is for this program to say.
+    """
     if not isinstance(document, Mapping):
         raise _refused(f"found {type(document).__name__}, not a workload document", where=where)
     version = document.get("schema_version")
@@ -74,16 +92,17 @@ def workload_from_json(document: Any, *, where: str = "workload") -> Workload:
     fields = {name: value for name, value in document.items() if name not in _DERIVED}
     _reject_unknown(fields, Workload.__dataclass_fields__, where=where)
     fields["rows"] = list(_rows(document.get("rows"), where=where))
+    fields["unknown_ops"] = {}
     workload = read_as(_adapter(), fields, where=where, hint=HINT)
     for key, problem in _problems(workload):
         raise _refused(problem, where=where, key=key)
-    return workload
+    return replace(workload, unknown_ops=unknown_ops(workload.rows))
 
 
 def read_workload(path: Path) -> Workload:
     """The Workload in a JSON file; raise LoadError where it cannot be read."""
     try:
-        text = path.read_bytes()
+        text = read_regular_file(path)
     except OSError as error:
         raise LoadError(f"{path}: {error.strerror}", hint="check the path and its permissions") from None
     return workload_from_json(parse_json(text, where=str(path), hint=HINT), where=str(path))
@@ -133,65 +152,90 @@ _Problem = tuple[str, str]
 
 def _problems(workload: Workload) -> Iterator[_Problem]:
     """What the types do not say: counts and sizes are those of something real, and every row can be counted."""
-    for key in ("batch", "parameter_count", "parameter_bytes"):
-        yield from _outside(getattr(workload, key), least=1 if key == "batch" else 0, key=key)
+    yield from _outside(workload.batch, least=1, most=_MOST_BATCH, key="batch")
+    yield from _outside(workload.parameter_count, most=_MOST_ELEMENTS, key="parameter_count")
+    most_bytes = _MOST_BYTES_PER_PARAMETER * max(workload.parameter_count, 0)
+    yield from _outside(workload.parameter_bytes, most=most_bytes, key="parameter_bytes")
     for key in ("traced_batches", "memory"):
         if not getattr(workload, key):
             yield key, "nothing is there"
+    for batch in workload.traced_batches:
+        yield from _outside(batch, least=1, most=_MOST_BATCH, key="traced_batches")
     if workload.generation is not None:
-        for key in ("prompt_tokens", "output_tokens"):
-            least = 1 if key == "prompt_tokens" else 2
-            yield from _outside(getattr(workload.generation, key), least=least, key=f"generation.{key}")
-    for op, count in workload.unknown_ops.items():
-        yield from _outside(count, least=1, key=f"unknown_ops.{op}")
+        for key, least in (("prompt_tokens", 1), ("output_tokens", 2), ("head_count", 1), ("kv_head_count", 1)):
+            number = getattr(workload.generation, key)
+            yield from _outside(least if number is None else number, least=least, most=1e9, key=f"generation.{key}")
+    # Where sizes do not grow as a + b x batch, the workload is never asked for another batch than its own.
+    least_batch = 1 if workload.batch_is_affine else workload.batch
     for index, operand in enumerate(workload.inputs):
-        yield from _operand_problems(operand, batch=workload.batch, key=f"inputs.{index}")
+        yield from _operand_problems(operand, workload.batch, least_batch=least_batch, key=f"inputs.{index}")
     for index, line in enumerate(workload.memory):
         for kind in KINDS:
             stored: StoredBytes = getattr(line, kind)
-            for number in (*stored.low, *stored.full, *stored.other):
-                # The line of one moment may start below zero, or fall.
-                yield from _outside(number, least=-_LARGEST, key=f"memory.{index}.{kind}")
+            yield from _stored_problems(stored, workload.batch, least_batch=least_batch, key=f"memory.{index}.{kind}")
     for index, blocks in enumerate(workload.blocks):
-        for key in ("count", "parameter_bytes", "largest_parameter_bytes"):
-            yield from _outside(getattr(blocks, key), least=0, key=f"blocks.{index}.{key}")
-        for held in (blocks.kept, blocks.largest_kept, blocks.results):
-            for number in (*held.low, *held.full, *held.other):
-                yield from _outside(number, least=-_LARGEST, key=f"blocks.{index}")
+        yield from _outside(blocks.count, least=1, most=_MOST_CALLS, key=f"blocks.{index}.count")
+        for key in ("parameter_bytes", "largest_parameter_bytes"):
+            yield from _outside(getattr(blocks, key), most=_MOST_BYTES, key=f"blocks.{index}.{key}")
+        for key in ("kept", "largest_kept", "results"):
+            held: StoredBytes = getattr(blocks, key)
+            yield from _stored_problems(held, workload.batch, least_batch=least_batch, key=f"blocks.{index}.{key}")
     for key in ("heap", "cache"):
-        yield from _outside(getattr(workload.taken, key), least=1, key=f"taken.{key}")
+        yield from _outside(getattr(workload.taken, key), least=1, most=_MOST_TAKEN_RATIO, key=f"taken.{key}")
     for index, row in enumerate(workload.rows):
-        yield from _row_problems(row, batch=workload.batch, key=f"rows.{index} ({row.op})")
+        yield from _row_problems(row, workload.batch, least_batch=least_batch, key=f"rows.{index} ({row.op})")
 
 
-def _row_problems(row: Row, *, batch: int, key: str) -> Iterator[_Problem]:
-    yield from _outside(row.count, least=1, key=f"{key}.count")
+def _row_problems(row: Row, batch: int, *, least_batch: int, key: str) -> Iterator[_Problem]:
+    yield from _outside(row.count, least=1, most=_MOST_CALLS, key=f"{key}.count")
     for side in ("inputs", "outputs"):
         for index, operand in enumerate(getattr(row, side)):
-            yield from _operand_problems(operand, batch=batch, key=f"{key}.{side}.{index}")
+            yield from _operand_problems(operand, batch, least_batch=least_batch, key=f"{key}.{side}.{index}")
     for name, value in row.attributes.items():
         for part in value if isinstance(value, tuple) else (value,):
             if isinstance(part, (int, float)):
                 yield from _outside(part, least=-_LARGEST, key=f"{key}.attributes.{name}")
     try:
-        row_cost(row, batch=batch)
+        costs = [row_cost(row, batch=batch)]
     except ROW_ERRORS as error:
         yield key, row_problem(error)
+        return
+    if least_batch != batch:
+        with suppress(*ROW_ERRORS):  # at a batch of one an operand may be empty; whoever asks for it is told
+            costs += [row_cost(row, batch=at) for at in (least_batch, _MOST_BATCH)]
+    for cost in costs:
+        if not all(0 <= number < math.inf for number in (cost.flops, cost.read_bytes, cost.write_bytes)):
+            yield key, "its operands and attributes give FLOP or bytes that no call can have"
 
 
-def _operand_problems(operand: Operand, *, batch: int, key: str) -> Iterator[_Problem]:
+def _operand_problems(operand: Operand, batch: int, *, least_batch: int, key: str) -> Iterator[_Problem]:
     if operand.dtype not in ITEMSIZE_BYTES:
         yield f"{key}.dtype", f"found {operand.dtype!r:.80}, which is no dtype of torch"
     numel = 1.0
     for dim in operand.shape:
         constant, per_sample = dim if isinstance(dim, tuple) else (dim, 0)
-        for number in (constant, per_sample):
-            yield from _outside(number, least=-_LARGEST, key=f"{key}.shape")
-        yield from _outside(constant + per_sample * batch, least=0, key=f"{key}.shape")
+        yield from _line_problems(constant, per_sample, least_batch=least_batch, key=f"{key}.shape")
+        yield from _outside(constant + per_sample * batch, key=f"{key}.shape")
         numel *= constant + per_sample * batch
-    yield from _outside(numel, least=0, key=f"{key}.shape")
+    yield from _outside(numel, most=_MOST_ELEMENTS, key=f"{key}.shape")
 
 
-def _outside(number: float, *, least: float, key: str) -> Iterator[_Problem]:
-    if not least <= number < _LARGEST:  # NaN is neither
-        yield key, f"found {number}, expected at least {least:g} and less than {_LARGEST:g}"
+def _stored_problems(stored: StoredBytes, batch: int, *, least_batch: int, key: str) -> Iterator[_Problem]:
+    for start, per_sample in (stored.low, stored.full, stored.other):
+        yield from _line_problems(start, per_sample, least_batch=least_batch, key=key)
+        yield from _outside(start + per_sample * batch, most=_MOST_BYTES, key=key)
+
+
+def _line_problems(start: float, per_sample: float, *, least_batch: int, key: str) -> Iterator[_Problem]:
+    """A size is at least 0 at the smallest batch, and does not fall: then it is one at every batch."""
+    for number in (start, per_sample):
+        yield from _outside(number, least=-_LARGEST, key=key)
+    if per_sample < 0:
+        yield key, f"found [{start:g}, {per_sample:g}], which falls as the batch grows"
+    if start + per_sample * least_batch < 0:
+        yield key, f"found [{start:g}, {per_sample:g}], which is below 0 at a batch of {least_batch}"
+
+
+def _outside(number: float, *, least: float = 0, most: float = _LARGEST, key: str) -> Iterator[_Problem]:
+    if not (least <= number <= most and number < _LARGEST):  # NaN is neither
+        yield key, f"found {number:g}, expected {least:g} to {most:g}"

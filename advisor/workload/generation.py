@@ -150,7 +150,7 @@ def _line(line: MemoryLine, generation: Generation, *, kv_bytes: float) -> Memor
 
     def of_chunk(stored: StoredBytes) -> StoredBytes:
         parts = {field.name: getattr(stored, field.name) for field in fields(StoredBytes)}
-        return StoredBytes(**{name: (start + prompts * slope, 0.0) for name, (start, slope) in parts.items()})
+        return StoredBytes(**{name: (max(0.0, start + prompts * slope), 0.0) for name, (start, slope) in parts.items()})
 
     return replace(
         line,

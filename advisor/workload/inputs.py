@@ -50,7 +50,7 @@ def plan_from_example(example: Any, *, model: nn.Module) -> InputPlan:
     return InputPlan(
         make=make,
         batch=DEFAULT_BATCH,
-        notes=(f"batch size {DEFAULT_BATCH} assumed",),
+        notes=(_assumed_batch(DEFAULT_BATCH),),
     )
 
 
@@ -61,7 +61,12 @@ def plan_from_specs(specs: Sequence[InputSpec], *, batch: int = DEFAULT_BATCH) -
         args = tuple(_blank(spec, batch) for spec in specs if spec.name is None)
         return args, {spec.name: _blank(spec, batch) for spec in specs if spec.name is not None}
 
-    return InputPlan(make=make, batch=batch, notes=(f"batch size {batch} assumed",))
+    return InputPlan(make=make, batch=batch, notes=(_assumed_batch(batch),))
+
+
+def _assumed_batch(batch: int) -> str:
+    """True beside `--batch` too, which may ask for any other: the same trace serves all of them."""
+    return f"the source names no batch size: {batch:,} where --batch gives none"
 
 
 def arguments_of(example: Any, *, model: nn.Module) -> Inputs:

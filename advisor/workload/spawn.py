@@ -1,9 +1,9 @@
 """A source in, its Workload as JSON out, by way of a child process: the parent never imports torch.
 
-The user's file may print, abort, fork or loop for ever. So it runs in a process group of its own, without a terminal.
-Requests go to it on one pipe and answers come back on another, each as eight bytes of length, then JSON. The group is
-killed as a whole when nothing more is asked, when time runs out, on any error, and (by the child, see `child.py`) when
-the parent dies: the first pipe then closes.
+The user's file may print, abort, fork or loop for ever. So it runs in a session of its own, without a terminal, under
+a supervisor (`supervisor.py`) that leaves nothing of it behind: when nothing more is asked, when time runs out, on any
+error, and when the parent dies. Requests go to it on one pipe and answers come back on another, in frames (see
+`packed`) that nothing the file writes can be taken for.
 """
 
 import json
@@ -11,7 +11,6 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -23,9 +22,11 @@ from advisor.errors import AdvisorError, CoverageError, LoadError, TraceError, U
 from advisor.records.generation import Generation
 from advisor.records.machine import BUS_ORDER
 from advisor.records.workload import Attention, Mode
+from advisor.workload import supervisor
 from advisor.workload.input_spec import parse_input_specs
 
 RESULT_LIMIT_BYTES = 64 * 2**20
+TOKEN_BYTES = 16
 LENGTH_BYTES = 8
 SCHEMES = ("torchvision", "timm", "hf")
 _SOURCES = "FILE.py, FILE.py::NAME, FILE.pt2, torchvision:NAME, timm:NAME or hf:CONFIG"
@@ -33,9 +34,6 @@ _WEIGHTS = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
 _GRACE_S = 2.0
 """The child itself says where the file was when time ran out; this long the parent waits for that."""
 _POLL_S = 0.1
-_ROOT = str(Path(__file__).resolve().parents[2])
-# Not `-m`, which would put the working folder, with whatever `random.py` lies there, before the standard library.
-_START = "import sys; sys.path.append(sys.argv.pop(1)); from {module} import main; main()"
 _NO_GPUS = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
 _ERRORS: dict[str, type[AdvisorError]] = {
     error.__name__: error for error in (UsageError, LoadError, TraceError, CoverageError)
@@ -48,6 +46,15 @@ class SourceDiedError(LoadError):
 
 class ChildFailure(RuntimeError):  # noqa: N818 - not the user's error but ours, with the child's traceback
     """The process that reads sources failed through a mistake of our own."""
+
+
+def packed(payload: bytes, *, token: bytes) -> bytes:
+    """A frame: the token, eight bytes of length, the payload, the token again.
+
+    Every request has a token of its own, drawn at random, which its answer repeats. So bytes that the user's code
+    writes into the pipe are never taken for an answer; where they come into one, its second token is out of place.
+    """
+    return token + len(payload).to_bytes(LENGTH_BYTES, "big") + payload + token
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +98,7 @@ class SourceProcess:
     _request_fd: int
     _result_fd: int
     _request: ProfileRequest | None = field(default=None, init=False)
+    _token: bytes = field(default=b"", init=False)
     _deadline_s: float = field(default=0.0, init=False)
 
     @classmethod
@@ -103,15 +111,13 @@ class SourceProcess:
         CUDA is redirected in the child.
         """
         threads = {} if thread_count is None else {"OMP_NUM_THREADS": str(thread_count)}
-        start = _START.format(module=module)
         child_request_fd, request_fd = os.pipe()
         result_fd, child_result_fd = os.pipe()
         try:
-            process = subprocess.Popen(  # noqa: S603 - this very interpreter, and no shell in between
-                [sys.executable, "-P", "-c", start, _ROOT, str(child_request_fd), str(child_result_fd)],
-                stdin=subprocess.DEVNULL,
+            process = supervisor.start(
+                module,
+                [str(child_request_fd), str(child_result_fd)],
                 pass_fds=(child_request_fd, child_result_fd),
-                start_new_session=True,
                 env=os.environ | (BUS_ORDER if sees_gpus else _NO_GPUS) | threads,
             )
         except BaseException:
@@ -125,7 +131,7 @@ class SourceProcess:
 
     @property
     def pid(self) -> int:
-        """The child's process, which leads its group."""
+        """The supervisor of the child."""
         return self._process.pid
 
     def ask(self, request: ProfileRequest) -> None:
@@ -133,9 +139,10 @@ class SourceProcess:
         self.is_ready = False
         self._request = request
         self._deadline_s = time.monotonic() + request.timeout_s + _GRACE_S
-        payload = json.dumps(asdict(request)).encode()
+        self._token = os.urandom(TOKEN_BYTES)
+        frame = packed(json.dumps(asdict(request)).encode(), token=self._token)
         with suppress(BrokenPipeError), open(self._request_fd, "wb", closefd=False) as requests:
-            requests.write(len(payload).to_bytes(LENGTH_BYTES, "big") + payload)
+            requests.write(frame)
 
     def answer(self) -> dict[str, Any]:
         """Wait for the answer to the last request. Raise what went wrong in the child as `LoadError`, ..."""
@@ -144,23 +151,21 @@ class SourceProcess:
         payload = self._receive(self._request)
         if payload is None:
             self._raise_death(self._request.source)
-        message: dict[str, Any] = json.loads(payload)
+        message = _message(payload, source=self._request.source)
         self.is_ready = not message["is_last"]
         if "error" in message:
             _raise_error(message["error"])
         return message
 
     def kill(self) -> None:
-        """Kill the process group; `answer`, where it waits in another thread, then raises."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        """Kill the child and all that it started; `answer`, where it waits in another thread, then raises."""
+        supervisor.interrupt(self._process)
 
     def close(self) -> None:
-        """Kill what is left of the process group; do nothing the second time."""
+        """Kill what is left of the child and of all that it started; do nothing the second time."""
         if self._result_fd < 0:
             return
-        self.kill()
-        self._process.wait()
+        supervisor.end(self._process)
         os.close(self._request_fd)
         os.close(self._result_fd)
         self._request_fd = self._result_fd = -1
@@ -184,20 +189,34 @@ class SourceProcess:
                     if not chunk:
                         return None
                     buffer += chunk
-                    length = int.from_bytes(buffer[:LENGTH_BYTES], "big") if len(buffer) >= LENGTH_BYTES else None
-                    if length is not None and length > RESULT_LIMIT_BYTES:
-                        raise LoadError(
-                            f"the workload of {request.source} is {length / 2**20:.0f} MiB of JSON, "
-                            f"over the limit of {RESULT_LIMIT_BYTES // 2**20} MiB",
-                            hint="trace one layer, or fewer steps of the loop, and multiply",
-                        )
-                    if length is not None and len(buffer) >= LENGTH_BYTES + length:
-                        return bytes(buffer[LENGTH_BYTES : LENGTH_BYTES + length])
+                    frame = self._frame(buffer, source=request.source)
+                    if frame is not None:
+                        return frame
                 elif ended:
                     return None
                 else:
-                    # A fork of the user's code may hold the pipe open after the child's death.
+                    # A process that the supervisor could not end may hold the pipe open after the child's death.
                     ended = self._process.poll() is not None
+
+    def _frame(self, buffer: bytearray, *, source: str) -> bytes | None:
+        """The payload, where the whole frame is there; what stands before the frame is removed."""
+        start = buffer.find(self._token)
+        del buffer[: start if start >= 0 else max(0, len(buffer) - TOKEN_BYTES)]
+        head_bytes = TOKEN_BYTES + LENGTH_BYTES
+        if start < 0 or len(buffer) < head_bytes:
+            return None
+        length = int.from_bytes(buffer[TOKEN_BYTES:head_bytes], "big")
+        if length > RESULT_LIMIT_BYTES:
+            raise LoadError(
+                f"the workload of {source} is {length / 2**20:.0f} MiB of JSON, "
+                f"over the limit of {RESULT_LIMIT_BYTES // 2**20} MiB",
+                hint="trace one layer, or fewer steps of the loop, and multiply",
+            )
+        if len(buffer) < head_bytes + length + TOKEN_BYTES:
+            return None
+        if buffer[head_bytes + length : head_bytes + length + TOKEN_BYTES] != self._token:
+            raise _garbled(source)
+        return bytes(buffer[head_bytes : head_bytes + length])
 
     def _raise_death(self, source: str) -> NoReturn:
         with suppress(subprocess.TimeoutExpired):
@@ -281,6 +300,24 @@ def _check_source(request: ProfileRequest) -> None:
             f"{path} is no Python file" + (": weights are not a model" if path.suffix in _WEIGHTS else ""),
             hint=f"a model is {_SOURCES}",
         )
+
+
+def _message(payload: bytes, *, source: str) -> dict[str, Any]:
+    """The child's answer; raises LoadError where the user's code has made something else of it."""
+    try:
+        message = json.loads(payload)
+    except (ValueError, RecursionError):
+        raise _garbled(source) from None
+    if not isinstance(message, dict) or not isinstance(message.get("is_last"), bool):
+        raise _garbled(source)
+    return message
+
+
+def _garbled(source: str) -> LoadError:
+    return SourceDiedError(
+        f"{source} wrote into the pipe of its process's answer, or changed what makes the answer",
+        hint="leave descriptors that the file has not opened, and Python's own functions, as they are",
+    )
 
 
 def _raise_error(error: dict[str, str]) -> NoReturn:

@@ -1,9 +1,12 @@
 """Totals, groups and coverage of a Workload at a batch size."""
 
+from collections import Counter
+from collections.abc import Iterable
+
 from advisor.ops.evaluate import row_cost
 from advisor.ops.registry import formula_of
 from advisor.records.answer import Group, GroupBy, Totals, WorkloadSummary
-from advisor.records.workload import MemoryLine, StoredBytes, Workload
+from advisor.records.workload import MemoryLine, Row, StoredBytes, Workload
 
 KINDS = ("parameters", "buffers", "gradients", "optimizer_state", "activations", "temporaries", "kv_cache")
 
@@ -60,9 +63,17 @@ def group_rows(workload: Workload, *, by: GroupBy, batch: int) -> tuple[Group, .
 
 def coverage_ratio(workload: Workload) -> float:
     """The share of operator calls that a formula counts; 1.0 is all of them. Views do not count."""
-    known = sum(row.count for row in workload.rows if formula_of(row.op) is not None or row.family == "pointwise")
     total = sum(row.count for row in workload.rows)
-    return known / total if total else 1.0
+    return 1.0 - sum(unknown_ops(workload.rows).values()) / total if total else 1.0
+
+
+def unknown_ops(rows: Iterable[Row]) -> dict[str, int]:
+    """The operators that no formula counts, with their calls."""
+    counts: Counter[str] = Counter()
+    for row in rows:
+        if formula_of(row.op) is None and row.family != "pointwise":
+            counts[row.op] += row.count
+    return dict(counts)
 
 
 def _line_bytes(line: MemoryLine, *, batch: int) -> float:

@@ -9,8 +9,6 @@ import contextlib
 import gzip
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import cache
@@ -22,6 +20,7 @@ import platformdirs
 
 import advisor.records.workload as records
 from advisor.records.workload import Workload
+from advisor.whole_file import replace_whole
 from advisor.workload.file import workload_from_json
 from advisor.workload.files_read import are_unchanged
 from advisor.workload.spawn import RESULT_LIMIT_BYTES, ProfileRequest
@@ -30,6 +29,8 @@ _PACKAGES = ("torch", "torchvision", "timm", "transformers")
 _ROOMS = tuple(Path(__file__).resolve().parents[1] / name for name in ("ops", "workload"))
 _KEPT_COUNT = 8192
 """Workloads kept, of some 10 KB each."""
+_OWN_FILE = 0o600
+"""For this user alone: the workload of a model shows how it is built."""
 _NO_PART_OF_THE_TRACE = ("timeout_s",)
 
 
@@ -56,14 +57,8 @@ def write(request: ProfileRequest, document: dict[str, Any], *, files: Mapping[s
     with contextlib.suppress(OSError):
         file = _file(request)
         file.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=file.parent, prefix=".workload-")
-        try:
-            with os.fdopen(handle, "wb") as part:
-                part.write(gzip.compress(json.dumps({"files": files, "workload": document}).encode(), 1))
-            Path(name).replace(file)
-        except OSError:
-            Path(name).unlink(missing_ok=True)
-            raise
+        kept = {"files": files, "workload": document}
+        replace_whole(gzip.compress(json.dumps(kept).encode(), compresslevel=1), file, mode=_OWN_FILE)
 
 
 def forget_oldest() -> None:

@@ -99,6 +99,21 @@ def test_what_was_disturbed_too_much_is_not_exported(
     assert not file.exists()
 
 
+def test_what_is_not_kept_is_not_shown_as_if_it_were(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def disturbed(request: TimingRequest, **_: Any) -> Timings:
+        return timings(timed_by(shipped(local(EPYC)), local(EPYC)), others_cpu_count=4.0)
+
+    monkeypatch.setattr("advisor.calibrate.run.time_operators", disturbed)
+
+    assert run(["calibrate"]) == 0
+
+    out, err = capsys.readouterr()
+    assert out.strip() == ""
+    assert "when the machine is quiet" in err
+
+
 def test_a_calibration_of_other_conditions_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
     kept = calibration()
     store.keep(replace(kept, key=replace(kept.key, torch="1.0")))
@@ -112,8 +127,8 @@ def test_a_calibration_of_other_conditions_is_not_shown(capsys: pytest.CaptureFi
     ("arguments", "error"),
     [
         (["--on", "cuda:0"], "error: --on cuda:0: there is no such device here\nhint: found: cpu\n"),
-        (["--time-budget", "0"], "error: --time-budget: 0 s are too short to time anything\n"),
-        (["--time-budget", "soon"], "error: 'soon' is not a duration\n"),
+        (["--time-budget", "1"], "error: --time-budget: 1 s are too short to time anything\n"),
+        (["--time-budget", "soon"], "error: --time-budget: 'soon' is not a duration\n"),
         (["--threads", "9"], "error: --threads: this process may use 4 cores, each with a thread of torch, not 9\n"),
         (["--show", "--on", "cuda:7"], "error: --on cuda:7: there is no such device here\nhint: found: cpu\n"),
         (["--show", "--threads", "1"], "error: --show and --threads do not go together\n"),

@@ -1,6 +1,9 @@
 """The parent's side with small children of its own making, then one real child."""
 
 import json
+import os
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +11,7 @@ import pytest
 from advisor.calibrate import process
 from advisor.calibrate.process import TimingRequest, time_operators
 from advisor.errors import UsageError
+from advisor.workload import supervisor
 from advisor.workload.file import workload_from_json
 
 PLANNED = {"planned_count": 3}
@@ -31,9 +35,9 @@ def request(*, budget_s: float = 60.0, device: str = "cpu") -> TimingRequest:
 def child(monkeypatch: pytest.MonkeyPatch, *lines: dict[str, Any], then: str = "") -> None:
     """Start this in the child's place: it says the lines, then does something."""
     said = "".join(json.dumps(line) + "\n" for line in lines)
-    monkeypatch.setattr(
-        process, "_START", f"import os, sys, time; sys.stdout.write({said!r}); sys.stdout.flush(); {then}"
-    )
+    worker = f"import os, sys, time; sys.stdout.write({said!r}); sys.stdout.flush(); {then}"
+    start, _, _ = supervisor._START.partition("from {module}")
+    monkeypatch.setattr(supervisor, "_START", start + worker.replace("{", "{{").replace("}", "}}"))
 
 
 def test_what_the_child_says_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,6 +92,19 @@ def test_a_child_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> No
     child(monkeypatch, PLANNED, OPERATOR, then="time.sleep(1000)")
 
     assert len(time_operators(request(budget_s=1.0)).operators) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a session of its own is not followed")
+def test_what_a_child_starts_ends_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    daemon = (
+        "import subprocess; print(subprocess.Popen(['sleep', '600'], start_new_session=True).pid, file=open({!r}, 'w'))"
+    )
+    child(monkeypatch, PLANNED, OPERATOR, then=daemon.format(str(tmp_path / "pid")))
+
+    time_operators(request())
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 def test_a_child_that_dies_at_once_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:

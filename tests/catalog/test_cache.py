@@ -1,3 +1,5 @@
+import hashlib
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -84,6 +86,47 @@ def test_a_cache_file_with_one_byte_changed_or_missing_is_ignored(tmp_path: Path
     for damaged in (whole[:position] + b"9.006" + whole[position + 5 :], whole[:-1]):
         file.write_bytes(damaged)
         assert read_cached(tmp_path, key="one") is None
+
+
+FORGED: dict[str, Any] = {
+    "nothing": lambda document: document.clear(),
+    "a device without its figures": lambda document: document["gpus"][0].pop("sm_count"),
+    "a figure that is text": lambda document: document["gpus"][0].update(sm_count="40"),
+    "a figure that is no number": lambda document: document["cpus"][0].update(memory_bytes_per_s=float("nan")),
+    "a name that is a number": lambda document: document["cpus"][0].update(name=3),
+    "a price that is text": lambda document: document["prices"]["usd_per_hour"].__setitem__(0, "1"),
+    "a price below nothing": lambda document: document["prices"]["usd_per_hour"].__setitem__(0, -1.0),
+    "a price of nothing": lambda document: document["prices"]["usd_per_hour"].__setitem__(0, 0.0),
+    "a price of no kind": lambda document: document["prices"]["kind"].__setitem__(0, "gift"),
+    "a price of no day": lambda document: document["prices"]["date"].__setitem__(0, "soon"),
+    "a text that is not there": lambda document: document["prices"]["source"].__setitem__(0, 10**6),
+    "a short column": lambda document: document["offers"]["vcpus"].pop(),
+    "a device that is not there": lambda document: document["offers"]["cpu"].__setitem__(slice(None), ["x"] * 1650),
+    "a GPU machine without GPUs": lambda document: document["offers"]["gpu_count"].__setitem__(slice(None), [0] * 1650),
+    "an efficiency that is text": lambda document: document["efficiencies"][0].update(families="*"),
+    "a family that is a number": lambda document: document["efficiencies"][0]["families"].update({"*": 1.0}),
+    "overlays that are a number": lambda document: document.update(overlays=[1]),
+    "deep nesting": None,
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_an_entry_with_a_right_digest_and_wrong_content_is_ignored(tmp_path: Path, shipped: Catalog, name: str) -> None:
+    write_cached(shipped, tmp_path, key="one")
+    (file,) = tmp_path.glob("catalog-*.json")
+    document = json.loads(file.read_bytes().partition(b"\n")[2])
+    if forge := FORGED[name]:
+        forge(document)
+        payload = json.dumps(document).encode()
+    else:
+        payload = b"[" * 100_000
+    file.write_bytes(hashlib.sha256(payload).hexdigest().encode() + b"\n" + payload)
+    assert read_cached(tmp_path, key="one") is None
+
+
+def test_a_cache_file_that_is_a_pipe_is_ignored(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "catalog-one.json")
+    assert read_cached(tmp_path, key="one") is None
 
 
 def test_a_folder_that_cannot_be_written_is_let_be(tmp_path: Path) -> None:

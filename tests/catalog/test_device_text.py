@@ -24,8 +24,8 @@ def test_odd_texts_and_numbers_read_as_they_were_written(shipped: Catalog, tmp_p
         aliases=("no", "1e9", 'a "b" #c', "Ü: [x]"),
         notes="two\nlines\tand a \\",
         sustained_compute_ratio=0.1 + 0.2,
-        tdp_w=1e-7,
-        boost_hz=1.23456789e22,
+        tdp_w=123456.789e-3,
+        boost_hz=1.23456789e9,
     )
     file = tmp_path / "odd.yaml"
     file.write_text(device_yaml(odd, comments=("one", "two")))

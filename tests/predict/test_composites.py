@@ -156,7 +156,7 @@ def test_cudnn_runs_a_recurrent_layer_step_by_step() -> None:
     assert lstm.launches == 2 * (1 + 2 * 5)  # layers x (inputs' product + 2 kernels x steps)
     assert lstm.dispatches == 1
     # Recurrent weights 4 gates x 32 x 32, read anew in 4 of 5 steps, in 2 layers, 4 bytes each.
-    assert lstm.extra_bytes == 2 * 4 * 4096 * 4
+    assert (lstm.revisited_bytes, lstm.revisited_set_bytes) == (2 * 4 * 4096 * 4, 4096 * 4)
 
 
 def test_both_directions_are_layers_of_their_own_and_backward_runs_twice() -> None:
@@ -184,8 +184,19 @@ def test_the_steps_of_a_packed_input_are_its_tokens_per_sample() -> None:
 
 
 def test_a_cpu_runs_an_lstm_in_one_operator_per_layer_and_a_gru_step_by_step() -> None:
-    assert program(rnn_row(), "cpu").dispatches == 2
-    assert program(rnn_row(mode="gru"), "cpu").dispatches == 2 * 12 * 5
+    lstm, gru = program(rnn_row(), "cpu"), program(rnn_row(mode="gru"), "cpu")
+    assert (lstm.dispatches, gru.dispatches) == (2, 2 * 12 * 5)
+    # In each of 2 layers all cores meet after the product and the gates of 5 steps, of which one is the layer's launch.
+    assert (lstm.joins, gru.joins) == (2 * (2 * 5 - 1), 0)
+    assert (lstm.repacks, gru.repacks) == (True, False)
+    # 4 of 5 steps in 2 layers read 4 gates (a GRU has 3) x 32 x 32 recurrent weights of 4 bytes again.
+    assert (lstm.revisited_bytes, gru.revisited_bytes) == (2 * 4 * 4096 * 4, 2 * 4 * 3072 * 4)
+
+
+@pytest.mark.parametrize(("op", "flop_ratio"), [("aten.silu", 5.0), ("aten.silu_", 5.0), ("aten.relu_", 1.0)])
+def test_a_function_takes_a_cpu_as_long_in_place(op: str, flop_ratio: float) -> None:
+    elements = operand(8)
+    assert program(row(op, (elements,), (elements,), family="pointwise"), "cpu").flop_ratio == flop_ratio
 
 
 def test_a_gpu_steps_over_lists_of_tensors() -> None:

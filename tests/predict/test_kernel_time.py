@@ -33,7 +33,8 @@ def rates(**changes: Any) -> Rates:
         "core_bytes_per_s": np.inf, "direct_flops_per_s": np.inf, "reread_ratio": 1.0, "is_nchw": True, "launch_s": 0.0,
         "overlap_ratio": 1.0, "edge_ramp": 0.0, "depth_ramp": 0.0, "tile_rows": 128.0, "tile_columns": 128.0,
         "wave_ratio": 0.0, "winograd_speedup": 1.0, "transposed_ratio": 0.0, "bias_pass_ratio": 0.0,
-        "repack_ratio": 0.0, "cast_ratio": 1.0, "cache_kept_ratio": 0.0, "join_s": 0.0, "library_s": 0.0,
+        "near_cache_bytes": 0.0, "repack_ratio": 0.0, "cast_ratio": 1.0, "cache_kept_ratio": 0.0, "join_s": 0.0,
+        "library_s": 0.0,
     }  # fmt: skip
     return Rates(**{name: np.array(value) for name, value in (values | changes).items()})
 
@@ -51,6 +52,18 @@ def moving(**moved_bytes: float) -> Kernels:
     step = {name: np.array([moved_bytes.pop(name, 0.0)]) for name in ("parameter_bytes",)}
     fields = {name: np.array([[value]]) for name, value in moved_bytes.items()}
     return kernels(flops=[[0.0]], **({"data_bytes": [[0.0]]} | fields | step))
+
+
+def test_what_is_read_over_and_over_comes_from_the_nearest_cache_that_holds_its_set() -> None:
+    """100 byte/s from memory, 400 from a cache of 1,000 bytes, twice that from the 200 that are the cores' own."""
+
+    def seconds(set_bytes: float) -> float:
+        revisiting = moving(revisited_bytes=8_000.0, revisited_set_bytes=set_bytes)
+        return total_s(revisiting, rates(cache_bytes=1_000.0, near_cache_bytes=200.0))
+
+    assert seconds(200.0) == pytest.approx(8_000 / 800)
+    assert seconds(800.0) == pytest.approx(2_000 / 800 + 6_000 / 400)  # a quarter of the set is near
+    assert seconds(2_000.0) == pytest.approx(800 / 800 + 3_200 / 400 + 4_000 / 100)  # half of it is in memory
 
 
 def test_a_call_into_a_library_takes_time_beside_its_launch() -> None:

@@ -1,9 +1,9 @@
 import pytest
 
-from advisor.predict.precision import computed_dtype, resolve_precision, stored_dtype, unit_of
+from advisor.predict.precision import computed_dtype, computing_family, resolve_precision, stored_dtype, unit_of
 from advisor.predict.rates import sustained_flops_per_s
 from advisor.records.device import DeviceKind, Precision
-from tests.predict.toys import device, efficiency, operand
+from tests.predict.toys import device, efficiency, operand, row
 
 
 def with_units(**flops_per_s: float) -> dict[str, float]:
@@ -81,8 +81,17 @@ def test_an_operator_computes_on_the_unit_of_its_family_and_dtype(
     assert unit_of(family, kind="gpu", dtype=dtype, precision=precision) == unit
 
 
+def test_a_cpu_computes_an_lstm_as_a_convolution_and_other_recurrent_layers_as_products() -> None:
+    assert [computing_family(row("rnn", family="rnn", attributes={"mode": mode})) for mode in ("lstm", "gru")] == [
+        "rnn",
+        "matmul",
+    ]
+    assert computing_family(row("aten.mkldnn_rnn_layer", family="rnn")) == "rnn"
+    assert computing_family(row("aten.relu", family="pointwise")) == "pointwise"
+
+
 @pytest.mark.parametrize(
-    ("family", "unit"), [("matmul", "fp32"), ("rnn", "fp32"), ("conv", "vector"), ("attention", "vector")]
+    ("family", "unit"), [("matmul", "fp32"), ("rnn", "vector"), ("conv", "vector"), ("attention", "vector")]
 )
 def test_a_cpu_computes_in_fp32_by_blas_or_on_its_whole_vectors(family: str, unit: str) -> None:
     assert unit_of(family, kind="cpu", dtype="float32", precision="fp32") == unit

@@ -4,8 +4,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.ops.registry import Call, Tensor
-from advisor.predict.products import AS_IT_IS, Product, products_of
+from advisor.ops.registry import Call, Tensor, aten, formulas
+from advisor.predict.precision import MATRIX_FAMILIES
+from advisor.predict.products import AS_IT_IS, Product, has_products, products_of
 
 
 def tensor(*shape: Any) -> Tensor:
@@ -99,10 +100,12 @@ def test_a_convolution_of_one_channel_is_not_depthwise() -> None:
     assert not found.is_depthwise
 
 
-def test_a_transposed_convolution_runs_from_the_larger_image_to_the_smaller() -> None:
-    # 16 channels of 4 x 4 to 3 of 8 x 8, weight (in, out, 3, 3): 2 x 4 x 4 pixels, to 16 channels of 3 x 9 terms.
+def test_a_transposed_convolution_is_the_gradient_of_one() -> None:
+    # 16 channels of 4 x 4 to 3 of 8 x 8, weight (in, out, 3, 3): 2 x 8 x 8 pixels of 3 channels, each of 16 x 9 / 4
+    # terms at stride 2, and 2 x 128 x 3 x 36 FLOP: 2 x 4 x 4 pixels of 16 channels that each spread over 3 x 9.
     found = convolution(tensor(2, 16, 4, 4), tensor(16, 3, 3, 3), tensor(2, 3, 8, 8), transposed=True)
-    assert sizes(found) == (1, 32, 16, 27)
+    assert sizes(found) == (1, 128, 3, 36)
+    assert found.is_gradient
 
 
 def test_only_3_x_3_convolutions_that_keep_the_size_may_take_winograds_algorithm() -> None:
@@ -220,8 +223,11 @@ def test_attention_passes_blocks_of_queries_over_all_keys() -> None:
     assert sizes(backward) == (24, 10, 64, 20)
 
 
+LSTM = {"mode": "lstm", "input_size": 16, "hidden_size": 32, "num_layers": 1, "bidirectional": False}
+
+
 def test_a_recurrent_layer_multiplies_all_inputs_at_once_and_its_states_step_by_step() -> None:
-    attributes = {"mode": "lstm", "input_size": 16, "hidden_size": 32, "batch_first": False}
+    attributes = {**LSTM, "batch_first": False}
     of_inputs, of_states = products_of(
         Call(op="rnn", inputs=(tensor(5, 3, 16),), outputs=(tensor(5, 3, 32),), attributes=attributes)
     )
@@ -230,11 +236,89 @@ def test_a_recurrent_layer_multiplies_all_inputs_at_once_and_its_states_step_by_
 
 
 def test_a_projected_state_is_what_the_next_step_multiplies() -> None:
-    attributes = {"mode": "lstm", "input_size": 16, "hidden_size": 32, "proj_size": 8, "batch_first": True}
+    attributes = {**LSTM, "proj_size": 8, "batch_first": True}
     _, of_states = products_of(
         Call(op="rnn", inputs=(tensor(3, 5, 16),), outputs=(tensor(3, 5, 8),), attributes=attributes)
     )
     assert (of_states.m, of_states.k) == (3, 8)
+
+
+def test_the_products_of_recurrent_layers_have_the_share_of_their_weights() -> None:
+    # Three layers both ways: 16 inputs in the first, 2 x 32 in the other two, 32 of the state in each of the three.
+    attributes = {**LSTM, "num_layers": 3, "bidirectional": True, "batch_first": False}
+    found = products_of(Call(op="rnn", inputs=(tensor(5, 3, 16),), outputs=(tensor(5, 3, 64),), attributes=attributes))
+    assert [(one.m, one.k, one.share) for one in found] == [(15, 16, 16), (15, 64, 128), (3, 32, 96)]
+
+
+def encoder_layer() -> tuple[Product, ...]:
+    """8 sequences of 10 tokens, width 16, hidden layer 64."""
+    x, w = tensor(8, 10, 16), tensor
+    weights = (w(48, 16), w(48), w(16, 16), w(16), w(16), w(16), w(16), w(16), w(64, 16), w(64), w(16, 64), w(16))
+    return products_of(Call(op="encoder_layer", inputs=(x, *weights), outputs=(x,), attributes={}))
+
+
+def test_the_linear_layers_of_an_encoder_run_as_products_and_only_its_attention_as_attention() -> None:
+    *layers, attention = encoder_layer()
+    assert [(one.family, one.m, one.n, one.k) for one in layers] == [
+        ("matmul", 80, 48, 16), ("matmul", 80, 16, 16), ("matmul", 80, 64, 16), ("matmul", 80, 16, 64),
+    ]  # fmt: skip
+    # 2 x 80 x (768 + 256 + 1,024 + 1,024) FLOP of products, 4 x 80 x 10 x 16 of attention.
+    assert sum(one.share for one in layers) == 491_520
+    assert (attention.family, attention.share) == ("", 51_200)
+
+
+def test_the_projections_around_attention_run_as_products() -> None:
+    x, w = tensor(8, 10, 16), tensor
+    inputs = (x, x, x, w(48, 16), w(48), w(16, 16), w(16))
+    *layers, attention = products_of(Call(op="native_multi_head_attention", inputs=inputs, outputs=(x,), attributes={}))
+    assert [one.share for one in layers] == [2 * 80 * 256] * 4
+    assert attention.share == 51_200
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "result", "expected"),
+    [
+        ((40, 16), (4, 16, 32), (40, 32), (4, 10, 32, 16)),  # 10 rows for each of 4
+        ((4, 10, 16), (16, 32), (10, 32), (4, 10, 8, 16)),  # 8 columns for each
+        ((10, 64), (64, 32), (4, 10, 32), (4, 10, 32, 16)),  # a depth of 16 for each
+        ((4, 10, 16), (4, 16, 32), (4, 10, 32), (4, 10, 32, 16)),
+    ],
+)
+def test_groups_divide_the_rows_the_columns_or_the_depth(
+    a: tuple[int, ...], b: tuple[int, ...], result: tuple[int, ...], expected: tuple[float, ...]
+) -> None:
+    for op in ("aten._grouped_mm", "aten._scaled_grouped_mm"):
+        (found,) = products_of(Call(op=op, inputs=(tensor(*a), tensor(*b)), outputs=(tensor(*result),), attributes={}))
+        assert sizes(found) == expected
+
+
+def test_experts_that_no_token_chose_have_no_product() -> None:
+    # One token that goes to 2 of 8 experts: 8 x (1 - 6/8) = 2 of them, with one row each.
+    call = Call(
+        op="aten._grouped_mm",
+        inputs=(tensor(2, 16), tensor(8, 16, 32)),
+        outputs=(tensor(2, 32),),
+        attributes={"experts_per_token": 2},
+    )
+    (found,) = products_of(call)
+    assert sizes(found) == (2, 1, 32, 16)
+
+
+NO_TILES = {
+    *aten("mv dot vdot addmv addr"),  # vectors
+    *aten("bilinear _trilinear conv_tbc conv_tbc_backward"),  # products by steps of their own
+    *aten("_flash_attention_forward _flash_attention_backward _cudnn_attention_forward _cudnn_attention_backward"),
+    *aten("mkldnn_rnn_layer mkldnn_rnn_layer_backward"),
+    "torchvision.deform_conv2d",
+}
+
+
+def test_every_operator_of_a_matrix_family_has_its_products() -> None:
+    """What has none counts as filling every tile."""
+    names = {one.op for one in formulas() if one.family in MATRIX_FAMILIES}
+    without = {op for op in names if not has_products(op)}
+    fused = {op for op in without if "scaled_dot_product" in op}
+    assert without - fused == NO_TILES
 
 
 def test_what_is_no_product_has_none() -> None:

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,14 +11,33 @@ from advisor.predict.rates import (
     cache_bytes_per_s,
     join_s,
     launch_s,
-    rates_of,
+    rate_table,
     sustained_bytes_per_s,
     sustained_flops_per_s,
     transposed_ratio,
     winograd_speedup,
 )
 from advisor.records.device import Device, Efficiency, Layout
+from advisor.records.prediction import IndexArray
 from tests.predict.toys import device, efficiency, family
+
+
+def rates_of(
+    devices: list[Device],
+    fits: list[Efficiency],
+    *,
+    families: Sequence[str],
+    family: IndexArray,
+    unit: IndexArray,
+    layout: Layout,
+) -> Rates:
+    """Of every device for every kernel, (devices, kernels, 1) or less."""
+    return rate_table(devices, fits, families=families, units=unit.tolist()).at(
+        np.arange(len(devices))[:, np.newaxis, np.newaxis],
+        family=family[:, np.newaxis],
+        unit=unit[:, np.newaxis],
+        is_nchw=np.array(layout == "nchw"),
+    )
 
 
 def rates(devices: list[Device], fits: list[Efficiency], *, layout: Layout = "nchw") -> Rates:

@@ -9,6 +9,7 @@ from advisor.predict.kernel_time import smooth_maximum
 from advisor.predict.roofline import step_times, times_by_kernel
 from advisor.records.answer import BOUNDS
 from advisor.records.device import Efficiency
+from advisor.records.prediction import PARTS
 from tests.predict.toys import device, efficiency, family, kernels
 
 WORK = st.just(0.0) | st.floats(1e-9, 1e15)
@@ -76,13 +77,17 @@ def test_the_backward_pass_dispatches_at_its_own_pace() -> None:
 def test_a_backward_pass_and_compiled_code_widen_the_interval() -> None:
     fit = efficiency(workload_log_spread=0.3, backward_log_spread=0.4, compiled_log_spread=0.72, host_log_spread=1.0)
 
-    def log_spread(**counts: float) -> float:
-        toy = kernels(flops=[[1e12]], data_bytes=[[0.0]], **{name: np.array([one]) for name, one in counts.items()})
+    def log_spread(part: str, **counts: float) -> float:
+        parts = np.array([PARTS.index(part)])
+        counted = {name: np.array([one]) for name, one in counts.items()}
+        toy = kernels(flops=[[1e12]], data_bytes=[[0.0]], part=parts, **counted)
         return float(step_times(toy, kind="gpu", devices=[device()], efficiencies=[fit]).log_spread[0, 0])
 
-    assert log_spread(dispatches=5.0) == pytest.approx(0.3)
-    assert log_spread(backward_dispatches=5.0) == pytest.approx(0.5)  # 0.3 and 0.4 at right angles
-    assert log_spread(compiled_dispatches=5.0) == pytest.approx(0.78)  # 0.3 and 0.72
+    assert log_spread("forward", dispatches=5.0) == pytest.approx(0.3)
+    assert log_spread("inner_backward", backward_dispatches=5.0) == pytest.approx(0.5)  # 0.3 and 0.4 at right angles
+    assert log_spread("forward", compiled_dispatches=5.0) == pytest.approx(0.78)  # 0.3 and 0.72
+    # Training, compiled: sqrt(0.3^2 + 0.4^2 + 0.72^2).
+    assert log_spread("block_backward", compiled_dispatches=5.0) == pytest.approx(0.8766, abs=1e-4)
 
 
 def test_what_the_host_is_off_counts_by_its_share_of_the_step() -> None:

@@ -57,9 +57,9 @@ def kernels(*, flops: Any, data_bytes: Any, **changes: Any) -> Kernels:
     work = np.array(flops, dtype=np.float64)
     count, batches = work.shape
     others = (
-        "nchw_direct_flops", "nhwc_direct_flops", "weight_bytes", "reread_bytes", "loads_in_turn", "launches", "joins",
-        "library_calls", "cast_bytes", "nchw_copied_bytes", "nhwc_copied_bytes", "transposed_bytes", "biased_bytes",
-        "repacked_bytes",
+        "nchw_direct_flops", "nhwc_direct_flops", "weight_bytes", "reread_bytes", "revisited_bytes",
+        "revisited_set_bytes", "loads_in_turn", "launches", "joins", "library_calls", "cast_bytes",
+        "nchw_copied_bytes", "nhwc_copied_bytes", "transposed_bytes", "biased_bytes", "repacked_bytes",
     )  # fmt: skip
     of_step = ("dispatches", "backward_dispatches", "compiled_dispatches", "transfer_bytes", "parameter_bytes")
     values: dict[str, Any] = {

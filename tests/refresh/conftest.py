@@ -22,12 +22,16 @@ def sample(name: str) -> Any:
 
 @dataclass
 class Answer:
-    """`body` may be an iterable of chunks that is sent without a length; `claimed_length` is a lie about it."""
+    """`body` may be an iterable of chunks that is sent without a length; `claimed_length` is a lie about it.
+
+    One `is_without_head` is sent in place of the status line and headers.
+    """
 
     body: bytes | Iterable[bytes] = b""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     claimed_length: int | None = None
+    is_without_head: bool = False
 
 
 @dataclass
@@ -90,6 +94,10 @@ class Server:
             do_POST = do_GET  # noqa: N815 - http.server's name
 
             def _send(self, answer: Answer) -> None:
+                if answer.is_without_head and not isinstance(answer.body, bytes):
+                    for chunk in answer.body:
+                        self.wfile.write(chunk)
+                    return
                 self.send_response(answer.status)
                 for name, value in answer.headers.items():
                     self.send_header(name, value)

@@ -105,6 +105,16 @@ def test_a_list_that_ends_within_a_row_was_cut_short() -> None:
         aws.parse_bulk_csv(text[:-100].splitlines(keepends=True), instances=["g5.xlarge"])
 
 
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [(("Hrs", "H" * 200_000), "is not CSV"), (('"2026-11-20T21:03:11Z"', ""), "no publication date")],
+)
+def test_a_list_that_is_not_as_it_should_be_is_refused(damage: tuple[str, str], problem: str) -> None:
+    text = "".join(lines([row("g5.xlarge", "1.006")])).replace(*damage)
+    with pytest.raises(NetworkError, match=problem):
+        aws.parse_bulk_csv(text.splitlines(keepends=True), instances=["g5.xlarge"])
+
+
 def test_spot_js_is_read_by_the_names_that_it_has_for_regions() -> None:
     prices = {
         ("us-east", "m5.large"): "0.0423",
@@ -150,8 +160,8 @@ def test_each_region_has_its_list_and_spot_prices_come_from_spot_js_or_from_the_
     assert prices["g5.xlarge", "eu-west-1", "spot"].interruption_percent == "10-15"
     assert listing.sources["bulk-us-east-1"].etag == '"v7"'
     assert listing.sources["bulk-us-east-1"].how == "published 2026-11-20"
-    assert ("eu-west-1", "commit_3y") in listing.covered
-    assert ("eu-west-1", "spot") not in listing.covered
+    assert ("g6.xlarge", "eu-west-1", "commit_3y") in listing.covered
+    assert ("g6.xlarge", "eu-west-1", "spot") not in listing.covered
 
 
 def test_a_list_that_has_not_changed_is_said_to_be_so(origin: Server, waits: Waits) -> None:

@@ -122,7 +122,7 @@ def test_every_page_of_every_region_is_read(server: Server, waits: Waits, monkey
         "$filter": ["serviceName eq 'Virtual Machines' and armRegionName eq 'westeurope'"],
     }
     assert server.asked[1].query == {"skip": ["1000"]}
-    assert ("westeurope", "on_demand") in listing.covered
+    assert (D8, "westeurope", "on_demand") in listing.covered
 
 
 @pytest.mark.parametrize(

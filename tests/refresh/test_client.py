@@ -1,5 +1,6 @@
 import itertools
 import logging
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -66,8 +67,41 @@ def test_a_body_that_was_cut_short_is_read_again_from_its_start(server: Server, 
 
 def test_nobody_at_the_address_is_a_network_error(server: Server, waits: Waits) -> None:
     server.close()
-    with waits.client() as client, pytest.raises(NetworkError, match="ConnectError"):
+    with waits.client() as client, pytest.raises(NetworkError, match=r"no connection to 127\.0\.0\.1") as caught:
         client.read(Request(url=server.url), body_of)
+    assert "HTTPS_PROXY" in caught.value.hint
+
+
+def dripping(start: bytes = b"") -> Iterator[bytes]:
+    yield start
+    while True:
+        time.sleep(0.02)
+        yield b"x"
+
+
+@pytest.mark.parametrize("is_in_head", [False, True])
+def test_an_answer_that_comes_byte_by_byte_is_given_up_at_the_deadline(
+    server: Server, waits: Waits, is_in_head: bool
+) -> None:
+    url = server.answer("/list", Answer(dripping(b"HTTP/1.1 200 OK\r\nX-Long: "), is_without_head=is_in_head))
+    with waits.client() as client, pytest.raises(NetworkError, match=r"/list: the answer had not ended after"):
+        client.read(Request(url=url), body_of, longest_s=0.2)
+    assert len(server.asked) == 1
+
+
+def test_all_answers_of_a_refresh_together_have_a_deadline(
+    server: Server, waits: Waits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "_LONGEST_REFRESH_S", 0.2)
+    url = server.answer("/list", Answer(dripping()))
+    with waits.client() as client, pytest.raises(NetworkError, match="had not ended after"):
+        client.json(Request(url=url), PAGE)
+
+
+def test_a_next_page_that_is_no_address_is_refused(server: Server, waits: Waits) -> None:
+    with waits.client() as client, pytest.raises(NetworkError, match=r"Invalid port") as caught:
+        client.json(Request(url="http://somewhere:else"), PAGE)
+    assert caught.value.hint == "the list may have moved"
 
 
 def test_redirects_are_followed_but_not_for_ever(server: Server, waits: Waits) -> None:
@@ -114,6 +148,8 @@ def test_a_list_that_has_not_changed_is_not_sent_again(server: Server, waits: Wa
         (b"<html>Sorry</html>", "the answer is not JSON"),
         (b'{"numbers": [1, 2', "the answer is not JSON"),
         (b"\xff\xfe", "the answer is not JSON"),
+        (b"[" * 10**5, "the answer is not JSON"),
+        (b'{"numbers": [' + b"9" * 5000 + b"]}", "the answer is not JSON"),
         (b"[]", ": input should be a dictionary"),
         (b'{"numbers": [1, "two"]}', "numbers.1: input should be a valid integer"),
         (b"{}", "numbers: field required"),

@@ -66,7 +66,14 @@ def test_trap_4_a_row_that_the_price_file_does_not_have_is_not_made_up_from_part
         listing = gcp.fetch(client, asked)
     # 4 x 0.03 + 16 x 0.004 = 0.184
     assert [(one.region, one.usd_per_hour) for one in listing.prices] == [("us-central1", 0.184)]
-    assert listing.covered == frozenset()
+    assert listing.covered == {("n2-standard-4", "us-central1", kind) for kind in ("on_demand", "spot")}
+
+
+def test_a_machine_whose_parts_the_catalog_does_not_name_is_not_missed_in_it(keyed: Server, waits: Waits) -> None:
+    types = (listed("a2-ultragpu-1g", gpu="a100-sxm4-80gb"), listed("g4-standard-48", gpu="rtx-pro-6000"), A2)
+    with waits.client() as client:
+        listing = gcp.fetch(client, wanted(*types, regions=("us-central1",)))
+    assert {instance for instance, _, _ in listing.covered} == {"a2-highgpu-1g"}
 
 
 @pytest.mark.parametrize(

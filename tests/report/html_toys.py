@@ -96,7 +96,7 @@ def break_even() -> BreakEven:
 def report(answer: Recommendation | None = None, **changes: Any) -> Report:
     values: dict[str, Any] = {
         "recommendation": answer
-        or recommendation(L4, T4, GENOA, rejected=(rejection("p5", code="memory", reason="too small"),)),
+        or recommendation(L4, T4, GENOA, rejected=(rejection("p5", code="does-not-fit", reason="too small"),)),
         "looks": (ON_GPU, ON_CPU),
         "price_sources": (PRICES,),
         "accuracy": (ALL, ON_T4),

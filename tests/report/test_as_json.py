@@ -15,7 +15,7 @@ from tests.report.test_inventory_text import inventory
 from tests.report.toys import GENOA, L4, T4, recommendation, rejection
 
 ANSWER = recommendation(
-    L4, T4, GENOA, rejected=(rejection("p5", code="uses-1-of-n", reason="uses 1 of 8"),), warnings=("old",)
+    L4, T4, GENOA, rejected=(rejection("p5", code="too-few-gpus", reason="has 1 GPU, not 8"),), warnings=("old",)
 )
 
 
@@ -57,8 +57,8 @@ def test_the_keys_are_those_of_the_record_in_its_order() -> None:
             "provider": "aws",
             "region": "us-east-1",
             "instance": "p5",
-            "code": "uses-1-of-n",
-            "reason": "uses 1 of 8",
+            "code": "too-few-gpus",
+            "reason": "has 1 GPU, not 8",
         }
     ]
 

@@ -7,7 +7,7 @@ from tests.report.toys import GENOA, L4, T4, quote, recommendation, rejection
 
 def test_the_whole_answer() -> None:
     answer = recommendation(
-        L4, T4, GENOA, rejected=(rejection("p5", code="memory", reason="too small"),), warnings=("Old prices.",)
+        L4, T4, GENOA, rejected=(rejection("p5", code="does-not-fit", reason="too small"),), warnings=("Old prices.",)
     )
     assert render(answer, View(top=2)).splitlines() == [
         r"**aws g6.xlarge (1x L4) does 1,000,000 samples for \$0.42 (\$0.38-\$0.46) in 30 min: "
@@ -37,7 +37,7 @@ def test_the_whole_answer() -> None:
         "",
         "Left out (1):",
         "",
-        "- 1 memory: aws p5: too small",
+        "- 1 does-not-fit: aws p5: too small",
         "",
         "Warnings:",
         "",

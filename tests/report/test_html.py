@@ -69,7 +69,7 @@ def test_only_the_scripts_and_styles_of_the_file_itself_may_run() -> None:
 
 def test_a_hostile_name_stays_data() -> None:
     odd = quote(HOSTILE, kind="gpu", device=HOSTILE, usd=1.0, provider=HOSTILE)
-    answer = recommendation(odd, rejected=(rejection(HOSTILE, code="memory", reason=HOSTILE),), name=HOSTILE)
+    answer = recommendation(odd, rejected=(rejection(HOSTILE, code="does-not-fit", reason=HOSTILE),), name=HOSTILE)
     page = render_report(report(answer))
     harmless = Parts(render_report(report(recommendation(L4))))
     parts = Parts(page)

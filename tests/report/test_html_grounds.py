@@ -25,14 +25,14 @@ def test_every_offer_left_out_stands_with_its_reason() -> None:
     answer = recommendation(
         L4,
         rejected=(
-            rejection("p5", code="memory", reason="too small"),
-            rejection("p4", code="memory", reason="smaller still"),
+            rejection("p5", code="does-not-fit", reason="too small"),
+            rejection("p4", code="does-not-fit", reason="smaller still"),
         ),
     )
     section = left_out_section(answer)
     (table,) = section.tables
     assert [row[2:5:2] for row in table.rows] == [("p5", "too small"), ("p4", "smaller still")]
-    assert section.lists[0].items == ("2 memory, such as aws p5: too small",)
+    assert section.lists[0].items == ("2 does-not-fit, the nearest aws p5: too small",)
     assert left_out_section(recommendation(L4)).tables == ()
 
 

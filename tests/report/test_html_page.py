@@ -95,7 +95,7 @@ def test_nothing_is_wider_than_the_screen(tmp_path: Path, size: str, scheme: str
 def test_a_hostile_name_is_shown_as_text(tmp_path: Path) -> None:
     odd = quote(HOSTILE, kind="gpu", device=HOSTILE, usd=1.0, provider=HOSTILE)
     answer = recommendation(
-        odd, rejected=(rejection(HOSTILE, code="memory", reason=HOSTILE),), name=HOSTILE, warnings=(HOSTILE,)
+        odd, rejected=(rejection(HOSTILE, code="does-not-fit", reason=HOSTILE),), name=HOSTILE, warnings=(HOSTILE,)
     )
     file = tmp_path / "report.html"
     file.write_text(render_report(report(answer)), encoding="utf-8")

@@ -72,3 +72,11 @@ def test_of_a_language_model_in_service_a_step_is_an_answer() -> None:
     service = replace(answer, job=replace(answer.job, requests_per_day=1000, generation=generation))
     (chart,) = cost_time_section(service).plots
     assert chart.x.label == "time of an answer"
+
+
+def test_the_section_says_by_what_the_rows_are_ordered() -> None:
+    answer = recommendation(L4, T4)
+    for objective, words in (("cost", "Cheapest"), ("time", "Fastest"), ("cost-time", "cost x time")):
+        section = ranking_section(replace(answer, job=replace(answer.job, objective=objective)))
+        assert words in section.lead[0]
+        assert ("Cheapest" in section.lead[0]) == (objective == "cost")

@@ -2,9 +2,15 @@
 
 from dataclasses import replace
 
+from advisor.records.answer import Recommendation
 from advisor.report import sentence
 from advisor.report.columns import shown_quotes
 from tests.report.toys import A10G, GENOA, HERE, L4, T4, quote, recommendation, rejection
+
+
+def given(answer: Recommendation) -> Recommendation:
+    """The same answer for a job whose size the user gave."""
+    return replace(answer, job=replace(answer.job, assumed=False))
 
 
 def test_the_headline_names_the_instance_its_cost_and_the_margin() -> None:
@@ -65,7 +71,7 @@ def test_a_training_job_trains() -> None:
 
 
 def test_no_quote_is_said_with_the_number_of_offers() -> None:
-    answer = recommendation(rejected=(rejection("p5.48xlarge", code="memory", reason="needs 90 GiB of 80 GiB"),))
+    answer = recommendation(rejected=(rejection("p5.48xlarge", code="does-not-fit", reason="needs 90 GiB of 80 GiB"),))
     assert sentence.headline(answer) == "No instance does this job within the limits: 1 offer was left out."
 
 
@@ -100,14 +106,14 @@ def test_what_was_left_out_is_counted_by_reason_commonest_first() -> None:
     answer = recommendation(
         L4,
         rejected=(
-            rejection("p3.2xlarge", code="memory", reason="needs 20 GiB of 16 GiB"),
-            rejection("g6.12xlarge", code="uses-1-of-n", reason="uses 1 of 4 GPUs"),
-            rejection("p5.48xlarge", code="uses-1-of-n", reason="uses 1 of 8 GPUs"),
+            rejection("p3.2xlarge", code="does-not-fit", reason="needs 20 GiB of 16 GiB"),
+            rejection("g6.12xlarge", code="too-few-gpus", reason="has 4 GPUs, not 8"),
+            rejection("p5.48xlarge", code="too-few-gpus", reason="has 1 GPU, not 8"),
         ),
     )
     assert sentence.left_out(answer) == (
-        "2 uses-1-of-n, such as aws g6.12xlarge: uses 1 of 4 GPUs",
-        "1 memory: aws p3.2xlarge: needs 20 GiB of 16 GiB",
+        "2 too-few-gpus, such as aws g6.12xlarge: has 4 GPUs, not 8",
+        "1 does-not-fit: aws p3.2xlarge: needs 20 GiB of 16 GiB",
     )
 
 
@@ -134,7 +140,7 @@ def test_a_table_that_hides_nothing_needs_no_notes() -> None:
 
 def test_a_machine_at_hand_that_does_the_job_within_the_hour_stands_before_the_headline() -> None:
     # The job of the toys takes 1,800 s, 1,620 to 1,980: 27 to 33 min.
-    said = sentence.headline(recommendation(L4, A10G, at_hand=HERE))
+    said = sentence.headline(given(recommendation(L4, A10G, at_hand=HERE)))
 
     assert said.startswith(
         "Do not rent: this machine's cpu (16 threads of AMD EPYC 7763) does 1,000,000 samples in 30 min [27-33]. "
@@ -142,14 +148,22 @@ def test_a_machine_at_hand_that_does_the_job_within_the_hour_stands_before_the_h
     )
 
 
+def test_a_job_whose_size_nobody_gave_gets_facts_and_no_advice() -> None:
+    said = sentence.headline(recommendation(L4, A10G, at_hand=HERE))
+
+    assert said.startswith("aws g6.xlarge (1x L4) does 1,000,000 samples for $0.42")
+    assert said.endswith(" This machine's cpu (16 threads of AMD EPYC 7763) does 1,000,000 samples in 30 min [27-33].")
+    assert "Do not" not in said
+
+
 def test_a_machine_at_hand_that_takes_an_hour_is_no_reason_not_to_rent() -> None:
     slow = replace(HERE, job_s=replace(HERE.job_s, mid=3600.0))
 
-    assert sentence.headline(recommendation(L4, A10G, at_hand=slow)).startswith("aws g6.xlarge")
+    assert sentence.headline(given(recommendation(L4, A10G, at_hand=slow))).startswith("aws g6.xlarge")
 
 
 def test_where_nothing_can_be_rented_the_machine_at_hand_is_still_named() -> None:
-    said = sentence.headline(recommendation(at_hand=HERE))
+    said = sentence.headline(given(recommendation(at_hand=HERE)))
 
     assert said.startswith("Do not rent: this machine's cpu")
     assert said.endswith("No instance does this job within the limits: 0 offers were left out.")
@@ -158,7 +172,7 @@ def test_where_nothing_can_be_rented_the_machine_at_hand_is_still_named() -> Non
 def test_the_machine_at_hand_costs_its_electricity_where_that_has_a_price() -> None:
     paid = replace(HERE, usd_per_hour=0.1, job_usd=replace(HERE.job_usd, mid=0.05))  # half an hour
 
-    assert " in 30 min [27-33] for $0.05 of electricity. " in sentence.headline(recommendation(L4, at_hand=paid))
+    assert " in 30 min [27-33] for $0.05 of electricity. " in sentence.headline(given(recommendation(L4, at_hand=paid)))
 
 
 def test_the_machine_at_hand_asked_for_by_name_is_the_headline_without_a_margin() -> None:

@@ -15,7 +15,7 @@ ANSWER = recommendation(
     T4,
     A10G,
     GENOA,
-    rejected=(rejection("p5.48xlarge", code="uses-1-of-n", reason="uses 1 of 8 GPUs"),),
+    rejected=(rejection("p5.48xlarge", code="too-few-gpus", reason="has 1 GPU, not 8"),),
     warnings=("The prices are 300 days old.",),
 )
 
@@ -49,7 +49,7 @@ def test_the_whole_answer_at_80_columns() -> None:
         "price date.\n"
         "\n"
         "Left out (1):\n"
-        "  1 uses-1-of-n: aws p5.48xlarge: uses 1 of 8 GPUs\n"
+        "  1 too-few-gpus: aws p5.48xlarge: has 1 GPU, not 8\n"
         "\n"
         "Warnings:\n"
         "  The prices are 300 days old.\n"

@@ -1,6 +1,7 @@
 """A small recommendation, made by hand, that every test of the reports looks at."""
 
 from dataclasses import replace
+from typing import get_args
 
 from advisor.records.answer import (
     Bound,
@@ -14,7 +15,7 @@ from advisor.records.answer import (
     WorkloadSummary,
 )
 from advisor.records.device import DeviceKind
-from advisor.records.price import Rejection
+from advisor.records.price import Rejection, RejectionCode
 
 
 def quote(
@@ -72,7 +73,8 @@ HERE = replace(
 GENOA = quote("c7a.xlarge", kind="cpu", device="AMD EPYC 9R14", usd=2.86, bound="compute")
 
 
-def rejection(instance: str, *, code: str, reason: str) -> Rejection:
+def rejection(instance: str, *, code: RejectionCode, reason: str) -> Rejection:
+    assert code in get_args(RejectionCode), f"no offer is ever rejected for {code}"
     return Rejection(
         id=f"aws/us-east-1/{instance}", provider="aws", region="us-east-1", instance=instance, code=code, reason=reason
     )

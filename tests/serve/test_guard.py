@@ -8,12 +8,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import httpx
+import pytest
 
 from advisor.serve.guard import SECURITY_HEADERS, Guard
 from advisor.serve.metrics import Metrics
 from advisor.serve.settings import Settings
 
-SETTINGS = Settings(queue_count=2, body_bytes=100, body_s=0.05)
+SETTINGS = Settings(body_bytes=100, body_s=0.05)
 JSON = {"content-type": "application/json"}
 
 
@@ -22,7 +23,8 @@ class Prices:
 
     loaded_at = datetime(2026, 11, 1, tzinfo=UTC)
     problem = ""
-    failure_count = died_count = 0
+    failure_count = died_count = asked_count = 0
+    living_count = count = 1
 
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:
@@ -35,6 +37,27 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
 def guarded(settings: Settings = SETTINGS, app: Any = echo) -> Guard:
     metrics = Metrics(prices=Prices(), pool=Prices())  # type: ignore[arg-type]
     return Guard(app, settings=settings, metrics=metrics, paths=["/v1/recommend", "/healthz"])
+
+
+def scope_of(method: str) -> Any:
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    return {"type": "http", "method": method, "path": "/v1/recommend", "headers": headers}
+
+
+def messages(*given: Any) -> Callable[[], Awaitable[Any]]:
+    """What a server receives: these, then nothing."""
+    left = iter(given)
+
+    async def receive() -> Any:
+        for message in left:
+            return message
+        return await asyncio.Event().wait()
+
+    return receive
+
+
+async def discard(_: Any) -> None:
+    pass
 
 
 def run(ask: Callable[[httpx.AsyncClient], Awaitable[Any]], guard: Guard | None = None) -> Any:
@@ -84,15 +107,10 @@ def test_a_length_that_is_none_is_refused() -> None:
 def test_a_body_that_does_not_arrive_is_not_waited_for() -> None:
     statuses = []
 
-    async def never() -> Any:
-        await asyncio.sleep(60)
-
     async def keep(message: Any) -> None:
         statuses.append(message.get("status"))
 
-    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
-    scope = {"type": "http", "method": "POST", "path": "/v1/recommend", "headers": headers}
-    asyncio.run(guarded()(scope, never, keep))
+    asyncio.run(guarded()(scope_of("POST"), messages(), keep))
     assert statuses[0] == 408
 
 
@@ -124,39 +142,47 @@ def test_with_a_token_only_health_is_answered_without() -> None:
     assert run(lambda client: client.get("/healthz"), guard).status_code == 200
 
 
-def test_more_requests_than_may_wait_are_turned_away() -> None:
-    # Two may be there at a time: of three that are answered together, one is turned away.
-    waiting = asyncio.Event()
+def test_an_answer_is_given_up_once_its_client_has_gone() -> None:
+    ended = []
 
-    async def slow(scope: Any, receive: Any, send: Any) -> None:
-        await waiting.wait()
-        await echo(scope, receive, send)
+    async def endless(scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(scope["path"])
 
-    async def three(client: httpx.AsyncClient) -> list[httpx.Response]:
-        asked = [asyncio.ensure_future(client.post("/v1/recommend", content=b"{}", headers=JSON)) for _ in range(3)]
-        done, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
-        (refused,) = done
-        assert refused.result().status_code == 429
-        assert (await client.get("/healthz")).status_code == 200 or waiting.is_set()
-        return [await one for one in asked]
-
-    async def healthy(scope: Any, receive: Any, send: Any) -> None:
-        await (echo if scope["path"] == "/healthz" else slow)(scope, receive, send)
-
-    async def ask(client: httpx.AsyncClient) -> list[httpx.Response]:
-        asyncio.get_running_loop().call_later(0.05, waiting.set)
-        return await three(client)
-
-    responses = run(ask, guarded(app=healthy))
-    assert sorted(response.status_code for response in responses) == [200, 200, 429]
-    (refused,) = (response for response in responses if response.status_code == 429)
-    assert refused.headers["retry-after"] == "1"
+    guard = guarded(app=endless)
+    asyncio.run(guard(scope_of("GET"), messages({"type": "http.request"}, {"type": "http.disconnect"}), discard))
+    assert ended == ["/v1/recommend"]
+    assert 'method="GET",path="/v1/recommend",status="499"} 1.0' in guard._metrics.text().decode()
 
 
-def test_reads_that_a_worker_answers_are_turned_away_too_and_health_is_not() -> None:
-    guard = guarded(replace(SETTINGS, queue_count=0))
-    assert run(lambda client: client.get("/v1/offers"), guard).status_code == 429
-    assert run(lambda client: client.get("/healthz"), guard).status_code == 200
+def test_half_a_body_of_a_client_that_has_gone_is_not_worked_on() -> None:
+    asked = []
+
+    async def note(scope: Any, receive: Any, send: Any) -> None:
+        asked.append(await receive())
+
+    parts = ({"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"})
+    asyncio.run(guarded(app=note)(scope_of("POST"), messages(*parts), discard))
+    assert asked == []
+
+
+def test_a_service_that_ends_ends_its_answers() -> None:
+    async def main() -> None:
+        begun = asyncio.Event()
+
+        async def endless(scope: Any, receive: Any, send: Any) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        answering = asyncio.create_task(guarded(app=endless)(scope_of("GET"), messages(), discard))
+        await begun.wait()
+        answering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await answering
+
+    asyncio.run(main())
 
 
 def test_answers_are_counted_by_few_paths_and_methods() -> None:

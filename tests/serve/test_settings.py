@@ -1,10 +1,11 @@
+import resource
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from advisor.errors import UsageError
-from advisor.serve.settings import Settings, checked_settings
+from advisor.serve.settings import Settings, answering_to, checked_settings
 
 TOKEN = "0123456789abcdef"
 
@@ -38,6 +39,25 @@ def test_an_address_is_a_name_of_the_service_and_no_other_is(token_file: Path) -
     found = settings("10.0.0.5", token_file=token_file, allowed_hosts=("Advisor.Internal",))
     assert found.allowed_hosts == ("10.0.0.5", "advisor.internal")
     assert found.token == TOKEN
+
+
+@pytest.mark.parametrize(("address", "name"), [("127.0.0.2", "127.0.0.2"), ("::1", "[::1]"), ("10.0.0.5", "10.0.0.5")])
+def test_the_address_that_is_listened_on_is_a_name_of_the_service(address: str, name: str) -> None:
+    assert answering_to(settings("localhost"), address).allowed_hosts[-1] == name
+
+
+def test_any_address_is_no_name(token_file: Path) -> None:
+    found = settings("0.0.0.0", token_file=token_file, allowed_hosts=("a.example",))
+    assert answering_to(found, "0.0.0.0").allowed_hosts == ("a.example",)
+
+
+@pytest.mark.parametrize(("file_count", "connection_count"), [(resource.RLIM_INFINITY, 288), (1024, 288), (100, 50)])
+def test_connections_leave_half_of_the_open_files_to_the_service(
+    monkeypatch: pytest.MonkeyPatch, file_count: int, connection_count: int
+) -> None:
+    # Two workers: 2 x 16 requests in the queue and 256 more.
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (file_count, file_count))
+    assert settings().connection_count == connection_count
 
 
 def test_all_addresses_at_once_need_a_name(token_file: Path) -> None:

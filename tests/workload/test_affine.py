@@ -25,11 +25,14 @@ def recording(*calls, live=None):
     )
 
 
-@given(a=st.integers(-50, 50), b=st.integers(0, 100), batches=st.lists(st.integers(1, 64), min_size=3, max_size=4))
+@given(a=st.integers(-50, 50), b=st.integers(-5, 100), batches=st.lists(st.integers(1, 64), min_size=3, max_size=4))
 def test_every_dimension_that_is_affine_is_found(a, b, batches):
     batches = sorted(set(batches))
     sizes = [a + b * batch for batch in batches]
     merged = merge_dim(sizes, batches) if len(batches) > 1 else sizes[0]
+    if len(batches) > 1 and (b < 0 or (b > 0 and a + b < 0)):  # no size at every batch: padding, or a slice's rest
+        assert merged is None
+        return
     for batch in (1, 7, 1000) if len(batches) > 1 else batches:
         assert (merged if isinstance(merged, int) else merged[0] + merged[1] * batch) == a + b * batch
 

@@ -1,5 +1,6 @@
 """Real child processes: each of these files would take an advisor that imports them down with it."""
 
+import ctypes
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from advisor.errors import AdvisorError, ExitCode, LoadError, TraceError, UsageError
-from advisor.workload import spawn
+from advisor.workload import spawn, supervisor
 from advisor.workload.spawn import ProfileRequest, start_profile
 
 ROOT = Path(__file__).parents[2]
@@ -77,6 +78,33 @@ def ends_within(pid: int, seconds: float) -> bool:
 
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a session of its own is not followed")
+
+
+def advisor_at_work(source: str, *, fork: bool = False) -> "subprocess.Popen[bytes]":
+    """A process that profiles `source`, and has a fork of its own that goes on where `fork` says so."""
+    forking = """
+import os, time
+forked = os.fork()
+if not forked:
+    time.sleep(600)
+open("forked", "w").write(str(forked))
+"""
+    code = (
+        "from advisor.workload.spawn import *\n"
+        f"with start_profile(ProfileRequest(source={source!r})) as pending:\n"
+        f"    exec({forking if fork else ''!r})\n"
+        "    pending.result()"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL)
+
+
+def when_there(file: str) -> str:
+    deadline = time.monotonic() + 60
+    while not Path(file).exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return Path(file).read_text()
 
 
 def test_a_file_comes_back_as_a_workload(write: Write) -> None:
@@ -340,20 +368,64 @@ def test_everything_dies_with_the_parent(write: Write, how: signal.Signals) -> N
         os.rename("pids.part", "pids")
     time.sleep(60)
     """
-    code = (
-        "from advisor.workload.spawn import *\n"
-        f"with start_profile(ProfileRequest(source={write(text)!r})) as pending: pending.result()"
-    )
-    parent = subprocess.Popen(
-        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.DEVNULL
-    )
-    deadline = time.monotonic() + 20
-    while not Path("pids").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    pids = [int(pid) for pid in Path("pids").read_text().split()]
+    parent = advisor_at_work(write(text))
+    pids = [int(pid) for pid in when_there("pids").split()]
     parent.send_signal(how)
     parent.wait()
     assert all(ends_within(pid, 2) for pid in pids)
+
+
+DAEMON = """
+    import os, subprocess, sys
+    daemon = "import os, time; open('part', 'w').write(str(os.getpid())); os.rename('part', 'pid'); time.sleep(600)"
+    subprocess.Popen([sys.executable, "-c", daemon], start_new_session=True)
+    while not os.path.exists("pid"):
+        pass
+"""
+
+
+@on_linux
+def test_a_daemon_in_a_session_of_its_own_does_not_stay_behind(write: Write) -> None:
+    assert profile(write(dedent(DAEMON) + dedent(NET)))["totals"]["flops"] == FLOPS
+    assert not is_running(int(Path("pid").read_text()))
+
+
+@on_linux
+def test_a_daemon_whose_parents_are_gone_dies_with_the_advisor(write: Write) -> None:
+    orphaned = dedent(DAEMON).replace("subprocess.Popen(", "os.fork() or os.setsid() or os.fork() or subprocess.Popen(")
+    parent = advisor_at_work(write(orphaned + "import time\ntime.sleep(600)"))
+    daemon = int(when_there("pid"))
+    parent.kill()
+    parent.wait()
+    assert ends_within(daemon, 10)
+
+
+@on_linux
+def test_a_fork_of_the_callers_own_keeps_nothing_alive(write: Write) -> None:
+    """It holds the pipe by whose end the supervisor sees the advisor die."""
+    parent = advisor_at_work(write(dedent(DAEMON) + "import time\ntime.sleep(600)"), fork=True)
+    daemon = int(when_there("pid"))
+    parent.kill()
+    parent.wait()
+    assert ends_within(daemon, 10)
+    os.kill(int(Path("forked").read_text()), signal.SIGKILL)
+
+
+@on_linux
+def test_a_supervisor_that_the_file_stops_is_ended_all_the_same(write: Write) -> None:
+    text = "import os, signal\nos.kill(os.getppid(), signal.SIGSTOP)\nopen('pid', 'w').write(str(os.getpid()))\n"
+    assert profile(write(text + dedent(NET)))["totals"]["flops"] == FLOPS
+    assert not is_running(int(Path("pid").read_text()))
+
+
+def test_the_caller_is_no_subreaper_and_keeps_its_signal_handlers(write: Write) -> None:
+    handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)]
+    profile(write(NET))
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)] == handlers
+    if sys.platform == "linux":
+        is_subreaper = ctypes.c_int(-1)
+        ctypes.CDLL(None).prctl(37, ctypes.byref(is_subreaper), 0, 0, 0)  # PR_GET_CHILD_SUBREAPER
+        assert is_subreaper.value == 0
 
 
 @needs_proc
@@ -362,6 +434,45 @@ def test_a_profile_that_nobody_waits_for_is_ended_by_closing_it(write: Write) ->
         pid = pending._process.pid
     assert ends_within(pid, 2)
     pending.close()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import json; json.dumps = lambda *_, **__: 'patched'",
+        "import os; os._exit = open = None",
+        "import sys, threading; sys.stdout = threading.Event = 3",
+        "import os\nfor fd in range(3, 400):\n    try: os.write(fd, b'{}' * 99)\n    except OSError: pass",
+    ],
+)
+def test_a_file_that_meddles_with_the_answer_is_answered_all_the_same(write: Write, text: str) -> None:
+    assert profile(write(f"{text}\n{dedent(NET)}"))["totals"]["flops"] == FLOPS
+
+
+def test_a_file_that_replaces_what_python_needs_is_told_so(write: Write, capfd: pytest.CaptureFixture[str]) -> None:
+    error = error_of(write(f"{dedent(NET)}\nimport builtins\nbuiltins.len = None"))
+    assert isinstance(error, LoadError)
+    assert "builtins.len" in error.message
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_an_answer_that_is_torn_is_an_error() -> None:
+    read_fd, write_fd = os.pipe()
+    payload = json.dumps({"is_last": False, "workload": {}}).encode()
+    frame = spawn.packed(payload, token=b"t" * 16)
+    for sent, problem in (
+        (frame[:-20] + b"print" + frame[-20:], "wrote into the pipe"),
+        (spawn.packed(b"[1]", token=b"t" * 16), "changed what makes"),
+        (spawn.packed(b"\xff", token=b"t" * 16), "changed what makes"),
+    ):
+        process = spawn.SourceProcess(_process=None, _request_fd=-1, _result_fd=read_fd)  # type: ignore[arg-type]
+        process._request, process._token = ProfileRequest(source="net.py"), b"t" * 16
+        process._deadline_s = time.monotonic() + 60
+        os.write(write_fd, b"printed" + sent)
+        with pytest.raises(LoadError, match=problem):
+            process.answer()
+    os.close(read_fd)
+    os.close(write_fd)
 
 
 def test_a_result_over_the_limit_is_refused(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,6 +509,6 @@ import advisor.workload.load as load
 exec(compile("def load_broken(*_, **__): return 1 / 0", load.__file__, "exec"))
 load.load = load_broken
 main()"""
-    monkeypatch.setattr(spawn, "_START", spawn._START.replace("; main()", broken))
+    monkeypatch.setattr(supervisor, "_START", supervisor._START.replace("; main()", broken))
     with pytest.raises(RuntimeError, match=r"(?s)process that reads sources failed.*ZeroDivisionError"):
         profile(write(NET))

@@ -11,7 +11,7 @@ import pytest
 
 from advisor.errors import LoadError
 from advisor.records.workload import Workload
-from advisor.workload import spawn
+from advisor.workload import spawn, supervisor
 from advisor.workload.spawn import ProfileRequest, SourceProcess
 from advisor.workload.trace_many import Outcome, trace_many
 
@@ -183,7 +183,7 @@ import advisor.workload.load as load
 exec(compile("def load_broken(*_, **__): return 1 / 0", load.__file__, "exec"))
 load.load = load_broken
 main()"""
-    monkeypatch.setattr(spawn, "_START", spawn._START.replace("; main()", broken))
+    monkeypatch.setattr(supervisor, "_START", supervisor._START.replace("; main()", broken))
     request = write("net.py")
     outcome = trace_many([request])[request]
     assert isinstance(outcome, spawn.ChildFailure)

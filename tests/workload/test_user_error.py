@@ -74,6 +74,8 @@ def test_a_syntax_error_shows_the_line_with_a_caret(tmp_path: Path, monkeypatch:
         ("import nonesuch", "install nonesuch"),
         ("from . import x", "outside the package"),
         ("raise EOFError", "no terminal"),
+        ("raise __import__('urllib.error').error.URLError('no route')", "weights=None"),
+        ("raise ConnectionRefusedError(111, 'refused')", "weights=None"),
         ("import sys; sys.exit(3)", "__main__"),
     ],
 )
@@ -126,6 +128,49 @@ def test_what_torch_says_of_the_arguments_that_we_hand_on_is_theirs() -> None:
     assert not raised_by_us(raised_in("call(torch.relu, 1)", OUR_FILE, torch=torch, **namespace))
     # A lookup of our own in the same function.
     assert raised_by_us(raised_in("call({}.__getitem__, 1)", OUR_FILE, **namespace))
+
+
+def test_a_recursion_shows_both_ends_alone(tmp_path: Path) -> None:
+    message = message_of(tmp_path, "def f(n):\n    return f(n + 1)\nf(0)").message
+    assert "RecursionError" in message
+    assert len(message.splitlines()) == 1 + 8 + 1 + 8
+    assert len(message) < 4000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "raise ValueError('x' * 10**8)",
+        "raise ValueError('x\\n' * 10**7)",
+        "import sys; sys.exit('x' * 10**8)",
+        "raise type('E' * 10**7, (Exception,), {})",
+        "raise SyntaxError('x' * 10**7, ('theirs.py', 1, 10**12, 'y' * 10**7))",
+        "pass;" * 10**6 + "1 / 0",
+    ],
+)
+def test_no_message_is_longer_than_a_screen(tmp_path: Path, text: str) -> None:
+    assert len(message_of(tmp_path, text).message) < 10_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def __str__(self): raise self",
+        "def __str__(self): return 3",
+        "def __str__(self): raise KeyboardInterrupt",
+        "__str__ = None",
+        "__traceback__ = None; args = property(lambda self: 1 / 0)",
+    ],
+)
+def test_an_exception_whose_class_misbehaves_is_shown_with_its_line(tmp_path: Path, text: str) -> None:
+    error = message_of(tmp_path, f"class Odd(Exception):\n    {text}\nraise Odd")
+    assert "Odd" in error.message
+    assert "theirs.py:3" in error.message
+
+
+@pytest.mark.parametrize("text", ["filename = property(lambda self: 1 / 0)", "__getattribute__ = None"])
+def test_an_exception_that_cannot_be_read_at_all_is_named(tmp_path: Path, text: str) -> None:
+    assert "Odd" in message_of(tmp_path, f"class Odd(SyntaxError):\n    {text}\nraise Odd").message
 
 
 def test_a_syntax_error_is_theirs_though_we_compile(tmp_path: Path) -> None:

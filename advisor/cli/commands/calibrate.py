@@ -6,6 +6,7 @@ import click
 
 from advisor.cli.lazy import LazyCommand
 from advisor.cli.progress import counted_progress
+from advisor.cli.terminal import say
 from advisor.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def _flags() -> list[click.Parameter]:
 
     from advisor.cli.flags import option_flags
     from advisor.cli.fleet import fleet_flags
-    from advisor.flag_values import choice
+    from advisor.flag_values import choice, reader
     from advisor.records.options import PrecisionChoice
     from advisor.units import parse_count, parse_duration_s
 
@@ -31,13 +32,18 @@ def _flags() -> list[click.Parameter]:
         click.Option(["--on"], metavar="cpu|cuda:0|mps", help="only this device (default: every one that torch sees)"),
         click.Option(
             ["--time-budget"],
-            type=parse_duration_s,
+            type=reader("--time-budget", parse_duration_s),
             default="10s",
             show_default=True,
             metavar="TIME",
             help="time for each device, the start of torch included",
         ),
-        click.Option(["--threads"], type=parse_count, metavar="N", help="threads of the CPU (default: one per core)"),
+        click.Option(
+            ["--threads"],
+            type=reader("--threads", parse_count),
+            metavar="N",
+            help="threads of the CPU (default: one per core)",
+        ),
         click.Option(
             ["--precision"],
             type=choice("--precision", precisions),
@@ -118,22 +124,21 @@ def command(
     if show:
         stored = calibrations_in_force(machine, catalog)
         wanted = None if on is None else device_called(on, targets(machine, catalog)).device
-        found = [one for one in stored.calibrations if on is None or (wanted and one.key.device == wanted.id)]
+        in_force = [one for one in stored.calibrations if on is None or (wanted and one.key.device == wanted.id)]
         for problem in stored.problems:
-            click.echo(f"warning: {problem}", err=True)
-        if not found:
+            say(f"warning: {problem}")
+        if not in_force:
             raise UsageError("no calibration is in force for this machine", hint="make one with `advise calibrate`")
-        exported = found
     else:
         made = _calibrated(on, machine, catalog, time_budget=time_budget, threads=threads, precisions=precision)
-        found, exported = [one.calibration for one in made], [one.calibration for one in made if not one.is_disturbed]
+        in_force = [one.calibration for one in made if not one.is_disturbed]
     stdout = Output(format="table", path=None)
-    view = view_of(stdout, top=len(found))
-    write("\n".join(render_calibration(one, view=view) for one in found), stdout)
+    view = view_of(stdout, top=len(in_force))
+    write("\n".join(render_calibration(one, view=view) for one in in_force), stdout)
     if export is not None:
-        if not exported:
+        if not in_force:
             raise UsageError(f"--export {export}: nothing was timed well enough", hint="calibrate on a quieter machine")
-        _export(exported, export)
+        _export(in_force, export)
     return ExitCode.ANSWER
 
 
@@ -160,7 +165,8 @@ def _calibrated(
     from advisor.records.calibration import NotCalibrated
     from advisor.report.calibration_text import target_text
 
-    found = []
+    found: list[Calibrated] = []
+    passed_over: list[str] = []
     with counted_progress("timing operators") as on_progress:
         for one in calibrate(
             on,
@@ -172,13 +178,17 @@ def _calibrated(
             on_progress=on_progress,
         ):
             if isinstance(one, NotCalibrated):
-                click.echo(f"warning: {one.device} is passed over: {one.reason}", err=True)
+                say(f"warning: {one.device} is passed over: {one.reason}")
+                passed_over.append(f"{one.device} ({one.reason})")
                 continue
             if one.problem:
-                click.echo(f"warning: {target_text(one.calibration)}: {one.problem}", err=True)
+                say(f"warning: {target_text(one.calibration)}: {one.problem}")
             found.append(one)
     if not found:
-        raise UsageError("no device here could be timed", hint="advise doctor says what is missing")
+        raise UsageError(
+            f"no device here could be timed: {', '.join(passed_over)}",
+            hint="with --on NAME the device says what would help; `advise devices` lists their names",
+        )
     return found
 
 

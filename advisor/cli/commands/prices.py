@@ -7,12 +7,14 @@ import click
 
 from advisor.cli.lazy import LazyCommand, path_of
 from advisor.cli.progress import progress
+from advisor.cli.terminal import say
 from advisor.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from advisor.cli.output import Output
+    from advisor.records.price import Catalog
 
 _OVERLAY_FLAGS = ("prices", "profiles", "currency")
 
@@ -29,6 +31,15 @@ def _flags(*names: str, has_output: bool = True) -> Callable[[], list[click.Para
         return flags
 
     return make
+
+
+def _warn(catalog: "Catalog") -> None:
+    from datetime import date
+
+    from advisor.catalog.invariants import catalog_warnings
+
+    for warning in catalog_warnings(catalog, today=date.today()):
+        click.echo(f"warning: {warning}", err=True)
 
 
 @click.group("prices", no_args_is_help=False, short_help="List, check, change and refresh prices.")
@@ -66,7 +77,7 @@ def list_command(output: "Output", **params: Any) -> int:
     """
     from datetime import date
 
-    from advisor.catalog.find import exchange_rate_of
+    from advisor.catalog.find import exchange_rate_of, overlay_notes
     from advisor.cli.flags import options_from
     from advisor.cli.output import view_of, write
     from advisor.errors import NothingFitsError
@@ -79,12 +90,14 @@ def list_command(output: "Output", **params: Any) -> int:
     catalog = catalog_of(options)
     rate = exchange_rate_of(catalog, options.currency)
     rows = list_prices(catalog, options, today=date.today())
+    _warn(catalog)
     if not rows:
         raise NothingFitsError("no price is within these limits", hint="leave some of the flags out")
     if output.format == "json":
         write(render_prices_json(rows), output)
     else:
-        write(render_price_list(rows, rate=rate, view=view_of(output, top=options.top)), output)
+        view, notes = view_of(output, top=options.top), overlay_notes(catalog)
+        write(render_price_list(rows, rate=rate, view=view, notes=notes), output)
     return ExitCode.ANSWER
 
 
@@ -104,7 +117,7 @@ def show_command(name: str, output: "Output", **params: Any) -> int:
     """
     from datetime import date
 
-    from advisor.catalog.find import exchange_rate_of
+    from advisor.catalog.find import exchange_rate_of, overlay_notes
     from advisor.cli.flags import options_from
     from advisor.cli.output import view_of, write
     from advisor.pipeline import catalog_of
@@ -116,10 +129,12 @@ def show_command(name: str, output: "Output", **params: Any) -> int:
     catalog = catalog_of(options)
     rate = exchange_rate_of(catalog, options.currency)
     rows = show_prices(catalog, name, options, today=date.today())
+    _warn(catalog)
     if output.format == "json":
         write(render_prices_json(rows), output)
     else:
-        write(render_prices_of(rows, rate=rate, view=view_of(output, top=options.top)), output)
+        view, notes = view_of(output, top=options.top), overlay_notes(catalog)
+        write(render_prices_of(rows, rate=rate, view=view, notes=notes), output)
     return ExitCode.ANSWER
 
 
@@ -128,16 +143,23 @@ def show_command(name: str, output: "Output", **params: Any) -> int:
 def validate_command(files: "tuple[Path, ...]") -> int:
     """Check files of prices, terms, devices or efficiencies; a mistake is named with its file, line and key.
 
+    Prices and figures that are not credible beside ours are named as warnings, here and in every answer.
+
     \b
     Examples:
       advise prices validate advisor.yaml
       advise prices validate own/prices/*.yaml own/devices/gpu/*.yaml
     """
-    from advisor.cli.stdout import write_stdout
+    from datetime import date
+
+    from advisor.cli.terminal import write_stdout
     from advisor.prices import validate_file
 
     for file in files:
-        write_stdout(f"{validate_file(file)}\n")
+        valid = validate_file(file, today=date.today())
+        write_stdout(f"{valid.sentence}\n")
+        for warning in valid.warnings:
+            click.echo(f"warning: {file}: {warning}", err=True)
     return ExitCode.ANSWER
 
 
@@ -183,6 +205,7 @@ def diff_command(output: "Output", **params: Any) -> int:
     catalog = catalog_of(options)
     rate = exchange_rate_of(catalog, options.currency)
     changes = changes_of_ours(catalog)
+    _warn(catalog)
     if output.format == "json":
         write(render_changes_json(changes), output)
     else:
@@ -225,13 +248,14 @@ def refresh_command(provider: str, dry_run: bool, top: int, file: "Path | None")
 
     from advisor.cli.output import Output, view_of, write
     from advisor.price_refresh import refresh_prices
+    from advisor.records.options import provider_id
     from advisor.report.prices_text import render_changes
 
     stdout = Output(format="table", path=None)
     with progress(f"fetching the prices of {provider}"):
-        refreshed = refresh_prices(provider, file=file, today=date.today(), is_dry_run=dry_run)
+        refreshed = refresh_prices(provider_id(provider), file=file, today=date.today(), is_dry_run=dry_run)
     write(render_changes(refreshed.changes, rate=None, view=view_of(stdout, top=top)), stdout)
     for problem in refreshed.problems:
-        click.echo(f"note: {problem}", err=True)
-    click.echo("nothing was written" if dry_run else f"wrote {refreshed.file}", err=True)
+        say(f"note: {problem}")
+    say("nothing was written" if dry_run else f"wrote {refreshed.file}")
     return ExitCode.ANSWER

@@ -16,6 +16,7 @@ def _flags() -> list[click.Parameter]:
 
     from advisor import units
     from advisor.cli.flags import option_flags
+    from advisor.flag_values import reader
 
     return [
         click.Option(["--host"], default="127.0.0.1", show_default=True, metavar="ADDRESS", help="where to listen"),
@@ -42,7 +43,7 @@ def _flags() -> list[click.Parameter]:
         ),
         click.Option(
             ["--time-limit"],
-            type=units.parse_duration_s,
+            type=reader("--time-limit", units.parse_duration_s),
             default="10",
             show_default=True,
             metavar="TIME",
@@ -79,16 +80,17 @@ def command(
       curl -d "{\\"workload\\": $(cat workload.json)}" \\
         -H "Content-Type: application/json" http://127.0.0.1:8000/v1/recommend
     """
-    import logging
     from pathlib import Path
 
+    from advisor.serve.log import configure_log
     from advisor.serve.settings import checked_settings
 
     try:
         from advisor.serve.run import serve
     except ModuleNotFoundError as error:
         raise UsageError(
-            f"{error.name} is not installed", hint="pip install 'device-advisor[serve]' brings what the service needs"
+            f"{error.name} is not installed",
+            hint="the service needs its extra: pip install fastapi prometheus-client uvicorn",
         ) from error
 
     settings = checked_settings(
@@ -101,6 +103,6 @@ def command(
         profiles=Path(profiles) if profiles else None,
         prices=tuple(map(Path, prices)),
     )
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    configure_log()
     serve(settings)
     return ExitCode.ANSWER

@@ -14,6 +14,7 @@ from advisor.records.price import PriceKind
 from advisor.refresh.aws_spot import ADVISOR_LIST, advice_of, parse_spot_js
 from advisor.refresh.client import Client, Request, text_lines
 from advisor.refresh.decimal_text import positive
+from advisor.refresh.match import covered_prices
 
 PROVIDER = "aws"
 BULK_ORIGIN = "https://pricing.us-east-1.amazonaws.com"
@@ -54,7 +55,7 @@ def fetch(client: Client, wanted: Wanted) -> Listing:
     prices: list[ListedPrice] = []
     problems: list[str] = []
     unchanged: list[str] = []
-    covered: set[tuple[str, PriceKind]] = set()
+    regions_read: set[str] = set()
     for region in wanted.regions:
         url = f"{BULK_ORIGIN}/offers/v1.0/aws/AmazonEC2/current/{region}/index.csv"
         request = Request(url=url, etag=wanted.etags.get(url))
@@ -65,7 +66,7 @@ def fetch(client: Client, wanted: Wanted) -> Listing:
         key = f"bulk-{region}"
         sources[key] = ListSource(url=url, how=f"published {reply.body.date}", etag=reply.etag)
         problems += [f"{region}: {problem}" for problem in reply.body.problems]
-        covered |= {(region, "on_demand"), (region, "commit_1y"), (region, "commit_3y")}
+        regions_read.add(region)
         prices += [
             ListedPrice(instance=instance, region=region, kind=kind, usd_per_hour=usd, source=key)
             for (instance, kind), usd in reply.body.usd_per_hour.items()
@@ -74,7 +75,9 @@ def fetch(client: Client, wanted: Wanted) -> Listing:
     return Listing(
         sources={**sources, **spot_sources},
         prices=(*prices, *spot_prices),
-        covered=frozenset(covered),
+        covered=covered_prices(
+            (row for row in wanted.rows if row[1] in regions_read), "on_demand", "commit_1y", "commit_3y"
+        ),
         unchanged=tuple(unchanged),
         problems=tuple(problems),
     )
@@ -85,11 +88,11 @@ def parse_bulk_csv(lines: Iterable[str], *, instances: Iterable[str]) -> BulkLis
 
     Five lines stand above the header. A price of 0 and two prices for the same thing are problems, not prices.
     """
-    rows = csv.reader(lines)
+    rows = _csv_rows(lines)
     date = ""
     for row in rows:
         if row[:1] == ["Publication Date"]:
-            date = row[1][:10]
+            date = "".join(row[1:2])[:10]
         if row[:1] == ["SKU"]:
             break
     else:
@@ -100,6 +103,13 @@ def parse_bulk_csv(lines: Iterable[str], *, instances: Iterable[str]) -> BulkLis
         message = f"the price list of AWS has no {', '.join(missing) or 'publication date'}"
         raise NetworkError(message, hint="the list has another shape than the one known")
     return _bulk_list(rows, column=column, wanted=frozenset(instances), date=date)
+
+
+def _csv_rows(lines: Iterable[str]) -> Iterator[list[str]]:
+    try:
+        yield from csv.reader(lines)
+    except csv.Error as error:
+        raise NetworkError(f"the price list of AWS is not CSV: {error}", hint="try again later") from None
 
 
 def _bulk_list(rows: Iterator[list[str]], *, column: Mapping[str, int], wanted: frozenset[str], date: str) -> BulkList:
@@ -142,8 +152,8 @@ def _fetch_spot(
     client: Client, wanted: Wanted, *, prices: Iterable[ListedPrice]
 ) -> tuple[list[ListedPrice], dict[str, ListSource]]:
     """Spot prices and interruption rates of the rows of the price file; `prices` holds their on-demand prices."""
-    listed = client.read(Request(url=SPOT_PRICE_URL), lambda chunks: "".join(text_lines(chunks)))
-    paid = parse_spot_js(listed.body or "", where=SPOT_PRICE_URL)
+    listed = client.text(Request(url=SPOT_PRICE_URL)).decode("utf-8", errors="replace")
+    paid = parse_spot_js(listed, where=SPOT_PRICE_URL)
     advised = advice_of(client.json(Request(url=SPOT_ADVISOR_URL), ADVISOR_LIST))
     usd_on_demand = {(one.instance, one.region): one.usd_per_hour for one in prices if one.kind == "on_demand"}
     found = []

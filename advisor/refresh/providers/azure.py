@@ -7,11 +7,12 @@ Windows, low priority. A reservation gives the total of its term, whatever its u
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from pydantic import TypeAdapter
+from pydantic import FiniteFloat, TypeAdapter
 
 from advisor.records.listing import ListedPrice, Listing, ListSource, Wanted
 from advisor.records.price import PriceKind
 from advisor.refresh.client import Client, Request
+from advisor.refresh.match import covered_prices
 
 PROVIDER = "azure"
 RETAIL_URL = "https://prices.azure.com/api/retail/prices"
@@ -25,7 +26,7 @@ _OTHER_PRODUCTS = ("windows", "cloud services", "cloudservices", "dedicated host
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SavingsPlan:
     term: str
-    retailPrice: float
+    retailPrice: FiniteFloat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ class Item:
     meterName: str
     unitOfMeasure: str
     type: str
-    retailPrice: float
+    retailPrice: FiniteFloat
     reservationTerm: str = ""
     savingsPlan: list[_SavingsPlan] = field(default_factory=list)
 
@@ -68,7 +69,6 @@ def fetch(client: Client, wanted: Wanted) -> Listing:
         found, refused = parse_items(items, region=region)
         prices += found
         problems += refused
-    kinds: tuple[PriceKind, ...] = ("on_demand", "spot", "commit_1y", "commit_3y")
     return Listing(
         sources={
             "retail": ListSource(url=RETAIL_URL),
@@ -78,7 +78,7 @@ def fetch(client: Client, wanted: Wanted) -> Listing:
             ),
         },
         prices=tuple(prices),
-        covered=frozenset((region, kind) for region in wanted.regions for kind in kinds),
+        covered=covered_prices(wanted.rows, "on_demand", "spot", "commit_1y", "commit_3y"),
         problems=tuple(problems),
     )
 

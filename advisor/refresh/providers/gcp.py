@@ -1,18 +1,20 @@
 """Google Cloud: a machine's price is the sum of its cores, memory and GPUs, each a SKU of the Cloud Billing Catalog.
 
-The catalog prices parts in regions that do not sell the machine, so only rows that the price file has are priced, and
-none is dropped. A type whose price holds local disks is not a sum of these parts and is left as it is.
+The catalog prices parts in regions that do not sell the machine, so only rows that the price file has are priced. A
+type whose price holds local disks is not a sum of these parts and is left as it is.
 """
 
+import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from pydantic import TypeAdapter
+from pydantic import FiniteFloat, TypeAdapter
 
 from advisor.records.listing import ListedPrice, ListedType, Listing, ListSource, Wanted
 from advisor.records.price import PriceKind
 from advisor.refresh.client import Client, Request, key_from_environment
+from advisor.refresh.match import covered_prices
 
 PROVIDER = "gcp"
 SKUS_URL = "https://cloudbilling.googleapis.com/v1/services/6F81-5844-456A/skus"
@@ -41,8 +43,8 @@ _WITH_DISKS = re.compile(r"a2-ultragpu|a3-|a4-|z3-|.*-(lssd|metal)")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Money:
     currencyCode: str
-    units: int = 0
-    nanos: int = 0
+    units: FiniteFloat = 0
+    nanos: FiniteFloat = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,10 +108,12 @@ def fetch(client: Client, wanted: Wanted) -> Listing:
 
     pages = client.pages(Request(url=SKUS_URL, params=query, key_headers=headers), _PAGE, following=following)
     parts, problems = parse_skus(sku for page in pages for sku in page.skus)
+    sums = {instance: counts for instance, listed in wanted.types.items() if (counts := _parts_of(listed))}
+    rows = sorted(row for row in wanted.rows if row[0] in sums)
     return Listing(
         sources={"catalog": ListSource(url=SKUS_URL, how="DERIVED = sum of cores, memory and GPUs")},
-        prices=tuple(_prices(wanted, parts)),
-        covered=frozenset(),
+        prices=tuple(_prices(rows, sums, parts)),
+        covered=covered_prices(rows, *_KINDS.values()),
         problems=tuple(problems),
     )
 
@@ -147,25 +151,30 @@ def _part_of(description: str) -> tuple[str, str]:
     return (_GPU_IDS.get(gpu["name"], ""), _UNITS["GPU"]) if gpu else ("", "")
 
 
-def _prices(wanted: Wanted, parts: dict[Part, float]) -> Iterator[ListedPrice]:
-    for instance, region in sorted(wanted.rows):
+def _parts_of(listed: ListedType) -> dict[str, float]:
+    """How many of each part the machine is the sum of; empty where it has more than the parts that are known."""
+    gpu_ids = (None, *_GPU_IDS.values())
+    if listed.vcpus is None or listed.memory_bytes is None or listed.gpu not in gpu_ids:
+        return {}
+    if _WITH_DISKS.match(listed.instance):
+        return {}
+    family = listed.instance.split("-")[0]
+    counts = {f"{family} Core": float(listed.vcpus), f"{family} Ram": listed.memory_bytes / 2**30}
+    return counts if listed.gpu is None else {**counts, listed.gpu: float(listed.gpu_count)}
+
+
+def _prices(
+    rows: Iterable[tuple[str, str]], sums: Mapping[str, dict[str, float]], parts: Mapping[Part, float]
+) -> Iterator[ListedPrice]:
+    """A price for each row and kind whose parts all have one."""
+    for instance, region in rows:
         for kind in _KINDS.values():
-            usd_per_hour = _sum_of_parts(wanted.types[instance], region=region, kind=kind, parts=parts)
-            if usd_per_hour is not None:
+            usd = [
+                count * parts.get(Part(name=name, region=region, kind=kind), math.nan)
+                for name, count in sums[instance].items()
+            ]
+            usd_per_hour = round(sum(usd), 6)
+            if not math.isnan(usd_per_hour):
                 yield ListedPrice(
                     instance=instance, region=region, kind=kind, usd_per_hour=usd_per_hour, source="catalog"
                 )
-
-
-def _sum_of_parts(listed: ListedType, *, region: str, kind: PriceKind, parts: dict[Part, float]) -> float | None:
-    """Cores + GiB + GPUs, or None where a part has no price or the machine has more than these."""
-    if listed.vcpus is None or listed.memory_bytes is None or _WITH_DISKS.match(listed.instance):
-        return None
-    family = listed.instance.split("-")[0]
-    counts = {f"{family} Core": float(listed.vcpus), f"{family} Ram": listed.memory_bytes / 2**30}
-    if listed.gpu is not None:
-        counts[listed.gpu] = float(listed.gpu_count)
-    prices = {name: parts.get(Part(name=name, region=region, kind=kind)) for name in counts}
-    if None in prices.values():
-        return None
-    return round(sum(count * (prices[name] or 0.0) for name, count in counts.items()), 6)

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from pydantic import TypeAdapter
+from pydantic import FiniteFloat, TypeAdapter
 
 from advisor.records.listing import ListedPrice, Listing, ListSource, Wanted
 from advisor.refresh.client import Client, Request, key_from_environment
-from advisor.refresh.match import rows_of_gpu
+from advisor.refresh.match import covered_prices, rows_of_gpu, rows_with_gpu
 
 PROVIDER = "lambda"
 TYPES_URL = "https://cloud.lambda.ai/api/v1/instance-types"
@@ -23,7 +23,7 @@ class _Specs:
 class _Type:
     name: str
     gpu_description: str
-    price_cents_per_hour: int
+    price_cents_per_hour: FiniteFloat
     specs: _Specs
 
 
@@ -56,7 +56,7 @@ def fetch(client: Client, wanted: Wanted) -> Listing:
         if not rows:
             problems.append(f"{item.name} ({item.gpu_description}): the price file has no such machine")
         elif item.price_cents_per_hour <= 0:
-            problems.append(f"{item.name}: {item.price_cents_per_hour} cents an hour")
+            problems.append(f"{item.name}: {item.price_cents_per_hour:g} cents an hour")
         else:
             prices += [
                 ListedPrice(
@@ -69,5 +69,8 @@ def fetch(client: Client, wanted: Wanted) -> Listing:
                 for instance, region in rows
             ]
     return Listing(
-        sources={"api": ListSource(url=TYPES_URL)}, prices=tuple(prices), covered=frozenset(), problems=tuple(problems)
+        sources={"api": ListSource(url=TYPES_URL)},
+        prices=tuple(prices),
+        covered=covered_prices(rows_with_gpu(wanted), "on_demand"),
+        problems=tuple(problems),
     )

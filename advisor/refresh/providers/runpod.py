@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from pydantic import TypeAdapter
+from pydantic import FiniteFloat, TypeAdapter
 
 from advisor.records.listing import ListedPrice, Listing, ListSource, Wanted
 from advisor.records.price import PriceKind
 from advisor.refresh.client import Client, Request
-from advisor.refresh.match import rows_of_gpu
+from advisor.refresh.match import covered_prices, rows_of_gpu, rows_with_gpu
 
 PROVIDER = "runpod"
 GRAPHQL_URL = "https://api.runpod.io/graphql"
@@ -19,11 +19,11 @@ class _GpuType:
     """`id` is the name that the driver reports. A price of null or 0: not to be had there."""
 
     id: str
-    memoryInGb: float | None = None
-    securePrice: float | None = None
-    communityPrice: float | None = None
-    secureSpotPrice: float | None = None
-    communitySpotPrice: float | None = None
+    memoryInGb: FiniteFloat | None = None
+    securePrice: FiniteFloat | None = None
+    communityPrice: FiniteFloat | None = None
+    secureSpotPrice: FiniteFloat | None = None
+    communitySpotPrice: FiniteFloat | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,5 +63,7 @@ def fetch(client: Client, wanted: Wanted) -> Listing:
                 if usd_per_hour
             ]
     return Listing(
-        sources={"api": ListSource(url=GRAPHQL_URL, basis="published")}, prices=tuple(prices), covered=frozenset()
+        sources={"api": ListSource(url=GRAPHQL_URL, basis="published")},
+        prices=tuple(prices),
+        covered=covered_prices(rows_with_gpu(wanted), "on_demand", "spot"),
     )

@@ -5,11 +5,11 @@ from collections import defaultdict
 from dataclasses import dataclass
 from statistics import median
 
-from pydantic import TypeAdapter
+from pydantic import FiniteFloat, TypeAdapter
 
 from advisor.records.listing import ListedPrice, Listing, ListSource, Wanted
 from advisor.refresh.client import Client, Request
-from advisor.refresh.match import rows_of_gpu
+from advisor.refresh.match import covered_prices, rows_of_gpu, rows_with_gpu
 
 PROVIDER = "vast-ai"
 OFFERS_URL = "https://console.vast.ai/api/v0/bundles/"
@@ -21,9 +21,9 @@ _FEWEST_OFFERS = 3
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _HostOffer:
     gpu_name: str
-    gpu_ram: float  # MiB of one GPU
+    gpu_ram: FiniteFloat  # MiB of one GPU
     num_gpus: int
-    dph_total: float  # dollars an hour of the whole machine
+    dph_total: FiniteFloat  # dollars an hour of the whole machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,4 +59,9 @@ def fetch(client: Client, wanted: Wanted) -> Listing:
             for instance, region in rows
         ]
     source = ListSource(url=OFFERS_URL, how="median of the verified live offers", basis="median_live_offer")
-    return Listing(sources={"offers": source}, prices=tuple(prices), covered=frozenset(), problems=tuple(problems))
+    return Listing(
+        sources={"offers": source},
+        prices=tuple(prices),
+        covered=covered_prices(rows_with_gpu(wanted), "on_demand"),
+        problems=tuple(problems),
+    )

@@ -22,6 +22,8 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
     Its batch is fixed, unless the leading dimension of its first input was exported as dynamic. It cannot change
     between training and evaluation; the notes say so.
     """
+    if not Path(reference).is_file():
+        raise LoadError(f"{reference}: no such file", hint="name a file that torch.export.save wrote")
     program = torch.export.load(reference)
     if specs or program.example_inputs is None:
         raise LoadError(

@@ -14,6 +14,7 @@ from torch import nn
 
 from advisor.errors import LoadError
 from advisor.records.workload import Attention, Mode
+from advisor.regular_file import read_regular_file
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.loaded import LoadedModel
 from advisor.workload.sources.installed import require
@@ -97,8 +98,10 @@ def _settings(path: Path) -> dict[str, Any]:
             f"there is no config {path}", hint="give a folder with a config.json, or the JSON file itself; no hub names"
         )
     try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        settings = json.loads(read_regular_file(path))
+    except OSError as error:
+        raise LoadError(f"{path}: {error.strerror}", hint="check the path and its permissions") from error
+    except (ValueError, RecursionError) as error:
         raise LoadError(f"{path}: {error}", hint="a config is a JSON object") from error
     if not isinstance(settings, dict) or not isinstance(settings.get("model_type"), str):
         raise LoadError(f"{path} has no model_type", hint="give the config.json of a transformers model")

@@ -25,7 +25,7 @@ _TORCHVISION_SCHEMAS = {
 def require(package: str) -> Any:
     """Import `package`; raise `LoadError` with the remedy if it is not installed or does not fit this torch."""
     if find_spec(package) is None:
-        raise LoadError(f"{package} is not installed", hint='pip install "device-advisor[models]"')
+        raise LoadError(f"{package} is not installed", hint=f"pip install {package}")
     declare_torchvision_operators()
     try:
         return import_module(package)

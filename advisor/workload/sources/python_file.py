@@ -17,6 +17,7 @@ from torch import nn
 
 from advisor.errors import LoadError
 from advisor.records.workload import Attention, Mode
+from advisor.regular_file import read_regular_file
 from advisor.workload.factory import FACTORIES, Arguments, split_call
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.loaded import LoadedModel
@@ -51,7 +52,7 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
 def import_file(path: Path, *, name: str | None = None) -> types.ModuleType:
     """Run the file as a module called `name`, else by its own name; leaves no bytecode beside it."""
     try:
-        code = compile(path.read_bytes(), str(path), "exec")
+        code = compile(read_regular_file(path), str(path), "exec")
     except (OSError, ValueError) as error:  # not readable, or no text
         raise LoadError(f"{path}: {error}", hint="name a Python file") from error
     if name is None:

@@ -1,0 +1,151 @@
+"""What the rows of a step add to its memory beside the traced tensors: read once, then known at every batch size."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from advisor.ops.evaluate import call_at
+from advisor.ops.registry import ITEMSIZE_BYTES, Number, autocast_of
+from advisor.predict.lowering import constant_bytes, is_constant
+from advisor.predict.precision import Width, computed_dtype, stored_dtype
+from advisor.predict.row_errors import refusing_rows
+from advisor.records.prediction import FloatArray
+from advisor.records.workload import Row, Workload
+
+_KEPT_COUNT = 8
+"""Tables kept: one answer asks hundreds of times for those of few workloads, at three widths."""
+_ELEMENTS_AT_ONCE = 2**20
+_DROPOUT_SCORES = 3
+"""Copies of attention's scores that the math path keeps for backward: of softmax, of the mask, of their product."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Sizes:
+    """Bytes of one operand of each of several calls: its dimensions a + b x batch, (calls, dims), filled up with ones.
+
+    An element has no bytes where a call has no such operand.
+    """
+
+    a: FloatArray
+    b: FloatArray
+    element_bytes: FloatArray
+
+    def at(self, batches: FloatArray, calls: slice) -> FloatArray:
+        """Of these calls, (calls, batches)."""
+        numel = np.ones((len(self.element_bytes[calls]), len(batches)))
+        for index in range(self.a.shape[1]):
+            numel *= self.a[calls, index, None] + self.b[calls, index, None] * batches
+        return numel * self.element_bytes[calls, None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RowMemory:
+    """What `row_memory` found.
+
+    `half_copies_bytes`: autocast keeps a half copy of every fp32 parameter that a low-precision operator of forward
+    reads. `has_product`: a library of matrix products is used.
+    """
+
+    half_copies_bytes: float
+    has_product: bool
+    _score_bytes: float
+    _scores: tuple[tuple[Row, int], ...]
+    _convolution_count: int
+    _convolutions: tuple[_Sizes, ...]
+
+    def dropout_scores_bytes(self, batches: FloatArray) -> FloatArray:
+        """What attention with dropout keeps on a CPU, where torch has no fused kernel for it."""
+        total = np.zeros(len(batches))
+        for row, count in self._scores:
+            total = total + count * _DROPOUT_SCORES * _score_count(row, batches) * self._score_bytes
+        return total
+
+    def largest_convolution_bytes(self, batches: FloatArray) -> FloatArray:
+        """All operands of the convolution that has most."""
+        largest = np.zeros(len(batches))
+        calls_at_once = max(1, _ELEMENTS_AT_ONCE // len(batches))
+        for first in range(0, self._convolution_count, calls_at_once):
+            calls = slice(first, first + calls_at_once)
+            size_bytes = np.sum([sizes.at(batches, calls) for sizes in self._convolutions], axis=0)
+            largest = np.maximum(largest, size_bytes.max(axis=0))
+        return largest
+
+
+def row_memory(workload: Workload, *, width: Width) -> RowMemory:
+    """What the rows of `workload` add at this width."""
+    return _of_rows(_Rows(workload.rows), width)
+
+
+class _Rows:
+    """The rows of a workload, which are the same where they are the same object."""
+
+    def __init__(self, rows: tuple[Row, ...]) -> None:
+        self.rows = rows
+
+    def __hash__(self) -> int:
+        return id(self.rows)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Rows) and self.rows is other.rows
+
+
+@lru_cache(maxsize=_KEPT_COUNT)
+def _of_rows(of: _Rows, width: Width) -> RowMemory:
+    dtype_of = computed_dtype(width=width, autocast="low")
+    convolutions = {
+        tuple((operand.shape, ITEMSIZE_BYTES[dtype_of(operand)]) for operand in (*row.inputs, *row.outputs))
+        for row in of.rows
+        if row.family == "conv"
+    }
+    place_count = max(map(len, convolutions), default=0)
+    filled = [[*call, *[((), 0.0)] * (place_count - len(call))] for call in convolutions]
+    return RowMemory(
+        half_copies_bytes=sum(map(_half_copies_bytes, of.rows)) if width == "autocast" else 0.0,
+        has_product=any(row.family in ("matmul", "attention", "rnn") for row in of.rows),
+        _score_bytes=4.0 if width == "full" else 2.0,
+        _scores=_distinct_scores(of.rows),
+        _convolution_count=len(filled),
+        _convolutions=tuple(_sizes([call[place] for call in filled]) for place in range(place_count)),
+    )
+
+
+def _sizes(operands: Sequence[tuple[tuple[Any, ...], float]]) -> _Sizes:
+    dims = np.zeros((len(operands), max(len(shape) for shape, _ in operands), 2))
+    dims[..., 0] = 1.0
+    for index, (shape, _) in enumerate(operands):
+        for place, dim in enumerate(shape):
+            dims[index, place] = dim if isinstance(dim, tuple) else (dim, 0.0)
+    return _Sizes(a=dims[..., 0], b=dims[..., 1], element_bytes=np.array([size for _, size in operands]))
+
+
+def _half_copies_bytes(row: Row) -> float:
+    if row.phase != "forward" or autocast_of(row.op, row.attributes) != "low":
+        return 0.0
+    constant = [operand for operand in row.inputs if is_constant(operand)]
+    return sum(
+        row.count * constant_bytes(operand, dtype="float16")
+        for operand in constant
+        if stored_dtype(operand, width="autocast") == "float32"
+    )
+
+
+def _distinct_scores(rows: Iterable[Row]) -> tuple[tuple[Row, int], ...]:
+    """A row for each pair of shapes, with how many calls have them; none where nothing goes backward."""
+    if all(row.op != "attention_backward" for row in rows):
+        return ()
+    found: dict[Any, tuple[Row, int]] = {}
+    for row in rows:
+        if row.op == "attention" and row.attributes.get("dropout_ratio") and row.phase == "forward":
+            shapes = tuple(operand.shape for operand in row.inputs)
+            first, count = found.get(shapes, (row, 0))
+            found[shapes] = first, count + row.count
+    return tuple(found.values())
+
+
+@refusing_rows
+def _score_count(row: Row, batches: FloatArray) -> Number:
+    query, key = call_at(row, batch=batches).inputs[:2]
+    return query.numel / query.shape[-1] * key.shape[-2]

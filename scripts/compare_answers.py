@@ -1,0 +1,109 @@
+"""Show that a change of the code leaves every answer as it was, to the last digit.
+
+`python scripts/compare_answers.py write before/` runs each command below on the examples and keeps its JSON; after the
+change, `write after/` and `compare before/ after/` list the answers that differ. Both are to be run on one day, since
+answers name the age of prices.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+EXAMPLES = ("mlp.py", "small_cnn.py", "resnet50.py", "lstm.py", "transformer.py", "word_embedding.py")
+CONFIGS = ("bert_base.json", "gpt2.json")
+SERVED = "hf:examples/configs/llama3_8b.json"
+ALONE = ("--no-local", "-o", "json")
+"""Options under which an answer is the same on every machine."""
+
+
+def commands() -> dict[str, tuple[str, ...]]:
+    """Every command that is run, by the name of the file that keeps its answer."""
+    models = {Path(name).stem: f"examples/{name}" for name in EXAMPLES}
+    models |= {Path(name).stem: f"hf:examples/configs/{name}" for name in CONFIGS}
+    found: dict[str, tuple[str, ...]] = {}
+    for name, source in models.items():
+        for mode in ("inference", "training"):
+            found[f"rank-{name}-{mode}"] = ("rank", source, "--mode", mode, *ALONE)
+            found[f"memory-{name}-{mode}"] = (
+                "memory",
+                source,
+                "--mode",
+                mode,
+                "--on",
+                "t4",
+                "--on",
+                "l4",
+                "-o",
+                "json",
+            )
+        found[f"explain-{name}"] = ("explain", source, "--batch", "8", "--on", "t4", "--on", "c7a.4xlarge", *ALONE)
+        found[f"breakeven-{name}"] = ("breakeven", source, *ALONE)
+        found[f"profile-{name}"] = ("profile", source, "--mode", "training", "-o", "json")
+    found["rank-job"] = ("rank", models["resnet50"], "--samples", "1e8", "--deadline", "24h", "--max-usd", "50", *ALONE)
+    found["rank-gpus"] = ("rank", models["transformer"], "--mode", "training", "--batch", "256", "--gpus", "4", *ALONE)
+    found["rank-served"] = ("rank", SERVED, "--prompt-tokens", "1024", "--output-tokens", "256", *ALONE)
+    found["prices"] = ("prices", "list", "-o", "json")
+    return found
+
+
+def answer(command: tuple[str, ...]) -> dict[str, Any]:
+    """What the command prints, or its error."""
+    done = subprocess.run([sys.executable, "-m", "advisor", *command], capture_output=True, text=True, check=False)
+    return {"exit_code": done.returncode, "answer": json.loads(done.stdout) if done.stdout else done.stderr}
+
+
+def write(folder: Path) -> None:
+    """Keep the answer of every command in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        for name, found in zip(commands(), pool.map(answer, commands().values()), strict=True):
+            (folder / f"{name}.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
+
+
+def differences(before: Any, after: Any, *, where: str = "") -> Iterator[str]:
+    """Every place at which two JSON values differ."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in dict.fromkeys([*before, *after]):
+            yield from differences(before.get(key), after.get(key), where=f"{where}.{key}")
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, (one, other) in enumerate(zip(before, after, strict=True)):
+            yield from differences(one, other, where=f"{where}[{index}]")
+    elif before != after:
+        yield f"{where}: {str(before)[:60]} -> {str(after)[:60]}"
+
+
+def compare(before: Path, after: Path) -> int:
+    """Print what differs; return 1 if anything does."""
+    names = sorted({file.name for folder in (before, after) for file in folder.glob("*.json")})
+    changed = 0
+    for name in names:
+        pair = [json.loads((folder / name).read_text(encoding="utf-8")) for folder in (before, after)]
+        found = list(differences(*pair))
+        changed += bool(found)
+        for line in found[:5]:
+            print(f"{name}{line}")
+        if len(found) > 5:
+            print(f"{name}: {len(found) - 5} more")
+    print(f"{len(names)} answers, {changed} changed")
+    return 1 if changed else 0
+
+
+def main() -> int:
+    """Run `write FOLDER` or `compare BEFORE AFTER`."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("action", choices=("write", "compare"))
+    parser.add_argument("folders", nargs="+", type=Path)
+    arguments = parser.parse_args()
+    if arguments.action == "compare":
+        return compare(*arguments.folders)
+    write(*arguments.folders)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""An answer that rests on prices of the user's own names their files, in every command and every format."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from advisor.serve.option_fields import EXAMPLE_WORKLOAD
+from tests.cli.conftest import Result
+
+ANSWERS = {
+    "rank": (("table", "json", "markdown", "html"), ("--top", "3")),
+    "explain": (("table", "json"), ()),
+    "memory": (("table", "json"), ()),
+    "breakeven": (("table", "json"), ()),
+}
+CASES = [
+    *((command, form, (str(EXAMPLE_WORKLOAD), *more)) for command, (forms, more) in ANSWERS.items() for form in forms),
+    ("prices list", "table", ()),
+    ("prices show", "table", ("g5.xlarge",)),
+]
+
+
+@pytest.mark.parametrize(("command", "form", "more"), CASES, ids=[f"{case[0]}-{case[1]}" for case in CASES])
+def test_every_answer_names_the_overlays_in_force(
+    command: str,
+    form: str,
+    more: tuple[str, ...],
+    advise: Callable[..., Result],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
+    (tmp_path / "advisor.yaml").write_text("discounts: [{provider: gcp, percent: 10}]\n")
+    (tmp_path / "given.yaml").write_text("discounts: [{provider: azure, percent: 10}]\n")
+
+    result = advise(*command.split(), *more, "-o", form, "--prices", "given.yaml")
+
+    assert (result.code, result.err) == (0, "")
+    for file in ("advisor.yaml", "given.yaml"):
+        assert file in result.out

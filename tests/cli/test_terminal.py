@@ -1,0 +1,63 @@
+"""Nothing that somebody else named steers the terminal."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from advisor.cli.terminal import say, visible, write_stdout
+from advisor.errors import UsageError
+from tests.cli.conftest import Pipeline, Result
+
+Advise = Callable[..., Result]
+HOSTILE = "\x1b[2J\x1b]0;owned\x07\x9b8m\u202egnp.exe\r\x00\x7f\U000e0041"
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_message_cannot_steer_the_terminal_or_forge_a_line(advise: Advise, pipeline: Pipeline) -> None:
+    pipeline.answer = UsageError(f"{HOSTILE}\nhint: rm -rf ~", hint=HOSTILE)
+    result = advise("model.py")
+    assert result.code == 2
+    assert all(line.isprintable() for line in result.err.splitlines())
+    assert [line.split(":")[0] for line in result.err.split("\n")] == ["error", "  hint", "hint", ""]
+
+
+def test_a_flag_of_clicks_own_cannot_steer_it_either(advise: Advise) -> None:
+    result = advise("model.py", f"--{HOSTILE}")
+    assert result.code == 2
+    assert all(line.isprintable() for line in result.err.splitlines())
+
+
+def test_what_is_written_to_stdout_keeps_lines_and_colours_and_stays_the_same_json(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_stdout(json.dumps({"name": HOSTILE}, ensure_ascii=False))
+    written = capsys.readouterr().out
+    assert written.isprintable()
+    assert json.loads(written) == {"name": HOSTILE}
+    write_stdout("\x1b[1;33mWarnings\x1b[0m\n\tnaïve\n\x1b[8mhidden")
+    assert capsys.readouterr().out == "\x1b[1;33mWarnings\x1b[0m\n\tnaïve\n\\u001b[8mhidden"
+
+
+def test_talk_has_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
+    say("\x1b[1mbold")
+    assert capsys.readouterr().err == "\\u001b[1mbold\n"
+    assert visible("a\nb\tc") == "a\nb\tc"
+
+
+def test_text_leaves_for_the_terminal_in_one_place_only() -> None:
+    elsewhere = [
+        path.name
+        for path in (ROOT / "advisor" / "cli").rglob("*.py")
+        if path.name != "terminal.py"
+        and re.search(r"\b(click\.(echo|secho)|print|sys\.stdout\.write)\(", path.read_text(encoding="utf-8"))
+    ]
+    assert elsewhere == []
+
+
+def test_the_page_of_a_report_needs_no_escapes() -> None:
+    for path in (ROOT / "advisor" / "report" / "assets").iterdir():
+        text = path.read_text(encoding="utf-8")
+        assert visible(text) == text, path.name

@@ -1,0 +1,108 @@
+"""A fit and a prediction with the same coefficients give every step the same time, whatever kernels it has."""
+
+from dataclasses import fields
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from advisor.fit.coefficients import coefficients_of
+from advisor.fit.sample import MeasuredStep, sample_of
+from advisor.fit.solve import Fit
+from advisor.fitting import template_of
+from advisor.ops.registry import formulas
+from advisor.predict.efficiency import BY_TOKEN, known_families, precision_class
+from advisor.predict.lowering import UNITS, Kernels
+from advisor.predict.roofline import step_times
+from advisor.records.device import Device, DeviceKind, Layout, Precision
+from advisor.records.prediction import FloatArray
+from tests.predict.toys import device, kernels
+
+FAMILIES = sorted({*known_families(), *(one.family for one in formulas())})
+DISPATCHED = ("dispatches", "backward_dispatches", "compiled_dispatches")
+"""The phases of a step, and whether it is compiled."""
+PEAKS = {unit: 1e12 * (1 + index) for index, unit in enumerate(UNITS)}
+
+
+def a_device(kind: DeviceKind, name: str, **changes: Any) -> Device:
+    """Unlike any other in all that rates depend on."""
+    return device(
+        kind=kind,
+        id=name,
+        name=name,
+        vendor="NVIDIA",
+        generation=name,
+        peak_flops_per_s=PEAKS,
+        cache_bytes=4e7,
+        power_ratio={"fp32": 0.8, "fp16": 0.7, "bf16": 0.6, "tf32": 0.5},
+        streaming_ratio=0.9,
+        exceeds_rated_clock=True,
+        has_narrow_tensor_cores=True,
+        issue_contention=0.5,
+        host_to_device_bytes_per_s=None,
+        **changes,
+    )
+
+
+def one_kernel(family: str, unit: int, dispatched: str, random: np.random.Generator) -> Kernels:
+    """All figures drawn at random, so that each of them shows in the time."""
+    drawn: dict[str, Any] = {}
+    for field in fields(Kernels):
+        if field.name in DISPATCHED:
+            drawn[field.name] = np.array([3.0 if field.name == dispatched else 0.0])
+        elif field.name in ("calls", "transfer_bytes", "parameter_bytes"):
+            drawn[field.name] = random.uniform(1, 3, 1)
+        elif field.type is FloatArray and field.name not in ("flops", "data_bytes"):
+            largest = 1e9 if field.name.endswith(("bytes", "direct_flops")) else 300
+            drawn[field.name] = random.uniform(1, largest, (1, 1))
+    figures = {"flops": random.uniform(1e9, 1e11, (1, 1)), "data_bytes": random.uniform(1e7, 1e9, (1, 1))}
+    return kernels(
+        **figures,
+        **drawn,
+        families=(family,),
+        unit=np.array([unit]),
+        can_winograd=random.uniform(size=1) < 0.5,
+    )
+
+
+@pytest.mark.parametrize("layout", get_args(Layout))
+@pytest.mark.parametrize("kind", get_args(DeviceKind))
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_is_timed_in_a_fit_as_in_a_prediction(family: str, kind: DeviceKind, layout: Layout) -> None:
+    """On every unit, in every phase and at every precision."""
+    random = np.random.default_rng(len(family))
+    devices = [a_device(kind, "small"), a_device(kind, "large", core_count=60, memory_bytes_per_s=9e11)]
+    steps = [
+        MeasuredStep(
+            kernels=one_kernel(family, unit, dispatched, random),
+            device=one,
+            precision=precision,
+            is_nchw=layout == "nchw",
+            group=("toy", one.id),
+            measured_s=1.0,
+        )
+        for one in devices
+        for precision in sorted({precision_class(precision) for precision in get_args(Precision)})
+        for unit in range(len(UNITS))
+        for dispatched in DISPATCHED
+    ]
+    sample = sample_of(steps)
+    fit = Fit(sample, coefficients_of(sample, kind=kind), template=template_of(kind))
+    logs = np.array([random.uniform(np.log(one.low), np.log(one.high)) for one in fit.coefficients])
+    if kind == "gpu":  # whose hosts no file knows
+        logs = np.where([one.name[0] == "host" for one in fit.coefficients], 0.0, logs)
+    predicted_s = [
+        step_times(
+            step.kernels,
+            kind=kind,
+            devices=[fit.device_with_own(logs, sample.devices.index(step.device))],
+            efficiencies=[fit.efficiency(logs, step.precision)],
+            layout=layout,
+        ).mid_s[0, 0]
+        for step in steps
+    ]
+    assert fit.seconds(logs) == pytest.approx(predicted_s, rel=1e-9)
+
+
+def test_every_kernel_of_an_engine_is_among_the_families() -> None:
+    assert set(FAMILIES) >= BY_TOKEN | {"conv_depthwise_backward", "attention_of_one", "matmul_quantized", "view"}
