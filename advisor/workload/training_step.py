@@ -57,7 +57,7 @@ def _checked_loss(loss: Any) -> torch.Tensor:
 def _default_loss(output: Any) -> torch.Tensor:
     loss = own_loss(output)
     if loss is not None:
-        return loss.mean()  # one of each GPU's, where the model says so
+        return loss.mean()  # DataParallel gives one for each GPU
     kind = type(output).__name__
     if is_dataclass(output) and not isinstance(output, Mapping):
         output = [getattr(output, part.name) for part in fields(output)]
