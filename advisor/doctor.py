@@ -67,7 +67,10 @@ def _checks(options: Options, stages: Stages) -> Iterator[Check]:
     if torch.state == "ok":
         yield from _check_model(options, catalog, stages)
     yield from _check_devices(inventory)
-    yield from (_check_package(name, use) for name, use in _OPTIONAL_PACKAGES.items())
+    for name, use in _OPTIONAL_PACKAGES.items():
+        check = _check_package(name, use)
+        is_to_fit = name == "torchvision" and (check.state, torch.state) == ("ok", "ok")
+        yield _check_torchvision(check, options, stages) if is_to_fit else check
 
 
 def _check_platform() -> Check:
@@ -103,17 +106,14 @@ def check_torch(version: str, *, problem: str) -> Check:
 
 def _check_model(options: Options, catalog: Catalog, stages: Stages) -> Iterator[Check]:
     """Trace a tiny model in a child process, then predict and rank every offer for it."""
-    with tempfile.TemporaryDirectory() as folder:
-        source = os.path.join(folder, "tiny.py")
-        Path(source).write_text(_TINY_MODEL, encoding="utf-8")
-        try:
-            workload = stages.trace(source, options)
-        except AdvisorError as error:
-            yield Check(name="trace", state="fails", found=error.message, remedy=error.hint)
-            return
-        except ChildFailure as error:
-            yield Check(name="trace", state="fails", found=str(error))
-            return
+    try:
+        workload = _trace(_TINY_MODEL, options, stages)
+    except AdvisorError as error:
+        yield Check(name="trace", state="fails", found=error.message, remedy=error.hint)
+        return
+    except ChildFailure as error:
+        yield Check(name="trace", state="fails", found=str(error), remedy="report it with the lines above")
+        return
     yield Check(name="trace", state="ok", found=f"a tiny model, {len(workload.rows)} operators")
     try:
         ranked = rank_workload(workload, options, catalog=catalog)
@@ -126,6 +126,24 @@ def _check_model(options: Options, catalog: Catalog, stages: Stages) -> Iterator
         return
     found = f"{len(ranked.quotes):,} instance types, {ranked.best.provider} {ranked.best.instance} first"
     yield Check(name="rank", state="ok", found=found)
+
+
+def _trace(text: str, options: Options, stages: Stages) -> Workload:
+    with tempfile.TemporaryDirectory() as folder:
+        source = os.path.join(folder, "tiny.py")
+        Path(source).write_text(text, encoding="utf-8")
+        return stages.trace(source, options)
+
+
+def _check_torchvision(installed: Check, options: Options, stages: Stages) -> Check:
+    """Whether a file that imports it is traced; one that is built for another torch may lack what its import needs."""
+    try:
+        _trace(f"import torchvision\n{_TINY_MODEL}", options, stages)
+    except (AdvisorError, ChildFailure) as error:
+        found = f"{installed.found} cannot be imported: {error}"
+        remedy = "install the torchvision that is built for this torch"
+        return Check(name=installed.name, state="missing", found=found, remedy=remedy)
+    return installed
 
 
 def _check_devices(inventory: Inventory) -> Iterator[Check]:

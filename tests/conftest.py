@@ -3,16 +3,10 @@
 from pathlib import Path
 
 import pytest
-import torch
 
-# The torchvision at hand may be built for another torch, and then lacks the C++ operators that its import looks up.
-_TORCHVISION = torch.library.Library("torchvision", "FRAGMENT")
-for _name, _schema in (
-    ("nms", "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"),
-    ("qnms", "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"),
-):
-    if not hasattr(torch.ops.torchvision, _name):
-        _TORCHVISION.define(_schema)
+from advisor.workload.sources.installed import declare_torchvision_operators
+
+declare_torchvision_operators()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

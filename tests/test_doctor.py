@@ -10,7 +10,7 @@ import pytest
 
 from advisor.catalog.load import load_catalog
 from advisor.doctor import OLDEST_TORCH, Stages, check_torch, examine
-from advisor.errors import ProfileError, TraceError
+from advisor.errors import LoadError, ProfileError, TraceError
 from advisor.inventory import take_inventory
 from advisor.records.checkup import Check
 from advisor.records.machine import Inventory, Machine, TorchSeen
@@ -91,6 +91,22 @@ def test_a_trace_that_fails_is_quoted(error: Exception) -> None:
     assert (checks["trace"].state, checks["trace"].found) == ("fails", str(error))
     assert checks["trace"].remedy
     assert "rank" not in checks
+
+
+def test_a_torchvision_that_a_file_cannot_import_is_not_ok() -> None:
+    pytest.importorskip("torchvision")
+
+    def trace(source: str, options: Options) -> Workload:
+        if "import torchvision" in Path(source).read_text():
+            raise LoadError("operator torchvision::nms does not exist")
+        return Stages().trace(source, options)
+
+    checks = by_name(Stages(look=look, trace=trace))
+
+    assert checks["trace"].state == "ok"
+    assert checks["torchvision"].state == "missing"
+    assert "torchvision::nms" in checks["torchvision"].found
+    assert checks["torchvision"].remedy
 
 
 def test_a_catalog_without_offers_cannot_rank() -> None:

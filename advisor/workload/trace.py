@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -20,7 +20,7 @@ from advisor.workload.fakes import fake_inputs, fake_mode, real_inputs, to_clone
 from advisor.workload.loaded import Inputs, LoadedModel
 from advisor.workload.optimizer_step import OptimizerSteps
 from advisor.workload.recorder import Recorder, Recording
-from advisor.workload.training_step import batch_value, loss_of, optimizer_of
+from advisor.workload.training_step import batch_value, loss_of, optimizer_of, own_loss
 from advisor.workload.user_error import raised_by_us
 
 if TYPE_CHECKING:
@@ -40,13 +40,14 @@ class NotAffineError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One traced step: what was recorded, the tensors that were handed in, the optimizers that stepped, and what was
-    assumed of sizes, in words."""
+    """One traced step: what was recorded, the tensors that were handed in, the optimizers that stepped, what was
+    assumed of sizes, in words, and whether the loss was what the model itself gave as such."""
 
     recording: Recording
     inputs: tuple[tuple[tuple[int, ...], str], ...]
     optimizers: tuple[str, ...]
     assumed: tuple[str, ...]
+    has_own_loss: bool = False
 
 
 def trace(
@@ -118,13 +119,14 @@ class _Tracer:
             )
             loaded.model.train(self._mode == "training")
             following = following_step(loaded.model, companions=self._companions, fake=fake, attention=self._attention)
+            has_own_loss = False
             with following as follower:
                 if self._mode == "training":
-                    _training_step(loaded, inputs, follower.recorder)
+                    has_own_loss = _training_step(loaded, inputs, follower.recorder)
                 else:
                     with torch.no_grad():
                         loaded.model(*inputs[0], **inputs[1])
-            return follower.step(inputs)
+            return replace(follower.step(inputs), has_own_loss=has_own_loss)
 
     def _merged(self, batches: Sequence[int], steps: Sequence[Step], *, notes: Sequence[str] = ()) -> Workload:
         loaded = self._loaded
@@ -133,7 +135,8 @@ class _Tracer:
             assumptions.append("the inputs are the same at every batch size")
         if self._mode == "training" and loaded.train_step is None:
             if loaded.loss is None:
-                assumptions.append("loss: the mean of the float outputs, since the file defines none")
+                which = "the output's own" if steps[0].has_own_loss else "the mean of the float outputs"
+                assumptions.append(f"loss: {which}, since the file defines none")
             if loaded.optimizer is None:
                 assumptions.append("optimizer: AdamW, since the file defines none")
         return merged_workload(
@@ -195,17 +198,18 @@ def following_step(
         yield Follower(recorder=recorder, optimizers=optimizers)
 
 
-def _training_step(loaded: LoadedModel, inputs: Inputs, recorder: Recorder) -> None:
-    """Forward, loss, backward, optimizer, as the file defines them or by default."""
+def _training_step(loaded: LoadedModel, inputs: Inputs, recorder: Recorder) -> bool:
+    """Forward, loss, backward, optimizer, as the file defines them or by default; whether the output had a loss."""
     batch = batch_value(inputs)
     if loaded.train_step is not None:
         loaded.train_step(loaded.model, batch)
-        return
+        return False
     optimizer = optimizer_of(loaded)
     output = loaded.model(*inputs[0], **inputs[1])
     recorder.phase = "loss"
     loss_of(loaded, output, batch).backward()
     optimizer.step()
+    return own_loss(output) is not None
 
 
 def merged_workload(

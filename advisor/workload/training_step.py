@@ -1,5 +1,7 @@
 """How a loaded model is trained: its parameters, its optimizer, its loss, each its own or the default."""
 
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
@@ -35,8 +37,14 @@ def optimizer_of(loaded: LoadedModel) -> torch.optim.Optimizer:
 
 
 def loss_of(loaded: LoadedModel, output: Any, batch: Any) -> torch.Tensor:
-    """The file's own, else the mean of the float outputs; raise `TraceError` where that is no number."""
+    """The file's own, else the output's, else the mean of the float outputs; raise `TraceError` for no number."""
     return _default_loss(output) if loaded.loss is None else _checked_loss(loaded.loss(output, batch))
+
+
+def own_loss(output: Any) -> torch.Tensor | None:
+    """What the model computed as its loss, as the models of transformers do: `output.loss` or `output["loss"]`."""
+    loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+    return loss if isinstance(loss, torch.Tensor) and loss.is_floating_point() else None
 
 
 def _checked_loss(loss: Any) -> torch.Tensor:
@@ -47,12 +55,18 @@ def _checked_loss(loss: Any) -> torch.Tensor:
 
 
 def _default_loss(output: Any) -> torch.Tensor:
+    loss = own_loss(output)
+    if loss is not None:
+        return loss.mean()  # DataParallel gives one for each GPU
+    kind = type(output).__name__
+    if is_dataclass(output) and not isinstance(output, Mapping):
+        output = [getattr(output, part.name) for part in fields(output)]
     leaves = [
         leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
     ]
     if not leaves:
         raise TraceError(
-            f"the model's output, {type(output).__name__}, holds no float tensor to train on",
-            hint="define loss(output, batch) in the file",
+            f"the model's output, {kind}, holds no float tensor to train on",
+            hint="define loss(output, batch) in the file, or return an output with a `loss`",
         )
     return torch.stack([leaf.float().mean() for leaf in leaves]).mean()

@@ -1,4 +1,6 @@
 import math
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -294,6 +296,40 @@ def test_at_one_batch_what_varies_is_what_grows_at_several(mode):
     ]
     assert {varies for *_, varies, _ in marks} == {True, False}
     assert [mark for mark in marks if mark[2] == mark[3] and math.prod(mark[1]) > len(mark[1]) + 3] == []
+
+
+@dataclass
+class Output:
+    """What a model gives that computes its own loss, unless it has no labels."""
+
+    logits: Any
+    loss: Any = None
+
+
+class Bag:
+    """The same as a plain object."""
+
+    def __init__(self, logits, loss):
+        self.logits, self.loss = logits, loss
+
+
+@pytest.mark.parametrize("make", [Output, Bag, lambda logits, loss: {"logits": logits, "loss": loss}])
+def test_the_loss_of_an_output_is_what_is_trained(make):
+    def run(self, x):
+        logits = self.layer(x)
+        return make(logits, functional.mse_loss(logits, x))
+
+    workload = traced(Calls(run, layer=nn.Linear(8, 8)), vectors, mode="training")
+    assert op_counts(workload)["aten.mse_loss_backward"] == 1
+    assert "loss: the output's own, since the file defines none" in workload.assumptions
+
+
+def test_an_output_without_a_loss_is_trained_on_the_mean_of_its_floats():
+    def run(self, x):
+        return Output(self.layer(x))
+
+    workload = traced(Calls(run, layer=nn.Linear(8, 8)), vectors, mode="training")
+    assert "loss: the mean of the float outputs, since the file defines none" in workload.assumptions
 
 
 @pytest.mark.parametrize("mode", ["inference", "training"])

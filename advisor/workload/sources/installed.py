@@ -1,9 +1,11 @@
 """An optional package by name in, the imported package out, or what to install."""
 
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.abc import MetaPathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ def require(package: str) -> Any:
     """Import `package`; raise `LoadError` with the remedy if it is not installed or does not fit this torch."""
     if find_spec(package) is None:
         raise LoadError(f"{package} is not installed", hint=f"pip install {package}")
-    _declare_torchvision_operators()
+    declare_torchvision_operators()
     try:
         return import_module(package)
     except (ImportError, RuntimeError) as error:
@@ -35,7 +37,22 @@ def require(package: str) -> Any:
         ) from error
 
 
-def _declare_torchvision_operators() -> None:
+class _BeforeTorchvision(MetaPathFinder):
+    """Declares the operators once torchvision is asked for, and leaves finding it to the others."""
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
+        if fullname == "torchvision":
+            sys.meta_path.remove(self)
+            declare_torchvision_operators()
+
+
+def declare_operators_on_import() -> None:
+    """Declare torchvision's operators as soon as a file of the user's, or what it imports, imports it."""
+    if "torchvision" not in sys.modules and not any(isinstance(finder, _BeforeTorchvision) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _BeforeTorchvision())
+
+
+def declare_torchvision_operators() -> None:
     """Let a torchvision be imported whose C++ library is built for another torch, as beside a CPU build of torch.
 
     timm and transformers import it too. Shapes are all that a trace needs, and only detectors call these operators.

@@ -21,6 +21,7 @@ from advisor.regular_file import read_regular_file
 from advisor.workload.factory import FACTORIES, Arguments, split_call
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.loaded import LoadedModel
+from advisor.workload.sources.installed import declare_operators_on_import
 from advisor.workload.sources.live import load_live
 
 
@@ -56,6 +57,7 @@ def import_file(path: Path, *, name: str | None = None) -> types.ModuleType:
         raise LoadError(f"{path}: {error}", hint="name a Python file") from error
     if name is None:
         name = path.stem if path.stem not in sys.modules else f"_advised_{path.stem}"
+    declare_operators_on_import()
     module = types.ModuleType(name)
     module.__file__ = str(path)
     sys.modules[name] = module  # dataclasses and pickle look modules up by name
