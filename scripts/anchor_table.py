@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 from fit import FILES, is_fitted
 
-from advisor.accuracy.read import read_measurements
+from advisor.answers.measurement_file import read_measurements
+from advisor.answers.validation import Run, prepare, without_optimizer
 from advisor.catalog.load import load_catalog
 from advisor.predict.anchor import shared_share
 from advisor.predict.efficiency import precision_class
@@ -26,7 +27,6 @@ from advisor.records.answer import Z_90
 from advisor.records.device import Efficiency
 from advisor.records.measurement import Measurement
 from advisor.records.prediction import Anchor
-from advisor.validation import Run, prepare, without_optimizer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,7 +103,7 @@ def ranking(scratch: Path) -> Result:
     model = str(ROOT / "examples" / "transformer.py")
     subprocess.run([*ADVISE, "profile", model, "--mode", "training", "-o", str(saved)], check=True, capture_output=True)
     code = (
-        "import sys, time; from pathlib import Path; from advisor.pipeline import rank_workload;"
+        "import sys, time; from pathlib import Path; from advisor.answers.ranking import rank_workload;"
         "from advisor.catalog.load import load_catalog; from advisor.workload.file import read_workload;"
         "from advisor.records.options import Options; catalog = load_catalog();"
         "workload = read_workload(Path(sys.argv[1]));"
@@ -129,7 +129,7 @@ from dataclasses import replace
 from pathlib import Path
 from advisor.catalog.load import load_catalog
 from advisor.cost.job import job_of
-from advisor.cost.ranking import rank
+from advisor.cost.rank_offers import rank
 from advisor.cost.selection import select_offers
 from advisor.predict.batches import batch_candidates
 from advisor.predict.capability import fleet_of

@@ -25,14 +25,15 @@ import numpy as np
 from fit_calibration_start import DEVICE, OPERATORS, PRECISIONS, STEPS, prepared, read_operators, read_steps, start_of
 from measure_steps import DISTURBED_RATIO, FOLDER, Runner, Series, Timing, set_up_torch, time_step
 
-from advisor.calibrate.fitting import WHOLE_STEPS, fit_calibration
+from advisor.answers.validation import Run, predict_runs
+from advisor.calibrate.calibration_run import calibrate
 from advisor.calibrate.noise import noise_of
-from advisor.calibrate.process import TimingRequest, time_operators
-from advisor.calibrate.run import calibrate
+from advisor.calibrate.operator_process import TimingRequest, time_operators
+from advisor.calibrate.own_efficiencies import WHOLE_STEPS, fit_calibration
 from advisor.catalog.load import load_catalog
+from advisor.devices.local_device import local_devices
 from advisor.errors import AdvisorError
 from advisor.fit.coefficients import COMPUTING
-from advisor.local_device import local_devices
 from advisor.machine.this_machine import this_machine
 from advisor.records.calibration import TIMED_HERE, Calibration, NotCalibrated, TimedOperator, Timings
 from advisor.records.device import Device, Efficiency, Precision
@@ -40,7 +41,6 @@ from advisor.records.machine import Machine
 from advisor.records.measurement import FailedRow, MeasuredMode, Measurement, PredictedRow
 from advisor.records.price import Catalog
 from advisor.units import format_duration, parse_duration_s
-from advisor.validation import Run, predict_runs
 from advisor.workload.execution import keep_freed_memory
 
 TABLE = "calibration_check.csv"

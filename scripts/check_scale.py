@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from scipy.optimize import least_squares
 
+from advisor.answers.validation import without_optimizer
 from advisor.catalog.load import load_catalog
 from advisor.predict.capability import gpu_device
 from advisor.predict.precision import width_of
@@ -27,10 +28,9 @@ from advisor.records.price import Catalog
 from advisor.records.scale import Plan
 from advisor.records.workload import Workload
 from advisor.scale.links import fabric_of
-from advisor.scale.memory import memory_of_one
-from advisor.scale.step import Alone, spread_step
+from advisor.scale.parallel_step import Alone, spread_step
+from advisor.scale.sharded_memory import memory_of_one
 from advisor.scale.traffic import traffic_of
-from advisor.validation import without_optimizer
 from advisor.workload.input_spec import parse_input_specs
 from advisor.workload.sources.huggingface import load as load_config
 from advisor.workload.sources.live import load_live

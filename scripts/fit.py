@@ -11,15 +11,15 @@ from zlib import crc32
 
 import numpy as np
 from fit_calibration_start import read_steps
+from fit_kind import OPERATORS, Fitted, fit_kind, measured_steps, steps_of
 
-from advisor.accuracy.score import Compared, cheapest_choice, mean_kendall
+from advisor.answers.accuracy_score import Compared, cheapest_choice, mean_kendall
+from advisor.answers.validation import least_usd_per_hour
 from advisor.catalog.load import load_catalog
 from advisor.fit.files import file_name, yaml_text
-from advisor.fitting import OPERATORS, Fitted, fit_kind, measured_steps, steps_of
 from advisor.records.answer import Z_90
 from advisor.records.device import DeviceKind, Efficiency
 from advisor.records.measurement import Measurement
-from advisor.validation import least_usd_per_hour
 
 FILES = (
     "neusight_e2e.csv",

@@ -12,19 +12,19 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
-from advisor.accuracy.family import family_of
-from advisor.accuracy.read import source_of
+from advisor.answers.measurement_file import source_of
+from advisor.answers.model_family import family_of
+from advisor.answers.validation import NamedDevice, Run
 from advisor.calibrate.design import probes
-from advisor.calibrate.fitting import fit_start, whole_step
-from advisor.calibrate.worker import trace_probe
+from advisor.calibrate.operator_worker import trace_probe
+from advisor.calibrate.own_efficiencies import fit_start, whole_step
 from advisor.catalog.load import load_catalog
+from advisor.devices.named_device import named_device
 from advisor.fit.files import file_name, yaml_text
-from advisor.named_device import named_device
 from advisor.records.calibration import TimedOperator
 from advisor.records.device import Device, Efficiency, Precision
 from advisor.records.measurement import Measurement
 from advisor.records.workload import Workload
-from advisor.validation import NamedDevice, Run
 from advisor.workload.spawn import ProfileRequest
 from advisor.workload.trace_many import trace_many
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from fit_kind import measured_steps, with_fitted_engine
 
 from advisor.catalog.load import load_catalog
-from advisor.fit.engine import kernel_s
+from advisor.fit.engine_fit import kernel_s
 from advisor.fit.files import file_name, yaml_text
 from advisor.fit.sample import MeasuredStep
-from advisor.fitting import measured_steps, with_fitted_engine
 from advisor.predict.efficiency import efficiency_of
 from advisor.records.device import Efficiency
 from advisor.records.prediction import FloatArray

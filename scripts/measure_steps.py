@@ -36,13 +36,13 @@ from unittest.mock import patch
 import torch
 from torch.utils import _pytree as pytree
 
-from advisor.calibrate.load import others_cpu_s
+from advisor.calibrate.cpu_load import others_cpu_s
 from advisor.errors import AdvisorError, LoadError
 from advisor.records.device import CompileMode, Layout, Precision
 from advisor.records.measurement import MeasuredMode, TimedStep
 from advisor.units import format_duration, parse_duration_s
 from advisor.workload.execution import keep_freed_memory
-from advisor.workload.load import load
+from advisor.workload.load_source import load
 from advisor.workload.loaded import LoadedModel
 from advisor.workload.sources import python_file
 

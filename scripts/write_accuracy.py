@@ -9,11 +9,11 @@ from pathlib import Path
 
 from fit import FILES
 
-from advisor.accuracy.score import score
+from advisor.answers.accuracy_score import score
+from advisor.answers.validation import validate
 from advisor.records.measurement import Accuracy, Score
 from advisor.records.options import Options
 from advisor.report.accuracy_json import render_accuracy_json
-from advisor.validation import validate
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = "sample.csv"

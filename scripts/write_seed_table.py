@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import get_args
 
 from advisor import units
-from advisor.breaking_even import breakeven_workload
-from advisor.explaining import explain_workload
-from advisor.pipeline import catalog_of, profile_source
-from advisor.records.break_even import Contender, Curve
+from advisor.answers.break_even import breakeven_workload
+from advisor.answers.explanation import explain_workload
+from advisor.question.from_source import catalog_of, profile_source
+from advisor.records.break_even_curves import Contender, Curve
 from advisor.records.device import DeviceKind
 from advisor.records.options import Options
 from advisor.records.price import Catalog

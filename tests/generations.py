@@ -87,12 +87,12 @@ def trace_config(config: str, *, name: str, prompt_tokens: int, output_tokens: i
     try:
         with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
             warnings.simplefilter("ignore")  # of the package's own import
-            from advisor.workload.load import load_language_model
+            from advisor.workload.load_source import load_language_model
 
             file = Path(folder) / f"{name}.json"
             file.write_text(config)
             model = load_language_model(f"hf:{file}", generation)
-            from advisor.workload.generation import trace_generation
+            from advisor.workload.generation_trace import trace_generation
 
             return trace_generation(model, generation)
     finally:

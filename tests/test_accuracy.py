@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
+from advisor.answers.validation import validate
 from advisor.records.measurement import Accuracy
 from advisor.records.options import Options
-from advisor.validation import validate
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = ROOT / "tests" / "data" / "measured" / "sample.csv"

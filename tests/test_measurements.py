@@ -14,13 +14,13 @@ import timm
 import torch
 import torchvision
 
-from advisor.accuracy.read import read_measurements, source_of
+from advisor.answers.measurement_file import read_measurements, source_of
 from advisor.catalog.find import find_device
 from advisor.catalog.load import load_catalog
 from advisor.predict.capability import gpu_device
 from advisor.records.measurement import Measurement, TimedStep
 from advisor.workload.input_spec import parse_input_specs
-from advisor.workload.load import load
+from advisor.workload.load_source import load
 from advisor.workload.sources.python_file import import_file
 from advisor.workload.trace import trace
 

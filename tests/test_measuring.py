@@ -11,13 +11,14 @@ import torch
 from torch import nn
 
 from advisor import recommend
+from advisor.answers.ranking import rank_source, rank_workload
+from advisor.calibrate.measured_beside import Measuring
+from advisor.calibrate.step_request import MeasureRequest
 from advisor.calibrate.store import Stored
 from advisor.catalog.load import load_catalog
 from advisor.cli.main import run
 from advisor.errors import ExitCode, UsageError
-from advisor.measure.beside import Measuring
-from advisor.measure.request import MeasureRequest
-from advisor.pipeline import profile_source, rank_source, rank_workload
+from advisor.question.from_source import profile_source
 from advisor.records.answer import Recommendation
 from advisor.records.options import Options
 from advisor.records.price import Catalog

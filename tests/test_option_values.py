@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from advisor.errors import DocumentError, UsageError
-from advisor.flag_values import flag_name, value_type
-from advisor.pipeline import checked_options
+from advisor.question.option_values import checked_options
+from advisor.records.flag_values import flag_name, value_type
 from advisor.records.options import Options
 from advisor.serve.option_fields import ALLOWED
 from advisor.serve.request import options_of as requested

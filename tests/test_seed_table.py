@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from advisor.records.answer import Interval
-from advisor.records.break_even import Crossing, Curve, CurvePoint
+from advisor.records.break_even_curves import Crossing, Curve, CurvePoint
 from scripts.write_seed_table import SEEDS, seed_table, where, with_seed_table
 from tests.report.test_break_even_text import contender
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from advisor.doctor import OLDEST_TORCH
+from advisor.answers.checkup import OLDEST_TORCH
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"

@@ -14,11 +14,11 @@ from typing import TypeAlias
 from advisor.calibrate.key import is_of_this_program
 from advisor.calibrate.store import profile_text
 from advisor.errors import ProfileError, UsageError
+from advisor.files.regular_file import read_regular_file
+from advisor.files.whole_file import write_whole
 from advisor.records.calibration import Calibration, Collected, CollectedDevice
 from advisor.records.device import Efficiency
 from advisor.records.price import Catalog
-from advisor.regular_file import read_regular_file
-from advisor.whole_file import write_whole
 
 BACK = "back"
 """The folder in which a fleet's calibrations stand, each machine's in one of its own."""

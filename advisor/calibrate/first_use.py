@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from advisor.calibrate.cpu_load import others_cpu_count, spare_cpu_count
 from advisor.calibrate.in_force import calibrations_in_force, is_of
 from advisor.calibrate.key import targets
-from advisor.calibrate.load import others_cpu_count, spare_cpu_count
 from advisor.calibrate.store import Stored, unwritable
 from advisor.errors import UsageError
 from advisor.records.calibration import Calibrated, NotCalibrated
@@ -54,7 +54,7 @@ def calibrations_on_first_use(
 
 
 def _calibrate_cpu(machine: Machine, catalog: Catalog) -> Calibrated | NotCalibrated:
-    from advisor.calibrate.run import calibrate  # with SciPy, which only a first run needs
+    from advisor.calibrate.calibration_run import calibrate  # with SciPy, which only a first run needs
 
     return next(calibrate("cpu", machine=machine, catalog=catalog, budget_s=_BUDGET_S))
 

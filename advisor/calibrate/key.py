@@ -8,8 +8,8 @@ from importlib import metadata
 from pathlib import Path
 
 import advisor.records.device as records
+from advisor.devices.local_device import local_devices
 from advisor.errors import UsageError
-from advisor.local_device import local_devices
 from advisor.records.calibration import CalibrationKey
 from advisor.records.device import Device
 from advisor.records.machine import LocalDevice, LocalGpu, Machine

@@ -14,10 +14,10 @@ from typing import Any
 import platformdirs
 
 from advisor.errors import ProfileError
+from advisor.files.whole_file import write_whole
 from advisor.fit.files import number, yaml_text
 from advisor.records.calibration import Calibration, CalibrationKey
 from advisor.records.device import Efficiency
-from advisor.whole_file import write_whole
 
 _HEADING = "# What this machine sustains, timed by `advise calibrate`; spreads are of log(measured / predicted)."
 

@@ -20,12 +20,12 @@ import advisor.records.device
 import advisor.records.price
 from advisor.catalog.ranges import range_of
 from advisor.errors import ProfileError
-from advisor.record_columns import from_columns, to_columns
+from advisor.files.regular_file import read_regular_file
+from advisor.files.whole_file import replace_whole
 from advisor.records.billing import Billing, BillingRule, Extras, StartUp
+from advisor.records.columns import from_columns, to_columns
 from advisor.records.device import Cpu, Efficiency, FamilyEfficiency, Gpu
 from advisor.records.price import Catalog, ExchangeRate, Offer, Price, Rejection
-from advisor.regular_file import read_regular_file
-from advisor.whole_file import replace_whole
 
 _SHARED_TEXTS = ("source", "note")
 _OWN_FILE = 0o600

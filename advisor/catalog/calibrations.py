@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from pathlib import Path
 
-from advisor.catalog.devices import read_efficiency
+from advisor.catalog.device_files import read_efficiency
 from advisor.catalog.fields import read_record
 from advisor.catalog.strict_yaml import read_documents
 from advisor.errors import ProfileError

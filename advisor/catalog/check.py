@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import fields
 from pathlib import Path
 
-from advisor.catalog.devices import read_cpus, read_efficiencies, read_gpus
+from advisor.catalog.device_files import read_cpus, read_efficiencies, read_gpus
 from advisor.catalog.fields import base_unit, read_mapping
 from advisor.catalog.overlay import Layer, shipped_layer
 from advisor.catalog.parse import parse_catalog

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from advisor.catalog.devices import MeasuredInstance
-from advisor.catalog.prices import Machine, PriceRow
+from advisor.catalog.device_files import MeasuredInstance
+from advisor.catalog.price_files import Machine, PriceRow
 from advisor.catalog.strict_yaml import Document, did_you_mean
 from advisor.errors import ProfileError
 from advisor.records.device import Cpu, Gpu

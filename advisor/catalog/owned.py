@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.catalog.fields import check_keys, read_mapping, read_number, read_record, read_text
-from advisor.catalog.prices import Machine, PriceRow, read_date
+from advisor.catalog.price_files import Machine, PriceRow, read_date
 from advisor.catalog.strict_yaml import Document, KeyPath
 from advisor.records.price import Price
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from advisor.catalog.billing import read_billing_rules, read_start_ups
-from advisor.catalog.devices import (
+from advisor.catalog.billing_files import read_billing_rules, read_start_ups
+from advisor.catalog.device_files import (
     MeasuredInstance,
     read_cpus,
     read_efficiencies,
@@ -14,7 +14,7 @@ from advisor.catalog.devices import (
 from advisor.catalog.invariants import with_doubts
 from advisor.catalog.offers import Known, build_offers, names_of
 from advisor.catalog.overlay import Layer
-from advisor.catalog.prices import PriceRow, read_price_rows
+from advisor.catalog.price_files import PriceRow, read_price_rows
 from advisor.catalog.strict_yaml import read_documents
 from advisor.catalog.terms import Terms, apply_terms, is_terms, joined_terms, read_terms
 from advisor.records.billing import Billing, BillingRule, Extras, StartUp

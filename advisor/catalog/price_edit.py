@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
-from advisor.catalog.prices import RENTED_KINDS, PriceRow
+from advisor.catalog.price_files import RENTED_KINDS, PriceRow
 from advisor.records.listing import ListedPrice, ListedType, Listing, ListSource
 from advisor.records.price import PriceKind
 

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from advisor.errors import ProfileError
-from advisor.regular_file import read_regular_file
+from advisor.files.regular_file import read_regular_file
 
 KeyPath = tuple[str | int, ...]
 """The way from the top of a document to a value: ("instances", "g5.xlarge", "machine")."""

@@ -22,10 +22,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from advisor.catalog.billing import read_extras
+from advisor.catalog.billing_files import read_extras
 from advisor.catalog.fields import check_keys, read_choice, read_mapping, read_number
 from advisor.catalog.owned import read_owned_rows
-from advisor.catalog.prices import RENTED_KINDS, PriceRow, read_date
+from advisor.catalog.price_files import RENTED_KINDS, PriceRow, read_date
 from advisor.catalog.scope import Scope, check_names, read_lines, read_scope
 from advisor.catalog.strict_yaml import Document, KeyPath
 from advisor.catalog.supply import Availability, Quota, read_availabilities, read_quotas, with_supply

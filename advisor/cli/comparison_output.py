@@ -9,14 +9,14 @@ from advisor.cli.output import Output, view_of, write
 from advisor.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from advisor.records.comparison import Comparison
+    from advisor.records.change import Comparison
 
 COMPARISON_SUFFIXES = {"table": ".txt", "json": ".json", "markdown": ".md"}
 
 
 def threshold_flag() -> click.Option:
     """`--fail-if-cost-rises`."""
-    from advisor.flag_values import reader
+    from advisor.records.flag_values import reader
     from advisor.units import parse_ratio
 
     return click.Option(
@@ -68,6 +68,6 @@ def write_comparison(
     if fail_if_cost_rises is None:
         return ExitCode.ANSWER
 
-    from advisor.diff.answers import cost_rise_ratio
+    from advisor.answers.answer_changes import cost_rise_ratio
 
     return ExitCode.THRESHOLD if cost_rise_ratio(comparison) > fail_if_cost_rises else ExitCode.ANSWER

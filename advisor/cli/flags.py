@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import click
 
-from advisor.flag_values import TAKES_COMMAS, comma_list, converter, flag_name, is_several, value_type
+from advisor.records.flag_values import TAKES_COMMAS, comma_list, converter, flag_name, is_several, value_type
 from advisor.records.options import Options
 
 

@@ -12,8 +12,8 @@ import click
 
 from advisor.cli.terminal import write_stdout
 from advisor.errors import UsageError
+from advisor.files.whole_file import write_whole
 from advisor.report.view import View
-from advisor.whole_file import write_whole
 
 PAGE_SUFFIXES = {"html": ".html"}
 """Of a report: it is made from more than a recommendation."""

@@ -18,8 +18,8 @@ _DEFAULT_IDLE_MINUTES = 10
 
 def emit_flags() -> list[click.Option]:
     """`--emit` and what goes with it."""
-    from advisor.flag_values import choice, reader
     from advisor.launch.engines import engine_names
+    from advisor.records.flag_values import choice, reader
     from advisor.units import parse_count
 
     engines = engine_names()
@@ -51,7 +51,7 @@ def check_task_output(source: str, *, emit: str | None, output: Output) -> None:
     if not is_task_file and output != Output(format="table", path=None):
         raise UsageError(f"-o {output.path or output.format}: a task file is YAML", hint="write -o task.yaml")
 
-    from advisor.launching import check_launchable
+    from advisor.answers.launch_file import check_launchable
 
     check_launchable(source)
 
@@ -66,7 +66,7 @@ def write_task(
     output: Output,
 ) -> None:
     """Write the task file; what else there is to say goes to stderr."""
-    from advisor.launching import task_file
+    from advisor.answers.launch_file import task_file
 
     task = task_file(
         recommendation,

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from advisor.cost.ranking import Ranking
+from advisor.cost.rank_offers import Ranking
 from advisor.cost.selection import Selection
 from advisor.records.answer import Quote
 from advisor.records.device import Device

@@ -11,7 +11,7 @@ from advisor.cost.service import instance_counts
 from advisor.cost.time_limits import time_limits
 from advisor.records.answer import Job
 from advisor.records.prediction import BoolArray, IndexArray, Predictions
-from advisor.sample_words import at_batch_text
+from advisor.records.sample_words import at_batch_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -8,11 +8,11 @@ from advisor.cost.batch_choice import choose_batches
 from advisor.cost.job_cost import cost_job
 from advisor.cost.job_limits import OfferLimits
 from advisor.cost.quotes import CostedOffers, quotes_of
-from advisor.cost.ranking import best_first, cost_offers
+from advisor.cost.rank_offers import best_first, cost_offers
 from advisor.cost.selection import Selection
 from advisor.records.answer import Z_90, Interval, Job
 from advisor.records.billing import Billing
-from advisor.records.break_even import KindCost
+from advisor.records.break_even_curves import KindCost
 from advisor.records.device import DeviceKind
 from advisor.records.prediction import Fleet, FloatArray, IndexArray, Predictions
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from advisor.cost.service import requests_per_day, requests_per_month
 from advisor.errors import UsageError
-from advisor.flag_values import flag_name, single_batch_of
 from advisor.records.answer import Job, JobLimits
+from advisor.records.flag_values import flag_name, single_batch_of
 from advisor.records.generation import Generation
 from advisor.records.options import Options, PriceChoice
 from advisor.records.price import PriceKind

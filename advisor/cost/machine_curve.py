@@ -4,7 +4,7 @@ import numpy as np
 
 from advisor.cost.batch_choice import choose_batches
 from advisor.cost.quotes import quotes_of
-from advisor.cost.ranking import cost_offers
+from advisor.cost.rank_offers import cost_offers
 from advisor.records.answer import Job, MachinePoint, MachineSweep, Quote
 from advisor.records.billing import Billing
 from advisor.records.prediction import Fleet, Predictions

@@ -9,16 +9,16 @@ import numpy as np
 
 from advisor.cost.cheapest import compare_costs
 from advisor.cost.coverage import KnownTerms, commitment_usd, coverage
-from advisor.cost.intervals import intervals
+from advisor.cost.interval_arrays import intervals
 from advisor.cost.job_cost import JobCosts, cost_job
 from advisor.cost.machines import gpu_count, plans_at
 from advisor.cost.offer_terms import OfferTerms
 from advisor.cost.pareto import pareto_front
 from advisor.cost.start_up import joint_ends
 from advisor.cost.token_quotes import token_quotes
-from advisor.record_columns import from_columns
 from advisor.records.answer import BOUNDS, CostParts, Job, Quote, QuotedDevice
 from advisor.records.billing import Billing
+from advisor.records.columns import from_columns
 from advisor.records.options import Objective
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray, Predictions
 from advisor.records.price import PricedOffer

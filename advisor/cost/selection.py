@@ -11,7 +11,7 @@ from typing import TypeAlias
 from advisor.cost.collector import collector_paused
 from advisor.cost.price_marks import price_marks
 from advisor.errors import UsageError
-from advisor.record_columns import from_columns
+from advisor.records.columns import from_columns
 from advisor.records.options import DropPrices, Options
 from advisor.records.price import Offer, Price, PricedOffer, PriceKind, PriceMark, Rejection, RejectionCode
 

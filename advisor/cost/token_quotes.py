@@ -2,9 +2,9 @@
 
 import math
 
-from advisor.cost.intervals import intervals
-from advisor.record_columns import from_columns
+from advisor.cost.interval_arrays import intervals
 from advisor.records.answer import Job, TokenQuote
+from advisor.records.columns import from_columns
 from advisor.records.prediction import FloatArray, IndexArray, Predictions
 
 

@@ -17,7 +17,7 @@ from advisor.fit.coefficients import (
     Coefficient,
     starts,
 )
-from advisor.fit.loss import PRIOR_SCALE, ROBUST_LOG_SCALE, robust
+from advisor.fit.robust_loss import PRIOR_SCALE, ROBUST_LOG_SCALE, robust
 from advisor.fit.sample import Sample, part_of
 from advisor.predict.kernel_time import kernel_times
 from advisor.predict.lowering import Kernels

@@ -1,6 +1,6 @@
 """A task and where an engine tells its machines apart in, the shell line that starts the script on all of them out."""
 
-from advisor.records.launch import LaunchTask
+from advisor.records.launch_task import LaunchTask
 
 _PORT = 29500
 """torchrun's own default (pytorch.org/docs/stable/elastic/run.html)."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from advisor.errors import UsageError
-from advisor.flag_values import single_batch_of
+from advisor.records.flag_values import single_batch_of
 from advisor.records.prediction import IndexArray
 from advisor.records.workload import Mode
 

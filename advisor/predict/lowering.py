@@ -10,7 +10,7 @@ import numpy as np
 from advisor.ops.evaluate import DtypeOf, call_at, call_cost, row_cost
 from advisor.ops.registry import CHANNELS_LAST, ITEMSIZE_BYTES, Call, Number, autocast_of, formula_of
 from advisor.predict.blocks import part_of
-from advisor.predict.composites import FUSED_FLOP_RATIO, Program, has_running_statistics, program_of
+from advisor.predict.composite_kernels import FUSED_FLOP_RATIO, Program, has_running_statistics, program_of
 from advisor.predict.efficiency import BY_TOKEN, QUANTIZED_PRODUCT, VECTOR_ATTENTION
 from advisor.predict.precision import (
     MATRIX_FAMILIES,

@@ -9,12 +9,12 @@ import numpy as np
 
 from advisor.ops.evaluate import row_cost
 from advisor.predict.blocks import innermost, outermost
-from advisor.predict.memory import SpreadBytes, step_memory, stored_bytes
 from advisor.predict.precision import Width
+from advisor.predict.step_memory import SpreadBytes, step_memory, stored_bytes
 from advisor.predict.stored import added, all_gradients, gathered, scaled
 from advisor.predict.weights import with_weights
 from advisor.records.device import Device, DeviceKind
-from advisor.records.memory import RemedyName
+from advisor.records.device_memory import RemedyName
 from advisor.records.workload import Blocks, MemoryLine, StoredBytes, Workload
 
 _PART_COUNTS = (2, 4, 8, 16, 32, 64)

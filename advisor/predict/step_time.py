@@ -9,10 +9,10 @@ from advisor.predict.anchor import anchored
 from advisor.predict.efficiency import efficiency_of
 from advisor.predict.loader import with_loader
 from advisor.predict.lowering import Kernels
-from advisor.predict.memory import step_memory
 from advisor.predict.precision import resolve_precision, width_of
 from advisor.predict.roofline import step_times
 from advisor.predict.step_kernels import StepKernels
+from advisor.predict.step_memory import step_memory
 from advisor.records.device import ANY, CompileMode, Device, DeviceKind, Efficiency, Layout, Precision, TimeSource
 from advisor.records.options import PrecisionChoice
 from advisor.records.prediction import PARTS, Anchor, IndexArray, Predictions

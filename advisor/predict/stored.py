@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from advisor.predict.blocks import outermost
-from advisor.predict.memory import gradient_bytes
+from advisor.predict.step_memory import gradient_bytes
 from advisor.records.workload import StoredBytes, Workload
 
 

@@ -79,7 +79,7 @@ class FailedRow(MeasuredRow):
 class Score:
     """How far predictions are from `n` measurements; all are ratios, so a `mape` of 0.09 is 9 %.
 
-    None: nothing to tell it from. `advisor.accuracy.score` defines each.
+    None: nothing to tell it from. `advisor.answers.accuracy_score` defines each.
 
     `own_figures_count` rows ran on devices with figures of their own; `mape_without_own_figures` is the error of all
     rows where none has any.

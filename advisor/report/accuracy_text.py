@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from advisor import units
 from advisor.records.measurement import Accuracy, FailedRow, Score, ScoredGroup
-from advisor.report.page import Heading, Page
+from advisor.report.text_page import Heading, Page
 from advisor.report.view import View
 
 _HEADINGS = ("n", "mean", "med.", "90th", "bias", "in 90", "roof", "FLOP", "tau")

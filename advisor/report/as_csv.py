@@ -8,8 +8,8 @@ from typing import Any
 
 from advisor.records.answer import CostParts, Interval, Quote, QuotedDevice, Recommendation, TokenQuote
 from advisor.records.scale import Plan
-from advisor.report.columns import unranked
 from advisor.report.printable import printable
+from advisor.report.quote_columns import unranked
 from advisor.report.view import View
 
 SUFFIX = ".csv"

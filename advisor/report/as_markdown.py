@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from advisor.records.answer import Recommendation
 from advisor.report import sentence
-from advisor.report.columns import Column, table_rows
 from advisor.report.printable import printable
+from advisor.report.quote_columns import Column, table_rows
 from advisor.report.token_columns import columns_for
 from advisor.report.view import View
 

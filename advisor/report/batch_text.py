@@ -4,8 +4,8 @@ from advisor import units
 from advisor.records.answer import BatchPoint, BatchSweep, Recommendation
 from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
-from advisor.report.intervals import interval_text
-from advisor.report.page import Heading, Page
+from advisor.report.interval_text import interval_text
+from advisor.report.text_page import Heading, Page
 
 _HEADINGS = ("batch", "step [90 %]", "samples/s", "per million", "memory", "bound")
 _OF_TOKENS = ("in flight", "TTFT", "TPOT", "tokens/s", "per Mtok", "memory", "bound")

@@ -6,14 +6,14 @@ from itertools import pairwise
 
 from advisor import units
 from advisor.records.answer import Interval, Job
-from advisor.records.break_even import BreakEven, Contender, Crossing, Curve, CurveKind, CurvePoint, FolkRule
+from advisor.records.break_even_curves import BreakEven, Contender, Crossing, Curve, CurveKind, CurvePoint, FolkRule
 from advisor.records.device import DeviceKind
 from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
+from advisor.records.sample_words import batch_text, samples_text
 from advisor.report.money import rate_note
-from advisor.report.page import Heading, Page
+from advisor.report.text_page import Heading, Page
 from advisor.report.view import View
-from advisor.sample_words import batch_text, samples_text
 
 _KINDS: Mapping[DeviceKind, str] = {"cpu": "CPU", "gpu": "GPU"}
 _TITLES: Mapping[CurveKind, str] = {

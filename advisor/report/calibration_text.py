@@ -9,14 +9,14 @@ from advisor.records.device import Efficiency
 from advisor.report.view import View
 
 if TYPE_CHECKING:
-    from advisor.report.page import Page
+    from advisor.report.text_page import Page
 
 _UNITS_OF_AGE = ((86400, "day"), (3600, "hour"), (60, "minute"))
 
 
 def render_calibration(calibration: Calibration, *, view: View, now: datetime | None = None) -> str:
     """What it was made on, then a table of what each family sustains at each precision."""
-    from advisor.report.page import Page  # what says how old a calibration is needs no tables
+    from advisor.report.text_page import Page  # what says how old a calibration is needs no tables
 
     page = Page(width=view.width, color=view.color)
     page.line(f"{target_text(calibration)}: calibrated {age_text(calibration, now=now)}", style="bold")
@@ -36,7 +36,7 @@ def render_calibration(calibration: Calibration, *, view: View, now: datetime | 
 
 
 def _table(page: "Page", efficiency: Efficiency) -> None:
-    from advisor.report.page import Heading
+    from advisor.report.text_page import Heading
 
     page.line(
         f"{efficiency.precision}: an operator takes {units.format_duration(efficiency.dispatch_s)} to dispatch and "

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from advisor.records.checkup import Check
-from advisor.report.page import Heading, Page
+from advisor.records.check import Check
+from advisor.report.text_page import Heading, Page
 from advisor.report.view import View
 
 _HEADINGS = (Heading(text="state"), Heading(text="check"), Heading(text="what was found -> what mends it"))

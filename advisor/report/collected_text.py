@@ -1,7 +1,7 @@
 """Calibrations that came back from a fleet as text: the profiles that they make, and what is in none."""
 
 from advisor.records.calibration import Collected, CollectedDevice
-from advisor.report.page import Heading, Page
+from advisor.report.text_page import Heading, Page
 from advisor.report.view import View
 
 _HEADINGS = ("device", "cores", "precisions", "torch", "timed", "profile")

@@ -1,6 +1,6 @@
 """A comparison as Markdown, for a comment on a pull request."""
 
-from advisor.records.comparison import Comparison
+from advisor.records.change import Comparison
 from advisor.report.as_markdown import bullets, escape, table_line
 from advisor.report.comparison_rows import HEADINGS, headline, tables
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor import units
-from advisor.records.comparison import Change, Comparison, InstanceChange, Measure, ModuleChange
+from advisor.records.change import Change, Comparison, InstanceChange, Measure, ModuleChange
 
 _NAMES: Mapping[Measure, str] = {
     "flops": "FLOP a step",

@@ -1,8 +1,8 @@
 """A comparison as text for a terminal."""
 
-from advisor.records.comparison import Comparison
+from advisor.records.change import Comparison
 from advisor.report.comparison_rows import HEADINGS, headline, tables
-from advisor.report.page import Heading, Page
+from advisor.report.text_page import Heading, Page
 from advisor.report.view import View
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from advisor import units
 from advisor.records.answer import CostPart, Job, Quote
 from advisor.records.price import ExchangeRate, PriceKind
-from advisor.sample_words import samples_text
+from advisor.records.sample_words import samples_text
 
 _PART_NAMES: Mapping[CostPart, str] = {
     "compute": "compute",

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 
 from advisor import units
-from advisor.records.explanation import ChangeKind, ExplainedGroup, ExplainedStep, Explanation
+from advisor.records.explained_step import ChangeKind, ExplainedGroup, ExplainedStep, Explanation
 from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
-from advisor.report.intervals import interval_text
-from advisor.report.page import Heading, Page
+from advisor.records.sample_words import at_batch_text, samples_text
+from advisor.report.interval_text import interval_text
+from advisor.report.text_page import Heading, Page
 from advisor.report.view import View
-from advisor.sample_words import at_batch_text, samples_text
 
 _STEPS = {"inference": "a step of inference", "training": "a training step"}
 _GROUPS: Mapping[str, Callable[[ExplainedStep], Sequence[ExplainedGroup]]] = {

@@ -6,9 +6,9 @@ from pkgutil import iter_modules
 from typing import Any
 
 from advisor.errors import UsageError
+from advisor.files.whole_file import write_whole
 from advisor.records.answer import Recommendation
 from advisor.report.view import View
-from advisor.whole_file import write_whole
 
 _PREFIX = "as_"
 

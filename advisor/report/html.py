@@ -3,7 +3,7 @@
 import json
 from html import escape
 
-from advisor.records.report import Report
+from advisor.records.report_contents import Report
 from advisor.report.as_json import to_plain
 from advisor.report.html_assets import MODULES, PLOT_STYLE_HASH, asset, csp_hash
 from advisor.report.html_document import document_of

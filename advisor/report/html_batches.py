@@ -8,7 +8,7 @@ from advisor import units
 from advisor.records.answer import BatchPoint, Interval
 from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
-from advisor.records.report import CloseLook
+from advisor.records.report_contents import CloseLook
 from advisor.report.html_marks import ROLE_MARKS, device_name
 from advisor.report.html_parts import (
     Axis,
@@ -20,7 +20,7 @@ from advisor.report.html_parts import (
     TableColumn,
     Unit,
 )
-from advisor.report.intervals import interval_text
+from advisor.report.interval_text import interval_text
 from advisor.report.money import in_currency
 
 

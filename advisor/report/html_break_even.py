@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from advisor import units
-from advisor.records.break_even import BreakEven, Contender, Curve, CurveKind, CurvePoint
+from advisor.records.break_even_curves import BreakEven, Contender, Curve, CurveKind, CurvePoint
 from advisor.records.device import DeviceKind
 from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
+from advisor.records.sample_words import batch_text
 from advisor.report.break_even_text import contender_label, curve_title, folk_rule_sentences, verdict
 from advisor.report.html_parts import (
     Axis,
@@ -22,7 +23,6 @@ from advisor.report.html_parts import (
     TableColumn,
 )
 from advisor.report.money import in_currency, money_interval
-from advisor.sample_words import batch_text
 
 _KINDS: Mapping[DeviceKind, tuple[str, Color, Symbol]] = {
     "gpu": ("cheapest GPU", 1, "triangle"),

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from advisor import units
 from advisor.records.answer import Job, Quote, Recommendation
 from advisor.records.price import ExchangeRate
-from advisor.records.report import Report
+from advisor.records.report_contents import Report
+from advisor.records.sample_words import batch_text
 from advisor.report import sentence
-from advisor.report.columns import device_label, instance_label
 from advisor.report.html_batches import batches_section
 from advisor.report.html_break_even import break_even_section
 from advisor.report.html_grounds import accuracy_section, basis_section, left_out_section, prices_section
@@ -17,9 +17,9 @@ from advisor.report.html_modules import modules_section, why_section
 from advisor.report.html_parts import Document, Figure
 from advisor.report.html_ranking import cost_time_section, ranking_section
 from advisor.report.html_roofline import roofline_section
-from advisor.report.intervals import interval_text
+from advisor.report.interval_text import interval_text
 from advisor.report.money import money_interval
-from advisor.sample_words import batch_text
+from advisor.report.quote_columns import device_label, instance_label
 
 
 def document_of(report: Report) -> Document:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from advisor import units
 from advisor.records.answer import Recommendation
 from advisor.records.generation import Generation
-from advisor.records.report import AccuracyGroup, PriceSource
+from advisor.records.report_contents import AccuracyGroup, PriceSource
 from advisor.report import sentence
 from advisor.report.html_parts import Listing, Section, Table, TableColumn
 from advisor.report.served_accuracy import SERVED_ACCURACY

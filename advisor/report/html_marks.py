@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 
 from advisor.records.answer import Bound
-from advisor.records.explanation import ExplainedStep
-from advisor.records.report import CloseLook, Role
+from advisor.records.explained_step import ExplainedStep
+from advisor.records.report_contents import CloseLook, Role
 from advisor.report.html_parts import (
     Color,
     Symbol,
 )
-from advisor.report.intervals import interval_text
+from advisor.report.interval_text import interval_text
 
 BOUND_MARKS: Mapping[Bound, tuple[Color, Symbol]] = {
     "compute": (1, "circle"),

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from advisor import units
+from advisor.records.device_memory import DeviceMemory, MemoryPart
 from advisor.records.generation import Generation
-from advisor.records.memory import DeviceMemory, MemoryPart
-from advisor.records.report import CloseLook
+from advisor.records.report_contents import CloseLook
+from advisor.records.sample_words import batch_text
 from advisor.report.html_parts import Axis, Bar, Bars, Color, Part, Section, Table, TableColumn
-from advisor.sample_words import batch_text
 
 _GROUPS: Mapping[str, tuple[Color, tuple[MemoryPart, ...]]] = {
     "parameters": (1, ("parameters", "buffers", "half copies")),

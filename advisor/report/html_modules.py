@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from advisor import units
 from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
-from advisor.records.report import CloseLook
+from advisor.records.report_contents import CloseLook
+from advisor.records.sample_words import at_batch_text
 from advisor.report.explanation_text import reasons, saving_sentences
 from advisor.report.html_marks import BOUND_MARKS, device_name, step_time
 from advisor.report.html_parts import (
@@ -18,7 +19,6 @@ from advisor.report.html_parts import (
     Table,
     TableColumn,
 )
-from advisor.sample_words import at_batch_text
 
 _SHOWN_MODULES = 12
 

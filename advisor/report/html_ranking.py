@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 from advisor.records.answer import Interval, Job, Recommendation
 from advisor.records.options import Objective
+from advisor.records.sample_words import batch_text
 from advisor.report import sentence
-from advisor.report.columns import Column, RankedQuote, device_label, instance_label, table_rows
 from advisor.report.html_parts import Axis, Chart, Point, Section, Series, Table, TableColumn
-from advisor.report.intervals import interval_text
+from advisor.report.interval_text import interval_text
 from advisor.report.money import in_currency, money_interval
+from advisor.report.quote_columns import Column, RankedQuote, device_label, instance_label, table_rows
 from advisor.report.token_columns import columns_for
-from advisor.sample_words import batch_text
 
 _KIND_NAMES = {"cpu": "CPU", "gpu": "GPU"}
 _MORE_COLUMNS = (

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from advisor import units
 from advisor.records.answer import BOUNDS
-from advisor.records.explanation import ExplainedGroup, ExplainedStep
-from advisor.records.report import CloseLook
+from advisor.records.explained_step import ExplainedGroup, ExplainedStep
+from advisor.records.report_contents import CloseLook
 from advisor.report.html_marks import BOUND_MARKS, device_name
 from advisor.report.html_parts import (
     Axis,

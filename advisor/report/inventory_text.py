@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from advisor import units
 from advisor.records.device import Cpu, Gpu
 from advisor.records.machine import Inventory, LocalDevice, Machine
-from advisor.report.page import Heading, Page
+from advisor.report.text_page import Heading, Page
 from advisor.report.view import View
 
 _HEADINGS = (

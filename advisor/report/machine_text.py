@@ -3,8 +3,8 @@
 from advisor import units
 from advisor.records.answer import MachinePoint, MachineSweep, Recommendation
 from advisor.records.price import ExchangeRate
-from advisor.report.page import Heading, Page
 from advisor.report.scaling_text import plan_label
+from advisor.report.text_page import Heading, Page
 
 MACHINE_HEADINGS = ("machines", "GPUs", "time", "cost", "efficiency", "memory", "plan")
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from advisor import units
 from advisor.records.answer import MeasuredStep
-from advisor.report.intervals import interval_text
+from advisor.report.interval_text import interval_text
 
 _TWOFOLD = 2.0
 

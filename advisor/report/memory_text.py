@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from advisor import units
+from advisor.records.device_memory import DeviceMemory, MemoryAnswer, MemoryTerm, Remedy, Verdict
 from advisor.records.generation import Generation
-from advisor.records.memory import DeviceMemory, MemoryAnswer, MemoryTerm, Remedy, Verdict
-from advisor.report.page import Heading, Page
+from advisor.records.sample_words import at_batch_text
+from advisor.report.text_page import Heading, Page
 from advisor.report.view import View
-from advisor.sample_words import at_batch_text
 
 _STEPS = {"inference": "a step of inference", "training": "a training step"}
 _COLUMNS = ("device", "memory", "precision", "peak [spread]", "verdict")

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from advisor import units
 from advisor.records.measurement import OwnFit
-from advisor.report.page import Heading, Page
+from advisor.report.text_page import Heading, Page
 from advisor.report.view import View
 
 _UNTOLD_LOG_SIGMA = 0.12

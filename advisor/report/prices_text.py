@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from advisor import units
 from advisor.records.price import ExchangeRate, Offer, Price, PriceChange, PricedOffer
 from advisor.report.money import rate_note
-from advisor.report.page import Heading, Page
+from advisor.report.text_page import Heading, Page
 from advisor.report.view import View
 
 _DIGITS = 4

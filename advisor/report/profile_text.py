@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from advisor import units
 from advisor.records.answer import Group, GroupBy, WorkloadSummary
-from advisor.report.page import Heading, Page
+from advisor.report.text_page import Heading, Page
 from advisor.report.view import View
 
 

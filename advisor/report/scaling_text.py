@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from advisor import units
 from advisor.records.answer import Job, Quote
+from advisor.records.sample_words import batch_text
 from advisor.records.scale import Plan, Sharding
-from advisor.sample_words import batch_text
 
 _SHARDINGS: Mapping[Sharding, str] = {
     "none": "data parallel (DDP)",

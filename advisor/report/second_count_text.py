@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from advisor import units
 from advisor.records.answer import Group
 from advisor.records.workload import SecondCount
-from advisor.report.page import Heading, Page
+from advisor.report.text_page import Heading, Page
 from advisor.report.view import View
 
 _FAMILIES = {

@@ -8,15 +8,15 @@ from advisor.records.answer import Job, Quote, Recommendation, WorkloadSummary
 from advisor.records.machine import LOCAL
 from advisor.records.options import Objective
 from advisor.records.price import ExchangeRate
-from advisor.report.columns import RankedQuote, device_label, has_front_mark, instance_label, percent_chance
+from advisor.records.sample_words import at_batch_text, batch_text, samples_text
 from advisor.report.cost_text import cost_notes, covered_cost, load_text
-from advisor.report.intervals import interval_text
+from advisor.report.interval_text import interval_text
 from advisor.report.loader_text import loader_notes
 from advisor.report.measured_text import measured_notes
 from advisor.report.money import rate_note
+from advisor.report.quote_columns import RankedQuote, device_label, has_front_mark, instance_label, percent_chance
 from advisor.report.scaling_text import scaling_notes
 from advisor.report.token_text import service_settings, token_notes
-from advisor.sample_words import at_batch_text, batch_text, samples_text
 
 _KIND_NAMES = {"cpu": "CPU", "gpu": "GPU"}
 _OTHER_KIND = {"cpu": "gpu", "gpu": "cpu"}

@@ -7,9 +7,9 @@ from rich.cells import cell_len
 from advisor.records.answer import Recommendation
 from advisor.report import sentence
 from advisor.report.batch_text import add_batch_tables
-from advisor.report.columns import Column, RankedQuote, table_rows
 from advisor.report.machine_text import add_machine_table
-from advisor.report.page import COLUMN_GAP, Heading, Page
+from advisor.report.quote_columns import Column, RankedQuote, table_rows
+from advisor.report.text_page import COLUMN_GAP, Heading, Page
 from advisor.report.token_columns import columns_for
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 from advisor import units
 from advisor.records.answer import TokenQuote
-from advisor.report.columns import COLUMNS, Column, RankedQuote
-from advisor.report.intervals import interval_text
+from advisor.report.interval_text import interval_text
+from advisor.report.quote_columns import COLUMNS, Column, RankedQuote
 
 
 def columns_for(rows: Sequence[RankedQuote]) -> tuple[Column, ...]:

@@ -6,8 +6,8 @@ from advisor import units
 from advisor.records.answer import Job, Quote
 from advisor.records.generation import WeightFormat
 from advisor.records.price import ExchangeRate
-from advisor.report.intervals import interval_text
-from advisor.sample_words import batch_text
+from advisor.records.sample_words import batch_text
+from advisor.report.interval_text import interval_text
 
 _WEIGHTS: Mapping[WeightFormat, str] = {
     "auto": "weights in the precision of the rest",

@@ -14,9 +14,9 @@ from advisor.records.prediction import BoolArray, FloatArray, IndexArray, Predic
 from advisor.records.scale import Plan, Spreading
 from advisor.records.workload import Workload
 from advisor.scale.links import fabric_of
-from advisor.scale.memory import memory_of_one
+from advisor.scale.parallel_step import Alone, spread_step
 from advisor.scale.plans import gpu_counts, machine_counts, plans_of
-from advisor.scale.step import Alone, spread_step
+from advisor.scale.sharded_memory import memory_of_one
 from advisor.scale.traffic import traffic_of
 
 PredictAt = Callable[[IndexArray], Predictions]

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from advisor.predict.memory import stored_bytes
 from advisor.predict.precision import width_of
+from advisor.predict.step_memory import stored_bytes
 from advisor.records.answer import BOUNDS
 from advisor.records.generation import Generation
 from advisor.records.prediction import FloatArray, IndexArray, Predictions, TokenTimes
 from advisor.records.scale import Plan
 from advisor.records.workload import Blocks, Phase, Row, StoredBytes, Workload
 from advisor.scale.links import fabric_of
+from advisor.scale.parallel_step import Alone, spread_step
 from advisor.scale.spread_out import pass_batches
-from advisor.scale.step import Alone, spread_step
 from advisor.scale.traffic import traffic_of
 
 PredictPart = Callable[[Workload, IndexArray], Predictions]

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 
 from advisor.predict.blocks import outermost
-from advisor.predict.memory import gradient_bytes, stored_bytes
 from advisor.predict.precision import Width
+from advisor.predict.step_memory import gradient_bytes, stored_bytes
 from advisor.records.prediction import FloatArray
 from advisor.records.scale import Plan
 from advisor.records.workload import Operand, Workload

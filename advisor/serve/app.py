@@ -9,13 +9,13 @@ from starlette.exceptions import HTTPException
 
 from advisor import __version__
 from advisor.serve.asking import Ask, asking
+from advisor.serve.catalog_in_force import PricesInForce
 from advisor.serve.frames import Frame
 from advisor.serve.guard import Guard
 from advisor.serve.metrics import Metrics
 from advisor.serve.openapi import HEALTH, QUESTION_RESPONSES, REQUEST_BODIES, with_schemas
 from advisor.serve.page import add_page
 from advisor.serve.pool import Pool, QueueFullError, WorkerDiedError
-from advisor.serve.prices import PricesInForce
 from advisor.serve.problem import Problem
 from advisor.serve.settings import Settings
 

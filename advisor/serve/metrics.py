@@ -2,8 +2,8 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from advisor.serve.catalog_in_force import PricesInForce
 from advisor.serve.pool import Pool
-from advisor.serve.prices import PricesInForce
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from fastapi import FastAPI
 
-from advisor.flag_values import is_several, value_type
+from advisor.records.flag_values import is_several, value_type
 from advisor.records.workload import Workload
 from advisor.serve.option_fields import ALLOWED, EXAMPLE_WORKLOAD, MOST_NAMES
 
@@ -26,8 +26,8 @@ _REFUSALS = {
 _OF_READS = (401, 421, 422, 429, 500, 503)
 _ANSWERS = {
     "recommend": ("advisor.records.answer", "Recommendation"),
-    "explain": ("advisor.records.explanation", "Explanation"),
-    "breakeven": ("advisor.records.break_even", "BreakEven"),
+    "explain": ("advisor.records.explained_step", "Explanation"),
+    "breakeven": ("advisor.records.break_even_curves", "BreakEven"),
 }
 
 

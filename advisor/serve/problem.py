@@ -5,7 +5,7 @@ import re
 from dataclasses import asdict, dataclass, fields
 
 from advisor.errors import AdvisorError, DocumentError, NothingFitsError
-from advisor.flag_values import flag_name
+from advisor.records.flag_values import flag_name
 from advisor.records.options import Options
 
 _FLAG = re.compile(r"--[a-z]+(-[a-z]+)*")

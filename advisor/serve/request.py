@@ -6,9 +6,9 @@ from difflib import get_close_matches
 from typing import Any
 
 from advisor.errors import DocumentError, UsageError
-from advisor.flag_values import flag_name, option_value
-from advisor.json_text import parse_json
-from advisor.pipeline import as_saved
+from advisor.files.json_text import parse_json
+from advisor.question.from_source import as_saved
+from advisor.records.flag_values import flag_name, option_value
 from advisor.records.options import Options
 from advisor.records.workload import Workload
 from advisor.serve.option_fields import ALLOWED, MOST_NAMES, REFUSED

@@ -10,8 +10,8 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from advisor.errors import UsageError
+from advisor.serve.catalog_in_force import PricesInForce
 from advisor.serve.pool import Pool, pool_of
-from advisor.serve.prices import PricesInForce
 from advisor.serve.settings import Settings, answering_to, in_url
 
 if TYPE_CHECKING:

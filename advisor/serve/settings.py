@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor.errors import UsageError
-from advisor.regular_file import read_regular_file
+from advisor.files.regular_file import read_regular_file
 
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _LEAST_TOKEN_LENGTH = 16

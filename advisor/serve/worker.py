@@ -7,12 +7,12 @@ import socket
 
 from advisor.catalog.cache import catalog_from_json, catalog_to_json
 from advisor.errors import AdvisorError
-from advisor.pipeline import catalog_of
+from advisor.question.from_source import catalog_of
 from advisor.records.answer import Recommendation
 from advisor.records.options import Options
 from advisor.records.price import Catalog
 from advisor.report.record_json import adapter_of
-from advisor.serve.answers import answer
+from advisor.serve.endpoints import answer
 from advisor.serve.frames import Frame, Readable, Writable, read_frame
 from advisor.serve.option_fields import EXAMPLE_WORKLOAD
 from advisor.serve.request import read_request

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from advisor.errors import LoadError
-from advisor.regular_file import read_regular_file
+from advisor.files.regular_file import read_regular_file
 
 FACTORIES = ("get_model", "build_model", "make_model")
 """What a file's factory is called where nothing names it."""

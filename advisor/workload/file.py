@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor.errors import ROW_ERRORS, DocumentError, LoadError, row_problem
-from advisor.json_text import parse_json, read_as
+from advisor.files.json_text import parse_json, read_as
+from advisor.files.regular_file import read_regular_file
 from advisor.ops.evaluate import row_cost
 from advisor.ops.registry import ITEMSIZE_BYTES
 from advisor.records.workload import SCHEMA_VERSION, Operand, Row, StoredBytes, Workload
-from advisor.regular_file import read_regular_file
 from advisor.workload.summary import KINDS, coverage_ratio, group_rows, totals, unknown_ops
 
 if TYPE_CHECKING:

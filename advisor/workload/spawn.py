@@ -103,7 +103,7 @@ class SourceProcess:
 
     @classmethod
     def start(
-        cls, *, thread_count: int | None = None, module: str = "advisor.workload.child", sees_gpus: bool = False
+        cls, *, thread_count: int | None = None, module: str = "advisor.workload.trace_child", sees_gpus: bool = False
     ) -> Self:
         """Start the child, which imports torch with its first request; `thread_count` is for torch's own operators.
 

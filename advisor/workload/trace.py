@@ -10,12 +10,12 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from advisor.errors import AdvisorError, TraceError
-from advisor.machine.memory import free_memory_bytes
+from advisor.machine.free_memory import free_memory_bytes
 from advisor.records.workload import SCHEMA_VERSION, Attention, Mode, Operand, Workload
 from advisor.workload.affine import memory_lines, merge_rows, merge_shape, merged_blocks, taken_ratios
 from advisor.workload.assumed_sizes import AssumedSizes
+from advisor.workload.caught_composites import Composites, fast_paths
 from advisor.workload.companions import companions_of
-from advisor.workload.composites import Composites, fast_paths
 from advisor.workload.fakes import fake_inputs, fake_mode, real_inputs, to_clone, to_fake, untouched, with_tensors
 from advisor.workload.loaded import Inputs, LoadedModel
 from advisor.workload.optimizer_step import OptimizerSteps

@@ -19,8 +19,8 @@ from typing import Any
 import platformdirs
 
 import advisor.records.workload as records
+from advisor.files.whole_file import replace_whole
 from advisor.records.workload import Workload
-from advisor.whole_file import replace_whole
 from advisor.workload.file import workload_from_json
 from advisor.workload.files_read import are_unchanged
 from advisor.workload.spawn import RESULT_LIMIT_BYTES, ProfileRequest

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from advisor.answers.ranking import rank_source, rank_workload
 from advisor.calibrate import store
 from advisor.calibrate.store import Stored
 from advisor.catalog.load import load_catalog
-from advisor.pipeline import rank_source, rank_workload
 from advisor.records.answer import Quote, Recommendation
 from advisor.records.options import Options
 from advisor.records.workload import Workload

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from advisor.answers.ranking import rank_workload
 from advisor.calibrate.collection import collect
 from advisor.calibrate.key import key_of, targets
 from advisor.calibrate.store import calibration_text
-from advisor.catalog.devices import read_efficiencies
+from advisor.catalog.device_files import read_efficiencies
 from advisor.catalog.load import load_catalog
 from advisor.errors import UsageError
-from advisor.pipeline import catalog_of, rank_workload
+from advisor.question.from_source import catalog_of
 from advisor.records.answer import Quote
 from advisor.records.calibration import Calibration
 from advisor.records.machine import Machine

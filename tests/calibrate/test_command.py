@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from advisor.calibrate import store
-from advisor.calibrate.process import TimingRequest
-from advisor.catalog.devices import read_efficiencies
+from advisor.calibrate.operator_process import TimingRequest
+from advisor.catalog.device_files import read_efficiencies
 from advisor.cli.main import run
 from advisor.records.calibration import Timings
 from tests.calibrate.toys import EPYC, calibration, local, shipped, slower, timed_by, timings
@@ -23,7 +23,7 @@ def requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[TimingRequ
         asked.append(request)
         return timings(timed_by(slower(shipped(local(EPYC)), 0.5), local(EPYC)))
 
-    monkeypatch.setattr("advisor.calibrate.run.time_operators", time_operators)
+    monkeypatch.setattr("advisor.calibrate.calibration_run.time_operators", time_operators)
     monkeypatch.setattr("advisor.machine.this_machine.this_machine", lambda: EPYC)
     monkeypatch.setattr(store, "folder", lambda: tmp_path / "calibrations")
     return asked
@@ -90,7 +90,7 @@ def test_what_was_disturbed_too_much_is_not_exported(
     def disturbed(request: TimingRequest, **_: Any) -> Timings:
         return timings(timed_by(shipped(local(EPYC)), local(EPYC)), others_cpu_count=4.0)
 
-    monkeypatch.setattr("advisor.calibrate.run.time_operators", disturbed)
+    monkeypatch.setattr("advisor.calibrate.calibration_run.time_operators", disturbed)
     file = tmp_path / "here.yaml"
 
     assert run(["calibrate", "--export", str(file)]) == 2
@@ -105,7 +105,7 @@ def test_what_is_not_kept_is_not_shown_as_if_it_were(
     def disturbed(request: TimingRequest, **_: Any) -> Timings:
         return timings(timed_by(shipped(local(EPYC)), local(EPYC)), others_cpu_count=4.0)
 
-    monkeypatch.setattr("advisor.calibrate.run.time_operators", disturbed)
+    monkeypatch.setattr("advisor.calibrate.calibration_run.time_operators", disturbed)
 
     assert run(["calibrate"]) == 0
 

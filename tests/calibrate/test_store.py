@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from advisor.calibrate import store
-from advisor.catalog.devices import read_efficiencies
+from advisor.catalog.device_files import read_efficiencies
 from tests.calibrate.toys import calibration
 
 BAD_DATE = store.calibration_text(calibration(at="yesterday"))

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from advisor.catalog.device_files import read_cpus, read_gpus
 from advisor.catalog.device_text import device_yaml
-from advisor.catalog.devices import read_cpus, read_gpus
 from advisor.records.price import Catalog
 
 

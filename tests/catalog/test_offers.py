@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.catalog.devices import MeasuredInstance
+from advisor.catalog.device_files import MeasuredInstance
 from advisor.catalog.offers import Known, build_offers
-from advisor.catalog.prices import PriceRow, read_price_rows
+from advisor.catalog.price_files import PriceRow, read_price_rows
 from advisor.catalog.strict_yaml import parse_documents
 from advisor.errors import ProfileError
 from advisor.records.price import Offer, Rejection

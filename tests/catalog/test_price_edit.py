@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.catalog.price_edit import etags_of, listed_types, with_listing
-from advisor.catalog.prices import read_price_rows
+from advisor.catalog.price_files import read_price_rows
 from advisor.catalog.strict_yaml import parse_documents
 from advisor.catalog.yaml_text import yaml_text
 from advisor.records.listing import ListedPrice, Listing, ListSource

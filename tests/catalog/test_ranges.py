@@ -5,9 +5,9 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from advisor.catalog.calibrations import _Header
-from advisor.catalog.devices import MeasuredGpu, MeasuredInstance
+from advisor.catalog.device_files import MeasuredGpu, MeasuredInstance
 from advisor.catalog.owned import Ownership
-from advisor.catalog.prices import Machine
+from advisor.catalog.price_files import Machine
 from advisor.catalog.ranges import range_of
 from advisor.records.billing import BillingRule, Extras, StartUp
 from advisor.records.device import Cpu, Efficiency, FamilyEfficiency, Gpu

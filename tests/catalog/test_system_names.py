@@ -7,7 +7,7 @@ import pytest
 
 from advisor.catalog.find import find_device, find_devices
 from advisor.catalog.load import load_catalog
-from advisor.named_device import named_device, split_cores
+from advisor.devices.named_device import named_device, split_cores
 from advisor.records.device import Cpu, Gpu
 
 SHIPPED = load_catalog()

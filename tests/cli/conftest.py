@@ -15,7 +15,7 @@ from tests.report.toys import GENOA, L4, T4, recommendation
 
 @dataclass
 class Pipeline:
-    """Stands in for `advisor.pipeline`: keeps what it was asked and returns `answer`, or raises it."""
+    """Stands in for `advisor.answers.ranking`: keeps what it was asked and returns `answer`, or raises it."""
 
     answer: Recommendation | BaseException = field(default_factory=lambda: recommendation(L4, T4, GENOA))
     asked: list[dict[str, Any]] = field(default_factory=list)
@@ -30,9 +30,9 @@ class Pipeline:
 @pytest.fixture
 def pipeline(monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     stand_in = Pipeline()
-    module = ModuleType("advisor.pipeline")
+    module = ModuleType("advisor.answers.ranking")
     module.rank_source = stand_in.rank_source  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "advisor.pipeline", module)
+    monkeypatch.setitem(sys.modules, "advisor.answers.ranking", module)
     return stand_in
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from advisor.report.as_json import render
 from advisor.report.view import View
+from tests.answers.test_answer_changes import slower
 from tests.cli.conftest import Pipeline, Result
-from tests.diff.test_answers import slower
 from tests.report.toys import L4, recommendation
 
 Advise = Callable[..., Result]

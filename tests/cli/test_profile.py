@@ -87,9 +87,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         second = SecondCount(batch=2, flops=1.0, flops_by_op={}, unsupported_ops={})
         return _Profile(second_count=second if more["second_count"] else None)
 
-    module = ModuleType("advisor.pipeline")
+    module = ModuleType("advisor.question.from_source")
     module.profile_source = profile_source  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "advisor.pipeline", module)
+    monkeypatch.setitem(sys.modules, "advisor.question.from_source", module)
     return calls
 
 

@@ -18,16 +18,16 @@ Advise = Callable[..., Result]
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, pipeline: Pipeline) -> list[dict[str, Any]]:
-    """Stands in for `advisor.reporting`, which answers with what the pipeline would; what it was asked."""
+    """Stands in for `advisor.answers.full_report`, which answers with what the pipeline would; what it was asked."""
     found: list[dict[str, Any]] = []
 
     def report_source(source: str, options: Any, **how: Any) -> Any:
         found.append({"source": source, "options": options, **how})
         return report(pipeline.rank_source(source, options))
 
-    module = ModuleType("advisor.reporting")
+    module = ModuleType("advisor.answers.full_report")
     module.report_source = report_source  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "advisor.reporting", module)
+    monkeypatch.setitem(sys.modules, "advisor.answers.full_report", module)
     return found
 
 

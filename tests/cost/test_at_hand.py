@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from advisor.cost.at_hand import fleet_at_hand, join, join_fleets, notes_at_hand, selection_at_hand, soonest
-from advisor.cost.ranking import Ranking, rank
+from advisor.cost.rank_offers import Ranking, rank
 from advisor.records.device import Device
 from advisor.records.machine import LocalDevice
 from advisor.records.prediction import Predictions

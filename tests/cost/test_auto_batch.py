@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from advisor.cost.ranking import rank
+from advisor.cost.rank_offers import rank
 from advisor.records.answer import JobLimits, Quote
 from tests.cost.toys import device, fleet, job, offer, predictions, selection
 

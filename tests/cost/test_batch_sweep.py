@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from advisor.cost.batch_sweep import batch_sweeps
-from advisor.cost.ranking import rank
+from advisor.cost.rank_offers import rank
 from advisor.records.answer import BatchPoint, BatchSweep, Interval
 from tests.cost.toys import device, fleet, job, offer, predictions, selection
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from advisor.cost.by_kind import cheapest_by_kind
-from advisor.cost.ranking import rank
+from advisor.cost.rank_offers import rank
 from advisor.records.answer import JobLimits
 from advisor.records.billing import Billing
-from advisor.records.break_even import KindCost
+from advisor.records.break_even_curves import KindCost
 from advisor.records.device import DeviceKind
 from tests.cost.toys import billing, device, fleet, job, offer, predictions, selection
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from advisor.cost.ranking import Ranking, rank
+from advisor.cost.rank_offers import Ranking, rank
 from advisor.records.answer import JobLimits
 from tests.cost.toys import billing, device, fleet, job, offer, predictions, selection
 

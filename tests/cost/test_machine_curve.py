@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from advisor.cost.machine_curve import machine_sweep
-from advisor.cost.ranking import rank
+from advisor.cost.rank_offers import rank
 from advisor.records.answer import JobLimits, MachineSweep
 from advisor.records.billing import Billing
 from advisor.records.prediction import Scaling

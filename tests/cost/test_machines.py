@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from advisor.cost.machines import gpu_count, machine_counts, plans_at
-from advisor.cost.ranking import rank
+from advisor.cost.rank_offers import rank
 from advisor.records.prediction import Scaling
 from advisor.records.scale import Plan
 from tests.cost.toys import billing, device, fleet, job, offer, predictions, selection

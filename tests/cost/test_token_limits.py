@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.cost.batch_sweep import batch_points
-from advisor.cost.ranking import Ranking, rank
+from advisor.cost.rank_offers import Ranking, rank
 from advisor.records.answer import JobLimits
 from advisor.records.generation import Generation
 from advisor.records.prediction import Predictions, TokenTimes

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from advisor.cost.ranking import rank
+from advisor.cost.rank_offers import rank
 from advisor.records.answer import Quote
 from advisor.records.billing import Billing
 from advisor.records.price import PriceKind

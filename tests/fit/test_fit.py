@@ -4,11 +4,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from advisor.catalog.devices import read_efficiencies
+from advisor.catalog.device_files import read_efficiencies
 from advisor.fit.coefficients import Coefficient, coefficients_of, starts
 from advisor.fit.files import file_name, number, yaml_text
-from advisor.fit.loss import robust
 from advisor.fit.residuals import LeftOut, left_out, log_spreads, spreads
+from advisor.fit.robust_loss import robust
 from advisor.fit.sample import MeasuredStep, Sample, sample_of
 from advisor.fit.solve import Fit
 from advisor.predict.lowering import Kernels, count_rows, lower

@@ -5,11 +5,11 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
+from fit_kind import template_of
 
 from advisor.fit.coefficients import coefficients_of
 from advisor.fit.sample import MeasuredStep, sample_of
 from advisor.fit.solve import Fit
-from advisor.fitting import template_of
 from advisor.ops.registry import formulas
 from advisor.predict.efficiency import BY_TOKEN, known_families, precision_class
 from advisor.predict.lowering import UNITS, Kernels

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fit_kind import measured_steps, template_of
 
 from advisor.catalog.load import load_catalog
 from advisor.fit.coefficients import coefficients_of, starts
 from advisor.fit.sample import sample_of
 from advisor.fit.solve import Fit
-from advisor.fitting import measured_steps, template_of
 from advisor.predict.efficiency import efficiency_of
 from advisor.predict.roofline import step_times
 from advisor.records.device import DeviceKind

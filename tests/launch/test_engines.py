@@ -13,9 +13,9 @@ from advisor.catalog.find import find_devices
 from advisor.catalog.load import load_catalog
 from advisor.catalog.yaml_text import yaml_text
 from advisor.launch.engines import dstack, engine_module, engine_names, skypilot
-from advisor.launch.machine import machine_of
+from advisor.launch.launchable import machine_of
 from advisor.records.answer import Quote
-from advisor.report.columns import instance_label
+from advisor.report.quote_columns import instance_label
 from tests.launch.toys import (
     A10G,
     FOUR_GPUS,

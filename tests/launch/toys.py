@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from advisor.launch.machine import machine_of
+from advisor.launch.launchable import machine_of
 from advisor.records.answer import Quote, QuotedDevice
 from advisor.records.device import DeviceKind
-from advisor.records.launch import LaunchTask
+from advisor.records.launch_task import LaunchTask
 from advisor.records.scale import Plan
 from tests.report import toys
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from advisor.catalog.load import load_catalog
+from advisor.devices.named_device import named_device
 from advisor.errors import UsageError
-from advisor.named_device import named_device
 from advisor.ops.registry import formulas
 from advisor.predict.efficiency import efficiency_of, known_families
 from advisor.predict.lowering import UNITS

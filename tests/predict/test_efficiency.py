@@ -1,6 +1,6 @@
 import pytest
 
-from advisor.calibrate.fitting import WHOLE_STEPS
+from advisor.calibrate.own_efficiencies import WHOLE_STEPS
 from advisor.catalog.load import load_catalog
 from advisor.predict.efficiency import efficiency_of, family_efficiencies, precision_class
 from advisor.records.device import ANY, Efficiency, Precision

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from advisor.calibrate.fitting import WHOLE_STEPS
+from advisor.calibrate.own_efficiencies import WHOLE_STEPS
 from advisor.catalog.load import load_catalog
 from advisor.fit.files import file_name, yaml_text
 from advisor.predict.efficiency import efficiency_of

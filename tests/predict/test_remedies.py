@@ -10,7 +10,7 @@ from advisor.predict.remedies import Remedied, Step, remedies
 from advisor.records.device import Device
 from advisor.records.generation import Generation
 from advisor.records.workload import Blocks, StoredBytes, Workload
-from tests.predict.test_memory import CONTEXT, optimizer_row
+from tests.predict.test_step_memory import CONTEXT, optimizer_row
 from tests.predict.toys import device, linear_row, memory_line, operand, row, workload
 
 GB = 10**9

@@ -4,7 +4,7 @@ from statistics import median
 
 import pytest
 
-from advisor.accuracy.read import read_measurements
+from advisor.answers.measurement_file import read_measurements
 from advisor.catalog.load import load_catalog
 from advisor.predict.sustained import (
     exceeds_rated_clock,

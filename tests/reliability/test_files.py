@@ -12,7 +12,11 @@ from typing import Any
 
 import pytest
 
-from advisor.accuracy.read import read_measurements
+from advisor.answers.comparison import compare_files, read_base
+from advisor.answers.explanation import explain_workload
+from advisor.answers.measurement_file import read_measurements
+from advisor.answers.memory_fit import memory_workload
+from advisor.answers.ranking import rank_workload
 from advisor.calibrate import store
 from advisor.catalog.cache import catalog_to_json, read_cached
 from advisor.catalog.invariants import catalog_warnings
@@ -20,19 +24,16 @@ from advisor.catalog.locate import shipped_profiles
 from advisor.catalog.overlay import Layer
 from advisor.catalog.parse import parse_catalog
 from advisor.catalog.strict_yaml import Document, parse_documents, read_documents
-from advisor.comparing import compare_files, read_base
 from advisor.errors import AdvisorError
-from advisor.explaining import explain_workload
-from advisor.pipeline import as_saved, rank_workload
+from advisor.files.regular_file import MOST_BYTES
+from advisor.question.from_source import as_saved
 from advisor.records.options import Options
 from advisor.records.price import Catalog
 from advisor.records.workload import Workload
-from advisor.regular_file import MOST_BYTES
 from advisor.report.record_json import record_json
 from advisor.serve.option_fields import EXAMPLE_WORKLOAD
 from advisor.serve.request import read_request
 from advisor.serve.settings import _read_token
-from advisor.sizing import memory_workload
 from advisor.workload.factory import whole_number_parameters
 from advisor.workload.file import read_workload, workload_from_json
 from tests.calibrate.toys import calibration

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 WRITER = """
 import sys
 from pathlib import Path
-from advisor.whole_file import replace_whole, write_whole
+from advisor.files.whole_file import replace_whole, write_whole
 names, size = sys.argv[2:], int(sys.argv[1])
 print("ready", flush=True)
 version = 0

@@ -15,16 +15,19 @@ import pytest
 import torch
 from torch import nn
 
-from advisor.breaking_even import breakeven, breakeven_source
+from advisor.answers.break_even import breakeven, breakeven_source
+from advisor.answers.explanation import explain, explain_source
+from advisor.answers.memory_fit import memory, memory_source
+from advisor.answers.ranking import rank_source
+from advisor.api import recommend
 from advisor.cli.main import run
 from advisor.errors import AdvisorError, ExitCode
-from advisor.explaining import explain, explain_source
-from advisor.flag_values import flag_name, value_type
-from advisor.pipeline import checked_options, profile_source, rank_source, recommend
+from advisor.question.from_source import profile_source
+from advisor.question.option_values import checked_options
+from advisor.records.flag_values import flag_name, value_type
 from advisor.records.options import Options
 from advisor.report.as_json import to_json
 from advisor.serve.option_fields import EXAMPLE_WORKLOAD
-from advisor.sizing import memory, memory_source
 from tests.reliability.attack import Attack
 
 pytestmark = pytest.mark.slow

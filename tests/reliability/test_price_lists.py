@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from advisor import price_refresh
+from advisor.answers import price_refresh
+from advisor.answers.price_refresh import refresh_prices
 from advisor.catalog.invariants import broken_invariants
 from advisor.catalog.strict_yaml import read_documents
 from advisor.errors import AdvisorError
-from advisor.price_refresh import refresh_prices
 from advisor.records.price import Offer
 from tests.refresh.lists import KEYS, LISTS, ProviderList, client_of, small_layer
 from tests.reliability.attack import Attack

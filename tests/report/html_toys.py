@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.records.answer import BatchPoint, Interval, Recommendation
-from advisor.records.break_even import BreakEven, Crossing
-from advisor.records.memory import DeviceMemory, MemoryTerm
-from advisor.records.report import AccuracyGroup, CloseLook, PriceSource, Report
+from advisor.records.break_even_curves import BreakEven, Crossing
+from advisor.records.device_memory import DeviceMemory, MemoryTerm
+from advisor.records.report_contents import AccuracyGroup, CloseLook, PriceSource, Report
 from advisor.report.html_parts import Bars, Chart
 from tests.report.test_break_even_text import curve, point
 from tests.report.test_explanation_text import CPU, step

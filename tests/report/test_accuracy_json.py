@@ -1,8 +1,8 @@
 import json
 
-from advisor.accuracy.score import score
+from advisor.answers.accuracy_score import score
 from advisor.report.accuracy_json import render_accuracy_json
-from tests.accuracy.toys import failed, predicted
+from tests.answers.toys import failed, predicted
 
 ACCURACY = score([predicted(1.25)], [failed("no kernels", line=7)])
 SCORE_KEYS = {

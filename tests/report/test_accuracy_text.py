@@ -1,7 +1,7 @@
-from advisor.accuracy.score import score
+from advisor.answers.accuracy_score import score
 from advisor.report.accuracy_text import render_accuracy
 from advisor.report.view import View
-from tests.accuracy.toys import failed, predicted
+from tests.answers.toys import failed, predicted
 
 ACCURACY = score(
     [

@@ -7,7 +7,7 @@ from types import MappingProxyType
 import pytest
 from pydantic import TypeAdapter
 
-from advisor.records.explanation import Explanation
+from advisor.records.explained_step import Explanation
 from advisor.report.as_json import render, to_json, to_plain
 from advisor.report.view import View
 from tests.report.test_explanation_text import explanation, step

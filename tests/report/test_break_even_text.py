@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from advisor.crossings.curve import curve_of
+from advisor.cost.crossing_curve import curve_of
 from advisor.records.answer import Interval
-from advisor.records.break_even import BreakEven, Contender, Crossing, Curve, CurveKind, CurvePoint, FolkRule
+from advisor.records.break_even_curves import BreakEven, Contender, Crossing, Curve, CurveKind, CurvePoint, FolkRule
 from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
 from advisor.report.break_even_text import render_break_even
 from advisor.report.view import View
-from tests.crossings.toys import kind_cost
+from tests.cost.crossings_toys import kind_cost
 from tests.report.toys import L4, recommendation
 
 

@@ -2,7 +2,7 @@
 
 import json
 
-from advisor.records.checkup import Check
+from advisor.records.check import Check
 from advisor.report.as_json import to_json
 from advisor.report.checkup_text import render_checkup
 from advisor.report.view import View

@@ -1,13 +1,13 @@
 from dataclasses import replace
 
-from advisor.diff.answers import compare_answers
-from advisor.records.comparison import Comparison
+from advisor.answers.answer_changes import compare_answers
+from advisor.records.change import Comparison
 from advisor.report.as_json import to_json
 from advisor.report.comparison_markdown import render_comparison_markdown
 from advisor.report.comparison_rows import headline
 from advisor.report.comparison_text import render_comparison
 from advisor.report.view import View
-from tests.diff.test_answers import BASE, slower, with_flops
+from tests.answers.test_answer_changes import BASE, slower, with_flops
 from tests.report.toys import L4, T4, recommendation
 
 GROWN = with_flops(recommendation(T4, slower(L4, 1.2)), 1.2 * 8.178e9)

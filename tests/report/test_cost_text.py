@@ -5,8 +5,8 @@ from typing import Any
 
 from advisor.records.answer import Job, Quote
 from advisor.report import sentence
-from advisor.report.columns import COLUMNS, table_rows
 from advisor.report.cost_text import cost_notes, covered_cost
+from advisor.report.quote_columns import COLUMNS, table_rows
 from tests.report.toys import A10G, GENOA, L4, T4, recommendation
 
 JOB = replace(recommendation(L4).job, assumed=False)

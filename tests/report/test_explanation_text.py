@@ -2,7 +2,7 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.records.answer import Interval, QuotedDevice
-from advisor.records.explanation import Change, ExplainedGroup, ExplainedStep, Explanation, SequentialChain
+from advisor.records.explained_step import Change, ExplainedGroup, ExplainedStep, Explanation, SequentialChain
 from advisor.records.generation import Generation
 from advisor.report.explanation_text import render_explanation
 from advisor.report.view import View

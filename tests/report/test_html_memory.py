@@ -5,8 +5,8 @@ from typing import get_args
 
 import pytest
 
+from advisor.records.device_memory import MemoryPart, MemoryTerm
 from advisor.records.generation import Generation
-from advisor.records.memory import MemoryPart, MemoryTerm
 from advisor.report.html_memory import memory_section
 from advisor.report.html_parts import Bars
 from tests.report.html_toys import ON_CPU, ON_GPU

@@ -1,7 +1,7 @@
 """The devices at hand in a terminal."""
 
 from advisor.catalog.load import load_catalog
-from advisor.local_device import local_devices
+from advisor.devices.local_device import local_devices
 from advisor.records.machine import Inventory, TorchSeen
 from advisor.report.inventory_text import render_inventory
 from advisor.report.view import View

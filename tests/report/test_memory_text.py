@@ -3,8 +3,8 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.records.answer import QuotedDevice
+from advisor.records.device_memory import DeviceMemory, MemoryAnswer, MemoryTerm, Remedy
 from advisor.records.generation import Generation
-from advisor.records.memory import DeviceMemory, MemoryAnswer, MemoryTerm, Remedy
 from advisor.report.as_json import to_json
 from advisor.report.memory_text import render_memory
 from advisor.report.view import View

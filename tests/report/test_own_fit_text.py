@@ -4,7 +4,7 @@ from advisor.records.device import Gpu
 from advisor.records.measurement import OwnFit
 from advisor.report.own_fit_text import own_fit_sentences, render_own_fit
 from advisor.report.view import View
-from tests.accuracy.toys import failed
+from tests.answers.toys import failed
 
 TOY = Gpu(
     id="toy",

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from advisor.records.answer import Recommendation
 from advisor.report import sentence
-from advisor.report.columns import shown_quotes
+from advisor.report.quote_columns import shown_quotes
 from tests.report.toys import A10G, GENOA, HERE, L4, T4, quote, recommendation, rejection
 
 

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from advisor.report.columns import shown_quotes
 from advisor.report.printable import printable
+from advisor.report.quote_columns import shown_quotes
 from advisor.report.text import fitting_columns, render_text
 from tests.report.toys import A10G, GENOA, HERE, L4, T4, quote, recommendation, rejection
 

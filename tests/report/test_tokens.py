@@ -8,9 +8,9 @@ from advisor.records.answer import Interval, Quote, Recommendation, TokenQuote
 from advisor.records.generation import Generation
 from advisor.records.scale import Plan
 from advisor.report import as_csv, as_markdown, sentence
-from advisor.report.columns import COLUMNS, RankedQuote, table_rows
 from advisor.report.cost_text import load_text
 from advisor.report.notebook import render_html
+from advisor.report.quote_columns import COLUMNS, RankedQuote, table_rows
 from advisor.report.scaling_text import scaling_notes
 from advisor.report.text import render_text
 from advisor.report.token_columns import columns_for

@@ -14,7 +14,7 @@ from advisor.records.scale import Fabric, Plan
 from advisor.records.workload import Blocks, MemoryLine, StoredBytes, Workload
 from advisor.scale.collectives import all_reduce_s, hierarchical_all_reduce_s, ring_all_reduce_s
 from advisor.scale.links import fabric_of
-from advisor.scale.memory import memory_of_one
+from advisor.scale.sharded_memory import memory_of_one
 from tests.scale.toys import workload
 
 PARAMETERS, BLOCK = 6_738_415_616, 202_383_360

@@ -7,7 +7,7 @@ import numpy as np
 from advisor.records.prediction import PARTS
 from advisor.records.scale import Fabric, Link
 from advisor.records.workload import Blocks, MemoryLine, Row, StoredBytes, Workload
-from advisor.scale.step import Alone
+from advisor.scale.parallel_step import Alone
 from advisor.scale.traffic import Traffic
 
 BLOCK_COUNT = 4

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from advisor.workload.composites import Composites
+from advisor.workload.caught_composites import Composites
 from advisor.workload.summary import totals
 from tests.workload.tracing import Calls, cnn, images, mlp, rows_of, sequences, tokens, traced, vectors
 

@@ -58,7 +58,7 @@ def command(
       advise breakeven model.py::get_model --vary width=64..4096
       advise breakeven hf:./gpt2 --mode training --samples 50000 -o curves.json
     """
-    from advisor.breaking_even import breakeven_source
+    from advisor.answers.break_even import breakeven_source
     from advisor.cli.flags import options_from
     from advisor.cli.output import view_of, write
 

@@ -22,8 +22,8 @@ def _flags() -> list[click.Parameter]:
     from typing import get_args
 
     from advisor.cli.flags import option_flags
-    from advisor.cli.fleet import fleet_flags
-    from advisor.flag_values import choice, reader
+    from advisor.cli.fleet_output import fleet_flags
+    from advisor.records.flag_values import choice, reader
     from advisor.records.options import PrecisionChoice
     from advisor.units import parse_count, parse_duration_s
 
@@ -104,7 +104,7 @@ def command(
     from advisor.calibrate.in_force import calibrations_in_force
     from advisor.calibrate.key import device_called, targets
     from advisor.catalog.load import load_catalog
-    from advisor.cli.fleet import write_collected, write_fleet
+    from advisor.cli.fleet_output import write_collected, write_fleet
     from advisor.cli.output import Output, view_of, write
     from advisor.machine.this_machine import this_machine
     from advisor.report.calibration_text import render_calibration
@@ -161,7 +161,7 @@ def _calibrated(
     threads: int | None,
     precisions: tuple[Any, ...],
 ) -> list["Calibrated"]:
-    from advisor.calibrate.run import calibrate
+    from advisor.calibrate.calibration_run import calibrate
     from advisor.records.calibration import NotCalibrated
     from advisor.report.calibration_text import target_text
 

@@ -39,10 +39,10 @@ def command(output: "Output", with_others: bool, **params: Any) -> int:
       advise devices --all
       advise devices -o json
     """
+    from advisor.answers.device_list import take_inventory
     from advisor.cli.flags import options_from
     from advisor.cli.output import view_of, write
-    from advisor.inventory import take_inventory
-    from advisor.pipeline import catalog_of
+    from advisor.question.from_source import catalog_of
 
     options = options_from(params)
     with progress("looking at this machine"):

@@ -45,8 +45,8 @@ def command(base: "Path", new: "Path", fail_if_cost_rises: float | None, top: in
       advise diff base.json new.json
       advise diff base.json new.json --fail-if-cost-rises 10% -o comment.md
     """
+    from advisor.answers.comparison import compare_files
     from advisor.cli.comparison_output import write_comparison
-    from advisor.comparing import compare_files
     from advisor.errors import UsageError
 
     comparison = compare_files(base, new)

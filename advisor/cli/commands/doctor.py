@@ -43,9 +43,9 @@ def command(output: "Output", **params: Any) -> int:
       advise doctor
       advise doctor --profiles mine -o json
     """
+    from advisor.answers.checkup import examine
     from advisor.cli.flags import options_from
     from advisor.cli.output import view_of, write
-    from advisor.doctor import examine
 
     options = options_from(params)
     with progress("trying every stage"):

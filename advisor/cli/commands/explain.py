@@ -59,9 +59,9 @@ def command(
       advise explain model.py --on c7a.xlarge --on g6.xlarge
       advise explain model.py --on l4 -o explanation.json
     """
+    from advisor.answers.explanation import explain_source
     from advisor.cli.flags import options_from
     from advisor.cli.output import view_of, write
-    from advisor.explaining import explain_source
 
     check_script_args(source, script_args, run=run)
     options = options_from(params)

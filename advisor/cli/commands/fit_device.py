@@ -63,10 +63,10 @@ def command(measurements: "tuple[Path, ...]", device: str, output: "Output", **p
     """
     from datetime import date
 
+    from advisor.answers.device_fit import fit_device
     from advisor.catalog.device_text import device_yaml
     from advisor.cli.flags import options_from
     from advisor.cli.output import Output, view_of, write
-    from advisor.device_fitting import fit_device
     from advisor.report.own_fit_text import own_fit_sentences, render_own_fit
 
     options = options_from(params)

@@ -62,9 +62,9 @@ def command(
       advise memory model.py --mode training --batch 64 --on t4
       advise memory hf:./llama --on g5.xlarge --on a100-sxm4-80gb -o json
     """
+    from advisor.answers.memory_fit import memory_source
     from advisor.cli.flags import options_from
     from advisor.cli.output import view_of, write
-    from advisor.sizing import memory_source
 
     check_script_args(source, script_args, run=run)
     options = options_from(params)

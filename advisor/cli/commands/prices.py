@@ -77,12 +77,12 @@ def list_command(output: "Output", **params: Any) -> int:
     """
     from datetime import date
 
+    from advisor.answers.price_list import list_prices
     from advisor.catalog.find import exchange_rate_of, overlay_notes
     from advisor.cli.flags import options_from
     from advisor.cli.output import view_of, write
     from advisor.errors import NothingFitsError
-    from advisor.pipeline import catalog_of
-    from advisor.prices import list_prices
+    from advisor.question.from_source import catalog_of
     from advisor.report.prices_json import render_prices_json
     from advisor.report.prices_text import render_price_list
 
@@ -117,11 +117,11 @@ def show_command(name: str, output: "Output", **params: Any) -> int:
     """
     from datetime import date
 
+    from advisor.answers.price_list import show_prices
     from advisor.catalog.find import exchange_rate_of, overlay_notes
     from advisor.cli.flags import options_from
     from advisor.cli.output import view_of, write
-    from advisor.pipeline import catalog_of
-    from advisor.prices import show_prices
+    from advisor.question.from_source import catalog_of
     from advisor.report.prices_json import render_prices_json
     from advisor.report.prices_text import render_prices_of
 
@@ -152,8 +152,8 @@ def validate_command(files: "tuple[Path, ...]") -> int:
     """
     from datetime import date
 
+    from advisor.answers.price_list import validate_file
     from advisor.cli.terminal import write_stdout
-    from advisor.prices import validate_file
 
     for file in files:
         valid = validate_file(file, today=date.today())
@@ -193,11 +193,11 @@ def diff_command(output: "Output", **params: Any) -> int:
       advise prices diff
       advise prices diff --prices negotiated.yaml --top 100
     """
+    from advisor.answers.price_list import changes_of_ours
     from advisor.catalog.find import exchange_rate_of
     from advisor.cli.flags import options_from
     from advisor.cli.output import view_of, write
-    from advisor.pipeline import catalog_of
-    from advisor.prices import changes_of_ours
+    from advisor.question.from_source import catalog_of
     from advisor.report.prices_json import render_changes_json
     from advisor.report.prices_text import excluded_lines, render_changes
 
@@ -246,8 +246,8 @@ def refresh_command(provider: str, dry_run: bool, top: int, file: "Path | None")
     """
     from datetime import date
 
+    from advisor.answers.price_refresh import refresh_prices
     from advisor.cli.output import Output, view_of, write
-    from advisor.price_refresh import refresh_prices
     from advisor.records.options import provider_id
     from advisor.report.prices_text import render_changes
 

@@ -10,7 +10,7 @@ from advisor.errors import ExitCode
 
 if TYPE_CHECKING:
     from advisor.cli.output import Output
-    from advisor.pipeline import Profile
+    from advisor.question.from_source import Profile
     from advisor.records.answer import Group, GroupBy
     from advisor.report.view import View
 
@@ -23,7 +23,7 @@ _GROUPINGS = ("module", "family", "phase")
 def _flags() -> list[click.Parameter]:
     from advisor.cli.flags import option_flags
     from advisor.cli.output import output_flag
-    from advisor.flag_values import choice
+    from advisor.records.flag_values import choice
 
     return [
         *option_flags(only=_OPTION_FLAGS),
@@ -80,7 +80,7 @@ def command(
     """
     from advisor.cli.flags import options_from
     from advisor.cli.output import view_of, write
-    from advisor.pipeline import profile_source
+    from advisor.question.from_source import profile_source
 
     check_script_args(source, script_args, run=run)
     options = options_from(params)

@@ -80,12 +80,12 @@ def command(
       advise model.py --compare-to answer.json --fail-if-cost-rises 10%
       advise train.py --run --emit skypilot -o task.yaml -- --epochs 3
     """
+    from advisor.answers.ranking import rank_source
     from advisor.calibrate.first_use import calibrations_on_first_use
     from advisor.cli.comparison_output import check_compared, write_comparison
     from advisor.cli.flags import options_from
     from advisor.cli.output import PAGE_SUFFIXES, view_of, write
     from advisor.cli.task_output import check_task_output, write_task
-    from advisor.pipeline import rank_source
     from advisor.report.formats import format_module
 
     check_script_args(source, script_args, run=run)
@@ -94,13 +94,13 @@ def command(
     options = options_from(params)
     base = None
     if compare_to is not None:
-        from advisor.comparing import read_base
+        from advisor.answers.comparison import read_base
 
         base = read_base(compare_to)  # before anything is traced
     how: dict[str, Any] = {"run": run, "script_args": script_args, "read_calibrations": calibrations_on_first_use}
     if output.format in PAGE_SUFFIXES:
+        from advisor.answers.full_report import report_source
         from advisor.report.html import render_report
-        from advisor.reporting import report_source
 
         with progress(f"reading {source}"):
             report = report_source(source, options, **how)
@@ -119,7 +119,7 @@ def command(
         )
         return ExitCode.ANSWER
     if base is not None:
-        from advisor.diff.answers import compare_answers
+        from advisor.answers.answer_changes import compare_answers
 
         comparison = compare_answers(base, recommendation)
         return write_comparison(comparison, output, top=options.top, fail_if_cost_rises=fail_if_cost_rises)

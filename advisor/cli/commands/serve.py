@@ -16,7 +16,7 @@ def _flags() -> list[click.Parameter]:
 
     from advisor import units
     from advisor.cli.flags import option_flags
-    from advisor.flag_values import reader
+    from advisor.records.flag_values import reader
 
     return [
         click.Option(["--host"], default="127.0.0.1", show_default=True, metavar="ADDRESS", help="where to listen"),

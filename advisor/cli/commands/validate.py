@@ -83,9 +83,9 @@ def command(
       advise validate --measurements a.csv --measurements b.csv -o accuracy.json
       advise validate --measurements mine.csv --max-mape 0.2
     """
+    from advisor.answers.validation import validate
     from advisor.cli.flags import options_from
     from advisor.cli.output import view_of, write
-    from advisor.validation import validate
 
     options = options_from(params)
     with counted_progress("tracing models") as on_progress:

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.launch.machine import own_type, why_unknown
+from advisor.launch.launchable import own_type, why_unknown
 from advisor.launch.torchrun import run_line
-from advisor.records.launch import LaunchMachine, LaunchTask
+from advisor.records.launch_task import LaunchMachine, LaunchTask
 
 COMMAND = "dstack apply -f"
 

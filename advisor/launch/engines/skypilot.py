@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from os.path import isabs
 from typing import Any
 
-from advisor.launch.machine import TYPED_PROVIDERS, own_type, why_unknown
+from advisor.launch.launchable import TYPED_PROVIDERS, own_type, why_unknown
 from advisor.launch.torchrun import run_line
-from advisor.records.launch import LaunchMachine, LaunchTask
+from advisor.records.launch_task import LaunchMachine, LaunchTask
 
 COMMAND = "sky launch"
 

@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 from advisor.errors import LoadError
+from advisor.files.regular_file import read_regular_file
 from advisor.records.workload import Attention, Mode
-from advisor.regular_file import read_regular_file
 from advisor.workload.factory import FACTORIES, Arguments, split_call
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.loaded import LoadedModel

@@ -1,1 +1,0 @@
-"""Measurements and predictions in, how far they are apart out."""

@@ -1,0 +1,170 @@
+"""This machine in, how every stage of the main job does on it out: profiles, cache, child process, torch, a model."""
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import platformdirs
+
+from advisor.answers.device_list import take_inventory
+from advisor.answers.ranking import rank_workload
+from advisor.errors import AdvisorError
+from advisor.question.from_source import catalog_of, profile_source
+from advisor.records.check import Check
+from advisor.records.machine import Inventory
+from advisor.records.options import Options
+from advisor.records.price import Catalog
+from advisor.records.workload import Workload
+from advisor.workload.spawn import ChildFailure
+
+OLDEST_TORCH = (2, 6)
+"""As in pyproject.toml; torch itself is not asked by pip where it came from elsewhere."""
+_SUPPORTED_PLATFORM = "linux"
+_OPTIONAL_PACKAGES = {
+    "torchvision": "models by name, torchvision:NAME",
+    "timm": "models by name, timm:NAME",
+    "transformers": "models by config, hf:CONFIG",
+    "nvidia-ml-py": "memory and power limit of NVIDIA GPUs without starting nvidia-smi",
+}
+_TINY_MODEL = """import torch
+
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+example_inputs = torch.zeros(8, 64)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stages:
+    """The stages of the main job, as `examine` runs them; a test gives others."""
+
+    load: Callable[[Options], Catalog] = catalog_of
+    look: Callable[[Catalog], Inventory] = take_inventory
+    trace: Callable[[str, Options], Workload] = lambda source, options: profile_source(source, options).workload
+
+
+def examine(options: Options, *, stages: Stages | None = None) -> tuple[Check, ...]:
+    """Run the whole path of `advise FILE` on a tiny model, and look at what else it can use."""
+    return tuple(_checks(options, stages or Stages()))
+
+
+def _checks(options: Options, stages: Stages) -> Iterator[Check]:
+    yield _check_platform()
+    yield _check_cache(platformdirs.user_cache_path("advisor"))
+    try:
+        catalog = stages.load(options)
+    except AdvisorError as error:
+        yield Check(name="profiles", state="fails", found=error.message, remedy=error.hint)
+        return
+    counts = f"{len(catalog.gpus)} GPUs, {len(catalog.cpus)} CPUs, {len(catalog.offers):,} offers"
+    yield Check(name="profiles", state="ok", found=counts)
+    inventory = stages.look(catalog)
+    torch = check_torch(inventory.torch.version, problem=inventory.torch.problem)
+    yield torch
+    if torch.state == "ok":
+        yield from _check_model(options, catalog, stages)
+    yield from _check_devices(inventory)
+    for name, use in _OPTIONAL_PACKAGES.items():
+        check = _check_package(name, use)
+        is_to_fit = name == "torchvision" and (check.state, torch.state) == ("ok", "ok")
+        yield _check_torchvision(check, options, stages) if is_to_fit else check
+
+
+def _check_platform() -> Check:
+    found = f"Python {sys.version.split()[0]} on {sys.platform}"
+    if sys.platform == _SUPPORTED_PLATFORM:
+        return Check(name="platform", state="ok", found=found)
+    return Check(name="platform", state="missing", found=found, remedy="only Linux is tested")
+
+
+def _check_cache(folder: Path) -> Check:
+    """Write a file there and remove it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        found = f"{folder} cannot be written: {error.strerror}"
+        remedy = "profiles are then read anew each time; XDG_CACHE_HOME names another folder"
+        return Check(name="cache folder", state="missing", found=found, remedy=remedy)
+    return Check(name="cache folder", state="ok", found=str(folder))
+
+
+def check_torch(version: str, *, problem: str) -> Check:
+    """Whether torch starts in a child process, in a version that the tests know."""
+    remedy = f"pip install 'torch>={'.'.join(map(str, OLDEST_TORCH))}'"
+    if not version:
+        return Check(name="torch", state="fails", found=problem, remedy=remedy)
+    numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+    if numbers < OLDEST_TORCH:
+        return Check(name="torch", state="fails", found=f"{version} is too old", remedy=remedy)
+    return Check(name="torch", state="ok", found=version)
+
+
+def _check_model(options: Options, catalog: Catalog, stages: Stages) -> Iterator[Check]:
+    """Trace a tiny model in a child process, then predict and rank every offer for it."""
+    try:
+        workload = _trace(_TINY_MODEL, options, stages)
+    except AdvisorError as error:
+        yield Check(name="trace", state="fails", found=error.message, remedy=error.hint)
+        return
+    except ChildFailure as error:
+        yield Check(name="trace", state="fails", found=str(error), remedy="report it with the lines above")
+        return
+    yield Check(name="trace", state="ok", found=f"a tiny model, {len(workload.rows)} operators")
+    try:
+        ranked = rank_workload(workload, options, catalog=catalog)
+    except AdvisorError as error:
+        yield Check(name="rank", state="fails", found=error.message, remedy=error.hint)
+        return
+    if ranked.best is None:
+        remedy = "`advise prices validate` checks your own price files"
+        yield Check(name="rank", state="fails", found="no offer can be ranked", remedy=remedy)
+        return
+    found = f"{len(ranked.quotes):,} instance types, {ranked.best.provider} {ranked.best.instance} first"
+    yield Check(name="rank", state="ok", found=found)
+
+
+def _trace(text: str, options: Options, stages: Stages) -> Workload:
+    with tempfile.TemporaryDirectory() as folder:
+        source = os.path.join(folder, "tiny.py")
+        Path(source).write_text(text, encoding="utf-8")
+        return stages.trace(source, options)
+
+
+def _check_torchvision(installed: Check, options: Options, stages: Stages) -> Check:
+    """Whether a file that imports it is traced; one that is built for another torch may lack what its import needs."""
+    try:
+        _trace(f"import torchvision\n{_TINY_MODEL}", options, stages)
+    except (AdvisorError, ChildFailure) as error:
+        found = f"{installed.found} cannot be imported: {error}"
+        remedy = "install the torchvision that is built for this torch"
+        return Check(name=installed.name, state="missing", found=found, remedy=remedy)
+    return installed
+
+
+def _check_devices(inventory: Inventory) -> Iterator[Check]:
+    """What prediction for this machine rests on."""
+    for local in inventory.devices:
+        found = f"{local.name}: {local.note}" if local.note else local.name
+        calibrated_at = inventory.calibrated_at.get(local.device.id) if local.device else None
+        if calibrated_at is not None:
+            yield Check(name=local.id, state="ok", found=f"{found}; calibrated {calibrated_at[:10]}")
+        elif local.profile is not None:
+            yield Check(name=local.id, state="ok", found=found)
+        else:
+            remedy = "`advise calibrate` measures it" if local.device else ""
+            yield Check(name=local.id, state="missing", found=found, remedy=remedy)
+    for note in inventory.notes:
+        yield Check(name="machine", state="note", found=note)
+
+
+def _check_package(name: str, use: str) -> Check:
+    try:
+        return Check(name=name, state="ok", found=metadata.version(name))
+    except metadata.PackageNotFoundError:
+        return Check(name=name, state="missing", found=f"optional: {use}", remedy=f"pip install {name}")

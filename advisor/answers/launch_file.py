@@ -1,0 +1,163 @@
+"""A recommendation and the user's script in, the file with which an engine runs it on the best instance out."""
+
+import os
+import re
+import shlex
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from datetime import date
+from pathlib import Path
+
+from advisor import units
+from advisor.catalog.yaml_text import yaml_text
+from advisor.errors import NothingFitsError, UsageError
+from advisor.launch.engines import engine_module
+from advisor.launch.launchable import machine_of, own_type
+from advisor.launch.torch_install import torch_install
+from advisor.records.answer import Job, Quote, Recommendation
+from advisor.records.launch_task import LaunchTask, TaskFile
+from advisor.report.cost_text import covered_cost
+from advisor.report.interval_text import interval_text
+from advisor.report.quote_columns import instance_label
+from advisor.report.scaling_text import scaling_notes
+
+_SETUP_S = 3600
+"""Leave for installing packages and fetching data before a task that overruns its prediction is ended."""
+_LONGEST_NAME = 40
+_COMMENT_WIDTH = 78
+_REQUIREMENTS = "requirements.txt"
+
+
+def check_launchable(source: str) -> None:
+    """Raise `UsageError` for a source that no machine could be told to run."""
+    script = _script(source)
+    if not source.endswith(".py") and "::" not in source:
+        raise UsageError(f"--emit: {source} is no Python file to run on a machine", hint="name your script")
+    if not script.is_file():
+        raise UsageError(f"--emit: {script}: no such file", hint="name your script")
+    if not script.resolve().is_relative_to(Path.cwd()):
+        hint = "run advise in a folder that holds the script and what it needs: that is copied to the machine"
+        raise UsageError(f"--emit: {script} is not in this folder", hint=hint)
+
+
+def task_file(
+    recommendation: Recommendation,
+    *,
+    engine: str,
+    source: str,
+    script_args: Sequence[str],
+    idle_minutes: int,
+    file: Path | None,
+    today: date,
+) -> TaskFile:
+    """The task file of `engine` for the first ranked instance that it can launch; `file` is where it will stand.
+
+    The current folder is what is copied to the machine, and its `requirements.txt` is installed there.
+
+    Raises `NothingFitsError` where it can launch none, `UsageError` for a service, which is no task.
+    """
+    job = recommendation.job
+    if job.requests_per_day is not None:
+        raise UsageError("--emit: a service is no task that ends", hint="leave --requests-per-day out")
+    module = engine_module(engine)
+    quote, notes = _first_launchable(recommendation.quotes, engine=engine)
+    script = _script(source).resolve().relative_to(Path.cwd())
+    folder = os.path.relpath(Path.cwd(), file.resolve().parent) if file else "."
+    requirements = (f"pip install -r {_REQUIREMENTS}",) if Path(_REQUIREMENTS).is_file() else ()
+    task = LaunchTask(
+        name=task_name(script.stem),
+        machine=machine_of(quote),
+        setup=(torch_install(quote.device), *requirements),
+        script=shlex.join((str(script), *script_args)),
+        python=f"{sys.version_info.major}.{sys.version_info.minor}",
+        folder=folder,
+        idle_minutes=idle_minutes,
+        max_duration_s=_max_duration_s(quote, job),
+        max_usd_per_hour=_max_usd_per_hour(quote, job),
+    )
+    comments = [
+        f"Written by advise on {today.isoformat()}: `{module.COMMAND} FILE` runs it.",
+        *_prediction(quote, job),
+        *module.comments(task),
+    ]
+    return TaskFile(text=task_text(task, engine=engine, comments=comments), command=module.COMMAND, notes=notes)
+
+
+def task_text(task: LaunchTask, *, engine: str, comments: Sequence[str]) -> str:
+    """The file in which the engine reads the task, with comments above."""
+    wrapped = [line for comment in comments for line in textwrap.wrap(comment, _COMMENT_WIDTH, subsequent_indent="  ")]
+    return yaml_text(engine_module(engine).task_values(task), comments=wrapped)
+
+
+def _script(source: str) -> Path:
+    return Path(source.partition("::")[0])
+
+
+def task_name(stem: str) -> str:
+    """Lower case, digits and hyphens after a letter: what both engines take."""
+    name = re.sub("[^a-z0-9]+", "-", stem.lower()).strip("-")
+    return (name if name[:1].isalpha() and len(name) > 1 else f"job-{name}")[:_LONGEST_NAME].strip("-")
+
+
+def _first_launchable(quotes: Sequence[Quote], *, engine: str) -> tuple[Quote, tuple[str, ...]]:
+    """The first quote that the engine can launch, and a note where that is not the best."""
+    module = engine_module(engine)
+
+    def why_not(quote: Quote) -> str:
+        reason: str = module.why_not(machine_of(quote))
+        return reason
+
+    for place, quote in enumerate(quotes, start=1):
+        if why_not(quote):
+            continue
+        if place == 1:
+            return quote, ()
+        best = quotes[0]
+        return quote, (
+            f"{engine} cannot launch the best, {_named(best)}: {why_not(best)}. The task is for "
+            f"number {place}, {_named(quote)}: {units.format_usd(quote.job_usd.mid)} instead of "
+            f"{units.format_usd(best.job_usd.mid)}",
+        )
+    if not quotes:
+        raise NothingFitsError("no instance does this job within the limits", hint="`advise rank` says why of each")
+    raise NothingFitsError(
+        f"{engine} can launch none of the {len(quotes):,} ranked instances: {why_not(quotes[0])}",
+        hint=f"--provider {','.join(sorted(module.PROVIDERS))} ranks what it rents from",
+    )
+
+
+def _named(quote: Quote) -> str:
+    return f"{quote.provider} {instance_label(quote)}"
+
+
+def _max_duration_s(quote: Quote, job: Job) -> float | None:
+    """When to end a task that does not end: at the deadline, else an hour after the upper end of the prediction."""
+    if job.limits.deadline_s is not None:
+        return job.limits.deadline_s
+    return None if job.assumed else quote.job_s.high + _SETUP_S
+
+
+def _max_usd_per_hour(quote: Quote, job: Job) -> float | None:
+    """What one of the machines may cost: both engines compare that with the price of one."""
+    limit = job.limits.max_usd_per_hour
+    return None if limit is None else limit / quote.instance_count
+
+
+def _prediction(quote: Quote, job: Job) -> Iterator[str]:
+    """What was predicted, for whoever opens the file later."""
+    time = interval_text(quote.job_s)
+    device = quote.device.name if quote.device.kind == "cpu" else f"{quote.device.count}x {quote.device.name}"
+    yield (
+        f"{_named(quote)} ({device}) in {quote.region}: predicted {time} at batch {quote.batch:,}, "
+        f"{quote.precision}, {quote.compile}."
+    )
+    for note in scaling_notes(quote, job):
+        yield note[0].upper() + note[1:]
+    yield f"Predicted cost: {covered_cost(quote, job, rate=None)}"
+    if job.assumed:
+        yield "No job size was given: your script takes as long as it takes."
+    if quote.price_kind.startswith("commit"):
+        yield "The price is that of a commitment, which you must hold."
+    if own_type(machine_of(quote)) is None:
+        yield "The machine is asked for by its GPU: compare what you are offered with the above before you confirm."

@@ -1,0 +1,170 @@
+"""Whether a step fits, on one page: source -> workload -> devices -> memory, largest batch, what would make it fit."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from advisor.catalog.find import device_ids, overlay_notes
+from advisor.catalog.invariants import catalog_warnings
+from advisor.cost.job import PRICE_KINDS
+from advisor.cost.selection import select_offers
+from advisor.devices.named_machine import NamedMachine, named_machine
+from advisor.errors import NothingFitsError, UsageError
+from advisor.predict.batches import batch_candidates
+from advisor.predict.capability import fleet_of
+from advisor.predict.largest_batch import largest_batches
+from advisor.predict.precision import resolve_precision, width_of
+from advisor.predict.remedies import Remedied, Step, remedies
+from advisor.predict.step_memory import phase_of, step_memory, verdict_of
+from advisor.predict.step_time import has_kernels
+from advisor.question.from_model import trace_live
+from advisor.question.from_source import catalog_of, profile_source, profiled_batch, single_batch
+from advisor.question.option_values import names_of, options_of
+from advisor.question.served_model import as_served
+from advisor.records.answer import QuotedDevice
+from advisor.records.device_memory import MEMORY_SCHEMA_VERSION, DeviceMemory, MemoryAnswer, MemoryTerm, Remedy
+from advisor.records.flag_values import single_batch_of
+from advisor.records.options import Options
+from advisor.records.price import Catalog
+from advisor.records.workload import Workload
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+
+def memory_source(
+    source: str, options: Options, *, on: Sequence[str] = (), run: bool = False, script_args: tuple[str, ...] = ()
+) -> MemoryAnswer:
+    """Say whether a step of the model in `source` fits the devices that `on` names, or all on offer."""
+    _check_one_batch(options)
+    workload = profile_source(source, options, run=run, script_args=script_args).workload
+    return memory_workload(workload, replace(options, mode=workload.mode), on=on, catalog=catalog_of(options))
+
+
+def memory(
+    model: "nn.Module",
+    example_inputs: Any = None,
+    *,
+    on: str | Sequence[str] = (),
+    loss: Callable[[Any, Any], "torch.Tensor"] | None = None,
+    optimizer: Callable[[Iterable[Any]], "torch.optim.Optimizer"] | None = None,
+    train_step: Callable[["nn.Module", Any], Any] | None = None,
+    **flags: Any,
+) -> MemoryAnswer:
+    """Say whether a step of `model` fits the devices that `on` names, or all on offer.
+
+    All else is as `recommend` takes it, `flags` included.
+    """
+    options = options_of(flags, function="memory")
+    _check_one_batch(options)
+    workload = trace_live(model, example_inputs, options, loss=loss, optimizer=optimizer, train_step=train_step)
+    return memory_workload(workload, options, on=names_of(on), catalog=catalog_of(options))
+
+
+def _check_one_batch(options: Options) -> None:
+    flag, asked = ("--concurrency", options.concurrency) if options.concurrency else ("--batch", options.batch)
+    if asked and not single_batch_of(asked):
+        batch_candidates(asked, mode=options.mode, source_batch=1)  # says what is wrong with it
+        raise UsageError(f"{flag} {asked}: memory is of one batch", hint="write one number, or leave it out")
+
+
+def memory_workload(workload: Workload, options: Options, *, on: Sequence[str], catalog: Catalog) -> MemoryAnswer:
+    """Say it for each of `on`, or for every device on offer within the limits, the smallest memory first."""
+    workload, options = as_served(workload, options)
+    batch = profiled_batch(workload, single_batch(options))
+    machines = [named_machine(name, catalog) for name in on] or _on_offer(options, catalog)
+    found = [device_memory(machine, workload, options, batch=batch) for machine in machines]
+    devices = [each for each in found if each is not None]
+    if not devices:
+        raise NothingFitsError(
+            f"no device has a unit for {options.precision}, or kernels for the step",
+            hint="choose another precision or device",
+        )
+    return MemoryAnswer(
+        schema_version=MEMORY_SCHEMA_VERSION,
+        workload=workload.name,
+        mode=workload.mode,
+        batch=batch,
+        optimizer=workload.optimizer,
+        devices=tuple(devices if on else sorted(devices, key=lambda each: (each.memory_bytes, each.name))),
+        notes=(*workload.assumptions, *overlay_notes(catalog), *catalog_warnings(catalog, today=date.today())),
+        generation=workload.generation,
+    )
+
+
+def _on_offer(options: Options, catalog: Catalog) -> list[NamedMachine]:
+    """One machine for each device and each size of memory that the limits leave."""
+    named = replace(options, device=device_ids(catalog, options.device))
+    offers = select_offers(catalog.offers, options=named, price_kind=PRICE_KINDS[options.price]).offers
+    devices = fleet_of(offers, gpus=catalog.gpus, cpus=catalog.cpus).devices
+    if not devices:
+        raise NothingFitsError("no offer within the limits has a device that is known", hint="`advise rank` says why")
+    # Instances without a GPU differ in what fits by their memory and their precision alone.
+    distinct = {
+        (device.kind, device.id if device.kind == "gpu" else "", device.memory_bytes): device for device in devices
+    }
+    return [
+        NamedMachine(name=device.name if device.kind == "gpu" else "CPU instance", device=device, device_count=1)
+        for device in distinct.values()
+    ]
+
+
+def device_memory(machine: NamedMachine, workload: Workload, options: Options, *, batch: int) -> DeviceMemory | None:
+    """The step on one device; None where it has no unit for the precision, or no kernels for the step."""
+    device = machine.device
+    precision = resolve_precision(options.precision, device)
+    if precision is None or not has_kernels(workload, device.kind):
+        return None
+    step = Step(workload=workload, batch=batch, width=width_of(precision), kind=device.kind)
+    found = step_memory(workload, batches=np.array([float(batch)]), width=step.width, kind=device.kind)
+    total = found.total
+    safe, at_most = largest_batches(step, memory_bytes=device.memory_bytes)
+    return DeviceMemory(
+        name=machine.name,
+        device=QuotedDevice(id=device.id, name=device.name, kind=device.kind, count=machine.device_count),
+        memory_bytes=device.memory_bytes,
+        precision=precision,
+        batch=batch,
+        phase=phase_of(workload, int(found.moments[0])),
+        peak_bytes=float(total.mid[0]),
+        peak_low_bytes=float(total.low[0]),
+        peak_high_bytes=float(total.high[0]),
+        verdict=verdict_of(
+            low_bytes=float(total.low[0]), high_bytes=float(total.high[0]), memory_bytes=device.memory_bytes
+        ),
+        largest_batch=safe,
+        largest_batch_at_most=at_most,
+        terms=tuple(
+            MemoryTerm(
+                part=part,
+                mid_bytes=float(spread.mid[0]),
+                low_bytes=float(spread.low[0]),
+                high_bytes=float(spread.high[0]),
+                source=found.source_of(part),
+            )
+            for part, spread in found.parts.items()
+            if spread.high[0] > 0
+        ),
+        remedies=tuple(
+            _remedy(changed, peak_bytes=float(total.mid[0]), memory_bytes=device.memory_bytes)
+            for changed in remedies(step, device=device)
+        ),
+    )
+
+
+def _remedy(changed: Remedied, *, peak_bytes: float, memory_bytes: float) -> Remedy:
+    after = changed.step.peak
+    return Remedy(
+        name=changed.name,
+        change=changed.change,
+        batch=changed.step.batch,
+        peak_bytes=float(after.mid[0]),
+        saved_bytes=peak_bytes - float(after.mid[0]),
+        verdict=verdict_of(low_bytes=float(after.low[0]), high_bytes=float(after.high[0]), memory_bytes=memory_bytes),
+        largest_batch=largest_batches(changed.step, memory_bytes=memory_bytes)[0],
+        extra_flops_ratio=changed.extra_flops_ratio,
+    )

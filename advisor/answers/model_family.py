@@ -1,0 +1,37 @@
+"""A model's source in, the family of architectures it belongs to out: `timm:vit`, `hf:gpt2`."""
+
+import json
+import re
+from pathlib import Path
+
+from advisor.files.regular_file import read_regular_file
+
+_NAME = re.compile(r"(?:tf_)?([a-z]+?)(?=v?\d|_|\W|$)", re.IGNORECASE)
+"""A name up to its first underscore, digit or version: `vit_base`, `resnet50`, `efficientnetv2_s`; timm marks weights
+ported from TensorFlow with `tf_`."""
+_SIZED = re.compile(r"([a-z_]+?)(?:_\d+)+")
+"""An operator and its sizes, in a file of operators: `linear_512_2048`."""
+_NAMED = ("torchvision", "timm")
+
+
+def family_of(source: str) -> str:
+    """The kind of source, and the architecture that the model's name, its config or its file names."""
+    scheme, colon, reference = source.partition(":")
+    if colon and scheme in _NAMED:
+        match = _NAME.match(reference)
+        return f"{scheme}:{match[1].lower() if match else reference}"
+    if colon and scheme == "hf":
+        return f"hf:{_model_type(Path(reference))}"
+    path, sizes, name = source.partition("::")
+    if sizes and (operator := _SIZED.fullmatch(name)):
+        return f"file:{operator[1]}"
+    return f"file:{Path(path).stem}"
+
+
+def _model_type(path: Path) -> str:
+    """The config's `model_type`; the file's own name where it cannot be read, which the row's failure then explains."""
+    config = path / "config.json" if path.is_dir() else path
+    try:
+        return str(json.loads(read_regular_file(config))["model_type"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return path.stem

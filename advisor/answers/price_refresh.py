@@ -1,0 +1,179 @@
+"""A provider's name in, its price file with the prices of today out: fetched, checked, then written at once."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import platformdirs
+
+from advisor.answers.price_list import price_changes
+from advisor.catalog.find import find_rented_gpu
+from advisor.catalog.invariants import broken_invariants
+from advisor.catalog.locate import shipped_profiles
+from advisor.catalog.offers import names_of
+from advisor.catalog.overlay import Layer, shipped_layer
+from advisor.catalog.parse import parse_catalog
+from advisor.catalog.price_edit import etags_of, jumped_rows, listed_types, with_listing
+from advisor.catalog.price_files import PriceRow, read_price_rows
+from advisor.catalog.strict_yaml import Document, read_documents
+from advisor.catalog.yaml_text import yaml_text
+from advisor.errors import NetworkError, ProfileError, UsageError
+from advisor.files.whole_file import write_whole
+from advisor.records.listing import Listing, Wanted
+from advisor.records.price import Catalog, Offer, PriceChange
+from advisor.refresh.client import Client
+from advisor.refresh.providers import fetch_listing, provider_module
+
+_LEAST_FOUND_RATIO = 0.8
+"""Of the rows that a whole list should have: one with fewer was cut short, or has another shape."""
+_MOST_JUMPED_RATIO = 0.5
+"""Of the known rows: where more than half of the prices jump at once, the unit is another, not the prices."""
+_SHOWN_BROKEN_COUNT = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refreshed:
+    """The file that was or would be written, what changes, and what the provider's list had that was refused."""
+
+    file: Path
+    changes: tuple[PriceChange, ...]
+    problems: tuple[str, ...]
+
+
+def refresh_prices(
+    provider: str,
+    *,
+    file: Path | None = None,
+    today: date,
+    is_dry_run: bool = False,
+    make_client: Callable[[], Client] = Client,
+) -> Refreshed:
+    """Fetch the prices of the types and regions that the provider's price file has, and write the file anew.
+
+    `file` is by default the provider's in the user's config folder, begun from ours. It is replaced in one step, after
+    the new prices have passed the checks of every price file; any error leaves it as it is. Raises `NetworkError` for a
+    list that cannot be had or trusted, `UsageError` for a provider that has none, `ProfileError` for a file that is
+    wrong before.
+    """
+    provider_module(provider)
+    target = file or platformdirs.user_config_path("advisor") / "profiles" / "prices" / f"{provider}.yaml"
+    document = _base_document(provider, target, is_named=file is not None)
+    rows = list(read_price_rows(document))
+    ours = parse_catalog([_our_layer(provider)])
+    with make_client() as client:
+        listing = fetch_listing(provider, client, _wanted(rows, document.values, ours))
+    _check_is_whole(listing, rows, provider=provider)
+
+    values = with_listing(document.values, listing, today=today.isoformat())
+    _check_is_in_the_unit_known(values, listing, rows, provider=provider)
+    text = yaml_text(values, comments=_comments(provider))
+    before, after = (_offers(content, provider) for content in (yaml_text(document.values), text))
+    broken = broken_invariants(after, today=today)
+    if broken:
+        listed = "; ".join(broken[:_SHOWN_BROKEN_COUNT])
+        hint = "nothing was written: the provider's list cannot be right"
+        raise NetworkError(f"{provider}: {len(broken):,} prices cannot be right: {listed}", hint=hint)
+    if not is_dry_run:
+        _write_at_once(text, target)
+    return Refreshed(file=target, changes=price_changes(before, after), problems=listing.problems)
+
+
+def _base_document(provider: str, target: Path, *, is_named: bool) -> Document:
+    """The price file to refresh: the target where there is one, else ours."""
+    shipped = shipped_profiles() / "prices" / f"{provider}.yaml"
+    path = target if target.is_file() else shipped
+    documents = read_documents(path)
+    document = documents[0]
+    if len(documents) != 1 or document.values.get("provider") != provider:
+        hint = "name a file that holds the prices of this provider and nothing else"
+        raise document.error((), f"expected one document with the prices of {provider}", hint=hint)
+    if path == target and not is_named and not document.values.get("complete"):
+        hint = "move its rows to advisor.yaml in your config folder, which wins over it"
+        raise document.error((), "this file of your own is not a list that a refresh wrote", hint=hint)
+    return document
+
+
+def _wanted(rows: list[PriceRow], values: Mapping[str, Any], ours: Catalog) -> Wanted:
+    def gpu_id(name: str, memory_gib: float | None) -> str | None:
+        gpu = find_rented_gpu(ours, name, memory_gib=memory_gib)
+        return gpu.id if gpu else None
+
+    return Wanted(
+        types=listed_types(rows, gpu_ids=names_of(ours.gpus)),
+        regions=tuple(dict.fromkeys(row.region for row in rows)),
+        rows=frozenset((row.instance, row.region) for row in rows),
+        etags=etags_of(values),
+        gpu_id=gpu_id,
+    )
+
+
+def _check_is_whole(listing: Listing, rows: list[PriceRow], *, provider: str) -> None:
+    """Raise `NetworkError` for a list that has no known type, or too few of those that it should have."""
+    if not listing.prices and not listing.unchanged:
+        hint = "nothing was written; the list may have another shape than the one known"
+        raise NetworkError(f"{provider}: the list has no price of any known type", hint=hint)
+    due = {
+        (row.instance, row.region)
+        for row in rows
+        if (row.instance, row.region, "on_demand") in listing.covered
+        and any(price.kind == "on_demand" for price in row.prices)
+    }
+    found = {(one.instance, one.region) for one in listing.prices if one.kind == "on_demand"}
+    if len(due & found) < _LEAST_FOUND_RATIO * len(due):
+        hint = "nothing was written: the list was cut short, or has another shape than the one known"
+        raise NetworkError(f"{provider}: the list has {len(due & found):,} of {len(due):,} known rows", hint=hint)
+
+
+def _check_is_in_the_unit_known(
+    values: Mapping[str, Any], listing: Listing, rows: list[PriceRow], *, provider: str
+) -> None:
+    """Raise `NetworkError` for a list of which most prices are far from those that were trusted."""
+    listed = {(one.instance, one.region) for one in listing.prices}
+    known = listed & {(row.instance, row.region) for row in rows}
+    jumped = jumped_rows(values, listing)
+    if len(jumped) > _MOST_JUMPED_RATIO * len(known):
+        shown = ", ".join("/".join(row) for row in sorted(jumped)[:_SHOWN_BROKEN_COUNT])
+        message = f"{provider}: {len(jumped):,} of {len(known):,} known rows jumped by more than 3 times: {shown}"
+        hint = (
+            "nothing was written: the list may be in another unit; a price that is right can be given in advisor.yaml"
+        )
+        raise NetworkError(message, hint=hint)
+
+
+def _offers(text: str, provider: str) -> list[Offer]:
+    """The offers that a price file makes with our devices."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / f"{provider}.yaml"
+        file.write_text(text, encoding="utf-8")
+        try:
+            catalog = parse_catalog([Layer(name="", prices=(file,)), _our_layer(provider)])
+        except ProfileError as error:
+            message = error.message.removeprefix(f"{folder}/")
+            raise NetworkError(f"the list cannot be right: {message}", hint="nothing was written") from None
+    return [offer for offer in catalog.offers if offer.provider == provider]
+
+
+def _our_layer(provider: str) -> Layer:
+    """Our devices, and of our prices the provider's: its file may leave out what ours says of its machines."""
+    layer = shipped_layer()
+    return replace(layer, prices=tuple(file for file in layer.prices if file.stem == provider))
+
+
+def _comments(provider: str) -> tuple[str, ...]:
+    return (
+        f"Prices of {provider}, US dollars. One line per region: [dollars per hour, key of the source below].",
+        f"Written by `advise prices refresh {provider}`, which reads it and writes it anew.",
+        "stale, suspect: prices of that line not to be trusted (`note` says why), left out of the ranking.",
+        "trusted: the last price that was; take it and `suspect` from the line to believe the new one.",
+    )
+
+
+def _write_at_once(text: str, target: Path) -> None:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(text, target)
+    except OSError as error:
+        raise UsageError(f"cannot write {target}: {error.strerror}", hint="choose another place with -o") from error

@@ -1,0 +1,258 @@
+"""Ranks every offer for one step: predict, price, apply the limits, sort."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import date
+
+import numpy as np
+
+from advisor.calibrate.in_force import calibration_notes, calibrations_in_force, with_calibrations
+from advisor.calibrate.measured_beside import Measuring, measure_here
+from advisor.calibrate.store import Stored
+from advisor.catalog.find import device_ids, exchange_rate_of, overlay_notes
+from advisor.catalog.invariants import catalog_warnings
+from advisor.cost.at_hand import fleet_at_hand, join, join_fleets, notes_at_hand, selection_at_hand, soonest
+from advisor.cost.batch_sweep import batch_sweeps
+from advisor.cost.job import job_of
+from advisor.cost.offer_terms import latest_starts_s
+from advisor.cost.payback import payback_notes
+from advisor.cost.price_marks import mark_warnings
+from advisor.cost.rank_offers import rank
+from advisor.cost.selection import select_offers
+from advisor.devices.local_device import local_devices
+from advisor.errors import TraceError, UsageError
+from advisor.machine.this_machine import this_machine
+from advisor.predict.anchor import at_timed_batch
+from advisor.predict.batches import batch_candidates
+from advisor.predict.capability import fleet_of
+from advisor.predict.join import join_batches
+from advisor.predict.memory_notes import memory_notes
+from advisor.question.from_source import check_coverage, other_batch, question_of, single_batch
+from advisor.question.record import Question, ReadCalibrations, TraceAt
+from advisor.question.served_model import as_served
+from advisor.records.answer import ANSWER_SCHEMA_VERSION, Job, Quote, Recommendation
+from advisor.records.device import Device
+from advisor.records.machine import LOCAL, Machine
+from advisor.records.options import Options
+from advisor.records.prediction import Anchor, FloatArray, IndexArray, Predictions
+from advisor.records.price import Catalog
+from advisor.records.workload import Workload
+from advisor.scale.machine_sweep import sweep_machines
+from advisor.scale.predict_on_all import predict_on_all
+from advisor.workload.summary import summarize
+
+
+def rank_source(
+    source: str,
+    options: Options,
+    *,
+    run: bool = False,
+    script_args: tuple[str, ...] = (),
+    today: date | None = None,
+    read_machine: Callable[[], Machine] = this_machine,
+    read_calibrations: ReadCalibrations = calibrations_in_force,
+) -> Recommendation:
+    """Rank every offer for the model in `source`, a file, a named model or a saved workload.
+
+    The age of prices is that of `today` (default: by the clock). The machine at hand stands beside the offers, but for
+    a saved workload, whose answer is the same everywhere, only where `--device local` asks for it.
+    """
+    question = question_of(
+        source,
+        options,
+        run=run,
+        script_args=script_args,
+        read_machine=read_machine,
+        read_calibrations=read_calibrations,
+    )
+    return rank_question(question, today=today)
+
+
+def rank_question(question: Question, *, today: date | None = None) -> Recommendation:
+    """Rank every offer for the step that `question` holds."""
+    return rank_workload(
+        question.workload,
+        question.options,
+        catalog=question.catalog,
+        trace_at=question.trace_at,
+        machine=question.machine,
+        calibrated=question.calibrated,
+        measuring=question.measuring,
+        today=today,
+    )
+
+
+def rank_workload(
+    workload: Workload,
+    options: Options,
+    *,
+    catalog: Catalog,
+    trace_at: TraceAt | None = None,
+    machine: Machine | None = None,
+    calibrated: Stored | None = None,
+    measuring: Measuring | None = None,
+    today: date | None = None,
+) -> Recommendation:
+    """Predict the workload on every device on offer, price the job, and rank.
+
+    `machine` is the one at hand, `calibrated` what was timed on it, `measuring` who times the step itself there.
+    """
+    check_coverage(workload, options)
+    _check_local(options, machine)
+    _check_measuring(options, machine, measuring)
+    if not workload.rows:
+        raise TraceError(
+            f"{workload.name} calls no operator that computes or copies: there is nothing to predict",
+            hint="check that its forward does something with its inputs",
+        )
+    workload, options = as_served(workload, options)
+    calibrated = calibrated or Stored()
+    catalog = with_calibrations(catalog, calibrated.calibrations)
+    job = job_of(options, source_batch=workload.batch, inputs=workload.inputs, generation=workload.generation)
+    if job.batch == "auto" and not workload.batch_is_affine:
+        job = replace(job, batch=str(workload.batch))
+    wanted = batch_candidates(options.batch, mode=options.mode, source_batch=workload.batch)
+    selection = select_offers(
+        catalog.offers,
+        options=replace(options, device=device_ids(catalog, options.device)),
+        price_kind=job.price,
+        today=today,
+    )
+    fleet = fleet_of(selection.offers, gpus=catalog.gpus, cpus=catalog.cpus)
+    here = local_devices(machine, catalog) if machine else ()
+    own, own_fleet = selection_at_hand(here, offers=catalog.offers), fleet_at_hand(fleet, here)
+    measured = measure_here(workload, here, measuring, batches=wanted, efficiencies=catalog.efficiencies)
+    start_up_s = latest_starts_s(
+        selection.priced, fleet, device_count=len(own_fleet.devices), billing=catalog.billing, job=job
+    )
+    predictions, warnings = _predict(
+        workload,
+        wanted,
+        own_fleet.devices,
+        catalog,
+        options,
+        trace_at,
+        job=job,
+        start_up_s=start_up_s,
+        anchors=measured.anchors,
+    )
+    predictions = at_timed_batch(predictions, own_fleet.device_index)
+    at_hand = rank(own, fleet=own_fleet, predictions=predictions, job=job, billing=catalog.billing)
+    if LOCAL in options.device:
+        selection, fleet = join(own, selection), join_fleets(own_fleet, fleet)
+    ranking = rank(selection, fleet=fleet, predictions=predictions, job=job, billing=catalog.billing)
+    exchange_rate = exchange_rate_of(catalog, options.currency)
+    return Recommendation(
+        schema_version=ANSWER_SCHEMA_VERSION,
+        job=job,
+        workload=summarize(workload, batch=_summary_batch(workload, options)),
+        best=ranking.quotes[0] if ranking.quotes else None,
+        quotes=ranking.quotes,
+        at_hand=soonest(at_hand.quotes),
+        measured=measured.steps,
+        batch_sweeps=batch_sweeps(
+            ranking.quotes,
+            selection=selection,
+            fleet=fleet,
+            predictions=predictions,
+            named=device_ids(catalog, options.device),
+        ),
+        machine_sweep=sweep_machines(
+            workload,
+            ranking,
+            selection=selection,
+            fleet=fleet,
+            batches=wanted,
+            catalog=catalog,
+            options=options,
+            job=job,
+            anchors=measured.anchors,
+        ),
+        rejected=(*catalog.rejected, *ranking.rejected),
+        notes=(
+            *overlay_notes(catalog),
+            *ranking.notes,
+            *memory_notes(workload, predictions),
+            *calibration_notes(calibrated, used=_calibrated_devices((*ranking.quotes, *at_hand.quotes))),
+            *notes_at_hand(here, at_hand),
+            *payback_notes(ranking.quotes, catalog.offers, rate=exchange_rate),
+        ),
+        warnings=(
+            *warnings,
+            *measured.problems,
+            *_unknown_warnings(workload),
+            *mark_warnings(ranking.quotes, max_age_days=options.max_price_age),
+            *catalog_warnings(catalog, today=today or date.today()),
+        ),
+        exchange_rate=exchange_rate,
+    )
+
+
+def _calibrated_devices(quotes: Iterable[Quote]) -> frozenset[str]:
+    return frozenset(quote.device.id for quote in quotes if quote.time_source == "calibrated")
+
+
+def _predict(
+    workload: Workload,
+    batches: IndexArray,
+    devices: Sequence[Device],
+    catalog: Catalog,
+    options: Options,
+    trace_at: TraceAt | None,
+    *,
+    job: Job,
+    start_up_s: FloatArray,
+    anchors: Sequence[Anchor],
+) -> tuple[Predictions, tuple[str, ...]]:
+    """The predictions at `batches`, from one trace where the dimensions are affine in the batch, else from one each."""
+
+    def at(traced: Workload, sizes: IndexArray) -> Predictions:
+        return predict_on_all(
+            traced,
+            devices=devices,
+            efficiencies=catalog.efficiencies,
+            batches=sizes,
+            options=options,
+            job=job,
+            start_up_s=start_up_s,
+            anchors=anchors,
+        )
+
+    if workload.batch_is_affine:
+        return at(workload, batches), ()
+    asked = [int(batch) for batch in batches] if options.batch not in ("", "auto") else [workload.batch]
+    traced = {workload.batch: workload}
+    for batch in asked:
+        if batch not in traced and trace_at is not None:
+            again = trace_at(batch)
+            traced[again.batch] = again
+    missing = [batch for batch in asked if batch not in traced]
+    if missing:
+        raise other_batch(workload, missing[0])
+    parts = [at(traced[batch], np.array([batch], dtype=np.intp)) for batch in sorted(asked)]
+    listed = ", ".join(map(str, sorted(asked)))
+    return join_batches(parts), (f"how the step grows with the batch is not known: predicted at batch {listed} alone",)
+
+
+def _summary_batch(workload: Workload, options: Options) -> int:
+    """The job's batch where it has one, else the source's own."""
+    return (single_batch(options) if workload.batch_is_affine else None) or workload.batch
+
+
+def _check_local(options: Options, machine: Machine | None) -> None:
+    if LOCAL in options.device and (options.no_local or machine is None):
+        hint = "leave --no-local out" if options.no_local else "name a device: `advise devices` says which are where"
+        raise UsageError("--device local: the machine at hand is left out", hint=hint)
+
+
+def _check_measuring(options: Options, machine: Machine | None, measuring: Measuring | None) -> None:
+    if options.measure and (options.no_local or machine is None or measuring is None):
+        hint = "leave --no-local out" if options.no_local else "name the model itself, where its step can be run"
+        raise UsageError("--measure: there is no machine at hand, or no model to run", hint=hint)
+
+
+def _unknown_warnings(workload: Workload) -> tuple[str, ...]:
+    if not workload.unknown_ops:
+        return ()
+    listed = ", ".join(f"{op} ({count} calls)" for op, count in sorted(workload.unknown_ops.items()))
+    return (f"no formula, so no FLOP counted, for {listed}",)

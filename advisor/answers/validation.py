@@ -1,0 +1,290 @@
+"""Validation on one page: measurements -> workloads -> predictions -> score."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from advisor.answers.accuracy_score import score
+from advisor.answers.measurement_file import read_measurements, source_of
+from advisor.answers.model_family import family_of
+from advisor.catalog.load import load_catalog
+from advisor.devices.named_device import named_device
+from advisor.errors import AdvisorError, UsageError
+from advisor.predict.lowering import Kernels, count_rows, lower
+from advisor.predict.plain_roofline import plain_roofline
+from advisor.predict.precision import resolve_precision, width_of
+from advisor.predict.step_time import predict
+from advisor.records.device import Device, Efficiency, Precision
+from advisor.records.flag_values import is_workload_file
+from advisor.records.measurement import Accuracy, FailedRow, Measurement, PredictedRow
+from advisor.records.options import Options
+from advisor.records.price import Catalog
+from advisor.records.workload import Workload
+from advisor.workload.file import read_workload
+from advisor.workload.spawn import ChildFailure, ProfileRequest
+from advisor.workload.trace_many import OnProgress, Outcome, trace_many
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedDevice:
+    """A device of the measurements: its id, with `@N` where it is a part of a CPU, and the least it costs."""
+
+    id: str
+    device: Device
+    usd_per_hour: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A measurement with all that its prediction needs."""
+
+    measurement: Measurement
+    family: str
+    device: NamedDevice
+    workload: Workload
+
+    def failed(self, reason: str) -> FailedRow:
+        """The row of a run that cannot be predicted."""
+        kind = self.device.device.kind
+        return FailedRow(
+            measurement=self.measurement, device=self.device.id, kind=kind, family=self.family, reason=reason
+        )
+
+
+_Devices: TypeAlias = Mapping[str, NamedDevice | UsageError]
+_Workloads: TypeAlias = Mapping[Measurement, Outcome]
+
+
+def validate(files: Sequence[Path], options: Options, *, on_progress: OnProgress | None = None) -> Accuracy:
+    """Predict every measurement in `files` and score the predictions; `options` names profiles, prices and timeout.
+
+    A measurement whose model cannot be traced, or whose device is unknown or does not run it, fails alone. Raises
+    `UsageError` for a file that is no table of measurements.
+    """
+    measurements = [measurement for file in files for measurement in read_measurements(file)]
+    catalog = load_catalog(
+        profiles=Path(options.profiles) if options.profiles else None, prices=[Path(path) for path in options.prices]
+    )
+    prepared = prepare(measurements, catalog, timeout_s=options.timeout, on_progress=on_progress)
+    rows = predict_runs(prepared, catalog.efficiencies)
+    return score(
+        [row for row in rows if isinstance(row, PredictedRow)], [row for row in rows if isinstance(row, FailedRow)]
+    )
+
+
+def prepare(
+    measurements: Sequence[Measurement], catalog: Catalog, *, timeout_s: float, on_progress: OnProgress | None = None
+) -> list[Run | FailedRow]:
+    """Every measurement with its workload and its device, or the reason why it has none."""
+    devices = _devices(measurements, catalog)
+    workloads = _workloads(measurements, timeout_s=timeout_s, on_progress=on_progress)
+    return [_prepared(measurement, devices, workloads) for measurement in measurements]
+
+
+def _devices(measurements: Iterable[Measurement], catalog: Catalog) -> _Devices:
+    usd_per_hour = least_usd_per_hour(catalog)
+    devices: dict[str, NamedDevice | UsageError] = {}
+    for name in dict.fromkeys(measurement.device for measurement in measurements):
+        try:
+            identifier, device = named_device(name, catalog)
+            device = replace(device, host_to_device_bytes_per_s=None)  # benchmarks make their inputs on the device
+            devices[name] = NamedDevice(id=identifier, device=device, usd_per_hour=usd_per_hour.get(identifier))
+        except UsageError as error:
+            devices[name] = error
+    return devices
+
+
+def least_usd_per_hour(catalog: Catalog) -> dict[str, float]:
+    """What each GPU costs at the least, on demand and alone in its machine, by id. A CPU is rented in parts."""
+    least: dict[str, float] = {}
+    for offer in catalog.offers:
+        for price in offer.prices:
+            if offer.gpu and offer.gpu_count == 1 and price.kind == "on_demand" and not (price.stale or price.suspect):
+                least[offer.gpu] = min(price.usd_per_hour, least.get(offer.gpu, price.usd_per_hour))
+    return least
+
+
+def _workloads(measurements: Sequence[Measurement], *, timeout_s: float, on_progress: OnProgress | None) -> _Workloads:
+    """Every measurement's step: a saved one is read, the others are traced, each once; those that do not grow with the
+    batch in a straight line once more, at the batch that was measured."""
+    sources = {measurement: source_of(measurement) for measurement in measurements}
+    saved = {source: _read_saved(source) for source in dict.fromkeys(sources.values()) if is_workload_file(source)}
+    requests = {
+        measurement: _request(measurement, source, timeout_s=timeout_s)
+        for measurement, source in sources.items()
+        if source not in saved
+    }
+    traced = trace_many(requests.values(), on_progress=on_progress)
+    at_their_batch = {
+        measurement: replace(request, batch=measurement.batch)
+        for measurement, request in requests.items()
+        if not _holds_at(traced[request], measurement.batch)
+    }
+    traced |= trace_many(at_their_batch.values(), on_progress=on_progress)
+    return {
+        measurement: saved[source] if source in saved else traced[(requests | at_their_batch)[measurement]]
+        for measurement, source in sources.items()
+    }
+
+
+def _read_saved(source: str) -> Workload | AdvisorError:
+    try:
+        return read_workload(Path(source))
+    except AdvisorError as error:
+        return error
+
+
+def _request(measurement: Measurement, source: str, *, timeout_s: float) -> ProfileRequest:
+    return ProfileRequest(
+        source=source,
+        mode="inference" if measurement.mode == "inference" else "training",
+        inputs=tuple(measurement.input.split()),
+        attention=measurement.attention,
+        timeout_s=timeout_s,
+    )
+
+
+def _holds_at(outcome: Outcome, batch: int) -> bool:
+    return not isinstance(outcome, Workload) or outcome.batch_is_affine or outcome.batch == batch
+
+
+def _prepared(measurement: Measurement, devices: _Devices, workloads: _Workloads) -> Run | FailedRow:
+    family = family_of(source_of(measurement))
+    device, workload = devices[measurement.device], workloads[measurement]
+    if isinstance(device, UsageError):
+        return FailedRow(
+            measurement=measurement, device=measurement.device, kind="unknown", family=family, reason=device.message
+        )
+    if not isinstance(workload, Workload):
+        return FailedRow(
+            measurement=measurement,
+            device=device.id,
+            kind=device.device.kind,
+            family=family,
+            reason=_reason(workload),
+        )
+    run = Run(measurement=measurement, family=family, device=device, workload=workload)
+    wanted = "inference" if measurement.mode == "inference" else "training"
+    if workload.mode != wanted:
+        return run.failed(f"{measurement.model} is a saved step of {workload.mode}, not of {wanted}")
+    if not _holds_at(workload, measurement.batch):
+        return run.failed(f"the step can be predicted at batch {workload.batch} alone, not at {measurement.batch}")
+    return run
+
+
+def _reason(error: AdvisorError | ChildFailure) -> str:
+    """What went wrong; of a traceback of ours the line that says it."""
+    return error.message if isinstance(error, AdvisorError) else str(error).strip().splitlines()[-1]
+
+
+def predict_runs(
+    prepared: Iterable[Run | FailedRow], efficiencies: Sequence[Efficiency]
+) -> list[PredictedRow | FailedRow]:
+    """A row for each of `prepared`, in their order; those that have failed stay as they are."""
+    prepared = list(prepared)
+    runs = [run for run in prepared if isinstance(run, Run)]
+    rows = {row.measurement: row for group in _groups(runs) for row in _predicted_or_failed(group, efficiencies)}
+    return [rows[one.measurement] if isinstance(one, Run) else one for one in prepared]
+
+
+def _groups(runs: Iterable[Run]) -> Iterable[Sequence[Run]]:
+    """The runs of one step in one way, on whatever devices and at whatever batch sizes: predicted together."""
+    groups: dict[object, list[Run]] = {}
+    for run in runs:
+        asked = run.measurement
+        key = (id(run.workload), asked.mode, asked.precision, asked.layout, asked.compile)
+        groups.setdefault(key, []).append(run)
+    return groups.values()
+
+
+def kernels_of(run: Run) -> tuple[Kernels, Precision]:
+    """The kernels of a run at its batch size alone, and the precision that they run in.
+
+    Raises ValueError where the device has no unit for the precision.
+    """
+    asked, device = run.measurement, run.device.device
+    precision = resolve_precision(asked.precision, device)
+    if precision is None:
+        raise ValueError(f"{asked.file}:{asked.line}: {asked.device} does not run {asked.precision}")
+    counts = count_rows(
+        _measured_part(run),
+        batches=np.array([float(asked.batch)]),
+        width=width_of(precision),
+        compile_mode=asked.compile,
+    )
+    return lower(counts, kind=device.kind, precision=precision), precision
+
+
+def _measured_part(run: Run) -> Workload:
+    """What of the step was timed."""
+    return without_optimizer(run.workload) if run.measurement.mode == "forward_backward" else run.workload
+
+
+def _predicted_or_failed(runs: Sequence[Run], efficiencies: Sequence[Efficiency]) -> Iterable[PredictedRow | FailedRow]:
+    """Where a saved workload holds a row that cannot be evaluated, its measurements fail and no others."""
+    try:
+        return list(_predicted(runs, efficiencies))
+    except AdvisorError as error:
+        return [run.failed(error.message) for run in runs]
+
+
+def _predicted(runs: Sequence[Run], efficiencies: Sequence[Efficiency]) -> Iterable[PredictedRow | FailedRow]:
+    asked, workload = runs[0].measurement, _measured_part(runs[0])
+    devices = {run.device.id: run.device.device for run in runs}
+    without_own = [without_own_figures(device) for device in devices.values()]
+    batches = np.array(sorted({run.measurement.batch for run in runs}), dtype=np.intp)
+    predictions = predict(
+        workload,
+        devices=(*devices.values(), *without_own),
+        efficiencies=efficiencies,
+        batches=batches,
+        precision=asked.precision,
+        layout=asked.layout,
+        compile_mode=asked.compile,
+    )
+    roofline = plain_roofline(
+        workload,
+        devices=tuple(devices.values()),
+        precisions=predictions.precisions[: len(devices)],
+        batches=batches,
+        compile_mode=asked.compile,
+    )
+    places = list(devices)
+    for run in runs:
+        place, batch = places.index(run.device.id), int(np.searchsorted(batches, run.measurement.batch))
+        at, without_own_at = (place, batch), (place + len(devices), batch)
+        if not 0 < predictions.step_s[at] < np.inf:
+            yield run.failed(f"{run.device.id} has no unit for {asked.precision}, or no kernels for the step")
+            continue
+        yield PredictedRow(
+            measurement=run.measurement,
+            device=run.device.id,
+            kind=run.device.device.kind,
+            family=run.family,
+            predicted_s=float(predictions.step_s[at]),
+            low_s=float(predictions.step_low_s[at]),
+            high_s=float(predictions.step_high_s[at]),
+            without_own_s=float(predictions.step_s[without_own_at]) if has_own_figures(run.device.device) else None,
+            roofline_s=float(roofline.step_s[at]),
+            flops=float(roofline.flops[at]),
+            usd_per_hour=run.device.usd_per_hour,
+        )
+
+
+def has_own_figures(device: Device) -> bool:
+    """Whether its profile says what it sustains beside what is predicted from its datasheet."""
+    return (device.sustained_compute_ratio, device.sustained_memory_ratio) != (1.0, 1.0)
+
+
+def without_own_figures(device: Device) -> Device:
+    """The device as its datasheet has it."""
+    return replace(device, sustained_compute_ratio=1.0, sustained_memory_ratio=1.0)
+
+
+def without_optimizer(workload: Workload) -> Workload:
+    """Forward, loss and backward of a training step."""
+    rows = tuple(row for row in workload.rows if row.phase != "optimizer")
+    return replace(workload, rows=rows, optimizer=None)

@@ -1,0 +1,224 @@
+"""A model in its own training or inference loop in, what its steps took and what it waited between them out.
+
+Hooks on the model's calls and on optimizers write down moments. On a GPU these are events in its own stream: the host
+is never made to wait, and the time between the end of a step and the start of the next is what the device was idle.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils import _pytree as pytree
+
+from advisor.calibrate.repeat_timing import iqr_ratio
+from advisor.errors import UsageError
+from advisor.records.device import CompileMode, Layout, Precision
+from advisor.records.timing import StepTiming
+from advisor.records.workload import Mode
+from advisor.workload.loaded import Inputs
+from advisor.workload.torch_devices import gpu_uuid
+
+WARM_UP_COUNT = 2
+"""Steps that do not count: memory is allocated, kernels are chosen."""
+_LEAST_COUNT = 3
+_MOST_COUNT = 1000
+"""Steps that are kept; then the hooks do nothing more."""
+_LOW, _HIGH = 0.05, 0.95
+_IMAGE_DIMS = 4
+_HALF: dict[torch.dtype, Precision] = {torch.float16: "fp16", torch.bfloat16: "bf16"}
+_AUTOCAST: dict[torch.dtype, Precision] = {torch.float16: "amp-fp16", torch.bfloat16: "amp-bf16"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """How the model ran at its first call, or at its first with gradients.
+
+    `device` is torch's name of it, and `gpu_uuid` the driver's of a GPU; `thread_count` are those of torch's operators.
+    """
+
+    inputs: Inputs
+    device: str
+    gpu_uuid: str | None
+    thread_count: int
+    has_gradients: bool
+    precision: Precision
+    layout: Layout
+    compile: CompileMode
+
+
+@dataclass(slots=True)
+class _Step:
+    """One step: its moments, and the samples of its passes. `waited`: nothing but loading came before it."""
+
+    begin: Any
+    waited: bool
+    batch: int = 0
+    end: Any = None
+
+
+@dataclass(slots=True)
+class Observer:
+    """Follows a model until its steps are enough."""
+
+    model: nn.Module
+    run: Run | None = None
+    optimizer: Optimizer | None = None
+    _steps: list[_Step] = field(default_factory=list)
+    _open: _Step | None = None
+    _is_interrupted: bool = False
+
+    @contextmanager
+    def following(self) -> Iterator[None]:
+        """Watch the model's calls and the optimizers of its parameters inside; the hooks are gone afterwards."""
+        handles = [
+            self.model.register_forward_pre_hook(self._before_call, with_kwargs=True),
+            self.model.register_forward_hook(self._after_call),
+            register_optimizer_step_post_hook(self._after_optimizer),
+        ]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    @property
+    def mode(self) -> Mode:
+        """Training where an optimizer has stepped."""
+        return "inference" if self.optimizer is None else "training"
+
+    def timing(self) -> StepTiming:
+        """The steps of the batch that came most often, without the first ones. Raises `UsageError` of too few."""
+        steps = self._steps[WARM_UP_COUNT:]
+        counts = Counter(step.batch for step in steps)
+        batch, count = counts.most_common(1)[0] if counts else (0, 0)
+        if count < _LEAST_COUNT or self.run is None:
+            most = f", {count} of them of the same batch after the first {WARM_UP_COUNT}" if len(counts) > 1 else ""
+            raise UsageError(
+                f"{len(self._steps)} steps of the model were seen{most}; {_LEAST_COUNT} of one batch are needed after "
+                f"the first {WARM_UP_COUNT}",
+                hint="call the model that observe() was given inside its `with`, for some steps",
+            )
+        between = _seconds_between(torch.device(self.run.device))
+        took_s = [between(step.begin, step.end) for step in steps if step.batch == batch]
+        waits = [
+            between(before.end, step.begin)
+            for before, step in zip(self._steps[WARM_UP_COUNT - 1 :], steps, strict=False)
+            if step.waited and step.batch == batch
+        ]
+        faster = sorted(took_s)[: (len(took_s) + 1) // 2]
+        low_s, middle_s, high_s = _quantiles(took_s, _LOW), _quantiles(faster, 0.5), _quantiles(took_s, _HIGH)
+        return StepTiming(
+            batch=batch,
+            step_s=middle_s,
+            low_s=min(low_s, middle_s),
+            high_s=high_s,
+            step_count=len(took_s),
+            iqr_ratio=iqr_ratio(took_s),
+            loader_wait_s=sum(waits) / len(waits) if waits else None,
+        )
+
+    def _before_call(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if len(self._steps) >= _MOST_COUNT:
+            return
+        if self.optimizer is not None and not torch.is_grad_enabled():
+            self._is_interrupted = True  # an evaluation between two steps
+            return
+        if self.run is None or (torch.is_grad_enabled() and not self.run.has_gradients):
+            self.run = _run_of(model, (args, kwargs))  # the first call, and the first that is no evaluation
+        if self._open is None:
+            self._open = _Step(_moment(self.run.device), waited=not self._is_interrupted)
+            self._is_interrupted = False
+        self._open.batch += _batch_of((args, kwargs))
+
+    def _after_call(self, model: nn.Module, args: Any, output: Any) -> None:
+        if self.optimizer is None and not torch.is_grad_enabled():
+            self._close()
+
+    def _after_optimizer(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        mine = {id(parameter) for parameter in self.model.parameters()}
+        if not any(id(parameter) in mine for group in optimizer.param_groups for parameter in group["params"]):
+            return
+        if self.optimizer is None:
+            self._steps.clear()  # an evaluation before the first step
+        self.optimizer = optimizer
+        self._close()
+
+    def _close(self) -> None:
+        if self._open is not None and self.run is not None:
+            self._open.end = _moment(self.run.device)
+            self._steps.append(self._open)
+            self._open = None
+
+
+def _run_of(model: nn.Module, inputs: Inputs) -> Run:
+    tensors, parameter = _tensors(inputs), next(model.parameters(), None)
+    device = _device_of(parameter, tensors)
+    images = [tensor for tensor in tensors if tensor.dim() == _IMAGE_DIMS]
+    is_compiled = hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None
+    return Run(
+        inputs=pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, inputs),
+        device=f"cuda:{device.index or 0}" if device.type == "cuda" else device.type,
+        gpu_uuid=gpu_uuid(device.index or 0) if device.type == "cuda" else None,
+        thread_count=torch.get_num_threads(),
+        has_gradients=torch.is_grad_enabled(),
+        precision=_precision(device, torch.float32 if parameter is None else parameter.dtype),
+        layout="nhwc" if any(map(_is_channels_last, images)) else "nchw",
+        compile="compile" if is_compiled else "eager",
+    )
+
+
+def _device_of(parameter: nn.Parameter | None, inputs: Sequence[torch.Tensor]) -> torch.device:
+    """Where the model lies, or what it is called with."""
+    return next((tensor.device for tensor in (parameter, *inputs) if tensor is not None), torch.device("cpu"))
+
+
+def _precision(device: torch.device, dtype: torch.dtype) -> Precision:
+    if torch.is_autocast_enabled(device.type):
+        return _AUTOCAST.get(torch.get_autocast_dtype(device.type), "fp32")
+    if dtype in _HALF:
+        return _HALF[dtype]
+    return "tf32" if device.type == "cuda" and torch.get_float32_matmul_precision() != "highest" else "fp32"
+
+
+def _is_channels_last(image: torch.Tensor) -> bool:
+    return image.is_contiguous(memory_format=torch.channels_last) and not image.is_contiguous()
+
+
+def _tensors(inputs: Inputs) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
+
+
+def _batch_of(inputs: Inputs) -> int:
+    sized = [tensor for tensor in _tensors(inputs) if tensor.dim()]
+    return sized[0].shape[0] if sized else 1
+
+
+def _moment(device: str) -> Any:
+    """Now: by the clock, or as an event that the GPU passes when it comes there."""
+    if device == "cpu":
+        return time.perf_counter()
+    if device == "mps":
+        on_mps = torch.mps.Event(enable_timing=True)
+        on_mps.record()
+        return on_mps
+    event = torch.cuda.Event(enable_timing=True)
+    event.record(torch.cuda.current_stream(torch.device(device)))  # its own, whichever device is the current one
+    return event
+
+
+def _seconds_between(device: torch.device) -> Callable[[Any, Any], float]:
+    if device.type == "cpu":
+        return lambda begin, end: float(end - begin)
+    torch.mps.synchronize() if device.type == "mps" else torch.cuda.synchronize(device)
+    return lambda begin, end: float(begin.elapsed_time(end)) / 1e3
+
+
+def _quantiles(values: Sequence[float], share: float) -> float:
+    return float(torch.tensor(values, dtype=torch.float64).quantile(share))

@@ -1,0 +1,157 @@
+"""A loaded model in, the time of its real step out. It runs on copies: the model is left as it was."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils import _pytree as pytree
+
+from advisor.calibrate.cpu_load import others_cpu_s
+from advisor.calibrate.memory_room import check_room
+from advisor.calibrate.repeat_timing import Timing, time_step
+from advisor.calibrate.step_request import MeasureRequest
+from advisor.errors import UsageError
+from advisor.machine.free_memory import free_memory_bytes
+from advisor.records.device import Layout
+from advisor.records.timing import StepTiming
+from advisor.records.workload import Attention
+from advisor.workload.companions import companions_of
+from advisor.workload.execution import autocast, device_problem, float32_products, synchronizer, whole_dtype
+from advisor.workload.fakes import untouched, with_tensors
+from advisor.workload.loaded import LoadedModel
+from advisor.workload.torch_devices import torch_name
+from advisor.workload.training_step import batch_value, loss_of, optimizer_of
+
+_IMAGE_DIMS = 4
+_LOW, _HIGH = 0.05, 0.95
+"""The ends between which 90 % of the blocks lie."""
+
+
+def time_loaded(loaded: LoadedModel, request: MeasureRequest) -> StepTiming:
+    """Time some steps of the model on the device, its inputs there already.
+
+    The parameters have the values of the model's own, on copies; those, the state of optimizers, buffers, random
+    generators and settings of torch are afterwards what they were. Raises what the model's code raises, and
+    `UsageError` where torch cannot use the device, or it has less free memory than the step is predicted to need.
+    """
+    device = torch.device(torch_name(request.device, uuid=request.gpu_uuid))
+    if problem := device_problem(device):
+        raise UsageError(problem, hint="`advise doctor` says what is missing")
+    check_room(request, free_bytes=_free_bytes(device))
+    batch = request.batch or loaded.batch
+    functions = (loaded.loss, loaded.optimizer, loaded.train_step) if request.mode == "training" else ()
+    objects = [loaded.model, *companions_of(loaded.model, functions)]
+    with untouched(objects), float32_products(request.precision), _attention(request.attention):
+        dtype = whole_dtype(request.precision)
+        with_tensors(objects, partial(_placed, device=device, dtype=dtype, layout=request.layout))
+        with _default_device(device), _threads(request.thread_count):
+            step = _step(loaded, request, device, batch=batch)
+            begin_s, others_begin_s = time.monotonic(), others_cpu_s()
+            timing = time_step(step, budget_s=request.budget_s)
+            others_cpu_count = max(0.0, (others_cpu_s() - others_begin_s) / (time.monotonic() - begin_s))
+    return _step_timing(timing, batch=batch, others_cpu_count=others_cpu_count)
+
+
+def _free_bytes(device: torch.device) -> float | None:
+    if device.type == "cuda":
+        return float(torch.cuda.mem_get_info(device)[0])
+    return free_memory_bytes() if device.type == "cpu" else None
+
+
+def _placed(tensor: torch.Tensor, *, device: torch.device, dtype: torch.dtype | None, layout: Layout) -> torch.Tensor:
+    """A copy on the device, in the dtype and layout that the whole model is to have."""
+    is_image = layout == "nhwc" and tensor.dim() == _IMAGE_DIMS
+    values = tensor.detach().to(
+        device,
+        dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype,
+        copy=True,
+        memory_format=torch.channels_last if is_image else torch.preserve_format,
+    )
+    if isinstance(tensor, nn.Parameter):
+        return nn.Parameter(values, requires_grad=tensor.requires_grad)
+    return values
+
+
+def _step(loaded: LoadedModel, request: MeasureRequest, device: torch.device, *, batch: int) -> Callable[[], None]:
+    """One step, done when it returns."""
+    model = loaded.model.train(request.mode == "training")
+    for module in model.modules():
+        if isinstance(module, nn.RNNBase):
+            module.flatten_parameters()  # cuDNN wants the weights of a layer in one piece
+    if request.compile == "compile":
+        model.compile(dynamic=False)
+    place = partial(_placed, device=device, dtype=whole_dtype(request.precision), layout=request.layout)
+    args, kwargs = inputs = pytree.tree_map_only(torch.Tensor, place, loaded.make_inputs(batch))
+    synchronize, given = synchronizer(device), batch_value(inputs)
+
+    def infer() -> None:
+        with torch.inference_mode(), autocast(request.precision, device):
+            model(*args, **kwargs)
+        synchronize()
+
+    if request.mode == "inference":
+        return infer
+    if loaded.train_step is not None:
+        train_step = loaded.train_step
+
+        def train_by_its_own() -> None:
+            with autocast(request.precision, device):
+                train_step(model, given)
+            synchronize()
+
+        return train_by_its_own
+    optimizer = optimizer_of(loaded)
+
+    def train() -> None:
+        optimizer.zero_grad()
+        with autocast(request.precision, device):
+            loss = loss_of(loaded, model(*args, **kwargs), given)
+        loss.backward()
+        optimizer.step()
+        synchronize()
+
+    return train
+
+
+def _attention(attention: Attention) -> AbstractContextManager[Any]:
+    """What the model leaves to torch by torch's own steps, where its scores are to travel through memory."""
+    return sdpa_kernel(SDPBackend.MATH) if attention == "eager" else nullcontext()
+
+
+@contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    """As many for torch's operators, None: as it has them."""
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(count or before)
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _default_device(device: torch.device) -> Iterator[None]:
+    """Where a loss makes its labels. On the CPU nothing is set: each operator would pay for asking."""
+    if device.type == "cpu":
+        yield
+        return
+    with device:
+        yield
+
+
+def _step_timing(timing: Timing, *, batch: int, others_cpu_count: float) -> StepTiming:
+    blocks = torch.tensor(timing.blocks_s, dtype=torch.float64)
+    return StepTiming(
+        batch=batch,
+        step_s=timing.step_s,
+        low_s=min(timing.step_s, float(blocks.quantile(_LOW))),
+        high_s=max(timing.step_s, float(blocks.quantile(_HIGH))),
+        step_count=len(timing.blocks_s) * timing.block_steps,
+        iqr_ratio=timing.iqr_ratio,
+        others_cpu_count=others_cpu_count,
+    )

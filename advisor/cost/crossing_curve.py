@@ -1,0 +1,84 @@
+"""What the cheapest CPU and the cheapest GPU cost at some places in, their curve with its crossings out."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import TypeAlias
+
+from advisor.cost.crossing_interpolation import margin_between
+from advisor.cost.crossing_margin import Margin, cost_margin, speed_margin
+from advisor.cost.crossing_search import find_crossings
+from advisor.records.break_even_curves import Contender, Curve, CurveKind, CurvePoint, FolkRule, KindCost
+from advisor.records.device import DeviceKind
+
+ByKind: TypeAlias = Mapping[DeviceKind, KindCost]
+"""The cheapest of each kind of device that does the job at all."""
+
+
+def curve_of(kind: CurveKind, grid: Sequence[int], cheapest: Callable[[int], ByKind]) -> Curve:
+    """The curve over an ascending `grid`, with crossings wherever between its places `cheapest` says they are."""
+    known = cache(cheapest)
+    return Curve(
+        kind=kind,
+        name=kind,
+        points=tuple(_point(place, known(place)) for place in grid),
+        crossings=find_crossings(grid, lambda place: _margin(known(place))),
+    )
+
+
+def parameter_curve(parameter: str, costs: Mapping[int, ByKind]) -> Curve:
+    """The curve through the few values of a parameter that were traced."""
+    margins = {value: margin for value, pair in sorted(costs.items()) if (margin := _margin(pair)) is not None}
+    return Curve(
+        kind="parameter",
+        name=parameter,
+        points=tuple(_point(value, pair) for value, pair in sorted(costs.items())),
+        crossings=find_crossings(list(margins), lambda value: margin_between(margins, value)),
+    )
+
+
+def folk_rule_of(pair: ByKind) -> FolkRule | None:
+    """The price and the speed of the two beside each other; None where one is missing or costs nothing."""
+    margin = _margin(pair)
+    cost_ratio = margin.ratio if margin else None
+    if cost_ratio is None:
+        return None
+    cpu, gpu = pair["cpu"], pair["gpu"]
+    speed_ratio = speed_margin(cpu, gpu).ratio
+    if speed_ratio is None:
+        return None
+    return FolkRule(
+        cpu=_contender(cpu),
+        gpu=_contender(gpu),
+        price_ratio=gpu.quote.usd_per_hour / cpu.quote.usd_per_hour,
+        speed_ratio=speed_ratio,
+        cost_ratio=cost_ratio,
+    )
+
+
+def _margin(pair: ByKind) -> Margin | None:
+    return cost_margin(pair.get("cpu"), pair.get("gpu"))
+
+
+def _point(place: int, pair: ByKind) -> CurvePoint:
+    margin = _margin(pair)
+    return CurvePoint(
+        at=place,
+        cpu=_contender(pair["cpu"]) if "cpu" in pair else None,
+        gpu=_contender(pair["gpu"]) if "gpu" in pair else None,
+        cost_ratio=margin.ratio if margin else None,
+    )
+
+
+def _contender(cost: KindCost) -> Contender:
+    quote = cost.quote
+    return Contender(
+        id=quote.id,
+        name=f"{quote.provider} {quote.instance}",
+        device=quote.device,
+        usd_per_hour=quote.usd_per_hour,
+        instance_count=quote.instance_count,
+        precision=quote.precision,
+        batch=quote.batch,
+        step_s=quote.step_s,
+        job_usd=quote.job_usd,
+    )

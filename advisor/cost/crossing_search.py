@@ -1,0 +1,76 @@
+"""A margin over whole numbers in, where it changes its sign out, with the interval that its error leaves."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+from typing import Literal
+
+from advisor.cost.crossing_margin import Margin
+from advisor.records.break_even_curves import Crossing
+from advisor.records.device import DeviceKind
+
+MarginAt = Callable[[int], Margin | None]
+"""The margin at a place; None where neither device does the job."""
+_TIE = 1e-9
+"""A margin no larger than what rounding may leave of none."""
+_End = Literal["mid", "low", "high"]
+_LUCK: Mapping[DeviceKind, tuple[_End, _End]] = {"gpu": ("high", "low"), "cpu": ("low", "high")}
+"""The ends of the margin at which a kind is cheaper and dearer than predicted."""
+
+
+def find_crossings(grid: Sequence[int], margin_at: MarginAt) -> tuple[Crossing, ...]:
+    """Every change of the cheaper device that shows on an ascending `grid`, each at the exact place between two points.
+
+    A device errs the same way along the whole curve: the ends of a crossing's interval are where the curve crosses that
+    is moved by its 90 % interval. A tie goes to the CPU.
+    """
+    known = cache(margin_at)
+    places = [place for place in grid if known(place) is not None]
+    kinds = [_cheaper(known(place)) for place in places]
+    return tuple(
+        _crossing(before=places[: index + 1], after=places[index + 1 :], cheaper=new, margin_at=known)
+        for index, (old, new) in enumerate(pairwise(kinds))
+        if new is not None and old != new
+    )
+
+
+def _cheaper(margin: Margin | None, end: _End = "mid") -> DeviceKind | None:
+    """The cheaper kind at one end of the margin's interval."""
+    if margin is None:
+        return None
+    return "gpu" if getattr(margin, end) > _TIE else "cpu"
+
+
+def _crossing(*, before: Sequence[int], after: Sequence[int], cheaper: DeviceKind, margin_at: MarginAt) -> Crossing:
+    """The crossing to `cheaper` between the last place of `before` and the first of `after`."""
+    lucky, unlucky = _LUCK[cheaper]
+
+    def is_cheaper(place: int) -> bool:
+        return _cheaper(margin_at(place)) == cheaper
+
+    def may_be_cheaper(place: int) -> bool:
+        return _cheaper(margin_at(place), lucky) == cheaper
+
+    def is_surely_cheaper(place: int) -> bool:
+        return _cheaper(margin_at(place), unlucky) == cheaper
+
+    at = _first(before[-1], after[0], is_cheaper)
+    surely_dearer = next((place for place in reversed(before) if not may_be_cheaper(place)), None)
+    surely_cheaper = next((place for place in (at, *after) if is_surely_cheaper(place)), None)
+    return Crossing(
+        at=at,
+        low=None if surely_dearer is None else _first(surely_dearer, at, may_be_cheaper),
+        high=None if surely_cheaper is None else _first(at, surely_cheaper, is_surely_cheaper),
+        cheaper=cheaper,
+    )
+
+
+def _first(outside: int, inside: int, holds: Callable[[int], bool]) -> int:
+    """The place at which `holds` changes from False at `outside` to True at `inside`, by bisection."""
+    while inside - outside > 1:
+        middle = (outside + inside) // 2
+        if holds(middle):
+            inside = middle
+        else:
+            outside = middle
+    return inside

@@ -1,0 +1,158 @@
+"""The machine at hand and the catalog in, its CPU and GPUs as devices to predict for out."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import median, stdev
+
+from advisor.catalog.find import find_device
+from advisor.catalog.relatives import generation_of, relatives_of, vendor_of
+from advisor.devices.named_device import measured_bytes_per_s
+from advisor.errors import UsageError
+from advisor.predict.capability import cpu_device, gpu_device
+from advisor.records.device import Cpu, Device, Gpu
+from advisor.records.machine import LocalDevice, LocalGpu, Machine
+from advisor.records.price import Catalog, Offer
+
+
+def local_devices(machine: Machine, catalog: Catalog) -> tuple[LocalDevice, ...]:
+    """The CPU first, then every GPU, each with the cores, memory and power limit that it has here.
+
+    A CPU without a profile is predicted from others of its kind; a GPU without one is not.
+    """
+    return (_local_cpu(machine, catalog), *(_local_gpu(gpu, machine, catalog) for gpu in machine.gpus))
+
+
+def _local_cpu(machine: Machine, catalog: Catalog) -> LocalDevice:
+    profile = _profile(catalog, machine.cpu_name or "")
+    if isinstance(profile, Cpu):
+        device = _on_machine(profile, machine, offers=catalog.offers)
+        note = "" if device else f"the profile of {profile.id} names no clock"
+    else:
+        profile = None
+        device, note = _from_relatives(machine, catalog)
+    if machine.memory_bytes is None:
+        device, note = None, "the size of its memory could not be read"
+    name = profile.name if profile else _cpu_name(machine)
+    return LocalDevice(
+        id="cpu",
+        name=name,
+        thread_count=machine.thread_count,
+        device=device,
+        profile=profile,
+        note=note,
+        affinity_count=machine.affinity_count,
+    )
+
+
+def _local_gpu(gpu: LocalGpu, machine: Machine, catalog: Catalog) -> LocalDevice:
+    profile = _profile(catalog, gpu.name)
+    if not isinstance(profile, Gpu):
+        note = "no profile describes it: write one into devices/gpu of a folder, and give that with --profiles"
+        return LocalDevice(
+            id=gpu.id, name=gpu.name, thread_count=machine.thread_count, device=None, profile=None, note=note
+        )
+    here = replace(
+        profile,
+        memory_bytes=gpu.memory_bytes or profile.memory_bytes,
+        tdp_w=gpu.power_limit_w or profile.tdp_w,
+    )
+    return LocalDevice(
+        id=gpu.id,
+        name=profile.name,
+        thread_count=machine.thread_count,
+        device=gpu_device(
+            here,
+            host_to_device_bytes_per_s=catalog.copies_at_hand.get(profile.id),
+            vcpu_count=machine.thread_count,
+        ),
+        profile=profile,
+        affinity_count=machine.affinity_count,
+        uuid=gpu.uuid,
+    )
+
+
+def _cpu_name(machine: Machine) -> str:
+    return machine.cpu_name or "a CPU without a name"
+
+
+def _from_relatives(machine: Machine, catalog: Catalog) -> tuple[Device | None, str]:
+    """What stands in for a CPU that no profile describes, and what it is in words."""
+    relatives, words = relatives_of(catalog.cpus, signature=machine.cpu_signature, isa=machine.isa)
+    found = [_on_machine(_with_own_clock(cpu, machine), machine, offers=catalog.offers) for cpu in relatives]
+    alike = [device for device in found if device is not None]
+    if len(alike) < 2:  # a spread needs two
+        return None, "no profile describes it, nor enough other CPUs with its instruction sets"
+    note = f"no profile describes it: the median of the {len(alike)} CPUs {words} stands in, with a wider interval"
+    return _stand_in(alike, machine), note
+
+
+def _profile(catalog: Catalog, name: str) -> Gpu | Cpu | None:
+    try:
+        return find_device(catalog, name)
+    except UsageError:
+        return None
+
+
+def _on_machine(cpu: Cpu, machine: Machine, *, offers: Sequence[Offer]) -> Device | None:
+    """The CPU with the cores that this process may use, counted to a hardware thread: as an instance has it.
+
+    None where its profile names no clock, or the machine no memory.
+    """
+    threads_per_core = cpu.threads_per_core or 1
+    thread_count = max(1, round(machine.core_count * threads_per_core))
+    return cpu_device(
+        cpu,
+        Offer(
+            id=cpu.id,
+            provider="local",
+            tier="owned",
+            region="",
+            geo="",
+            instance="cpu",
+            vcpus=thread_count,
+            threads_per_core=threads_per_core,
+            memory_bytes=machine.memory_bytes,
+            cpu=cpu.id,
+            gpu=None,
+            gpu_count=0,
+            prices=(),
+            measured_read_bytes_per_s=measured_bytes_per_s(cpu, machine.core_count, offers=offers),
+        ),
+    )
+
+
+def _with_own_clock(cpu: Cpu, machine: Machine) -> Cpu:
+    """The CPU at the clocks that this machine names, where it names them."""
+    if machine.base_hz is None or machine.boost_hz is None:
+        return cpu
+    return replace(cpu, base_hz=machine.base_hz, boost_hz=machine.boost_hz, sustained_hz=None)
+
+
+def _stand_in(alike: Sequence[Device], machine: Machine) -> Device:
+    """The median of devices like this one, figure by figure, as uncertain as they are apart."""
+    name = _cpu_name(machine)
+    units = set.intersection(*(set(device.peak_flops_per_s) for device in alike))
+    peaks = {unit: [device.peak_flops_per_s[unit] for device in alike] for unit in units}
+    rates = [device.memory_bytes_per_s for device in alike]
+    return replace(
+        alike[0],
+        id=re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-"),
+        name=name,
+        vendor=vendor_of(machine.cpu_signature) or "unknown",
+        generation=generation_of(machine.cpu_signature, isa=machine.isa) or "unknown",
+        peak_flops_per_s={unit: median(values) for unit, values in sorted(peaks.items())},
+        memory_bytes_per_s=median(rates),
+        cache_bytes=median(device.cache_bytes for device in alike),
+        near_cache_bytes=median(device.near_cache_bytes for device in alike),
+        cache_bytes_per_s=median(device.cache_bytes_per_s or math.nan for device in alike),
+        host_time_ratio=median(device.host_time_ratio for device in alike),
+        sustained_compute_ratio=1.0,
+        sustained_memory_ratio=1.0,
+        log_spread=max(_log_spread(peaks["fp32"]), _log_spread(rates)),
+    )
+
+
+def _log_spread(values: Sequence[float]) -> float:
+    return stdev(math.log(value) for value in values)

@@ -1,0 +1,73 @@
+"""What `--on` names, or a quote is of, in, the machine that is meant out: an offer's, else a device by itself."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from advisor.devices.local_device import local_devices
+from advisor.devices.named_device import named_device
+from advisor.errors import UsageError
+from advisor.predict.capability import fleet_of
+from advisor.records.answer import Quote
+from advisor.records.device import Device
+from advisor.records.machine import Machine
+from advisor.records.price import Catalog, Offer, Rejection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedMachine:
+    """A device under the name that it is shown with, and the ids of the offers that rent it: none of a bare device."""
+
+    name: str
+    device: Device
+    device_count: int
+    offer_ids: frozenset[str] = frozenset()
+
+
+def named_machine(name: str, catalog: Catalog) -> NamedMachine:
+    """The machine of that name, of any case; raise `UsageError` where there is none, or several providers have it."""
+    wanted = name.casefold()
+    offers = [offer for offer in catalog.offers if wanted in _names_of(offer)]
+    if offers:
+        return offered_machine(offers, catalog)
+    unusable = next((offer for offer in catalog.rejected if wanted in _names_of(offer)), None)
+    if unusable:
+        raise UsageError(f"--on {name}: {unusable.reason}", hint="name another offer, or a device")
+    try:
+        device = named_device(name, catalog)[1]
+    except UsageError as error:
+        raise UsageError(f"--on {name}: no offer has this name, and {error.message}", hint=error.hint) from error
+    return NamedMachine(name=name, device=device, device_count=1)
+
+
+def offered_machine(offers: Sequence[Offer], catalog: Catalog) -> NamedMachine:
+    """One instance type in some regions, the same machine in all."""
+    types = dict.fromkeys(f"{offer.provider} {offer.instance}" for offer in offers)
+    if len(types) > 1:
+        raise UsageError(f"--on {offers[0].instance}: {len(types)} providers have it", hint=f"say {' or '.join(types)}")
+    fleet = fleet_of(offers, gpus=catalog.gpus, cpus=catalog.cpus)
+    if not fleet.devices:
+        raise UsageError(f"--on {offers[0].instance}: {fleet.problems[0]}", hint="name another offer, or a device")
+    return NamedMachine(
+        name=next(iter(types)),
+        device=fleet.devices[0],
+        device_count=max(1, offers[0].gpu_count),
+        offer_ids=frozenset(offer.id for offer in offers),
+    )
+
+
+def quoted_machine(quote: Quote, catalog: Catalog) -> NamedMachine:
+    """The machine that a quote rents."""
+    (offer,) = (offer for offer in catalog.offers if offer.id == quote.id)
+    return offered_machine([offer], catalog)
+
+
+def machine_at_hand(quote: Quote, machine: Machine, catalog: Catalog) -> NamedMachine:
+    """The device of this machine that the quote is of."""
+    found = (local.device for local in local_devices(machine, catalog))
+    device = next(device for device in found if device is not None and device.id == quote.device.id)
+    return NamedMachine(name=quote.instance, device=device, device_count=1)
+
+
+def _names_of(offer: Offer | Rejection) -> tuple[str, ...]:
+    names = (offer.id, offer.instance, f"{offer.provider} {offer.instance}")
+    return tuple(name.casefold() for name in names)

@@ -1,1 +1,0 @@
-"""Two answers or two counts in, what changed between them out."""

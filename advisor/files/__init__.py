@@ -1,0 +1,1 @@
+"""Reads and writes the files that a user names: whole, bounded in size, never torn."""

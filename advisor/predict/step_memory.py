@@ -1,0 +1,216 @@
+"""Peak memory of a step at every batch size, part by part: tensors from the trace, the rest from named sources."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.predict.precision import Width
+from advisor.predict.row_errors import refusing_rows
+from advisor.predict.row_memory import RowMemory, row_memory
+from advisor.records.device import DeviceKind
+from advisor.records.device_memory import MemoryPart, Verdict
+from advisor.records.prediction import FloatArray, IndexArray
+from advisor.records.workload import MemoryLine, Phase, Row, StoredBytes, Workload
+
+_TRACED: Mapping[MemoryPart, str] = {
+    "parameters": "parameters",
+    "buffers": "buffers",
+    "gradients": "gradients",
+    "optimizer state": "optimizer_state",
+    "activations": "activations",
+    "temporaries": "temporaries",
+    "KV cache": "kv_cache",
+}
+"""The parts that the trace counts, with their fields of `MemoryLine`."""
+
+_CUDA_CONTEXT_BYTES = (287_047_680.0, 666_632_192.0)
+"""With no kernel loaded and with all of PyTorch's (pytorch/pytorch pull request 86509)."""
+_CPU_PROCESS_BYTES = (0.5e9, 1.0e9)
+"""Operating system, Python and torch: an idle cloud image takes 0.3 to 0.6 GB, `import torch` 0.2 to 0.4 GB."""
+_CUBLAS_BYTES = (8_519_680.0, 33_554_432.0)
+"""PyTorch's default CUBLAS_WORKSPACE_CONFIG, `:4096:2:16:8`, and on Hopper 32 MiB (ATen/cuda/CublasHandlePool.cpp)."""
+_FIRST_STEP_BYTES = (4e6, 36e6)
+"""Code pages, 4 to 28 MB (`code_bytes` of tests/data/measured/own/memory_check.csv), and up to 8 MB of primitives."""
+_HEAP_SPREAD_RATIO = 0.17
+"""Of the tensors: how far the heap is off in 90 % of the steps of tests/data/measured/own/memory_check.csv."""
+_SOURCES: Mapping[DeviceKind, Mapping[MemoryPart, str]] = {
+    "gpu": {
+        "half copies": "autocast's cache of weights in half",
+        "workspaces": "cuBLAS 8.5 to 33.6 MB; cuDNN up to a copy of the operands of the largest convolution",
+        "allocator": "what torch's caching allocator reserves for this step beyond its tensors; given back when short",
+        "process": "CUDA context, 287 MB without kernels to 667 MB with all of PyTorch's",
+    },
+    "cpu": {
+        "half copies": "autocast's cache of weights in half",
+        "workspaces": "code and oneDNN's primitives that the first step brings in",
+        "allocator": "what glibc's heap holds for this step beyond its tensors, oneDNN's copies in between",
+        "process": "operating system, Python and torch",
+    },
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SpreadBytes:
+    """What is most likely, between a least and a most; arrays (batches,)."""
+
+    low: FloatArray
+    mid: FloatArray
+    high: FloatArray
+
+    @classmethod
+    def exactly(cls, size: FloatArray) -> "SpreadBytes":
+        """What is counted."""
+        return cls(low=size, mid=size, high=size)
+
+    @classmethod
+    def between(cls, low: FloatArray, high: FloatArray) -> "SpreadBytes":
+        """What may be anywhere between them."""
+        return cls(low=low, mid=(low + high) / 2, high=high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StepMemory:
+    """The peak of a step at every batch size. `moments` index the workload's memory lines, (batches,)."""
+
+    parts: Mapping[MemoryPart, SpreadBytes]
+    moments: IndexArray
+    kind: DeviceKind
+
+    @property
+    def total(self) -> SpreadBytes:
+        """All parts together."""
+        low, mid, high = (
+            np.sum([getattr(part, end) for part in self.parts.values()], axis=0) for end in ("low", "mid", "high")
+        )
+        return SpreadBytes(low=low, mid=mid, high=high)
+
+    def source_of(self, part: MemoryPart) -> str:
+        """Where the bytes of a part come from."""
+        return _SOURCES[self.kind].get(part, "counted in the trace")
+
+
+def step_memory(workload: Workload, *, batches: FloatArray, width: Width, kind: DeviceKind) -> StepMemory:
+    """What the worst moment of a step needs: its tensors, and what allocator, libraries and process add."""
+    rows = row_memory(workload, width=width)
+    beside: dict[MemoryPart, FloatArray] = {"half copies": np.full(len(batches), rows.half_copies_bytes)}
+    if kind == "cpu":
+        beside["activations"] = rows.dropout_scores_bytes(batches)
+    foreach_bytes = _foreach_bytes(workload) if kind == "gpu" else 0.0
+    moments = [
+        _moment(line, beside=beside, foreach_bytes=foreach_bytes, batches=batches, width=width)
+        for line in workload.memory
+    ]
+    totals = np.array([np.sum(list(moment.values()), axis=0) for moment in moments])
+    worst: IndexArray = totals.argmax(axis=0)
+    places = np.arange(len(batches))
+    parts: dict[MemoryPart, SpreadBytes] = {}
+    for part in moments[0]:
+        live = np.array([moment[part] for moment in moments])[worst, places]
+        parts[part] = SpreadBytes.exactly(live)
+    tensors = totals[worst, places]
+    nothing = np.zeros(len(batches))
+    parts["workspaces"] = _workspaces(rows, batches=batches, kind=kind)
+    parts["allocator"] = _allocator(workload, tensors, kind=kind)
+    low, high = _CUDA_CONTEXT_BYTES if kind == "gpu" else _CPU_PROCESS_BYTES
+    parts["process"] = SpreadBytes.between(nothing + low, nothing + high)
+    return StepMemory(parts=parts, moments=worst, kind=kind)
+
+
+def peak_memory_bytes(workload: Workload, *, batches: FloatArray, width: Width, kind: DeviceKind) -> FloatArray:
+    """The middle of the peak, (batches,)."""
+    return step_memory(workload, batches=batches, width=width, kind=kind).total.mid
+
+
+def verdict_of(*, low_bytes: float, high_bytes: float, memory_bytes: float) -> Verdict:
+    """Whether a peak between `low_bytes` and `high_bytes` fits."""
+    if high_bytes <= memory_bytes:
+        return "fits"
+    return "tight" if low_bytes <= memory_bytes else "does not fit"
+
+
+def phase_of(workload: Workload, moment: int) -> Phase:
+    """The phase of one of the moments."""
+    return workload.memory[moment].phase
+
+
+def _moment(
+    line: MemoryLine,
+    *,
+    beside: Mapping[MemoryPart, FloatArray],
+    foreach_bytes: float,
+    batches: FloatArray,
+    width: Width,
+) -> dict[MemoryPart, FloatArray]:
+    """What is live at one moment, by part: what was traced, and beside it what a pass adds, or the optimizer."""
+    traced = _all_stored_bytes([getattr(line, name) for name in _TRACED.values()], batches=batches, width=width)
+    live: dict[MemoryPart, FloatArray] = dict(zip(_TRACED, traced, strict=True))
+    if line.phase == "optimizer":
+        live["temporaries"] = np.maximum(live["temporaries"], foreach_bytes)
+        return live | {"half copies": np.zeros(len(batches))}
+    return live | {part: live.get(part, 0.0) + size_bytes for part, size_bytes in beside.items()}
+
+
+def stored_bytes(part: StoredBytes, *, batches: FloatArray, width: Width) -> FloatArray:
+    """Bytes of one kind of memory as the precision stores them."""
+    bytes_of_one: FloatArray = _all_stored_bytes([part], batches=batches, width=width)[0]
+    return bytes_of_one
+
+
+def _all_stored_bytes(parts: Sequence[StoredBytes], *, batches: FloatArray, width: Width) -> FloatArray:
+    """`stored_bytes` of each, (parts, batches)."""
+    low_ratio = 1.0 if width == "full" else 0.5
+    float_ratio = 0.5 if width == "half" else 1.0
+    affine = np.array([(part.low, part.full, part.other) for part in parts], dtype=np.float64)
+    sizes = affine[..., :1] + affine[..., 1:] * batches
+    total: FloatArray = low_ratio * sizes[:, 0] + float_ratio * sizes[:, 1] + sizes[:, 2]
+    return total
+
+
+def optimizer_rows(workload: Workload) -> tuple[Row, ...]:
+    """The steps of its optimizers."""
+    return tuple(row for row in workload.rows if row.op == "optimizer")
+
+
+@refusing_rows
+def attribute(row: Row, name: str) -> float:
+    """An attribute that is a number."""
+    value = row.attributes[name]
+    if not isinstance(value, (int, float)):
+        raise TypeError(f"{name} is {value!r}")
+    return float(value)
+
+
+def gradient_bytes(workload: Workload) -> float:
+    """All gradients at once, as traced: as large as what the optimizers write of the parameters."""
+    return sum(
+        attribute(row, "element_count")
+        * (attribute(row, "write_bytes_per_element") - attribute(row, "state_bytes_per_element"))
+        for row in optimizer_rows(workload)
+    )
+
+
+def _foreach_bytes(workload: Workload) -> float:
+    """On CUDA optimizers go over all tensors at once, with one list of intermediates as large as the parameters.
+
+    torch.optim, "foreach": "uses ~ sizeof(params) more peak memory than the for-loop version". A fused one has none.
+    """
+    looped = [row for row in optimizer_rows(workload) if attribute(row, "calls_per_tensor") > 1]
+    return max((attribute(row, "element_count") * 4.0 for row in looped), default=0.0)
+
+
+def _workspaces(rows: RowMemory, *, batches: FloatArray, kind: DeviceKind) -> SpreadBytes:
+    nothing = np.zeros(len(batches))
+    if kind == "cpu":
+        low, high = _FIRST_STEP_BYTES
+        return SpreadBytes.between(nothing + low, nothing + high)
+    low, high = _CUBLAS_BYTES if rows.has_product else (0.0, 0.0)
+    return SpreadBytes.between(nothing + low, rows.largest_convolution_bytes(batches) + high)
+
+
+def _allocator(workload: Workload, tensors: FloatArray, *, kind: DeviceKind) -> SpreadBytes:
+    """CUDA's gives its reserve back before it fails; a heap keeps what it has."""
+    if kind == "gpu":
+        return SpreadBytes.between(0.0 * tensors, (workload.taken.cache - 1) * tensors)
+    taken, spread = (workload.taken.heap - 1) * tensors, _HEAP_SPREAD_RATIO * tensors
+    return SpreadBytes(low=np.maximum(taken - spread, 0.0), mid=taken, high=taken + spread)

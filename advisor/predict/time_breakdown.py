@@ -1,0 +1,238 @@
+"""A step as predicted on one device in, where its time goes out: by operator family, module and phase."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from advisor.ops.registry import ITEMSIZE_BYTES
+from advisor.predict.composite_kernels import program_of
+from advisor.predict.efficiency import efficiency_of
+from advisor.predict.kernel_time import added_bytes, kernel_times, read_and_written_bytes, revisited_from_memory_bytes
+from advisor.predict.lowering import UNITS, count_rows, lower
+from advisor.predict.plain_roofline import plain_roofline
+from advisor.predict.precision import width_of
+from advisor.predict.roofline import dispatch_times, rates_by_kernel
+from advisor.records.answer import BOUNDS, Bound, GroupBy, QuotedDevice
+from advisor.records.device import CompileMode, Device, Efficiency, Layout
+from advisor.records.explained_step import ExplainedGroup, ExplainedStep, PredictedStep, SequentialChain
+from advisor.records.prediction import FloatArray
+from advisor.records.workload import Row, Workload
+
+INPUTS = "(inputs)"
+"""The group of the copies to the device, where these set the pace."""
+LOADING = "(loading)"
+"""The group of the loading of data: on a GPU what it waits for that, on a CPU what that takes of its cores."""
+FIRST = "(first dispatch)"
+"""The group of the time that passes on a GPU before the first kernel starts."""
+_RECURRENT_OPS = ("rnn", "rnn_backward")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _RowFigures:
+    """What groups add up, of all calls of each row, (rows,); `unit_flops` are (units, rows)."""
+
+    kernels_s: FloatArray
+    compute_s: FloatArray
+    memory_s: FloatArray
+    launch_s: FloatArray
+    dispatch_s: FloatArray
+    roofline_s: FloatArray
+    op_count: FloatArray
+    flops: FloatArray
+    moved_bytes: FloatArray
+    unit_flops: FloatArray
+    transfer_bytes: float
+
+
+def explain_step(
+    workload: Workload,
+    predicted: PredictedStep,
+    *,
+    name: str,
+    device: Device,
+    device_count: int = 1,
+    efficiencies: Sequence[Efficiency],
+    layout: Layout = "nchw",
+    compile_mode: CompileMode = "eager",
+) -> ExplainedStep:
+    """Take a predicted step apart; `name` is what to call the device, `device_count` how many its machine has."""
+    efficiency = efficiency_of(device, precision=predicted.precision, efficiencies=efficiencies)
+    figures = _row_figures(
+        workload, predicted, device=device, efficiency=efficiency, layout=layout, compile_mode=compile_mode
+    )
+    parts = _Parts(rows=workload.rows, figures=figures, device=device, predicted=predicted)
+    rate = device.host_to_device_bytes_per_s
+    return ExplainedStep(
+        batch=predicted.batch,
+        precision=predicted.precision,
+        step_s=predicted.step_s,
+        bound=predicted.bound,
+        time_source=predicted.time_source,
+        loading_s=predicted.loading_s,
+        name=name,
+        device=QuotedDevice(id=device.id, name=device.name, kind=device.kind, count=device_count),
+        core_count=device.core_count,
+        memory_bytes_per_s=device.memory_bytes_per_s,
+        transfer_s=figures.transfer_bytes / rate if rate else 0.0,
+        total=parts.total(),
+        families=parts.groups("family"),
+        modules=parts.groups("module"),
+        phases=parts.groups("phase"),
+        sequential=_chains(workload.rows, batch=predicted.batch) if device.kind == "gpu" else (),
+    )
+
+
+def _row_figures(
+    workload: Workload,
+    predicted: PredictedStep,
+    *,
+    device: Device,
+    efficiency: Efficiency,
+    layout: Layout,
+    compile_mode: CompileMode,
+) -> _RowFigures:
+    precision, batches = predicted.precision, np.array([predicted.batch])
+    counts = count_rows(
+        workload, batches=batches.astype(np.float64), width=width_of(precision), compile_mode=compile_mode
+    )
+    kernels = lower(counts, kind=device.kind, precision=precision)
+    rates = rates_by_kernel(kernels, devices=[device], efficiencies=[efficiency], layout=layout)
+    times = kernel_times(kernels, rates)
+    dispatched = [lower(replace(counts, rows=(work,)), kind=device.kind, precision=precision) for work in counts.rows]
+    rooflines = [
+        plain_roofline(
+            replace(workload, rows=(row,)),
+            devices=[device],
+            precisions=[precision],
+            batches=batches,
+            compile_mode=compile_mode,
+        )
+        for row in workload.rows
+    ]
+
+    def by_row(of_one_call: FloatArray) -> FloatArray:
+        sums = np.bincount(kernels.row, weights=of_one_call * kernels.calls, minlength=len(workload.rows))
+        return sums.astype(np.float64)
+
+    flops = kernels.flops[:, 0]
+    return _RowFigures(
+        kernels_s=by_row(times.total_s[0, :, 0]),
+        compute_s=by_row(times.compute_s[0, :, 0]),
+        memory_s=by_row(times.memory_s[0, :, 0]),
+        launch_s=by_row(times.launch_s[0, :, 0]),
+        dispatch_s=np.array(
+            [dispatch_times(own, devices=[device], efficiencies=[efficiency])[0, 0] for own in dispatched]
+        ),
+        roofline_s=np.array([roofline.step_s[0, 0] for roofline in rooflines]),
+        op_count=np.array([0 if row.family == "view" else row.count for row in workload.rows]),
+        flops=by_row(flops),
+        moved_bytes=by_row(
+            kernels.weight_bytes[:, 0]
+            + (
+                read_and_written_bytes(kernels, rates)
+                + added_bytes(kernels, rates)
+                + revisited_from_memory_bytes(kernels, rates)
+            )[0, :, 0]
+        ),
+        unit_flops=np.stack([by_row(np.where(kernels.unit == unit, flops, 0.0)) for unit in range(len(UNITS))]),
+        transfer_bytes=float(kernels.transfer_bytes[0]),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Parts:
+    """The rows of a step on a device, and their sums."""
+
+    rows: tuple[Row, ...]
+    figures: _RowFigures
+    device: Device
+    predicted: PredictedStep
+
+    def groups(self, by: GroupBy) -> tuple[ExplainedGroup, ...]:
+        """The parts of the step, the longest first; what is in no module goes by its phase: "(optimizer)"."""
+        members: dict[str, list[int]] = {}
+        for index, row in enumerate(self.rows):
+            if row.family != "view":
+                members.setdefault(getattr(row, by) or f"({row.phase})", []).append(index)
+        groups = [self._of_rows(name, indices) for name, indices in members.items()]
+        if self.device.kind == "cpu" and self.predicted.loading_s:
+            groups.append(self._group(LOADING, [], time_s=self.predicted.loading_s, bound="loader"))
+        elif self.predicted.bound == "loader":
+            groups.append(self._group(LOADING, [], time_s=self._waiting_s(), bound="loader"))
+        elif self.predicted.bound == "transfer":
+            groups.append(self._inputs())
+        elif self.predicted.bound != "dispatch" and self.device.kind == "gpu" and self.figures.dispatch_s.any():
+            groups.append(self._group(FIRST, [], time_s=self._waiting_s(), bound="dispatch"))
+        return tuple(sorted(groups, key=lambda group: (-group.time_s, -group.kernels_s, group.name)))
+
+    def total(self) -> ExplainedGroup:
+        """The whole step."""
+        return self._group(
+            "all", list(range(len(self.rows))), time_s=self.predicted.step_s.mid, bound=self.predicted.bound
+        )
+
+    def _of_rows(self, name: str, indices: Sequence[int]) -> ExplainedGroup:
+        """A GPU's kernels hide their dispatch, or the dispatch hides the kernels; a CPU does both on the same cores."""
+        figures = self.figures
+        parts_s = [part[indices].sum() for part in (figures.compute_s, figures.memory_s, figures.launch_s)]
+        kernels_s, dispatch_s = figures.kernels_s[indices].sum(), figures.dispatch_s[indices].sum()
+        if self.device.kind == "cpu":
+            time_s, bound = kernels_s + dispatch_s, BOUNDS[np.argmax([*parts_s, dispatch_s])]
+        elif self.predicted.bound == "dispatch":
+            time_s, bound = dispatch_s, "dispatch"
+        else:
+            time_s, bound = kernels_s, BOUNDS[np.argmax(parts_s)]
+        return self._group(name, indices, time_s=float(time_s), bound=bound)
+
+    def _inputs(self) -> ExplainedGroup:
+        """What the copies take longer than the kernels, which hide the rest."""
+        nothing = self._group(INPUTS, [], time_s=self._waiting_s(), bound="transfer")
+        return replace(nothing, moved_bytes=self.figures.transfer_bytes, flops_per_byte=0.0)
+
+    def _waiting_s(self) -> float:
+        """How long the GPU stands still in a step."""
+        return self.predicted.step_s.mid - float(self.figures.kernels_s.sum())
+
+    def _group(self, name: str, indices: Sequence[int], *, time_s: float, bound: Bound) -> ExplainedGroup:
+        def total(values: FloatArray) -> float:
+            return float(values[list(indices)].sum())
+
+        figures = self.figures
+        flops, moved_bytes, roofline_s = total(figures.flops), total(figures.moved_bytes), total(figures.roofline_s)
+        return ExplainedGroup(
+            name=name,
+            time_s=time_s,
+            time_ratio=time_s / self.predicted.step_s.mid,
+            bound=bound,
+            kernels_s=total(figures.kernels_s),
+            compute_s=total(figures.compute_s),
+            memory_s=total(figures.memory_s),
+            launch_s=total(figures.launch_s),
+            dispatch_s=total(figures.dispatch_s),
+            op_count=int(total(figures.op_count)),
+            flops=flops,
+            moved_bytes=moved_bytes,
+            flops_per_byte=flops / moved_bytes if moved_bytes else None,
+            ridge_flops_per_byte=self._ridge(indices) if flops else None,
+            roofline_s=roofline_s,
+            roofline_ratio=roofline_s / time_s if time_s else None,
+        )
+
+    def _ridge(self, indices: Sequence[int]) -> float:
+        """Peak over bandwidth, both from the datasheet, of the unit that does most of the FLOP."""
+        unit = UNITS[np.argmax(self.figures.unit_flops[:, indices].sum(axis=1))]
+        peaks = self.device.peak_flops_per_s
+        return peaks.get(unit, peaks["fp32"]) / self.device.memory_bytes_per_s
+
+
+def _chains(rows: Sequence[Row], *, batch: int) -> tuple[SequentialChain, ...]:
+    """The recurrent layers: their kernels are two for each time step, and each needs the result of the one before."""
+    batches = np.array([batch], dtype=np.float64)
+    return tuple(
+        SequentialChain(module=row.module, op=row.op, kernel_count=int(launches * row.count))
+        for row in rows
+        if row.op in _RECURRENT_OPS
+        for program in [program_of(row, kind="gpu", itemsize_bytes=ITEMSIZE_BYTES["float32"], batches=batches)]
+        for launches in np.ravel(program.launches)
+    )

@@ -1,0 +1,126 @@
+"""Language models in service on one page: the flags that ask for one -> what is traced -> how an engine runs it."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from advisor.errors import AdvisorError, LoadError, UsageError
+from advisor.predict.batches import batch_candidates
+from advisor.predict.weights import with_weights
+from advisor.records.flag_values import flag_name, is_workload_file
+from advisor.records.options import Options
+from advisor.records.workload import Workload
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_TOKENS = ("prompt_tokens", "output_tokens")
+_OF_SERVICE = ("concurrency", "weights", "max_ttft", "max_tpot")
+"""What only a language model in service has."""
+_SETTLED = ("input", "attention", "compile", "layout", "measure")
+"""What is an engine's own choice, or cannot be asked of it."""
+
+
+def check_generation(source: str, options: Options, *, run: bool = False) -> None:
+    """Refuse flags of a language model in service that contradict each other or the source."""
+    given = [name for name in (*_TOKENS, *_OF_SERVICE) if _is_given(options, name)]
+    if not given or (is_workload_file(source) and not set(given) & set(_TOKENS)):
+        return
+    if is_workload_file(source):
+        raise UsageError(
+            f"{flag_name(given[0])}: {source} is a saved workload, whose tokens are settled",
+            hint="save it anew with the tokens that you mean",
+        )
+    missing = [flag_name(name) for name in _TOKENS if name not in given]
+    if missing:
+        raise UsageError(
+            f"{flag_name(given[0])} is of a language model in service, which needs {' and '.join(missing)}",
+            hint="add --prompt-tokens 1024 --output-tokens 256, or what your requests have",
+        )
+    if not source.startswith("hf:") or run:
+        raise UsageError(
+            f"--prompt-tokens: {source} is no language model whose prompts and answers are known apart",
+            hint="name its config: hf:CONFIG_DIR_OR_JSON",
+        )
+    if options.mode == "training":
+        raise UsageError("--prompt-tokens: nobody serves a step of training", hint="leave --mode training out")
+    settled = next((name for name in _SETTLED if _is_given(options, name)), None)
+    if settled is not None:
+        raise UsageError(
+            f"{flag_name(settled)}: a language model is served as an engine runs it",
+            hint=f"leave {flag_name(settled)} out",
+        )
+    if options.batch and options.concurrency:
+        raise UsageError("--batch and --concurrency both say how many requests are in flight", hint="keep one of them")
+
+
+def as_served(workload: Workload, options: Options) -> tuple[Workload, Options]:
+    """The workload with the weights asked for, and the options as an engine runs it; any other workload as it is.
+
+    Engines fuse kernels, hold the whole model in half, and have as many requests in flight as `--concurrency` says.
+    Raises `UsageError` where the options ask for what the workload is not.
+    """
+    generation = workload.generation
+    if generation is None:
+        given = next((name for name in _OF_SERVICE if _is_given(options, name)), None)
+        if given is not None:
+            raise UsageError(
+                f"{flag_name(given)}: {workload.name} is no language model in service",
+                hint="trace it with --prompt-tokens and --output-tokens",
+            )
+        return workload, options
+    if options.precision.startswith("amp-"):
+        raise UsageError(
+            f"--precision {options.precision}: engines hold the whole model in one precision, without autocast",
+            hint=f"write --precision {options.precision.removeprefix('amp-')}, or leave it out",
+        )
+    if options.weights != "auto" and generation.weights not in ("auto", options.weights):
+        raise UsageError(
+            f"--weights {options.weights}: {workload.name} was saved with weights in {generation.weights}",
+            hint="save it anew without --weights",
+        )
+    if options.concurrency:
+        batch_candidates(options.concurrency, mode=workload.mode, source_batch=workload.batch, flag="--concurrency")
+    return with_weights(workload, options.weights), replace(
+        options,
+        batch=options.concurrency or options.batch,
+        concurrency="",
+        compile="compile",
+        precision="half" if options.precision == "auto" else options.precision,
+    )
+
+
+def asks_for_tokens(options: Options) -> bool:
+    """Whether the tokens of a request are given, or one of the two that say them."""
+    return any(_is_given(options, name) for name in _TOKENS)
+
+
+@contextmanager
+def config_source(model: "nn.Module") -> Iterator[str]:
+    """A model of transformers by its config alone, as a source: what is served is built anew, as engines run it.
+
+    Raises `LoadError` for any other model. What is raised inside names the model, not the file of its config.
+    """
+    kind, to_json = type(model).__name__, getattr(getattr(model, "config", None), "to_json_string", None)
+    if to_json is None:
+        raise LoadError(
+            f"prompt_tokens: {kind} has no config of transformers, by which a language model in service is built",
+            hint="leave prompt_tokens and output_tokens out, and pass example_inputs, to rank one forward pass",
+        )
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / f"{kind}.json"
+        file.write_text(json.dumps({**json.loads(to_json(use_diff=False)), "architectures": [kind]}), encoding="utf-8")
+        try:
+            yield f"hf:{file}"
+        except AdvisorError as error:
+            error.message = error.message.replace(f"hf:{file}", kind).replace(str(file), kind)
+            raise
+
+
+def _is_given(options: Options, name: str) -> bool:
+    default = Options.__dataclass_fields__[name].default
+    return getattr(options, name) not in (None, default)

@@ -1,0 +1,185 @@
+"""Several GPUs on one page: options -> what may be spread -> single devices' steps -> the steps of all together."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from advisor.errors import UsageError
+from advisor.predict.join import join_devices
+from advisor.predict.loader import with_loader
+from advisor.predict.step_kernels import StepKernels
+from advisor.predict.step_time import predict
+from advisor.records.answer import Job
+from advisor.records.device import Device, Efficiency
+from advisor.records.flag_values import flag_name
+from advisor.records.options import Options
+from advisor.records.prediction import Anchor, FloatArray, IndexArray, Predictions
+from advisor.records.scale import Plan, Spreading
+from advisor.records.workload import Workload
+from advisor.scale.lateness import lateness_of
+from advisor.scale.plans import machine_counts, runs_as_it_is
+from advisor.scale.spread_out import IndivisibleBatchError, compared_plans, spread_out
+from advisor.scale.tokens import PredictPart, token_clock, with_token_times
+
+_PredictSome: TypeAlias = Callable[[IndexArray, Sequence[int]], Predictions]
+"""Predicts the step on single devices, by their indices, at these batch sizes."""
+_OF_TRAINING = (("max_machines", 1), ("sharding", "auto"), ("accumulate", 1), ("checkpoint_activations", False))
+"""Flags of training alone, by what they are without it."""
+
+
+def predict_on_all(
+    workload: Workload,
+    *,
+    devices: Sequence[Device],
+    efficiencies: Sequence[Efficiency],
+    batches: IndexArray,
+    options: Options,
+    job: Job,
+    start_up_s: FloatArray | float = 0.0,
+    anchors: Sequence[Anchor] = (),
+) -> Predictions:
+    """Predict the step at each global batch on every device, on all of its machine's GPUs where that serves best.
+
+    `start_up_s`, (devices,), is what a deadline leaves less of.
+    """
+    predict_at = _predictor(workload, devices=devices, efficiencies=efficiencies, options=options, anchors=anchors)
+    asked = spreading_of(options)
+    alone = _as_they_are(devices, asked)
+    several = sorted(set(range(len(devices))).difference(alone))
+    shared = [devices[index] for index in several]
+    clock = token_clock(
+        workload,
+        batches=batches,
+        plans=[Plan(), *compared_plans(workload, shared, asked)],
+        predict_part=_part_predictor(devices=devices, efficiencies=efficiencies, options=options),
+    )
+    parts = []
+    if several:
+        spread = spread_out(
+            workload,
+            devices=shared,
+            batches=batches,
+            predict_at=lambda sizes: predict_at(sizes, several),
+            asked=asked,
+            lateness=lateness_of(job, batches, rows=several, start_up_s=start_up_s, clock=clock),
+            by_cost=job.objective == "cost",
+        )
+        parts.append((several, spread))
+    if alone or not several:  # most devices: spared the smaller batches that several GPUs divide a batch into
+        parts.append((alone, predict_at(batches, alone)))
+    return _with_loader(with_token_times(join_devices(parts), clock), options)
+
+
+def predict_by_machines(
+    workload: Workload,
+    *,
+    device: Device,
+    efficiencies: Sequence[Efficiency],
+    batches: IndexArray,
+    options: Options,
+    job: Job,
+    anchors: Sequence[Anchor] = (),
+) -> Predictions:
+    """Predict the step on 1, 2, 4, ... machines with that device, each number in the place of a device.
+
+    It ends where the batch has too few samples for more machines.
+    """
+    predict_at = _predictor(workload, devices=[device], efficiencies=efficiencies, options=options, anchors=anchors)
+    asked = spreading_of(options)
+    parts: list[tuple[Sequence[int], Predictions]] = []
+    for count in machine_counts(has_network=device.network_bytes_per_s is not None, asked=asked):
+        try:
+            spread = spread_out(
+                workload,
+                devices=[device],
+                batches=batches,
+                predict_at=lambda sizes: predict_at(sizes, [0]),
+                asked=replace(asked, machines=count),
+                by_cost=job.objective == "cost",
+            )
+        except IndivisibleBatchError:
+            break
+        parts.append(([len(parts)], spread))
+    return _with_loader(join_devices(parts), options)
+
+
+def _predictor(
+    workload: Workload,
+    *,
+    devices: Sequence[Device],
+    efficiencies: Sequence[Efficiency],
+    options: Options,
+    anchors: Sequence[Anchor],
+) -> _PredictSome:
+    step_kernels = StepKernels(workload, compile_mode=options.compile)
+
+    def predict_at(sizes: IndexArray, some: Sequence[int]) -> Predictions:
+        return predict(
+            workload,
+            devices=[devices[index] for index in some],
+            efficiencies=efficiencies,
+            batches=sizes,
+            precision=options.precision,
+            layout=options.layout,
+            compile_mode=options.compile,
+            anchors=anchors,
+            step_kernels=step_kernels,
+        )
+
+    return predict_at
+
+
+def _part_predictor(*, devices: Sequence[Device], efficiencies: Sequence[Efficiency], options: Options) -> PredictPart:
+    def predict_part(part: Workload, sizes: IndexArray) -> Predictions:
+        return predict(
+            part,
+            devices=devices,
+            efficiencies=efficiencies,
+            batches=sizes,
+            precision=options.precision,
+            compile_mode=options.compile,
+        )
+
+    return predict_part
+
+
+def _with_loader(predictions: Predictions, options: Options) -> Predictions:
+    if options.loader_s_per_sample is None:
+        return predictions
+    return with_loader(predictions, loader_s_per_sample=options.loader_s_per_sample)
+
+
+def _as_they_are(devices: Sequence[Device], asked: Spreading) -> list[int]:
+    """The indices of the devices on which nothing is spread; hundreds of machines have as many GPUs as another."""
+    machines = [(device.gpu_count, device.network_bytes_per_s is not None) for device in devices]
+    is_alone = {one: runs_as_it_is(gpu_count=one[0], has_network=one[1], asked=asked) for one in set(machines)}
+    return [index for index, one in enumerate(machines) if is_alone[one]]
+
+
+def spreading_of(options: Options) -> Spreading:
+    """What the user allows; raise `UsageError` where that contradicts itself."""
+    for name in ("gpus", "max_gpus", "max_machines", "accumulate"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            flag = flag_name(name)
+            raise UsageError(f"{flag} {value}: must be 1 or more", hint=f"leave {flag} out")
+    if options.gpus is not None and options.max_gpus is not None and options.gpus > options.max_gpus:
+        raise UsageError(
+            f"--gpus {options.gpus} is more than --max-gpus {options.max_gpus}", hint="leave one of them out"
+        )
+    if options.mode == "inference":
+        for name, default in _OF_TRAINING:
+            if getattr(options, name) != default:
+                flag = flag_name(name)
+                raise UsageError(
+                    f"{flag} is of training alone",
+                    hint=f"add --mode training or leave {flag} out",
+                )
+    return Spreading(
+        gpus=options.gpus,
+        max_gpus=options.max_gpus,
+        max_machines=options.max_machines,
+        sharding=None if options.sharding == "auto" else options.sharding,
+        accumulate=options.accumulate,
+        checkpoint_activations=options.checkpoint_activations,
+    )

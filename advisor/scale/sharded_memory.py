@@ -1,0 +1,139 @@
+"""A workload and a plan in, the memory of one of its GPUs out: its part of parameters, gradients, state, activations.
+
+ZeRO's stages: Rajbhandari et al., 2020; tensor parallelism: Shoeybi et al., Megatron-LM, 2019; checkpoints: Chen
+et al., 2016.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+
+from advisor.predict.blocks import outermost
+from advisor.predict.precision import Width
+from advisor.predict.step_memory import StepMemory, attribute, step_memory
+from advisor.predict.stored import added, all_gradients, gathered, scaled
+from advisor.records.device import DeviceKind
+from advisor.records.prediction import FloatArray
+from advisor.records.scale import Plan
+from advisor.records.workload import MemoryLine, Row, StoredBytes, Workload
+
+_STATES = ("parameters", "gradients", "optimizer_state")
+_STAGES_OF = {"optimizer_state": ("zero1", "zero2", "zero3"), "gradients": ("zero2", "zero3"), "parameters": ("zero3",)}
+"""The ways of sharding under which a GPU holds but its part."""
+
+
+def memory_of_one(
+    workload: Workload, plan: Plan, *, batches: FloatArray, width: Width, kind: DeviceKind = "gpu"
+) -> StepMemory:
+    """The peak on the fullest GPU, where `batches` are what one of them takes in one pass.
+
+    FSDP computes in half with states in full where others use autocast (its `MixedPrecision`).
+    """
+    has_masters = plan.sharding == "zero3" and plan.data > 1 and width == "autocast"
+    lines = tuple(_line(line, workload, plan, state_ratio=2.0 if has_masters else 1.0) for line in workload.memory)
+    held = replace(workload, memory=lines, rows=tuple(_stepped_part(row, plan) for row in workload.rows))
+    return step_memory(held, batches=batches, width="half" if has_masters else width, kind=kind)
+
+
+def _stepped_part(row: Row, plan: Plan) -> Row:
+    """An optimizer's row, with the elements of this GPU's part alone."""
+    if row.op != "optimizer":
+        return row
+    parts = plan.tensor * plan.pipeline * (plan.data if plan.sharding != "none" else 1)
+    return replace(row, attributes={**row.attributes, "element_count": attribute(row, "element_count") / parts})
+
+
+def _line(line: MemoryLine, workload: Workload, plan: Plan, *, state_ratio: float) -> MemoryLine:
+    """What of one moment a GPU holds."""
+    line = _accumulated(line, workload, plan)
+    line = _inside_blocks(line, workload, plan)
+    line = _states(line, dict.fromkeys(_STATES, _tensor_ratio(workload, plan.tensor)))
+    line = _cache_part(line, workload, plan.tensor)
+    line = _stage(line, plan)
+    return _data_part(line, workload, plan, state_ratio=state_ratio)
+
+
+def _accumulated(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLine:
+    """Gradients live on from one pass to the next."""
+    if plan.accumulate == 1 or workload.mode == "inference":
+        return line
+    return replace(line, gradients=all_gradients(workload))
+
+
+def _inside_blocks(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLine:
+    """With checkpoints blocks keep what they hand to each other, and one at a time all it makes.
+
+    Of a tensor-parallel group each GPU has its part of what lies between a norm and a residual addition: of what blocks
+    keep, all but their results and what their norms give, which is taken to be as much.
+
+    Where a moment holds less than blocks do when backward begins, backward is part done, and both save less.
+    """
+    blocks = outermost(workload.blocks)
+    kept = added([one.kept for one in blocks])
+    is_plain = workload.mode == "inference" or (plan.tensor == 1 and not plan.checkpoint_activations)
+    if is_plain or not blocks or line.phase == "optimizer" or _size(line.activations) < _size(kept):
+        return line
+    results = added([one.results for one in blocks])
+    inside, whole = kept, results
+    changes = [line.activations]
+    if plan.checkpoint_activations:
+        largest = max(blocks, key=lambda one: _size(one.largest_kept))
+        inside, whole = largest.largest_kept, scaled(largest.results, 1 / largest.count)
+        changes += [scaled(kept, -1.0), results, inside]
+    divided = added([inside, scaled(whole, -2.0)])
+    return replace(line, activations=added([*changes, scaled(divided, 1 / plan.tensor - 1)]))
+
+
+def _tensor_ratio(workload: Workload, ways: int) -> float:
+    """The share of the parameters that a GPU has: of blocks its part, and all that is outside.
+
+    Engines divide embedding and output too (vLLM: `VocabParallelEmbedding`).
+    """
+    if workload.generation is not None:
+        return 1 / ways
+    share = sum(one.parameter_bytes for one in outermost(workload.blocks)) / max(1, workload.parameter_bytes)
+    return 1 - share * (1 - 1 / ways)
+
+
+def _cache_part(line: MemoryLine, workload: Workload, ways: int) -> MemoryLine:
+    """The heads of the KV cache that a GPU of a tensor-parallel group has; each lies whole on one at least."""
+    head_count = 1 if workload.generation is None else workload.generation.kv_head_count
+    return replace(line, kv_cache=scaled(line.kv_cache, 1 / min(ways, head_count)))
+
+
+def _stage(line: MemoryLine, plan: Plan) -> MemoryLine:
+    """One of the stages of a pipeline: its part of all, and of what every pass keeps that is under way (GPipe)."""
+    if plan.pipeline == 1:
+        return line
+    part = 1 / plan.pipeline
+    held = _states(line, dict.fromkeys(_STATES, part))
+    return replace(held, activations=scaled(line.activations, plan.accumulate * part))
+
+
+def _data_part(line: MemoryLine, workload: Workload, plan: Plan, *, state_ratio: float) -> MemoryLine:
+    """The shards of this GPU; beside them what FSDP has gathered, or DDP's buckets, which hold all gradients."""
+    if plan.data == 1 or workload.mode == "inference":
+        return line
+    part, ways = state_ratio / plan.data, plan.tensor
+    held = _states(line, {name: part if plan.sharding in _STAGES_OF[name] else 1.0 for name in _STATES})
+    if plan.sharding == "none":
+        gradients = scaled(all_gradients(workload), _tensor_ratio(workload, ways) / plan.pipeline)
+        return replace(held, temporaries=added([line.temporaries, gradients]))
+    if plan.sharding == "zero3" and line.phase != "optimizer":
+        whole = scaled(gathered(workload, block_ratio=1 / ways), 1 / plan.pipeline)
+        return replace(held, parameters=added([held.parameters, whole]))
+    return held
+
+
+def _states(line: MemoryLine, ratios: Mapping[str, float]) -> MemoryLine:
+    """The line with these shares of its parameters, gradients and state."""
+    return replace(
+        line,
+        parameters=scaled(line.parameters, ratios["parameters"]),
+        gradients=scaled(line.gradients, ratios["gradients"]),
+        optimizer_state=scaled(line.optimizer_state, ratios["optimizer_state"]),
+    )
+
+
+def _size(stored: StoredBytes) -> float:
+    """For comparisons alone: of one sample in fp32."""
+    return sum(sum(getattr(stored, field.name)) for field in fields(StoredBytes))

@@ -1,0 +1,310 @@
+"""The process that runs the user's file: requests on one descriptor in, each one's answer as JSON on another out.
+
+Started by `spawn.py`. From its first line on, what the file prints goes to stderr, the process group dies with the
+parent, and a watchdog says where the file is when time runs out. Every failure is answered, or ends the process without
+a word: the file may have replaced whatever an answer is made with.
+"""
+
+import fcntl
+import gc
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from advisor.errors import AdvisorError, LoadError, TraceError
+from advisor.workload.files_read import files_read
+from advisor.workload.input_spec import parse_input_specs
+from advisor.workload.interpreter import StandardLibrary
+from advisor.workload.spawn import LENGTH_BYTES, SCHEMES, TOKEN_BYTES, ProfileRequest, packed
+from advisor.workload.user_error import explain, raised_by_us, where_now
+
+if TYPE_CHECKING:
+    from advisor.records.generation import Generation
+    from advisor.records.workload import Workload
+    from advisor.workload.loaded import LoadedModel
+
+_NAMED_COUNT = 3
+"""Replaced functions named in a message."""
+_MESSAGE_CHARACTERS = 2**14
+_PRIVATE_FD = 200
+"""Descriptors are given out from 0 up: no stray write of the user's code lands on one up here."""
+
+
+class ResultChannel:
+    """The way to the parent."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = _private(fd)
+        os.register_at_fork(after_in_child=self._disown)
+
+    def _disown(self) -> None:
+        """In a fork of the user's code: the result is not its to send."""
+        if self._fd >= 0:  # else it is a fork of a fork
+            os.close(self._fd)
+            self._fd = -1
+
+    def send(self, frame: bytes) -> None:
+        """Send `frame`; end the process where nobody takes it."""
+        if self._fd < 0:
+            os._exit(0)
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(BaseException):  # the user's code may have closed it, or replaced it by anything
+                stream.flush()
+        try:
+            with open(self._fd, "wb", closefd=False) as result:
+                result.write(frame)
+        except OSError:  # the parent is gone, or the user's code has closed the descriptor
+            os._exit(0)
+
+
+class Turn:
+    """One request's answer, which the first to speak gives: the trace or its watchdog."""
+
+    def __init__(self, channel: ResultChannel, *, token: bytes) -> None:
+        self._channel = channel
+        self._token = token
+        self._first_sender = threading.Lock()
+
+    def answer(self, payload: bytes) -> None:
+        """Send the answer, a message as JSON."""
+        if not self._first_sender.acquire(blocking=False):
+            threading.Event().wait()  # for ever: the other thread has answered
+        self._channel.send(packed(payload, token=self._token))
+
+    def end(self, error: AdvisorError) -> NoReturn:
+        """Send the user's mistake and end the process, which cannot go on."""
+        self.answer(_payload(_failure(error), is_last=True))
+        os._exit(0)
+
+
+def _payload(message: dict[str, Any], *, is_last: bool) -> bytes:
+    """`is_last`: the process cannot be asked again."""
+    return json.dumps({**message, "is_last": is_last}).encode()
+
+
+def _failure(error: AdvisorError) -> dict[str, Any]:
+    message = error.message[:_MESSAGE_CHARACTERS]  # names of the user's stand in many
+    return {"error": {"kind": type(error).__name__, "message": message, "hint": error.hint[:_MESSAGE_CHARACTERS]}}
+
+
+def _private(fd: int) -> int:
+    """The descriptor moved out of the way, and closed where the user's code starts another program."""
+    moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _PRIVATE_FD)
+    os.close(fd)
+    return moved
+
+
+Request = TypeVar("Request", bound=ProfileRequest)
+
+
+def main() -> NoReturn:
+    """Serve requests for a step's Workload."""
+    serve(ProfileRequest, _profile)
+
+
+def serve(kind: type[Request], answer: Callable[[Request], dict[str, Any]]) -> NoReturn:
+    """Serve requests until the parent closes their pipe: `sys.argv` holds its descriptor and the results'."""
+    channel = ResultChannel(int(sys.argv[2]))
+    os.dup2(2, 1)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    requests = _receive_requests(int(sys.argv[1]))
+    _limit_memory()
+    with _without_a_word():
+        while True:
+            token, request = requests.get()
+            _serve(_request(request, kind), Turn(channel, token=token), answer)
+
+
+@contextmanager
+def _without_a_word() -> Iterator[None]:
+    """End the process where even an answer about what went wrong cannot be made; the parent says so."""
+    leave = os._exit
+    try:
+        yield
+    finally:
+        leave(1)
+
+
+def _serve(request: Request, turn: Turn, answer: Callable[[Request], dict[str, Any]]) -> None:
+    library = StandardLibrary()
+    watchdog = _start_watchdog(request, turn, library)
+    if not request.run:
+        gc.disable()  # collecting would take a sixth of a trace
+    try:
+        _pose_as(request)
+        library.remember()
+        message = answer(request)
+        library.restore()
+        payload = _payload(message, is_last=False)
+        del message
+    except BaseException as error:  # noqa: BLE001 - whatever the user's file raises, sys.exit included
+        payload = _payload(_what_went_wrong(error, request, replaced=library.restore()), is_last=False)
+    watchdog.cancel()
+    turn.answer(payload)
+    gc.collect()
+    gc.freeze()  # what is left are modules and tables: the next collection need not go through them
+
+
+def _what_went_wrong(error: BaseException, request: ProfileRequest, *, replaced: Sequence[str]) -> dict[str, Any]:
+    if isinstance(error, AdvisorError):
+        return _failure(error)
+    if raised_by_us(error):
+        if replaced:  # by the user's file: ours goes on with them
+            return _failure(_replaced(error, request, replaced=replaced))
+        return {"error": {"kind": "internal", "message": traceback.format_exc(), "hint": ""}}
+    hint = "pass the script's own arguments after `--`" if request.run else ""
+    return _failure(explain(error, what=request.source, hint=hint))
+
+
+def _replaced(error: BaseException, request: ProfileRequest, *, replaced: Sequence[str]) -> LoadError:
+    names = ", ".join(replaced[:_NAMED_COUNT])
+    reason = explain(error, what=f"{request.source} replaces {names}, without which it cannot be read").message
+    return LoadError(reason, hint="leave Python's own functions as they are, or put them back at the end of the file")
+
+
+def _profile(request: ProfileRequest) -> dict[str, Any]:
+    scheme, _, _ = request.source.partition(":")
+    named = () if scheme in SCHEMES else (request.source.partition("::")[0],)
+    with files_read(*named) as files:
+        message = _traced(request)
+    return {**message, "files": files}
+
+
+def _traced(request: ProfileRequest) -> dict[str, Any]:
+    # torch is imported here, not above: the channel and the watchdog are there before it.
+    from advisor.workload.cuda_redirect import cuda_redirected
+    from advisor.workload.file import workload_to_json
+    from advisor.workload.torch_log import fake_tensor_log_silenced
+
+    with cuda_redirected(), fake_tensor_log_silenced():
+        if request.run:
+            from advisor.workload.script_trace import trace_script
+
+            workload = trace_script(
+                Path(request.source), request.script_args, mode=request.mode, attention=request.attention
+            )
+            return {"workload": workload_to_json(workload)}
+        if request.generation is not None:
+            return {"workload": workload_to_json(_generation(request, request.generation))}
+        from advisor.workload.load_source import load
+
+        specs = parse_input_specs(request.inputs)
+        loaded = load(request.source, mode=request.mode, specs=specs, attention=request.attention)
+        workload = _trace(loaded, request)
+        message: dict[str, Any] = {"workload": workload_to_json(workload)}
+        if request.second_count:
+            from advisor.workload.second_count import count_with_fvcore
+
+            message["second_count"] = asdict(count_with_fvcore(loaded, batch=workload.batch))
+        return message
+
+
+def _generation(request: ProfileRequest, generation: "Generation") -> "Workload":
+    from advisor.workload.load_source import load_language_model
+
+    model = load_language_model(request.source, generation)
+    from advisor.workload.generation_trace import trace_generation  # which needs transformers
+
+    return trace_generation(model, generation, isolated=True)
+
+
+def _trace(loaded: "LoadedModel", request: ProfileRequest) -> "Workload":
+    from advisor.workload.trace import trace
+
+    with user_errors_in_step(loaded, request):
+        return trace(loaded, mode=request.mode, batch=request.batch, isolated=True, attention=request.attention)
+
+
+@contextmanager
+def user_errors_in_step(loaded: "LoadedModel", request: ProfileRequest) -> Iterator[None]:
+    """What the user's code raises inside becomes a `TraceError` that says what the model was given."""
+    from advisor.workload.inputs import describe_inputs
+
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, AdvisorError) or raised_by_us(error):
+            raise
+        given = describe_inputs(loaded.make_inputs(request.batch or loaded.batch))
+        failure = explain(error, what=f"{request.source}: a step failed", hint=f"the model was given {given}")
+        raise TraceError(failure.message, hint=failure.hint) from error
+
+
+def _request(text: bytes, kind: type[Request]) -> Request:
+    fields = json.loads(text)
+    lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+    return kind(**(fields | lists))
+
+
+def _pose_as(request: ProfileRequest) -> None:
+    """Give the user's file the `sys.argv` and the first `sys.path` entry that `python FILE` gives it.
+
+    After torch's import, which a `random.py` in the file's folder would break.
+    """
+    import_module("torch")
+    path = Path(request.source.partition("::")[0])
+    sys.argv = [str(path), *request.script_args]
+    if path.is_file():
+        sys.path.insert(0, str(path.resolve().parent))
+
+
+def _receive_requests(fd: int) -> "queue.SimpleQueue[tuple[bytes, bytes]]":
+    """The requests as they come, each with its token. Where the other end of the pipe, held by the parent alone,
+    closes, the whole process group is killed."""
+    pipe = _private(fd)
+    received: queue.SimpleQueue[tuple[bytes, bytes]] = queue.SimpleQueue()
+
+    def receive() -> None:
+        with suppress(BaseException), open(pipe, "rb", closefd=False) as requests:  # the user's code may have closed it
+            while token := requests.read(TOKEN_BYTES):
+                length = int.from_bytes(requests.read(LENGTH_BYTES), "big")
+                received.put((token, requests.read(length + TOKEN_BYTES)[:length]))
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=receive, daemon=True).start()
+    return received
+
+
+def _start_watchdog(request: ProfileRequest, turn: Turn, library: StandardLibrary) -> threading.Timer:
+    main_thread_id = threading.get_ident()
+
+    def end() -> None:
+        with suppress(BaseException):  # the parent then says that time has run out
+            library.restore()
+            report()
+
+    def report() -> None:
+        frames = where_now(main_thread_id)
+        still = f"was still running after {request.timeout_s:g} s"
+        hint = "give it more time with --timeout"
+        place = frames[0].strip().partition(": ")[0] if frames else request.source
+        if frames and not request.run and " in " not in place:  # at the top level, while the file is imported
+            hint = f'put it under `if __name__ == "__main__":`, run the file as a script with --run, or {hint}'
+        turn.end(LoadError("\n".join([f"{place} {still}", *frames]), hint=hint))
+
+    timer = threading.Timer(request.timeout_s, end)
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+def _limit_memory() -> None:
+    """Make an allocation that this machine cannot hold fail, instead of bringing the machine down.
+
+    RLIMIT_DATA counts private writable memory. RLIMIT_AS would count reserved addresses too, of which torch has plenty.
+    """
+    import resource
+
+    memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with suppress(ValueError, OSError):  # a lower limit is in force already
+        resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))

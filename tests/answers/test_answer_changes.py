@@ -1,0 +1,148 @@
+from dataclasses import replace
+
+import pytest
+
+from advisor.answers.answer_changes import compare_answers, cost_rise_ratio
+from advisor.records.answer import Interval, Quote, Recommendation, TokenQuote
+from advisor.records.change import Change, InstanceChange
+from advisor.records.generation import Generation, WeightFormat
+from tests.report.toys import GENOA, L4, T4, recommendation
+
+BASE = recommendation(L4, T4)
+
+
+def slower(quote: Quote, times: float) -> Quote:
+    def longer(interval: Interval) -> Interval:
+        return Interval(mid=interval.mid * times, low=interval.low * times, high=interval.high * times)
+
+    return replace(quote, step_s=longer(quote.step_s), job_s=longer(quote.job_s), job_usd=longer(quote.job_usd))
+
+
+def changed(instance: InstanceChange | None, measure: str) -> Change:
+    assert instance is not None
+    (found,) = (one for one in instance.changes if one.measure == measure)
+    return found
+
+
+def with_flops(answer: Recommendation, flops: float) -> Recommendation:
+    return replace(answer, workload=replace(answer.workload, totals=replace(answer.workload.totals, flops=flops)))
+
+
+def test_an_answer_compared_with_itself_has_not_changed() -> None:
+    comparison = compare_answers(BASE, BASE)
+    assert [one.ratio for one in comparison.counted] == [1.0] * 4
+    assert comparison.cheapest is not None
+    assert [one.ratio for one in comparison.cheapest.changes] == [1.0] * 3
+    assert comparison.same_instance is None
+    assert comparison.notes == ()
+    assert cost_rise_ratio(comparison) == 0
+
+
+def test_counts_are_compared_one_by_one() -> None:
+    # 8.178e9 x 2 FLOP; 2e8 read + 1e8 written is 3e8 on both sides.
+    comparison = compare_answers(BASE, with_flops(BASE, 16.356e9))
+    by_measure = {one.measure: one for one in comparison.counted}
+    assert by_measure["flops"].ratio == 2.0
+    assert (by_measure["moved_bytes"].before, by_measure["moved_bytes"].ratio) == (3e8, 1.0)
+    assert by_measure["flops"].is_inside_interval is None
+
+
+def test_a_difference_within_the_interval_of_the_old_prediction_is_called_so() -> None:
+    # L4: $0.42 with an interval of 0.9 to 1.1 of it; a step of 115.2 ms, 104 to 128.
+    for times, step_inside, cost_inside in (
+        (1.08, True, True),
+        (1.105, True, False),
+        (1.2, False, False),
+        (0.95, True, True),
+    ):
+        comparison = compare_answers(BASE, recommendation(slower(L4, times), T4))
+        assert changed(comparison.cheapest, "step_s").is_inside_interval is step_inside
+        assert changed(comparison.cheapest, "job_usd").is_inside_interval is cost_inside
+
+
+def test_the_old_best_is_compared_with_itself_where_another_is_best_now() -> None:
+    # The L4 is 1.2 x 0.42 = $0.504 now, so the T4 at $0.45 is best: 0.45 / 0.42 = 1.0714.
+    comparison = compare_answers(BASE, recommendation(T4, slower(L4, 1.2)))
+    assert comparison.cheapest is not None
+    assert comparison.cheapest.before.startswith("aws g6.xlarge")
+    assert comparison.cheapest.after.startswith("aws g4dn.xlarge")
+    assert changed(comparison.same_instance, "job_usd").ratio == pytest.approx(1.2)
+    assert cost_rise_ratio(comparison) == pytest.approx(0.0714, abs=1e-4)
+
+
+def test_another_price_by_the_hour_is_shown_as_such() -> None:
+    dearer = replace(L4, usd_per_hour=1.0)
+    assert changed(compare_answers(BASE, recommendation(dearer)).cheapest, "usd_per_hour").before == 0.84
+    assert len(compare_answers(BASE, recommendation(L4)).cheapest.changes) == 3  # type: ignore[union-attr]
+
+
+def test_a_job_that_nothing_does_any_more_costs_more_than_any_threshold() -> None:
+    comparison = compare_answers(BASE, recommendation())
+    assert comparison.cheapest is None
+    assert cost_rise_ratio(comparison) == float("inf")
+    assert comparison.notes == ("no instance does the job within the limits now",)
+
+
+def test_what_was_free_and_costs_now_has_risen() -> None:
+    free = replace(GENOA, job_usd=Interval(mid=0.0, low=0.0, high=0.0))
+    assert cost_rise_ratio(compare_answers(recommendation(free), BASE)) == float("inf")
+    assert cost_rise_ratio(compare_answers(recommendation(free), recommendation(free))) == 0
+
+
+def test_jobs_that_differ_are_told() -> None:
+    limits = replace(BASE.job.limits, max_usd=5.0)
+    other = replace(BASE, job=replace(BASE.job, samples=2_000_000, limits=limits))
+    assert compare_answers(BASE, other).notes == (
+        "the jobs differ: samples 1000000 before, 2000000 now",
+        "the jobs differ: max_usd None before, 5.0 now",
+    )
+
+
+TOKENS = TokenQuote(
+    ttft_s=Interval(mid=0.2, low=0.16, high=0.25),
+    tpot_s=Interval(mid=0.02, low=0.016, high=0.025),
+    decode_s=0.015,
+    output_tokens_per_s=100.0,
+    usd_per_million_output_tokens=1.0,
+    usd_per_million_tokens=0.2,
+    kv_cache_bytes=5e9,
+    weight_bytes=16e9,
+    compute_bound_from=None,
+)
+
+
+def served(tokens: TokenQuote, *, weights: WeightFormat = "auto", head_count: int = 32) -> Recommendation:
+    answer = recommendation(replace(L4, tokens=tokens))
+    generation = Generation(prompt_tokens=1024, output_tokens=256, weights=weights, head_count=head_count)
+    return replace(answer, job=replace(answer.job, generation=generation))
+
+
+def test_tokens_are_compared_where_both_answers_have_them() -> None:
+    # 0.2 s to 0.3 s is 1.5, beyond 0.25; 20 ms to 24 ms is 1.2, within 25 ms; $0.2 to $0.1 is a half.
+    slow = replace(
+        TOKENS,
+        ttft_s=Interval(mid=0.3, low=0.2, high=0.4),
+        tpot_s=Interval(mid=0.024, low=0.02, high=0.03),
+        usd_per_million_tokens=0.1,
+    )
+    comparison = compare_answers(served(TOKENS), served(slow))
+    for measure, ratio, is_inside in (
+        ("ttft_s", 1.5, False),
+        ("tpot_s", 1.2, True),
+        ("usd_per_million_tokens", 0.5, None),
+    ):
+        found = changed(comparison.cheapest, measure)
+        assert (found.ratio, found.is_inside_interval) == (pytest.approx(ratio), is_inside)
+    other = compare_answers(BASE, served(TOKENS)).cheapest
+    assert other is not None
+    assert "ttft_s" not in {one.measure for one in other.changes}
+
+
+def test_requests_that_differ_are_told_part_by_part_and_the_models_heads_are_not_of_the_job() -> None:
+    narrow = served(TOKENS, weights="int4", head_count=64)
+    assert compare_answers(served(TOKENS), narrow).notes == ("the jobs differ: weights auto before, int4 now",)
+    assert compare_answers(BASE, narrow).notes == (
+        "the jobs differ: prompt_tokens None before, 1024 now",
+        "the jobs differ: output_tokens None before, 256 now",
+        "the jobs differ: weights None before, int4 now",
+    )

@@ -1,0 +1,258 @@
+"""Break-even between a CPU and a GPU whose every figure is round, worked out by hand.
+
+A sample moves 8e9 bytes: 1 s on the CPU (8 GB/s), 0.01 s on the GPU (1 TB/s, of which GDDR6 sustains 0.8), whose host
+dispatches the one operator of a step in 0.4 s. A step of `batch` samples takes the CPU batch x 1 s and the GPU 0.4 s +
+batch x 0.01 s. The CPU costs $0.36 an hour, $0.0001 a second; the GPU ten times that.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from math import log
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import advisor
+from advisor.answers.break_even import breakeven_workload
+from advisor.cli.main import run
+from advisor.errors import ExitCode, NothingFitsError, UsageError
+from advisor.question.variations import Variation
+from advisor.records.answer import Interval
+from advisor.records.billing import Billing, BillingRule
+from advisor.records.break_even_curves import BreakEven, Crossing, Curve
+from advisor.records.device import Cpu, Gpu
+from advisor.records.options import Options
+from advisor.records.price import Catalog
+from advisor.records.workload import Workload
+from tests.cost.toys import offer, start_up
+from tests.predict.toys import efficiency, operand, row, workload
+
+CPU = Cpu(id="xeon", name="Xeon", vendor="Acme", generation="First", isa=(), base_hz=1e10, memory_bytes_per_s=1e12,
+          source="by hand")  # fmt: skip
+GPU = Gpu(id="t4", name="T4", vendor="Acme", generation="First", sm_count=40, boost_hz=1e9, memory_bytes=16e9,
+          memory_bytes_per_s=1e12, memory_type="GDDR6", fp32_flops_per_s=1e13, source="by hand")  # fmt: skip
+CPU_OFFER = offer("cpu", usd_per_hour=0.36, measured_read_bytes_per_s=8e9)
+GPU_OFFER = offer("gpu", usd_per_hour=3.6, gpu="t4", gpu_count=1, cpu=None)
+BY_A_QUARTER = log(1.25) / 1.645
+"""A spread whose 90 % interval reaches from 0.8 to 1.25 times the middle."""
+
+
+def net(*, width: int = 10**9) -> Workload:
+    """Reads and writes `width` floats a sample."""
+    numbers = operand((0.0, 1.0), width)
+    return workload(row("aten.relu", (numbers,), (numbers,), family="pointwise"))
+
+
+def catalog(*, cpu_spread: float = 0.0, shared_spread: float = 0.0, billing: Billing | None = None) -> Catalog:
+    shared = {"workload_log_spread": shared_spread}
+    return Catalog(
+        gpus={"t4": GPU},
+        cpus={"xeon": CPU},
+        efficiencies=(
+            efficiency(kind="cpu", device_log_spread=cpu_spread, **shared),
+            efficiency(launch_s=0.4, **shared),
+        ),
+        offers=(CPU_OFFER, GPU_OFFER),
+        rejected=(),
+        overlays=(),
+        billing=billing or Billing(),
+    )
+
+
+def found(*, options: Options | None = None, step: Workload | None = None, **of_catalog: Any) -> BreakEven:
+    return breakeven_workload(
+        step or net(), replace(options or Options(), precision="fp32"), catalog=catalog(**of_catalog)
+    )
+
+
+def curve(break_even: BreakEven, kind: str) -> Curve:
+    (one,) = (one for one in break_even.curves if one.kind == kind)
+    return one
+
+
+def crossing(break_even: BreakEven, kind: str) -> Crossing:
+    (one,) = curve(break_even, kind).crossings
+    return one
+
+
+def test_the_folk_rule_in_figures() -> None:
+    # At batch 4096 a sample takes 1 s and 0.4 / 4096 + 0.01 = 0.01009766 s.
+    rule = found(cpu_spread=BY_A_QUARTER).folk_rule
+    assert rule is not None
+    assert rule.price_ratio == pytest.approx(10.0)
+    fastest = 1 / (0.4 / 4096 + 0.01)
+    expected = Interval(mid=fastest, low=0.8 * fastest, high=1.25 * fastest)
+    assert (rule.speed_ratio.mid, rule.speed_ratio.low, rule.speed_ratio.high) == pytest.approx(
+        (expected.mid, expected.low, expected.high)
+    )
+
+
+def test_over_the_batch() -> None:
+    # A sample costs the CPU $1e-4 and the GPU $1e-3 x (0.4 / b + 0.01): the same at 0.4 / b = 0.09, b = 4.4.
+    # A CPU 1.25 times slower: 0.4 / b = 0.115, b = 3.5. One 1.25 times faster: 0.4 / b = 0.07, b = 5.7.
+    assert crossing(found(cpu_spread=BY_A_QUARTER), "batch") == Crossing(at=5, low=4, high=6, cheaper="gpu")
+
+
+def test_what_is_wrong_with_both_alike_leaves_the_crossing_where_it_is() -> None:
+    one = crossing(found(cpu_spread=BY_A_QUARTER, shared_spread=1.0), "batch")
+    assert one == Crossing(at=5, low=4, high=6, cheaper="gpu")
+
+
+def test_over_the_batches_asked_for() -> None:
+    break_even = found(options=Options(batch="8..64"))
+    assert [point.at for point in curve(break_even, "batch").points] == [8, 16, 32, 64]
+    assert curve(break_even, "batch").crossings == ()  # past 5 a GPU is cheaper everywhere
+
+
+def test_over_requests_a_day() -> None:
+    # In batches of 100 a CPU does 1 sample a second, 86,400 a day; a GPU 100 / 1.4 s, 6 million a day. Ten CPUs cost
+    # what a GPU does, and serve 864,000; the eleventh makes the GPU cheaper.
+    # CPUs 1.25 times slower: ten serve 691,200. 1.25 times faster: 1,080,000.
+    one = crossing(found(options=Options(batch="100"), cpu_spread=BY_A_QUARTER), "requests_per_day")
+    assert one == Crossing(at=864_001, low=691_201, high=1_080_001, cheaper="gpu")
+
+
+def test_over_the_samples_of_a_job_start_up_counts() -> None:
+    # 10 s to start. k batches of 10 cost 1e-4 x (10 + 10 k) and 1e-3 x (10 + 0.5 k): the same at k = 18, so a GPU is
+    # cheaper from the first sample of the 19th batch on.
+    # A CPU 1.25 times slower, 12.5 s a batch: k = 12. One 1.25 times faster, 8 s: k = 30.
+    billing = Billing(start_ups={"acme": start_up(10.0)})
+    one = crossing(found(options=Options(batch="10"), cpu_spread=BY_A_QUARTER, billing=billing), "samples")
+    assert one == Crossing(at=181, low=121, high=301, cheaper="gpu")
+
+
+def test_over_the_samples_of_a_job_the_least_that_is_billed_counts() -> None:
+    # Both are billed for 60 s at least: the GPU's 6 cents pay for 600 s of the CPU, 10 s to start and 59 batches.
+    rule = BillingRule(increment_s=1e-9, minimum_s=60.0, basis="published", source="by hand")
+    billing = Billing(rules={"acme": rule}, start_ups={"acme": start_up(10.0)})
+    assert crossing(found(options=Options(batch="10"), billing=billing), "samples").at == 591
+
+
+def test_over_a_parameter_of_the_factory() -> None:
+    # A width of w moves w x 8e7 bytes a sample: 0.01 w and 1e-4 w seconds. In batches of 10 a sample costs 1e-6 w and
+    # 4e-5 + 1e-7 w dollars. The logarithms of the ratios are log(32 / 43.2) = -0.3001 at 32 and log(64 / 46.4) =
+    # 0.3216 at 64: zero at 32 x 2^0.4827 = 44.7. (The costs themselves are the same at 44.4.)
+    widths = Variation(parameter="width", workloads={width: net(width=width * 10**7) for width in (16, 32, 64)})
+    break_even = breakeven_workload(
+        net(), Options(batch="10", precision="fp32"), catalog=catalog(), variations=[widths]
+    )
+    one = curve(break_even, "parameter")
+    assert (one.name, [point.at for point in one.points]) == ("width", [16, 32, 64])
+    assert [change.at for change in one.crossings] == [45]
+
+
+def test_without_a_crossing_the_curve_says_so_by_having_none() -> None:
+    # In batches of one the GPU takes 0.41 s a sample at ten times the price: never cheaper, whatever the size.
+    break_even = found(options=Options(batch="1"))
+    assert curve(break_even, "samples").crossings == ()
+
+
+def test_where_a_device_can_do_no_more_the_other_takes_over() -> None:
+    # One sample takes the GPU 0.41 s and the CPU 1 s: neither keeps 0.3 s.
+    with pytest.raises(NothingFitsError, match="no instance does this job"):
+        found(options=Options(max_latency=0.3))
+    # 0.5 s lets in a GPU with batches up to 10, and no CPU.
+    break_even = found(options=Options(max_latency=0.5))
+    assert break_even.folk_rule is None
+    assert {point.cpu for point in curve(break_even, "batch").points} == {None}
+    assert [point.at for point in curve(break_even, "batch").points if point.gpu] == [1, 2, 4, 8]
+
+
+def test_training_has_no_requests_and_a_fixed_batch_no_curve() -> None:
+    training = found(step=replace(net(), mode="training"), options=Options(mode="training"))
+    assert [one.kind for one in training.curves] == ["batch", "samples"]
+    assert training.left_out == ("over requests a day: nobody serves a step of training",)
+    fixed = found(step=replace(net(), batch_is_affine=False))
+    assert [one.kind for one in fixed.curves] == ["requests_per_day", "samples"]
+    assert fixed.left_out[0].startswith("over the batch: how the step grows with it is not known")
+    timed = found(options=Options(deadline=1e6))
+    assert timed.left_out == ("over requests a day: a service is never done, so it keeps no --deadline",)
+
+
+@pytest.mark.parametrize(("kind", "missing"), [("gpu", "CPU"), ("cpu", "GPU")])
+def test_both_kinds_must_be_left_to_choose_from(kind: str, missing: str) -> None:
+    with pytest.raises(NothingFitsError, match=f"no {missing} is left to compare with after --device"):
+        found(options=Options(device=(kind,)))
+
+
+def test_the_machine_at_hand_is_not_rented() -> None:
+    with pytest.raises(UsageError, match="--device local"):
+        found(options=Options(device=("local",)))
+
+
+def test_a_batch_of_0_is_none() -> None:
+    with pytest.raises(UsageError, match="--batch 0: '0' is not a positive whole number"):
+        found(options=Options(batch="0"))
+
+
+NET = """
+    import torch
+    from torch import nn
+
+    def get_model(width=64):
+        return nn.Sequential(nn.Linear(width, width), nn.ReLU())
+
+    def example_inputs(batch=16, width=64):
+        return torch.zeros(batch, width)
+"""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> str:
+    file = tmp_path_factory.mktemp("net") / "net.py"
+    file.write_text(dedent(NET))
+    return str(file)
+
+
+@pytest.fixture
+def breakeven(source: str, capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
+    def call(*flags: str) -> dict[str, Any]:
+        assert run(["breakeven", source, "-o", "json", *flags]) == ExitCode.ANSWER
+        document: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return document
+
+    return call
+
+
+def test_the_command_varies_what_it_is_asked_to(breakeven: Callable[..., dict[str, Any]]) -> None:
+    by_kind = {one["kind"]: one for one in breakeven("--vary", "width=64,4096")["curves"]}
+    assert set(by_kind) == {"batch", "requests_per_day", "samples", "parameter"}
+    small, large = by_kind["parameter"]["points"]
+    assert (small["at"], large["at"]) == (64, 4096)
+    assert small["cpu"]["job_usd"]["mid"] < large["cpu"]["job_usd"]["mid"]
+
+
+def test_its_contenders_cost_what_the_ranking_says(
+    source: str, breakeven: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ("--batch", "32", "--samples", "1000000000", "--provider", "aws", "--no-local")
+    rule = breakeven(*flags, "--vary", "width=64,128")["folk_rule"]
+    assert run([source, "-o", "json", *flags]) == ExitCode.ANSWER
+    quotes = json.loads(capsys.readouterr().out)["quotes"]
+    for kind in ("cpu", "gpu"):
+        first = next(quote for quote in quotes if quote["device"]["kind"] == kind)
+        assert (rule[kind]["id"], rule[kind]["job_usd"]) == (first["id"], first["job_usd"])
+
+
+def test_a_live_model_takes_the_keywords_of_recommend() -> None:
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU())
+    break_even = advisor.breakeven(model, torch.zeros(4, 64), provider="aws", batch="1..16", samples=1000)
+    assert [one.kind for one in break_even.curves] == ["batch", "requests_per_day", "samples"]
+    assert break_even.job.samples == 1000
+    assert "Over the batch:" in repr(break_even)
+    with pytest.raises(TypeError, match=r"breakeven\(\) got an unexpected keyword argument 'speed'"):
+        advisor.breakeven(model, torch.zeros(4, 64), speed=1)
+
+
+def test_a_saved_workload_is_enough(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    saved = str(tmp_path / "net.json")
+    assert run(["profile", source, "-o", saved]) == ExitCode.ANSWER
+    assert run(["breakeven", saved]) == ExitCode.ANSWER
+    assert "Over requests a day" in capsys.readouterr().out
+    assert run(["breakeven", saved, "--vary", "width=1..8"]) == ExitCode.USAGE
+    assert "names no factory" in capsys.readouterr().err

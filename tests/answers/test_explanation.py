@@ -1,0 +1,231 @@
+"""`advise explain` and `advisor.explain` from a model to where the time of its step goes."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import advisor
+from advisor.answers.explanation import explain_source
+from advisor.answers.ranking import rank_source
+from advisor.calibrate.store import Stored
+from advisor.cli.main import run
+from advisor.errors import ExitCode, NothingFitsError, UsageError
+from advisor.question.from_source import profile_source
+from advisor.records.options import Options
+from advisor.workload.file import workload_to_json
+from tests.calibrate.toys import EPYC, calibration
+
+Explain = Callable[..., dict[str, Any]]
+NET = """
+    import torch
+    from torch import nn
+
+    def get_model():
+        return nn.Sequential(nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 512))
+
+    def example_inputs(batch=16):
+        return torch.zeros(batch, 512)
+"""
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> str:
+    file = tmp_path_factory.mktemp("net") / "net.py"
+    file.write_text(dedent(NET))
+    return str(file)
+
+
+@pytest.fixture(scope="module")
+def source(net: str) -> str:
+    """The saved step, which needs no trace."""
+    file = Path(net).with_suffix(".json")
+    file.write_text(json.dumps(workload_to_json(profile_source(net, Options()).workload)))
+    return str(file)
+
+
+@pytest.fixture
+def explain(source: str, capsys: pytest.CaptureFixture[str]) -> Explain:
+    def call(*flags: str, source: str = source) -> dict[str, Any]:
+        assert run(["explain", source, "-o", "json", *flags]) == ExitCode.ANSWER
+        out, err = capsys.readouterr()
+        assert err == ""
+        document: dict[str, Any] = json.loads(out)
+        return document
+
+    return call
+
+
+@pytest.mark.parametrize(
+    "flags", [("--max-gpus", "1"), ("--max-gpus", "1", "--mode", "training", "--batch", "32", "--precision", "fp32")]
+)
+def test_the_total_is_that_of_the_ranking_to_the_digit(
+    net: str, explain: Explain, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
+) -> None:
+    assert run([net, "-o", "json", *flags]) == ExitCode.ANSWER
+    ranked = json.loads(capsys.readouterr().out)
+    (best,) = explain(*flags, source=net)["steps"]
+    last = ranked["quotes"][-1]
+    (named,) = explain("--on", last["id"], *flags, source=net)["steps"]
+    for quote, step in ((ranked["best"], best), (last, named)):
+        assert step["step_s"] == quote["step_s"]
+        assert step["name"] == f"{quote['provider']} {quote['instance']}"
+        for key in ("batch", "precision", "bound", "time_source"):
+            assert step[key] == quote[key]
+        assert sum(group["time_s"] for group in step["families"]) == pytest.approx(quote["step_s"]["mid"])
+
+
+def test_of_a_step_on_several_gpus_one_pass_of_one_of_them_is_explained(net: str, explain: Explain) -> None:
+    document = explain("--mode", "training", "--batch", "64", "--gpus", "4", "--precision", "fp32", source=net)
+    (step,) = document["steps"]
+    (alone,) = explain(
+        "--mode", "training", "--batch", "16", "--max-gpus", "1", "--precision", "fp32", "--on", step["device"]["id"],
+        source=net,
+    )["steps"]  # fmt: skip
+    assert step["batch"] == 16
+    assert step["step_s"] == alone["step_s"]
+    (warning,) = (line for line in document["warnings"] if "GPUs" in line)
+    assert warning == f"{step['name']} runs a step of 64 samples on 4 GPUs: shown is what one does in a pass of 16"
+
+
+def test_an_offer_outside_the_ranking_is_explained_as_its_like_within(source: str) -> None:
+    quotes = rank_source(source, Options(device=("t4",))).quotes
+    (alone,) = explain_source(source, Options(), on=("t4",)).steps
+    # The GPU by itself, which nobody rents out, at the batch that a T4 in the ranking takes.
+    assert alone.name == "t4"
+    alike = [quote.step_s.mid for quote in quotes if quote.batch == alone.batch]
+    assert alike
+    assert alone.step_s.mid == pytest.approx(min(alike))
+
+
+def test_named_devices_come_in_their_order(explain: Explain) -> None:
+    steps = explain("--on", "g4dn.xlarge", "--on", "aws c7a.xlarge", "--on", "Tesla T4", "--on", "aws-graviton3@4")[
+        "steps"
+    ]
+    assert [(step["name"], step["device"]["id"], step["core_count"]) for step in steps] == [
+        ("aws g4dn.xlarge", "t4", 40.0),
+        ("aws c7a.xlarge", "amd-epyc-9r14", 4.0),
+        ("Tesla T4", "t4", 40.0),
+        ("aws-graviton3@4", "aws-graviton3", 4.0),
+    ]
+
+
+def test_modules_are_named_as_the_model_names_them(explain: Explain) -> None:
+    (step,) = explain("--on", "t4", "--batch", "8")["steps"]
+    assert {group["name"] for group in step["modules"]} == {"0", "1", "2"}
+    # 2 x 512 x 2048 FLOP per sample in either layer, one per element in the activation.
+    by_name = {group["name"]: group for group in step["modules"]}
+    assert by_name["0"]["flops"] == by_name["2"]["flops"] == 8 * 2 * 512 * 2048
+    assert by_name["1"]["flops"] == 8 * 2048
+
+
+def test_a_step_of_one_batch_alone_is_explained_at_that_batch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "fixed.py").write_text(
+        "import torch\nfrom torch import nn\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self):\n        super().__init__()\n        self.layer = nn.Linear(8, 8)\n"
+        "    def forward(self, x):\n        return self.layer(x) if len(x) < 20 else self.layer(self.layer(x))\n"
+        "def example_inputs(batch=16):\n    return torch.zeros(batch, 8)\n"
+    )
+    fixed = str(tmp_path / "fixed.py")
+    for batch, products in ((8, 1), (32, 2)):
+        (step,) = explain_source(fixed, Options(batch=str(batch)), on=("t4",)).steps
+        assert (step.batch, step.total.flops) == (batch, products * batch * 2 * 8 * 8)
+
+
+def test_the_table_names_the_device_and_its_parts(source: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", source, "--on", "t4", "--on", "c7a.xlarge"]) == ExitCode.ANSWER
+    out = capsys.readouterr().out
+    assert "  A  t4 (Tesla T4) takes " in out
+    assert "  B  aws c7a.xlarge (AMD EPYC 9R14, 4 cores) takes " in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("on", "options", "message"),
+    [
+        ("gtx-9999", Options(), "--on gtx-9999: no offer has this name, and no profile describes the device"),
+        ("t4@4", Options(), "only a CPU is divided, into physical cores"),
+        ("aws-graviton2", Options(precision="bf16"), "aws-graviton2 has no unit for bf16"),
+        ("t4", Options(device=("gpu",)), "--on names the device, so --device has none to choose"),
+        ("g6f.2xlarge", Options(), "--on g6f.2xlarge: rents a part of one l4, not a whole one"),
+    ],
+)
+def test_a_device_that_cannot_be_explained_says_why(source: str, on: str, options: Options, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        explain_source(source, options, on=(on,))
+    assert message in caught.value.message
+
+
+def test_an_instance_of_several_providers_asks_for_one(source: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        explain_source(source, Options(), on=("NVIDIA A100 PCIe 80GB PCIe",))
+    assert "providers have it" in caught.value.message
+    assert "hyperstack NVIDIA A100 PCIe 80GB PCIe" in caught.value.hint
+
+
+def test_a_step_that_does_not_fit_is_not_explained(source: str) -> None:
+    with pytest.raises(NothingFitsError, match=r"t4: the step needs [\d.]+ [GT]iB, the device has 15 GiB"):
+        explain_source(source, Options(batch="100000000"), on=("t4",))
+
+
+def test_where_nothing_is_left_to_choose_there_is_nothing_to_explain(source: str) -> None:
+    with pytest.raises(NothingFitsError, match="no instance does this job within the limits"):
+        explain_source(source, Options(device=("t4",), provider=("lambda",)))
+
+
+def test_seven_devices_are_too_many(source: str) -> None:
+    with pytest.raises(UsageError, match="--on: 7 devices, at most 6 stand side by side"):
+        explain_source(source, Options(), on=("t4",) * 7)
+
+
+def test_python_explains_as_the_command_does(source: str) -> None:
+    model = nn.Sequential(nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 512))
+    from_python = advisor.explain(model, torch.zeros(16, 512), on=["t4", "c7a.xlarge"], batch=8, precision="fp32")
+    from_file = explain_source(source, Options(batch="8", precision="fp32"), on=("t4", "c7a.xlarge"))
+    assert from_python.steps == from_file.steps
+    assert advisor.explain(model, torch.zeros(16, 512), on="t4", batch=8, precision="fp32").steps == from_file.steps[:1]
+
+
+def test_keywords_are_those_of_recommend() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        advisor.explain(nn.Linear(8, 8), torch.zeros(1, 8), colour="red")
+    with pytest.raises(UsageError, match="precision: "):
+        advisor.explain(nn.Linear(8, 8), torch.zeros(1, 8), precision="fp31")
+
+
+def test_the_machine_at_hand_is_explained_as_local_and_from_its_calibration(
+    net: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calibrated = Stored(calibrations=(calibration(),))
+    monkeypatch.setattr("advisor.answers.explanation.this_machine", lambda: EPYC)
+    monkeypatch.setattr("advisor.answers.explanation.calibrations_for", lambda *_: calibrated)
+
+    found = explain_source(net, Options(precision="fp32"), on=["local"])
+
+    (step,) = found.steps
+    assert (step.name, step.device.id, step.core_count) == ("this machine's cpu", "amd-epyc-7763", 4.0)
+    assert step.time_source == "calibrated"
+
+
+def test_the_machine_at_hand_is_explained_where_it_is_the_one_that_is_ranked(
+    net: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("advisor.answers.explanation.this_machine", lambda: EPYC)
+    monkeypatch.setattr("advisor.answers.explanation.calibrations_for", lambda *_: Stored())
+
+    (step,) = explain_source(net, Options(precision="fp32", device=("local",))).steps
+
+    assert (step.name, step.device.id, step.core_count) == ("this machine's cpu", "amd-epyc-7763", 4.0)
+
+
+def test_a_machine_that_is_left_out_is_not_explained() -> None:
+    with pytest.raises(UsageError, match="--on local: no device of this machine does the job"):
+        advisor.explain(nn.Linear(8, 4), torch.zeros(2, 8), on="local", no_local=True)

@@ -1,0 +1,108 @@
+"""What a report is made from, with the round figures of `test_breaking_even`."""
+
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import advisor
+from advisor.answers.full_report import report_question, report_source, shipped_accuracy
+from advisor.errors import UsageError
+from advisor.question.record import Question
+from advisor.records.options import Options
+from advisor.records.report_contents import Report
+from advisor.report.html import render_report
+from tests.answers.test_break_even import CPU_OFFER, GPU_OFFER, catalog, net
+
+
+def found(*, options: Options | None = None, **how: Any) -> Report:
+    asked = replace(options or Options(), precision="fp32")
+    question = Question(workload=net(), options=asked, catalog=catalog())
+    return report_question(question, today=date(2026, 3, 1), **how)
+
+
+def test_the_best_of_each_kind_is_looked_at_closely() -> None:
+    report = found(with_break_even=False)
+    assert [(look.role, look.quote.id) for look in report.looks] == [
+        ("best GPU", GPU_OFFER.id),
+        ("best CPU", CPU_OFFER.id),
+    ]
+    for look in report.looks:
+        assert look.step.step_s == look.quote.step_s
+        assert look.memory is not None
+        assert look.memory.batch == look.quote.batch
+        assert look.memory.peak_bytes == pytest.approx(look.quote.peak_memory_bytes)
+    assert (report.made_on, report.break_even) == ("2026-03-01", None)
+
+
+def test_a_batch_costs_what_its_step_takes() -> None:
+    gpu, cpu = found(with_break_even=False).looks
+    at_4 = {look.role: next(point for point in look.batches if point.batch == 4) for look in (gpu, cpu)}
+    # On the GPU 0.4 s + 4 x 0.01 s at $0.001 a second, on the CPU 4 s at $0.0001.
+    assert at_4["best GPU"].step_s.mid == pytest.approx(0.44)
+    assert at_4["best GPU"].samples_per_s == pytest.approx(4 / 0.44)
+    assert at_4["best GPU"].usd_per_million_samples == pytest.approx(110.0)
+    assert at_4["best CPU"].usd_per_million_samples == pytest.approx(100.0)
+    for look in (gpu, cpu):
+        priced = next(point for point in look.batches if point.batch == look.quote.batch)
+        assert priced.usd_per_million_samples == pytest.approx(look.quote.usd_per_million_samples)
+
+
+def test_prices_are_counted_by_their_source() -> None:
+    (source,) = found(with_break_even=False).price_sources
+    assert (source.provider, source.source, source.offer_count) == ("acme", "by hand", 2)
+    assert (source.oldest, source.newest) == ("2026-01-01", "2026-01-01")
+
+
+def test_break_even_comes_with_it_unless_one_kind_alone_is_left() -> None:
+    both = found()
+    assert both.break_even is not None
+    assert both.break_even.curves
+    one = found(options=Options(device=("gpu",)))
+    assert [look.role for look in one.looks] == ["best GPU"]
+    assert one.break_even is None
+
+
+def test_nothing_is_looked_at_where_nothing_fits() -> None:
+    report = found(options=Options(max_usd=1e-9))
+    assert report.recommendation.best is None
+    assert report.looks == ()
+
+
+def test_the_shipped_accuracy_begins_with_all_rows() -> None:
+    overall, *groups = shipped_accuracy()
+    assert overall.by == ""
+    assert overall.n == sum(group.n for group in groups if group.by == "device")
+    assert 0 < overall.median_ape < overall.mape
+
+
+def test_python_writes_the_report_of_a_model_and_hands_back_what_it_shows(tmp_path: Path) -> None:
+    file, model = tmp_path / "report.html", nn.Linear(8, 4)
+    # An offer of each kind will do.
+    limits: dict[str, Any] = {"device": ("t4", "cpu"), "provider": "aws", "no_local": True, "samples": 1000}
+    shown = advisor.save_report(model, torch.zeros(4, 8), file, **limits)
+    answer = advisor.recommend(model, torch.zeros(4, 8), **limits)
+    assert shown.quotes == answer.quotes
+    page = file.read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert shown.best is not None
+    assert shown.best.instance in page
+    assert '"Memory"' in page  # what the recommendation alone does not show
+
+
+def test_a_report_is_written_into_no_other_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a report is an HTML file"):
+        advisor.save_report(nn.Linear(8, 4), torch.zeros(4, 8), tmp_path / "report.pdf")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_report_over_all_offers_is_no_larger_than_an_attachment_may_be() -> None:
+    workload = Path(__file__).parents[2] / "advisor" / "serve" / "page_files" / "examples" / "resnet50-training.json"
+    report = report_source(str(workload), Options())
+    assert len(report.recommendation.quotes) > 400
+    assert len(render_report(report).encode()) < 1.5e6

@@ -1,0 +1,171 @@
+"""From a recommendation to the task file of its best instance."""
+
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.answers.launch_file import check_launchable, task_file
+from advisor.catalog.strict_yaml import parse_documents
+from advisor.errors import NothingFitsError, UsageError
+from advisor.records.answer import JobLimits, Quote
+from advisor.records.launch_task import TaskFile
+from tests.launch.toys import A10G, GRAVITON, LAMBDA_A10, SALAD, TWO_MACHINES, quote
+from tests.report.toys import recommendation
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a script in it."""
+    (tmp_path / "my train.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def emitted(
+    *quotes: Quote, engine: str = "skypilot", args: tuple[str, ...] = (), file: Path | None = None, **job: Any
+) -> TaskFile:
+    answer = recommendation(*quotes)
+    return task_file(
+        replace(answer, job=replace(answer.job, **job)),
+        engine=engine, source="my train.py", script_args=args, idle_minutes=15, file=file, today=date(2026, 11, 2),
+    )  # fmt: skip
+
+
+def values(task: TaskFile) -> Any:
+    (document,) = parse_documents(task.text, label="task.yaml")
+    return document.values
+
+
+def test_the_file_says_what_it_runs_where_for_how_long_and_for_how_much() -> None:
+    assert emitted(A10G, args=("--batch", "64"), assumed=False, samples=500).text == (
+        "# Written by advise on 2026-11-02: `sky launch FILE` runs it.\n"
+        "# aws g5.xlarge (1x A10G) in us-east-1: predicted 30 min [27-33] at batch 64,\n"
+        "#   amp-bf16, eager.\n"
+        "# Predicted cost: $0.42 for 500 samples, on-demand, compute, prices of\n"
+        "#   2025-11-02.\n"
+        "# Stopped after 15 idle minutes; its disk is kept, and billed until `sky down`\n"
+        "#   removes both.\n"
+        "name: my-train\n"
+        'workdir: "."\n'
+        "resources:\n"
+        "  infra: aws/us-east-1\n"
+        "  instance_type: g5.xlarge\n"
+        '  accelerators: "A10G:1"\n'
+        "  use_spot: false\n"
+        "  disk_size: 100\n"
+        "  autostop: {idle_minutes: 15, down: false}\n"
+        "setup: |\n"
+        "  pip install torch\n"
+        "run: |\n"
+        "  python 'my train.py' --batch 64\n"
+    )
+
+
+def test_what_the_shell_would_take_apart_is_quoted() -> None:
+    task = emitted(A10G, args=("a b", "$HOME", "it's", "x\ny"))
+    assert values(task)["run"] == "python 'my train.py' 'a b' '$HOME' 'it'\"'\"'s' 'x\ny'\n"
+
+
+def test_requirements_of_the_folder_are_installed_after_torch(folder: Path) -> None:
+    (folder / "requirements.txt").write_text("timm\n")
+    index = "https://download.pytorch.org/whl/cpu"
+    assert values(emitted(GRAVITON))["setup"] == (
+        f"pip install torch --index-url {index}\npip install -r requirements.txt\n"
+    )
+
+
+def test_where_the_engine_cannot_launch_the_best_the_next_is_taken_and_that_is_said() -> None:
+    task = emitted(SALAD, LAMBDA_A10, A10G)
+    assert values(task)["resources"]["infra"] == "lambda"
+    assert task.notes == (
+        "skypilot cannot launch the best, salad RTX 3090 24GB PCIe: it knows no salad. The task is for number 2, "
+        "lambda NVIDIA A10 24GB PCIe: $0.42 instead of $0.42",
+    )
+    assert "compare what you are offered" in task.text
+    assert emitted(A10G, SALAD).notes == ()
+
+
+def test_where_it_can_launch_none_that_is_an_error_which_names_its_providers() -> None:
+    with pytest.raises(
+        NothingFitsError, match="dstack can launch none of the 1 ranked instances: it knows no salad"
+    ) as caught:
+        emitted(SALAD, engine="dstack")
+    assert caught.value.hint.startswith("--provider aws,azure,digitalocean")
+    with pytest.raises(NothingFitsError, match="no instance does this job within the limits"):
+        emitted()
+
+
+def test_a_task_ends_at_the_deadline_or_an_hour_after_the_upper_end_of_its_prediction() -> None:
+    # 33 min and an hour are 93 min.
+    assert values(emitted(A10G, engine="dstack", assumed=False))["max_duration"] == "93m"
+    two_hours = JobLimits(deadline_s=7200.0)
+    assert values(emitted(A10G, engine="dstack", limits=two_hours))["max_duration"] == "120m"
+    unknown = emitted(A10G, engine="dstack", assumed=True)
+    assert "max_duration" not in values(unknown)
+    assert "takes as long as it takes" in unknown.text
+
+
+def test_a_step_on_several_machines_is_started_on_all_and_each_may_cost_its_part() -> None:
+    task = emitted(TWO_MACHINES, args=("--lr", "0.1"), mode="training", limits=JobLimits(max_usd_per_hour=40.0))
+    assert values(task)["num_nodes"] == 2
+    assert values(task)["run"].endswith("'my train.py' --lr 0.1\n")
+    # 40 dollars an hour for both are 20 for each.
+    assert values(task)["resources"]["max_hourly_cost"] == 20.0
+    talk = task.text.replace("\n#  ", "")
+    assert "aws 2x g5.48xlarge (8x A10G) in us-east-1" in talk
+    assert "It runs fully sharded (FSDP) on 16 GPUs at a scaling efficiency of 90 %" in talk
+
+
+def test_the_folder_that_is_copied_is_seen_from_the_task_file(folder: Path) -> None:
+    (folder / "tasks").mkdir()
+    task = emitted(A10G, engine="dstack", file=Path("tasks/train.yaml"))
+    assert values(task)["files"] == [{"local_path": "..", "path": "/workflow"}]
+
+
+@pytest.mark.parametrize(("script", "name"), [("2d.py", "job-2d"), ("É_Net.py", "net"), ("x" * 60 + ".py", "x" * 40)])
+def test_the_name_is_one_that_engines_take(folder: Path, script: str, name: str) -> None:
+    (folder / script).write_text("")
+    task = task_file(
+        recommendation(A10G), engine="dstack", source=script, script_args=(), idle_minutes=1, file=None,
+        today=date(2026, 11, 2),
+    )  # fmt: skip
+    assert values(task)["name"] == name
+
+
+def test_an_instance_with_a_hostile_name_stays_a_name() -> None:
+    task = emitted(quote("g5\nrun: rm -rf /", device="a10g"))
+    assert values(task)["resources"]["instance_type"] == "g5\nrun: rm -rf /"
+    assert values(task)["run"] == "python 'my train.py'\n"
+
+
+def test_a_commitment_is_launched_on_demand_and_must_be_held() -> None:
+    task = emitted(quote("g5.xlarge", device="a10g", price_kind="commit_1y"))
+    assert values(task)["resources"]["use_spot"] is False
+    assert "a commitment, which you must hold" in task.text
+
+
+def test_a_service_is_no_task() -> None:
+    with pytest.raises(UsageError, match="a service is no task"):
+        emitted(A10G, requests_per_day=1000)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("torchvision:resnet50", "is no Python file"),
+        ("model.pt2", "is no Python file"),
+        ("nowhere.py::Net", "no such file"),
+        ("../outside.py", "is not in this folder"),
+    ],
+)
+def test_what_no_machine_could_run_is_refused(folder: Path, source: str, message: str) -> None:
+    (folder.parent / "outside.py").write_text("")
+    with pytest.raises(UsageError, match=message):
+        check_launchable(source)
+
+
+def test_a_class_in_a_file_is_run_by_its_file() -> None:
+    check_launchable("my train.py::Net")

@@ -1,0 +1,200 @@
+"""`advise validate` from a table of measurements to its score, through the real command line and real traces."""
+
+import csv
+import json
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import platformdirs
+import pytest
+
+from advisor.cli.main import run
+from advisor.errors import ExitCode
+from advisor.question.from_source import profile_source
+from advisor.records.options import Options
+from advisor.workload.file import workload_to_json
+
+COLUMNS = (
+    "model",
+    "mode",
+    "precision",
+    "layout",
+    "compile",
+    "attention",
+    "batch",
+    "input",
+    "device",
+    "step_s",
+    "source",
+)
+ROW: Mapping[str, str] = {
+    "model": "net.py",
+    "mode": "inference",
+    "precision": "fp32",
+    "batch": "8",
+    "device": "t4",
+    "step_s": "0.001",
+    "source": "by hand",
+}
+NET = """
+    import torch
+    from torch import nn
+
+    def get_model():
+        return nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 16))
+
+    def example_inputs(batch=4):
+        return torch.zeros(batch, 64)
+"""
+FIXED = """
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(64, 64)
+
+        def forward(self, x):
+            x = self.layer(x)
+            return x if len(x) < 20 else self.layer(x)
+
+    def example_inputs(batch=16):
+        return torch.zeros(batch, 64)
+"""
+
+Validate = Callable[..., tuple[int, dict[str, Any]]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the measurements, which is not the current one."""
+    monkeypatch.setattr(platformdirs, "user_cache_path", lambda name: tmp_path / "cache" / name)
+    folder = tmp_path / "measured"
+    folder.mkdir()
+    (folder / "net.py").write_text(dedent(NET))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    return folder
+
+
+@pytest.fixture
+def validate(folder: Path, capsys: pytest.CaptureFixture[str]) -> Validate:
+    def call(rows: list[Mapping[str, Any]], *flags: str) -> tuple[int, dict[str, Any]]:
+        write(folder / "mine.csv", rows)
+        code = run(["validate", "--measurements", str(folder / "mine.csv"), "-o", "json", "--rows", *flags])
+        out, err = capsys.readouterr()
+        assert err == ""
+        return code, json.loads(out)
+
+    return call
+
+
+def write(file: Path, rows: list[Mapping[str, Any]]) -> None:
+    with file.open("w", newline="") as stream:
+        table = csv.DictWriter(stream, COLUMNS)
+        table.writeheader()
+        table.writerows([ROW | row for row in rows])
+
+
+def test_measurements_that_equal_the_predictions_score_no_error(validate: Validate) -> None:
+    rows: list[Mapping[str, Any]] = [
+        {"mode": mode, "device": device, "batch": batch}
+        for mode in ("inference", "forward_backward", "training")
+        for device in ("t4", "Tesla V100-SXM2-16GB", "aws-graviton3", "aws-graviton3@4")
+        for batch in (8, 64, 512)
+    ]
+    _, first = validate(rows)
+    assert (first["overall"]["n"], first["failed"]) == (36, [])
+    truths = [row | {"step_s": found["predicted_s"]} for row, found in zip(rows, first["rows"], strict=True)]
+    code, document = validate(truths, "--max-mape", "0.001")
+    assert code == ExitCode.ANSWER
+    overall = document["overall"]
+    assert (overall["mape"], overall["coverage_90"], overall["kendall"]) == (0.0, 1.0, 1.0)
+    assert overall["bias"] == pytest.approx(0.0)
+    assert (overall["kendall_devices"], overall["cheapest_right_ratio"]) == (1.0, 1.0)
+    by_device = {group["by"]["device"]: group["n"] for group in document["groups"] if "device" in group["by"]}
+    assert by_device == {"t4": 9, "v100-sxm2-16gb": 9, "aws-graviton3": 9, "aws-graviton3@4": 9}
+
+
+def test_an_optimizer_takes_time_that_forward_and_backward_do_not(validate: Validate) -> None:
+    modes = ("inference", "forward_backward", "training")
+    _, document = validate([{"mode": mode} for mode in modes])
+    times_s = [row["predicted_s"] for row in document["rows"]]
+    assert times_s[0] < times_s[1] < times_s[2]
+
+
+def test_what_cannot_be_predicted_is_listed_and_counts_as_100_percent(validate: Validate, folder: Path) -> None:
+    (folder / "broken.py").write_text("import os; os.abort()")
+    rows: list[Mapping[str, Any]] = [
+        {},
+        {"model": "broken.py"},
+        {"model": "missing.py"},
+        {"device": "gtx-9999"},
+        {"device": "t4@4"},
+        {"device": "aws-graviton2", "precision": "bf16"},  # it multiplies no halves
+    ]
+    code, document = validate(rows, "--max-mape", "0.5")
+    assert code == ExitCode.THRESHOLD  # five of six rows are off by 100 %
+    assert document["overall"]["failed_count"] == 5
+    reasons = {row["line"]: row["reason"] for row in document["failed"]}
+    assert reasons[3].endswith("broken.py ended the interpreter: SIGABRT")
+    assert reasons[4] == "there is no file missing.py"
+    assert reasons[5] == "no profile describes the device 'gtx-9999'"
+    assert reasons[6] == "t4@4: only a CPU is divided, into physical cores"
+    assert reasons[7] == "aws-graviton2 has no unit for bf16, or no kernels for the step"
+
+
+def test_a_saved_workload_that_cannot_be_evaluated_fails_alone(validate: Validate, folder: Path) -> None:
+    document = workload_to_json(profile_source(str(folder / "net.py"), Options()).workload)
+    (folder / "good.json").write_text(json.dumps(document))
+    (folder / "bad.json").write_text(json.dumps(document).replace('"aten.addmm"', '"aten.convolution"'))
+
+    _, found = validate([{"model": "good.json"}, {"model": "bad.json"}])
+
+    assert len(found["rows"]) == 1
+    assert [row["line"] for row in found["failed"]] == [3]
+
+
+def test_a_second_run_traces_nothing(validate: Validate, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = validate([{}])
+    monkeypatch.delattr(subprocess, "Popen")
+    assert validate([{}]) == first
+
+
+def test_a_step_that_is_no_line_in_the_batch_is_traced_at_the_measured_batch(validate: Validate, folder: Path) -> None:
+    (folder / "fixed.py").write_text(dedent(FIXED))
+    _, document = validate([{"model": "fixed.py", "batch": batch} for batch in (8, 16, 32)])
+    # Twice the samples are twice the FLOP, and from 20 samples on the layer runs twice.
+    flops = [row["flops"] for row in document["rows"]]
+    assert flops[1] == pytest.approx(2 * flops[0])
+    assert flops[2] == pytest.approx(2 * 2 * flops[1])
+
+
+def test_a_saved_workload_is_a_model_of_its_own_mode(validate: Validate, folder: Path) -> None:
+    workload = profile_source(str(folder / "net.py"), Options()).workload
+    (folder / "net.json").write_text(json.dumps(workload_to_json(workload)))
+    _, document = validate([{}, {"model": "net.json"}, {"model": "net.json", "mode": "training"}])
+    live, saved = document["rows"]
+    assert saved["predicted_s"] == live["predicted_s"]
+    assert document["failed"][0]["reason"] == "net.json is a saved step of inference, not of training"
+
+
+def test_several_files_are_one_table(validate: Validate, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(folder / "mine.csv", [{}, {"batch": 16}])
+    write(folder / "yours.csv", [{"batch": 32}])
+    files = [flag for name in ("mine", "yours") for flag in ("--measurements", str(folder / f"{name}.csv"))]
+    assert run(["validate", *files]) == ExitCode.ANSWER
+    assert "over 3 measured steps, 0 of them not predicted." in capsys.readouterr().out
+
+
+def test_a_wrong_file_or_bound_is_a_usage_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(folder / "mine.csv", [{"batch": "many"}])
+    assert run(["validate", "--measurements", str(folder / "mine.csv")]) == ExitCode.USAGE
+    assert f"error: {folder}/mine.csv:2: batch: found 'many'" in capsys.readouterr().err
+    assert run(["validate", "--measurements", str(folder / "mine.csv"), "--max-mape", "20%"]) == ExitCode.USAGE
+    assert capsys.readouterr().err == "error: --max-mape: '20%' is not a ratio\nhint: write 0.2 for 20 %\n"
+    assert run(["validate"]) == ExitCode.USAGE

@@ -1,0 +1,239 @@
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.cost.rank_offers import Ranking, rank
+from advisor.records.price import Offer
+from tests.cost.toys import billing, device, fleet, job, offer, predictions, selection
+
+SLOW, FAST = device("slow"), device("fast", kind="gpu")
+DEAR, CHEAP = offer("m1", usd_per_hour=7.2), offer("m2", usd_per_hour=3.6)
+
+
+def ranked(*offers: Offer, device_index: tuple[int, ...], samples: int = 1000, **options: Any) -> Ranking:
+    """Every offer on `SLOW` (1 s a sample) or `FAST` (0.1 s a sample)."""
+    return rank(
+        selection(*offers, **options),
+        fleet=fleet(*device_index, devices=(SLOW, FAST)),
+        predictions=predictions(SLOW, FAST, step_s=[[1.0], [0.1]]),
+        job=job(samples),
+    )
+
+
+def instances(ranking: Ranking) -> list[str]:
+    return [quote.instance for quote in ranking.quotes]
+
+
+def codes(ranking: Ranking) -> dict[str, str]:
+    return {rejection.id: rejection.code for rejection in ranking.rejected}
+
+
+def test_a_quote_is_time_and_price_of_the_job() -> None:
+    quote = ranked(CHEAP, device_index=(1,), samples=1000).quotes[0]
+    assert quote.job_s.mid == pytest.approx(100.0)  # 1,000 samples x 0.1 s
+    assert quote.job_usd.mid == pytest.approx(0.1)  # 100 s x 3.6 $/h
+    assert quote.job_usd.low == pytest.approx(0.09)
+    assert quote.job_usd.high == pytest.approx(0.11)
+    assert quote.samples_per_s == pytest.approx(10.0)
+    assert quote.usd_per_million_samples == pytest.approx(100.0)  # 100,000 s x 0.001 $/s
+    assert (quote.device.id, quote.device.kind, quote.gpus_used) == ("fast", "gpu", 1)
+
+
+def test_the_cheapest_job_is_first_not_the_cheapest_hour() -> None:
+    # 7.2 $/h for 100 s cost 0.2 $; 3.6 $/h for 1,000 s cost 1 $.
+    assert instances(ranked(CHEAP, DEAR, device_index=(0, 1))) == ["m1", "m2"]
+
+
+def test_the_best_batch_finishes_the_job_soonest() -> None:
+    # 1,000 samples: 1,000 steps of 1 s, 125 of 2 s (250 s), 16 of 20 s (320 s).
+    quotes = rank(
+        selection(CHEAP),
+        fleet=fleet(0, devices=(SLOW,)),
+        predictions=predictions(SLOW, step_s=[[1.0, 2.0, 20.0]], batches=(1, 8, 64)),
+        job=job(1000),
+    ).quotes
+    assert quotes[0].batch == 8
+    assert quotes[0].job_s.mid == pytest.approx(250.0)
+    assert quotes[0].peak_memory_bytes == 8e9
+
+
+def test_a_last_step_that_is_not_full_takes_as_long() -> None:
+    quotes = rank(
+        selection(CHEAP),
+        fleet=fleet(0, devices=(SLOW,)),
+        predictions=predictions(SLOW, step_s=[[2.0]], batches=(8,)),
+        job=job(17),
+    ).quotes
+    assert quotes[0].job_s.mid == pytest.approx(6.0)  # 3 steps
+
+
+def test_a_batch_that_does_not_fit_is_not_chosen() -> None:
+    quotes = rank(
+        selection(CHEAP),
+        fleet=fleet(0, devices=(SLOW,)),
+        predictions=predictions(
+            SLOW, step_s=[[1.0, 1.0]], batches=(1, 8), fits=np.array([[True, False]], dtype=np.bool_)
+        ),
+        job=job(),
+    ).quotes
+    assert quotes[0].batch == 1
+
+
+def test_what_fits_at_no_batch_is_rejected_with_the_numbers() -> None:
+    ranking = rank(
+        selection(CHEAP),
+        fleet=fleet(0, devices=(SLOW,)),
+        predictions=predictions(
+            SLOW,
+            step_s=[[1.0, 1.0]],
+            batches=(40, 80),  # 1 GB a sample: 40e9 / 2^30 = 37.25 GiB, and 32e9 / 2^30 = 29.8 GiB
+            fits=np.zeros((1, 2), dtype=np.bool_),
+        ),
+        job=job(),
+    )
+    assert ranking.quotes == ()
+    assert ranking.rejected[0].code == "does-not-fit"
+    assert ranking.rejected[0].reason == "needs 37.3 GiB at batch 40, has 29.8 GiB"
+
+
+def test_what_no_plan_can_spread_is_rejected_without_numbers() -> None:
+    nothing = replace(
+        predictions(SLOW, step_s=[[np.inf]], fits=np.zeros((1, 1), dtype=np.bool_)),
+        peak_memory_bytes=np.array([[np.inf]]),
+    )
+    ranking = rank(selection(CHEAP), fleet=fleet(0, devices=(SLOW,)), predictions=nothing, job=job())
+    assert ranking.rejected[0].reason == "its batch cannot be divided among the GPUs as asked"
+
+
+def test_a_device_without_the_precision_is_rejected() -> None:
+    nothing = predictions(SLOW, step_s=[[np.inf]], precisions=(None,), fits=np.zeros((1, 1), dtype=np.bool_))
+    ranking = rank(selection(CHEAP), fleet=fleet(0, devices=(SLOW,)), predictions=nothing, job=job())
+    assert codes(ranking) == {CHEAP.id: "no-native-precision"}
+
+
+def test_an_offer_without_a_device_is_rejected_with_the_problem() -> None:
+    ranking = ranked(CHEAP, DEAR, device_index=(-1, 0))
+    assert instances(ranking) == ["m1"]
+    assert [(one.code, one.reason) for one in ranking.rejected] == [("no-device-profile", "it is a riddle")]
+
+
+def test_a_type_is_quoted_once_in_its_cheapest_region() -> None:
+    here, there = offer("m1", usd_per_hour=2.0), offer("m1", usd_per_hour=1.0, region="eu-1", geo="EU")
+    ranking = ranked(here, there, device_index=(0, 0))
+    assert [quote.region for quote in ranking.quotes] == ["eu-1"]
+    assert codes(ranking) == {here.id: "dearer-region"}
+
+
+def test_overlapping_costs_are_indistinguishable_from_the_best() -> None:
+    # Within a factor of 1.1, 100 s at 3.6 $/h cost 0.091 to 0.11 $, 1,000 s at 0.42 $/h 0.106 to 0.128 $: they overlap.
+    # At 0.5 $/h they do not: 0.126 to 0.153 $.
+    close = ranked(offer("m1"), offer("m2", usd_per_hour=0.42), device_index=(1, 0))
+    assert [quote.indistinguishable for quote in close.quotes] == [False, True]
+    apart = ranked(offer("m1"), offer("m2", usd_per_hour=0.5), device_index=(1, 0))
+    assert [quote.indistinguishable for quote in apart.quotes] == [False, False]
+
+
+def test_only_the_error_that_a_device_has_of_its_own_is_compared() -> None:
+    # 0.1 $ against 1,000 s at 0.42 $/h, 0.117 $: the times may be off by e^0.5, but all by the same factor.
+    own = np.full((2, 1), 0.01)
+    quotes = rank(
+        selection(offer("m1"), offer("m2", usd_per_hour=0.42)),
+        fleet=fleet(1, 0, devices=(SLOW, FAST)),
+        predictions=predictions(SLOW, FAST, step_s=[[1.0], [0.1]], log_spread=np.full((2, 1), 0.5), own_log_spread=own),
+        job=job(),
+    ).quotes
+    assert [quote.indistinguishable for quote in quotes] == [False, False]
+    assert quotes[0].chance_cheapest == pytest.approx(1.0)
+
+
+def test_an_error_of_the_time_counts_by_the_share_of_the_cost_that_is_time() -> None:
+    # $3.60 for (900 + 100) s are $1.00, a tenth of the 100 s is 1 % of it. (900 + 1,000) s at $2.084 an hour are $1.10,
+    # a tenth of the 1,000 s is 5.3 %: at least $1.04. Of computing alone a tenth either way would overlap.
+    def of(start_up_s: float, second_usd_per_hour: float) -> bool:
+        quotes = rank(
+            selection(offer("m1"), offer("m2", usd_per_hour=second_usd_per_hour)),
+            fleet=fleet(1, 0, devices=(SLOW, FAST)),
+            predictions=predictions(SLOW, FAST, step_s=[[1.0], [0.1]]),
+            job=job(1000),
+            billing=billing(start_up_s=start_up_s),
+        ).quotes
+        assert quotes[1].job_usd.mid / quotes[0].job_usd.mid == pytest.approx(1.1, rel=1e-3)
+        return quotes[1].indistinguishable
+
+    assert not of(900.0, 2.0842)
+    assert of(0.0, 0.396)
+
+
+def test_on_the_same_device_the_price_decides() -> None:
+    ranking = ranked(offer("m1", usd_per_hour=1.00), offer("m2", usd_per_hour=1.01), device_index=(0, 0))
+    assert [quote.indistinguishable for quote in ranking.quotes] == [False, False]
+    assert [quote.chance_cheapest for quote in ranking.quotes] == [1.0, 0.0]
+
+
+def test_a_device_errs_alike_on_every_cloud() -> None:
+    here, there = (device("t4", kind="gpu", host_to_device_bytes_per_s=rate) for rate in (6e9, 12e9))
+    quotes = rank(
+        selection(offer("m1", usd_per_hour=1.00), offer("m2", usd_per_hour=1.01)),
+        fleet=fleet(0, 1, devices=(here, there)),
+        predictions=predictions(here, there, step_s=[[1.0], [1.0]]),
+        job=job(),
+    ).quotes
+    assert [quote.chance_cheapest for quote in quotes] == [1.0, 0.0]
+
+
+def test_devices_that_cost_the_same_are_the_cheapest_by_even_chances() -> None:
+    # 100 s at 3.6 $/h and 1,000 s at 0.36 $/h both cost 0.1 $; 1,000 s at 3.6 $/h cost ten times as much.
+    ranking = ranked(offer("m1"), offer("m2", usd_per_hour=0.36), offer("m3", usd_per_hour=3.6), device_index=(1, 0, 0))
+    assert [quote.chance_cheapest for quote in ranking.quotes] == pytest.approx([0.5, 0.5, 0.0], abs=1e-3)
+
+
+def test_marketplaces_never_win_but_what_they_would_save_is_told() -> None:
+    host = offer("h1", usd_per_hour=0.9, tier="marketplace")
+    ranking = ranked(CHEAP, host, device_index=(0, 0))
+    assert instances(ranking) == ["m2"]
+    assert codes(ranking) == {host.id: "marketplace"}
+    assert ranking.notes == ("marketplaces are left out; they would save up to 75% (acme h1)",)  # 0.9 against 3.6 $/h
+
+
+def test_marketplaces_that_save_nothing_are_not_praised() -> None:
+    assert ranked(CHEAP, offer("h1", usd_per_hour=9.0, tier="marketplace"), device_index=(0, 0)).notes == ()
+
+
+def test_nothing_on_offer_is_an_empty_ranking() -> None:
+    assert ranked(device_index=()).quotes == ()
+
+
+@given(st.permutations(range(5)))
+def test_the_order_of_the_offers_does_not_matter(order: list[int]) -> None:
+    offers = [
+        DEAR, CHEAP, offer("m3", usd_per_hour=3.6), offer("m3", usd_per_hour=3.6, region="eu-1"),
+        offer("h1", tier="marketplace"),
+    ]  # fmt: skip
+    on = [1, 0, 0, 0, 1]
+    # The fleet follows the selection, which puts what is set apart last.
+    shuffled = sorted(order, key=lambda index: offers[index].tier == "marketplace")
+    ranking = ranked(*(offers[index] for index in order), device_index=tuple(on[index] for index in shuffled))
+    straight = ranked(*offers, device_index=tuple(on))
+    assert ranking.quotes == straight.quotes
+    assert set(ranking.rejected) == set(straight.rejected)
+
+
+@given(st.floats(0.01, 100), st.floats(1.001, 10))
+def test_cost_grows_with_the_price(usd_per_hour: float, more: float) -> None:
+    ranking = ranked(
+        offer("m1", usd_per_hour=usd_per_hour), offer("m2", usd_per_hour=usd_per_hour * more), device_index=(0, 0)
+    )
+    first, second = (quote.job_usd.mid for quote in ranking.quotes)
+    assert second == pytest.approx(first * more)
+    assert instances(ranking) == ["m1", "m2"]
+
+
+def test_of_two_that_cost_the_same_the_faster_is_first() -> None:
+    # 36 $/h for 100 s and 3.6 $/h for 1,000 s both cost 1 $; by their names "a" would be first.
+    slow, fast = offer("a", usd_per_hour=3.6), offer("b", usd_per_hour=36.0)
+
+    assert instances(ranked(slow, fast, device_index=(0, 1))) == ["b", "a"]

@@ -1,0 +1,127 @@
+"""The machine at hand as devices to predict for: its cores, its memory, its power limit."""
+
+import math
+from dataclasses import replace
+from statistics import median, stdev
+from typing import Any
+
+import pytest
+
+from advisor.catalog.load import load_catalog
+from advisor.devices.local_device import local_devices
+from advisor.records.device import Cpu, Device
+from advisor.records.machine import LocalDevice
+from advisor.records.price import Catalog
+from tests.machines import gpu, machine
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return load_catalog()
+
+
+def cpu_of(catalog: Catalog, **changes: Any) -> LocalDevice:
+    return local_devices(machine(**changes), catalog)[0]
+
+
+def device_of(local: LocalDevice) -> Device:
+    assert local.device is not None
+    return local.device
+
+
+def turin(identifier: str, *, clock_hz: float, gb_per_s: float) -> Cpu:
+    """A CPU of Zen 5 Turin with one thread for each of its 100 cores."""
+    return Cpu(
+        id=identifier,
+        name=identifier,
+        vendor="AMD",
+        generation="Zen 5 Turin",
+        isa=("avx2", "avx512f", "avx512_bf16"),
+        sustained_hz=clock_hz,
+        cores_per_socket=100,
+        threads_per_core=1,
+        memory_bytes_per_s=gb_per_s * 1e9,
+        source="by hand",
+    )
+
+
+def test_a_cpu_with_a_profile_has_the_cores_and_the_memory_that_are_here(catalog: Catalog) -> None:
+    local = cpu_of(catalog)
+    device = device_of(local)
+
+    assert (local.id, local.note) == ("cpu", "")
+    assert local.profile is catalog.cpus["amd-epyc-7763"]
+    assert (device.id, device.core_count, device.memory_bytes) == ("amd-epyc-7763", 8.0, 32e9)
+    assert device.log_spread == 0.0
+
+
+def test_half_the_cores_have_half_the_peak(catalog: Catalog) -> None:
+    eight, four = device_of(cpu_of(catalog)), device_of(cpu_of(catalog, core_count=4.0))
+
+    assert four.peak_flops_per_s["fp32"] == pytest.approx(eight.peak_flops_per_s["fp32"] / 2)
+
+
+def test_a_quota_of_one_and_a_half_cores_counts_to_the_hardware_thread(catalog: Catalog) -> None:
+    assert device_of(cpu_of(catalog, core_count=1.5)).core_count == 1.5
+
+
+def test_a_cpu_whose_name_is_hidden_is_the_median_of_its_generation_and_as_uncertain(catalog: Catalog) -> None:
+    kin = [turin("a", clock_hz=3e9, gb_per_s=500), turin("b", clock_hz=4e9, gb_per_s=500),
+           turin("c", clock_hz=4.5e9, gb_per_s=500)]  # fmt: skip
+    small = replace(catalog, cpus={cpu.id: cpu for cpu in kin})
+    hidden = {"cpu_name": "AMD EPYC", "cpu_signature": "AuthenticAMD 26 2", "isa": kin[0].isa}
+
+    local = cpu_of(small, core_count=2.0, **hidden)
+    device = device_of(local)
+
+    # 2 cores x 4 GHz x 64 FLOP a cycle; the clocks are all that differs
+    assert device.peak_flops_per_s["vector"] == pytest.approx(2 * median([3e9, 4e9, 4.5e9]) * 64)
+    assert device.host_time_ratio == pytest.approx(1.0)  # the median: of 4 GHz
+    assert device.log_spread == pytest.approx(stdev([math.log(3), math.log(4), math.log(4.5)]))
+    assert (device.id, device.vendor, device.generation) == ("amd-epyc", "AMD", "Zen 5 Turin")
+    assert local.profile is None
+    assert "no profile describes it: the median of the 3 CPUs of the Zen 5 Turin generation" in local.note
+
+
+def test_clocks_that_the_machine_names_win_over_those_of_others(catalog: Catalog) -> None:
+    kin = [turin(name, clock_hz=4e9, gb_per_s=500) for name in "abc"]
+    small = replace(catalog, cpus={cpu.id: cpu for cpu in kin})
+    hidden = {"cpu_name": "AMD EPYC", "cpu_signature": "AuthenticAMD 26 2", "isa": kin[0].isa}
+
+    local = cpu_of(small, core_count=1.0, base_hz=2e9, boost_hz=3e9, **hidden)
+
+    # 0.63 of the way from the base clock to the boost: 2.63 GHz
+    assert device_of(local).peak_flops_per_s["vector"] == pytest.approx(2.63e9 * 64)
+
+
+def test_a_cpu_unlike_all_others_is_not_predicted_and_says_why(catalog: Catalog) -> None:
+    local = cpu_of(catalog, cpu_name="Loongson-3A6000", cpu_signature=None, isa=())
+
+    assert (local.device, local.profile, local.name) == (None, None, "Loongson-3A6000")
+    assert local.note == "no profile describes it, nor enough other CPUs with its instruction sets"
+
+
+def test_without_a_size_of_memory_nothing_is_predicted(catalog: Catalog) -> None:
+    local = cpu_of(catalog, memory_bytes=None)
+
+    assert (local.device, local.note) == (None, "the size of its memory could not be read")
+
+
+def test_a_gpu_has_its_own_memory_and_power_limit(catalog: Catalog) -> None:
+    whole = gpu("NVIDIA A100-SXM4-40GB")
+    capped = gpu("NVIDIA A100-SXM4-40GB", memory_bytes=39e9, power_limit_w=200.0)
+
+    _, free = local_devices(machine(gpus=(whole,)), catalog)
+    _, limited = local_devices(machine(gpus=(capped,)), catalog)
+
+    assert free.profile is catalog.gpus["a100-sxm4-40gb"]
+    assert device_of(limited).memory_bytes == 39e9
+    assert device_of(limited).tdp_w == 200.0
+    assert device_of(limited).power_ratio["fp16"] < device_of(free).power_ratio["fp16"]
+
+
+def test_a_gpu_without_a_profile_is_not_predicted_and_says_why(catalog: Catalog) -> None:
+    _, local = local_devices(machine(gpus=(gpu("NVIDIA GeForce RTX 4090 Laptop GPU"),)), catalog)
+
+    assert (local.id, local.device, local.profile) == ("cuda:0", None, None)
+    assert "no profile describes it" in local.note

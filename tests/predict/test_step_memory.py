@@ -1,0 +1,143 @@
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from advisor.predict.precision import Width
+from advisor.predict.step_memory import StepMemory, gradient_bytes, step_memory, verdict_of
+from advisor.records.device import DeviceKind
+from advisor.records.workload import Row, StoredBytes, TakenRatios, Workload
+from tests.predict.toys import linear_row, memory_line, operand, row, workload
+
+BATCHES = np.array([1.0, 10.0])
+CONTEXT = (287_047_680 + 666_632_192) / 2
+"""The middle between a CUDA context without kernels and one with all of torch's."""
+
+
+def memory(toy: Workload, *, width: Width = "full", kind: DeviceKind = "gpu") -> StepMemory:
+    return step_memory(toy, batches=BATCHES, width=width, kind=kind)
+
+
+def peaks(toy: Workload, **how: Any) -> list[float]:
+    return memory(toy, **how).total.mid.tolist()
+
+
+def optimizer_row(**attributes: Any) -> Row:
+    """AdamW on 1000 parameters: two fp32 values of state each."""
+    return row(
+        "optimizer",
+        family="optimizer",
+        phase="optimizer",
+        attributes={
+            "name": "AdamW",
+            "element_count": 1000,
+            "tensor_count": 4,
+            "calls_per_tensor": 10.0,
+            "flops_per_element": 0.0,
+            "read_bytes_per_element": 16.0,
+            "loop_read_bytes_per_element": 16.0,
+            "loop_write_bytes_per_element": 12.0,
+            "state_bytes_per_element": 8.0,
+            "write_bytes_per_element": 12.0,
+            **attributes,
+        },
+    )
+
+
+def test_the_peak_is_the_worst_moment_at_each_batch() -> None:
+    constant = memory_line(parameters=StoredBytes(full=(2e9, 0.0)))
+    growing = memory_line(phase="backward", activations=StoredBytes(full=(0.0, 1e9)))
+    found = memory(workload(memory=(constant, growing)))
+    # 2 GB at batch 1, 10 x 1 GB at batch 10.
+    assert found.total.mid.tolist() == [2e9 + CONTEXT, 10e9 + CONTEXT]
+    assert found.moments.tolist() == [0, 1]
+    assert found.parts["parameters"].mid.tolist() == [2e9, 0]
+    assert found.parts["activations"].mid.tolist() == [0, 10e9]
+
+
+@pytest.mark.parametrize(("width", "expected"), [("full", 7e9), ("autocast", 6e9), ("half", 5e9)])
+def test_autocast_halves_what_it_stores_low_and_pure_half_every_float(width: Width, expected: float) -> None:
+    line = memory_line(activations=StoredBytes(low=(2e9, 0.0), full=(2e9, 0.0), other=(3e9, 0.0)))
+    assert peaks(workload(memory=(line,)), width=width)[0] == expected + CONTEXT
+
+
+def test_autocast_keeps_half_copies_of_the_weights_until_the_optimizer_runs() -> None:
+    # The bias (16) and weight (8 x 16) of 2 layers in half: 2 x 144 x 2 bytes.
+    during = workload(linear_row(count=2), memory=(memory_line(phase="backward"),))
+    assert memory(during, width="autocast").parts["half copies"].mid.tolist() == [576, 576]
+    after = workload(linear_row(count=2), memory=(memory_line(phase="optimizer"),))
+    assert memory(after, width="autocast").parts["half copies"].mid.tolist() == [0, 0]
+
+
+def test_products_need_the_workspace_of_cublas() -> None:
+    found = memory(workload(linear_row())).parts["workspaces"]
+    assert (found.low[0], found.high[0]) == (8_519_680, 33_554_432)
+
+
+def test_a_convolution_needs_up_to_a_copy_of_its_operands() -> None:
+    image, weight, result = operand((0.0, 1.0), 3, 10, 10), operand(4, 3, 3, 3), operand((0.0, 1.0), 4, 8, 8)
+    conv = row("aten.convolution", (image, weight), (result,), family="conv")
+    # In fp32 a sample has 300 and 256 numbers, the weight 108.
+    found = memory(workload(conv)).parts["workspaces"]
+    assert found.low.tolist() == [0, 0]
+    assert found.high.tolist() == [4 * (556 + 108), 4 * (5560 + 108)]
+
+
+def test_the_allocator_of_cuda_gives_its_reserve_back_where_it_is_short() -> None:
+    line = memory_line(activations=StoredBytes(full=(1e9, 0.0)))
+    found = memory(workload(memory=(line,), taken=TakenRatios(heap=1.0, cache=1.2))).parts["allocator"]
+    assert (found.low[0], found.mid[0], found.high[0]) == pytest.approx((0, 0.1e9, 0.2e9))
+
+
+def test_a_heap_keeps_what_it_has() -> None:
+    line = memory_line(activations=StoredBytes(full=(1e9, 0.0)))
+    found = memory(workload(memory=(line,), taken=TakenRatios(heap=1.5, cache=1.0)), kind="cpu").parts["allocator"]
+    # Off by 17 % of the tensors in 90 % of the steps measured.
+    assert (found.low[0], found.mid[0], found.high[0]) == pytest.approx((0.33e9, 0.5e9, 0.67e9))
+
+
+def test_a_cpu_holds_the_system_and_torch() -> None:
+    found = memory(workload(), kind="cpu").parts["process"]
+    assert (found.low[0], found.high[0]) == (0.5e9, 1e9)
+
+
+def test_on_cuda_optimizers_have_intermediates_of_all_parameters_at_once() -> None:
+    line = memory_line(phase="optimizer", temporaries=StoredBytes(full=(100.0, 0.0)))
+    looped, fused = optimizer_row(), optimizer_row(calls_per_tensor=1.0)
+    assert memory(workload(looped, memory=(line,))).parts["temporaries"].mid[0] == 4000
+    assert memory(workload(fused, memory=(line,))).parts["temporaries"].mid[0] == 100
+    assert memory(workload(looped, memory=(line,)), kind="cpu").parts["temporaries"].mid[0] == 100
+
+
+def test_attention_with_dropout_keeps_its_scores_on_a_cpu() -> None:
+    tokens = operand((0.0, 1.0), 2, 5, 7)
+    attention = row(
+        "attention", (tokens, tokens, tokens), (tokens, operand((0.0, 1.0), 2, 5)), family="attention",
+        attributes={"dropout_ratio": 0.1, "causal": False},
+    )  # fmt: skip
+    backward = row("attention_backward", (tokens,) * 4, (tokens,) * 3, family="attention", phase="backward")
+    # 2 heads x 5 x 5 scores a sample in fp32, three times: of softmax, of the mask, of their product.
+    step = workload(attention, backward)
+    assert memory(step, kind="cpu").parts["activations"].mid.tolist() == [600, 6000]
+    assert memory(step).parts["activations"].mid.tolist() == [0, 0]
+    assert memory(replace(step, rows=(attention,)), kind="cpu").parts["activations"].mid.tolist() == [0, 0]
+
+
+def test_gradients_are_what_optimizers_write_of_the_parameters() -> None:
+    # 1000 parameters: 12 bytes are written, of which 8 are state.
+    assert gradient_bytes(workload(optimizer_row())) == 4000
+
+
+@pytest.mark.parametrize(
+    ("memory_bytes", "expected"), [(99, "does not fit"), (100, "tight"), (119, "tight"), (120, "fits")]
+)
+def test_a_peak_is_tight_where_its_spread_holds_the_memory(memory_bytes: float, expected: str) -> None:
+    assert verdict_of(low_bytes=100, high_bytes=120, memory_bytes=memory_bytes) == expected
+
+
+def test_every_part_says_where_it_comes_from() -> None:
+    for kind in ("gpu", "cpu"):
+        found = memory(workload(linear_row()), kind=kind)  # type: ignore[arg-type]
+        assert all(found.source_of(part) for part in found.parts)
+        assert found.source_of("process") != found.source_of("parameters") == "counted in the trace"

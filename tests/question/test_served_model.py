@@ -1,0 +1,359 @@
+"""Language models in service, from the flags to the quotes: what is refused, worked examples, and laws."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from advisor import breakeven, explain, memory, recommend
+from advisor.answers.ranking import rank_source, rank_workload
+from advisor.catalog.load import load_catalog
+from advisor.errors import LoadError, UsageError
+from advisor.predict.capability import gpu_device
+from advisor.predict.step_time import predict
+from advisor.predict.weights import with_weights
+from advisor.question.from_source import Profile
+from advisor.question.served_model import as_served, check_generation
+from advisor.records.answer import Quote
+from advisor.records.generation import WeightFormat
+from advisor.records.options import Options
+from advisor.records.prediction import IndexArray, Predictions, TokenTimes
+from advisor.records.scale import Plan
+from advisor.records.workload import Workload
+from advisor.scale.tokens import token_clock, with_token_times
+from tests.generations import CONFIGS, traced
+from tests.predict.toys import workload as toy
+
+pytest.importorskip("transformers")
+
+GPUS = ("a100-sxm4-80gb", "h100-sxm5-80gb", "l4", "rtx-4090", "t4", "v100-sxm2-16gb")
+CONCURRENCIES = tuple(range(1, 129))
+LLAMA_WEIGHT_BYTES = 2 * 8_030_261_248
+
+
+def served(**options: Any) -> Options:
+    return Options(prompt_tokens=1024, output_tokens=256, **options)
+
+
+def llama() -> Workload:
+    return traced("llama3_8b", prompt_tokens=1024, output_tokens=256)
+
+
+@cache
+def token_times(*, weights: WeightFormat = "auto") -> tuple[Predictions, TokenTimes]:
+    """Llama 3 8B at `CONCURRENCIES`."""
+    return predicted(with_weights(llama(), weights), CONCURRENCIES)
+
+
+def predicted(workload: Workload, concurrencies: Sequence[int]) -> tuple[Predictions, TokenTimes]:
+    """On `GPUS`, one row each."""
+    catalog = load_catalog()
+    devices = [gpu_device(catalog.gpus[name]) for name in GPUS]
+
+    def predict_part(part: Workload, sizes: IndexArray) -> Predictions:
+        return predict(
+            part,
+            devices=devices,
+            efficiencies=catalog.efficiencies,
+            batches=sizes,
+            precision="half",
+            compile_mode="compile",
+        )
+
+    steps = predict_part(workload, np.array(concurrencies))
+    clock = token_clock(workload, batches=steps.batches, plans=[Plan()], predict_part=predict_part)
+    found = with_token_times(steps, clock)
+    assert found.tokens is not None
+    return found, found.tokens
+
+
+@cache
+def quoted(**options: Any) -> tuple[Quote, ...]:
+    catalog = load_catalog()
+    return rank_workload(llama(), Options(no_local=True, **options), catalog=catalog).quotes
+
+
+# -- flags ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ("hf:config.json", Options(prompt_tokens=10), "needs --output-tokens"),
+        ("hf:config.json", Options(concurrency="8"), "needs --prompt-tokens and --output-tokens"),
+        ("model.py", served(), "model.py is no language model"),
+        ("workload.json", served(), "is a saved workload, whose tokens are settled"),
+        ("hf:config.json", served(mode="training"), "nobody serves a step of training"),
+        ("hf:config.json", served(attention="eager"), "served as an engine runs it"),
+        ("hf:config.json", served(measure=True), "served as an engine runs it"),
+        ("hf:config.json", served(batch="8", concurrency="8"), "both say how many requests"),
+    ],
+)
+def test_flags_that_contradict_each_other_or_the_source_are_refused(source, options, message):
+    with pytest.raises(UsageError, match=message):
+        check_generation(source, options)
+
+
+def test_a_saved_generation_takes_the_flags_that_its_trace_does_not_settle():
+    check_generation("workload.json", Options(concurrency="8", weights="int4", max_tpot=0.05))
+
+
+def test_what_generates_nothing_takes_no_flags_of_a_service():
+    with pytest.raises(UsageError, match="--weights: toy is no language model in service"):
+        as_served(toy(), Options(weights="int4"))
+
+
+def test_an_engine_runs_in_half_with_fused_kernels_and_so_many_requests():
+    workload, options = as_served(llama(), Options(concurrency="8", weights="int8"))
+
+    assert (options.batch, options.precision, options.compile) == ("8", "half", "compile")
+    assert workload.generation is not None
+    assert workload.generation.weights == "int8"
+    assert as_served(workload, options) == (workload, options)
+
+
+def test_what_is_no_number_of_requests_is_refused_by_the_flag_that_says_it():
+    with pytest.raises(UsageError, match="--concurrency many: 'many' is not a positive whole number"):
+        as_served(llama(), Options(concurrency="many"))
+
+
+def test_engines_have_no_autocast():
+    with pytest.raises(UsageError, match="without autocast") as refused:
+        as_served(llama(), Options(precision="amp-bf16"))
+    assert "--precision bf16" in refused.value.hint
+
+
+def test_weights_are_stored_once():
+    workload = with_weights(llama(), "int8")
+    with pytest.raises(UsageError, match="was saved with weights in int8"):
+        as_served(workload, Options(weights="int4"))
+
+
+def test_a_config_is_ranked_by_way_of_the_process_that_reads_sources(tmp_path):
+    file = tmp_path / "llama.json"
+    file.write_text(json.dumps(CONFIGS["llama"]))
+    options = Options(prompt_tokens=512, output_tokens=65, concurrency="4", no_local=True, device=("l4",))
+
+    there = rank_source(f"hf:{file}", options)
+    here = rank_workload(traced("llama"), options, catalog=load_catalog())
+    assert there.quotes == here.quotes
+    assert there.job.generation == here.job.generation
+
+
+def small_llama() -> nn.Module:
+    """The model of `CONFIGS`, without weights."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    settings = {name: value for name, value in CONFIGS["llama"].items() if name not in ("model_type", "architectures")}
+    with torch.device("meta"):
+        return LlamaForCausalLM(LlamaConfig(**settings))
+
+
+def test_from_python_the_config_of_a_model_at_hand_says_the_same(tmp_path):
+    file = tmp_path / "LlamaForCausalLM.json"
+    file.write_text(json.dumps(CONFIGS["llama"]))
+    there = rank_source(f"hf:{file}", served(concurrency="4", no_local=True, device=("l4",), max_tpot=0.1))
+    model = small_llama()
+
+    here = recommend(
+        model, prompt_tokens=1024, output_tokens=256, concurrency=4, max_tpot="100ms", no_local=True, device="l4"
+    )
+    assert here.quotes == there.quotes
+    assert here.quotes
+    assert here.workload.name == "LlamaForCausalLM"
+
+
+def test_from_python_explanations_memory_and_break_even_take_the_same_keywords(monkeypatch: pytest.MonkeyPatch):
+    asked: list[tuple[str, Options]] = []
+
+    def profile(source: str, options: Options) -> Profile:
+        asked.append((json.loads(Path(source.removeprefix("hf:")).read_text())["architectures"], options))
+        return Profile(workload=traced("llama", prompt_tokens=1024, output_tokens=256), second_count=None)
+
+    monkeypatch.setattr("advisor.question.from_model.profile_source", profile)
+    model = small_llama()
+    flags = {"prompt_tokens": 1024, "output_tokens": 256, "concurrency": 4, "max_tpot": "100ms", "no_local": True}
+
+    explained = explain(model, on="l4", **flags)
+    assert explained.generation is not None
+    assert explained.steps[0].batch == 4
+    needed = memory(model, on="l4", **flags)
+    assert (needed.generation, needed.batch) == (explained.generation, 4)
+    crossings = breakeven(model, **flags, provider="aws", region="us-east-1")
+    assert crossings.job.generation == explained.generation
+    assert crossings.job.limits.max_tpot_s == 0.1
+    assert {name for (name,), _ in asked} == {"LlamaForCausalLM"}
+    assert all((options.prompt_tokens, options.output_tokens) == (1024, 256) for _, options in asked)
+
+
+def test_from_python_memory_is_of_one_number_of_requests():
+    with pytest.raises(UsageError, match=r"--concurrency 1\.\.8: memory is of one batch"):
+        memory(small_llama(), prompt_tokens=1024, output_tokens=256, concurrency="1..8")
+
+
+def test_from_python_an_error_names_the_model_and_no_file():
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    with torch.device("meta"):
+        model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=8, n_head=1, n_positions=64))
+    with pytest.raises(UsageError) as refused:
+        recommend(model, prompt_tokens=1024, output_tokens=256, no_local=True)
+    assert str(refused.value) == "GPT2LMHeadModel takes 64 tokens at most; prompt and output have 1,280"
+
+
+def test_from_python_a_model_without_a_config_is_no_service():
+    with pytest.raises(LoadError, match="Linear has no config of transformers"):
+        recommend(nn.Linear(8, 8), prompt_tokens=1024, output_tokens=256)
+    with pytest.raises(UsageError, match="--max-ttft: Linear is no language model in service"):
+        recommend(nn.Linear(8, 8), torch.rand(4, 8), max_ttft="1s", no_local=True)
+
+
+# -- worked examples --------------------------------------------------------------------------------------------------
+
+
+def test_decode_of_one_request_is_no_faster_than_the_memory_that_holds_the_weights():
+    # 16.06 GB at the 2.04 TB/s of an A100's datasheet: 7.88 ms a token; the embedding of the other 128,255 tokens,
+    # 1.05 GB, is not read, so 7.36 ms.
+    _, tokens = token_times()
+    read_bytes = LLAMA_WEIGHT_BYTES - 2 * 4096 * 128_255
+
+    a100 = GPUS.index("a100-sxm4-80gb")
+    assert read_bytes / 2.04e12 == pytest.approx(7.36e-3, rel=1e-3)
+    assert read_bytes / 2.04e12 < tokens.pass_s[a100, 0] < 2 * read_bytes / 2.04e12
+
+
+def test_weights_in_int4_take_a_quarter_of_the_blocks_and_their_scales():
+    # The blocks of Llama 3 8B have 32 x 218,103,808 = 6,979,321,856 weights in matrices. In int4 each takes half a byte
+    # and 1/128 of an fp16 scale and a zero of 4 bits: 0.51953125 bytes. The rest, 1,050,939,392, stays in half.
+    workload = with_weights(llama(), "int4")
+    stored = workload.memory[0].parameters
+
+    assert stored.full[0] == 4 * 1_050_939_392
+    assert stored.other[0] == pytest.approx(6_979_321_856 * 0.51953125)
+
+
+def test_the_cache_of_32_requests_takes_5_gib():
+    # 131,072 bytes x 1,280 tokens x 32 requests = 5,368,709,120 bytes.
+    (quote, *_) = quoted(concurrency="32", device=("a100-sxm4-80gb",))
+    assert quote.tokens is not None
+    assert quote.tokens.kv_cache_bytes == 5_368_709_120
+    assert quote.tokens.weight_bytes == LLAMA_WEIGHT_BYTES
+
+
+def test_dollars_per_million_tokens_are_those_of_the_month():
+    # 2 requests/s are 2 x 730 x 3600 = 5,256,000 a month, of 1024 + 256 tokens each.
+    (quote, *_) = quoted(requests_per_second=2.0, device=("a100-sxm4-80gb",))
+    assert quote.tokens is not None
+    assert quote.tokens.usd_per_million_tokens == pytest.approx(quote.job_usd.mid / (5_256_000 * 1280) * 1e6)
+    assert quote.tokens.usd_per_million_output_tokens == pytest.approx(5 * quote.tokens.usd_per_million_tokens)
+    assert quote.tokens.output_tokens_per_s == pytest.approx(quote.samples_per_s * 256)
+
+
+def test_enough_replicas_carry_the_load():
+    # One request at a time and a second's worth of 50: as many instances as requests/s over what one of them does.
+    (quote, *_) = quoted(requests_per_second=50.0, concurrency="8", device=("l4",))
+    assert quote.instance_count == int(np.ceil(50 / quote.samples_per_s))
+
+
+def test_limits_on_tokens_hold_for_every_quote_and_say_who_breaks_them():
+    catalog = load_catalog()
+    answer = rank_workload(
+        llama(), Options(no_local=True, max_tpot=0.02, max_ttft=0.1, device=("gpu",)), catalog=catalog
+    )
+
+    assert answer.quotes
+    for quote in answer.quotes:
+        assert quote.tokens is not None
+        assert quote.tokens.tpot_s.mid <= 0.02
+        assert quote.tokens.ttft_s.mid <= 0.1
+    reasons = {each.code: each.reason for each in answer.rejected}
+    assert "its first token takes" in reasons["over-ttft"]
+    assert "more than --max-tpot 20 ms" in reasons["over-tpot"]
+
+
+def test_where_the_cheapest_plan_is_late_with_first_tokens_a_wider_one_is_taken():
+    # 16 requests on 8 A100: two copies answer most a second, but neither reads a prompt with all GPUs.
+    asked = {"concurrency": "16", "device": ("a100-sxm4-80gb",), "gpus": 8}
+    (cheapest, *_) = quoted(**asked)
+    assert cheapest.plan is not None
+    assert cheapest.tokens is not None
+    limit_s = 0.85 * cheapest.tokens.ttft_s.mid
+
+    (timely, *_) = quoted(**asked, max_ttft=limit_s)
+    assert timely.id == cheapest.id
+    assert timely.plan is not None
+    assert timely.tokens is not None
+    assert timely.plan.tensor > cheapest.plan.tensor
+    assert timely.tokens.ttft_s.mid <= limit_s
+    assert timely.job_usd.mid > cheapest.job_usd.mid
+
+
+def test_a_model_too_large_for_one_gpu_is_divided_among_those_of_its_machine():
+    # 15 GiB of weights on T4s of 15 GiB: two of them at least.
+    (quote, *_) = [quote for quote in quoted(device=("t4",), max_gpus=4) if quote.device.count == 4]
+    assert quote.plan is not None
+    assert quote.plan.tensor > 1
+    assert quote.plan.data * quote.plan.tensor == quote.gpus_used
+
+
+def test_cpus_serve_too():
+    (quote, *_) = quoted(device=("cpu",))
+    assert quote.device.kind == "cpu"
+    assert quote.tokens is not None
+    assert quote.tokens.tpot_s.low < quote.tokens.tpot_s.mid < quote.tokens.tpot_s.high
+
+
+# -- laws -------------------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)  # the first example predicts what all others look up
+@given(st.sampled_from(range(len(GPUS))), st.lists(st.sampled_from(CONCURRENCIES), min_size=2, max_size=2))
+def test_with_more_requests_in_flight_no_token_comes_sooner(gpu: int, concurrencies: list[int]) -> None:
+    few, many = sorted(concurrencies)
+    predictions, tokens = token_times()
+    for times in (tokens.first_s, tokens.between_s, tokens.pass_s, predictions.peak_memory_bytes):
+        assert times[gpu, few - 1] <= times[gpu, many - 1]
+
+
+@settings(deadline=None)
+@given(st.sampled_from(range(len(GPUS))), st.sampled_from(CONCURRENCIES))
+def test_narrower_weights_are_never_slower_nor_larger(gpu: int, concurrency: int) -> None:
+    formats: tuple[WeightFormat, ...] = ("auto", "fp8", "int8", "int4")
+    found = [token_times(weights=weights) for weights in formats]
+    for (wide, wide_tokens), (narrow, narrow_tokens) in pairwise(found):
+        assert narrow_tokens.pass_s[gpu, concurrency - 1] <= wide_tokens.pass_s[gpu, concurrency - 1]
+        assert narrow.peak_memory_bytes[gpu, concurrency - 1] <= wide.peak_memory_bytes[gpu, concurrency - 1]
+
+
+def test_a_longer_prompt_never_has_its_first_token_sooner() -> None:
+    times = [predicted(traced("llama", prompt_tokens=tokens), (1, 16))[1].first_s for tokens in (128, 512, 2048)]
+    assert all((shorter <= longer).all() for shorter, longer in pairwise(times))
+
+
+def test_fewer_heads_of_keys_need_less_memory() -> None:
+    shared, own = (
+        rank_workload(traced(name), Options(no_local=True, concurrency="64", device=("l4",)), catalog=load_catalog())
+        for name in ("llama", "llama_all_heads")
+    )
+    assert shared.quotes[0].peak_memory_bytes < own.quotes[0].peak_memory_bytes
+
+
+def test_the_ranking_of_a_saved_generation_is_that_of_the_trace() -> None:
+    from advisor.workload.file import workload_from_json, workload_to_json
+
+    options = Options(no_local=True, device=("l4",), concurrency="16")
+    saved = replace(workload_from_json(workload_to_json(llama())), name="llama3_8b")
+    catalog = load_catalog()
+    assert (
+        rank_workload(saved, options, catalog=catalog).quotes == rank_workload(llama(), options, catalog=catalog).quotes
+    )

@@ -1,0 +1,81 @@
+"""Which quotes and which columns a table shows."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.report.quote_columns import COLUMNS, device_label, percent_chance, shown_quotes, table_rows
+from tests.report.toys import A10G, GENOA, HERE, L4, T4, quote, recommendation
+
+
+def test_the_best_cpu_takes_the_last_place_when_gpus_fill_the_table() -> None:
+    rows = shown_quotes((L4, T4, A10G, GENOA), top=2)
+    assert [(row.rank, row.quote.instance) for row in rows] == [(1, "g6.xlarge"), (4, "c7a.xlarge")]
+
+
+def test_the_best_quote_stays_when_one_row_is_asked_for() -> None:
+    rows = shown_quotes((L4, T4, GENOA), top=1)
+    assert [row.rank for row in rows] == [1, 3]
+
+
+def test_a_table_that_shows_both_kinds_is_left_alone() -> None:
+    rows = shown_quotes((L4, GENOA, T4, A10G), top=3)
+    assert [row.rank for row in rows] == [1, 2, 3]
+
+
+def test_one_kind_alone_is_cut_at_the_top() -> None:
+    assert [row.rank for row in shown_quotes((L4, T4, A10G), top=2)] == [1, 2]
+
+
+@given(st.lists(st.sampled_from([L4, T4, A10G, GENOA]), max_size=30), st.integers(min_value=1, max_value=40))
+def test_both_kinds_are_shown_whenever_both_are_ranked(quotes: list[object], top: int) -> None:
+    rows = shown_quotes(quotes, top=top)  # type: ignore[arg-type]
+    assert {row.quote.device.kind for row in rows} == {q.device.kind for q in quotes}  # type: ignore[attr-defined]
+    assert len(rows) <= max(top, 2)
+    assert [row.rank for row in rows] == sorted({row.rank for row in rows})
+
+
+def test_a_gpu_is_labelled_by_its_count_and_a_cpu_by_its_vcpus() -> None:
+    assert device_label(L4) == "1x L4"
+    assert device_label(GENOA) == "4 vCPU AMD EPYC 9R14"
+
+
+def test_the_cells_of_a_row_say_what_the_quote_says() -> None:
+    (row,) = shown_quotes((quote("g6.xlarge", kind="gpu", device="L4", usd=0.42, chance_cheapest=0.614),), top=1)
+    cells = {column.header: column.cell(row) for column in COLUMNS}
+    assert cells == {
+        "#": "1",
+        "instance": "g6.xlarge",
+        "provider": "aws",
+        "region": "us-east-1",
+        "device": "1x L4",
+        "per h": "$0.84",  # half an hour for $0.42
+        "batch": "64",
+        "precision": "amp-bf16",
+        "step [90 %]": "115 ms [104-128]",
+        "samples/s": "556",  # 64 / 0.1152 = 555.6
+        "cost": "$0.42",
+        "cheapest": "61 %",
+        "memory": "12 %",  # 2 GiB of 16 GiB = 12.5 %, to even
+        "bound": "memory",
+        "price date": "2025-11-02",
+    }
+
+
+def test_a_chance_is_told_in_whole_percents_alone() -> None:
+    chances = [replace(L4, chance_cheapest=chance) for chance in (0.0, 0.004, 0.006, 0.9949, 1.0)]
+    assert [percent_chance(one) for one in chances] == ["0 %", "0 %", "1 %", "99 %", "100 %"]
+
+
+def test_the_machine_at_hand_follows_the_ranked_rows_without_a_rank() -> None:
+    rows = table_rows(recommendation(L4, T4, A10G, GENOA, at_hand=HERE), top=2)
+
+    assert [(row.rank, row.quote.provider) for row in rows] == [(1, "aws"), (4, "aws"), (None, "local")]
+    cells = {column.header: column.cell(rows[-1]) for column in COLUMNS}
+    assert (cells["#"], cells["per h"], cells["cost"], cells["cheapest"]) == ("-", "$0", "$0", "-")
+    assert cells["device"] == "16 threads of AMD EPYC 7763"
+
+
+def test_a_machine_at_hand_that_is_ranked_is_shown_once() -> None:
+    assert [row.rank for row in table_rows(recommendation(HERE, L4, at_hand=HERE), top=5)] == [1, 2]

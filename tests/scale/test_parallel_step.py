@@ -1,0 +1,180 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.records.prediction import PARTS
+from advisor.records.scale import Plan, Sharding
+from advisor.scale.collectives import all_gather_s, all_reduce_s, send_s
+from advisor.scale.parallel_step import Alone, Spread, spread_step
+from tests.scale.toys import alone, fabric, traffic
+
+STEP = {"forward": 0.5, "block_forward": 0.5, "inner_forward": 2.0, "backward": 1.0, "block_backward": 1.0}
+WHOLE = alone(**STEP, inner_backward=4.0, optimizer=1.0)
+"""3 s of forward, 6 s of backward, 1 s of the optimizer; between norms and residual additions 2 s and 4 s."""
+TIMES = st.floats(min_value=0.0, max_value=10.0)
+PLANS = [
+    Plan(data=4),
+    Plan(data=4, sharding="zero1"),
+    Plan(data=4, sharding="zero2", accumulate=2),
+    Plan(data=4, sharding="zero3", checkpoint_activations=True),
+    Plan(tensor=4),
+    Plan(pipeline=4, accumulate=8),
+    Plan(tensor=2, data=2),
+    Plan(tensor=2, data=2, sharding="zero2", accumulate=2, checkpoint_activations=True),
+    Plan(tensor=2, data=2, sharding="zero3"),
+    Plan(pipeline=2, data=2, sharding="zero1", accumulate=8),
+]
+SHARDINGS: tuple[Sharding, ...] = ("none", "zero1", "zero2", "zero3")
+
+
+def spread(plan: Plan, *, gb_per_s: float = 100.0) -> Spread:
+    return spread_step(WHOLE, plan, traffic=traffic(), fabric=fabric(gpus=4, gb_per_s=gb_per_s))
+
+
+def second(array: np.ndarray) -> float:
+    return float(array[0, 0])
+
+
+@given(st.lists(TIMES, min_size=len(PARTS), max_size=len(PARTS)), st.floats(min_value=1e-6, max_value=10.0))
+def test_one_gpu_in_one_pass_is_as_alone_to_the_last_digit(parts_s: list[float], step_s: float) -> None:
+    whole = Alone(step_s=np.array([[step_s]]), part_s=np.array(parts_s)[:, np.newaxis, np.newaxis])
+    found = spread_step(whole, Plan(), traffic=traffic(), fabric=fabric(gpus=1))
+    assert (second(found.step_s), second(found.waiting_s), second(found.efficiency_ratio)) == (step_s, 0.0, 1.0)
+
+
+def test_data_parallel_waits_for_its_last_bucket() -> None:
+    # 10 buckets of 100 MB: 1.5 ms each, and 6 s of backward to hide them behind.
+    bucket_s = float(all_reduce_s(1e8, fabric(gpus=4)))
+    found = spread(Plan(data=4))
+    assert second(found.waiting_s) == pytest.approx(bucket_s)
+    assert second(found.step_s) == pytest.approx(10.0 + bucket_s)
+    assert second(found.efficiency_ratio) == pytest.approx(10.0 / (10.0 + bucket_s))
+
+
+def test_passes_repeat_all_but_the_optimizer_and_the_reduction_of_gradients() -> None:
+    # 3 x 9 s and 1 s; one bucket as before.
+    assert second(spread(Plan(data=4, accumulate=3)).step_s) == pytest.approx(
+        28.0 + float(all_reduce_s(1e8, fabric(gpus=4)))
+    )
+
+
+def test_zero_1_steps_a_quarter_and_hands_it_round() -> None:
+    # The optimizer takes 1/4 s; a bucket is reduced to its owner only, then 1 GB of parameters is gathered.
+    expected_s = 9.25 + float(all_gather_s(1e8, fabric(gpus=4))) + float(all_gather_s(1e9, fabric(gpus=4)))
+    assert second(spread(Plan(data=4, sharding="zero1")).step_s) == pytest.approx(expected_s)
+
+
+def test_fsdp_waits_for_the_first_unit_of_forward_and_the_last_of_backward() -> None:
+    # 9 blocks and the rest: units of 100 MB; backward gathers each again and reduces it.
+    unit_s = float(all_gather_s(1e8, fabric(gpus=4)))
+    assert second(spread(Plan(data=4, sharding="zero3")).step_s) == pytest.approx(9.25 + 3 * unit_s)
+
+
+def test_fsdp_over_a_slow_link_takes_as_long_as_its_traffic() -> None:
+    # 0.1 GB/s: gathering 1 GB takes 7.5 s > 3 s of forward, gathering and reducing 15 s > 6 s of backward.
+    found = spread(Plan(data=4, sharding="zero3"), gb_per_s=0.1)
+    assert second(found.step_s) == pytest.approx(0.25 + 7.5 + 15.0, rel=1e-3)
+    assert second(found.efficiency_ratio) == pytest.approx(9.25 / 22.75, rel=1e-3)
+
+
+def test_checkpoints_run_the_blocks_forward_again() -> None:
+    # 0.5 + 2 s of the 3 s of forward are in blocks.
+    more_s = second(spread(Plan(data=4, checkpoint_activations=True)).step_s) - second(spread(Plan(data=4)).step_s)
+    assert more_s == pytest.approx(2.5)
+
+
+def test_tensor_parallelism_divides_what_lies_between_norms_and_additions() -> None:
+    # 10 s - 3/4 x (2 + 4 s, and half of the optimizer's 1 s, since blocks have half of the parameters);
+    # 9 blocks x 2 all-reduces x 2 directions of 100 MB.
+    expected_s = 10.0 - 0.75 * 6.5 + 36 * float(all_reduce_s(1e8, fabric(gpus=4)))
+    assert second(spread(Plan(tensor=4)).step_s) == pytest.approx(expected_s)
+
+
+def test_groups_that_divide_the_blocks_are_data_parallel_with_each_other() -> None:
+    # Half of 2 + 4 s and of the optimizer's half: 10 - 3 - 0.25 s; 36 all-reduces of 100 MB between 2 GPUs. Of the
+    # gradients, half are of blocks: 3/4 in 8 buckets, of which the last, 100 MB, is left over after backward.
+    pair = fabric(gpus=2)
+    expected_s = 6.75 + 36 * float(all_reduce_s(1e8, pair)) + float(all_reduce_s(1e8, pair))
+    assert second(spread(Plan(tensor=2, data=2)).step_s) == pytest.approx(expected_s)
+
+
+def test_pairs_of_groups_share_the_network_of_their_machines() -> None:
+    # Two machines of 2 GPUs that divide the model: each GPU reduces with its like at half of 0.1 GB/s. Of 750 MB in 8
+    # buckets the first is ready at 1/8 of backward, 4 s and its all-reduces; from then on the link is never idle.
+    links = fabric(gpus=2, machines=2, network_gb_per_s=0.1)
+    found = spread_step(WHOLE, Plan(machines=2, tensor=2, data=2), traffic=traffic(), fabric=links)
+    told_s = 18 * float(all_reduce_s(1e8, fabric(gpus=2)))
+    half = fabric(gpus=1, machines=2, network_gb_per_s=0.05)
+    all_s = 7 * float(all_reduce_s(6.5e8 / 7, half)) + float(all_reduce_s(1e8, half))
+    expected_s = (6.75 + 2 * told_s) - (4 + told_s) * 7 / 8 + all_s
+    assert second(found.step_s) == pytest.approx(expected_s)
+
+
+def test_pipelines_side_by_side_add_their_stages_gradients_up_in_the_end() -> None:
+    # 8 passes of 9 s through 2 stages: (8 + 2 - 1) / 2 x 9 s = 40.5 s, half the optimizer's, 2 sends, and half of the
+    # gradients.
+    pair = fabric(gpus=2)
+    expected_s = 40.5 + 0.5 + 2 * float(send_s(1e8, pair)) + float(all_reduce_s(5e8, pair))
+    assert second(spread(Plan(pipeline=2, data=2, accumulate=8)).step_s) == pytest.approx(expected_s)
+
+
+@given(st.lists(TIMES, min_size=len(PARTS), max_size=len(PARTS)), st.sampled_from(SHARDINGS), st.booleans())
+def test_one_group_has_nobody_to_share_with_to_the_last_digit(
+    parts_s: list[float], sharding: Sharding, checkpoints: bool
+) -> None:
+    part_s = np.array(parts_s)[:, np.newaxis, np.newaxis] + 1e-6
+    whole = Alone(step_s=part_s.sum(axis=0), part_s=part_s)
+
+    def found(plan: Plan) -> Spread:
+        return spread_step(whole, plan, traffic=traffic(), fabric=fabric(gpus=4))
+
+    for plain in (Plan(tensor=4), Plan(pipeline=4, accumulate=8)):
+        alone_in_it = replace(plain, checkpoint_activations=checkpoints)
+        shared = replace(alone_in_it, sharding=sharding)
+        assert second(found(shared).step_s) == second(found(alone_in_it).step_s)
+        assert second(found(shared).waiting_s) == second(found(alone_in_it).waiting_s)
+
+
+def test_a_pipeline_of_four_stages_and_one_pass_is_as_slow_as_one_gpu() -> None:
+    # 9 s, a quarter of the optimizer's, and 3 sends there and 3 back.
+    expected_s = 9.25 + 6 * float(send_s(1e8, fabric(gpus=4)))
+    assert second(spread(Plan(pipeline=4)).step_s) == pytest.approx(expected_s)
+
+
+def test_more_passes_fill_the_pipeline() -> None:
+    # 12 passes of 9 s: (12 + 4 - 1) / 4 x 9 s = 33.75 s, and the optimizer and the sends.
+    expected_s = 33.75 + 0.25 + 6 * float(send_s(1e8, fabric(gpus=4)))
+    assert second(spread(Plan(pipeline=4, accumulate=12)).step_s) == pytest.approx(expected_s)
+
+
+def test_replicas_for_inference_do_not_wait() -> None:
+    found = spread_step(
+        alone(inner_forward=2.0), Plan(data=4), traffic=traffic(gradient_bytes=0.0), fabric=fabric(gpus=4)
+    )
+    assert (second(found.step_s), second(found.efficiency_ratio)) == (2.0, 1.0)
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+@given(gb_per_s=st.floats(min_value=0.01, max_value=1e4))
+def test_doubling_the_link_never_slows_a_step(plan: Plan, gb_per_s: float) -> None:
+    assert second(spread(plan, gb_per_s=2 * gb_per_s).step_s) <= second(spread(plan, gb_per_s=gb_per_s).step_s)
+
+
+@pytest.mark.parametrize("sharding", SHARDINGS)
+@given(gb_per_s=st.floats(min_value=0.01, max_value=1e4), ways=st.sampled_from([1, 2, 4]))
+def test_doubling_the_network_never_slows_groups_over_machines(sharding: Sharding, gb_per_s: float, ways: int) -> None:
+    def step_s(ratio: float) -> float:
+        links = fabric(gpus=4, machines=4, network_gb_per_s=ratio * gb_per_s)
+        plan = Plan(machines=4, tensor=ways, data=16 // ways, sharding=sharding)
+        return second(spread_step(WHOLE, plan, traffic=traffic(), fabric=links).step_s)
+
+    assert step_s(2.0) <= step_s(1.0)
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+@given(gb_per_s=st.floats(min_value=0.01, max_value=1e4))
+def test_nothing_scales_better_than_in_proportion(plan: Plan, gb_per_s: float) -> None:
+    assert 0 < second(spread(plan, gb_per_s=gb_per_s).efficiency_ratio) <= 1.0
