@@ -39,7 +39,7 @@ def _warn(catalog: "Catalog") -> None:
     from advisor.catalog.invariants import catalog_warnings
 
     for warning in catalog_warnings(catalog, today=date.today()):
-        click.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}")
 
 
 @click.group("prices", no_args_is_help=False, short_help="List, check, change and refresh prices.")
@@ -159,7 +159,7 @@ def validate_command(files: "tuple[Path, ...]") -> int:
         valid = validate_file(file, today=date.today())
         write_stdout(f"{valid.sentence}\n")
         for warning in valid.warnings:
-            click.echo(f"warning: {file}: {warning}", err=True)
+            say(f"warning: {file}: {warning}")
     return ExitCode.ANSWER
 
 
