@@ -42,11 +42,8 @@ def trace_live(
         with config_source(model) as source:
             at_one_batch = options if single_batch(options) else replace(options, batch="")
             return profile_source(source, at_one_batch).workload
-    from advisor.workload.cuda_redirect import cuda_redirected
+    from advisor.workload import live_trace
     from advisor.workload.sources.live import load_live
-    from advisor.workload.torch_log import fake_tensor_log_silenced
-    from advisor.workload.trace import trace
 
     loaded = load_live(model, example_inputs, loss=loss, optimizer=optimizer, train_step=train_step)
-    with cuda_redirected(), fake_tensor_log_silenced():
-        return trace(loaded, mode=options.mode, batch=single_batch(options), attention=options.attention)
+    return live_trace.trace_live(loaded, mode=options.mode, batch=single_batch(options), attention=options.attention)

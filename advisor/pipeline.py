@@ -287,10 +287,8 @@ def recommend(
     code raises.
     """
     from advisor.measure.step import time_loaded
-    from advisor.workload.cuda_redirect import cuda_redirected
+    from advisor.workload.live_trace import gradients_allowed, trace_live
     from advisor.workload.sources.live import load_live
-    from advisor.workload.torch_log import fake_tensor_log_silenced
-    from advisor.workload.trace import trace
 
     options = checked_options(
         mode=mode,
@@ -348,8 +346,7 @@ def recommend(
     loaded = load_live(model, example_inputs, loss=loss, optimizer=optimizer, train_step=train_step)
 
     def trace_at(batch: int | None) -> Workload:
-        with cuda_redirected(), fake_tensor_log_silenced():
-            return trace(loaded, mode=mode, batch=batch, attention=attention)
+        return trace_live(loaded, mode=mode, batch=batch, attention=attention)
 
     machine = None if no_local else this_machine()
     request = MeasureRequest(source=loaded.name, mode=mode, attention=attention, layout=layout, compile=compile)
@@ -360,7 +357,9 @@ def recommend(
         trace_at=trace_at,
         machine=machine,
         calibrated=calibrations_for(machine, catalog, options),
-        measuring=Measuring(request=request, time_it=partial(time_loaded, loaded), precision=precision)
+        measuring=Measuring(
+            request=request, time_it=gradients_allowed()(partial(time_loaded, loaded)), precision=precision
+        )
         if measure
         else None,
     )

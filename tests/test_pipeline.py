@@ -24,7 +24,7 @@ from advisor.records.workload import MemoryLine, Operand, Row, StoredBytes, Work
 from advisor.workload.file import workload_to_json
 from tests.machines import gpu, machine
 
-TODAY = date(2026, 8, 1)
+TODAY = date(2026, 11, 1)
 """A day on which no shipped price that is ranked is old."""
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 

@@ -295,6 +295,7 @@ def _fitted(
     first = next(iter(bases.values()))
     template = replace(
         first,
+        device=device.id,
         generation_compute_ratio=first.generation_compute_ratio * device.sustained_compute_ratio,
         generation_memory_ratio=first.generation_memory_ratio * device.sustained_memory_ratio,
     )

@@ -7,7 +7,6 @@ declared outdated. A file that cannot be read, was cut short or holds something 
 import contextlib
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import date
@@ -19,6 +18,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import advisor.records.billing
 import advisor.records.device
 import advisor.records.price
+from advisor.catalog.ranges import range_of
 from advisor.errors import ProfileError
 from advisor.record_columns import from_columns, to_columns
 from advisor.records.billing import Billing, BillingRule, Extras, StartUp
@@ -94,29 +94,33 @@ def _check_types(records: Sequence[Any]) -> None:
     """Field by field over all of them, since thousands have the same few types."""
     for name, hint in get_type_hints(type(records[0])).items() if records else ():
         options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-        kinds = {get_origin(option) or option for option in options}
         values = [getattr(record, name) for record in records]
-        if Literal in kinds:
-            words = {word for option in options if get_origin(option) is Literal for word in get_args(option)}
-            if not {value for value in values if value is not None} <= words:
-                raise ValueError(name)
-            kinds = kinds - {Literal} | {str}
-        found = {type(value) for value in values}
-        if float in kinds:
-            kinds |= {int}
-        if not all(
-            any(issubclass(one, kind) for kind in kinds) and (one is not bool or bool in kinds) for one in found
-        ):
-            raise TypeError(name)
-        if int in kinds and not all(0 <= value < math.inf for value in values if value is not None):
+        if type(None) in options:
+            values = [value for value in values if value is not None]
+        (kind,) = (option for option in options if option is not type(None))
+        if get_origin(kind) is tuple:
+            _check_values([item for value in values for item in value], get_args(kind)[0], name=name)
+        elif get_origin(kind) is Mapping:
+            _check_values([key for value in values for key in value], str, name=name)
+            item_kind = get_args(kind)[1]
+            _check_values([item for value in values for item in value.values()], item_kind, name=name)
+        else:
+            _check_values(values, kind, name=name)
+
+
+def _check_values(values: Sequence[Any], kind: Any, *, name: str) -> None:
+    found = {type(value) for value in values}
+    if get_origin(kind) is Literal:
+        if not set(values) <= set(get_args(kind)):
             raise ValueError(name)
-        if tuple in kinds or Mapping in kinds:
-            for value in values:
-                items = value.values() if isinstance(value, Mapping) else value
-                if get_args(hint)[-1] is float and not all(0 < item < math.inf for item in items):
-                    raise ValueError(name)
-                if get_args(hint)[0] is str and not all(isinstance(key, str) for key in value):
-                    raise TypeError(name)
+    elif not found <= ({int, float} if kind is float else {kind}):
+        raise TypeError(name)
+    elif kind is str:
+        "".join(values).encode()  # half a character raises an error
+    elif kind in (int, float):
+        within = range_of(name)
+        if not all(within.least <= value <= within.most for value in set(values) - {0}):
+            raise ValueError(name)
 
 
 def write_cached(catalog: Catalog, folder: Path, *, key: str) -> None:

@@ -26,7 +26,6 @@ _OF_NAMES = {
     "lifetime_years": Range(0.1, 50, "hardware is used up, or out of use, in these"),
     "electricity_usd_per_kwh": Range(1e-3, 10, "grids sell it at 0.02 to 0.50"),
     "usd": Range(1e-7, 1e3, "the dollars that one unit of a currency is worth"),
-    "usd_per_hour": Range(1e-4, 1e5, "the cheapest machine costs 0.004, a rack of 72 GPUs some 500"),
     "wait_minutes": Range(1e-2, 525_600, "525,600 minutes are a year"),
 }
 _OF_UNITS = {
@@ -49,9 +48,11 @@ _OF_UNITS = {
     "count": Range(1, 1e6, "no machine has a million of anything"),
     "per_socket": Range(1, 4096, "the largest CPU of 2026 has 192"),
     "vcpus": Range(1, 1e6, "the largest machine has 1,920"),
+    "instances": Range(1, 1e6, "it is as many as may run at once"),
     "gpus": Range(1, 1e6, "the largest machine has 72"),
     "percent": Range(1e-3, 1e3, "it is a share of a hundred"),
     "usd": Range(1e-2, 1e8, "a rack of 72 GPUs costs some 4e6"),
+    "usd_per_hour": Range(1e-4, 1e5, "the cheapest machine costs 0.004, a rack of 72 GPUs some 500"),
     "usd_per_month": Range(1e-2, 1e8, "a rack of 72 GPUs costs some 4e6"),
 }
 

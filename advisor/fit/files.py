@@ -46,10 +46,14 @@ def yaml_text(efficiency: Efficiency) -> str:
 
 
 def _coefficients(efficiency: Efficiency) -> Iterable[str]:
+    """Those that differ from their defaults in what is written of them."""
     for field in fields(Efficiency):
-        value = getattr(efficiency, field.name)
-        if field.name not in _WRITTEN_APART and value != field.default:
-            yield f"{field.name}: {number(value)}"
+        value, default = getattr(efficiency, field.name), field.default
+        if field.name in _WRITTEN_APART or value == default:
+            continue
+        text = number(value)
+        if not isinstance(default, float) or text != number(default):
+            yield f"{field.name}: {text}"
 
 
 def _family(name: str, family: FamilyEfficiency) -> str:

@@ -10,6 +10,7 @@ from advisor.predict.efficiency import distinct_efficiencies, family_efficiencie
 from advisor.predict.kernel_time import Rates
 from advisor.predict.lowering import TENSOR_UNITS, UNITS
 from advisor.records.device import (
+    ANY,
     REFERENCE_CACHE_BYTES,
     REFERENCE_CLOCK_HZ,
     REFERENCE_RESIDENT_THREADS,
@@ -59,7 +60,7 @@ class RateTable:
         held = self.of_family["core_bytes_per_s"]
         return Rates(
             is_nchw=is_nchw,
-            flops_per_s=by_unit["flops_per_s"] * by_family["compute_ratio"],
+            flops_per_s=np.minimum(by_unit["flops_per_s"] * by_family["compute_ratio"], by_unit["most_flops_per_s"]),
             memory_bytes_per_s=by_device.pop("bytes_per_s") * by_family["memory_ratio"],
             core_bytes_per_s=by_family["core_bytes_per_s"] if np.isfinite(held).any() else _NOTHING_HELD,
             launch_s=by_family["launch_s"],
@@ -82,6 +83,7 @@ def rate_table(
     return RateTable(
         of_unit={
             "flops_per_s": _by_unit(pairs, units, sustained_flops_per_s),
+            "most_flops_per_s": _by_unit(pairs, units, most_flops_per_s),
             "transposed_ratio": _by_unit(pairs, units, transposed_ratio),
             "winograd_speedup": _by_unit(pairs, units, winograd_speedup),
         },
@@ -149,17 +151,32 @@ def sustained_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) 
 
     A device without the unit converts its operands and multiplies them in fp32.
     """
-    peaks, used = device.peak_flops_per_s, used_unit(device, unit)
+    used = used_unit(device, unit)
     power_ratio = device.power_ratio.get("fp32" if used == "vector" else used, 1.0)
     throttled = math.pow(power_ratio, efficiency.power_exponent)
-    is_full = used == "fp32" and device.issue_contention > 0  # every slot: no power is left for a higher clock
-    clock_ratio = efficiency.clock_ratio if device.exceeds_rated_clock and not is_full else 1.0
+    clock_ratio = _clock_ratio(device, efficiency, used=used)
     if device.has_narrow_tensor_cores and used in TENSOR_UNITS:
         clock_ratio *= efficiency.narrow_tensor_speedup
     if used == "fp32":
         clock_ratio *= math.pow(efficiency.shared_issue_ratio, device.issue_contention)
     own_ratio = efficiency.generation_compute_ratio * device.sustained_compute_ratio
-    return peaks[used] * throttled * clock_ratio * own_ratio
+    return device.peak_flops_per_s[used] * throttled * clock_ratio * own_ratio
+
+
+def most_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) -> float:
+    """What no kernel exceeds: the datasheet's peak at the clock that the device reaches, or as much more as was measured
+    on it; without end after a calibration, which finds the peak itself."""
+    if efficiency.device != ANY:
+        return math.inf
+    used = used_unit(device, unit)
+    clock_ratio = _clock_ratio(device, efficiency, used=used)
+    return device.peak_flops_per_s[used] * clock_ratio * max(1.0, device.sustained_compute_ratio)
+
+
+def _clock_ratio(device: Device, efficiency: Efficiency, *, used: str) -> float:
+    """The clock over the rated one, but where every slot is issued and no power is left for more."""
+    is_full = used == "fp32" and device.issue_contention > 0
+    return efficiency.clock_ratio if device.exceeds_rated_clock and not is_full else 1.0
 
 
 def direct_flops_per_s(device: Device, efficiency: Efficiency) -> float:

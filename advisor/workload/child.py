@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from advisor.errors import AdvisorError, LoadError, TraceError
+from advisor.workload.files_read import files_read
 from advisor.workload.input_spec import parse_input_specs
 from advisor.workload.interpreter import StandardLibrary
-from advisor.workload.spawn import LENGTH_BYTES, TOKEN_BYTES, ProfileRequest, packed
+from advisor.workload.spawn import LENGTH_BYTES, SCHEMES, TOKEN_BYTES, ProfileRequest, packed
 from advisor.workload.user_error import explain, raised_by_us, where_now
 
 if TYPE_CHECKING:
@@ -172,6 +173,14 @@ def _replaced(error: BaseException, request: ProfileRequest, *, replaced: Sequen
 
 
 def _profile(request: ProfileRequest) -> dict[str, Any]:
+    scheme, _, _ = request.source.partition(":")
+    named = () if scheme in SCHEMES else (request.source.partition("::")[0],)
+    with files_read(*named) as files:
+        message = _traced(request)
+    return {**message, "files": files}
+
+
+def _traced(request: ProfileRequest) -> dict[str, Any]:
     # torch is imported here, not above: the channel and the watchdog are there before it.
     from advisor.workload.cuda_redirect import cuda_redirected
     from advisor.workload.file import workload_to_json

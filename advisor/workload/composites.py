@@ -7,7 +7,7 @@ recorded as one call with its arguments, and each kind of device lowers it in it
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from advisor.ops.rnn import GATE_COUNTS
 from advisor.records.workload import Attention, Attribute
+from advisor.workload.patching import Patch, patched
 from advisor.workload.recorder import Recorder
 from advisor.workload.user_error import hands_on
 
@@ -140,14 +141,12 @@ class Composites(TorchFunctionMode):
             with self:
                 return run_backward(*args, **kwargs)
 
-        functional.scaled_dot_product_attention = self._attention
-        torch.autograd._engine_run_backward = run_backward_caught  # type: ignore[attr-defined]
-        try:
-            with self, _fast_norms_followed(self._recorder):
-                yield
-        finally:
-            functional.scaled_dot_product_attention = _ATTENTION
-            torch.autograd._engine_run_backward = run_backward  # type: ignore[attr-defined]
+        patches: list[Patch] = [
+            (functional, "scaled_dot_product_attention", self._attention),
+            (torch.autograd, "_engine_run_backward", run_backward_caught),
+        ]
+        with patched(patches), self, patched(_fast_norms_followed(self._recorder)):
+            yield
 
     @hands_on
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -293,13 +292,8 @@ def _check_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
         )
 
 
-@contextmanager
-def _fast_norms_followed(recorder: Recorder) -> Iterator[None]:
+def _fast_norms_followed(recorder: Recorder) -> Iterator[Patch]:
     """timm's fast norms cast what they normalise to the type of autocast, and then switch it off."""
-    modules = [sys.modules[name] for name in _FAST_NORM_MODULES if name in sys.modules]
-    originals = [
-        (module, name, getattr(module, name)) for module in modules for name in dir(module) if name.startswith("fast_")
-    ]
 
     def followed(original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
@@ -309,20 +303,13 @@ def _fast_norms_followed(recorder: Recorder) -> Iterator[None]:
 
         return norm
 
-    try:
-        for module, name, original in originals:
-            setattr(module, name, followed(original))
-        yield
-    finally:
-        for module, name, original in originals:
-            setattr(module, name, original)
+    modules = [sys.modules[name] for name in _FAST_NORM_MODULES if name in sys.modules]
+    for module in modules:
+        yield from ((module, name, followed(getattr(module, name))) for name in dir(module) if name.startswith("fast_"))
 
 
-@contextmanager
-def fast_paths() -> Iterator[None]:
+def fast_paths() -> AbstractContextManager[None]:
     """Let torch's encoder layers take their fused path, which they do not while a function mode is active."""
-    classes = (nn.TransformerEncoderLayer, nn.MultiheadAttention)
-    originals = [cls.forward for cls in classes]
 
     def without_modes(original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
@@ -334,10 +321,5 @@ def fast_paths() -> Iterator[None]:
 
         return forward
 
-    try:
-        for cls, original in zip(classes, originals, strict=True):
-            cls.forward = without_modes(original)
-        yield
-    finally:
-        for cls, original in zip(classes, originals, strict=True):
-            cls.forward = original
+    classes = (nn.TransformerEncoderLayer, nn.MultiheadAttention)
+    return patched((cls, "forward", without_modes(cls.forward)) for cls in classes)

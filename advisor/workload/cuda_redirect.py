@@ -8,13 +8,14 @@ trace is in the model's own precision, which `--precision` then changes).
 import re
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any, Self
 
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from advisor.workload.patching import Patch, patched
 from advisor.workload.user_error import hands_on
 
 _CPU = torch.device("cpu")
@@ -23,16 +24,14 @@ _NAMED = re.compile(rf"(?:{'|'.join(_ACCELERATORS)})(?::\d+)?")
 
 
 @contextmanager
-def cuda_redirected() -> Iterator[None]:
-    """Send every device request to the CPU, make `torch.compile` and `torch.jit` leave the model as it is."""
-    with ExitStack() as stack:
-        stack.enter_context(warnings.catch_warnings())
+def cuda_redirected(*, in_all_threads: bool = True) -> Iterator[None]:
+    """Send every device request to the CPU, make `torch.compile` and `torch.jit` leave the model as it is.
+
+    `in_all_threads`: the process exists for the trace; else other threads keep their devices.
+    """
+    with warnings.catch_warnings(), patched(_patches(), in_all_threads=in_all_threads), _RedirectMode():
         warnings.filterwarnings("ignore", message=".*CUDA is not available")
         warnings.filterwarnings("ignore", message=".*no accelerator is found")
-        for owner, name, replacement in _patches():
-            stack.callback(setattr, owner, name, getattr(owner, name))
-            setattr(owner, name, replacement)
-        stack.enter_context(_RedirectMode())
         yield
 
 
@@ -109,7 +108,7 @@ def _identity() -> Callable[..., Any]:
     return lambda model=None, *_, **__: (lambda function: function) if model is None else model
 
 
-def _patches() -> Iterator[tuple[Any, str, Any]]:
+def _patches() -> Iterator[Patch]:
     """(owner, name, replacement) of what does not pass through `__torch_function__`.
 
     Each replacement is an object of its own: torch._dynamo, if it is imported meanwhile, wants them distinct.

@@ -60,6 +60,15 @@ def fake_inputs(mode: "FakeTensorMode", make_inputs: Callable[[int], Any], batch
     return pytree.tree_map_only(torch.Tensor, lambda tensor: _as_fake(mode, tensor), made)
 
 
+def real_inputs(make_inputs: Callable[[int], Any], batch: int) -> Any:
+    """`make_inputs(batch)`, of which autograd can keep what it needs: not so of tensors made in inference mode."""
+
+    def usual(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.clone() if tensor.is_inference() else tensor
+
+    return pytree.tree_map_only(torch.Tensor, usual, make_inputs(batch))
+
+
 def _as_fake(mode: "FakeTensorMode", tensor: torch.Tensor) -> torch.Tensor:
     if getattr(tensor, "fake_mode", None) is mode:
         return tensor
@@ -77,6 +86,8 @@ def untouched(objects: Sequence[Any]) -> Iterator[None]:
     attributes = [(owner, dict(vars(owner))) for owner in _owners(objects)]
     contents = _containers(value for _, saved in attributes for value in saved.values())
     containers = [(container, container.copy()) for container in contents]
+    slots = _script_slots(owner for owner, _ in attributes)
+    flags = [(owner, owner.training) for owner, _ in attributes if isinstance(owner, torch.jit.ScriptModule)]
     parameters = [p for owner, _ in attributes if isinstance(owner, nn.Module) for p in owner._parameters.values()]
     gradients = [(parameter, parameter.grad) for parameter in parameters if parameter is not None]
     torch_state = torch.get_rng_state()
@@ -94,8 +105,13 @@ def untouched(objects: Sequence[Any]) -> Iterator[None]:
         for container, content in containers:
             container.clear()
             _fill(container, content)
+        for registry, name, tensor in slots:
+            registry[name] = tensor
+        for owner, training in flags:
+            owner.training = training
         for parameter, gradient in gradients:
-            parameter.grad = gradient
+            if parameter.grad is not gradient:
+                parameter.grad = gradient
         torch.set_rng_state(torch_state)
         if cuda_states:
             torch.cuda.set_rng_state_all(cuda_states)
@@ -141,7 +157,16 @@ def with_tensors(objects: Sequence[Any], stand_in: StandIn) -> dict[int, torch.T
             content = list(map(replacement, container))
             container.clear()
             _fill(container, content)
+    for registry, name, tensor in _script_slots(owners):
+        registry[name] = replaced[id(tensor)]
     return replaced
+
+
+def _script_slots(owners: Iterable[Any]) -> list[tuple[Any, str, torch.Tensor]]:
+    """(registry, name, tensor) of each parameter and buffer that lies in a compiled module, outside of Python."""
+    compiled = [owner for owner in owners if isinstance(owner, torch.jit.ScriptModule)]
+    registries: list[Any] = [registry for owner in compiled for registry in (owner._parameters, owner._buffers)]
+    return [(registry, name, tensor) for registry in registries for name, tensor in registry.items()]
 
 
 def _holds_tensor(value: Any) -> bool:

@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils import _pytree as pytree
 
+from advisor.workload.patching import in_this_thread
 from advisor.workload.recorder import CompositeCost, Recorder
 
 
@@ -40,8 +41,8 @@ class OptimizerSteps:
     @contextmanager
     def following(self) -> Iterator[None]:
         """Catch every step of every optimizer inside."""
-        before = register_optimizer_step_pre_hook(self._before)
-        after = register_optimizer_step_post_hook(self._after)
+        before = register_optimizer_step_pre_hook(in_this_thread(self._before, otherwise=_let_be))
+        after = register_optimizer_step_post_hook(in_this_thread(self._after, otherwise=_let_be))
         try:
             yield
         finally:
@@ -147,6 +148,10 @@ class OptimizerSteps:
             group.update(saved)
         for stand_in in self.fakes.values():
             optimizer.state.pop(stand_in, None)
+
+
+def _let_be(*_: Any) -> None:
+    """The hook of an optimizer that another thread steps."""
 
 
 def _state_tensors(optimizer: Optimizer) -> list[torch.Tensor]:

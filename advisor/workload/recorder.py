@@ -21,6 +21,7 @@ from advisor.workload.block_memory import BlockMemory, HeldBlocks
 from advisor.workload.cpu_scratch import conv_scratch, lstm_scratch
 from advisor.workload.fusion import Fusion, fuse
 from advisor.workload.memory_order import called_as_on_gpu, memory_order
+from advisor.workload.patching import in_this_thread
 from advisor.workload.storages import CELL, Category, Storages, Stored
 from advisor.workload.user_error import hands_on
 
@@ -163,8 +164,9 @@ class Recorder(TorchDispatchMode):
     @contextmanager
     def following(self) -> Iterator[None]:
         """Follow modules as they are entered and left, so that calls and gradients are laid to the right one."""
-        before = nn.modules.module.register_module_forward_pre_hook(self._on_enter)
-        after = nn.modules.module.register_module_forward_hook(self._on_leave, always_call=True)
+        hooks = nn.modules.module
+        before = hooks.register_module_forward_pre_hook(in_this_thread(self._on_enter, otherwise=_let_be))
+        after = hooks.register_module_forward_hook(in_this_thread(self._on_leave, otherwise=_let_be), always_call=True)
         try:
             yield
         finally:
@@ -537,6 +539,10 @@ def _mean_shape(nested: torch.Tensor) -> list[int]:
     """(samples, mean of each dimension): a ragged tensor as a dense one with as many elements, or nearly."""
     sizes = nested._nested_tensor_size()
     return [len(sizes), *(round(size) for size in sizes.double().mean(dim=0).tolist())]
+
+
+def _let_be(*_: Any) -> None:
+    """The hook of a module that another thread calls."""
 
 
 def _in_backward() -> bool:

@@ -16,7 +16,7 @@ from advisor.workload.affine import memory_lines, merge_rows, merge_shape, merge
 from advisor.workload.assumed_sizes import AssumedSizes
 from advisor.workload.companions import companions_of
 from advisor.workload.composites import Composites, fast_paths
-from advisor.workload.fakes import fake_inputs, fake_mode, to_clone, to_fake, untouched, with_tensors
+from advisor.workload.fakes import fake_inputs, fake_mode, real_inputs, to_clone, to_fake, untouched, with_tensors
 from advisor.workload.loaded import Inputs, LoadedModel
 from advisor.workload.optimizer_step import OptimizerSteps
 from advisor.workload.recorder import Recorder, Recording
@@ -113,7 +113,9 @@ class _Tracer:
     def _step(self, batch: int) -> Step:
         loaded, fake = self._loaded, self._fake
         with untouched([loaded.model, *self._companions]):
-            inputs = loaded.make_inputs(batch) if fake is None else fake_inputs(fake, loaded.make_inputs, batch)
+            inputs = (
+                real_inputs(loaded.make_inputs, batch) if fake is None else fake_inputs(fake, loaded.make_inputs, batch)
+            )
             loaded.model.train(self._mode == "training")
             following = following_step(loaded.model, companions=self._companions, fake=fake, attention=self._attention)
             with following as follower:

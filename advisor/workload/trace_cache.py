@@ -1,15 +1,15 @@
 """Traced Workloads to files and back: a request that was traced before is not traced again.
 
-The name of a file is a hash of everything the trace depends on, so nothing ever has to be declared outdated: the
-request, the local files its source names, the tracer's own code, and the versions of torch and the model libraries.
-A file that was cut short or holds something else is ignored.
+The name of a file is a hash of the request, the working folder, the tracer's own code, and the versions of torch and
+the model libraries. In it stands what the trace read of the user's own; it holds as long as all of that is unchanged.
+A file that was cut short, is forged or holds something else is ignored.
 """
 
 import contextlib
 import gzip
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import cache
 from importlib import metadata
@@ -19,11 +19,11 @@ from typing import Any
 import platformdirs
 
 import advisor.records.workload as records
-from advisor.errors import LoadError
 from advisor.records.workload import Workload
 from advisor.whole_file import replace_whole
 from advisor.workload.file import workload_from_json
-from advisor.workload.spawn import ProfileRequest
+from advisor.workload.files_read import are_unchanged
+from advisor.workload.spawn import RESULT_LIMIT_BYTES, ProfileRequest
 
 _PACKAGES = ("torch", "torchvision", "timm", "transformers")
 _ROOMS = tuple(Path(__file__).resolve().parents[1] / name for name in ("ops", "workload"))
@@ -40,20 +40,25 @@ def folder() -> Path:
 
 
 def read(request: ProfileRequest) -> Workload | None:
-    """The Workload that this request gave before, or None."""
+    """The Workload that this request gave before, from the same files; or None."""
     try:
-        with gzip.open(_file(request)) as file:
-            return workload_from_json(json.load(file), where=request.source)
-    except (OSError, EOFError, ValueError, LoadError):
+        file = _file(request)
+        if not file.is_file():
+            return None
+        with gzip.open(file) as kept:
+            entry = json.loads(kept.read(2 * RESULT_LIMIT_BYTES))
+        return workload_from_json(entry["workload"], where=request.source) if are_unchanged(entry["files"]) else None
+    except Exception:  # noqa: BLE001 - there is no end to what a forged file makes go wrong, and a trace mends all of it
         return None
 
 
-def write(request: ProfileRequest, document: dict[str, Any]) -> None:
-    """Keep the Workload's JSON in one step; a folder that cannot be written is let be."""
-    file = _file(request)
+def write(request: ProfileRequest, document: dict[str, Any], *, files: Mapping[str, str]) -> None:
+    """Keep the Workload's JSON, made from `files`, in one step; a folder that cannot be written is let be."""
     with contextlib.suppress(OSError):
+        file = _file(request)
         file.parent.mkdir(parents=True, exist_ok=True)
-        replace_whole(gzip.compress(json.dumps(document).encode(), compresslevel=1), file, mode=_OWN_FILE)
+        kept = {"files": files, "workload": document}
+        replace_whole(gzip.compress(json.dumps(kept).encode(), compresslevel=1), file, mode=_OWN_FILE)
 
 
 def forget_oldest() -> None:
@@ -66,9 +71,10 @@ def forget_oldest() -> None:
 
 def _file(request: ProfileRequest) -> Path:
     asked = {name: value for name, value in asdict(request).items() if name not in _NO_PART_OF_THE_TRACE}
+    if request.source.partition(":")[0] not in _PACKAGES:  # of which each source is the same everywhere
+        asked["folder"] = str(Path.cwd())
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode())
     digest.update(_program_digest())
-    _add_files(digest, _local_files(request.source))
     return folder() / f"{digest.hexdigest()}.json.gz"
 
 
@@ -83,19 +89,8 @@ def _program_digest() -> bytes:
     return digest.digest()
 
 
-def _local_files(source: str) -> list[Path]:
-    """What of the user's own a source reads: a config, or a Python file with those it may import from its folder."""
-    scheme, _, reference = source.partition(":")
-    if scheme == "hf":
-        path = Path(reference)
-        return [path / "config.json" if path.is_dir() else path]
-    path = Path(source.partition("::")[0])
-    return sorted(path.parent.glob("*.py")) if path.suffix == ".py" else [path]
-
-
 def _add_files(digest: "hashlib._Hash", files: Iterable[Path]) -> None:
     for file in files:
-        with contextlib.suppress(OSError):  # `torchvision:resnet50` is no file
-            content = file.read_bytes()
-            digest.update(f"{file.name} {len(content)}\n".encode())
-            digest.update(content)
+        content = file.read_bytes()
+        digest.update(f"{file.name} {len(content)}\n".encode())
+        digest.update(content)

@@ -7,7 +7,7 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from advisor.errors import AdvisorError
 from advisor.records.workload import Workload
@@ -101,11 +101,11 @@ class _Worker:
         """The Workload, kept for the next time, or what went wrong."""
         try:
             request.check()
-            document = self._ask(request)
-            workload = workload_from_json(document, where=request.source)
+            message = self._ask(request)
+            workload = workload_from_json(message["workload"], where=request.source)
         except (AdvisorError, ChildFailure) as error:
             return error
-        trace_cache.write(request, document)
+        trace_cache.write(request, message["workload"], files=message["files"])
         return workload
 
     def kill(self) -> None:
@@ -119,7 +119,7 @@ class _Worker:
             self._child.close()
             self._child = None
 
-    def _ask(self, request: ProfileRequest) -> dict[str, object]:
+    def _ask(self, request: ProfileRequest) -> dict[str, Any]:
         is_used = self._child is not None
         try:
             return self._ask_once(request)
@@ -129,12 +129,11 @@ class _Worker:
         # What the child served before may have filled its memory: the source is judged by a fresh one.
         return self._ask_once(request)
 
-    def _ask_once(self, request: ProfileRequest) -> dict[str, object]:
+    def _ask_once(self, request: ProfileRequest) -> dict[str, Any]:
         child = self._child = self._child or SourceProcess.start(thread_count=1)
         try:
             child.ask(request)
-            document: dict[str, object] = child.answer()["workload"]
-            return document
+            return child.answer()
         finally:
             if not child.is_ready or request.source.partition(":")[0] not in SCHEMES:
                 self.close()

@@ -1,6 +1,9 @@
 """The parent's side with small children of its own making, then one real child."""
 
 import json
+import os
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,6 +92,19 @@ def test_a_child_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> No
     child(monkeypatch, PLANNED, OPERATOR, then="time.sleep(1000)")
 
     assert len(time_operators(request(budget_s=1.0)).operators) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a session of its own is not followed")
+def test_what_a_child_starts_ends_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    daemon = (
+        "import subprocess; print(subprocess.Popen(['sleep', '600'], start_new_session=True).pid, file=open({!r}, 'w'))"
+    )
+    child(monkeypatch, PLANNED, OPERATOR, then=daemon.format(str(tmp_path / "pid")))
+
+    time_operators(request())
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 def test_a_child_that_dies_at_once_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:

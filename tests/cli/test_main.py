@@ -1,9 +1,12 @@
 """Which command runs, how it fails, and with which code."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -214,6 +217,36 @@ def test_a_full_disk_is_an_error_not_a_traceback() -> None:
             2,
             b"error: cannot write to stdout: No space left on device\nhint: choose another place with -o\n",
         )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_end_ends_as_ctrl_c_does(number: signal.Signals, tmp_path: Path) -> None:
+    text = "import os, time\nopen('part', 'w').write(str(os.getpid()))\nos.rename('part', 'pid')\ntime.sleep(600)"
+    (tmp_path / "model.py").write_text(text)
+    root = Path(__file__).parents[2]
+    advise = subprocess.Popen(
+        [sys.executable, "-c", "from advisor.cli.main import main; main()", "profile", "model.py"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(root)},
+    )
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "pid").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    advise.send_signal(number)
+    assert advise.wait(30) == 130
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_a_signal_that_is_ignored_stays_so() -> None:
+    """As under nohup."""
+    code = (
+        "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); sys.argv = ['advise', '--version']\n"
+        "from advisor.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)"
+    )
+    assert _python("-c", code).stdout.splitlines()[-1] == "True"
 
 
 def test_python_dash_m_is_the_same_program() -> None:

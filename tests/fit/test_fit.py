@@ -5,14 +5,16 @@ import numpy as np
 import pytest
 
 from advisor.catalog.devices import read_efficiencies
-from advisor.fit.coefficients import coefficients_of, starts
+from advisor.fit.coefficients import Coefficient, coefficients_of, starts
 from advisor.fit.files import file_name, number, yaml_text
+from advisor.fit.loss import robust
 from advisor.fit.residuals import LeftOut, left_out, log_spreads, spreads
 from advisor.fit.sample import MeasuredStep, Sample, sample_of
 from advisor.fit.solve import Fit
-from advisor.predict.lowering import count_rows, lower
+from advisor.predict.lowering import Kernels, count_rows, lower
 from advisor.predict.roofline import step_times
 from advisor.records.device import Device, Efficiency
+from advisor.records.prediction import PARTS
 from tests.predict.toys import device, efficiency, family, operand, row, workload
 
 DEVICES = (
@@ -147,15 +149,16 @@ def test_the_parts_of_one_cpu_are_left_out_together() -> None:
 def test_a_generation_that_is_left_out_is_one_of_its_vendors_others_where_these_are_unlike_the_usual(
     vendor: str, missed: float
 ) -> None:
-    """Two generations twice as slow as a usual GPU: the first tells of the second where both are another vendor's."""
+    """Two generations twice as slow as three usual ones: the first tells of the second where it is another vendor's."""
     tensor_cores = {**DEVICES[0].peak_flops_per_s, "fp16": 8e12}
-    usual = replace(DEVICES[0], id="usual", vendor="NVIDIA", generation="Usual", peak_flops_per_s=tensor_cores)
+    usual = replace(DEVICES[0], vendor="NVIDIA", peak_flops_per_s=tensor_cores)
     slow = [
         replace(usual if vendor == "NVIDIA" else DEVICES[0], id=name, name=name, vendor=vendor, generation=name)
         for name in ("1st", "2nd")
     ]
     own = steps_of()[::2]
-    steps = [replace(step, device=usual) for step in own]
+    others = [replace(usual, id=name, name=name, generation=name) for name in ("3rd", "4th", "5th")]
+    steps = [replace(step, device=one) for one in others for step in own]
     steps += [replace(step, device=one, measured_s=2 * step.measured_s) for one in slow for step in own]
     sample = sample_of(steps)
     fit = Fit(sample, coefficients_of(sample, kind="gpu"), template=efficiency(families={}))
@@ -194,11 +197,15 @@ def test_a_group_speaks_by_its_trust() -> None:
     assert np.hypot(spread.device_log_spread, spread.workload_log_spread) == pytest.approx(0.1, rel=0.2)
 
 
+def in_part(kernels: Kernels, part: str) -> Kernels:
+    return replace(kernels, part=np.full(len(kernels.part), PARTS.index(part)))
+
+
 def test_what_is_off_in_backward_is_a_part_of_its_own() -> None:
     steps = steps_of() * 40
     is_backward = np.arange(len(steps)) % 2 == 0
     steps = [
-        replace(step, group=(*step.group, str(own)), kernels=replace(step.kernels, backward_dispatches=np.array([own])))
+        replace(step, group=(*step.group, str(own)), kernels=in_part(step.kernels, "backward" if own else "forward"))
         for step, own in zip(steps, is_backward.astype(np.float64), strict=True)
     ]
     errors = np.random.default_rng(0).normal(0.0, np.where(is_backward, np.hypot(0.3, 0.1), 0.1))
@@ -225,3 +232,68 @@ def test_a_file_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("value", "text"), [(0.25, "0.25"), (2e-6, "2.0e-06"), (0.123456, "0.1235"), (128.0, "128")])
 def test_numbers_are_no_text_to_yaml(value: float, text: str) -> None:
     assert number(value) == text
+
+
+def one_number(name: tuple[str, ...], *, log_sigma: float) -> Coefficient:
+    """A share of the bandwidth, from 1."""
+    return Coefficient(
+        name=name, start=1.0, low=0.01, high=100.0, log_sigma=log_sigma, families=frozenset({"pointwise"})
+    )
+
+
+def fitted_log(steps: list[MeasuredStep], coefficient: Coefficient) -> float:
+    fit = Fit(sample_of(steps), [coefficient], template=efficiency(families={}))
+    return float(fit.solve(chosen=np.ones(len(steps), dtype=np.bool_)).item())
+
+
+def test_a_row_is_robust_whatever_its_weight() -> None:
+    """Three of four steps on one device are as predicted, and one takes an eighth of it; they hardly weigh."""
+    slow, fast = steps_of(efficiency())[:2]
+    outlier = replace(fast, measured_s=fast.measured_s / 8)
+    light = [replace(step, trust=0.02) for step in (fast, fast, fast, outlier)]
+    found = fitted_log([*[slow] * 4, *light], one_number(("device_memory", "fast"), log_sigma=1e4))
+    # 3 x / sqrt(1 + (x / 0.1)^2) = (log 8 - x) / sqrt(1 + ((log 8 - x) / 0.1)^2) = 0.0999; the mean would be log 8 / 4.
+    assert found == pytest.approx(0.0353, abs=1e-3)
+
+
+def test_a_prior_counts_as_three_rows_a_standard_deviation_off() -> None:
+    step = steps_of(efficiency())[0]
+    found = fitted_log(
+        [replace(step, measured_s=step.measured_s / np.e)], one_number(("device_memory", "slow"), log_sigma=0.05)
+    )
+    # 3 x 0.1^2 x / 0.05^2 / sqrt(1 + (x / 0.05)^2) = (1 - x) / sqrt(1 + ((1 - x) / 0.1)^2) = 0.0995.
+    assert found == pytest.approx(0.0084, abs=2e-4)
+
+
+def test_beyond_its_scale_a_residual_counts_in_proportion() -> None:
+    # 2 s^2 (sqrt(1 + z / s^2) - 1): of three scales 2 x 0.01 x (sqrt(10) - 1), and the same of a row that weighs 0.02.
+    values, slopes, _ = robust(np.array([0.1, 0.002]))(np.array([0.09, 0.000_036]))
+    assert values == pytest.approx([0.043246, 0.000_017_298], rel=1e-4)
+    assert slopes == pytest.approx([1 / np.sqrt(10)] * 2)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ("memory_ration", "pointwise"),
+        ("memory_ratio", "pointwisc"),
+        ("memory_ratio",),
+        ("host", "slo"),
+        ("edge_ramp", "fp64"),
+        ("launch_s", "fp32"),
+        ("generation_memory", "Second"),
+    ],
+)
+def test_a_coefficient_that_is_misspelt_has_no_value(name: tuple[str, ...]) -> None:
+    fit = fit_of(sample_of(steps_of()))
+    with pytest.raises(KeyError):
+        fit.value(starts(fit.coefficients), *name)
+
+
+def test_a_coefficient_that_is_not_fitted_has_the_templates_value_or_one() -> None:
+    sample = sample_of(steps_of())
+    fit = Fit(sample, [], template=efficiency(families={}, edge_ramp=4.0, launch_s=3e-6))
+    nothing = np.array([])
+    assert fit.value(nothing, "launch_s") == 3e-6
+    assert fit.value(nothing, "edge_ramp", "fp32") == 4.0
+    assert fit.value(nothing, "host", "slow") == fit.value(nothing, "memory_ratio", "norm") == 1.0

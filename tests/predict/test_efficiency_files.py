@@ -1,5 +1,7 @@
 """The shipped efficiencies say what they were fitted on, and there is one to fall back on for every kind of device."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -12,13 +14,18 @@ from advisor.predict.roofline import step_times
 from advisor.records.device import ANY, Device, DeviceKind, Efficiency
 from tests.predict.toys import device, operand, row, workload
 
+FILES = Path(__file__).parents[2] / "profiles/efficiency"
 EFFICIENCIES = load_catalog().efficiencies
 
 
 @pytest.mark.parametrize("efficiency", EFFICIENCIES, ids=file_name)
 def test_every_file_names_its_devices_and_is_as_the_fit_writes_it(efficiency: Efficiency) -> None:
     assert efficiency.fitted_on
-    assert yaml_text(efficiency).startswith("# ")
+    assert (FILES / file_name(efficiency)).read_text(encoding="utf-8") == yaml_text(efficiency)
+
+
+def test_every_file_is_read() -> None:
+    assert {file_name(efficiency) for efficiency in EFFICIENCIES} == {file.name for file in FILES.iterdir()}
 
 
 @pytest.mark.parametrize("efficiency", EFFICIENCIES, ids=file_name)

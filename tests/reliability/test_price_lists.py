@@ -134,12 +134,11 @@ def _with_numbers_scaled(chance: Random, body: bytes) -> bytes:
     def scaled(value: Any) -> Any:
         if isinstance(value, bool) or chance.random() > share:
             return value
-        if isinstance(value, int | float):
-            return value * factor
         try:
-            return f"{float(value) * factor:.10f}"
-        except (TypeError, ValueError):
+            moved = float(value) * factor
+        except (OverflowError, TypeError, ValueError):
             return value
+        return f"{moved:.10f}" if isinstance(value, str) else moved
 
     return _edited(body, lambda content: _mapped(content, scaled))
 

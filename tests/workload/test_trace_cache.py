@@ -1,3 +1,6 @@
+import gzip
+import json
+import os
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -8,6 +11,7 @@ import pytest
 
 from advisor.workload import trace_cache
 from advisor.workload.file import workload_to_json
+from advisor.workload.files_read import files_read
 from advisor.workload.spawn import ProfileRequest
 from tests.predict.toys import linear_row, workload
 
@@ -26,14 +30,21 @@ def request(source: str = "net.py", **changes: Any) -> ProfileRequest:
     return ProfileRequest(source=source, **changes)
 
 
+def keep(asked: ProfileRequest | None = None, *names: str) -> None:
+    """As after a trace that read net.py and `names`."""
+    with files_read("net.py", *names) as files:
+        pass
+    trace_cache.write(asked or request(), DOCUMENT, files=files)
+
+
 def test_what_was_written_is_read_again() -> None:
     assert trace_cache.read(request()) is None
-    trace_cache.write(request(), DOCUMENT)
+    keep()
     assert trace_cache.read(request()) == SAVED
 
 
 def test_more_patience_asks_for_the_same_trace() -> None:
-    trace_cache.write(request(), DOCUMENT)
+    keep()
     assert trace_cache.read(request(timeout_s=1.0)) == SAVED
 
 
@@ -48,37 +59,41 @@ def test_more_patience_asks_for_the_same_trace() -> None:
     ],
 )
 def test_another_request_is_another_trace(other: ProfileRequest) -> None:
-    trace_cache.write(request(), DOCUMENT)
+    keep()
     assert trace_cache.read(other) is None
 
 
-def change_the_file() -> None:
-    Path("net.py").write_text("SIZE = 2")
+def test_the_same_request_in_another_folder_is_another_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep()
+    keep(request("timm:resnet18"))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    Path("net.py").write_text("SIZE = 1")
+    assert trace_cache.read(request()) is None
+    assert trace_cache.read(request("timm:resnet18")) == SAVED
 
 
-def add_a_file_that_it_may_import() -> None:
-    Path("sizes.py").write_text("SIZE = 2")
-
-
-@pytest.mark.parametrize("change", [change_the_file, add_a_file_that_it_may_import])
-def test_a_change_in_the_files_folder_is_another_trace(change: Callable[[], None]) -> None:
-    trace_cache.write(request(), DOCUMENT)
-    change()
+@pytest.mark.parametrize("name", ["net.py", "pkg/inner.py", "sizes.json", "not_there.json"])
+def test_a_change_in_a_file_that_was_read_is_another_trace(name: str) -> None:
+    Path("pkg").mkdir()
+    Path("pkg/inner.py").write_text("SIZE = 1")
+    Path("sizes.json").write_text("1")
+    keep(None, "pkg/inner.py", "sizes.json", "not_there.json")
+    assert trace_cache.read(request()) == SAVED
+    Path(name).write_text("2")
     assert trace_cache.read(request()) is None
 
 
-def test_a_changed_config_is_another_trace() -> None:
-    Path("config.json").write_text("{}")
-    for source in ("hf:config.json", "hf:."):
-        trace_cache.write(request(source), DOCUMENT)
-        assert trace_cache.read(request(source)) == SAVED
-    Path("config.json").write_text('{"n_layer": 2}')
-    for source in ("hf:config.json", "hf:."):
-        assert trace_cache.read(request(source)) is None
+def test_a_file_that_became_a_pipe_is_another_trace() -> None:
+    Path("data").write_text("1")
+    keep(None, "data")
+    Path("data").unlink()
+    os.mkfifo("data")
+    assert trace_cache.read(request()) is None
 
 
 def test_another_version_of_torch_is_another_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    trace_cache.write(request(), DOCUMENT)
+    keep()
     monkeypatch.setattr(metadata, "version", lambda package: "0.1")
     trace_cache._program_digest.cache_clear()
     try:
@@ -89,25 +104,58 @@ def test_another_version_of_torch_is_another_trace(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("spoil", [lambda kept: kept[:-9], lambda kept: b"", lambda kept: b"nothing like it"])
 def test_a_file_that_is_not_whole_is_ignored(spoil: Callable[[bytes], bytes]) -> None:
-    trace_cache.write(request(), DOCUMENT)
+    keep()
     (file,) = trace_cache.folder().iterdir()
     file.write_bytes(spoil(file.read_bytes()))
     assert trace_cache.read(request()) is None
 
 
+@pytest.mark.parametrize(
+    "entry",
+    [
+        b"[" * 100_000,
+        b"[]",
+        b"{}",
+        b'{"files": 1, "workload": {}}',
+        b'{"files": {"net.py": 1}, "workload": {}}',
+        b'{"files": {}, "workload": {"schema_version": 1, "rows": {"op": [1]}}}',
+    ],
+)
+def test_a_forged_entry_is_ignored(entry: bytes) -> None:
+    keep()
+    (file,) = trace_cache.folder().iterdir()
+    file.write_bytes(gzip.compress(entry))
+    assert trace_cache.read(request()) is None
+
+
+def test_an_entry_that_is_no_file_is_ignored() -> None:
+    keep()
+    (file,) = trace_cache.folder().iterdir()
+    file.unlink()
+    os.mkfifo(file)
+    assert trace_cache.read(request()) is None
+
+
+def test_an_entry_whose_files_were_forged_holds_only_where_they_are_there() -> None:
+    keep()
+    (file,) = trace_cache.folder().iterdir()
+    entry = json.loads(gzip.decompress(file.read_bytes()))
+    entry["files"]["/not/there"] = "file 00"
+    file.write_bytes(gzip.compress(json.dumps(entry).encode()))
+    assert trace_cache.read(request()) is None
+
+
 def test_a_folder_that_cannot_be_written_is_let_be() -> None:
     Path("cache").write_text("a file where the folder should be")
-    trace_cache.write(request(), DOCUMENT)
+    keep()
     trace_cache.forget_oldest()
     assert trace_cache.read(request()) is None
 
 
 def test_the_oldest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    import os
-
     monkeypatch.setattr(trace_cache, "_KEPT_COUNT", 2)
     for age, batch in enumerate((3, 2, 1)):
-        trace_cache.write(request(batch=batch), DOCUMENT)
+        keep(request(batch=batch))
         newest = max(trace_cache.folder().iterdir(), key=lambda file: file.stat().st_mtime_ns)
         os.utime(newest, (age, age))
     trace_cache.forget_oldest()

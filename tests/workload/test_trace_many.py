@@ -77,6 +77,51 @@ def test_what_was_traced_once_is_read_without_a_child(monkeypatch: pytest.Monkey
     assert trace_many([request]) == first
 
 
+READING = """
+    import json, os
+    import torch
+    from pkg.inner import SIZE
+    from pkg import *
+    try:
+        from extra import EXTRA
+    except ImportError:
+        EXTRA = 0
+
+    model = torch.nn.Linear(3, SIZE + EXTRA + json.load(open("sizes.json")) + len(os.listdir("layers")))
+    example_inputs = torch.zeros(4, 3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "text", "outputs"),
+    [("pkg/inner.py", "SIZE = 5", 5 + 1), ("sizes.json", "3", 2 + 3), ("extra.py", "EXTRA = 4", 2 + 4 + 1),
+     ("layers/one", "", 2 + 1 + 1)],
+)  # fmt: skip
+def test_a_change_in_what_the_file_imports_reads_or_lists_is_traced_anew(changed: str, text: str, outputs: int) -> None:
+    for folder in ("pkg", "layers"):
+        Path(folder).mkdir()
+    Path("pkg/__init__.py").touch()
+    Path("pkg/inner.py").write_text("SIZE = 2")
+    Path("sizes.json").write_text("1")
+    request = write("reading.py", READING)
+    assert parameter_count(trace_many([request])[request]) == 4 * (2 + 1)
+
+    Path(changed).write_text(text)
+    assert parameter_count(trace_many([request])[request]) == 4 * outputs
+
+
+def test_nothing_that_a_trace_leaves_behind_makes_it_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    Path("pkg").mkdir()
+    Path("pkg/__init__.py").touch()
+    Path("pkg/inner.py").write_text("SIZE = 2")
+    request = write("net.py", f"import pkg.inner\nopen('log.txt', 'a').write('x')\n{dedent(NET)}")
+    first = trace_many([request])
+    assert Path("pkg/__pycache__").is_dir()
+    monkeypatch.delattr(subprocess, "Popen")
+    assert trace_many([request]) == first
+
+
 def test_one_child_serves_several_models_by_name_and_a_wrong_name_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torchvision")
     started: list[int] = []

@@ -1,0 +1,72 @@
+"""No prediction is faster than the hardware: every family of kernels, on every device that ships, at every precision."""
+
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from advisor.catalog.load import load_catalog
+from advisor.errors import UsageError
+from advisor.named_device import named_device
+from advisor.ops.registry import formulas
+from advisor.predict.efficiency import efficiency_of, known_families
+from advisor.predict.lowering import UNITS
+from advisor.predict.precision import resolve_precision
+from advisor.predict.rates import used_unit
+from advisor.predict.roofline import times_by_kernel
+from advisor.records.device import Device, DeviceKind, Layout
+from advisor.records.options import PrecisionChoice
+from tests.predict.toys import kernels
+
+CATALOG = load_catalog()
+FAMILIES = tuple(sorted({*known_families(), *(one.family for one in formulas())}))
+FLOPS, DATA_BYTES = 1e12, 1e13
+"""Far more bytes than any cache keeps."""
+MOST_CLOCK_RATIO = 1.25
+"""What GeForce and TITAN cards exceed their rated clock by at most (`clock_ratio`)."""
+MOST_CAUGHT_RATIO = 1.2
+"""What a large L2 catches of what kernels read twice: an RTX 4090 streams 14 % more than its memory (CONTRIBUTING)."""
+
+
+def shipped(kind: DeviceKind) -> list[Device]:
+    found = []
+    for name in CATALOG.gpus if kind == "gpu" else CATALOG.cpus:
+        try:
+            found.append(named_device(name, CATALOG)[1])
+        except UsageError:  # its profile says too little of it
+            continue
+    return found
+
+
+@pytest.mark.parametrize("layout", get_args(Layout))
+@pytest.mark.parametrize("choice", get_args(PrecisionChoice))
+@pytest.mark.parametrize("kind", get_args(DeviceKind))
+def test_no_kernel_exceeds_the_peak_or_the_bandwidth(kind: DeviceKind, choice: PrecisionChoice, layout: Layout) -> None:
+    for device in shipped(kind):
+        precision = resolve_precision(choice, device)
+        if precision is None:
+            continue
+        units = [index for index, unit in enumerate(UNITS) if used_unit(device, unit) in device.peak_flops_per_s]
+        count = len(FAMILIES) * len(units)
+        toy = kernels(
+            flops=[[FLOPS]] * count + [[0.0]] * count,
+            data_bytes=[[0.0]] * count + [[DATA_BYTES]] * count,
+            families=FAMILIES,
+            family=np.tile(np.arange(len(FAMILIES)), 2 * len(units)),
+            unit=np.tile(np.repeat(units, len(FAMILIES)), 2),
+        )
+        efficiency = efficiency_of(device, precision=precision, efficiencies=CATALOG.efficiencies)
+        times = times_by_kernel(toy, devices=[device], efficiencies=[efficiency], layout=layout).total_s[0, :, 0]
+        clock_ratio = MOST_CLOCK_RATIO if device.exceeds_rated_clock else 1.0
+        peaks = [device.peak_flops_per_s[used_unit(device, UNITS[index])] for index in toy.unit[:count]]
+        measured_ratio = max(1.0, device.sustained_compute_ratio)  # where the datasheet understates
+        if layout == "nhwc":  # what is scalar in NCHW has vectors
+            vector = device.peak_flops_per_s["vector"]
+            peaks = [
+                max(peak, vector) if UNITS[unit] == "scalar" else peak
+                for peak, unit in zip(peaks, toy.unit, strict=False)
+            ]
+        fastest_s = FLOPS / (np.array(peaks) * clock_ratio * measured_ratio)
+        assert (times[:count] >= fastest_s * (1 - 1e-9)).all(), device.id
+        bandwidth = device.memory_bytes_per_s * max(1.0, device.sustained_memory_ratio) * MOST_CAUGHT_RATIO
+        assert (times[count:] >= DATA_BYTES / bandwidth * (1 - 1e-9)).all(), device.id
