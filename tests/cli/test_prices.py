@@ -11,6 +11,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
+from advisor.catalog.load import load_catalog
 from advisor.catalog.locate import starter_overlay
 from advisor.catalog.strict_yaml import parse_documents
 from advisor.catalog.terms import TERM_KEYS
@@ -67,7 +68,7 @@ def test_what_the_user_rules_out_is_not_listed(advise: Advise) -> None:
     Path("advisor.yaml").write_text(TERMS)
     result = advise("prices", "list", "--provider", "salad", "--price", "spot")
     assert (result.code, result.out) == (1, "")
-    assert result.err.startswith("error: no price is within these limits")
+    assert "\nerror: no price is within these limits\n" in result.err
 
 
 @pytest.mark.parametrize(
@@ -177,7 +178,7 @@ def test_the_first_mistake_is_named_by_file_line_and_key(advise: Advise) -> None
             "id: x\nsm_count: 5\nboost_mhz: 1\nname: X\n---\nprovider: aws\ninstances: {}\n",
             "error: mine.yaml:1: a file of",
         ),
-        ("id: x\nname: X\nsm_count: 5\nboost_mhz: 1\n", "error: mine.yaml:1: vendor is missing"),
+        ("id: x\nname: X\nsm_count: 5\nboost_mhz: 1000\n", "error: mine.yaml:1: vendor is missing"),
     ],
 )
 def test_what_is_no_file_of_the_catalog_is_refused(advise: Advise, text: str | None, message: str) -> None:
@@ -246,7 +247,16 @@ def test_a_rate_of_ones_own_that_leaves_kinds_out_shows_them_as_gone(advise: Adv
 
 @pytest.fixture
 def offers(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
-    rows = [{"gpu_name": "RTX 4090", "gpu_ram": 24564, "num_gpus": 1, "dph_total": usd} for usd in (0.3, 0.35, 0.5)]
+    """Every type of the shipped list at its price of today, three hosts each, but the RTX 4090 at others."""
+    catalog = load_catalog()
+    rows = []
+    for offer in (one for one in catalog.offers if one.provider == "vast-ai" and one.gpu):
+        gpu, usd = catalog.gpus[offer.gpu], offer.prices[0].usd_per_hour
+        offered = (0.3, 0.35, 0.5) if gpu.id == "rtx-4090" else (usd, usd, usd)
+        rows += [
+            {"gpu_name": gpu.name, "gpu_ram": gpu.memory_bytes / 2**20, "num_gpus": offer.gpu_count, "dph_total": usd}
+            for usd in offered
+        ]
     monkeypatch.setattr(vast, "OFFERS_URL", server.answer("/bundles/", json_answer({"offers": rows})))
     return server
 
