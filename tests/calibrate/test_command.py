@@ -147,7 +147,7 @@ def test_bad_input_is_said_before_anything_is_timed(
 
 
 def test_where_no_device_can_be_timed_the_error_says_why_of_each(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["calibrate", "--precision", "tf32"]) == 2
+    assert run(["calibrate", "--precision", "fp16"]) == 2
 
     error = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("error: "))
-    assert "--precision tf32" in error
+    assert "--precision fp16" in error
