@@ -144,3 +144,10 @@ def test_bad_input_is_said_before_anything_is_timed(
 
     assert capsys.readouterr().err.startswith(error)
     assert requests == []
+
+
+def test_where_no_device_can_be_timed_the_error_says_why_of_each(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["calibrate", "--precision", "fp16"]) == 2
+
+    error = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("error: "))
+    assert "--precision fp16" in error
