@@ -1,4 +1,4 @@
-"""`advise profile SOURCE`: a model in, the count of one step out."""
+"""The command `advise profile SOURCE`: counts FLOP, bytes and memory of one step."""
 
 from typing import TYPE_CHECKING, Any
 
