@@ -1,4 +1,4 @@
-"""Predictions and the job in, the batch that each device runs it at out."""
+"""Chooses the batch size at which each device runs the job."""
 
 import math
 from dataclasses import dataclass
@@ -16,14 +16,20 @@ from advisor.records.sample_words import at_batch_text
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BatchChoice:
-    """The index of each device's batch; where `is_possible` is False none fits or keeps the limits. (devices,)."""
+    """The index of the batch chosen for each device, (devices,).
+
+    `is_possible` is False for a device on which no batch fits in memory and within the limits.
+    """
 
     index: IndexArray
     is_possible: BoolArray
 
 
 def choose_batches(predictions: Predictions, *, job: Job) -> BatchChoice:
-    """The batch that finishes the job soonest; for a service, of those that need the fewest instances the quickest."""
+    """Choose the batch that finishes the job first.
+
+    For a service, choose the batch with the shortest step among those that need the fewest instances.
+    """
     allowed = predictions.fits & _keeps_limits(predictions, job)
     if job.requests_per_day is None:
         job_s = np.where(allowed, np.ceil(job.samples / predictions.batches) * predictions.step_s, np.inf)
@@ -39,7 +45,10 @@ def choose_batches(predictions: Predictions, *, job: Job) -> BatchChoice:
 
 
 def why_over_limits(predictions: Predictions, device: int, *, job: Job) -> Miss | None:
-    """Where a device can run the step, but at no batch within the limits: how much is missing at the nearest."""
+    """Return the limit that every batch on the device breaks, with the excess at the batch nearest to it.
+
+    Return None if no batch fits in memory, or if some batch is within all limits.
+    """
     fits = predictions.fits[device]
     if not fits.any():
         return None
@@ -65,7 +74,7 @@ def why_over_limits(predictions: Predictions, device: int, *, job: Job) -> Miss 
         unit = "samples" if job.generation is None else "requests"
         return Miss(
             code="under-throughput",
-            reason=f"does {units.format_rate(rates.max())} {unit}/s at most{flags}, "
+            reason=f"reaches at most {units.format_rate(rates.max())} {unit}/s{flags}, "
             f"{units.format_rate(least - rates.max())} fewer than --min-throughput {units.format_rate(least)}",
             ratio=least / float(rates.max()),
         )

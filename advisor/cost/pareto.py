@@ -1,4 +1,4 @@
-"""Costs and times in, which of them are on the Pareto front out."""
+"""Marks the offers on the Pareto front of cost and time."""
 
 import numpy as np
 
@@ -6,10 +6,10 @@ from advisor.records.prediction import BoolArray, FloatArray
 
 
 def pareto_front(cost: FloatArray, time: FloatArray) -> BoolArray:
-    """Where no other is at least as good in both and better in one; equals are on it together."""
+    """Return a mask of the points that no other point dominates; equal points are on the front together."""
     order = np.lexsort((time, cost))
     sorted_cost, sorted_time = cost[order], time[order]
-    # Among the cheaper ones and those that cost the same, the soonest so far.
+    # The shortest time so far among offers that cost less or the same.
     soonest = np.minimum.accumulate(sorted_time)
     first_of_cost = np.searchsorted(sorted_cost, sorted_cost, side="left")
     soonest_cheaper = np.where(first_of_cost > 0, soonest[first_of_cost - 1], np.inf)
