@@ -61,10 +61,10 @@ def compare_costs(usd: FloatArray, *, own_log_spread: FloatArray, step: IndexArr
 def chances_of_least(mid: FloatArray, spread: FloatArray) -> FloatArray:
     """Return the probability that each of some independent normals is the smallest; `spread` is a standard deviation.
 
-    It is the integral of f_i(x) times the product of 1 - F_j(x) over all others j, summed over cells. The smallest value
-    lies in a cell with the probability that it is above the left edge minus that it is above the right edge. Within a
-    cell it is divided in proportion to the growth of the cumulative hazards -log(1 - F), as with competing risks
-    (Kalbfleisch and Prentice, "The Statistical Analysis of Failure Time Data", 2nd edition, chapter 8).
+    It is the integral of f_i(x) times the product of 1 - F_j(x) over all others j, summed over cells. The smallest
+    value lies in a cell with the probability that it is above the left edge minus that it is above the right edge.
+    Within a cell it is divided in proportion to the growth of the cumulative hazards -log(1 - F), as with competing
+    risks (Kalbfleisch and Prentice, "The Statistical Analysis of Failure Time Data", 2nd edition, chapter 8).
     """
     spread = np.maximum(spread, _LEAST_LOG_SPREAD)
     bottoms, top = mid - _REACH * spread, (mid + _REACH * spread).min()
