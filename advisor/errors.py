@@ -98,5 +98,4 @@ class TraceError(AdvisorError):
 class CoverageError(AdvisorError):
     """`--strict` is set and an operator has no formula."""
 
-
     exit_code = ExitCode.LOAD

@@ -69,9 +69,9 @@ def parse_positive(text: str) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number) or number <= 0:
-        raise UsageError(f"{text!r:.40} is not a number above 0", hint="write for example 50 or 0.5")
+        raise UsageError(f"{text!r:.40} is not a number above 0", hint="write 50 or 0.5")
     if not 1 / _LARGEST_COUNT <= number <= _LARGEST_COUNT:
-        raise UsageError(f"{text!r:.40} is not between 1e-15 and 1e15", hint="write for example 50 or 0.5")
+        raise UsageError(f"{text!r:.40} is not between 1e-15 and 1e15", hint="write 50 or 0.5")
     return number
 
 

@@ -111,8 +111,8 @@ class Device:
 
     - `core_count`: SMs of a GPU, physical cores of a CPU
     - `peak_flops_per_s`: by unit. "fp32", "tf32", "fp16" and "bf16" are the peak of a matmul of that dtype (tensor
-      cores, AMX or SIMD); "vector" is fp32 outside those units; "scalar" is a CPU's cores without SIMD, at one operation
-      per cycle. A dtype without a native unit is missing
+      cores, AMX or SIMD); "vector" is fp32 outside those units; "scalar" is a CPU's cores without SIMD, at one
+      operation per cycle. A dtype without a native unit is missing
     - `cache_bytes_per_s`: bandwidth of the last-level cache; None if not known
     - `near_cache_bytes`: the part of `cache_bytes` in the private caches of CPU cores
     - `vcpu_count`: hardware threads of the machine, for a GPU those of its host; None if not known
@@ -205,8 +205,8 @@ class Efficiency:
     - `join_s`: waking and joining n cores adds `join_s` (n^0.7 - 1)
     - `library_s`: added on a CPU if a library runs the operator (convolutions; in eager mode also norms and pools), for
       its lookup and descriptors
-    - `overlap_ratio`: share of the shorter of compute and memory time that is hidden behind the longer; 1.0 is the plain
-      roofline
+    - `overlap_ratio`: share of the shorter of compute and memory time that is hidden behind the longer; 1.0 is the
+      plain roofline
 
     Matrix products (m, k) x (k, n) and convolutions:
     - `edge_ramp`, `depth_ramp`: the m or n, and the k, at which half the rate is reached
