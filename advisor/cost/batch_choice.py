@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor import units
-from advisor.cost.miss import Miss
+from advisor.cost.miss import LimitViolation
 from advisor.cost.service import instance_counts
 from advisor.cost.time_limits import time_limits
 from advisor.records.answer import Job
@@ -44,7 +44,7 @@ def choose_batches(predictions: Predictions, *, job: Job) -> BatchChoice:
     return BatchChoice(index=index, is_possible=is_possible)
 
 
-def why_over_limits(predictions: Predictions, device: int, *, job: Job) -> Miss | None:
+def why_over_limits(predictions: Predictions, device: int, *, job: Job) -> LimitViolation | None:
     """Return the limit that every batch on the device breaks, with the excess at the batch nearest to it.
 
     Return None if no batch fits in memory, or if some batch is within all limits.
@@ -61,7 +61,7 @@ def why_over_limits(predictions: Predictions, device: int, *, job: Job) -> Miss 
         if not within.any():
             nearest = int(np.where(before, taken_s, np.inf).argmin())
             at = at_batch_text(int(predictions.batches[nearest]), job.generation)
-            return Miss(
+            return LimitViolation(
                 code=one.code,
                 reason=f"{one.verb} {duration(taken_s[nearest])} {at}, "
                 f"{duration(taken_s[nearest] - one.limit_s)} more than {one.flag} {duration(one.limit_s)}",
@@ -72,7 +72,7 @@ def why_over_limits(predictions: Predictions, device: int, *, job: Job) -> Miss 
     if least is not None and rates.max() < least:
         flags = "".join(f" within {one.flag}" for one in limits)
         unit = "samples" if job.generation is None else "requests"
-        return Miss(
+        return LimitViolation(
             code="under-throughput",
             reason=f"reaches at most {units.format_rate(rates.max())} {unit}/s{flags}, "
             f"{units.format_rate(least - rates.max())} fewer than --min-throughput {units.format_rate(least)}",

@@ -14,7 +14,7 @@ MarginAt = Callable[[int], Margin | None]
 _TIE = 1e-9
 """Margins up to this size count as a tie: rounding can leave that much."""
 _End = Literal["mid", "low", "high"]
-_LUCK: Mapping[DeviceKind, tuple[_End, _End]] = {"gpu": ("high", "low"), "cpu": ("low", "high")}
+_OPTIMISTIC_AND_PESSIMISTIC: Mapping[DeviceKind, tuple[_End, _End]] = {"gpu": ("high", "low"), "cpu": ("low", "high")}
 """The ends of the margin at which a device kind is cheaper, and more expensive, than predicted."""
 
 
@@ -43,16 +43,16 @@ def _cheaper(margin: Margin | None, end: _End = "mid") -> DeviceKind | None:
 
 def _crossing(*, before: Sequence[int], after: Sequence[int], cheaper: DeviceKind, margin_at: MarginAt) -> Crossing:
     """Return the crossing to `cheaper` between the last place of `before` and the first of `after`."""
-    lucky, unlucky = _LUCK[cheaper]
+    optimistic, pessimistic = _OPTIMISTIC_AND_PESSIMISTIC[cheaper]
 
     def is_cheaper(place: int) -> bool:
         return _cheaper(margin_at(place)) == cheaper
 
     def may_be_cheaper(place: int) -> bool:
-        return _cheaper(margin_at(place), lucky) == cheaper
+        return _cheaper(margin_at(place), optimistic) == cheaper
 
     def is_surely_cheaper(place: int) -> bool:
-        return _cheaper(margin_at(place), unlucky) == cheaper
+        return _cheaper(margin_at(place), pessimistic) == cheaper
 
     at = _first(before[-1], after[0], is_cheaper)
     surely_dearer = next((place for place in reversed(before) if not may_be_cheaper(place)), None)

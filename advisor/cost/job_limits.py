@@ -8,7 +8,7 @@ import numpy as np
 
 from advisor import units
 from advisor.cost.job_cost import JobCosts
-from advisor.cost.miss import Miss
+from advisor.cost.miss import LimitViolation
 from advisor.cost.offer_terms import OfferTerms
 from advisor.records.answer import JobLimits
 from advisor.records.prediction import BoolArray, FloatArray
@@ -56,10 +56,10 @@ class OfferLimits:
         for one in self._limits:
             self.kept &= one.amounts <= one.limits
 
-    def why_broken(self, offer: int) -> Miss:
+    def why_broken(self, offer: int) -> LimitViolation:
         """Return the code of the first limit that the offer breaks, and the excess over each broken limit."""
         broken = [one for one in self._limits if one.amounts[offer] > one.limits[offer]]
-        return Miss(
+        return LimitViolation(
             code=broken[0].code,
             reason="; ".join(one.reason_of(offer) for one in broken),
             ratio=max(one.ratio_of(offer) for one in broken),

@@ -7,7 +7,7 @@ from advisor.records.price import RejectionCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Miss:
+class LimitViolation:
     """The code and the reason of a rejection.
 
     `ratio` is the amount needed over the amount available or allowed; infinity if no amount is enough or none is known.

@@ -14,7 +14,7 @@ from advisor.cost.collector import collector_paused
 from advisor.cost.job_cost import cost_job
 from advisor.cost.job_limits import OfferLimits
 from advisor.cost.machines import machine_counts
-from advisor.cost.miss import Miss
+from advisor.cost.miss import LimitViolation
 from advisor.cost.offer_terms import offer_terms
 from advisor.cost.quotes import CostedOffers, quotes_of, ranked_time_s
 from advisor.cost.selection import Selection, reject_all, rejection
@@ -145,10 +145,10 @@ def _one_per_type(priced: Sequence[PricedOffer], ordered: IndexArray) -> tuple[I
 def _reject_impossible(
     priced: Sequence[PricedOffer], impossible: Sequence[int], *, fleet: Fleet, predictions: Predictions, job: Job
 ) -> list[Rejection]:
-    missed = []
+    violations = []
 
     @cache  # hundreds of offers have the same device
-    def why_impossible(device_index: int) -> Miss:
+    def why_impossible(device_index: int) -> LimitViolation:
         return why_over_limits(predictions, device_index, job=job) or _why_too_small(
             device_index, predictions=predictions, job=job
         )
@@ -156,39 +156,39 @@ def _reject_impossible(
     for index in impossible:
         offer, device_index = priced[index].offer, int(fleet.device_index[index])
         if device_index < 0:
-            miss = Miss(code="no-device-profile", reason=fleet.problems[index])
+            violation = LimitViolation(code="no-device-profile", reason=fleet.problems[index])
         elif predictions.precisions[device_index] is None:
             name = predictions.devices[device_index].name
             reason = f"{name} has no unit for this precision, or no kernels for quantized operators"
-            miss = Miss(code="no-native-precision", reason=reason)
+            violation = LimitViolation(code="no-native-precision", reason=reason)
         elif job.loader_s_per_sample is not None and offer.vcpus is None:
             reason = "its number of vCPUs is not known, so the time to load data cannot be predicted"
-            miss = Miss(code="unknown-vcpus", reason=reason)
+            violation = LimitViolation(code="unknown-vcpus", reason=reason)
         else:
-            miss = why_impossible(device_index)
-        missed.append((offer, miss))
-    return _nearest_first(missed)
+            violation = why_impossible(device_index)
+        violations.append((offer, violation))
+    return _nearest_first(violations)
 
 
 def _reject_over_limits(priced: Sequence[PricedOffer], over: IndexArray, *, limits: OfferLimits) -> list[Rejection]:
     return _nearest_first([(priced[index].offer, limits.why_broken(index)) for index in over.tolist()])
 
 
-def _nearest_first(missed: Iterable[tuple[Offer, Miss]]) -> list[Rejection]:
+def _nearest_first(violations: Iterable[tuple[Offer, LimitViolation]]) -> list[Rejection]:
     """Return the rejections, the nearest misses first, ties by id."""
-    in_order = sorted(missed, key=lambda one: (one[1].ratio, one[0].id))
-    return [rejection(offer, code=miss.code, reason=miss.reason) for offer, miss in in_order]
+    in_order = sorted(violations, key=lambda one: (one[1].ratio, one[0].id))
+    return [rejection(offer, code=violation.code, reason=violation.reason) for offer, violation in in_order]
 
 
-def _why_too_small(device_index: int, *, predictions: Predictions, job: Job) -> Miss:
+def _why_too_small(device_index: int, *, predictions: Predictions, job: Job) -> LimitViolation:
     code: RejectionCode = "does-not-fit"
     needed_bytes = predictions.peak_memory_bytes[device_index]
     if not np.isfinite(needed_bytes).any():
-        return Miss(code=code, reason="the batch cannot be divided among its GPUs as requested")
+        return LimitViolation(code=code, reason="the batch cannot be divided among its GPUs as requested")
     least_bytes, has_bytes = float(needed_bytes.min()), predictions.devices[device_index].memory_bytes
     needed, has = map(units.format_bytes, (least_bytes, has_bytes))
     at = at_batch_text(int(predictions.batches[needed_bytes.argmin()]), job.generation)
-    return Miss(code=code, reason=f"needs {needed} {at}, has {has}", ratio=least_bytes / has_bytes)
+    return LimitViolation(code=code, reason=f"needs {needed} {at}, has {has}", ratio=least_bytes / has_bytes)
 
 
 def _savings(selection: Selection, job_usd: FloatArray, *, quotes: Sequence[Quote]) -> tuple[str, ...]:

@@ -40,10 +40,10 @@ def all_reduce_s(total_bytes: Any, fabric: Fabric) -> Seconds:
     """Return the time of an all-reduce with the fastest of the ring, tree and hierarchical algorithms."""
     if rank_count(fabric) == 1:
         return np.zeros_like(total_bytes, dtype=np.float64)
-    soonest = np.minimum(ring_all_reduce_s(total_bytes, fabric), tree_all_reduce_s(total_bytes, fabric))
+    fastest_s = np.minimum(ring_all_reduce_s(total_bytes, fabric), tree_all_reduce_s(total_bytes, fabric))
     if fabric.machines > 1 and fabric.gpu_count > 1:
-        soonest = np.minimum(soonest, hierarchical_all_reduce_s(total_bytes, fabric))
-    return soonest
+        fastest_s = np.minimum(fastest_s, hierarchical_all_reduce_s(total_bytes, fabric))
+    return fastest_s
 
 
 def ring_all_reduce_s(total_bytes: Any, fabric: Fabric) -> Seconds:

@@ -115,7 +115,7 @@ def spread_out(
     requested, the result is that of `predict_at`. Raises `IndivisibleBatchError` if no batch can be divided as
     requested.
     """
-    candidates = sorted(_candidates(workload, devices, asked), key=lambda one: _asks_much(one.plan, workload))
+    candidates = sorted(_candidates(workload, devices, asked), key=lambda one: _needs_code_changes(one.plan, workload))
     if all(candidate.plan == Plan() for candidate in candidates) and asked.gpus is None:
         return predict_at(batches)
     passes = {candidate.plan: pass_batches(batches, candidate.plan) for candidate in candidates}
@@ -133,15 +133,19 @@ def spread_out(
             continue  # the step is known only at its own batch size
         weight = candidate.plan.machines if by_cost else 1
         is_divided = _divides(batches, candidate.plan)
-        asks_much = _asks_much(candidate.plan, workload)
-        if asks_much:  # a model that fits on one GPU is never split
+        needs_code_changes = _needs_code_changes(candidate.plan, workload)
+        if needs_code_changes:  # a model that fits on one GPU is never split
             candidate = replace(candidate, members=[one for one in candidate.members if best.rank[0, one].any()])
         for group in _of_one_width(candidate, alone):
             offered = _offered(workload, group, alone=alone, at=at, is_divided=is_divided)
             late = np.maximum(1.0, lateness(offered.step_s, candidate.plan, group.members))
             last = np.where(offered.fits, offered.step_s * np.where(late > 1, 1, weight), offered.peak_bytes)
             offered.plan[:] = number
-            offered.rank[:] = np.where(offered.fits, float(asks_much), 2.0), np.where(offered.fits, late, 1.0), last
+            offered.rank[:] = (
+                np.where(offered.fits, float(needs_code_changes), 2.0),
+                np.where(offered.fits, late, 1.0),
+                last,
+            )
             best.take(group.members, offered)
     return _predictions(best, alone, batches=batches, plans=tuple(candidate.plan for candidate in candidates))
 
@@ -167,7 +171,7 @@ def _plans(workload: Workload, *, gpu_count: int, has_network: bool, asked: Spre
                 yield from plans_of(workload, gpu_count=used, machines=machines, asked=asked)
 
 
-def _asks_much(plan: Plan, workload: Workload) -> bool:
+def _needs_code_changes(plan: Plan, workload: Workload) -> bool:
     """Return whether the plan splits the model, which needs changes to its code; serving engines do it themselves."""
     return workload.generation is None and (plan.tensor > 1 or plan.pipeline > 1)
 
