@@ -18,9 +18,9 @@ class ExitCode(IntEnum):
 EXIT_MEANINGS = {
     ExitCode.ANSWER: "answer",
     ExitCode.NOTHING_FITS: "nothing fits the limits",
-    ExitCode.USAGE: "usage, profile or price file",
+    ExitCode.USAGE: "invalid usage, profile or price file",
     ExitCode.THRESHOLD: "threshold exceeded",
-    ExitCode.LOAD: "load, trace, timeout, --strict",
+    ExitCode.LOAD: "load or trace error, timeout, --strict",
     ExitCode.NETWORK: "network",
     ExitCode.INTERRUPT: "interrupt",
 }

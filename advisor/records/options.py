@@ -47,9 +47,7 @@ class Options:
         "auto: bf16 autocast if native, else fp16 autocast on tensor cores, else fp32; with --prompt-tokens, "
         "same as half: the whole model in bf16 if native, else in fp16 on GPUs, else in fp32",
     )
-    batch: str = _flag(
-        "", "global batch size: N | N,M | A..B | auto (the cheapest per device)", metavar="N|N,M|A..B|auto"
-    )
+    batch: str = _flag("", "global batch size; auto: the cheapest for each device", metavar="N|N,M|A..B|auto")
     prompt_tokens: int | None = _flag(
         None, "LLM serving (hf: models): prompt tokens per request", metavar="N",
     )  # fmt: skip
@@ -58,7 +56,9 @@ class Options:
         parse=partial(units.parse_count, least=2),
     )  # fmt: skip
     concurrency: str = _flag(
-        "", "LLM serving: requests in flight per instance: N | N,M | A..B | auto", metavar="N|N,M|A..B|auto"
+        "",
+        "LLM serving: requests in flight per instance; auto: the cheapest for each device",
+        metavar="N|N,M|A..B|auto",
     )
     weights: WeightFormat = _flag(
         "auto", "LLM serving: storage format of the weight matrices in the blocks; auto: the model's precision"
