@@ -129,7 +129,7 @@ def test_where_nothing_answers_nvmls_own_words_are_told(monkeypatch: pytest.Monk
 
     (note,) = read_nvidia_gpus().notes
 
-    assert note.endswith("neither NVML nor nvidia-smi is at hand (NVML: Driver Not Loaded)")
+    assert note.endswith("neither NVML nor nvidia-smi is available (NVML: Driver Not Loaded)")
 
 
 def test_where_nvml_does_not_start_nvidia_smi_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
