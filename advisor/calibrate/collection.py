@@ -76,7 +76,7 @@ def _read(file: Path, catalog: Catalog) -> Calibration:
     calibration = read_calibration(file)
     device = calibration.key.device
     if device not in catalog.gpus and device not in catalog.cpus:
-        raise ProfileError(f"there is no profile of the device {device!r}", where=str(file))
+        raise ProfileError(f"no profile describes the device {device!r}", where=str(file))
     if any(one.device != device for one in calibration.efficiencies):
         raise ProfileError(f"contains efficiencies of devices other than {device}", where=str(file))
     if not is_of_this_program(calibration.key):
