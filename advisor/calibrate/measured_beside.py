@@ -72,7 +72,7 @@ def measure_here(
         try:
             step, anchor = _measured(workload, local, device, measuring, batches=batches, efficiencies=efficiencies)
         except AdvisorError as error:
-            problems.append(f"not measured on {local.id} of this machine: {error.message}")
+            problems.append(f"not measured on this machine's {local.id}: {error.message}")
             continue
         steps.append(step)
         anchors.append(anchor)
@@ -86,13 +86,13 @@ def _disturbances(step: MeasuredStep, local: LocalDevice) -> Iterator[str]:
     """Yield what made the timings uncertain, with the remedy, in the words of a calibration."""
     if step.iqr_ratio > WIDE_IQR_RATIO:
         yield (
-            f"the steps timed on {local.id} of this machine vary by {units.format_ratio(step.iqr_ratio)}: close other "
+            f"the steps timed on this machine's {local.id} vary by {units.format_ratio(step.iqr_ratio)}: close other "
             "programs and measure again"
         )
     used_count = max(1, int(local.device.core_count)) if local.device and local.device.kind == "cpu" else 1
     if step.others_cpu_count > TAKEN_CPU_COUNT + spare_cpu_count(local, used_cpu_count=used_count):
         yield (
-            f"other processes kept {step.others_cpu_count:.1f} CPUs busy while {local.id} of this machine was timed: "
+            f"other processes kept {step.others_cpu_count:.1f} CPUs busy while this machine's {local.id} was timed: "
             "close them and measure again"
         )
 
