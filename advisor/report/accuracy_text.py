@@ -10,9 +10,9 @@ from advisor.report.view import View
 _HEADINGS = ("n", "mean", "med.", "90th", "bias", "in 90", "roof", "FLOP", "tau")
 _WITHOUT_OWN_HEADING = "bare"
 _LEGEND = (
-    "In percent. mean, med., 90th: mean, median and 90th percentile of |predicted / measured - 1|; a failed row is 100; "
-    "bias: the geometric mean of predicted / measured, minus 1; in 90: the measurements inside the stated 90 % interval; "
-    "roof and FLOP: the mean error of the plain roofline, and of FLOP times one constant.",
+    "In percent. mean, med., 90th: mean, median and 90th percentile of |predicted / measured - 1|, where a failed row "
+    "counts as 100; bias: the geometric mean of predicted / measured, minus 1; in 90: the share of measurements inside "
+    "the stated 90 % interval; roof and FLOP: the mean error of the plain roofline, and of FLOP times one constant.",
     "tau: Kendall's rank correlation between predicted and measured step times on one device.",
 )
 _WITHOUT_OWN_LEGEND = "bare: the mean error without the ratios that `advise fit-device` fitted for single devices."
@@ -55,15 +55,16 @@ def _devices(accuracy: Accuracy) -> Iterable[str]:
     overall = accuracy.overall
     if overall.mape_without_own_figures is not None:
         yield (
-            f"{overall.own_figures_count:,} of them ran on devices with fitted ratios (advise fit-device); without these, the "
-            f"mean error is {units.format_ratio(overall.mape_without_own_figures)}."
+            f"{overall.own_figures_count:,} of them ran on devices with fitted ratios (advise fit-device); without, "
+            f"the mean error is {units.format_ratio(overall.mape_without_own_figures)}."
         )
     if accuracy.kendall_devices is not None:
         yield f"Rank correlation of the devices for the same step: tau {accuracy.kendall_devices:.2f}."
     if accuracy.cheapest_right_ratio is not None and accuracy.mean_extra_cost_ratio is not None:
         yield (
-            f"The cheapest measured device is predicted correctly for {units.format_ratio(accuracy.cheapest_right_ratio)} of the "
-            f"steps; on average, the choice costs {units.format_ratio(accuracy.mean_extra_cost_ratio)} more than the best."
+            f"The cheapest measured device is predicted correctly for "
+            f"{units.format_ratio(accuracy.cheapest_right_ratio)} of the steps; on average, the choice costs "
+            f"{units.format_ratio(accuracy.mean_extra_cost_ratio)} more than the best."
         )
 
 

@@ -17,7 +17,7 @@ def render(recommendation: Recommendation, view: View) -> str:
 
 
 def to_json(value: Any) -> str:
-    """Return records, or a container of records, as a JSON document; raise ValueError for a number that is not finite."""
+    """Return records, or a container of records, as a JSON document; raise ValueError for NaN and infinity."""
     return json.dumps(to_plain(value), indent=2, allow_nan=False) + "\n"
 
 

@@ -114,7 +114,7 @@ def curve_title(curve: Curve, *, generation: Generation | None = None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """A part of a curve on which one kind of device is cheaper, or the only one (`is_alone`); the last has no `end`."""
+    """A part of a curve where one kind of device is cheaper, or the only one (`is_alone`); the last has no `end`."""
 
     kind: DeviceKind
     is_alone: bool
@@ -132,7 +132,7 @@ def stretches(curve: Curve) -> tuple[Stretch, ...]:
 
 
 def end_text(end: Crossing, *, following: Stretch) -> str:
-    """Return "1,087 [364-2,788]", with "?" for an end beyond the curve; only the number if one kind can no longer run."""
+    """Return "1,087 [364-2,788]", with "?" for an end beyond the curve; no interval if one kind can no longer run."""
     low, high = (number_text(at) if at is not None else "?" for at in (end.low, end.high))
     return number_text(end.at) if following.is_alone else f"{number_text(end.at)} [{low}-{high}]"
 
@@ -158,7 +158,7 @@ def verdict(curve: Curve, *, generation: Generation | None = None) -> Iterator[s
         yield f"{', then '.join((*ended, _winner(parts[-1])))} above that."
     open_count = sum(one.cost_ratio is not None and one.cost_ratio.low <= 1 <= one.cost_ratio.high for one in points)
     if open_count:
-        yield f"too close to call at {open_count} of {len(points)} points: the 90 % interval of the cost ratio includes 1."
+        yield f"too close to call at {open_count} of {len(points)} points (90 % interval of the cost ratio includes 1)."
 
 
 def _winner(stretch: Stretch) -> str:

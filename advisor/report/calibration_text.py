@@ -39,8 +39,8 @@ def _table(page: "Page", efficiency: Efficiency) -> None:
     from advisor.report.text_page import Heading
 
     page.line(
-        f"{efficiency.precision}: per operator, the dispatch overhead is {units.format_duration(efficiency.dispatch_s)} and "
-        f"the launch overhead is {units.format_duration(efficiency.launch_s)}."
+        f"{efficiency.precision}, per operator: dispatch overhead {units.format_duration(efficiency.dispatch_s)} and "
+        f"launch overhead {units.format_duration(efficiency.launch_s)}."
     )
     rows = [
         (name, units.format_ratio(family.compute_ratio), units.format_ratio(family.memory_ratio), str(family.n))

@@ -79,8 +79,8 @@ def cost_notes(best: Quote, job: Job) -> Iterator[str]:
     if best.commitment_usd is not None:
         years = "one year" if best.price_kind == "commit_1y" else "three years"
         yield (
-            f"the price requires a commitment of {years}: {units.format_usd(best.commitment_usd)} in total, used or not; "
-            "the cost counts only the hours of this job."
+            f"the price requires a commitment of {years}: {units.format_usd(best.commitment_usd)} in total, used or "
+            "not; the cost counts only the hours of this job."
         )
 
 

@@ -106,7 +106,8 @@ def reasons(step: ExplainedStep) -> Iterable[str]:
     if total.roofline_ratio is not None:
         yield (
             "the plain roofline, with every operator at the datasheet's peak or bandwidth, is "
-            f"{units.format_duration(total.roofline_s)}; the step runs at {units.format_ratio(total.roofline_ratio)} of it."
+            f"{units.format_duration(total.roofline_s)}; the step runs at "
+            f"{units.format_ratio(total.roofline_ratio)} of it."
         )
     if len(step.phases) > 1:
         shown = [group for group in step.phases if group.time_ratio >= _LEAST_PHASE_RATIO]
