@@ -240,8 +240,8 @@ def table_notes(rows: Sequence[RankedQuote], *, quote_count: int) -> tuple[str, 
     ranked = [row for row in rows if row.rank is not None]
     if any(row.quote.indistinguishable for row in ranked[1:]):
         notes.append(
-            f"~ too close to the best to call: the {_OVERLAPPING[rows[0].objective]} overlap within the error specific to "
-            "each device. cheapest: the probability of being the cheapest."
+            f"~ too close to the best to call: the {_OVERLAPPING[rows[0].objective]} overlap within the error of a "
+            "single device. cheapest: the probability of being the cheapest."
         )
     if any(has_front_mark(row) for row in ranked):
         notes.append("* on the Pareto front: no other offer is both cheaper and faster.")
