@@ -17,7 +17,7 @@ OVERLAY_FILE = "advisor.yaml"
 class Layer:
     """A set of files that wins over the next layer, row by row.
 
-    `name` is the user's name of an overlay, or "" for the built-in files. `measured` is the folder of SpareCores' files.
+    `name` is the user's name of an overlay, or "" for built-in files. `measured` is the folder of SpareCores' files.
     With `own_rates`, its prices are what the user pays, so no discounts apply.
     """
 
