@@ -1,4 +1,4 @@
-"""A request and the catalog in force in, a status and JSON out: what the commands answer, by the same functions."""
+"""Answers a request in a worker, with the same functions as the commands."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ from advisor.serve.request import options_of, read_request
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A status of HTTP and a JSON document."""
+    """An HTTP status and a JSON document."""
 
     status: int
     body: bytes
 
 
 def answer(question: str, body: bytes, *, catalog: Catalog) -> Reply:
-    """The reply to one of `QUESTIONS`; a mistake in the request is one too."""
+    """Return the reply to one of `QUESTIONS`; a mistake in the request also gets a reply."""
     try:
         return Reply(status=200, body=QUESTIONS[question](body, catalog))
     except AdvisorError as error:
@@ -56,7 +56,7 @@ def _breakeven(body: bytes, catalog: Catalog) -> bytes:
 
 def _report(body: bytes, catalog: Catalog) -> bytes:
     from advisor.answers.full_report import report_question
-    from advisor.report.html_document import document_of  # of the page alone: a worker is to start soon
+    from advisor.report.html_document import document_of  # only for the page; imported late so that workers start fast
 
     asked = read_request(body)
     question = Question(workload=asked.workload, options=asked.options, catalog=catalog)
@@ -81,7 +81,7 @@ def _offers(body: bytes, catalog: Catalog) -> bytes:
 
 
 def _accuracy(_: bytes, __: Catalog) -> bytes:
-    """Of the shipped efficiencies, as `make accuracy` last wrote it."""
+    """Return the accuracy of the shipped efficiencies, as last written by `make accuracy`."""
     return (shipped_profiles() / "accuracy.json").read_bytes()
 
 
