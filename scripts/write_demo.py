@@ -16,9 +16,9 @@ _DAY = "2026-09-06"
 _PROGRAM = f"""
 from datetime import date
 from functools import partial
-from advisor import pipeline
+from advisor.answers import ranking
 from advisor.cli.main import main
-pipeline.rank_source = partial(pipeline.rank_source, today=date.fromisoformat("{_DAY}"))
+ranking.rank = partial(ranking.rank, today=date.fromisoformat("{_DAY}"))
 main()
 """
 

@@ -8,8 +8,8 @@ from typing import Any
 import platformdirs
 import pytest
 
-from advisor.answers.ranking import rank_workload
-from advisor.question.from_source import catalog_of, profile_source
+from advisor.answers import ranking
+from advisor.question.from_source import catalog_of, profile_source, question_of
 from advisor.records.answer import Recommendation
 from advisor.records.options import Options
 from advisor.records.workload import Workload
@@ -45,7 +45,7 @@ def rank(workload: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def call(*, overlay: str = "", today: date = date(2026, 9, 6), **options: Any) -> Recommendation:
         (tmp_path / "advisor.yaml").write_text(overlay)
         given = Options(no_local=True, batch="1024", **options)
-        return rank_workload(workload, given, catalog=catalog_of(given), today=today)
+        return ranking.rank(question_of(workload, given, catalog=catalog_of(given)), today=today)
 
     return call
 

@@ -190,7 +190,8 @@ def test_the_list_of_commands_imports_nothing_slow_that_click_does_without() -> 
 def _process(*arguments: str, stdout: int) -> tuple[int, bytes]:
     """Exit code and stderr of `advise` in a process of its own, which flushes stdout once more as it ends."""
     stand_in = (
-        "import sys; from tests.cli.conftest import Pipeline; sys.modules['advisor.answers.ranking'] = Pipeline();"
+        "import sys; from tests.cli.conftest import Pipeline; stand_in = Pipeline();"
+        "sys.modules['advisor.answers.ranking'] = sys.modules['advisor.question.from_source'] = stand_in;"
         "from advisor.cli.main import main; main()"
     )
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from advisor.answers.ranking import rank_workload
+from advisor.answers.ranking import rank
 from advisor.errors import UsageError
-from advisor.question.from_source import catalog_of
+from advisor.question.from_source import catalog_of, question_of
 from advisor.records.answer import Recommendation
 from advisor.records.options import Options
 from advisor.records.prediction import Predictions
@@ -35,7 +35,7 @@ def workload() -> Workload:
 
 def ranked(workload: Workload, *, samples: int = 1_000_000, **options: Any) -> Recommendation:
     asked = Options(mode="training", samples=samples, no_local=True, **options)
-    return rank_workload(workload, asked, catalog=catalog_of(asked))
+    return rank(question_of(workload, asked, catalog=catalog_of(asked)))
 
 
 def test_machines_with_several_gpus_are_ranked(workload: Workload) -> None:
