@@ -9,6 +9,7 @@ from itertools import compress
 import numpy as np
 from scipy.optimize import least_squares
 
+from advisor.fit.robust_loss import robust
 from advisor.predict.lowering import Kernels
 from advisor.predict.roofline import step_times
 from advisor.records.device import Device, Efficiency, Layout
@@ -56,14 +57,15 @@ def fit_own(steps: Sequence[OwnStep]) -> OwnFigures:
     """
     measured_s = np.array([step.measured_s for step in steps])
     count_of = Counter(step.model for step in steps)
-    weights = 1 / (_MODEL_LOG_SIGMA * np.sqrt([count_of[step.model] for step in steps]))
+    weights = 1 / np.sqrt([count_of[step.model] for step in steps])
 
     def residuals(logs: FloatArray) -> FloatArray:
         errors = np.log(own_seconds(steps, _figures(logs)) / measured_s)
-        return np.concatenate([weights * errors, logs / LOG_SIGMA])
+        return np.concatenate([weights * errors / _MODEL_LOG_SIGMA, logs / LOG_SIGMA])
 
     bounds = np.log(LOW), np.log(HIGH)
-    solution = least_squares(residuals, np.zeros(2), bounds=bounds, loss="soft_l1", ftol=_TOLERANCE, xtol=_TOLERANCE)
+    loss = robust(np.concatenate([weights, np.ones(2)]))
+    solution = least_squares(residuals, np.zeros(2), bounds=bounds, loss=loss, ftol=_TOLERANCE, xtol=_TOLERANCE)
     # SciPy scales the Jacobian by the loss, so that J'J is the curvature of what was minimised.
     variances = np.diag(np.linalg.inv(solution.jac.T @ solution.jac))
     figures = _figures(solution.x)

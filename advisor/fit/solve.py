@@ -73,12 +73,15 @@ class Fit:
         self._template = template
         self._index = {coefficient.name: index for index, coefficient in enumerate(coefficients)}
         self._prior = starts(coefficients)
-        self._keys: Mapping[str, Collection[str]] = {
-            "precision": self.precisions,
-            "family": (*sample.kernels.families, *GRADIENT_OF.values()),
-            "device": [device.id for device in sample.devices],
-            "generation": [device.generation for device in sample.devices],
+        self._keys: dict[str, set[str]] = {
+            "precision": set(self.precisions),
+            "family": {*sample.kernels.families, *GRADIENT_OF.values()},
+            "device": {device.id for device in sample.devices},
+            "generation": {device.generation for device in sample.devices},
         }
+        for first, *keys in (coefficient.name for coefficient in coefficients):
+            for kind, key in zip(self.keyed.get(first, ()), keys, strict=True):
+                self._keys[kind].add(key)
         kernels = sample.kernels
         self._units = np.unique(kernels.unit).tolist()
         precision = [self.precisions.index(step.precision) for step in sample.steps]

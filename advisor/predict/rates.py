@@ -164,8 +164,8 @@ def sustained_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) 
 
 
 def most_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) -> float:
-    """What no kernel exceeds: the datasheet's peak at the clock that the device reaches, or as much more as was measured
-    on it; without end after a calibration, which finds the peak itself."""
+    """What no kernel exceeds: the datasheet's peak at the clock that the device reaches, or as much more as it was
+    measured to reach; without end after a calibration, which finds the peak itself."""
     if efficiency.device != ANY:
         return math.inf
     used = used_unit(device, unit)
