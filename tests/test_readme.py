@@ -54,6 +54,24 @@ def test_the_answer_it_shows_is_that_of_the_command_above_it() -> None:
     assert newest_price_day() == shown_day(), "run make docs"
 
 
-def test_every_file_it_links_is_there() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
-        assert target.startswith("http") or (ROOT / target).exists(), target
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_of_a_page_leads_to_a_file_and_a_heading(page: Path) -> None:
+    for target, _, anchor in re.findall(r"\]\(([^)#\s]*)(#([^)\s]*))?\)", page.read_text(encoding="utf-8")):
+        if target.startswith("http"):
+            continue
+        file = page.parent / target if target else page
+        assert file.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}, (
+                anchor
+            )
+
+
+def test_the_overlay_that_the_page_on_prices_shows_is_the_example() -> None:
+    page = (ROOT / "docs" / "prices.md").read_text(encoding="utf-8")
+    (overlay,) = re.findall(r"^```yaml\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    assert overlay == (ROOT / "examples" / "advisor.yaml").read_text(encoding="utf-8")
