@@ -1,8 +1,8 @@
 """Write how accurate the shipped efficiencies are into docs/accuracy.md and profiles/accuracy.json.
 
 `python scripts/write_accuracy.py --measured tests/data/measured` (= `make accuracy`) prints all tables, as
-`advise validate` does. `--sample` takes the sample only and writes both files, which the page and the service show; a test
-holds the page to it.
+`advise validate` does. `--sample` takes the sample only and writes both files. The page and the service show it, and a
+test holds the page to it.
 """
 
 import argparse
