@@ -54,8 +54,8 @@ def join_fleets(here: Fleet, rented: Fleet) -> Fleet:
 def notes_at_hand(devices: Iterable[LocalDevice], ranking: Ranking) -> tuple[str, ...]:
     """Return one note per device of this machine that is missing from the ranking or has uncertain figures."""
     missing = {rejection.id: rejection.reason for rejection in ranking.rejected}
-    said = [(local, missing.get(f"{LOCAL}/{local.id}", local.note)) for local in devices]
-    return tuple(f"this machine's {local.id}, {local.name}: {why}" for local, why in said if why)
+    reasons = [(local, missing.get(f"{LOCAL}/{local.id}", local.note)) for local in devices]
+    return tuple(f"this machine's {local.id}, {local.name}: {why}" for local, why in reasons if why)
 
 
 def soonest(quotes: Iterable[Quote]) -> Quote | None:

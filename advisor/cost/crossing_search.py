@@ -55,11 +55,11 @@ def _crossing(*, before: Sequence[int], after: Sequence[int], cheaper: DeviceKin
         return _cheaper(margin_at(place), pessimistic) == cheaper
 
     at = _first(before[-1], after[0], is_cheaper)
-    surely_dearer = next((place for place in reversed(before) if not may_be_cheaper(place)), None)
+    surely_more_expensive = next((place for place in reversed(before) if not may_be_cheaper(place)), None)
     surely_cheaper = next((place for place in (at, *after) if is_surely_cheaper(place)), None)
     return Crossing(
         at=at,
-        low=None if surely_dearer is None else _first(surely_dearer, at, may_be_cheaper),
+        low=None if surely_more_expensive is None else _first(surely_more_expensive, at, may_be_cheaper),
         high=None if surely_cheaper is None else _first(at, surely_cheaper, is_surely_cheaper),
         cheaper=cheaper,
     )

@@ -133,8 +133,8 @@ def _interruption_rates(priced: Sequence[PricedOffer], *, job: Job) -> FloatArra
         return np.zeros(len(priced))
     rates: dict[str | None, float] = {None: 0.0}
     for one in priced:
-        said = one.offer.interruption
-        if said is not None and said not in rates:
-            rates[said] = interruptions_per_s(said)
+        interruption = one.offer.interruption
+        if interruption is not None and interruption not in rates:
+            rates[interruption] = interruptions_per_s(interruption)
     kept = (one.offer.interruption if one.price.kind == "spot" else None for one in priced)
-    return np.array([rates[said] for said in kept], dtype=np.float64)
+    return np.array([rates[interruption] for interruption in kept], dtype=np.float64)

@@ -218,8 +218,9 @@ def _compare(
 def _elasticity(amounts: FloatArray, step_s: FloatArray) -> FloatArray:
     """Return the elasticity of an amount to the step's time: the ratio of the widths of their intervals' logarithms.
 
-    It is 1 for computing alone, less with start-up, a minimum or whole instances, and more if work is lost. It is 0
-    for an interval of no width.
+    It is 1 for computing alone, less with start-up, a minimum or whole instances, and more if work is lost. It is set
+    to 1 for an interval without width, whose spread is 0 anyway, and for an amount of 0.
+
     """
     has_width = (step_s[2] > step_s[1]) & (amounts[1] > 0)
     safe_step_s, safe_amounts = (np.where(has_width, values, [[1.0], [1.0], [2.0]]) for values in (step_s, amounts))

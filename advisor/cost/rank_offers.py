@@ -57,7 +57,7 @@ def rank(
     is_possible = np.isfinite(costed.costs.job_usd)
     ranked = np.flatnonzero(may_win & is_possible & limits.kept)
     order = best_first(costed, ranked, objective=job.objective)
-    chosen, dearer = _one_per_type(selection.priced, order)
+    chosen, other_regions = _one_per_type(selection.priced, order)
     quotes = quotes_of(costed, chosen, predictions=predictions, job=job, billing=billing)
     impossible = np.flatnonzero(may_win & ~is_possible).tolist()
     return Ranking(
@@ -67,7 +67,7 @@ def rank(
             *selection.apart,
             *_reject_impossible(selection.priced, impossible, fleet=fleet, predictions=predictions, job=job),
             *_reject_over_limits(selection.priced, np.flatnonzero(may_win & is_possible & ~limits.kept), limits=limits),
-            *dearer,
+            *other_regions,
         ),
         notes=_savings(selection, np.where(limits.kept, costed.costs.job_usd, np.inf), quotes=quotes),
     )
@@ -134,12 +134,12 @@ def _one_per_type(priced: Sequence[PricedOffer], ordered: IndexArray) -> tuple[I
     _, first = np.unique(type_of[ordered], return_index=True)
     chosen = ordered[np.sort(first)]
     reasons = [f"costs the same or less in {priced[index].offer.region}" for index in ordered[first].tolist()]
-    is_dearer = np.ones(len(priced), dtype=np.bool_)
-    is_dearer[chosen] = False
-    is_other = is_dearer[indices].tolist()
+    is_other_region = np.ones(len(priced), dtype=np.bool_)
+    is_other_region[chosen] = False
+    is_other = is_other_region[indices].tolist()
     others, numbers_of_others = list(compress(offers, is_other)), compress(types, is_other)
-    dearer = reject_all(others, code="dearer-region", reasons=map(reasons.__getitem__, numbers_of_others))
-    return chosen, dearer
+    other_regions = reject_all(others, code="dearer-region", reasons=map(reasons.__getitem__, numbers_of_others))
+    return chosen, other_regions
 
 
 def _reject_impossible(
