@@ -102,7 +102,7 @@ def test_inputs_without_any_batch_dimension_are_refused() -> None:
 
 def test_a_function_that_gives_nothing_is_refused() -> None:
     plan = plan_from_example(lambda batch: None, model=nn.Identity())
-    with pytest.raises(LoadError, match="gave None"):
+    with pytest.raises(LoadError, match="returned None"):
         plan.make(2)
 
 
