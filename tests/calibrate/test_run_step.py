@@ -152,7 +152,7 @@ def test_a_train_step_of_its_own_is_run_with_its_optimizer_and_leaves_both_as_th
 
 
 def test_a_model_without_parameters_cannot_be_trained() -> None:
-    with pytest.raises(TraceError, match="no parameter to train"):
+    with pytest.raises(TraceError, match="no trainable parameters"):
         timed(nn.Flatten(), mode="training")
 
 

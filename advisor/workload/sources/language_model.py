@@ -65,7 +65,7 @@ def _causal_class(transformers: Any, config: Any, *, where: str) -> Any:
     takes = inspect.signature(kind.forward).parameters
     if not kind._can_set_attn_implementation() or not {"past_key_values", "logits_to_keep"} <= set(takes):
         raise LoadError(
-            f"{where}: {kind.__name__} has its own attention code, so its decode cannot be traced as engines run it",
+            f"{where}: {kind.__name__} has its own attention code: its decode cannot be traced as engines run it",
             hint="omit --prompt-tokens and --output-tokens to rank one forward pass over a prompt",
         )
     return kind

@@ -111,7 +111,7 @@ def build_on_meta(factory: Callable[[], Any]) -> Any:
 
 
 def _holds_loose_meta_tensors(model: nn.Module) -> bool:
-    """Return True if a module keeps a meta tensor outside its parameters and buffers, where no trace finds it."""
+    """Return True if a module keeps a meta tensor outside its parameters and buffers; tracing would not replace it."""
     registered = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
     return any(
         tensor.is_meta and id(tensor) not in registered
