@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from advisor.answers.ranking import rank_workload
+from advisor.answers.ranking import rank
 from advisor.calibrate.collection import collect
 from advisor.calibrate.key import key_of, targets
 from advisor.calibrate.store import calibration_text
 from advisor.catalog.device_files import read_efficiencies
 from advisor.catalog.load import load_catalog
 from advisor.errors import UsageError
-from advisor.question.from_source import catalog_of
+from advisor.question.from_source import catalog_of, question_of
 from advisor.records.answer import Quote
 from advisor.records.calibration import Calibration
 from advisor.records.machine import Machine
@@ -68,7 +68,7 @@ def ranked(profiles: Path | None) -> Iterator[Quote]:
     options = Options(batch="2", device=("t4", "t4g"), precision="fp32", no_local=True, top=1000)
     options = replace(options, profiles=None if profiles is None else str(profiles))
     step = workload(row("aten.relu", (images,), (images,), family="pointwise"))
-    yield from rank_workload(step, options, catalog=catalog_of(options)).quotes
+    yield from rank(question_of(step, options, catalog=catalog_of(options))).quotes
 
 
 def test_what_was_collected_is_what_a_ranking_rests_on(tmp_path: Path) -> None:
