@@ -21,7 +21,7 @@ def calibrations_in_force(machine: Machine, catalog: Catalog, *, stored: Stored 
 
 
 def _holds(calibration: Calibration, machine: Machine, catalog: Catalog) -> bool:
-    """Whether a calibration of the same device made now would have the same key.
+    """Return whether a calibration of the same device made now would have the same key.
 
     Two thread counts are tried: that of all cores (a quota may leave only a part of a core), and the one in the key.
     """
@@ -34,7 +34,7 @@ def _holds(calibration: Calibration, machine: Machine, catalog: Catalog) -> bool
 
 
 def is_of(calibration: Calibration, device: Device) -> bool:
-    """Whether the calibration is of this device and of as many cores."""
+    """Return whether the calibration is of this device and of as many cores."""
     of_cores = device.core_count if device.kind == "cpu" else None
     return (calibration.key.device, calibration.key.core_count) == (device.id, of_cores)
 

@@ -58,7 +58,7 @@ def key_of(local: LocalDevice, device: Device, machine: Machine, *, thread_count
 
 
 def is_of_this_program(key: CalibrationKey) -> bool:
-    """Whether the calibration was fitted with this version of the code, regardless of its datasheet."""
+    """Return whether the calibration was fitted with this version of the code, regardless of its datasheet."""
     return key.program.partition("-")[0] == _code()
 
 

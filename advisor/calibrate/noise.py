@@ -30,7 +30,7 @@ class Noise:
 
     @property
     def is_too_much(self) -> bool:
-        """Whether the datasheet is as accurate as these timings."""
+        """Return whether the datasheet is as accurate as these timings."""
         return self.log_spread > _MOST_LOG_SPREAD
 
 

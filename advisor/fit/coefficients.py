@@ -176,7 +176,7 @@ def unlike_vendors(devices: Sequence[Device]) -> Mapping[str, tuple[str, ...]]:
 
 
 def _has_tensor_cores(device: Device) -> bool:
-    """Whether the device is NVIDIA's and its fp16 rate exceeds two values per 32-bit lane."""
+    """Return whether the device is NVIDIA's and its fp16 rate exceeds two values per 32-bit lane."""
     peaks = device.peak_flops_per_s
     return device.vendor == "NVIDIA" and peaks.get("fp16", 0.0) > 2.01 * peaks["vector"]
 

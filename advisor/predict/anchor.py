@@ -113,6 +113,6 @@ def _is_alike(anchor: Anchor, device: Device, precision: Precision) -> bool:
 
 
 def _is_same(anchor: Anchor, device: Device, precision: Precision) -> bool:
-    """Whether it is the same GPU, or the same CPU with as many cores, at the same precision."""
+    """Return whether it is the same GPU, or the same CPU with as many cores, at the same precision."""
     timed = anchor.device
     return (device.id, device.core_count, precision) == (timed.id, timed.core_count, anchor.precision)

@@ -25,7 +25,7 @@ def block_of(row: Row) -> str:
 
 
 def is_inner(row: Row) -> bool:
-    """Whether tensor parallelism splits the row: it is in a submodule of a block that is not a norm.
+    """Return whether tensor parallelism splits the row: it is in a submodule of a block that is not a norm.
 
     Inference engines also split the matmul that computes the logits (vLLM: `ParallelLMHead`).
     """

@@ -208,7 +208,7 @@ def sustained_clock_hz(cpu: Cpu) -> float | None:
 
 
 def _lowers_clock_at_avx512(cpu: Cpu) -> bool:
-    """Whether AVX-512 lowers the clock: on Intel CPUs with 512-bit units; AMD's keep theirs."""
+    """Return whether AVX-512 lowers the clock: on Intel CPUs with 512-bit units; AMD's keep theirs."""
     return cpu.vendor == "Intel" and fp32_flops_per_cycle(cpu) > _AVX2_FLOPS_PER_CYCLE
 
 

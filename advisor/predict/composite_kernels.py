@@ -89,7 +89,7 @@ def _cpu_add_matmul(row: Row, itemsize_bytes: float, batches: FloatArray) -> Pro
 
 
 def has_running_statistics(row: Row) -> bool:
-    """Whether a batch norm uses running statistics, which makes it a single pointwise pass."""
+    """Return whether a batch norm uses running statistics, which makes it a single pointwise pass."""
     return row.op.endswith(("_no_training", "_no_update")) or row.attributes.get("training") is False
 
 

@@ -161,7 +161,7 @@ class Kernels:
 
     @property
     def has_backward(self) -> bool:
-        """Whether the step computes gradients, compiled or not."""
+        """Return whether the step computes gradients, compiled or not."""
         return any(PARTS[part].endswith("backward") for part in np.unique(self.part))
 
     def at(self, batches: IndexArray) -> "Kernels":
@@ -505,7 +505,7 @@ def _is_joined(work: RowWork, product: Product | None, *, compiled: bool) -> Num
 
 
 def _is_relaid(counts: RowCounts) -> bool:
-    """Whether torch.compile converts all images to channels-last on a GPU.
+    """Return whether torch.compile converts all images to channels-last on a GPU.
 
     It does not if grouped convolutions, which are slower channels-last, do much of the work. Inductor weighs their FLOP
     by 1.36 and others by about 0.8; in training a single grouped convolution decides. On CPUs it always converts
@@ -574,7 +574,7 @@ def _as_arrays(kernels: Sequence[_Kernel], *, batches: FloatArray, **of_step: Fl
 
 
 def _is_vector_product(row: Row) -> bool:
-    """Whether the row is attention of a single query token, which splits the keys over all SMs (Flash-Decoding).
+    """Return whether the row is attention of a single query token, which splits the keys over all SMs (Flash-Decoding).
 
     Tiles and waves do not apply to it.
     """
@@ -582,12 +582,12 @@ def _is_vector_product(row: Row) -> bool:
 
 
 def is_streamed(operand: Operand) -> bool:
-    """Whether the operand stays in memory between passes, so that every pass reads it from there."""
+    """Return whether the operand stays in memory between passes, so that every pass reads it from there."""
     return operand.kept or is_constant(operand)
 
 
 def is_constant(operand: Operand) -> bool:
-    """Whether the size of the operand does not depend on the batch: a parameter, as far as the trace can tell."""
+    """Return whether the operand's size is independent of the batch: a parameter, as far as the trace can tell."""
     return not operand.varies and all(isinstance(dim, int) or dim[1] == 0 for dim in operand.shape)
 
 

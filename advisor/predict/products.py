@@ -63,7 +63,7 @@ class Product:
 
 
 def has_products(op: str) -> bool:
-    """Whether the products of such calls can be derived from their shapes."""
+    """Return whether the products of such calls can be derived from their shapes."""
     return op in _BY_OP
 
 
@@ -266,7 +266,7 @@ def _padded_ratio(channels: Number) -> float:
 
 
 def _is_unusual(kernel: tuple[float, ...], written_for: Set[float]) -> bool:
-    """Whether a 2-D kernel is not a square of one of the sizes `written_for`."""
+    """Return whether a 2-D kernel is not a square of one of the sizes `written_for`."""
     return len(kernel) == _PLANE_DIMS and (kernel[0] != kernel[1] or kernel[0] not in written_for)
 
 

@@ -46,7 +46,7 @@ class RowMemory:
     half_copies_bytes: float
     """Bytes of autocast's 16-bit copies of the fp32 parameters that low-precision operators of forward read."""
     has_product: bool
-    """Whether a matmul library is used."""
+    """True if a matmul library is used."""
     _score_bytes: float
     _scores: tuple[tuple[Row, int], ...]
     _convolution_count: int

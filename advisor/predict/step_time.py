@@ -94,7 +94,7 @@ def predict(
 
 
 def has_kernels(workload: Workload, kind: DeviceKind) -> bool:
-    """Whether torch has kernels for every operator: its `quantized` ones run only on CPUs (docs, "Quantization")."""
+    """Return whether torch has kernels for every operator; `quantized` ones run only on CPUs (docs, "Quantization")."""
     return kind == "cpu" or not any(row.op.startswith("quantized.") for row in workload.rows)
 
 

@@ -111,7 +111,7 @@ def resident_threads(gpu: Gpu) -> float:
 
 
 def has_narrow_tensor_cores(gpu: Gpu) -> bool:
-    """Whether the tensor cores have half the usual rate, as on GeForce cards, where NVIDIA limits fp32 accumulation.
+    """Return whether the tensor cores have half the usual rate, as on GeForce cards, with fp32 accumulation.
 
     Caches and registers can then supply them better, so they reach a larger share of their peak.
     """
@@ -131,5 +131,5 @@ def issue_contention(gpu: Gpu) -> float:
 
 
 def exceeds_rated_clock(gpu: Gpu) -> bool:
-    """Whether the GPU runs above its rated boost clock if power and temperature allow: GeForce and TITAN cards do."""
+    """Return whether the GPU exceeds its rated boost clock if power and temperature allow, as GeForce and TITAN do."""
     return gpu.name.startswith(("GeForce", "TITAN"))

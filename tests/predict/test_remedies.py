@@ -198,4 +198,4 @@ def test_a_model_in_service_may_have_narrow_weights_or_be_divided() -> None:
     base = float(step(4, toy).peak.mid[0]) - 2000 - 400
     assert parts["narrow weights"] == pytest.approx(base + 1303.90625 + 400)
     assert parts["sharding"] == pytest.approx(base + 1000 + 200)
-    assert found["sharding"].change == "2 GPUs, tensor parallel"
+    assert found["sharding"].change == "2 GPUs with tensor parallelism"
