@@ -84,7 +84,7 @@ def test_text_is_in_the_currency_asked_for_and_figures_are_dollars(rank: Any) ->
     # 0.40 dollars / 1.25 = 0.32 euros
     (line,) = (line for line in text.splitlines() if " gpu-box " in line and "own  " in line)
     assert "EUR 0.32" in line
-    assert "converted at 1.25 dollars for 1 EUR, of 2026-11-01." in text
+    assert "converted at 1.25 dollars per EUR (rate of 2026-11-01.)" in text
     assert box.usd_per_hour == pytest.approx(0.40)
 
 

@@ -188,7 +188,7 @@ def test_several_files_are_one_table(validate: Validate, folder: Path, capsys: p
     write(folder / "yours.csv", [{"batch": 32}])
     files = [flag for name in ("mine", "yours") for flag in ("--measurements", str(folder / f"{name}.csv"))]
     assert run(["validate", *files]) == ExitCode.ANSWER
-    assert "over 3 measured steps, 0 of them not predicted." in capsys.readouterr().out
+    assert "over 3 measured steps (0 could not be predicted)." in capsys.readouterr().out
 
 
 def test_a_wrong_file_or_bound_is_a_usage_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,7 +85,7 @@ def comments(task: LaunchTask) -> Iterator[str]:
     """Yield notes on what several machines need and what happens to an idle machine."""
     if task.machine.instance_count > 1:
         yield "Several machines need a dstack fleet with `placement: cluster`, so that they can reach each other."
-    yield f"Terminated after {task.idle_minutes} idle minutes, with its disk: save the results elsewhere."
+    yield f"Terminated after {task.idle_minutes} idle minutes, with its disk: let the script save results elsewhere."
 
 
 def _resources(machine: LaunchMachine) -> dict[str, Any]:
