@@ -172,7 +172,7 @@ def test_what_a_live_models_own_code_raises_passes_through() -> None:
     ("flags", "message"),
     [
         ({"source": "workload.json"}, "workload.json is a saved workload, not a model"),
-        ({"run": True}, "is a script, of which one step alone cannot be run"),
+        ({"run": True}, "is a script, and one step of a script cannot be run again"),
         ({"no_local": True}, "there is no machine at hand"),
     ],
 )
