@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import get_args
 
 from advisor import units
-from advisor.answers.break_even import breakeven_workload
-from advisor.answers.explanation import explain_workload
-from advisor.question.from_source import catalog_of, profile_source
+from advisor.answers.break_even import break_even
+from advisor.answers.explanation import explain
+from advisor.question.from_source import catalog_of, profile_source, question_of
 from advisor.records.break_even_curves import Contender, Curve
 from advisor.records.device import DeviceKind
 from advisor.records.options import Options
@@ -50,7 +50,7 @@ def _line(name: str, source: str, catalog: Catalog) -> str:
     scheme, colon, path = source.rpartition(":")
     source = f"{scheme}{colon}{ROOT / path}"
     workload = profile_source(source, Options()).workload
-    curves = {curve.kind: curve for curve in breakeven_workload(workload, Options(), catalog=catalog).curves}
+    curves = {curve.kind: curve for curve in break_even(question_of(workload, Options(), catalog=catalog)).curves}
     best = {kind: _cheapest(curves["batch"], kind) for kind in _KINDS}
     cells = (
         f"[{name}](../{path})",
@@ -85,7 +85,7 @@ def _why(source: str, workload: Workload, cpu: Contender | None, gpu: Contender 
     """Return the time of one sample on both, the GPU's speed-up at its best batch, and its sequential kernels."""
     if cpu is None or gpu is None:
         return _what_would_hold(source, catalog)
-    one_each = explain_workload(workload, Options(batch="1"), on=(cpu.id, gpu.id), catalog=catalog).steps
+    one_each = explain(question_of(workload, Options(batch="1"), catalog=catalog), on=(cpu.id, gpu.id)).steps
     cpu_s, gpu_s = (units.format_duration(step.step_s.mid) for step in one_each)
     busy = units.format_ratio(min(1.0, one_each[1].total.kernels_s / one_each[1].step_s.mid))
     speed = units.format_times(gpu.batch / gpu.step_s.mid / (cpu.batch / cpu.step_s.mid))

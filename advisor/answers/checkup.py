@@ -12,9 +12,9 @@ from pathlib import Path
 import platformdirs
 
 from advisor.answers.device_list import take_inventory
-from advisor.answers.ranking import rank_workload
+from advisor.answers.ranking import rank
 from advisor.errors import AdvisorError
-from advisor.question.from_source import catalog_of, profile_source
+from advisor.question.from_source import catalog_of, profile_source, question_of
 from advisor.records.check import Check
 from advisor.records.machine import Inventory
 from advisor.records.options import Options
@@ -117,7 +117,7 @@ def _check_model(options: Options, catalog: Catalog, stages: Stages) -> Iterator
         return
     yield Check(name="trace", state="ok", found=f"a tiny model, {len(workload.rows)} operators")
     try:
-        ranked = rank_workload(workload, options, catalog=catalog)
+        ranked = rank(question_of(workload, options, catalog=catalog))
     except AdvisorError as error:
         yield Check(name="rank", state="fails", found=error.message, remedy=error.hint)
         return
