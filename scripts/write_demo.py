@@ -28,7 +28,7 @@ from datetime import date
 from functools import partial
 from advisor.answers import ranking
 from advisor.cli.main import main
-ranking.rank_source = partial(ranking.rank_source, today=date.fromisoformat(sys.argv.pop(1)))
+ranking.rank = partial(ranking.rank, today=date.fromisoformat(sys.argv.pop(1)))
 main()
 """
 
