@@ -118,4 +118,5 @@ def with_seed_table(page: str, table: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_seed_table(PAGE.read_text(encoding="utf-8"), seed_table()), encoding="utf-8")
+    new_table = seed_table()
+    PAGE.write_text(with_seed_table(PAGE.read_text(encoding="utf-8"), new_table), encoding="utf-8")
