@@ -1,6 +1,6 @@
-"""Profile and price files in, one `Catalog` out: `load.load_catalog`.
+"""Reads profile and price files into one `Catalog`: see `load.load_catalog`.
 
-Offers that the catalog rejects, by code: `no-device-profile` (an accelerator that no profile describes),
-`fractional-gpu` (a part of a GPU), `unknown-cpu` (a machine without a GPU whose CPU has no profile),
-`incomplete-machine` (a machine without a GPU whose vCPUs or memory are not known).
+The catalog rejects offers with these codes: `no-device-profile` (an accelerator without a profile), `fractional-gpu` (a
+part of a GPU), `unknown-cpu` (no GPU, and a CPU without a profile), `incomplete-machine` (no GPU, and vCPUs or memory
+unknown).
 """

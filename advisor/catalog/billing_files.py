@@ -1,4 +1,4 @@
-"""What an hour's price leaves open, from its files: how providers bill, what start-up takes, what the user adds."""
+"""Reads billing rules, start-up times and the user's extra costs."""
 
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,17 +11,17 @@ RecordT = TypeVar("RecordT", BillingRule, StartUp)
 
 
 def read_billing_rules(file: Path) -> dict[str, BillingRule]:
-    """The rule of each provider in the file; raise `ProfileError` at the first value that cannot be right."""
+    """Return the billing rule of each provider; raise `ProfileError` at the first invalid value."""
     return _read(file, BillingRule)
 
 
 def read_start_ups(file: Path) -> dict[str, StartUp]:
-    """The start-up times of each cloud in SpareCores' file."""
+    """Return the start-up times of each cloud, from SpareCores' file."""
     return _read(file, StartUp)
 
 
 def read_extras(document: Document, path: KeyPath, value: Any) -> Extras:
-    """What the user pays beside the hours of machines; 0 is a figure too."""
+    """Return the user's costs in addition to the hours of machines; 0 is a valid value."""
     names = ("storage_usd_per_month", "egress_usd", "tax_percent")
     return read_record(Extras, document, path, value, zero_allowed=names)
 

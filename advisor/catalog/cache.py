@@ -1,7 +1,7 @@
-"""A parsed catalog to a file and back, as JSON: loading it again costs a tenth of parsing the YAML.
+"""Caches a parsed catalog as a JSON file, which loads ten times as fast as parsing the YAML.
 
-The key is a hash of the content of every file in force and of the code that reads them, so nothing ever has to be
-declared outdated. A file that cannot be read, was cut short or holds something else is ignored.
+The key is a hash of the content of every file in force and of the code that reads them, so entries never expire. A
+cache file that is unreadable, truncated or invalid is ignored.
 """
 
 import contextlib
@@ -29,15 +29,15 @@ from advisor.records.price import Catalog, ExchangeRate, Offer, Price, Rejection
 
 _SHARED_TEXTS = ("source", "note")
 _OWN_FILE = 0o600
-"""For this user alone: overlays hold prices that were agreed on."""
+"""Readable only by this user, because overlays may contain confidential prices."""
 _KEPT_COUNT = 8
-"""Catalogs kept: one for each of the last sets of overlays used."""
+"""Number of cached catalogs to keep: one for each recently used set of overlays."""
 
 
 def content_key(files: Iterable[Path]) -> str:
-    """A hash of the paths and bytes of `files`, in order, and of the code that turns them into a catalog.
+    """Return a hash of the paths and bytes of `files`, in order, and of the code that turns them into a catalog.
 
-    Raises `ProfileError` for a file that cannot be read.
+    Raise `ProfileError` for a file that cannot be read.
     """
     records = (advisor.records.billing.__file__, advisor.records.device.__file__, advisor.records.price.__file__)
     code = (*sorted(Path(__file__).parent.glob("*.py")), *(Path(file) for file in records))
@@ -54,7 +54,7 @@ def content_key(files: Iterable[Path]) -> str:
 
 
 def read_cached(folder: Path, *, key: str) -> Catalog | None:
-    """The catalog stored under `key`, or None where there is none that is whole."""
+    """Return the catalog stored under `key`, or None if it is missing or damaged."""
     try:
         stored_digest, _, payload = read_regular_file(_cache_file(folder, key=key)).partition(b"\n")
     except OSError:
@@ -70,7 +70,7 @@ def read_cached(folder: Path, *, key: str) -> Catalog | None:
 
 
 def _check(catalog: Catalog) -> None:
-    """Raise an error where a value is not of its field's type, or an offer is of a device that is not there."""
+    """Raise an error if a value does not have its field's type, or an offer names an unknown device."""
     parts = (catalog.gpus.values(), catalog.cpus.values(), catalog.offers, catalog.rejected, catalog.exchange_rates)
     families = (family for efficiency in catalog.efficiencies for family in efficiency.families.values())
     billing = (catalog.billing.rules.values(), catalog.billing.start_ups.values(), [catalog.billing.extras])
@@ -86,11 +86,11 @@ def _check(catalog: Catalog) -> None:
         elif offer.gpu not in catalog.gpus or offer.gpu_count < 1:
             raise LookupError(offer.gpu)
         if any(price.usd_per_hour == 0 for price in offer.prices):
-            raise ValueError("a price of nothing")
+            raise ValueError("a price of 0")
 
 
 def _check_types(records: Sequence[Any]) -> None:
-    """Field by field over all of them, since thousands have the same few types."""
+    """Check field by field over all records, which is fast because thousands share few types."""
     for name, hint in get_type_hints(type(records[0])).items() if records else ():
         options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
         values = [getattr(record, name) for record in records]
@@ -115,7 +115,7 @@ def _check_values(values: Sequence[Any], kind: Any, *, name: str) -> None:
     elif not found <= ({int, float} if kind is float else {kind}):
         raise TypeError(name)
     elif kind is str:
-        "".join(values).encode()  # half a character raises an error
+        "".join(values).encode()  # a lone surrogate raises an error
     elif kind in (int, float):
         within = range_of(name)
         if not all(within.least <= value <= within.most for value in set(values) - {0}):
@@ -123,7 +123,7 @@ def _check_values(values: Sequence[Any], kind: Any, *, name: str) -> None:
 
 
 def write_cached(catalog: Catalog, folder: Path, *, key: str) -> None:
-    """Store the catalog under `key` in one step, and remove the oldest; a folder that cannot be written is let be."""
+    """Store the catalog under `key` atomically and remove the oldest entries; ignore a folder that is not writable."""
     payload = catalog_to_json(catalog)
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
@@ -139,9 +139,9 @@ def _cache_file(folder: Path, *, key: str) -> Path:
 
 
 def catalog_to_json(catalog: Catalog) -> bytes:
-    """One JSON document: devices as objects, and the thousands of offers and prices as columns.
+    """Return the catalog as JSON, with devices as objects, and with the thousands of offers and prices as columns.
 
-    `prices` are those of all offers in order, of which each offer keeps the count; their texts stand once, in a table.
+    `prices` has the prices of all offers in order; each offer stores its count. Repeated texts are in a shared table.
     """
     prices = to_columns(Price, [price for offer in catalog.offers for price in offer.prices])
     offers = to_columns(Offer, catalog.offers)
@@ -167,7 +167,7 @@ def catalog_to_json(catalog: Catalog) -> bytes:
 
 
 def catalog_from_json(payload: bytes) -> Catalog:
-    """The inverse of `catalog_to_json`. Values are taken as they are: the digest has vouched for them."""
+    """Return the catalog from JSON, the inverse of `catalog_to_json`; values are not checked here."""
     document = json.loads(payload)
     columns = document["prices"]
     for name in _SHARED_TEXTS:
@@ -203,5 +203,5 @@ def _to_object(record: Any) -> dict[str, Any]:
 
 
 def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no tuples; the records have no lists."""
+    """Return the values with lists as tuples, because the records have tuples and JSON has none."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

@@ -1,5 +1,4 @@
-"""Files of calibrations in, records out: the first document says on what, when and how well, each other is an
-efficiency."""
+"""Reads calibration files: the first document is a header, each other one is an efficiency."""
 
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -14,7 +13,7 @@ from advisor.records.calibration import Calibration, CalibrationKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Header(CalibrationKey):
-    """What stands before the efficiencies: the key, and the rest beside it."""
+    """The header of a calibration file: the key and the other fields."""
 
     at: str
     n: int
@@ -26,23 +25,23 @@ class _Header(CalibrationKey):
 
 
 def read_calibration(file: Path) -> Calibration:
-    """Read one; raise `ProfileError` where it cannot be read or is none."""
+    """Return the calibration in a file; raise `ProfileError` if it is unreadable or invalid."""
     documents = read_documents(file)
     if len(documents) < 2:
-        raise ProfileError("no efficiencies in it", where=str(file), hint="calibrate again")
+        raise ProfileError("the file has no efficiencies", where=str(file), hint="calibrate again")
     first, *others = documents
     header = read_record(_Header, first, (), first.values, zero_allowed=("median_ape",))
     try:
         has_zone = datetime.fromisoformat(header.at).tzinfo is not None
     except ValueError:
-        raise first.error(("at",), f"{header.at!r} is no date and time", hint="calibrate again") from None
+        raise first.error(("at",), f"{header.at!r} is not a date and time", hint="calibrate again") from None
     if not has_zone:
-        raise first.error(("at",), f"{header.at!r} names no time zone", hint="calibrate again")
+        raise first.error(("at",), f"{header.at!r} has no time zone", hint="calibrate again")
     efficiencies = tuple(read_efficiency(document) for document in others)
     found = tuple(one.precision for one in efficiencies)
     if header.precisions and found != header.precisions:
-        words = f"efficiencies of {', '.join(header.precisions)} should follow, not of {', '.join(found)}"
-        raise first.error(("precisions",), words, hint="the file is cut short: calibrate again")
+        words = f"efficiencies of {', '.join(header.precisions)} should follow, but found {', '.join(found)}"
+        raise first.error(("precisions",), words, hint="the file is truncated: calibrate again")
     return Calibration(
         key=CalibrationKey(**{field.name: getattr(header, field.name) for field in fields(CalibrationKey)}),
         at=header.at,

@@ -1,4 +1,4 @@
-"""Any one file of the catalog in, what it holds out; its first mistake is raised at its line."""
+"""Checks one file of the catalog and says what it contains."""
 
 from collections import Counter
 from dataclasses import fields
@@ -18,19 +18,21 @@ _PRICE_KEYS = frozenset(("provider", "instances", "sources", *TERM_KEYS))
 
 
 def check_file(file: Path) -> tuple[str, Catalog | None]:
-    """What the file holds ("2 documents of prices"), and for prices and devices the catalog they make with our files.
+    """Return the content of a file ("2 documents of prices"), and the catalog of this file and the built-in ones.
 
-    Raises `ProfileError` at the first thing that cannot be right.
+    Raise `ProfileError` at the first mistake.
     """
     documents = read_documents(file)
     if not documents:
-        return "it holds nothing, or nothing that is not commented out", None
+        return "the file is empty, or everything in it is commented out", None
     kinds = Counter(_kind_of(document) for document in documents)
     if set(kinds) <= {"prices"}:
         catalog = parse_catalog([Layer(name=str(file), prices=(file,), own_rates=True), shipped_layer()])
         return f"{len(documents)} {'document' if len(documents) == 1 else 'documents'} of prices and terms", catalog
     if len(kinds) > 1:
-        raise documents[0].error((), f"a file of {' and '.join(sorted(kinds))}", hint="give each kind its own file")
+        raise documents[0].error(
+            (), f"one file has both {' and '.join(sorted(kinds))}", hint="use a separate file for each kind"
+        )
     (kind,) = kinds
     if kind == "GPU":
         names = [gpu.name for gpu in read_gpus([file], measured=None).values()]
@@ -45,7 +47,7 @@ def check_file(file: Path) -> tuple[str, Catalog | None]:
 
 
 def _kind_of(document: Document) -> str:
-    """The kind of file that knows most of the document's keys."""
+    """Return the kind of file that has the most keys in common with the document."""
     keys = {base_unit(key)[0] for key in read_mapping(document, (), document.values)}
     known = {kind: {field.name for field in fields(record)} for kind, record in _RECORDS.items()}
     return max({"prices": _PRICE_KEYS, **known}.items(), key=lambda entry: len(keys & entry[1]))[0]

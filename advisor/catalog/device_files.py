@@ -1,4 +1,4 @@
-"""Device and efficiency files in, records out; what SpareCores measured is joined to the shipped devices."""
+"""Reads device and efficiency files, and adds SpareCores' measurements to the built-in devices."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from advisor.records.device import ANY, Cpu, Efficiency, Gpu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredGpu:
-    """What cloud instances show of a GPU: less memory than sold (ECC, reserves), the power limit, the copy rate."""
+    """Values of a GPU seen on cloud instances: usable memory (less ECC and reserves), power limit, copy rate."""
 
     visible_memory_bytes: float | None = None
     power_limit_w: float | None = None
@@ -21,7 +21,7 @@ class MeasuredGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredInstance:
-    """What SpareCores saw on one instance type; `cpu` is a reported name or an id."""
+    """SpareCores' measurements of one instance type; `cpu` is a reported name or an id."""
 
     cpu: str | None = None
     vcpus: int | None = None
@@ -33,7 +33,7 @@ class MeasuredInstance:
 
 
 def read_gpus(files: Iterable[Path], *, measured: Path | None) -> dict[str, Gpu]:
-    """GPUs by id; the figures in SpareCores' file `measured` replace the sold ones."""
+    """Return GPUs by id; values in SpareCores' file `measured` replace the datasheet's."""
     gpus: dict[str, Gpu] = {}
     for document in _documents(files):
         gpu = read_record(Gpu, document, (), document.values)
@@ -42,7 +42,7 @@ def read_gpus(files: Iterable[Path], *, measured: Path | None) -> dict[str, Gpu]
     for document in read_documents(measured) if measured else ():
         for identifier, values in read_mapping(document, (), document.values).items():
             if identifier not in gpus:
-                raise document.error((identifier,), "no such GPU", hint=did_you_mean(identifier, known=gpus))
+                raise document.error((identifier,), "unknown GPU", hint=did_you_mean(identifier, known=gpus))
             seen = read_record(MeasuredGpu, document, (identifier,), values)
             gpu = gpus[identifier]
             gpus[identifier] = replace(
@@ -55,7 +55,7 @@ def read_gpus(files: Iterable[Path], *, measured: Path | None) -> dict[str, Gpu]
 
 
 def read_cpus(files: Iterable[Path], *, measured: Path | None) -> dict[str, Cpu]:
-    """CPUs by id; keys that a CPU's own file leaves out are taken from SpareCores' file `measured`."""
+    """Return CPUs by id; keys missing in a CPU's own file are taken from SpareCores' file `measured`."""
     measured_cpus: Mapping[str, Any] = {}
     for document in read_documents(measured) if measured else ():
         measured_cpus = read_mapping(document, (), document.values)
@@ -70,7 +70,7 @@ def read_cpus(files: Iterable[Path], *, measured: Path | None) -> dict[str, Cpu]
 
 
 def with_reported_names(cpus: Mapping[str, Cpu], *, file: Path) -> dict[str, Cpu]:
-    """The CPUs with the names that `lscpu` reports of them, from a file `reported name: id`, among their aliases."""
+    """Return the CPUs with the names that `lscpu` reports as further aliases, from a file `reported name: id`."""
     named = dict(cpus)
     for document in read_documents(file):
         for name, value in read_mapping(document, (), document.values).items():
@@ -83,12 +83,12 @@ def with_reported_names(cpus: Mapping[str, Cpu], *, file: Path) -> dict[str, Cpu
 
 
 def read_efficiencies(files: Iterable[Path]) -> list[Efficiency]:
-    """Fitted efficiencies, in the order of the files."""
+    """Return the fitted efficiencies, in the order of the files."""
     return [read_efficiency(document) for document in _documents(files)]
 
 
 def read_efficiency(document: Document) -> Efficiency:
-    """One fitted efficiency."""
+    """Return the fitted efficiency in a document; raise `ProfileError` if it is invalid."""
     zero_allowed = (
         "n",
         "log_spread",
@@ -100,13 +100,13 @@ def read_efficiency(document: Document) -> Efficiency:
     )
     efficiency = read_record(Efficiency, document, (), document.values, zero_allowed=zero_allowed)
     if ANY not in efficiency.families:
-        hint = "give one: it stands in for every family without an entry"
+        hint = "add one: it is used for every family without an entry"
         raise document.error(("families",), f"no entry {ANY!r}", hint=hint)
     return efficiency
 
 
 def read_measured_instances(file: Path) -> dict[tuple[str, str], MeasuredInstance]:
-    """SpareCores' file of instances, by (provider, type)."""
+    """Return the measured instances in SpareCores' file, by (provider, type)."""
     return {
         (provider, name): read_record(MeasuredInstance, document, (provider, name), values)
         for document in read_documents(file)
@@ -121,4 +121,4 @@ def _documents(files: Iterable[Path]) -> Iterable[Document]:
 
 def _refuse_repeated(identifier: str, *, among: Mapping[str, object], document: Document) -> None:
     if identifier in among:
-        raise document.error(("id",), f"{identifier!r} is already the id of another file", hint="give it its own id")
+        raise document.error(("id",), f"{identifier!r} is already the id of another file", hint="use a different id")

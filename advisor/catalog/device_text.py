@@ -1,4 +1,4 @@
-"""A device in, the text of a profile file that reads as the same device out."""
+"""Writes a device as the text of a profile file."""
 
 import json
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ from advisor.records.device import Cpu, Gpu
 
 
 def device_yaml(device: Gpu | Cpu, *, comments: Sequence[str]) -> str:
-    """Every field that is not its default, in base units, below the comments.
+    """Return the comments and every field that differs from its default, in base units.
 
-    Texts and lists are JSON, which YAML reads alike.
+    Texts and lists are written as JSON, which is also YAML.
     """
     lines = [f"# {comment}" for comment in comments]
     for field in fields(device):
@@ -29,7 +29,7 @@ def _scalar(value: Any) -> str:
 
 
 def _number(value: float) -> str:
-    """The shortest that reads as the same number: 34359738368, 1.413e+13."""
+    """Return the shortest text of the same number, such as 34359738368 or 1.413e+13."""
     exact = Decimal(repr(value))
     plain = str(int(value)) if value.is_integer() else repr(value)
     return min(plain, f"{exact.normalize():e}", key=len)

@@ -1,6 +1,6 @@
-"""Values of a profile file in, a record of base units out, with an error at the line of whatever is wrong.
+"""Reads the values of a profile file into records in base units, with errors that name the line.
 
-A key may carry any unit of `_UNITS`: `memory_gib: 16` and `memory_bytes: 17179869184` both fill `memory_bytes`.
+A key may use any unit of `_UNITS`: `memory_gib: 16` and `memory_bytes: 17179869184` both set `memory_bytes`.
 """
 
 import math
@@ -41,7 +41,7 @@ def read_record(
         if name not in kinds:
             raise document.error(here, "unknown key", hint=did_you_mean(key, known=_spellings(kinds)))
         if name in found:
-            raise document.error(here, f"{name} is given twice, in two units", hint="keep one of the two")
+            raise document.error(here, f"{name} is given twice, in two units", hint="remove one of them")
         found[name] = _read_value(
             document, here, value, kind=kinds[name], quantity=name, factor=factor, zero_allowed=zero_allowed
         )
@@ -54,7 +54,7 @@ def read_record(
 
 
 def base_unit(key: str) -> tuple[str, int]:
-    """`memory_gib` -> (`memory_bytes`, 2^30): the key in base units, and the factor of its value."""
+    """Return the key in base units and the factor of its value: `memory_gib` -> (`memory_bytes`, 2^30)."""
     for unit, base, factor in _UNITS:
         if f"{unit}_" in f"{key}_":
             return f"{key}_".replace(f"{unit}_", f"{base}_")[:-1], factor
@@ -62,14 +62,14 @@ def base_unit(key: str) -> tuple[str, int]:
 
 
 def read_mapping(document: Document, path: KeyPath, value: Any) -> Mapping[str, Any]:
-    """A mapping."""
+    """Return the value if it is a mapping; raise `ProfileError` otherwise."""
     if not isinstance(value, Mapping):
         raise document.error(path, f"expected keys and values, found {value!r}", hint="write `key: value` lines")
     return value
 
 
 def check_keys(document: Document, path: KeyPath, value: Any, *, known: Collection[str]) -> Mapping[str, Any]:
-    """A mapping that has none but the known keys."""
+    """Return the value if it is a mapping with known keys only; raise `ProfileError` otherwise."""
     mapping = read_mapping(document, path, value)
     for key in mapping:
         if key not in known:
@@ -78,14 +78,14 @@ def check_keys(document: Document, path: KeyPath, value: Any, *, known: Collecti
 
 
 def read_text(document: Document, path: KeyPath, value: Any) -> str:
-    """A text that is not empty."""
+    """Return the value if it is non-empty text; raise `ProfileError` otherwise."""
     if not isinstance(value, str) or not value:
         raise document.error(path, f"expected text, found {value!r}", hint="put it in quotes")
     return value
 
 
 def read_choice(document: Document, path: KeyPath, value: Any, *, choices: Collection[str]) -> Any:
-    """One of a few words."""
+    """Return the value if it is one of `choices`; raise `ProfileError` otherwise."""
     if value not in choices:
         raise document.error(path, f"expected one of {', '.join(choices)}, found {value!r}", hint="use one of these")
     return value
@@ -94,14 +94,14 @@ def read_choice(document: Document, path: KeyPath, value: Any, *, choices: Colle
 def read_number(
     document: Document, path: KeyPath, value: Any, *, quantity: str, factor: int = 1, zero_allowed: bool = False
 ) -> float:
-    """`factor` times a number, in the range of the `quantity`, or also 0 where that has a meaning."""
+    """Return the number times `factor`; raise `ProfileError` outside the range of the `quantity` (or 0 if allowed)."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise document.error(path, f"expected a number, found {value!r}", hint="write it like 24, 0.526 or 989.4e12")
+        raise document.error(path, f"expected a number, found {value!r}", hint="for example 24, 0.526 or 989.4e12")
     if not math.isfinite(value) or value < 0 or (value == 0 and not zero_allowed):
         least = "0 or more" if zero_allowed else "more than 0"
         raise document.error(path, f"expected a number that is {least}, found {value}", hint="correct it or remove it")
     within = range_of(quantity)
-    # In decimal, so that 8.14 TFLOPS are 8.14e12 and not 8140000000000.001.
+    # Multiply in decimal, so that 8.14 TFLOPS is 8.14e12 and not 8140000000000.001.
     number = value if factor == 1 else float(Decimal(str(value)) * factor)
     if value and not within.least <= number <= within.most:
         ends = f"{within.least / factor:g} to {within.most / factor:g}"
@@ -111,7 +111,7 @@ def read_number(
 
 
 def read_count(document: Document, path: KeyPath, value: Any, *, quantity: str, zero_allowed: bool = False) -> int:
-    """A whole number in the range of the `quantity`, or also 0 where that has a meaning."""
+    """Return a whole number in the range of the `quantity` (or 0 if allowed); raise `ProfileError` otherwise."""
     number = read_number(document, path, value, quantity=quantity, zero_allowed=zero_allowed)
     if number != int(number):
         raise document.error(path, f"expected a whole number, found {value}", hint="write it without decimals")
@@ -155,7 +155,7 @@ def _read_value(
 
 @cache
 def _kinds(record: type[Any]) -> Mapping[str, Any]:
-    """The type of each field, without `| None`: a key that has no value is left out of the file."""
+    """Return the type of each field without `| None`; a file leaves out a key that has no value."""
     kinds = {}
     for name, hint in get_type_hints(record).items():
         options = [option for option in get_args(hint) if option is not type(None)]
@@ -168,7 +168,7 @@ def _spellings(names: Collection[str]) -> list[str]:
 
 
 def _spelled(name: str) -> list[str]:
-    """The field's name in the units a person writes, else as it is."""
+    """Return the field's name in the units that people use, or unchanged if it has none."""
     padded = f"{name}_"
     return [
         padded.replace(f"{base}_", f"{unit}_")[:-1]

@@ -1,4 +1,4 @@
-"""A name as a person, a data sheet or torch writes it in, the device or the exchange rate of the catalog out."""
+"""Finds a device or an exchange rate by the name that a person, a datasheet or torch uses."""
 
 import re
 from collections.abc import Iterable
@@ -10,35 +10,35 @@ from advisor.records.machine import LOCAL
 from advisor.records.price import Catalog, ExchangeRate
 
 _OTHER_DEVICES = ("cpu", "gpu", LOCAL)
-"""What `--device` takes beside the names of devices."""
+"""The values of `--device` other than names of devices."""
 
 _BRANDS = ("nvidia", "amd", "intel", "aws", "tesla", "geforce", "instinct", "radeon")
-"""Words that names carry or not: torch says "NVIDIA A100-SXM4-40GB" and "Tesla T4"."""
+"""Optional words in names: torch reports "NVIDIA A100-SXM4-40GB" and "Tesla T4"."""
 
 _LEADING_BRANDS = re.compile(rf"^(?:{'|'.join(_BRANDS)})+")
 
 _DECORATION = re.compile(
     r"\((?:R|TM)\)|^\d+th Gen |\bCPU\b|@ [\d.]+ ?GHz$|\b\d+-Cores?\b|\bProcessor$", flags=re.IGNORECASE
 )
-"""What the kernel's names of CPUs carry beside the model: "12th Gen Intel(R) Core(TM) i7-12700H"."""
+"""Parts of the kernel's CPU names other than the model: "12th Gen Intel(R) Core(TM) i7-12700H"."""
 
 
 _BRACKETS = re.compile(r"[()]")
 _MEMORY_WORD = re.compile(r"\b(\d+)GB\b")
 _SIZE_OR_BUS = re.compile(r"\b(\d+GB|PCIe|SXM\d?)(?=\s|$)", flags=re.IGNORECASE)
 _MEMORY_MISMATCH_RATIO = 0.15
-"""Honest names differ by up to 10 %: a B300 of 288 GB is sold as 262; the next card has half or twice as much."""
+"""Names of one card differ by up to 10 % (a B300 of 288 GB is sold as 262); different cards differ by 2x."""
 
 
 def find_device(catalog: Catalog, name: str) -> Gpu | Cpu:
-    """Look a device up by id, name or alias, as people, torch and /proc/cpuinfo write it.
+    """Return the device with this id, name or alias, as written by people, torch or /proc/cpuinfo.
 
-    Case and punctuation do not count. Raises `UsageError`, with the closest names, when there is none.
+    Ignore case and punctuation. Raise `UsageError` with the closest names if there is none.
     """
     devices: list[Gpu | Cpu] = [*catalog.gpus.values(), *catalog.cpus.values()]
-    # As it stands first: GCP's "Intel(R) Xeon(R) CPU @ 2.20GHz" is nothing but decoration.
+    # Unchanged first: GCP's "Intel(R) Xeon(R) CPU @ 2.20GHz" consists of decoration only.
     for wanted in dict.fromkeys((_plain(name), _plain(_DECORATION.sub("", name)))):
-        # An id wins over a name, a name over an alias: "A100" is one card's alias, not a part of another's id.
+        # An id wins over a name, and a name over an alias: "A100" is the alias of one card.
         for names_of in (_ids, _names, _aliases):
             for device in devices:
                 if wanted in map(_plain, names_of(device)):
@@ -50,9 +50,9 @@ def find_device(catalog: Catalog, name: str) -> Gpu | Cpu:
 
 
 def find_devices(catalog: Catalog, name: str) -> tuple[Gpu | Cpu, ...]:
-    """The device of that id or name, else every device whose id has all words of `name`: "A100" is four cards.
+    """Return the device with this id or name, else all devices whose id has all words of `name` ("A100": four cards).
 
-    An alias is looked up last. Raises `UsageError`, with the closest names, when there is none.
+    Look up aliases last. Raise `UsageError` with the closest names if there is none.
     """
     devices: list[Gpu | Cpu] = [*catalog.gpus.values(), *catalog.cpus.values()]
     exact = [device for device in devices if _plain(name) in (_plain(device.id), _plain(device.name))]
@@ -63,15 +63,15 @@ def find_devices(catalog: Catalog, name: str) -> tuple[Gpu | Cpu, ...]:
 
 
 def find_rented_gpu(catalog: Catalog, name: str, *, memory_gib: float | None = None) -> Gpu | None:
-    """The one GPU that a provider means by `name` and memory: "A100 (40 GB SXM4)"; None where it may be several.
+    """Return the GPU that a provider means by `name` and memory, as in "A100 (40 GB SXM4)"; None if it is ambiguous.
 
-    A memory in the name counts as `memory_gib` does. Of GPUs that differ in nothing that is said, the one that goes by
-    the bare name is meant.
+    A memory size in the name counts like `memory_gib`. If several GPUs match, return the one that has the bare name as
+    an alias.
     """
     plain = " ".join(_BRACKETS.sub(" ", name).split()).replace(" GB", "GB")
     in_name = _MEMORY_WORD.search(plain)
     memory_gib = memory_gib or (float(in_name[1]) if in_name else None)
-    # Without size and bus only where nothing goes by the whole name: "A10 24GB PCIe".
+    # Drop size and bus only if nothing matches the whole name, as in "A10 24GB PCIe".
     for wanted in (plain, " ".join(_SIZE_OR_BUS.sub(" ", plain).split())):
         try:
             found = [device for device in find_devices(catalog, wanted) if isinstance(device, Gpu)]
@@ -85,7 +85,7 @@ def find_rented_gpu(catalog: Catalog, name: str, *, memory_gib: float | None = N
 
 
 def exchange_rate_of(catalog: Catalog, currency: str) -> ExchangeRate | None:
-    """The rate of a currency from the overlays, None for the dollar; raise `UsageError` where none has it."""
+    """Return the exchange rate from the overlays, or None for the dollar; raise `UsageError` if there is none."""
     if currency.upper() == "USD":
         return None
     for rate in catalog.exchange_rates:
@@ -98,12 +98,12 @@ def exchange_rate_of(catalog: Catalog, currency: str) -> ExchangeRate | None:
 
 
 def overlay_notes(catalog: Catalog) -> tuple[str, ...]:
-    """The files of the user's own that an answer rests on, each in a note."""
+    """Return a note for each of the user's own files in force."""
     return tuple(f"overlay in force: {path}" for path in catalog.overlays)
 
 
 def device_ids(catalog: Catalog, names: Iterable[str]) -> tuple[str, ...]:
-    """The ids of the devices that each name finds; what `--device` takes beside them stays as it is."""
+    """Return the ids of the devices that the names match; `cpu`, `gpu` and `local` are kept."""
     found: list[str] = []
     for name in names:
         try:
@@ -114,7 +114,7 @@ def device_ids(catalog: Catalog, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _instance_error(catalog: Catalog, name: str) -> UsageError | None:
-    """What to say of the name of an instance type in the place of a device's; None: it is no such name."""
+    """Return an error for the name of an instance type used as a device, or None if it is not such a name."""
     wanted = name.casefold()
     offer = next((one for one in catalog.offers if wanted in (one.instance.casefold(), one.id.casefold())), None)
     if offer is None:
@@ -122,7 +122,7 @@ def _instance_error(catalog: Catalog, name: str) -> UsageError | None:
     device = offer.gpu or offer.cpu
     return UsageError(
         f"--device {name}: this is an instance type of {offer.provider}, and its device is {device}",
-        hint=f"--device {device} ranks every instance with it; `advise explain SOURCE --on {offer.instance}` looks at "
+        hint=f"--device {device} ranks every instance with it; `advise explain SOURCE --on {offer.instance}` explains "
         "this one",
     )
 
@@ -140,7 +140,7 @@ def _aliases(device: Gpu | Cpu) -> tuple[str, ...]:
 
 
 def _plain(name: str) -> str:
-    """`NVIDIA GeForce RTX 3090`, `rtx-3090` and `GeForceRTX3090` are all rtx3090."""
+    """Return the normalized name: `NVIDIA GeForce RTX 3090`, `rtx-3090` and `GeForceRTX3090` all become rtx3090."""
     return _LEADING_BRANDS.sub("", re.sub(r"[^a-z0-9]", "", name.lower()))
 
 

@@ -1,5 +1,4 @@
-"""Devices and offers in, what is not credible of them out: held over every shipped row, over a refreshed file before
-its use, and over what a user's own files change."""
+"""Finds implausible prices and device values, in the built-in files, refreshed files and the user's own files."""
 
 import math
 from collections import defaultdict
@@ -13,46 +12,46 @@ from advisor.records.price import Catalog, Offer, Price, PriceKind
 
 _LEAST_USD_PER_HOUR = 0.002
 _MOST_USD_PER_HOUR = 500.0
-"""The smallest VM and a rack of 72 GPUs lie between; what does not is in another unit, such as cents or a term."""
+"""From the smallest VM to a rack of 72 GPUs; a price outside is in a wrong unit, such as cents or per term."""
 _LEAST_COMMITMENT_RATIO = 0.15
-"""Of the on-demand price; the deepest three-year discounts published are near 75 %."""
+"""Relative to the on-demand price; the largest published three-year discounts are near 75 %."""
 _LEAST_RATIO_OF_GPU_PRICE = 1 / 3
-"""Of the median price per GPU of the same provider, region and GPU. Honest rows differ by their CPUs, down to 0.44."""
+"""Relative to the median price per GPU of the same provider, region and GPU; correct rows go down to 0.44."""
 _MOST_RATIO_TO_OURS = 5.0
-"""Of a price to that of the same offer in the shipped files: contracts take up to 75 % off, prices doubled in years."""
+"""Relative to the built-in price of the offer; contracts take off up to 75 %, and prices have doubled over years."""
 _MOST_RATIO_TO_OTHERS = 4.0
-"""Beyond the cheapest and the dearest of the same GPU, or vCPU, that any provider lists: these lie up to 38 apart."""
+"""Beyond the lowest and highest price that any provider lists per GPU or vCPU, which differ by up to 38x."""
 _MOST_FIGURE_RATIO = 2.0
-"""Of a device's figure to the shipped one of the same device: two versions of a card differ by up to 1.5."""
+"""Relative to the built-in value of the same device; two versions of a card differ by up to 1.5x."""
 _LANE_FLOPS = (64, 1024)
-"""fp32 FLOP of an SM in a cycle: GPUs since 2014 have 128 to 384, two for each lane."""
+"""fp32 FLOP per SM and cycle: GPUs since 2014 have 128 to 384, two per lane."""
 _MEMORY_READS_PER_S = (1, 500)
-"""How often a GPU can read its memory in a second: those since 2014 11 to 71 times."""
+"""How often per second a GPU can read its whole memory: 11 to 71 times since 2014."""
 _SHOWN_COUNT = 5
 
 
 def broken_invariants(offers: Sequence[Offer], *, today: date) -> tuple[str, ...]:
-    """One sentence for each price that cannot be right; prices marked as stale or suspect may be wrong."""
+    """Return one sentence per implausible price; prices marked as stale or suspect are skipped."""
     found: list[str] = []
     for offer in offers:
         found += [f"{offer.id}: {problem}" for problem in (*_out_of_range(offer), *_out_of_order(offer))]
-        found += [f"{offer.id}: {price.kind} is of {price.date}, after today" for price in _future(offer, today)]
+        found += [f"{offer.id}: {price.kind} is dated {price.date}, after today" for price in _future(offer, today)]
     return (*found, *_per_gpu_prices_of_machines(offers))
 
 
 def broken_device_invariants(devices: Iterable[Gpu | Cpu]) -> tuple[str, ...]:
-    """One sentence for each figure that contradicts another of the same device."""
+    """Return one sentence per value that contradicts another value of the same device."""
     return tuple(f"{device.id}: {problem}" for device in devices for problem in _device_problems(device))
 
 
 def with_doubts(catalog: Catalog, *, ours: Sequence[Offer], our_devices: Mapping[str, Gpu | Cpu]) -> Catalog:
-    """The catalog with what is not credible of its offers and devices that are not `ours`, and the days of these."""
+    """Return the catalog with doubts about offers and devices that differ from ours, and their price dates."""
     known = {offer.id: offer for offer in ours}
     others = _prices_of_others(ours)
     found = []
     changed = [offer for offer in catalog.offers if offer != known.get(offer.id)]
     for offer in changed:
-        # Not the order of kinds: a user's discount on one of them may well turn it around.
+        # The order of price kinds is not checked, because a user's discount may reverse it.
         found += [f"{offer.id}: {problem}" for problem in _out_of_range(offer)]
         found += [f"{offer.id}: {problem}" for problem in _far_prices(offer, ours=known.get(offer.id), others=others)]
     devices: list[Gpu | Cpu] = [*catalog.gpus.values(), *catalog.cpus.values()]
@@ -64,18 +63,18 @@ def with_doubts(catalog: Catalog, *, ours: Sequence[Offer], our_devices: Mapping
 
 
 def catalog_warnings(catalog: Catalog, *, today: date) -> tuple[str, ...]:
-    """What an answer from `catalog` is to say of figures and prices that are not credible; the first of many."""
+    """Return the warnings about implausible values and prices; if there are many, only the first."""
     more = len(catalog.doubts) - _SHOWN_COUNT
-    rest = (f"{more:,} more figures are not credible: `advise prices validate FILE` lists them",) if more > 0 else ()
+    rest = (f"{more:,} more implausible values: `advise prices validate FILE` lists them",) if more > 0 else ()
     return (
-        *(f"not credible: {doubt}" for doubt in catalog.doubts[:_SHOWN_COUNT]),
+        *(f"implausible: {doubt}" for doubt in catalog.doubts[:_SHOWN_COUNT]),
         *rest,
         *date_warnings(catalog, today=today),
     )
 
 
 def date_warnings(catalog: Catalog, *, today: date) -> tuple[str, ...]:
-    """One sentence where prices that are not ours are of days to come, or none."""
+    """Return a warning if the user's own prices are dated in the future."""
     future = sorted(day for day in catalog.own_dates if day > today.isoformat())
     listed = ", ".join(f"{day} ({catalog.own_dates[day]})" for day in future)
     return (f"prices are dated after today, {today}: {listed}",) if future else ()
@@ -83,8 +82,8 @@ def date_warnings(catalog: Catalog, *, today: date) -> tuple[str, ...]:
 
 def _out_of_range(offer: Offer) -> Iterator[str]:
     for price in _trusted(offer):
-        if not _LEAST_USD_PER_HOUR <= price.usd_per_hour <= _MOST_USD_PER_HOUR:  # NaN is not either
-            yield f"{price.kind} of {price.usd_per_hour} dollars an hour"
+        if not _LEAST_USD_PER_HOUR <= price.usd_per_hour <= _MOST_USD_PER_HOUR:  # also rejects NaN
+            yield f"{price.kind} of {price.usd_per_hour} dollars per hour"
 
 
 def _out_of_order(offer: Offer) -> Iterator[str]:
@@ -105,7 +104,7 @@ def _future(offer: Offer, today: date) -> Iterator[Price]:
 
 
 def _per_gpu_prices_of_machines(offers: Iterable[Offer]) -> Iterator[str]:
-    """Machines with several GPUs at a fraction of what one costs beside them."""
+    """Yield machines with several GPUs that cost a fraction of the usual price per GPU."""
     per_gpu: dict[tuple[str, str, str | None, str], list[tuple[float, Offer]]] = defaultdict(list)
     for offer in offers:
         for price in _trusted(offer) if offer.gpu_count else ():
@@ -115,11 +114,11 @@ def _per_gpu_prices_of_machines(offers: Iterable[Offer]) -> Iterator[str]:
         middle = median(usd for usd, _ in prices)
         for usd, offer in prices:
             if offer.gpu_count > 1 and usd < _LEAST_RATIO_OF_GPU_PRICE * middle:
-                yield f"{offer.id}: {kind} of {usd:.3f} for each of {offer.gpu_count} GPUs, where {middle:.3f} is usual"
+                yield f"{offer.id}: {kind} of {usd:.3f} for each of {offer.gpu_count} GPUs, but {middle:.3f} is usual"
 
 
 _Others = Mapping[tuple[str | None, PriceKind], tuple[float, float]]
-"""By GPU, or None for machines without, and kind of price: the cheapest and the dearest of one GPU or vCPU."""
+"""The lowest and highest price per GPU or vCPU, by GPU (None for machines without) and kind of price."""
 
 
 def _prices_of_others(offers: Iterable[Offer]) -> _Others:
@@ -132,24 +131,24 @@ def _prices_of_others(offers: Iterable[Offer]) -> _Others:
 
 
 def _units_of(offer: Offer) -> int | None:
-    """GPUs, of a machine without vCPUs: what its price is compared by."""
+    """Return the number of GPUs, or of vCPUs for a machine without GPU, to compare prices per unit."""
     return offer.gpu_count if offer.gpu else offer.vcpus
 
 
 def _far_prices(offer: Offer, *, ours: Offer | None, others: _Others) -> Iterator[str]:
-    """Prices far from ours of the same offer, else from all of the same GPU or of vCPUs."""
+    """Yield prices far from the built-in price of the offer, or else from all prices of the same GPU or of vCPUs."""
     our_usd = {} if ours is None else {price.kind: price.usd_per_hour for price in _trusted(ours)}
     units = _units_of(offer)
     for price in _trusted(offer):
         usd, kind = price.usd_per_hour, price.kind
         if kind in our_usd:
             if not 1 / _MOST_RATIO_TO_OURS <= usd / our_usd[kind] <= _MOST_RATIO_TO_OURS:
-                yield f"{kind} of {usd:g} dollars an hour, where our list has {our_usd[kind]:g}"
+                yield f"{kind} of {usd:g} dollars per hour, but the built-in price is {our_usd[kind]:g}"
         elif units and (offer.gpu, kind) in others:
             least, most = others[offer.gpu, kind]
             if not least / _MOST_RATIO_TO_OTHERS <= usd / units <= most * _MOST_RATIO_TO_OTHERS:
                 unit = offer.gpu or "vCPU"
-                yield f"{kind} of {usd / units:g} dollars an hour for each {unit}, listed at {least:g} to {most:g}"
+                yield f"{kind} of {usd / units:g} dollars per hour and {unit}, but others list {least:g} to {most:g}"
 
 
 def _far_figures(device: Gpu | Cpu, *, ours: Gpu | Cpu | None) -> Iterator[str]:
@@ -159,25 +158,25 @@ def _far_figures(device: Gpu | Cpu, *, ours: Gpu | Cpu | None) -> Iterator[str]:
         figure, our_figure = getattr(device, field.name), getattr(ours, field.name)
         are_numbers = isinstance(figure, (int, float)) and isinstance(our_figure, (int, float))
         if are_numbers and not 1 / _MOST_FIGURE_RATIO <= figure / our_figure <= _MOST_FIGURE_RATIO:
-            yield f"{field.name} of {figure:g}, where our profile has {our_figure:g}"
+            yield f"{field.name} of {figure:g}, but the built-in profile has {our_figure:g}"
 
 
 def _device_problems(device: Gpu | Cpu) -> Iterator[str]:
     if isinstance(device, Cpu):
         clocks = [hz for hz in (device.base_hz, device.sustained_hz, device.boost_hz) if hz is not None]
         if device.boost_hz and clocks != sorted(clocks):
-            yield "base_hz, sustained_hz and boost_hz do not rise"
+            yield "base_hz, sustained_hz and boost_hz are not in increasing order"
         return
     if (device.tf32_tensor_flops_per_s or 0) >= (device.fp16_tensor_flops_per_s or math.inf):
         yield "tf32_tensor_flops_per_s is not below fp16_tensor_flops_per_s"
     lane_flops = device.fp32_flops_per_s / device.sm_count / device.boost_hz
     if not _LANE_FLOPS[0] <= lane_flops <= _LANE_FLOPS[1]:
         least, most = _LANE_FLOPS
-        yield f"fp32_flops_per_s is {lane_flops:.3g} for an SM and cycle of boost_hz, where {least} to {most} are known"
+        yield f"fp32_flops_per_s is {lane_flops:.3g} per SM and cycle of boost_hz, but known are {least} to {most}"
     reads_per_s = device.memory_bytes_per_s / device.memory_bytes
     if not _MEMORY_READS_PER_S[0] <= reads_per_s <= _MEMORY_READS_PER_S[1]:
         least, most = _MEMORY_READS_PER_S
-        yield f"memory_bytes_per_s reads all memory {reads_per_s:.3g} times a second, where {least} to {most} are known"
+        yield f"memory_bytes_per_s reads all memory {reads_per_s:.3g} times per second, but known are {least} to {most}"
 
 
 def _trusted(offer: Offer) -> list[Price]:

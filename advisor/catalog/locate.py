@@ -1,4 +1,4 @@
-"""Where the shipped profiles are."""
+"""Locates the built-in profiles and the starter overlay."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def shipped_profiles() -> Path:
-    """The folder of shipped profiles: inside the package in a wheel, beside it in a checkout or an editable install."""
+    """Return the folder of built-in profiles: inside the package in a wheel, beside it in a checkout."""
     for folder in (_PACKAGE / "profiles", _PACKAGE.parent / "profiles"):
         if (folder / "devices").is_dir():
             return folder
@@ -14,5 +14,5 @@ def shipped_profiles() -> Path:
 
 
 def starter_overlay() -> str:
-    """The text of an overlay to start from, in which everything is commented out."""
+    """Return the text of a starter overlay in which everything is commented out."""
     return (Path(__file__).parent / "starter.yaml").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Price rows and what is known of their machines in, offers and rejections out."""
+"""Joins price rows with their machines and devices into offers, or rejects them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ _NOT_MEASURED = MeasuredInstance()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What rows are joined with: devices by id, name or alias, and what was measured by (provider, type)."""
+    """The data to join rows with: devices by id, name or alias, and measurements by (provider, type)."""
 
     gpu_ids: Mapping[str, str]
     cpu_ids: Mapping[str, str]
@@ -23,18 +23,17 @@ class Known:
 
 
 def names_of(devices: Mapping[str, Gpu] | Mapping[str, Cpu]) -> dict[str, str]:
-    """Every id, name and alias -> the id; an id wins over another device's alias."""
+    """Return the id for every id, name and alias; an id wins over another device's alias."""
     aliases = {name: device.id for device in devices.values() for name in (device.name, *device.aliases)}
     return aliases | {identifier: identifier for identifier in devices}
 
 
 def build_offers(rows: Iterable[PriceRow], *, known: Known) -> tuple[list[Offer], list[Rejection]]:
-    """Join the rows, in order of their ids; the first of each (provider, type, region) wins.
+    """Join the rows, in order of their ids; the first row of each (provider, type, region) wins.
 
-    What a row leaves out about its machine, tier or place, a later row of the same type, provider or region fills in. A
-    complete list of a provider lets no later row of that provider win.
-    Raises `ProfileError` for a device that no profile describes, a new type without a machine, a new provider without
-    a tier.
+    If a row leaves out its machine, tier or place, a later row of the same type, provider or region supplies it. Rows
+    of a provider after its complete list are ignored.
+    Raise `ProfileError` for a device without a profile, a new type without a machine, or a new provider without a tier.
     """
     winners: dict[str, PriceRow] = {}
     machines: dict[tuple[str, str], Machine] = {}
@@ -63,7 +62,7 @@ def build_offers(rows: Iterable[PriceRow], *, known: Known) -> tuple[list[Offer]
             raise _new_type_error(row, known_types=[name for provider, name in machines if provider == row.provider])
         tier = type_tiers.get((row.provider, row.instance)) or provider_tiers.get(row.provider)
         if tier is None:
-            message = f"{row.provider!r} is a new provider, and its tier is not given"
+            message = f"{row.provider!r} is a new provider without a tier"
             raise row.document.error(("provider",), message, hint="add `tier: neocloud`, hyperscaler or marketplace")
         geo = geos.get((row.provider, row.region), "any")
         joined = _join(identifier, row, machine=machine, tier=tier, geo=geo, known=known)
@@ -131,27 +130,27 @@ def _times(prices: tuple[Price, ...], factor: int) -> tuple[Price, ...]:
 
 
 def _accelerator_problem(machine: Machine) -> tuple[RejectionCode, str] | None:
-    """Code and reason why the accelerator cannot be predicted; such a machine is never taken for a CPU."""
+    """Return code and reason if the accelerator cannot be predicted; such a machine is never treated as a CPU."""
     if machine.accelerator is not None:
         return "no-device-profile", f"{machine.accelerator!r} matches no single device profile"
     if machine.gpu_share is not None:
         share = "a part" if machine.gpu_share == "fractional" else machine.gpu_share
-        return "fractional-gpu", f"rents {share} of one {machine.gpu or 'GPU'}, not a whole one"
+        return "fractional-gpu", f"offers {share} of one {machine.gpu or 'GPU'}, not a whole one"
     return None
 
 
 def _cpu_machine_problem(
     cpu: str | None, *, reported_cpu: str | None, vcpus: int | None, memory_bytes: float | None
 ) -> tuple[RejectionCode, str] | None:
-    """Code and reason why a machine without a GPU cannot be predicted."""
+    """Return code and reason if a machine without a GPU cannot be predicted."""
     if cpu is None:
-        return "unknown-cpu", f"{reported_cpu!r} has no profile" if reported_cpu else "nobody reports which CPU it has"
+        return "unknown-cpu", f"{reported_cpu!r} has no profile" if reported_cpu else "its CPU is unknown"
     missing = [name for name, value in (("vCPUs", vcpus), ("memory", memory_bytes)) if value is None]
-    return ("incomplete-machine", f"{' and '.join(missing)} not known") if missing else None
+    return ("incomplete-machine", f"{' and '.join(missing)} unknown") if missing else None
 
 
 def _device_id(row: PriceRow, *, key: str, name: str, ids: Mapping[str, str]) -> str:
-    """The device that the file names: one without a profile is the file's mistake."""
+    """Return the id of the device that the file names; raise `ProfileError` if it has no profile."""
     if name not in ids:
         message = f"no profile describes the {key.upper()} {name!r}"
         raise row.document.error((*row.path[:2], "machine", key), message, hint=did_you_mean(name, known=ids))
@@ -162,6 +161,6 @@ def _new_type_error(row: PriceRow, *, known_types: Sequence[str]) -> ProfileErro
     hint = did_you_mean(row.instance, known=known_types) if known_types else ""
     return row.document.error(
         row.path[:2],
-        f"{row.provider} has no type {row.instance!r} so far, and this file does not describe its machine",
+        f"{row.provider} {row.instance!r} is a new type, and this file does not describe its machine",
         hint=f"{hint} Or add `machine: {{vcpus: 8, memory_gib: 32, gpu: l4, gpu_count: 1}}`".strip(),
     )

@@ -1,4 +1,4 @@
-"""Which files are in force, and in which order: flags, `./advisor.yaml`, the user's config folder, the shipped ones."""
+"""Determines the files in force and their order: flags, `./advisor.yaml`, the user's config folder, built-in files."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -15,10 +15,10 @@ OVERLAY_FILE = "advisor.yaml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """Files that win over those of the next layer, row by row.
+    """A set of files that wins over the next layer, row by row.
 
-    `name` is what the user calls an overlay, "" for the shipped files; `measured` is the folder of SpareCores' files.
-    `own_rates`: its prices are what the user pays, not a price list that the user's discounts are on.
+    `name` is the user's name of an overlay, or "" for built-in files. `measured` is the folder of SpareCores' files.
+    With `own_rates`, its prices are what the user pays, so no discounts apply.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Layer:
     own_rates: bool = False
 
     def files(self) -> Iterator[Path]:
-        """Every file of the layer."""
+        """Yield every file of the layer."""
         yield from (*self.gpus, *self.cpus, *self.efficiencies, *self.prices)
         if self.billing is not None:
             yield self.billing
@@ -40,25 +40,25 @@ class Layer:
 
 
 def layers(*, profiles: Path | None, prices: Sequence[Path], cwd: Path) -> list[Layer]:
-    """The layers in force, first wins, the shipped one last.
+    """Return the layers in force; the first wins, the built-in one is last.
 
-    Raises `UsageError` when a folder or file that was asked for is not there. A link to nothing is in force: reading it
-    then fails, and says so.
+    Raise `UsageError` if a requested folder or file is missing. A broken link is kept, so that reading it reports the
+    error.
     """
     found: list[Layer] = []
     if profiles is not None:
         if not profiles.is_dir():
             raise UsageError(
-                f"--profiles {profiles}: no such folder", hint="give a folder with devices/ or prices/ in it"
+                f"--profiles {profiles}: folder does not exist", hint="name a folder that contains devices/ or prices/"
             )
         layer = _folder_layer(profiles, name=str(profiles))
         if not any(layer.files()):
-            hint = "put YAML files into its devices/gpu, devices/cpu, prices or efficiency"
+            hint = "put YAML files into devices/gpu, devices/cpu, prices or efficiency in it"
             raise UsageError(f"--profiles {profiles}: no profiles in this folder", hint=hint)
         found.append(layer)
     for file in prices:
         if not os.path.lexists(file):
-            raise UsageError(f"--prices {file}: no such file", hint="give a YAML file of prices")
+            raise UsageError(f"--prices {file}: file does not exist", hint="name a YAML file of prices")
         found.append(Layer(name=str(file), prices=(file,), own_rates=True))
     config = platformdirs.user_config_path("advisor")
     own = (cwd / OVERLAY_FILE, config / OVERLAY_FILE)
@@ -69,7 +69,7 @@ def layers(*, profiles: Path | None, prices: Sequence[Path], cwd: Path) -> list[
 
 
 def shipped_layer() -> Layer:
-    """Our own files."""
+    """Return the layer of the built-in files."""
     shipped = shipped_profiles()
     return _folder_layer(shipped, name="", measured=shipped / "sparecores")
 

@@ -1,15 +1,15 @@
-"""Hardware that the user owns in, price rows out: what an hour of its use costs.
+"""Reads the hardware that the user owns and computes its cost per hour of use.
 
 owned:
   gpu-box:
     machine: {vcpus: 32, memory_gib: 128, gpu: rtx-4090, gpu_count: 1}
     purchase_usd: 3200
     lifetime_years: 4
-    power_w: 550                     # of the whole machine, while it works
+    power_w: 550                     # of the whole machine under load
     electricity_usd_per_kwh: 0.30
-    used_percent: 40                 # of all hours: those that it works
+    used_percent: 40                 # share of all hours in use
     date: 2026-11-01
-    region: EU                       # may be left out
+    region: EU                       # optional
 """
 
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ from advisor.records.price import Price
 
 OWN_PROVIDER = "own"
 _HOURS_PER_YEAR = 8760
-"""365 days; clouds bill a month as a twelfth of it, 730 h."""
+"""365 days; clouds bill a month as a twelfth of this, 730 h."""
 _NUMBER_KEYS = ("purchase_usd", "lifetime_years", "power_w", "electricity_usd_per_kwh", "used_percent")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ownership:
-    """What a machine costs its owner."""
+    """The costs of a machine for its owner."""
 
     purchase_usd: float
     lifetime_years: float
@@ -38,12 +38,12 @@ class Ownership:
 
     @property
     def running_usd_per_hour(self) -> float:
-        """Electricity of an hour of use."""
+        """The electricity cost per hour of use."""
         return self.power_w / 1000 * self.electricity_usd_per_kwh
 
     @property
     def usd_per_hour(self) -> float:
-        """An hour of use: its share of the purchase, spread over the hours used in the lifetime, and electricity."""
+        """The cost per hour of use: the purchase price spread over all hours of use, plus electricity."""
         hours_used = self.lifetime_years * _HOURS_PER_YEAR * self.used_percent / 100
         return self.purchase_usd / hours_used + self.running_usd_per_hour
 
@@ -55,7 +55,7 @@ class Ownership:
 
 
 def read_owned_rows(document: Document, value: Any) -> tuple[PriceRow, ...]:
-    """One row for each machine under `owned`; raise `ProfileError` at the first thing that cannot be right."""
+    """Return one row for each machine under `owned`; raise `ProfileError` at the first mistake."""
     machines = read_mapping(document, ("owned",), value).items()
     return tuple(_read_owned(document, ("owned", name), entry, name=name) for name, entry in machines)
 
@@ -64,9 +64,9 @@ def _read_owned(document: Document, path: KeyPath, entry: Any, *, name: str) -> 
     values = check_keys(document, path, entry, known=("machine", "date", "region", *_NUMBER_KEYS))
     for key in ("machine", "date", *_NUMBER_KEYS):
         if key not in values:
-            raise document.error(path, f"{key} is missing", hint="`advise prices init` shows all of them")
+            raise document.error(path, f"{key} is missing", hint="`advise prices init` shows all keys")
     if values["purchase_usd"] == 0:
-        hint = "write what it could be sold for today: that is what keeping it costs, paid off or not"
+        hint = "give its resale value today: keeping it costs that much, even if it is paid off"
         raise document.error((*path, "purchase_usd"), "expected more than 0 dollars, found 0", hint=hint)
     ownership = Ownership(
         **{
@@ -80,7 +80,9 @@ def _read_owned(document: Document, path: KeyPath, entry: Any, *, name: str) -> 
     )
     if ownership.used_percent > 100:
         message = f"expected at most 100, found {ownership.used_percent:g}"
-        raise document.error((*path, "used_percent"), message, hint="write the share of all hours that it works: 40")
+        raise document.error(
+            (*path, "used_percent"), message, hint="give the percentage of all hours in use, such as 40"
+        )
     price = Price(
         kind="owned",
         usd_per_hour=ownership.usd_per_hour,

@@ -1,4 +1,4 @@
-"""Layers of files in, one checked catalog out: for every device, efficiency and price row, the first layer wins."""
+"""Parses layers of files into one checked catalog; for every device, efficiency and price row, the first layer wins."""
 
 from collections.abc import Sequence
 
@@ -66,13 +66,13 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
 
 
 def _holds_for(efficiency: Efficiency) -> tuple[object, ...]:
-    """What it is an efficiency of: the first one in force holds. A calibration's own device is not its generation."""
+    """Return the key of an efficiency; among equal keys, the first file in force wins."""
     general = (efficiency.kind, efficiency.vendor, efficiency.generation, efficiency.precision)
     return (*general, efficiency.device, efficiency.core_count)
 
 
 def _read_prices(in_force: Sequence[Layer]) -> tuple[list[PriceRow], list[PriceRow], Terms]:
-    """The rows of all price files, the first to win first, those of the shipped files alone, and the user's terms."""
+    """Return the rows of all price files in order of priority, the rows of the built-in files, and the user's terms."""
     rows: list[PriceRow] = []
     our_rows: list[PriceRow] = []
     terms: list[Terms] = []

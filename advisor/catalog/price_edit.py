@@ -1,4 +1,4 @@
-"""A price file's values and a provider's listing of today in, the values with its prices out; nothing else changes."""
+"""Updates the values of a price file from a provider's current price list; nothing else in it changes."""
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
@@ -9,12 +9,12 @@ from advisor.records.listing import ListedPrice, ListedType, Listing, ListSource
 from advisor.records.price import PriceKind
 
 _LARGEST_CHANGE = 3.0
-"""AWS's cut of P4 and P5 prices in 2025, the deepest of a list, was by 1.8; a price for each GPU in place of the
-machine's differs by 4 or 8."""
+"""The largest real change, AWS's cut of P4 and P5 prices in 2025, was a factor of 1.8. A price per GPU instead of per
+machine differs by a factor of 4 or 8."""
 
 
 def listed_types(rows: list[PriceRow], *, gpu_ids: Mapping[str, str]) -> dict[str, ListedType]:
-    """What the rows of a file say of their types."""
+    """Return the instance types in the rows of a file."""
     types = {}
     for row in rows:
         machine = row.machine
@@ -30,17 +30,17 @@ def listed_types(rows: list[PriceRow], *, gpu_ids: Mapping[str, str]) -> dict[st
 
 
 def etags_of(values: Mapping[str, Any]) -> dict[str, str]:
-    """The entity tags of the lists that the file was written from, by address."""
+    """Return the ETags of the lists that the file was written from, by URL."""
     return {source["from"]: source["etag"] for source in values.get("sources", {}).values() if "etag" in source}
 
 
 def with_listing(values: Mapping[str, Any], listing: Listing, *, today: str) -> dict[str, Any]:
-    """The values with the listed prices, dated `today`, and marked as the complete list of the provider.
+    """Return the values with the listed prices, dated `today`, marked as the complete list of the provider.
 
-    A listed price replaces the file's and clears its flags. One that a whole list no longer has is dropped, and so is a
-    row without its on-demand price. A spot price above on-demand is left out. A price more than three times the last
-    trusted one, or less than a third of it, is marked as suspect, and `trusted` keeps that one until the list comes
-    back to it; without one, a suspect price stays so as long as the list repeats it.
+    A listed price replaces the one in the file and clears its flags. A price that is no longer in a complete list is
+    dropped, and so is a row without an on-demand price. A spot price above on-demand is left out. A price that differs
+    from the last trusted one by more than a factor of three is marked as suspect, and `trusted` keeps the old price
+    until the list returns to it. Without a trusted price, a suspect price stays suspect while the list repeats it.
     """
     new = deepcopy(dict(values))
     instances = new["instances"]
@@ -65,7 +65,7 @@ def with_listing(values: Mapping[str, Any], listing: Listing, *, today: str) -> 
 
 
 def jumped_rows(values: Mapping[str, Any], listing: Listing) -> set[tuple[str, str]]:
-    """The (instance, region) of the listing that `with_listing` marked, as their price is far from the trusted one."""
+    """Return the (instance, region) rows that `with_listing` marked because their price is far from the trusted one."""
     rows = {(listed.instance, listed.region) for listed in listing.prices}
     return {
         (instance, region)
@@ -112,7 +112,7 @@ def _set_price(line: dict[str, Any], listed: ListedPrice, *, usd: float, source:
 
 
 def _trusted_usd(line: Mapping[str, Any], kind: PriceKind) -> float | None:
-    """The last price that nothing spoke against; None where there was none."""
+    """Return the last price that was not doubtful, or None."""
     if kind in line.get("trusted", {}):
         return float(line["trusted"][kind])
     is_doubtful = any(kind in line.get(flag, []) for flag in ("stale", "suspect"))
@@ -126,7 +126,7 @@ def _forget_trusted(line: dict[str, Any], kind: PriceKind) -> None:
 
 
 def _clear_flag(line: dict[str, Any], kind: PriceKind) -> None:
-    """The price is no longer what was flagged; the note that said why goes with the last flag."""
+    """Remove the flags of a replaced price; the note goes with the last flag."""
     was_flagged = False
     for flag in ("stale", "suspect"):
         if kind in line.get(flag, []):
@@ -164,7 +164,7 @@ def _source_entry(source: ListSource, *, today: str) -> dict[str, str]:
 def _date_unchanged(
     instances: Mapping[str, Any], sources: dict[str, Any], *, unchanged: tuple[str, ...], today: str
 ) -> None:
-    """A list that is as it was says today what it said then."""
+    """Set the date of prices from unchanged lists to today."""
     renamed = {}
     for key, source in list(sources.items()):
         if source["from"] in unchanged:

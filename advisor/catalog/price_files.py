@@ -1,23 +1,23 @@
-"""Price files in, rows out: one instance type in one region, with its prices and where each of them is from.
+"""Reads price files into rows: one instance type in one region, with its prices and their sources.
 
-The files of the shipped catalog and the user's own have one shape (a user's file may also hold `terms`):
+Built-in and user files have the same format (a user's file may also contain `terms`):
 
     provider: aws
-    tier: hyperscaler          # may be left out where the provider is known
-    price_per: machine         # or gpu: then the price is multiplied by gpu_count
+    tier: hyperscaler          # optional for a known provider
+    price_per: machine         # or gpu: the price is multiplied by gpu_count
     price_basis: list
     regions: {us-east-1: US}
     sources:
       invoice: {date: 2026-09-01, from: "our invoice of September"}
-    date: 2026-09-01           # of the prices that name no source
-    complete: true             # the whole list of the provider: what later files have beside it is no longer sold
+    date: 2026-09-01           # of prices without a source
+    complete: true             # the provider sells nothing else: rows only in later files are dropped
     instances:
       g5.xlarge:
-        machine: {vcpus: 4, memory_gib: 16, gpu: a10g, gpu_count: 1}    # may be left out where the type is known
+        machine: {vcpus: 4, memory_gib: 16, gpu: a10g, gpu_count: 1}    # optional for a known type
         usd_per_hour:
           us-east-1: {on_demand: 0.93, spot: [0.41, invoice]}
 
-A refresh adds `trusted: {on_demand: 0.93}` to a line whose price it does not believe: the last one that it did.
+If a refresh finds a suspect price, it adds the last trusted one to the line: `trusted: {on_demand: 0.93}`.
 """
 
 import re
@@ -40,18 +40,18 @@ from advisor.records.price import Price, PriceBasis, PriceKind, Tier
 RENTED_KINDS: tuple[PriceKind, ...] = ("on_demand", "spot", "commit_1y", "commit_3y")
 _FILE_KEYS = ("provider", "tier", "price_per", "price_basis", "regions", "sources", "date", "complete", "instances")
 _SOURCE_KEYS = ("date", "from", "how", "basis", "etag")
-"""`etag` is what a refresh sends back to the server, so that an unchanged list is not sent again."""
+"""A refresh sends `etag` back to the server, which then does not resend an unchanged list."""
 _INSTANCE_KEYS = ("machine", "tier", "billed_separately", "usd_per_hour")
 _ROW_KEYS = frozenset((*RENTED_KINDS, "stale", "suspect", "trusted", "interruption_percent", "note"))
 _FIRST_CLOUD_PRICE = "2006-08-25"
-"""Amazon EC2's public beta; an older date is a slip."""
+"""The public beta of Amazon EC2; an older date is a mistake."""
 _FUTURE_DAYS_ALLOWED = 366
-"""Prices are announced ahead, and clocks can be wrong; beyond a year it is a slip."""
+"""Prices may be announced in advance and clocks may be wrong; a later date is a mistake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What an instance type is made of, as its file says. `accelerator` names one that has no profile."""
+    """The hardware of an instance type, from its file. `accelerator` names an accelerator without a profile."""
 
     vcpus: int | None = None
     usable_vcpus: int | None = None
@@ -67,10 +67,10 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceRow:
-    """One instance type in one region. None: the file does not say, so the next file that knows the type does.
+    """One instance type in one region. If a field is None, the next file with this type supplies it.
 
-    `is_of_complete_list`: where it is not in this file, the provider does not sell it. `purchase_usd` and
-    `running_usd_per_hour` are those of owned hardware.
+    With `is_of_complete_list`, the provider sells only the types in this file. `purchase_usd` and
+    `running_usd_per_hour` are for owned hardware.
     """
 
     provider: str
@@ -99,7 +99,7 @@ class _Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Head:
-    """What the head of a file says for all of its rows."""
+    """The keys at the top of a file, which apply to all of its rows."""
 
     provider: str
     tier: Tier | None
@@ -111,9 +111,9 @@ class _Head:
 
 
 def read_price_rows(document: Document, *, basis: PriceBasis = "list") -> Iterator[PriceRow]:
-    """Every row of one price file; raise `ProfileError` at the first thing that cannot be right.
+    """Yield every row of one price file; raise `ProfileError` at the first mistake.
 
-    `basis` is that of a file which does not say `price_basis`.
+    `basis` is the default of a file without `price_basis`.
     """
     values = check_keys(document, (), document.values, known=_FILE_KEYS)
     head = _read_head(document, values, basis=basis)
@@ -124,7 +124,9 @@ def read_price_rows(document: Document, *, basis: PriceBasis = "list") -> Iterat
 def _read_head(document: Document, values: Mapping[str, Any], *, basis: PriceBasis) -> _Head:
     basis = _read_basis(document, ("price_basis",), values.get("price_basis", basis))
     if "provider" not in values:
-        raise document.error((), "provider is missing", hint="add `provider: aws`, or whose prices these are")
+        raise document.error(
+            (), "provider is missing", hint="add the provider of these prices, such as `provider: aws`"
+        )
     sources = {
         key: _read_source(document, ("sources", key), entry, basis=basis)
         for key, entry in read_mapping(document, ("sources",), values.get("sources", {})).items()
@@ -160,7 +162,7 @@ def _read_basis(document: Document, path: KeyPath, value: Any) -> PriceBasis:
 
 def _read_flag(document: Document, path: KeyPath, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise document.error(path, f"expected true or false, found {value!r}", hint="write true, or leave it out")
+        raise document.error(path, f"expected true or false, found {value!r}", hint="write true, or remove the key")
     return value
 
 
@@ -180,14 +182,14 @@ def _read_source(document: Document, path: KeyPath, entry: Any, *, basis: PriceB
 
 
 def read_date(document: Document, path: KeyPath, value: Any) -> str:
-    """A day on which a cloud can have had a price."""
-    hint = "write it like 2026-09-01"
+    """Return the value if it is a plausible date of a cloud price; raise `ProfileError` otherwise."""
+    hint = "use the form 2026-09-01"
     if not isinstance(value, str) or not re.fullmatch(r"\d{4}-\d{2}-\d{2}", value):
         raise document.error(path, f"expected a date, found {value!r}", hint=hint)
     try:
         found = date.fromisoformat(value)
     except ValueError as error:
-        raise document.error(path, f"{value} is no date: {error}", hint=hint) from None
+        raise document.error(path, f"{value} is not a date: {error}", hint=hint) from None
     latest = date.today() + timedelta(days=_FUTURE_DAYS_ALLOWED)
     if not date.fromisoformat(_FIRST_CLOUD_PRICE) <= found <= latest:
         raise document.error(path, f"{value} cannot be the date of a cloud price", hint=f"correct the year; {hint}")
@@ -227,7 +229,7 @@ def _read_note(document: Document, path: KeyPath, values: Mapping[str, Any], *, 
 
 
 def _read_prices(document: Document, path: KeyPath, line: Mapping[str, Any], *, head: _Head) -> tuple[Price, ...]:
-    """The prices of one line, as written: of a machine or of one GPU."""
+    """Return the prices of one line as written, for a machine or for one GPU."""
     note = _read_note(document, path, line, key="note") or ""
     prices = {
         kind: _read_price(document, (*path, kind), line[kind], kind=kind, head=head, note=note)
@@ -235,7 +237,7 @@ def _read_prices(document: Document, path: KeyPath, line: Mapping[str, Any], *, 
         if kind in line
     }
     if not prices:
-        raise document.error(path, "no price in this line", hint=f"give one of {', '.join(RENTED_KINDS)}")
+        raise document.error(path, "no price in this line", hint=f"add one of {', '.join(RENTED_KINDS)}")
     trusted_path = (*path, "trusted")
     trusted = check_keys(document, trusted_path, line.get("trusted", {}), known=RENTED_KINDS)
     for kind, value in trusted.items():
@@ -247,7 +249,7 @@ def _read_prices(document: Document, path: KeyPath, line: Mapping[str, Any], *, 
         if kind == "spot":
             message = f"spot {price.usd_per_hour} is above on-demand {on_demand.usd_per_hour}"
             raise document.error((*path, kind), message, hint="correct one of the two, or remove the spot price")
-        # It occurs: a commitment priced before a cut of the on-demand price.
+        # Commitments may cost more than on-demand, if they were priced before a cut of the on-demand price.
         prices[kind] = replace(price, suspect=True)
     for kind in _read_kinds(document, (*path, "stale"), line.get("stale", []), given=prices):
         prices[kind] = replace(prices[kind], stale=True)
@@ -257,7 +259,7 @@ def _read_prices(document: Document, path: KeyPath, line: Mapping[str, Any], *, 
 
 
 def _read_kinds(document: Document, path: KeyPath, value: Any, *, given: Collection[PriceKind]) -> Sequence[PriceKind]:
-    """Which of the line's prices a flag is about."""
+    """Return the prices of the line that a flag applies to."""
     if not isinstance(value, list):
         raise document.error(path, f"expected a list, found {value!r}", hint="write [on_demand]")
     for index, kind in enumerate(value):
@@ -268,7 +270,7 @@ def _read_kinds(document: Document, path: KeyPath, value: Any, *, given: Collect
 
 
 def _read_price(document: Document, path: KeyPath, value: Any, *, kind: PriceKind, head: _Head, note: str) -> Price:
-    """`0.93`, with the date of the file's head, or `[0.93, key of a source]`."""
+    """Read a price: `0.93`, with the date at the top of the file, or `[0.93, key of a source]`."""
     source = head.default_source
     if isinstance(value, list):
         if len(value) != 2:
@@ -276,10 +278,10 @@ def _read_price(document: Document, path: KeyPath, value: Any, *, kind: PriceKin
         value, key = value
         source = head.sources.get(read_text(document, (*path, 1), key))
         if source is None:
-            message = f"no source {key!r} at the head of the file"
+            message = f"no source {key!r} at the top of the file"
             raise document.error(path, message, hint=did_you_mean(str(key), known=head.sources))
     if source is None:
-        raise document.error(path, "this price has no date", hint="add `date: 2026-09-01` at the head of the file")
+        raise document.error(path, "this price has no date", hint="add `date: 2026-09-01` at the top of the file")
     return Price(
         kind=kind,
         usd_per_hour=float(read_number(document, path, value, quantity="usd_per_hour")),

@@ -1,7 +1,7 @@
-"""The name of a quantity in, between which values it can lie out: what lies outside is a slip of unit or of digits.
+"""Defines the plausible range of each quantity, to find mistakes of unit or of digits.
 
-Names end in their units, so a line holds for every field of that unit. Most leave a factor of ten and more beyond what
-there is today: whoever writes down the machine of the year after next is not to be refused.
+Field names end in their units, so one line covers every field with that unit. Most ranges exceed today's hardware by a
+factor of ten or more, so that future machines are not refused.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """From `least` to `most`, for a reason. Where 0 has a meaning ("none"), it lies within."""
+    """The range from `least` to `most`, with its reason. 0 is also allowed if it means "none"."""
 
     least: float
     most: float
@@ -18,14 +18,14 @@ class Range:
 
 _OF_NAMES = {
     "sm_count": Range(1, 4096, "the largest GPU of 2026 has 304"),
-    "threads_per_core": Range(1, 8, "8 is what IBM's POWER has"),
+    "threads_per_core": Range(1, 8, "IBM's POWER has 8"),
     "tile_rows": Range(1, 4096, "kernels have tiles of 16 to 256"),
     "tile_columns": Range(1, 4096, "kernels have tiles of 16 to 256"),
     "n": Range(1, 1e9, "it counts measurements"),
-    "median_ape": Range(1e-9, 1e6, "an error of a million times is no fit"),
-    "lifetime_years": Range(0.1, 50, "hardware is used up, or out of use, in these"),
+    "median_ape": Range(1e-9, 1e6, "an error by a factor of a million is not a fit"),
+    "lifetime_years": Range(0.1, 50, "hardware is replaced within this time"),
     "electricity_usd_per_kwh": Range(1e-3, 10, "grids sell it at 0.02 to 0.50"),
-    "usd": Range(1e-7, 1e3, "the dollars that one unit of a currency is worth"),
+    "usd": Range(1e-7, 1e3, "it is the value of one unit of the currency in dollars"),
     "wait_minutes": Range(1e-2, 525_600, "525,600 minutes are a year"),
 }
 _OF_UNITS = {
@@ -40,17 +40,17 @@ _OF_UNITS = {
     "library_s": Range(1e-9, 1e-1, "a library looks up its kernel in 1e-5"),
     "s": Range(1e-9, 3.2e7, "3.2e7 seconds are a year"),
     "ratio": Range(1e-5, 100, "shares are fitted between 0.002 and 5"),
-    "ratios": Range(1e-5, 1e5, "operators take 0.02 to 2 times what is predicted"),
+    "ratios": Range(1e-5, 1e5, "operators take 0.02 to 2 times the prediction"),
     "speedup": Range(0.1, 10, "they are fitted between 1 and 2.25"),
     "exponent": Range(1e-6, 10, "they are fitted between 0.01 and 1.2"),
     "ramp": Range(1e-3, 1e4, "they are fitted between 0.5 and 64"),
-    "spread": Range(1e-9, 5, "e^5 is an error of 150 times"),
+    "spread": Range(1e-9, 5, "e^5 is an error by a factor of 150"),
     "count": Range(1, 1e6, "no machine has a million of anything"),
     "per_socket": Range(1, 4096, "the largest CPU of 2026 has 192"),
     "vcpus": Range(1, 1e6, "the largest machine has 1,920"),
-    "instances": Range(1, 1e6, "it is as many as may run at once"),
+    "instances": Range(1, 1e6, "it is the number that may run at once"),
     "gpus": Range(1, 1e6, "the largest machine has 72"),
-    "percent": Range(1e-3, 1e3, "it is a share of a hundred"),
+    "percent": Range(1e-3, 1e3, "it is a percentage"),
     "usd": Range(1e-2, 1e8, "a rack of 72 GPUs costs some 4e6"),
     "usd_per_hour": Range(1e-4, 1e5, "the cheapest machine costs 0.004, a rack of 72 GPUs some 500"),
     "usd_per_month": Range(1e-2, 1e8, "a rack of 72 GPUs costs some 4e6"),
@@ -58,7 +58,7 @@ _OF_UNITS = {
 
 
 def range_of(name: str) -> Range:
-    """The range of a quantity by its name, else by its unit; raise KeyError where neither is known."""
+    """Return the range of a quantity by its name, or else by its unit; raise KeyError if neither is known."""
     if name in _OF_NAMES:
         return _OF_NAMES[name]
     padded = f"_{name}_"

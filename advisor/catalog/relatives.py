@@ -1,4 +1,4 @@
-"""A CPU that no profile names in, the profiles of those most like it out."""
+"""Finds the profiled CPUs that are most similar to a CPU without a profile."""
 
 from collections.abc import Callable, Collection, Mapping
 
@@ -20,35 +20,35 @@ _GENERATIONS: Mapping[str, str] = {
     "0x41 0xd0c": "Neoverse N1", "0x41 0xd49": "Neoverse N2",
     "0x41 0xd40": "Neoverse V1", "0x41 0xd4f": "Neoverse V2",
 }  # fmt: skip
-"""By what CPUID or MIDR say: the Linux kernel's intel-family.h and cputype.h, AMD's revision guides."""
+"""Generation by CPUID or MIDR, from the Linux kernel's intel-family.h and cputype.h and AMD's revision guides."""
 _SKYLAKE_SERVER = "GenuineIntel 6 85"
-"""Two generations share it; the second brought AVX512-VNNI."""
+"""Two generations share this signature; only the second has AVX512-VNNI."""
 _VENDORS: Mapping[str, str] = {"AuthenticAMD": "AMD", "GenuineIntel": "Intel"}
 _WIDEST_FIRST = ("amx_bf16", "avx512_bf16", "avx512f", "avx2", "sve", "asimd")
-"""The instruction sets that decide how much a core computes in a cycle."""
+"""The instruction sets that determine the FLOP per core and cycle."""
 _LEAST_COUNT = 3
-"""Of fewer CPUs a median and a spread say little."""
+"""The fewest CPUs for a meaningful median and spread."""
 
 
 def generation_of(signature: str | None, *, isa: Collection[str]) -> str | None:
-    """The generation by the name that profiles use; None where it is not known."""
+    """Return the generation as named in profiles, or None if it is unknown."""
     if signature == _SKYLAKE_SERVER:
         return "Cascade Lake" if "avx512_vnni" in isa else "Skylake-SP"
     return _GENERATIONS.get(signature or "")
 
 
 def vendor_of(signature: str | None) -> str | None:
-    """The vendor by the name that profiles use; None for an Arm core, whose maker it does not name."""
+    """Return the vendor as named in profiles, or None for an Arm core, whose signature has no vendor."""
     return _VENDORS.get((signature or "").partition(" ")[0])
 
 
 def relatives_of(
     cpus: Mapping[str, Cpu], *, signature: str | None, isa: Collection[str]
 ) -> tuple[tuple[Cpu, ...], str]:
-    """The CPUs most like one of that signature and those instruction sets, and what they share with it in words.
+    """Return the CPUs most similar to one with this signature and these instruction sets, and what they share.
 
-    They are of its generation, else of its vendor with the same widest instruction set, else of any vendor with it:
-    the first of these sets that has three. None where no profile has its instruction sets.
+    These are the CPUs of its generation, or else of its vendor with the same widest instruction set, or else of any
+    vendor with that set; the first group with three or more CPUs is taken. Empty if there is no such group.
     """
     generation, vendor, widest = generation_of(signature, isa=isa), vendor_of(signature), _widest(isa)
     tests: tuple[tuple[str, Callable[[Cpu], bool]], ...] = (

@@ -1,6 +1,7 @@
-"""Names in a user's file in, the offers that they are about out.
+"""Matches the names in a user's file with offers.
 
-A family is the start of an instance's name up to a separator (g5 is g5.xlarge, not g5g.xlarge), or a pattern with *.
+A family is the start of an instance's name up to a separator (g5 matches g5.xlarge, not g5g.xlarge), or a pattern with
+*.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,7 +20,7 @@ SCOPE_KEYS = ("provider", "region", "family")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Names as the user wrote them: providers, regions or parts of the world, families. Empty: any."""
+    """Names as the user wrote them: providers, regions or parts of the world, families. Empty means any."""
 
     provider: tuple[str, ...]
     region: tuple[str, ...]
@@ -28,7 +29,7 @@ class Scope:
     path: KeyPath
 
     def fits_by(self, offer: Offer) -> dict[str, bool]:
-        """For each key that is given, whether the offer fits one of its names."""
+        """Return, for each key that is set, whether the offer matches one of its names."""
         region_names = (offer.region.lower(), offer.geo.lower())
         fits = {
             "provider": any(name.lower() == offer.provider for name in self.provider),
@@ -38,12 +39,12 @@ class Scope:
         return {key: fit for key, fit in fits.items() if getattr(self, key)}
 
     def fits(self, offer: Offer) -> bool:
-        """Whether the offer fits all of the keys that are given."""
+        """Return True if the offer matches all keys that are set."""
         return all(self.fits_by(offer).values())
 
 
 def is_of_family(instance: str, family: str) -> bool:
-    """Whether the family is the start of the instance's name up to a separator, or its pattern."""
+    """Return True if the family is the start of the instance's name up to a separator, or a matching pattern."""
     name, family = instance.lower(), family.lower()
     if "*" in family:
         return fnmatchcase(name, family)
@@ -51,14 +52,14 @@ def is_of_family(instance: str, family: str) -> bool:
 
 
 def read_scope(document: Document, path: KeyPath, entry: Any) -> Scope:
-    """A mapping with none but the keys of a scope, each with one name or a list of names."""
+    """Read a scope: a mapping of its keys, each with one name or a list of names."""
     values = check_keys(document, path, entry, known=SCOPE_KEYS)
     names = {key: _read_names(document, (*path, key), values.get(key, [])) for key in SCOPE_KEYS}
     return Scope(document=document, path=path, **names)
 
 
 def _read_names(document: Document, path: KeyPath, value: Any) -> tuple[str, ...]:
-    """One name or a list of names."""
+    """Read one name or a list of names."""
     items: Collection[Any] = value if isinstance(value, list) else [value]
     return tuple(read_text(document, path, item) for item in items)
 
@@ -72,7 +73,7 @@ def read_lines(
     keys: Collection[str],
     example: str,
 ) -> tuple[LineT, ...]:
-    """A list of lines, each with a scope and some of `keys`; `read` makes something of both."""
+    """Read a list of lines, each with a scope and some of `keys`; `read` converts a line."""
     if not isinstance(value, list):
         raise document.error((key,), f"expected a list, found {value!r}", hint=f"write `- {example}` lines")
     lines = []
@@ -85,7 +86,7 @@ def read_lines(
 
 
 def check_names(scopes: Sequence[Scope], *, offers: Sequence[Offer], rejected: Sequence[Rejection]) -> None:
-    """Raise `ProfileError` for a name that neither an offer nor a rejected one has: it would change nothing."""
+    """Raise `ProfileError` for a name that matches no offer and no rejected offer, and so has no effect."""
     rows: list[Offer | Rejection] = [*offers, *rejected]
     known = {
         "provider": {row.provider for row in rows},
@@ -98,8 +99,8 @@ def check_names(scopes: Sequence[Scope], *, offers: Sequence[Offer], rejected: S
             for name in getattr(scope, key):
                 if name.lower() not in folded[key]:
                     hint = did_you_mean(name, known=names)
-                    raise scope.document.error((*scope.path, key), f"no offer has the {key} {name!r}", hint=hint)
+                    raise scope.document.error((*scope.path, key), f"no offer has {key} {name!r}", hint=hint)
         for family in scope.family:
             if not any(is_of_family(instance, family) for instance in instances):
                 hint = 'write the start of the names up to a separator (g5), or a pattern ("Standard_ND*")'
-                raise scope.document.error((*scope.path, "family"), f"no instance is of {family!r}", hint=hint)
+                raise scope.document.error((*scope.path, "family"), f"no instance matches {family!r}", hint=hint)

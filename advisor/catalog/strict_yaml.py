@@ -1,8 +1,8 @@
-"""A YAML file in, plain values out, and for any of them the place it was written at.
+"""Reads YAML strictly into plain values, and records the line of each value.
 
-PyYAML's own loader reads 989e12 as text, 010 as 8, 3:30 as 210 and `no` as False, and lets the last of repeated keys
-win. Here a plain scalar is a number, true, false or null as YAML 1.2's core schema has them, without octal and hex, or
-text; repeated keys, anchors, aliases and tags are errors. The C parser does the scanning.
+PyYAML's own loader reads 989e12 as text, 010 as 8, 3:30 as 210 and `no` as False, and the last of repeated keys wins.
+Here, a plain scalar is a number, true, false or null as in YAML 1.2's core schema (without octal and hex), or text.
+Repeated keys, anchors, aliases and tags are errors. The C parser does the scanning.
 """
 
 import re
@@ -18,7 +18,7 @@ from advisor.errors import ProfileError
 from advisor.files.regular_file import read_regular_file
 
 KeyPath = tuple[str | int, ...]
-"""The way from the top of a document to a value: ("instances", "g5.xlarge", "machine")."""
+"""The path from the top of a document to a value: ("instances", "g5.xlarge", "machine")."""
 
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _FLOAT = re.compile(
@@ -31,16 +31,16 @@ _CONSTANTS: Mapping[str, bool | None] = {
 }
 _Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _MOST_DEPTH = 20
-"""No file of ours is nested deeper than 5. libyaml's own trees are built by recursion, which overruns the stack."""
+"""Built-in files have at most 5 levels. Deep nesting would overflow the stack of libyaml's recursive tree builder."""
 _MOST_NODES = 1_000_000
 """All shipped files together have 60,000."""
 _MOST_DIGITS = 18
-"""Of a whole number: a longer one is read as a floating-point number, since no count or size is as large."""
+"""Longer whole numbers are read as floating-point numbers; no count or size is that large."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """The line of a key, or of a value without one, counted from 0, and the places of what is below."""
+    """The line of a key, or of a value without a key, counted from 0, and the places of the values below it."""
 
     line: int
     below: "Mapping[str | int, _Place]"
@@ -48,14 +48,14 @@ class _Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One YAML document: its values, and where each of them stands."""
+    """One YAML document: its values and their places."""
 
     label: str
     values: Any
     place: _Place
 
     def where(self, path: KeyPath) -> str:
-        """`file:line: key` of the value at `path`, or of the nearest thing above it that is there."""
+        """Return `file:line: key` of the value at `path`, or of its nearest existing parent."""
         place = self.place
         for step in path:
             below = place.below.get(step)
@@ -66,12 +66,12 @@ class Document:
         return f"{self.label}:{place.line + 1}" + (f": {key}" if key else "")
 
     def error(self, path: KeyPath, message: str, *, hint: str = "") -> ProfileError:
-        """The error to raise for the value at `path`."""
+        """Return the error to raise for the value at `path`."""
         return ProfileError(message, where=self.where(path), hint=hint)
 
 
 def read_documents(path: Path) -> tuple[Document, ...]:
-    """Parse a file of one or more documents; raise `ProfileError` where it cannot be read or is not strict YAML."""
+    """Parse a file of one or more documents; raise `ProfileError` if it is unreadable or not strict YAML."""
     try:
         text = read_regular_file(path).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -103,7 +103,7 @@ def parse_documents(text: str, *, label: str) -> tuple[Document, ...]:
 
 
 def did_you_mean(found: str, *, known: Iterable[str]) -> str:
-    """A hint that names the closest of the known words, or some of them where none is close."""
+    """Return a hint with the closest known word, or with some known words if none is close."""
     known = sorted(known)
     close = get_close_matches(found, known, n=1) or get_close_matches(found.lower(), known, n=1)
     if close:
@@ -113,7 +113,7 @@ def did_you_mean(found: str, *, known: Iterable[str]) -> str:
 
 
 class _Builder:
-    """Builds values from the parser's events, so that no limit is passed before it is looked at."""
+    """Builds values from the parser's events, so that limits are checked while parsing."""
 
     def __init__(self, text: str, label: str) -> None:
         self._events: Iterator[Any] = yaml.parse(text, Loader=_Loader)
@@ -130,7 +130,7 @@ class _Builder:
         return next(self._events)
 
     def _value(self, event: Any, *, depth: int, line: int | None = None) -> tuple[Any, _Place]:
-        """What begins with `event`; its place is `line`, that of its key, or its own."""
+        """Build the value that starts with `event`; its place is `line`, the line of its key, or its own line."""
         self._check(event, depth=depth)
         if line is None:
             line = _line_of(event)
@@ -150,21 +150,23 @@ class _Builder:
                 raise self._error(event, "a key must be text", hint="put the key in quotes")
             key, key_line = event.value, _line_of(event)
             if key in values:
-                raise self._error(event, f"{key}: this key is repeated", hint="keep one of the two")
+                raise self._error(event, f"{key}: this key is repeated", hint="remove one of them")
             values[key], below[key] = self._value(self._next(), depth=depth + 1, line=key_line)
         return values, _Place(line=line, below=below)
 
     def _check(self, event: Any, *, depth: int) -> None:
-        """Raise `ProfileError` for what strict YAML has not, and past the limits."""
-        if event.anchor is not None:  # of an alias too
+        """Raise `ProfileError` for features that strict YAML lacks, and beyond the limits."""
+        if event.anchor is not None:  # true for an alias, too
             raise self._error(event, "anchors and aliases (&name, *name) are not allowed", hint="write the value out")
         if event.tag is not None:
             raise self._error(event, f"tag {event.tag} is not allowed", hint="write the plain value")
         if depth > _MOST_DEPTH:
-            raise self._error(event, "nested too deeply", hint=f"at most {_MOST_DEPTH} levels are read; a price has 5")
+            raise self._error(
+                event, "nested too deeply", hint=f"at most {_MOST_DEPTH} levels are allowed; a price has 5"
+            )
         self._count += 1
         if self._count > _MOST_NODES:
-            hint = "give each provider a file of its own"
+            hint = "use one file per provider"
             raise self._error(event, f"the file has more than {_MOST_NODES:,} values", hint=hint)
 
     def _error(self, event: Any, message: str, *, hint: str) -> ProfileError:

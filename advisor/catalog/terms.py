@@ -1,12 +1,12 @@
-"""The user's own terms in, the offers as this user would pay for them out.
+"""Applies the user's own terms, such as discounts and exclusions, to the offers.
 
-A document of a price file that names no provider holds terms:
+A document in a price file without a provider contains terms:
 
-    discounts:                  # percent off price lists; of those that fit a price the first counts
+    discounts:                  # percent off price lists; the first line that matches a price counts
       - {provider: aws, family: g5, region: US, commitment: commit_1y, percent: 12}
-    markup_percent: 3           # what a reseller adds to price lists, after the discount
-    exclude: {provider: [vast-ai], family: ["Standard_HB*"]}     # offers that fit one of these are out
-    only: {region: [EU, us-east-1]}                              # and so are those that do not fit all of these
+    markup_percent: 3           # added by a reseller to list prices, after the discount
+    exclude: {provider: [vast-ai], family: ["Standard_HB*"]}     # drops offers that match any of these
+    only: {region: [EU, us-east-1]}                              # drops offers that do not match all of these
     exchange_rates:
       EUR: {usd: 1.16, date: 2026-11-01}
     owned: {...}                # see `owned`
@@ -14,7 +14,7 @@ A document of a price file that names no provider holds terms:
     quota: [...]                # see `supply`
     availability: [...]
 
-A price list is any price whose basis is not the user's own rate. Families are those of `scope`.
+A list price is any price that is not the user's own. `scope` defines families.
 """
 
 import re
@@ -40,7 +40,7 @@ _CURRENCY_CODE = re.compile(r"[A-Z]{3}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discount:
-    """`percent` off the prices of one kind, or of all, of the offers in `scope`."""
+    """A discount of `percent` on one kind of price, or on all, of the offers in `scope`."""
 
     scope: Scope
     commitment: PriceKind | None
@@ -49,7 +49,7 @@ class Discount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Markup:
-    """`percent` on top of every price list; `where` it is written."""
+    """A markup of `percent` on every list price; `where` is its place in the file."""
 
     percent: float
     where: str
@@ -57,7 +57,7 @@ class Markup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What one document says, or several together, first wins."""
+    """The terms of one document, or of several joined, where the first wins."""
 
     discounts: tuple[Discount, ...] = ()
     markup: Markup | None = None
@@ -71,14 +71,14 @@ class Terms:
 
 
 def is_terms(document: Document) -> bool:
-    """Whether the document holds terms, not the prices of a provider."""
+    """Return True if the document contains terms instead of the prices of a provider."""
     return isinstance(document.values, Mapping) and any(key in document.values for key in TERM_KEYS)
 
 
 def read_terms(document: Document) -> Terms:
-    """The terms of one document; raise `ProfileError` at the first thing that cannot be right."""
+    """Return the terms of one document; raise `ProfileError` at the first mistake."""
     if "provider" in read_mapping(document, (), document.values):
-        hint = "put the terms into a document of their own, above a line of three hyphens"
+        hint = "separate the terms and the prices by a line of three hyphens"
         raise document.error(("provider",), "prices and terms in one document", hint=hint)
     values = check_keys(document, (), document.values, known=TERM_KEYS)
     markup = None
@@ -111,7 +111,7 @@ def read_terms(document: Document) -> Terms:
 
 
 def joined_terms(terms: Sequence[Terms]) -> Terms:
-    """All lines and exchange rates in order; of anything else the first."""
+    """Join terms: all lines and exchange rates in order, and the first of everything else."""
     rates: dict[str, ExchangeRate] = {}
     for one in terms:
         for rate in one.exchange_rates:
@@ -130,9 +130,9 @@ def joined_terms(terms: Sequence[Terms]) -> Terms:
 
 
 def apply_terms(terms: Terms, offers: Iterable[Offer], *, rejected: Iterable[Rejection]) -> list[Offer]:
-    """The offers with the user's prices, how many can be had, and why some are excluded; others stay as they are.
+    """Return the offers with the user's prices, quotas, waiting times and exclusions.
 
-    Raises `ProfileError` for a name that neither an offer nor a rejected one has: it would change nothing.
+    Raise `ProfileError` for a name that matches no offer and no rejected offer, and so has no effect.
     """
     offers = list(offers)
     scopes = [discount.scope for discount in terms.discounts]
@@ -157,7 +157,7 @@ def _with_terms(offer: Offer, terms: Terms) -> Offer:
 
 
 def _with_percents(price: Price, *, discounts: Sequence[Discount], markup: Markup | None) -> Price:
-    """List price x (1 - discount) x (1 + markup); the source says which."""
+    """Return list price x (1 - discount) x (1 + markup), with both added to the source."""
     if price.basis == "own_rate":
         return price
     usd_per_hour, source = price.usd_per_hour, price.source
@@ -175,11 +175,11 @@ def _why_excluded(offer: Offer, terms: Terms) -> str | None:
     if terms.exclude is not None:
         for key, fits in terms.exclude.fits_by(offer).items():
             if fits:
-                return f"{terms.exclude.document.where(('exclude', key))} rules it out"
+                return f"{terms.exclude.document.where(('exclude', key))} excludes it"
     if terms.only is not None:
         for key, fits in terms.only.fits_by(offer).items():
             if not fits:
-                return f"{terms.only.document.where(('only', key))} does not name it"
+                return f"{terms.only.document.where(('only', key))} does not include it"
     return None
 
 
@@ -188,7 +188,7 @@ def _read_discount(document: Document, path: KeyPath, values: Mapping[str, Any],
         raise document.error(path, "percent is missing", hint="add `percent: 12` for 12 % off")
     percent = read_number(document, (*path, "percent"), values["percent"], quantity="percent")
     if percent >= 100:
-        hint = "what is free needs no ranking; write 12 for 12 % off"
+        hint = "write 12 for 12 % off"
         raise document.error((*path, "percent"), f"expected less than 100, found {percent:g}", hint=hint)
     commitment = None
     if "commitment" in values:
@@ -203,10 +203,10 @@ def _read_exchange_rates(document: Document, value: Any) -> tuple[ExchangeRate, 
         path = ("exchange_rates", code)
         values = check_keys(document, path, entry, known=("usd", "date"))
         if not _CURRENCY_CODE.fullmatch(code) or code == "USD":
-            raise document.error(path, f"{code!r} is not the code of a currency beside the dollar", hint="write EUR")
+            raise document.error(path, f"{code!r} is not the code of a currency other than USD", hint="for example EUR")
         for key in ("usd", "date"):
             if key not in values:
-                hint = "write {usd: 1.16, date: 2026-11-01}: the dollars that one unit was worth, and when"
+                hint = "write {usd: 1.16, date: 2026-11-01}: the value of one unit in dollars, and its date"
                 raise document.error(path, f"{key} is missing", hint=hint)
         usd = float(read_number(document, (*path, "usd"), values["usd"], quantity="usd"))
         rates.append(ExchangeRate(currency=code, usd=usd, date=read_date(document, (*path, "date"), values["date"])))

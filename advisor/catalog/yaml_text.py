@@ -1,4 +1,4 @@
-"""Plain values in, the text of a YAML file out that reads as the same values."""
+"""Writes plain values as the text of a YAML file."""
 
 import json
 import re
@@ -7,23 +7,23 @@ from typing import Any
 
 _PLAIN_TEXT = re.compile(r"[A-Za-z][\w.+/@()-]*( [\w.+/@()-]+)*|\d{4}-\d{2}-\d{2}")
 _LINES = re.compile(r"([!-~][ -~]*\n)+")
-"""Several lines of a script, none of them empty or indented: they can stand as they are, one below the other."""
+"""Script lines, none of them empty or indented, which can be written as a literal block."""
 _RESERVED = frozenset(("yes", "no", "on", "off", "true", "false", "null", "y", "n"))
 _CONSTANTS = {True: "true", False: "false", None: "null"}
 
 
 def yaml_text(values: Mapping[str, Any], *, comments: Sequence[str] = ()) -> str:
-    """Comments, then one key after the other.
+    """Return the comments and the values as YAML.
 
-    What holds neither a mapping nor a script stands on one line, so that a price file has one line for each type and
-    region; the lines of a script stand below each other.
+    A value without a mapping or script is on one line, so that a price file has one line per type and region. Scripts
+    are literal blocks.
     """
     lines = [*(f"# {_one_line(comment)}" for comment in comments), *_block(values, indent="")]
     return "".join(f"{line}\n" for line in lines)
 
 
 def flow(value: Any) -> str:
-    """A value on one line."""
+    """Return a value on one line."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{quoted(key)}: {flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, str):
@@ -34,7 +34,7 @@ def flow(value: Any) -> str:
 
 
 def quoted(text: str) -> str:
-    """Plain where no YAML reader could take it for anything but this text, else in double quotes."""
+    """Return the text plain if no YAML reader can misread it, otherwise in double quotes."""
     if _PLAIN_TEXT.fullmatch(text) and text.lower() not in _RESERVED:
         return text
     escaped = json.dumps(text, ensure_ascii=False)
@@ -56,7 +56,7 @@ def _block(value: Any, *, indent: str) -> list[str]:
 
 
 def _one_line(comment: str) -> str:
-    """Without what would end the comment, or no YAML reader takes."""
+    """Return the comment with unprintable characters, such as line breaks, as blanks."""
     return "".join(character if character.isprintable() else " " for character in comment)
 
 

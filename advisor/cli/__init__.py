@@ -1,1 +1,1 @@
-"""The command line: arguments in, text and an exit code out."""
+"""The command line: parses arguments, prints the answer and returns the exit code."""

@@ -1,4 +1,4 @@
-"""A comparison in, its text, JSON or Markdown out, and an exit code: shared by `advise diff` and `--compare-to`."""
+"""Writes a comparison and returns its exit code, for `advise diff` and `--compare-to`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ COMPARISON_SUFFIXES = {"table": ".txt", "json": ".json", "markdown": ".md"}
 
 
 def threshold_flag() -> click.Option:
-    """`--fail-if-cost-rises`."""
+    """Return the flag `--fail-if-cost-rises`."""
     from advisor.records.flag_values import reader
     from advisor.units import parse_ratio
 
@@ -23,35 +23,35 @@ def threshold_flag() -> click.Option:
         ["--fail-if-cost-rises"],
         type=reader("--fail-if-cost-rises", parse_ratio),
         metavar="PERCENT",
-        help="exit with 3 if the job at its cheapest costs by more than that more: 10%",
+        help="exit 3 if the cheapest cost rises by more than PERCENT, such as 10%",
     )
 
 
 def compare_flags() -> list[click.Option]:
-    """`--compare-to` and its threshold."""
-    help_text = "answer with what changed since the answer in FILE, as table, json or markdown (`advise -o FILE.json`)"
+    """Return the flags `--compare-to` and `--fail-if-cost-rises`."""
+    help_text = "show what changed since the answer in FILE (from `advise -o FILE.json`), as table, json or markdown"
     return [click.Option(["--compare-to"], type=Path, metavar="FILE", help=help_text), threshold_flag()]
 
 
 def check_compared(
     *, compare_to: Path | None, fail_if_cost_rises: float | None, emit: str | None, output: Output
 ) -> None:
-    """Raise `UsageError` where the flags do not go together, before work is done."""
+    """Raise `UsageError` for flags that cannot be combined, before any work is done."""
     if compare_to is None:
         if fail_if_cost_rises is not None:
-            raise UsageError("--fail-if-cost-rises: rises from what?", hint="add --compare-to BASE.json")
+            raise UsageError("--fail-if-cost-rises needs an answer to compare with", hint="add --compare-to BASE.json")
         return
     if emit is not None:
-        raise UsageError("--compare-to and --emit both say what to answer with", hint="keep one of them")
+        raise UsageError("--compare-to and --emit cannot be used together", hint="remove one of them")
     if output.format not in COMPARISON_SUFFIXES:
         listed = ", ".join(COMPARISON_SUFFIXES)
-        raise UsageError(f"-o {output.format}: a comparison is not written so", hint=f"formats: {listed}")
+        raise UsageError(f"-o {output.format}: a comparison has no such format", hint=f"formats: {listed}")
 
 
 def write_comparison(
     comparison: "Comparison", output: Output, *, top: int, fail_if_cost_rises: float | None
 ) -> ExitCode:
-    """Write it; the code says whether the cost has risen by more than the threshold."""
+    """Write the comparison; return `ExitCode.THRESHOLD` if the cost has risen by more than the threshold."""
     if output.format == "json":
         from advisor.report.as_json import to_json
 

@@ -1,4 +1,4 @@
-"""The fields of `Options` in, click options out: a flag is defined once, in the record."""
+"""Makes the click options of the fields of `Options`, so that a flag is defined once, in the record."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import Field, fields
@@ -12,13 +12,13 @@ from advisor.records.options import Options
 
 
 def option_flags(*, only: Collection[str] | None = None, without: Collection[str] = ()) -> list[click.Parameter]:
-    """The flags of `Options`, or those named in `only`, but for those in `without`; in the order of the record."""
+    """Return the flags of `Options`, or only those named in `only`, except those in `without`, in field order."""
     named = [field for field in fields(Options) if only is None or field.name in only]
     return [_flag(field) for field in named if field.name not in without]
 
 
 def measurements_flag() -> click.Option:
-    """`--measurements`, for every command that reads measured steps."""
+    """Return the flag `--measurements`, for every command that reads measured steps."""
     return click.Option(
         ["--measurements"],
         type=Path,
@@ -30,7 +30,7 @@ def measurements_flag() -> click.Option:
 
 
 def options_from(params: Mapping[str, Any]) -> Options:
-    """The record that click's parameters say; parameters that are no field of it are not read."""
+    """Return the `Options` for click's parameters; ignore parameters that are not a field of it."""
     given: dict[str, Any] = {field.name: params[field.name] for field in fields(Options) if field.name in params}
     for name in TAKES_COMMAS & given.keys():
         given[name] = tuple(item for items in given[name] for item in items)
@@ -38,7 +38,7 @@ def options_from(params: Mapping[str, Any]) -> Options:
 
 
 def _flag(field: Field[Any]) -> click.Option:
-    """The click option of one field, by the field's type."""
+    """Return the click option for a field, according to its type."""
     flag = flag_name(field.name)
     default = f"{field.default:g}" if isinstance(field.default, float) else field.default
     settings: dict[str, Any] = {"default": default, "help": field.metadata["help"]}

@@ -1,4 +1,4 @@
-"""`advise calibrate --fleet` and `--collect`: the files of a fleet written, and what came back from it merged."""
+"""Writes the files of `advise calibrate --fleet` and merges the results with `--collect`."""
 
 from datetime import date
 from pathlib import Path
@@ -18,7 +18,7 @@ _DEFAULT_FOLDER = "fleet"
 
 
 def fleet_flags() -> list[click.Option]:
-    """`--fleet`, the folder of its files, and `--collect`."""
+    """Return the flags `--fleet`, `--folder` and `--collect`."""
     from advisor.records.flag_values import comma_list
 
     return [
@@ -26,7 +26,7 @@ def fleet_flags() -> list[click.Option]:
             ["--fleet"],
             type=comma_list(str),
             metavar="PROVIDER:INSTANCE,...",
-            help="write the SkyPilot tasks that calibrate these machines, and print the commands; rents nothing",
+            help="write SkyPilot tasks that calibrate these machines, and print the commands to run; rents nothing",
         ),
         click.Option(
             ["--folder"],
@@ -34,19 +34,19 @@ def fleet_flags() -> list[click.Option]:
             default=_DEFAULT_FOLDER,
             show_default=True,
             metavar="DIR",
-            help="with --fleet: where its files stand, and where the calibrations come back to",
+            help="with --fleet: folder for the task files and for the calibrations copied back",
         ),
         click.Option(
             ["--collect"],
             type=Path,
             metavar="DIR",
-            help="merge the calibrations that came back into profiles, for --profiles DIR",
+            help="merge the calibrations copied back to DIR into profiles, for use with --profiles DIR",
         ),
     ]
 
 
 def write_fleet(names: tuple[str, ...], catalog: "Catalog", *, folder: Path, budget_s: float) -> None:
-    """The task files and the program's wheel into the folder; the commands that run them are the answer."""
+    """Write the task files and the wheel of this program to the folder, and print the commands that run them."""
     from advisor.answers.calibration_fleet import PROGRAM, fleet_commands, fleet_tasks
     from advisor.calibrate.collection import BACK
     from advisor.catalog.locate import shipped_profiles
@@ -57,7 +57,7 @@ def write_fleet(names: tuple[str, ...], catalog: "Catalog", *, folder: Path, bud
         for name in (BACK, PROGRAM):
             (folder / name).mkdir(parents=True, exist_ok=True)
         write_wheel(folder / PROGRAM, profiles=shipped_profiles())
-        # Without one SkyPilot leaves out what a .gitignore above the folder names, such as *.whl.
+        # Without a .skyignore, SkyPilot skips files that a .gitignore above the folder lists, such as *.whl.
         (folder / PROGRAM / ".skyignore").touch()
     except OSError as error:
         raise UsageError(f"--folder {folder}: {error.strerror}", hint="choose another folder") from error
@@ -65,13 +65,13 @@ def write_fleet(names: tuple[str, ...], catalog: "Catalog", *, folder: Path, bud
         write(task.text, Output(format="yaml", path=folder / f"{task.name}.yaml"))
     write("".join(f"{line}\n" for line in fleet_commands(tasks, folder=folder)), _STDOUT)
     say(
-        f"wrote {len(tasks)} task{'s' if len(tasks) > 1 else ''} to {folder}. Nothing is rented: advise has no keys of "
-        "clouds. Where SkyPilot has them (`sky check`), the lines above do.",
+        f"wrote {len(tasks)} task{'s' if len(tasks) > 1 else ''} to {folder}. Nothing is rented yet: advise has no "
+        "cloud credentials. If SkyPilot has them (`sky check`), run the commands above to rent the machines.",
     )
 
 
 def write_collected(folder: Path, catalog: "Catalog") -> None:
-    """The profiles into the folder; what was left out goes to stderr."""
+    """Merge the calibrations in the folder into profiles there; report the unusable files on stderr."""
     from advisor.calibrate.collection import collect
     from advisor.report.collected_text import render_collected
 
@@ -79,4 +79,4 @@ def write_collected(folder: Path, catalog: "Catalog") -> None:
     for problem in collected.problems:
         say(f"warning: {problem}")
     write(render_collected(collected, view=view_of(_STDOUT, top=len(collected.devices))), _STDOUT)
-    say(f"`advise MODEL --profiles {folder}` rests on them")
+    say(f"`advise MODEL --profiles {folder}` uses them")

@@ -1,5 +1,4 @@
-"""A command whose flags cost imports: they are made when it is run, not when it is listed. Its help ends with the codes
-that it exits with."""
+"""A click command that makes its flags only when it runs, and lists its exit codes in its help."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -18,15 +17,16 @@ _ALWAYS = (ExitCode.ANSWER, ExitCode.USAGE, ExitCode.INTERRUPT)
 def write_exit_codes(
     formatter: click.HelpFormatter, codes: Iterable[ExitCode], *, meanings: Mapping[ExitCode, str] = EXIT_MEANINGS
 ) -> None:
-    """The section of a help that lists them."""
+    """Write the "Exit codes" section of a help text."""
     with formatter.section("Exit codes"):
         formatter.write_dl([(str(int(code)), meanings[code]) for code in sorted(codes)])
 
 
 class LazyCommand(click.Command):
-    """Its flags are made on first use: the list of commands needs none of them. Arguments come before them.
+    """A command that makes its flags on first use; listing the commands does not need them.
 
-    `exits` are the codes that it can exit with beside those of every command; `meanings` are those that it words anew.
+    `exits` are its exit codes in addition to those of every command; `meanings` replaces their descriptions. Arguments
+    come before flags.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class LazyCommand(click.Command):
         self._meanings = {**EXIT_MEANINGS, **(meanings or {})}
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The exit codes, where other programs have their notes."""
+        """Write the exit codes at the end of the help."""
         write_exit_codes(formatter, self._exits, meanings=self._meanings)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The command's own arguments and flags, `--help`."""
+        """Return the arguments and flags of the command, including `--help`."""
         if not self.has_flags:
             self.params = [*self.params, *self.make_flags()]
             self.has_flags = True
@@ -56,7 +56,7 @@ class LazyCommand(click.Command):
 
 
 def path_of(text: str) -> "Path":
-    """The type of an argument that is a file; the list of commands is spared the import."""
+    """Return a file argument as a path; pathlib is imported only when such an argument is read."""
     from pathlib import Path
 
     return Path(text)

@@ -1,4 +1,4 @@
-"""`advise`: arguments in, an exit code out; a user's mistake ends in `error:` and `hint:`, never in a traceback."""
+"""The entry point of `advise`: runs a command and reports a user's mistake without a traceback."""
 
 import os
 import signal
@@ -20,37 +20,37 @@ if TYPE_CHECKING:
 DEFAULT_COMMAND = "rank"
 _OWN_FLAGS = ("-h", "--help", "--version", "--completion")
 _COMPLETE = "_ADVISE_COMPLETE"
-"""The variable by which a shell asks what could follow (click's convention)."""
+"""The variable that a shell sets to ask for completions (click's convention)."""
 _SHELLS = ("bash", "zsh", "fish")
 
 
 class AdviseGroup(click.Group):
-    """Finds its commands in `advisor.cli.commands` and imports one only when it is asked for."""
+    """The group of all commands in `advisor.cli.commands`; it imports a command only when it is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The default command first."""
+        """Return the names of all commands, the default command first."""
         return sorted(command_names(), key=lambda name: (name != DEFAULT_COMMAND, name))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, if there is one."""
+        """Return the command with that name, or None."""
         return load_command(cmd_name) if cmd_name in command_names() else None
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The exit codes of all commands."""
+        """Write the exit codes of all commands."""
         write_exit_codes(formatter, ExitCode)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
-        """Commands, and where none begins so the files that may be ranked."""
+        """Complete commands, or files if no command begins like this."""
         from click.shell_completion import CompletionItem
 
         return super().shell_complete(ctx, incomplete) or [CompletionItem(incomplete, type="file")]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """What does not start with a command or a flag of the group is for the default command."""
-        if ctx.resilient_parsing:  # a shell asks what could follow
+        """Parse the arguments; without a command or a flag of the group, they are for the default command."""
+        if ctx.resilient_parsing:  # a shell asks for completions
             return super().parse_args(ctx, args if not args or args[0] in command_names() else [DEFAULT_COMMAND, *args])
         if not args:
-            raise UsageError("no model is named", hint="advise model.py, or advise --help")
+            raise UsageError("no model given", hint="try `advise model.py` or `advise --help`")
         if args[0] not in (*command_names(), *_OWN_FLAGS):
             args = [DEFAULT_COMMAND, *args]
         return super().parse_args(ctx, args)
@@ -66,17 +66,17 @@ class AdviseGroup(click.Group):
     is_eager=True,
     expose_value=False,
     callback=lambda ctx, _flag, shell: _print_completion(ctx, shell),
-    help="Print the script that completes commands and flags in a shell, and exit.",
+    help="Print the completion script for a shell, and exit.",
 )
 def advise() -> None:
-    """Say which CPU or GPU instance does a PyTorch job for the least money, how sure that is, and why.
+    """Find the CPU or GPU instance that runs a PyTorch job for the least money, with the uncertainty and the reason.
 
     SOURCE is a model: a Python file, a training script, torchvision:NAME, timm:NAME, hf:CONFIG, a .pt2 or a saved
-    workload. A Python file, a script and a .pt2 are EXECUTED, in a process of their own but with your rights: name only
-    files that you trust. No GPU is needed, no weights are loaded, and nothing is rented.
+    workload. Python files, scripts and .pt2 files are EXECUTED, in a separate process but with your permissions: name
+    only files that you trust. No GPU is needed, no weights are loaded and nothing is rented.
 
-    Without a command, SOURCE is ranked; "advise rank --help" lists the flags. A command wins over a file of the same
-    name, which ./NAME reaches.
+    Without a command, "advise SOURCE" ranks; "advise rank --help" lists the flags. If a file has the name of a command,
+    write ./NAME to mean the file.
 
     \b
     Examples:
@@ -86,8 +86,8 @@ def advise() -> None:
       advise torchvision:resnet50 --device gpu --provider aws,gcp
       advise profile model.py --by module     where the FLOP and the bytes go
       advise explain model.py --on t4         where the time goes
-      advise memory model.py --mode training  which devices it fits
-      eval "$(advise --completion bash)"      completes commands and flags by TAB
+      advise memory model.py --mode training  which devices have enough memory
+      eval "$(advise --completion bash)"      complete commands and flags with TAB
       advise breakeven model.py               where a CPU and a GPU cost the same
 
     \b
@@ -104,8 +104,8 @@ def main() -> NoReturn:
 
         sys.exit(shell_complete(advise, {}, "advise", _COMPLETE, instruction))
     for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:  # nohup has SIGHUP ignored
-            signal.signal(number, signal.default_int_handler)  # as Ctrl-C: what has been started is ended
+        if signal.getsignal(number) is signal.SIG_DFL:  # under nohup, SIGHUP is ignored
+            signal.signal(number, signal.default_int_handler)  # like Ctrl-C, so that child processes are stopped
     sys.exit(run(sys.argv[1:]))
 
 
@@ -134,7 +134,7 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(_message(error), hint=_usage_hint(error), code=ExitCode.USAGE)
     except (click.Abort, KeyboardInterrupt):
         return ExitCode.INTERRUPT
-    except BrokenPipeError:  # the reader (`| head`) has what it wanted
+    except BrokenPipeError:  # the reader (`| head`) has closed the pipe
         discard_stdout()
         return ExitCode.ANSWER
 
@@ -147,9 +147,9 @@ def _fail(message: str, *, hint: str, code: ExitCode) -> int:
 
 
 def _message(error: click.ClickException) -> str:
-    """Click's message in the shape of ours: no capital, no full stop, no suggestion."""
+    """Return click's message in our style: no capital, no full stop, no suggestion."""
     if isinstance(error, click.NoSuchOption):
-        return f"there is no flag {error.option_name}"
+        return f"no such flag: {error.option_name}"
     message = error.format_message().rstrip(".")
     return message[:1].lower() + message[1:]
 
@@ -158,4 +158,4 @@ def _usage_hint(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption) and error.possibilities:
         return f"did you mean {' or '.join(sorted(error.possibilities))}?"
     context = getattr(error, "ctx", None)
-    return f"{context.command_path if context else 'advise'} --help lists what can be given"
+    return f"{context.command_path if context else 'advise'} --help lists the arguments and flags"

@@ -1,4 +1,4 @@
-"""`-o`: a format's name or a file in, text on stdout or an atomically written file out."""
+"""Parses `-o` and writes the answer to stdout, or atomically to a file."""
 
 import os
 import shutil
@@ -16,19 +16,19 @@ from advisor.files.whole_file import write_whole
 from advisor.report.view import View
 
 PAGE_SUFFIXES = {"html": ".html"}
-"""Of a report: it is made from more than a recommendation."""
+"""The formats of a full report, which needs more data than a recommendation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """Where the answer goes: `path` None is stdout."""
+    """The format of the answer and where it goes: a file, or stdout if `path` is None."""
 
     format: str
     path: Path | None
 
 
 def output_flag(suffixes: Mapping[str, str], *, help_text: str) -> click.Option:
-    """`-o`, for the formats that are the keys of `suffixes`."""
+    """Return the flag `-o` for the formats in `suffixes` (format to file suffix)."""
     return click.Option(
         ["-o", "--output"],
         type=lambda text: parse_output(text, suffixes),
@@ -39,7 +39,10 @@ def output_flag(suffixes: Mapping[str, str], *, help_text: str) -> click.Option:
 
 
 def parse_output(text: str, suffixes: Mapping[str, str]) -> Output:
-    """A format, or a file whose suffix names one; refuse the rest, and a missing folder, before work is done."""
+    """Parse the value of `-o`: a format, or a file with the suffix of one.
+
+    Raise `UsageError` for anything else and for a missing folder, before any work is done.
+    """
     if text.lower() in suffixes:
         return Output(format=text.lower(), path=None)
     path = Path(text)
@@ -47,11 +50,11 @@ def parse_output(text: str, suffixes: Mapping[str, str]) -> Output:
     if path.suffix.lower() not in formats:
         close = get_close_matches(text.lower(), list(suffixes), n=1)
         raise UsageError(
-            f"-o {text}: neither a format nor a file whose suffix names one",
+            f"-o {text}: not a format, and not a file with the suffix of one",
             hint=f"did you mean {close[0]}?" if close else f"formats: {_listed(suffixes)}",
         )
     if not path.parent.is_dir():
-        raise UsageError(f"-o {text}: there is no folder {path.parent}", hint="make the folder first")
+        raise UsageError(f"-o {text}: folder {path.parent} does not exist", hint="create the folder first")
     return Output(format=formats[path.suffix.lower()], path=path)
 
 
@@ -60,20 +63,23 @@ def _listed(suffixes: Mapping[str, str]) -> str:
 
 
 def view_of(output: Output, *, top: int) -> View:
-    """As wide as the terminal and in colours on one; 80 columns and plain elsewhere. COLUMNS and NO_COLOR win."""
+    """Return the view for an output: terminal width and colours on a terminal, otherwise 80 columns and no colours.
+
+    COLUMNS and NO_COLOR override this.
+    """
     on_terminal = output.path is None and sys.stdout.isatty()
     width = shutil.get_terminal_size(fallback=(80, 24)).columns if on_terminal or "COLUMNS" in os.environ else 80
     return View(top=top, width=width, color=on_terminal and not os.environ.get("NO_COLOR"))
 
 
 def write(text: str, output: Output) -> None:
-    """Write the answer; raise `UsageError` where the file or the stream does not take it."""
+    """Write the answer; raise `UsageError` if that fails."""
     try:
         if output.path is None:
             write_stdout(text)
         else:
             write_whole(text, output.path)
-    except BrokenPipeError:  # no mistake of the user: `main` ends quietly
+    except BrokenPipeError:  # not a user's mistake: `main` exits quietly
         raise
     except OSError as error:
         where = "stdout" if output.path is None else str(output.path)

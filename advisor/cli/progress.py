@@ -1,4 +1,4 @@
-"""What is being done, on stderr and only while a person watches."""
+"""Shows progress on stderr, only on a terminal."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ _ERASE_LINE = "\r\x1b[K"
 
 @contextmanager
 def progress(message: str) -> Iterator[None]:
-    """Show `message` on a terminal for as long as the block runs; say nothing elsewhere."""
+    """Show `message` while the block runs, if stderr is a terminal."""
     if not sys.stderr.isatty():
         yield
         return
@@ -26,7 +26,7 @@ def progress(message: str) -> Iterator[None]:
 
 @contextmanager
 def counted_progress(message: str) -> Iterator[Callable[[int, int], None]]:
-    """Give a function that shows, on a terminal, how many of how many are done; say nothing elsewhere."""
+    """Yield a function that shows `done` of `total`, if stderr is a terminal."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return

@@ -1,4 +1,4 @@
-"""SOURCE, `--run` and the script's own arguments: shared by every command that reads a model."""
+"""The arguments that every command which reads a model has: SOURCE, `--run` and the script's own arguments."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from advisor.errors import UsageError
 
 
 class SourceCommand(LazyCommand):
-    """A command that reads a model: SOURCE, `-- ARGS` and `--run` come before its own flags."""
+    """A command that reads a model; SOURCE, `-- ARGS` and `--run` come before its own flags."""
 
     def __init__(self, *args: Any, make_flags: Callable[[], list[click.Parameter]], **settings: Any) -> None:
         super().__init__(*args, make_flags=lambda: [*_source_parameters(), *make_flags()], **settings)
@@ -32,11 +32,15 @@ def _files() -> list[Any]:
 
 
 def check_script_args(source: str, script_args: tuple[str, ...], *, run: bool) -> None:
-    """Raise `UsageError` where arguments follow SOURCE although no script is run."""
+    """Raise `UsageError` if arguments follow SOURCE without `--run`."""
     if not script_args or run:
         return
     from difflib import get_close_matches
 
     close = get_close_matches(source, command_names(), n=1)
-    hint = f"did you mean the command {close[0]}?" if close else "--run runs a script with the arguments after --"
-    raise UsageError(f"{script_args[0]!r} follows the source {source!r}, but one source is read at a time", hint=hint)
+    hint = (
+        f"did you mean the command {close[0]}?"
+        if close
+        else "to run a script, add --run and put its arguments after --"
+    )
+    raise UsageError(f"{script_args[0]!r} follows the source {source!r}, but only one source is allowed", hint=hint)

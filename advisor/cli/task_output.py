@@ -1,4 +1,4 @@
-"""`--emit ENGINE`: a recommendation and the user's script in, a task file written instead of the answer out."""
+"""Writes the task file of `--emit ENGINE` instead of the answer."""
 
 from datetime import date
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ _DEFAULT_IDLE_MINUTES = 10
 
 
 def emit_flags() -> list[click.Option]:
-    """`--emit` and what goes with it."""
+    """Return the flags `--emit` and `--idle-minutes`."""
     from advisor.launch.engines import engine_names
     from advisor.records.flag_values import choice, reader
     from advisor.units import parse_count
@@ -28,7 +28,7 @@ def emit_flags() -> list[click.Option]:
             ["--emit"],
             type=choice("--emit", engines),
             metavar="|".join(engines),
-            help="write the task file that runs SOURCE on the best instance, to stdout or -o FILE (.yaml .yml)",
+            help="write a task file that runs SOURCE on the best instance, to stdout or to -o FILE (.yaml .yml)",
         ),
         click.Option(
             ["--idle-minutes"],
@@ -36,13 +36,13 @@ def emit_flags() -> list[click.Option]:
             default=_DEFAULT_IDLE_MINUTES,
             show_default=True,
             metavar="N",
-            help="with --emit: stop a machine that has had nothing to do for so long",
+            help="with --emit: stop the machine after N idle minutes",
         ),
     ]
 
 
 def check_task_output(source: str, *, emit: str | None, output: Output) -> None:
-    """Raise `UsageError` where `--emit`, `-o` and the source do not go together, before work is done."""
+    """Raise `UsageError` if `--emit`, `-o` and the source cannot be combined, before any work is done."""
     is_task_file = output.format in TASK_SUFFIXES
     if emit is None:
         if is_task_file:
@@ -65,7 +65,7 @@ def write_task(
     idle_minutes: int,
     output: Output,
 ) -> None:
-    """Write the task file; what else there is to say goes to stderr."""
+    """Write the task file, and its notes to stderr."""
     from advisor.answers.launch_file import task_file
 
     task = task_file(

@@ -1,4 +1,4 @@
-"""The one place where text leaves for the terminal: no name or message in it steers the terminal or forges a line."""
+"""Writes all text to the terminal, and escapes characters that could control it or forge a line of output."""
 
 import os
 import re
@@ -11,22 +11,22 @@ _UNSEEN = r"[^\n\t\x20-\x7e]"
 _COLOR = r"\x1b\[(?:[012]|3[0-7])(?:;(?:[012]|3[0-7]))*m"
 _IN_TALK = re.compile(_UNSEEN)
 _IN_ANSWERS = re.compile(f"{_COLOR}|{_UNSEEN}")
-"""The colours of our own tables stay; nothing that hides text is among them."""
+"""Keeps the colour codes of our own tables; none of them can hide text."""
 _FORGED_LINE = re.compile(r"\n(?=\S)")
 
 
 def say(text: str) -> None:
-    """Write a line of talk to stderr. Lines after its first are indented, so that none looks like a line of ours."""
+    """Write a message to stderr; indent every line after the first, so that none can pass for our own."""
     click.echo(_FORGED_LINE.sub("\n  ", visible(text)), err=True)
 
 
 def visible(text: str) -> str:
-    r"""`text` with `\u001b` in the place of what cannot be printed; line breaks and tabs stay."""
+    r"""Return `text` with unprintable characters escaped, as in `\u001b`; keep line breaks and tabs."""
     return _IN_TALK.sub(_escaped, text)
 
 
 def write_stdout(text: str) -> None:
-    """Write and flush, what cannot be printed or encoded as JSON's escapes; raise OSError after `discard_stdout`."""
+    """Write to stdout and flush, with unprintable characters escaped; on OSError, call `discard_stdout` and raise."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -38,7 +38,7 @@ def write_stdout(text: str) -> None:
 
 
 def discard_stdout() -> None:
-    """Send what is still buffered nowhere, or the interpreter's own flush at exit would fail a second time."""
+    """Drop what is still buffered; otherwise the interpreter's flush at exit would fail again."""
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, sys.stdout.fileno())
     os.close(devnull)

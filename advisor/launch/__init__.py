@@ -1,6 +1,6 @@
-"""A task in, the values of the file with which an engine such as SkyPilot runs it out.
+"""Makes the values of a task file, with which an engine such as SkyPilot runs a task.
 
-`engines/` has one file for each engine, with `COMMAND`, what runs a task file; `PROVIDERS`, those that it rents from;
-`why_not(machine)`, why it cannot launch that ("" where it can); `comments(task)`, what its user must know, such as
-what happens to a machine with nothing to do; and `task_values(task)`.
+`engines/` has one file per engine, with these names: `COMMAND`, the command that runs a task file; `PROVIDERS`, the
+providers it rents from; `why_not(machine)`, why it cannot launch a machine ("" if it can); `comments(task)`, notes for
+the user, such as what happens to an idle machine; and `task_values(task)`.
 """

@@ -1,4 +1,4 @@
-"""What is to be rented and an engine's names of GPUs in, why the engine cannot launch it out."""
+"""Says why an engine cannot launch a machine, and by which name it knows the machine."""
 
 from collections.abc import Collection, Mapping
 
@@ -6,11 +6,11 @@ from advisor.records.answer import Quote
 from advisor.records.launch_task import LaunchMachine
 
 TYPED_PROVIDERS = frozenset({"aws", "azure", "gcp"})
-"""Their own names of machines are ours; of other providers a machine is found by its GPU."""
+"""Providers whose machines are selected by type name; machines of other providers are selected by GPU."""
 
 
 def machine_of(quote: Quote) -> LaunchMachine:
-    """The machines that a quote is of."""
+    """Return the machines of a quote."""
     return LaunchMachine(
         provider=quote.provider,
         tier=quote.tier,
@@ -24,18 +24,18 @@ def machine_of(quote: Quote) -> LaunchMachine:
 
 
 def why_unknown(machine: LaunchMachine, *, providers: Collection[str], gpu_names: Mapping[str, str]) -> str:
-    """Which of the machine's names the engine does not have; "" where it has all."""
+    """Return why the engine does not know the machine, or "" if it does."""
     if machine.provider not in providers:
-        return f"it knows no {machine.provider}"
+        return f"it does not support {machine.provider}"
     if machine.tier == "marketplace":
-        return "a marketplace's hosts are not of one kind"
+        return "the hosts of a marketplace differ"
     if machine.device.kind == "gpu" and machine.device.id not in gpu_names:
         return f"it has no name for the {machine.device.name}"
     if machine.device.kind == "cpu" and machine.provider not in TYPED_PROVIDERS:
-        return f"{machine.provider}'s machines are known to it by their GPUs"
+        return f"it selects machines of {machine.provider} by GPU only"
     return ""
 
 
 def own_type(machine: LaunchMachine) -> str | None:
-    """The provider's own name of the machine, where it is known; Google's GPUs stand beside it, not in it."""
+    """Return the provider's type name, or None; for Google, it does not include the attached GPUs."""
     return machine.instance.partition("+")[0] if machine.provider in TYPED_PROVIDERS else None

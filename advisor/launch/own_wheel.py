@@ -1,4 +1,4 @@
-"""The program as it is installed here in, a wheel of it out: no index serves it, and rented machines need this one."""
+"""Builds a wheel of this program as installed here, for rented machines, because no package index has it."""
 
 import base64
 import hashlib
@@ -15,12 +15,12 @@ _OF_THIS_INSTALLATION = frozenset(("INSTALLER", "RECORD", "REQUESTED", "direct_u
 
 
 def wheel_name() -> str:
-    """The name of its file; raise `UsageError` where the program runs without being installed."""
+    """Return the file name of the wheel; raise `UsageError` if the program is not installed."""
     return f"{_metadata_folder().stem}-py3-none-any.whl"
 
 
 def write_wheel(folder: Path, *, profiles: Path) -> Path:
-    """Write the package, its profiles and the metadata of the installation; raise `OSError` where that fails."""
+    """Write the package, its profiles and its metadata to a wheel; raise `OSError` if that fails."""
     info = _metadata_folder()
     files = {
         **dict(_files(_PACKAGE, under="advisor")),
@@ -44,14 +44,14 @@ def _metadata_folder() -> Path:
     try:
         distribution = metadata.distribution(_PROJECT)
     except metadata.PackageNotFoundError:
-        message = f"{_PROJECT} is not installed here, so that no other machine can be given the same"
+        message = f"{_PROJECT} is not installed here, so it cannot be packed for other machines"
         raise UsageError(message, hint="run `pip install .` in its folder") from None
     found = next(file for file in distribution.files or () if file.name == "METADATA")
     return Path(str(found.locate())).parent
 
 
 def _files(folder: Path, *, under: str) -> Iterator[tuple[str, Path]]:
-    """Names in the wheel, and the files: all but those compiled or written for this installation alone."""
+    """Yield names in the wheel and their files, except compiled files and those specific to this installation."""
     for file in folder.rglob("*"):
         if file.is_file() and "__pycache__" not in file.parts and file.name not in _OF_THIS_INSTALLATION:
             yield f"{under}/{file.relative_to(folder).as_posix()}", file

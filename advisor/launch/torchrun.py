@@ -1,16 +1,15 @@
-"""A task and where an engine tells its machines apart in, the shell line that starts the script on all of them out."""
+"""Makes the shell line that starts the script on all machines of a task."""
 
 from advisor.records.launch_task import LaunchTask
 
 _PORT = 29500
-"""torchrun's own default (pytorch.org/docs/stable/elastic/run.html)."""
+"""The default port of torchrun (pytorch.org/docs/stable/elastic/run.html)."""
 
 
 def run_line(task: LaunchTask, *, machine_rank: str, first_address: str) -> str:
-    """Python where one process does the step, else torchrun with a process for each GPU.
+    """Return a line with Python for a single process, otherwise with torchrun and one process per GPU.
 
-    `machine_rank` and `first_address` are in words of shell: the place of this machine among all, from 0, and the
-    address of the first.
+    `machine_rank` (the index of this machine, from 0) and `first_address` (the address of machine 0) are shell words.
     """
     machines = task.machine.instance_count
     processes = max(1, task.machine.gpus_used // machines)

@@ -1,4 +1,4 @@
-"""A provider's own price list in, its prices of today out: the only room that talks to the network.
+"""Fetches current prices from the providers' own price lists; the only package that uses the network.
 
-`providers/` has one file for each provider, with `PROVIDER`, its name, and `fetch(client, wanted)`.
+`providers/` has one file per provider, with its name `PROVIDER` and `fetch(client, wanted)`.
 """

@@ -1,6 +1,6 @@
-"""AWS's two lists of spot instances in, by (instance, region): their prices, and what the Spot Advisor says of them.
+"""Parses AWS's two lists of spot instances: prices, and savings and interruption rates from the Spot Advisor.
 
-The shapes below are those of spot.js and of spot-advisor-data.json, as far as they are read.
+The classes below describe the parts of spot.js and spot-advisor-data.json that are read.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _REGION_OF_SPOT_JS = {
     "apac-syd": "ap-southeast-2",
     "apac-tokyo": "ap-northeast-1",
 }
-"""spot.js has the old names of the first regions."""
+"""spot.js uses old names for the first regions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvisorList:
-    """spot-advisor-data.json: by region, system and instance."""
+    """The content of spot-advisor-data.json: by region, system and instance."""
 
     ranges: list[_Range]
     spot_advisor: dict[str, dict[str, dict[str, _Entry]]]
@@ -78,7 +78,7 @@ class AdvisorList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotAdvice:
-    """What is saved on the on-demand price, and the range of shares taken back within a month."""
+    """Savings relative to the on-demand price, and the percentage range of instances interrupted within a month."""
 
     saved_percent: int
     interruption_percent: str | None
@@ -89,7 +89,7 @@ _SPOT_LIST = TypeAdapter(_SpotList)
 
 
 def parse_spot_js(text: str, *, where: str) -> dict[tuple[str, str], float]:
-    """Dollars an hour of Linux from spot.js, `callback({...});`; "N/A" is no price."""
+    """Return the Linux prices in dollars per hour from spot.js, `callback({...});`; skip "N/A"."""
     start, end = text.find("("), text.rfind(")")
     document = parsed_json(text[start + 1 : end], _SPOT_LIST, where=where)
     return {
@@ -103,7 +103,7 @@ def parse_spot_js(text: str, *, where: str) -> dict[tuple[str, str], float]:
 
 
 def advice_of(advisor: AdvisorList) -> Mapping[tuple[str, str], SpotAdvice]:
-    """What the Spot Advisor says of Linux."""
+    """Return the Spot Advisor's data for Linux, by (instance, region)."""
     labels = {one.index: one.label.removesuffix("%") for one in advisor.ranges}
     return {
         (instance, region): SpotAdvice(saved_percent=entry.s, interruption_percent=labels.get(entry.r))

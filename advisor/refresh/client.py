@@ -1,4 +1,4 @@
-"""An address in, what its server answers out: with deadlines, retries, limits of size, and conditional requests."""
+"""Sends HTTP requests to price lists, with deadlines, retries, size limits and conditional requests."""
 
 import json
 import os
@@ -20,26 +20,26 @@ ParsedT = TypeVar("ParsedT")
 _TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 _LONGEST_JSON_S = 120.0
 _LONGEST_LIST_S = 1200.0
-"""AWS's largest list, at a third of a megabyte a second."""
+"""Enough for AWS's largest list at a third of a megabyte per second."""
 _LONGEST_REFRESH_S = 3600.0
 _MOST_REDIRECTS = 5
 _PASSING_STATUSES = frozenset((408, 429, 500, 502, 503, 504))
 _LONGEST_WAIT_S = 60.0
 _MOST_BYTES = 2 * 10**9
-"""AWS's largest list of a region is some 400 MB."""
+"""The largest AWS list of a region is about 400 MB."""
 _MOST_JSON_BYTES = 64 * 10**6
 _MOST_LINE_BYTES = 10**6
 _OFFLINE_HINT = (
-    "check the connection, and HTTPS_PROXY where there is a proxy; until then the prices in force stay as they are, "
-    "and rates of your own go into advisor.yaml"
+    "check the connection, and HTTPS_PROXY if there is a proxy; until then, the current prices stay in force, "
+    "and you can put your own prices into advisor.yaml"
 )
 _MOST_PAGES = 2000
-"""Google's list has some 60 pages of 5,000 parts, Azure's of one region some 20 of 1,000."""
+"""Google's list has about 60 pages of 5,000 parts, Azure's list of one region about 20 pages of 1,000."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is asked. A request with a key follows no redirect: the key is for this server alone."""
+    """A request. With a key it follows no redirect, because the key is only for this server."""
 
     url: str
     params: Mapping[str, str] = field(default_factory=dict)
@@ -50,14 +50,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply(Generic[ParsedT]):
-    """What was made of the body; None where the server says that it is what `Request.etag` was given for."""
+    """The parsed body, or None if the server says that it has not changed since `Request.etag`."""
 
     body: ParsedT | None
     etag: str | None
 
 
 class _PassingError(Exception):
-    """A failure that may be over in a while, and what to do where it is not."""
+    """A failure that may be temporary, with a hint in case it is not."""
 
     def __init__(self, message: str, *, wait_s: float | None = None, hint: str = "try again later") -> None:
         super().__init__(message)
@@ -66,10 +66,10 @@ class _PassingError(Exception):
 
 
 class Client:
-    """A connection to price lists, for one refresh; to be used in a `with` block.
+    """A connection to price lists for one refresh; use it in a `with` block.
 
-    The time of each answer is bounded from asking to its last byte, and so is that of the whole refresh: a timeout of
-    single reads starts anew with every byte.
+    Each answer has a deadline for its last byte, and so has the whole refresh; a timeout on single reads would restart
+    with every byte.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Client:
         self._attempts = attempts
         self._sleep = sleep
         self._ends_at = time.monotonic() + _LONGEST_REFRESH_S
-        self._reader = ThreadPool(1)  # of threads that keep no program from ending
+        self._reader = ThreadPool(1)  # a daemon thread, which does not keep the program from exiting
         self._client = httpx.Client(
             timeout=_TIMEOUT, max_redirects=_MOST_REDIRECTS, headers={"User-Agent": "advise"}, transport=transport
         )
@@ -103,9 +103,9 @@ class Client:
         *,
         longest_s: float = _LONGEST_LIST_S,
     ) -> Reply[ParsedT]:
-        """Ask, and parse the body as it comes; once more after 1, 2 and 4 seconds while the failure may pass.
+        """Send the request and parse the body as it arrives; retry after 1, 2 and 4 seconds on temporary failures.
 
-        Raises `NetworkError` with the address, never with a key; also where the answer takes longer than `longest_s`.
+        Raise `NetworkError`, with the URL but never a key, also if the answer takes longer than `longest_s`.
         """
         for attempt in range(1, self._attempts + 1):
             try:
@@ -118,11 +118,11 @@ class Client:
         raise ValueError("a client makes at least one attempt")
 
     def json(self, request: Request, adapter: TypeAdapter[ParsedT]) -> ParsedT:
-        """The JSON of the answer, checked to have the shape of `adapter`."""
+        """Return the JSON answer, validated as the type of `adapter`."""
         return parsed_json(self.text(request), adapter, where=request.url)
 
     def text(self, request: Request) -> bytes:
-        """The answer as it is, of a size that memory holds."""
+        """Return the raw answer, limited to a size that fits in memory."""
         reply = self.read(
             request,
             lambda chunks: b"".join(_limited(chunks, most_bytes=_MOST_JSON_BYTES)),
@@ -133,7 +133,7 @@ class Client:
     def pages(
         self, first: Request, adapter: TypeAdapter[ParsedT], *, following: Callable[[ParsedT], Request | None]
     ) -> Iterator[ParsedT]:
-        """Every page, as long as one names a following one; refuse to read a page twice or pages without end."""
+        """Yield every page; raise `NetworkError` if a page repeats or the pages do not end."""
         request: Request | None = first
         seen: set[str] = set()
         while request is not None:
@@ -148,14 +148,14 @@ class Client:
     def _read_in_time(
         self, request: Request, parse: Callable[[Iterator[bytes]], ParsedT], *, longest_s: float
     ) -> Reply[ParsedT]:
-        """In a thread, which a server that drips cannot leave by itself: at the deadline its connection is closed."""
+        """Read in a thread; at the deadline, close the connection, so that a slow server cannot block it."""
         left_s = min(longest_s, self._ends_at - time.monotonic())
         reading = self._reader.apply_async(self._read_once, (request, parse))
         try:
             return reading.get(timeout=left_s)
         except DeadlineError:
             self._client.close()
-            message = f"{request.url}: the answer had not ended after {left_s:,.0f} s"
+            message = f"{request.url}: the answer was not complete after {left_s:,.0f} s"
             raise NetworkError(message, hint="try again later, or on a faster connection") from None
 
     def _read_once(self, request: Request, parse: Callable[[Iterator[bytes]], ParsedT]) -> Reply[ParsedT]:
@@ -175,7 +175,7 @@ class Client:
                 chunks = _limited(response.iter_bytes(), most_bytes=_MOST_BYTES)
                 return Reply(body=parse(chunks), etag=response.headers.get("ETag"))
         except httpx.TooManyRedirects:
-            raise NetworkError(f"{request.url}: redirects without end", hint="try again later") from None
+            raise NetworkError(f"{request.url}: too many redirects", hint="try again later") from None
         except httpx.InvalidURL as error:
             raise NetworkError(f"{request.url[:200]}: {error}", hint="the list may have moved") from None
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
@@ -188,23 +188,23 @@ class Client:
 
 
 def text_lines(chunks: Iterator[bytes]) -> Iterator[str]:
-    """The lines of a body as they come, with their ends."""
+    """Yield the lines of a body as they arrive, with their line breaks."""
     rest = b""
     for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
             yield line.decode("utf-8", errors="replace") + "\n"
         if len(rest) > _MOST_LINE_BYTES:
-            raise NetworkError("the list has a line without end", hint="try again later")
+            raise NetworkError("the list has a line that is too long", hint="try again later")
     if rest:
         yield rest.decode("utf-8", errors="replace")
 
 
 def parsed_json(body: bytes | str, adapter: TypeAdapter[ParsedT], *, where: str) -> ParsedT:
-    """The JSON text as the type of `adapter`; raise `NetworkError` that names the first thing which is not as it."""
+    """Return the JSON text as the type of `adapter`; raise `NetworkError` that names the first mismatch."""
     try:
         content = json.loads(body)
-    except (ValueError, RecursionError):  # a number of thousands of digits is a ValueError too
+    except (ValueError, RecursionError):  # a number with thousands of digits also raises ValueError
         raise NetworkError(
             f"{where}: the answer is not JSON", hint="the service may be down; try again later"
         ) from None
@@ -214,12 +214,12 @@ def parsed_json(body: bytes | str, adapter: TypeAdapter[ParsedT], *, where: str)
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(str(step) for step in first["loc"])
         raise NetworkError(
-            f"{where}: {place}: {first['msg'].lower()}", hint="the list has another shape than the one known"
+            f"{where}: {place}: {first['msg'].lower()}", hint="the format of the list may have changed"
         ) from None
 
 
 def key_from_environment(name: str) -> str:
-    """An API key; raise `UsageError` where the variable is not set."""
+    """Return the API key in the environment variable; raise `UsageError` if it is not set."""
     key = os.environ.get(name, "")
     if not key:
         raise UsageError(f"this price list needs an API key, and {name} is not set", hint=f"export {name}=...")
@@ -246,6 +246,6 @@ def _check_status(response: httpx.Response, *, url: str) -> None:
 
 
 def _retry_after_s(response: httpx.Response) -> float | None:
-    """What the server asks for in seconds; a date in its place is let be."""
+    """Return the Retry-After time in seconds; ignore a date."""
     text = response.headers.get("Retry-After", "")
     return float(text) if text.isdecimal() else None

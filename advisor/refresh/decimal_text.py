@@ -1,6 +1,6 @@
-"""The text of a price in, the price out."""
+"""Parses the text of a price."""
 
 
 def positive(text: str) -> float | None:
-    """The number; None for 0 and for what is no number, such as "N/A*"."""
+    """Return the number, or None for 0 and for other text, such as "N/A*"."""
     return (float(text) or None) if text.replace(".", "", 1).isdecimal() else None

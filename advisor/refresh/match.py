@@ -1,4 +1,4 @@
-"""What a provider's list says in, the rows of the price file that it is about out."""
+"""Matches the entries of a provider's list with the rows of its price file."""
 
 from collections.abc import Iterable
 
@@ -7,16 +7,16 @@ from advisor.records.price import PriceKind
 
 
 def covered_prices(rows: Iterable[tuple[str, str]], *kinds: PriceKind) -> frozenset[tuple[str, str, PriceKind]]:
-    """Every kind of every (instance, region): `Listing.covered` of a list that has all of them."""
+    """Return every kind of every (instance, region), for `Listing.covered` of a complete list."""
     return frozenset((instance, region, kind) for instance, region in rows for kind in kinds)
 
 
 def rows_with_gpu(wanted: Wanted) -> tuple[tuple[str, str], ...]:
-    """The (instance, region) whose GPU has a profile, so that a list can name it."""
+    """Return the (instance, region) rows whose GPU has a profile, so that a list can name it."""
     return tuple(sorted(row for row in wanted.rows if wanted.types[row[0]].gpu is not None))
 
 
 def rows_of_gpu(name: str, wanted: Wanted, *, memory_gib: float | None = None) -> tuple[tuple[str, str], ...]:
-    """The (instance, region) whose machine has the GPU that `name` is: "A100 (40 GB SXM4)", "RTX 4090"."""
+    """Return the (instance, region) rows with the GPU called `name`, such as "A100 (40 GB SXM4)" or "RTX 4090"."""
     identifier = wanted.gpu_id(name, memory_gib)
     return tuple(sorted(row for row in wanted.rows if identifier and wanted.types[row[0]].gpu == identifier))

@@ -1,1 +1,1 @@
-"""Records in, text out: one file a format. No room but the records is read."""
+"""Renders records as text, JSON, CSV, Markdown or HTML: one file per format."""

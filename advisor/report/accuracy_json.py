@@ -1,4 +1,4 @@
-"""How far predictions are from measurements as JSON: the groups, the whole, what failed, and each row where asked."""
+"""Renders the accuracy of predictions as JSON."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from advisor.report.as_json import to_json, to_plain
 
 
 def render_accuracy_json(accuracy: Accuracy, *, with_rows: bool) -> str:
-    """The scores of `by` and of all rows, in ratios; `with_rows` adds every prediction beside its measurement."""
+    """Return the scores of each group and of all rows as ratios; `with_rows` adds every prediction and measurement."""
     document: dict[str, Any] = {
         "groups": [{"by": dict(group.by), **to_plain(group.score)} for group in accuracy.groups],
         "overall": {

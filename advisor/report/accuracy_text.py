@@ -1,4 +1,4 @@
-"""How far predictions are from measurements as text for a terminal: the whole, then each grouping, then what failed."""
+"""Renders the accuracy of predictions as text: overall, by group, and the rows that could not be predicted."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,22 +10,22 @@ from advisor.report.view import View
 _HEADINGS = ("n", "mean", "med.", "90th", "bias", "in 90", "roof", "FLOP", "tau")
 _WITHOUT_OWN_HEADING = "bare"
 _LEGEND = (
-    "In percent: mean, median and 90th percentile of |predicted / measured - 1|, where a failed row counts as 100; "
-    "bias, the geometric mean of predicted / measured less 1; in 90, the measurements inside the stated 90 % interval; "
-    "roof and FLOP, the mean error of the plain roofline and of FLOP times one constant.",
-    "tau: Kendall's rank correlation of the steps on one device.",
+    "In percent. mean, med., 90th: mean, median and 90th percentile of |predicted / measured - 1|, where a failed row "
+    "counts as 100; bias: the geometric mean of predicted / measured, minus 1; in 90: the share of measurements inside "
+    "the stated 90 % interval; roof and FLOP: the mean error of the plain roofline, and of FLOP times one constant.",
+    "tau: Kendall's rank correlation between predicted and measured step times on one device.",
 )
-_WITHOUT_OWN_LEGEND = "bare: the mean error without the figures that devices have of their own (advise fit-device)."
+_WITHOUT_OWN_LEGEND = "bare: the mean error without the ratios that `advise fit-device` fitted for single devices."
 
 
 def render_accuracy(accuracy: Accuracy, *, view: View) -> str:
-    """The score of all rows and of the groups of each grouping; of what failed the `view.top` most frequent reasons."""
+    """Return the scores of all rows and of every group, then the `view.top` most frequent reasons of failed rows."""
     page = Page(width=view.width, color=view.color)
     overall = accuracy.overall
     has_own = overall.own_figures_count > 0
     page.line(
         f"Mean error {units.format_ratio(overall.mape)}, median {units.format_ratio(overall.median_ape)}, "
-        f"over {overall.n:,} measured steps, {overall.failed_count:,} of them not predicted.",
+        f"over {overall.n:,} measured steps ({overall.failed_count:,} could not be predicted).",
         style="bold",
     )
     for sentence in _devices(accuracy):
@@ -55,20 +55,21 @@ def _devices(accuracy: Accuracy) -> Iterable[str]:
     overall = accuracy.overall
     if overall.mape_without_own_figures is not None:
         yield (
-            f"{overall.own_figures_count:,} of them ran on devices with figures of their own, without which the mean "
-            f"error is {units.format_ratio(overall.mape_without_own_figures)}."
+            f"{overall.own_figures_count:,} of them ran on devices with fitted ratios (advise fit-device); without, "
+            f"the mean error is {units.format_ratio(overall.mape_without_own_figures)}."
         )
     if accuracy.kendall_devices is not None:
-        yield f"Order of the devices for the same step: tau {accuracy.kendall_devices:.2f}."
+        yield f"Rank correlation of the devices for the same step: tau {accuracy.kendall_devices:.2f}."
     if accuracy.cheapest_right_ratio is not None and accuracy.mean_extra_cost_ratio is not None:
         yield (
-            f"The cheapest measured device is found for {units.format_ratio(accuracy.cheapest_right_ratio)} of the "
-            f"steps; the choice costs {units.format_ratio(accuracy.mean_extra_cost_ratio)} more than the best."
+            f"The cheapest measured device is predicted correctly for "
+            f"{units.format_ratio(accuracy.cheapest_right_ratio)} of the steps; on average, the choice costs "
+            f"{units.format_ratio(accuracy.mean_extra_cost_ratio)} more than the best."
         )
 
 
 def _by_grouping(groups: Iterable[ScoredGroup]) -> dict[str, list[ScoredGroup]]:
-    """The groups by what they are grouped by, the largest first."""
+    """Return the groups of each grouping, the largest first."""
     found: dict[str, list[ScoredGroup]] = {}
     for group in groups:
         (name,) = group.by
@@ -78,7 +79,7 @@ def _by_grouping(groups: Iterable[ScoredGroup]) -> dict[str, list[ScoredGroup]]:
 
 def _cells(score: Score) -> tuple[str, ...]:
     return (
-        str(score.n),  # no comma: the names need the room
+        str(score.n),  # no thousands separator, to leave room for the names
         *map(_percent, (score.mape, score.median_ape, score.p90_ape)),
         "" if score.bias is None else f"{score.bias * 100:+.1f}",
         "" if score.coverage_90 is None else _percent(score.coverage_90),
@@ -96,7 +97,7 @@ def _percent(ratio: float) -> str:
 
 
 def _reasons(failed: Sequence[FailedRow]) -> list[str]:
-    """Each reason's first line with its rows, the most frequent first."""
+    """Return the first line of each reason with its number of rows, the most frequent first."""
     rows: dict[str, list[FailedRow]] = {}
     for row in failed:
         rows.setdefault(row.reason.partition("\n")[0], []).append(row)

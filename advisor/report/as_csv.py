@@ -1,4 +1,4 @@
-"""`-o csv`: one line for each quote, base units in the column names."""
+"""`-o csv`: writes one line per quote, with base units in the column names."""
 
 import csv
 from collections.abc import Iterator
@@ -25,11 +25,11 @@ _NESTED = {
     "tpot_s": Interval,
 }
 _FORMULA_STARTS = ("=", "+", "-", "@")
-"""Spreadsheets run a cell that starts so (OWASP, CSV Injection)."""
+"""Spreadsheets run a cell that starts with one of these as a formula (OWASP, CSV Injection)."""
 
 
 def render(recommendation: Recommendation, view: View) -> str:
-    """Every quote in the order of the ranking, whatever the view shows; the machine at hand is last, unranked."""
+    """Return every quote in ranking order, regardless of the view; an unranked local machine comes last."""
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("rank", *_names(Quote), "job_samples", "coverage_ratio"))
@@ -44,7 +44,7 @@ def render(recommendation: Recommendation, view: View) -> str:
 
 
 def _names(kind: Any, *, before: str = "") -> Iterator[str]:
-    """The record's fields; those of a record in it follow its own name: `step_s_mid`."""
+    """Yield the column names; a nested record's field has the prefix of its own name, as in `step_s_mid`."""
     for field in fields(kind):
         if field.name in _NESTED:
             yield from _names(_NESTED[field.name], before=f"{before}{field.name}_")
@@ -53,7 +53,7 @@ def _names(kind: Any, *, before: str = "") -> Iterator[str]:
 
 
 def _cells(record: Any, kind: Any) -> Iterator[Any]:
-    """A cell for each of the names; those of a record that is not there are empty."""
+    """Yield one cell per column name; the cells of a missing nested record are empty."""
     for field in fields(kind):
         value = None if record is None else getattr(record, field.name)
         if field.name in _NESTED:
@@ -63,7 +63,7 @@ def _cells(record: Any, kind: Any) -> Iterator[Any]:
 
 
 def _cell(value: Any) -> Any:
-    """Text that a spreadsheet would run gets a leading quote; numbers stay numbers, booleans are as in JSON."""
+    """Return the value of a cell: text that a spreadsheet would run gets a leading quote; booleans are as in JSON."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""`-o json` of whatever a command answers: the whole record, field by field in its own order and in base units."""
+"""`-o json`: renders any answer as JSON, field by field, in base units."""
 
 import json
 from collections.abc import Mapping
@@ -12,17 +12,17 @@ SUFFIX = ".json"
 
 
 def render(recommendation: Recommendation, view: View) -> str:
-    """Every quote and every rejection, whatever the view shows."""
+    """Return the whole recommendation, with every quote and rejection, regardless of the view."""
     return to_json(recommendation)
 
 
 def to_json(value: Any) -> str:
-    """A record, or what holds some, as a document; a number that is not finite is an error of ours."""
+    """Return records, or a container of records, as a JSON document; raise ValueError for NaN and infinity."""
     return json.dumps(to_plain(value), indent=2, allow_nan=False) + "\n"
 
 
 def to_plain(value: Any) -> Any:
-    """Records become dicts, tuples become lists; the rest is JSON already."""
+    """Return the value with records as dicts and tuples as lists; other values are JSON already."""
     if is_dataclass(value):
         return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):

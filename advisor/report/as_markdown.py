@@ -1,4 +1,4 @@
-"""`-o markdown`: the answer for an issue, a pull request or a wiki."""
+"""`-o markdown`: renders the answer for an issue, a pull request or a wiki."""
 
 import re
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$])")
 
 
 def render(recommendation: Recommendation, view: View) -> str:
-    """Headline, what it rests on, table with every column, what was left out, warnings."""
+    """Return the headline, assumptions, table with every column, offers left out and warnings."""
     rows = table_rows(recommendation, top=view.top)
     lines = [f"**{escape(sentence.headline(recommendation))}**", ""]
     lines += bullets("Assumes", sentence.basis(recommendation))
@@ -32,12 +32,12 @@ def render(recommendation: Recommendation, view: View) -> str:
 
 
 def escape(text: str) -> str:
-    """`text` as literal Markdown on one line: punctuation escaped, so that no name becomes a link, HTML or a cell."""
+    """Return `text` as literal Markdown on one line, escaped so that it cannot become a link, HTML or a table cell."""
     return _SPECIAL.sub(r"\\\1", printable(text))
 
 
 def table_line(cells: Iterable[str]) -> str:
-    """One row of a table."""
+    """Return one row of a table."""
     return "| " + " | ".join(escape(cell) for cell in cells) + " |"
 
 
@@ -46,6 +46,6 @@ def _rule(columns: Iterable[Column]) -> str:
 
 
 def bullets(title: str, lines: Iterable[str]) -> list[str]:
-    """A title over a list, or nothing where there are no lines."""
+    """Return a title and a list, or nothing if there are no lines."""
     items = [f"- {escape(line)}" for line in lines]
     return [f"{escape(title)}:", "", *items, ""] if items else []

@@ -1,4 +1,4 @@
-"""What each batch size takes and costs on the best instances, as tables for a terminal."""
+"""Adds a table of step time and cost for each batch size on the best instances."""
 
 from advisor import units
 from advisor.records.answer import BatchPoint, BatchSweep, Recommendation
@@ -12,7 +12,7 @@ _OF_TOKENS = ("in flight", "TTFT", "TPOT", "tokens/s", "per Mtok", "memory", "bo
 
 
 def add_batch_tables(page: Page, recommendation: Recommendation) -> None:
-    """The tables where sizes to compare were asked for; `auto` and no size at all choose for the user."""
+    """Add the tables if the user asked to compare several sizes; with `auto` or no size there is nothing to compare."""
     if not _is_comparison(recommendation.job.batch):
         return
     generation = recommendation.job.generation
@@ -32,8 +32,8 @@ def add_batch_tables(page: Page, recommendation: Recommendation) -> None:
             first_row_style="",
         )
     if recommendation.batch_sweeps:
-        what = "tokens of prompts and answers" if generation else "samples"
-        page.line(f"* is what the ranking takes; per million {what}, computing alone.", style="dim")
+        what = "input and output tokens" if generation else "samples"
+        page.line(f"* used in the ranking; cost per million {what}, compute time only.", style="dim")
 
 
 def _is_comparison(batch: str) -> bool:

@@ -1,4 +1,4 @@
-"""Break-even as text for a terminal: the folk rule with figures, then each curve in a sentence and a short table."""
+"""Renders the break-even answer as text: a rule of thumb in numbers, then each curve as a sentence and a table."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,35 +17,35 @@ from advisor.report.view import View
 
 _KINDS: Mapping[DeviceKind, str] = {"cpu": "CPU", "gpu": "GPU"}
 _TITLES: Mapping[CurveKind, str] = {
-    "batch": "Over the batch",
-    "requests_per_day": "Over requests a day: a service that is on all day, its cost of a month",
-    "samples": "Over the samples of the job: start-up and what is billed at least count",
+    "batch": "By batch size",
+    "requests_per_day": "By requests per day: monthly cost of a service that is always on",
+    "samples": "By number of samples: with start-up time and minimum billing",
 }
 _TITLES_OF_SERVICE: Mapping[CurveKind, str] = {
     **_TITLES,
-    "batch": "Over the requests in flight",
-    "samples": "Over the requests of the job: start-up and what is billed at least count",
+    "batch": "By requests in flight",
+    "samples": "By number of requests: with start-up time and minimum billing",
 }
-_HEADINGS: Mapping[CurveKind, str] = {"batch": "batch", "requests_per_day": "a day", "samples": "samples"}
+_HEADINGS: Mapping[CurveKind, str] = {"batch": "batch", "requests_per_day": "per day", "samples": "samples"}
 _HEADINGS_OF_SERVICE: Mapping[CurveKind, str] = {**_HEADINGS, "batch": "in flight", "samples": "requests"}
-_FOLK_RULE = "The folk rule (take a GPU if it is faster by more than it is dearer), in figures:"
+_FOLK_RULE = "Rule of thumb (use a GPU if its speedup exceeds its price ratio), in numbers:"
 _SHOWN_COUNT = 5
-"""Points of a curve in its table; JSON has all."""
+"""Number of points of a curve in its table; JSON has all."""
 _NAMED_COUNT = 3
 _EXACT_BELOW = 10_000
 _COUNTED_BELOW = 1_000_000
-"""Written out, more would leave the names of instances no room."""
+"""Larger numbers are abbreviated, to leave room for the names of instances."""
 
 
 def render_break_even(break_even: BreakEven, *, view: View) -> str:
-    """The whole answer, at most `view.width` characters wide."""
+    """Return the whole answer, at most `view.width` characters wide."""
     page, rate = Page(width=view.width, color=view.color), break_even.exchange_rate
     generation = break_even.job.generation
     headings = _HEADINGS if generation is None else _HEADINGS_OF_SERVICE
-    page.line(f"{break_even.workload}: the cheapest CPU against the cheapest GPU, {_job(break_even.job)}", style="bold")
+    page.line(f"{break_even.workload}: the cheapest CPU and the cheapest GPU, {_job(break_even.job)}", style="bold")
     if break_even.folk_rule is not None:
         page.titled_list(
-            "The folk rule (take a GPU if it is faster by more than it is dearer), in figures:",
+            "Rule of thumb (use a GPU if its speedup exceeds its price ratio), in numbers:",
             folk_rule_sentences(break_even.folk_rule, rate=rate, generation=generation),
         )
     for curve in break_even.curves:
@@ -72,30 +72,30 @@ def render_break_even(break_even: BreakEven, *, view: View) -> str:
 
 def _job(job: Job) -> str:
     if job.requests_per_day is not None:
-        return f"{job.mode}, {job.requests_per_day:,} requests a day"
-    busy = " with the device kept busy" if job.assumed else ""
+        return f"{job.mode}, {job.requests_per_day:,} requests per day"
+    busy = " on a device that is always busy" if job.assumed else ""
     return f"{job.mode}, {samples_text(job.samples, job.generation)}{busy}"
 
 
 def folk_rule_sentences(
     rule: FolkRule, *, rate: ExchangeRate | None, generation: Generation | None = None
 ) -> Iterator[str]:
-    """By how much a GPU is dearer an hour, by how much faster, and what comes of it."""
+    """Yield the price ratio and speedup of the GPU, and the resulting cost ratio."""
     compared = f"{_times(rule.speed_ratio)} {'faster' if rule.speed_ratio.mid >= 1 else 'as fast'}"
     yield (
-        f"a GPU costs {units.format_significant(rule.price_ratio)}x an hour and is {compared}: "
-        f"{_contender(rule.gpu, generation, rate=rate)} beside {_contender(rule.cpu, generation, rate=rate)}."
+        f"the GPU costs {units.format_significant(rule.price_ratio)}x as much per hour and is {compared}: "
+        f"{_contender(rule.gpu, generation, rate=rate)} vs. {_contender(rule.cpu, generation, rate=rate)}."
     )
-    yield f"the job on the CPU costs {_times(rule.cost_ratio)} what it costs on the GPU."
+    yield f"the job costs {_times(rule.cost_ratio)} as much on the CPU as on the GPU."
 
 
 def _contender(one: Contender, generation: Generation | None, *, rate: ExchangeRate | None) -> str:
     hourly = units.format_money(one.usd_per_hour, rate=rate, digits=3)
-    return f"{contender_label(one)} ({one.device.name}, {hourly} an hour, {batch_text(one.batch, generation)})"
+    return f"{contender_label(one)} ({one.device.name}, {hourly} per hour, {batch_text(one.batch, generation)})"
 
 
 def contender_label(one: Contender) -> str:
-    """ "aws g6.xlarge", or of a service that needs several "3x aws g6.xlarge"."""
+    """Return "aws g6.xlarge", or "3x aws g6.xlarge" if a service needs several."""
     return one.name if one.instance_count == 1 else f"{one.instance_count:,}x {one.name}"
 
 
@@ -105,16 +105,16 @@ def _times(ratio: Interval) -> str:
 
 
 def curve_title(curve: Curve, *, generation: Generation | None = None) -> str:
-    """What the curve is over."""
+    """Return the title of a curve: the variable it runs over."""
     if curve.kind != "parameter":
         return (_TITLES if generation is None else _TITLES_OF_SERVICE)[curve.kind]
     traced = ", ".join(f"{point.at:,}" for point in curve.points)
-    return f"Over {curve.name}: traced at {traced}, straight lines between them"
+    return f"By {curve.name}: traced at {traced}, linear interpolation in between"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """A part of a curve on which one kind is the cheaper one, or `is_alone`; `end` is None on the last."""
+    """A part of a curve where one kind of device is cheaper, or the only one (`is_alone`); the last has no `end`."""
 
     kind: DeviceKind
     is_alone: bool
@@ -122,7 +122,7 @@ class Stretch:
 
 
 def stretches(curve: Curve) -> tuple[Stretch, ...]:
-    """The parts of the curve between its crossings; none where nothing does the job anywhere."""
+    """Return the parts of the curve between its crossings; none if no device can run the job at any point."""
     points = [point for point in curve.points if point.cpu or point.gpu]
     starts = [*points[:1], *(_after(points, crossing) for crossing in curve.crossings)]
     return tuple(
@@ -132,16 +132,16 @@ def stretches(curve: Curve) -> tuple[Stretch, ...]:
 
 
 def end_text(end: Crossing, *, following: Stretch) -> str:
-    """ "1,087 [364-2,788]", an end beyond the curve as "?"; without the interval where a kind can do no more."""
+    """Return "1,087 [364-2,788]", with "?" for an end beyond the curve; no interval if one kind can no longer run."""
     low, high = (number_text(at) if at is not None else "?" for at in (end.low, end.high))
     return number_text(end.at) if following.is_alone else f"{number_text(end.at)} [{low}-{high}]"
 
 
 def verdict(curve: Curve, *, generation: Generation | None = None) -> Iterator[str]:
-    """Which kind is the cheaper one from where on, and where that is open."""
+    """Yield which kind is cheaper on which part of the curve, and where it is too close to call."""
     parts = stretches(curve)
     if not parts:
-        yield "neither a CPU nor a GPU does the job within the limits."
+        yield "no CPU and no GPU can run the job within the limits."
         return
     points = [point for point in curve.points if point.cpu or point.gpu]
     if len(parts) == 1:
@@ -155,14 +155,14 @@ def verdict(curve: Curve, *, generation: Generation | None = None) -> Iterator[s
         ]
         if len(ended) > _NAMED_COUNT:
             ended[_NAMED_COUNT:] = [f"{len(ended) - _NAMED_COUNT} more changes"]
-        yield f"{', then '.join((*ended, _winner(parts[-1])))} from there on."
+        yield f"{', then '.join((*ended, _winner(parts[-1])))} above that."
     open_count = sum(one.cost_ratio is not None and one.cost_ratio.low <= 1 <= one.cost_ratio.high for one in points)
     if open_count:
-        yield f"open at {open_count} of {len(points)} places looked at: the 90 % interval of the costs' ratio holds 1."
+        yield f"too close to call at {open_count} of {len(points)} points (90 % interval of the cost ratio includes 1)."
 
 
 def _winner(stretch: Stretch) -> str:
-    return f"a {_KINDS[stretch.kind]} {'alone does the job' if stretch.is_alone else 'is cheaper'}"
+    return f"a {_KINDS[stretch.kind]} {'is the only option' if stretch.is_alone else 'is cheaper'}"
 
 
 def _cheaper(point: CurvePoint) -> DeviceKind:
@@ -176,9 +176,9 @@ def _after(points: Sequence[CurvePoint], crossing: Crossing) -> CurvePoint:
 
 
 def _place(curve: Curve, number: str, generation: Generation | None) -> str:
-    """ "batch 8", "3,930 requests a day", "width 256"."""
+    """Return a place on a curve: "batch 8", "3,930 requests per day", "width 256"."""
     sample = "sample" if generation is None else "request"
-    nouns: dict[CurveKind, tuple[str, str]] = {"requests_per_day": ("request", " a day"), "samples": (sample, "")}
+    nouns: dict[CurveKind, tuple[str, str]] = {"requests_per_day": ("request", " per day"), "samples": (sample, "")}
     if generation is not None:
         nouns["batch"] = ("request", " in flight")
     if curve.kind not in nouns:
@@ -188,12 +188,12 @@ def _place(curve: Curve, number: str, generation: Generation | None) -> str:
 
 
 def number_text(count: int) -> str:
-    """Three significant digits of what is large."""
+    """Return a count as text, with three significant digits if it is large."""
     return f"{count if count < _EXACT_BELOW else round(float(f'{count:.3g}')):,}"
 
 
 def _shown(curve: Curve) -> list[CurvePoint]:
-    """The ends, those around the crossings, and others as far apart as they are."""
+    """Return the points to show: both ends, the points around the crossings, and others evenly spaced."""
     count = len(curve.points)
     after = [curve.points.index(_after(curve.points, crossing)) for crossing in curve.crossings[:_NAMED_COUNT]]
     spread = [round(step * (count - 1) / (_SHOWN_COUNT - 1)) for step in range(_SHOWN_COUNT)]

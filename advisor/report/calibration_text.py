@@ -1,4 +1,4 @@
-"""A calibration as text: on what, how long ago, how well its operators fit, and what each family sustains."""
+"""Renders a calibration as text: the device, its age, the error of the fit, and what each family sustains."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -15,18 +15,18 @@ _UNITS_OF_AGE = ((86400, "day"), (3600, "hour"), (60, "minute"))
 
 
 def render_calibration(calibration: Calibration, *, view: View, now: datetime | None = None) -> str:
-    """What it was made on, then a table of what each family sustains at each precision."""
-    from advisor.report.text_page import Page  # what says how old a calibration is needs no tables
+    """Return the target and quality of a calibration, then a table of each family's efficiency at each precision."""
+    from advisor.report.text_page import Page  # imported late: `age_text` needs no tables
 
     page = Page(width=view.width, color=view.color)
     page.line(f"{target_text(calibration)}: calibrated {age_text(calibration, now=now)}", style="bold")
     page.line(
-        f"{calibration.n} of {calibration.planned_count} operators and small nets timed with torch "
-        f"{calibration.key.torch}; the fit is off by {units.format_ratio(calibration.median_ape)} at the median."
+        f"{calibration.n} of {calibration.planned_count} operators and small networks timed with torch "
+        f"{calibration.key.torch}; median error of the fit {units.format_ratio(calibration.median_ape)}."
     )
     copied_bytes_per_s = calibration.host_to_device_bytes_per_s
     if copied_bytes_per_s is not None:
-        page.line(f"Inputs are copied to it at {units.format_significant(copied_bytes_per_s / 1e9)} GB/s.")
+        page.line(f"Inputs are copied to the device at {units.format_significant(copied_bytes_per_s / 1e9)} GB/s.")
     for warning in calibration.warnings:
         page.line(f"warning: {warning}", style="yellow")
     for efficiency in calibration.efficiencies:
@@ -39,8 +39,8 @@ def _table(page: "Page", efficiency: Efficiency) -> None:
     from advisor.report.text_page import Heading
 
     page.line(
-        f"{efficiency.precision}: an operator takes {units.format_duration(efficiency.dispatch_s)} to dispatch and "
-        f"{units.format_duration(efficiency.launch_s)} to launch."
+        f"{efficiency.precision}, per operator: dispatch overhead {units.format_duration(efficiency.dispatch_s)} and "
+        f"launch overhead {units.format_duration(efficiency.launch_s)}."
     )
     rows = [
         (name, units.format_ratio(family.compute_ratio), units.format_ratio(family.memory_ratio), str(family.n))
@@ -52,14 +52,14 @@ def _table(page: "Page", efficiency: Efficiency) -> None:
 
 
 def target_text(calibration: Calibration) -> str:
-    """`amd-epyc-9r45 with 2 cores`."""
+    """Return the target of a calibration, such as `amd-epyc-9r45 with 2 cores`."""
     count = calibration.key.core_count
     cores = "" if count is None else f" with {count:g} core{'s' if count != 1 else ''}"
     return f"{calibration.key.device}{cores}"
 
 
 def age_text(calibration: Calibration, *, now: datetime | None = None) -> str:
-    """`3 days ago`."""
+    """Return the age of a calibration, such as `3 days ago`."""
     age_s = ((now or datetime.now(UTC)) - datetime.fromisoformat(calibration.at)).total_seconds()
     for unit_s, unit in _UNITS_OF_AGE:
         count = int(age_s // unit_s)

@@ -1,4 +1,4 @@
-"""Checks as text for a terminal: how each went, what was found, and the remedy below."""
+"""Renders the checks of `advise doctor` as text."""
 
 from collections.abc import Sequence
 
@@ -6,16 +6,16 @@ from advisor.records.check import Check
 from advisor.report.text_page import Heading, Page
 from advisor.report.view import View
 
-_HEADINGS = (Heading(text="state"), Heading(text="check"), Heading(text="what was found -> what mends it"))
+_HEADINGS = (Heading(text="state"), Heading(text="check"), Heading(text="result -> fix"))
 
 
 def render_checkup(checks: Sequence[Check], *, view: View) -> str:
-    """Every check in the order they were made, then the verdict."""
+    """Return every check in order, then the verdict."""
     page = Page(width=view.width, color=view.color)
     page.table(_HEADINGS, [row for check in checks for row in _rows(check)])
     page.blank()
     failed = [check.name for check in checks if check.state == "fails"]
-    verdict = f"The main job cannot run: {', '.join(failed)}." if failed else "The main job runs here."
+    verdict = f"The main job cannot run: {', '.join(failed)}." if failed else "The main job can run on this machine."
     page.line(verdict, style="bold red" if failed else "bold")
     return page.text()
 

@@ -1,4 +1,4 @@
-"""Calibrations that came back from a fleet as text: the profiles that they make, and what is in none."""
+"""Renders the profiles made from the calibrations of a fleet as text."""
 
 from advisor.records.calibration import Collected, CollectedDevice
 from advisor.report.text_page import Heading, Page
@@ -8,7 +8,7 @@ _HEADINGS = ("device", "cores", "precisions", "torch", "timed", "profile")
 
 
 def render_collected(collected: Collected, *, view: View) -> str:
-    """A row for each profile."""
+    """Return a table with one row per profile."""
     page = Page(width=view.width, color=view.color)
     rows = [_cells(one) for one in collected.devices]
     page.table([Heading(text=text, is_number=text == "cores") for text in _HEADINGS], rows, first_row_style="")

@@ -1,4 +1,4 @@
-"""A comparison as Markdown, for a comment on a pull request."""
+"""Renders a comparison as Markdown, for a comment on a pull request."""
 
 from advisor.records.change import Comparison
 from advisor.report.as_markdown import bullets, escape, table_line
@@ -6,7 +6,7 @@ from advisor.report.comparison_rows import HEADINGS, headline, tables
 
 
 def render_comparison_markdown(comparison: Comparison, *, top: int) -> str:
-    """What the text says."""
+    """Return the headline, the tables and the notes of a comparison."""
     lines = [f"**{escape(headline(comparison))}**", ""]
     for table in tables(comparison, top=top):
         lines += [
@@ -17,5 +17,5 @@ def render_comparison_markdown(comparison: Comparison, *, top: int) -> str:
             *map(table_line, table.rows),
             "",
         ]
-    lines += bullets("Mind", comparison.notes)
+    lines += bullets("Notes", comparison.notes)
     return "\n".join(lines).rstrip() + "\n"

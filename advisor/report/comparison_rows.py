@@ -1,4 +1,4 @@
-"""A comparison in, what all its formats say out: a headline, tables of before and after, notes."""
+"""Makes the headline and tables of a comparison, for all its formats."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,56 +7,54 @@ from advisor import units
 from advisor.records.change import Change, Comparison, InstanceChange, Measure, ModuleChange
 
 _NAMES: Mapping[Measure, str] = {
-    "flops": "FLOP a step",
+    "flops": "FLOP per step",
     "moved_bytes": "bytes read and written",
     "parameter_count": "parameters",
     "peak_memory_bytes": "peak memory, as traced",
     "step_s": "step",
     "ttft_s": "time to first token",
     "tpot_s": "time per output token",
-    "usd_per_million_tokens": "price of a million tokens",
+    "usd_per_million_tokens": "price per million tokens",
     "usd_per_hour": "price per hour",
     "job_s": "time of the job",
     "job_usd": "cost of the job",
 }
 _MANY = 10.0
-"""A ratio from which it is said as such, not as percent."""
+"""From this ratio on, a change is shown as a factor instead of percent."""
 HEADINGS = ("", "before", "now", "change")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeTable:
-    """A title over rows of `HEADINGS`."""
+    """A title and rows with the columns `HEADINGS`."""
 
     title: str
     rows: Sequence[tuple[str, str, str, str]]
 
 
 def headline(comparison: Comparison) -> str:
-    """What it did to the cost, or without prices to the FLOP."""
+    """Return the effect of the change on the cost, or on the FLOP if there are no prices."""
     (flops,) = (one for one in comparison.counted if one.measure == "flops")
     name = comparison.new if comparison.new == comparison.base else f"{comparison.new} (was {comparison.base})"
     if comparison.cheapest is None:
-        return f"{name}: {_effect(flops)} FLOP a step."
+        return f"{name}: {_effect(flops)} FLOP per step."
     (cost,) = (one for one in comparison.cheapest.changes if one.measure == "job_usd")
-    inside = (
-        ", a difference inside the interval of the prediction" if cost.is_inside_interval and _differs(cost) else ""
-    )
-    return f"{name}: {_effect(flops)} FLOP a step; the job costs {_effect(cost)} at its cheapest{inside}."
+    inside = ", which is within the interval of the prediction" if cost.is_inside_interval and _differs(cost) else ""
+    return f"{name}: {_effect(flops)} FLOP per step; on its cheapest instance, the job costs {_effect(cost)}{inside}."
 
 
 def tables(comparison: Comparison, *, top: int) -> Iterator[ChangeTable]:
-    """Of the step, of the cheapest instance, of the one that was the cheapest, and of the modules that changed."""
+    """Yield tables of the step, the cheapest instance now, the cheapest instance before, and the changed modules."""
     yield ChangeTable(title="One step:", rows=[_row(one) for one in comparison.counted])
     if comparison.cheapest is not None:
-        yield _instance_table("The cheapest", comparison.cheapest)
+        yield _instance_table("Cheapest instance", comparison.cheapest)
     if comparison.same_instance is not None:
-        yield _instance_table("What was the cheapest", comparison.same_instance)
+        yield _instance_table("Cheapest instance before", comparison.same_instance)
     if comparison.modules:
         shown = comparison.modules[:top]
         title = "Modules that changed:"
         if len(shown) < len(comparison.modules):
-            title = f"Modules that changed most, of {len(comparison.modules):,}:"
+            title = f"Modules that changed most ({len(comparison.modules):,} in total):"
         yield ChangeTable(title=title, rows=[row for module in shown for row in _module_rows(module)])
 
 
@@ -77,7 +75,7 @@ def _row(one: Change) -> tuple[str, str, str, str]:
 
 
 def _cells(one: Change) -> tuple[str, str, str]:
-    inside = ", inside the interval" if one.is_inside_interval and _differs(one) else ""
+    inside = ", within the interval" if one.is_inside_interval and _differs(one) else ""
     return _format(one.before, one.measure), _format(one.after, one.measure), f"{_signed(one)}{inside}"
 
 
@@ -92,7 +90,7 @@ def _format(value: float, measure: Measure) -> str:
 
 
 def _signed(one: Change) -> str:
-    """ "+12 %", "-3.4 %", "x 12", "none", or what cannot be a ratio."""
+    """Return "+12 %", "-3.4 %", "x 12" or "none"; "new" or "gone" if there is no ratio."""
     if not _differs(one):
         return "none"
     if one.ratio is None:
@@ -103,7 +101,7 @@ def _signed(one: Change) -> str:
 
 
 def _effect(one: Change) -> str:
-    """ "12 % more", "12 times as much" or "as much"."""
+    """Return "12 % more", "12 times as much" or "as much"."""
     if not _differs(one):
         return "as much" if one.measure == "job_usd" else "as many"
     if one.ratio is None:

@@ -1,4 +1,4 @@
-"""A comparison as text for a terminal."""
+"""Renders a comparison as text for a terminal."""
 
 from advisor.records.change import Comparison
 from advisor.report.comparison_rows import HEADINGS, headline, tables
@@ -7,7 +7,7 @@ from advisor.report.view import View
 
 
 def render_comparison(comparison: Comparison, *, view: View) -> str:
-    """The headline, a table of each kind of change, and what makes the two hard to compare."""
+    """Return the headline, a table for each kind of change, and notes on what makes the two hard to compare."""
     page = Page(width=view.width, color=view.color)
     page.line(headline(comparison), style="bold")
     for table in tables(comparison, top=view.top):
@@ -15,5 +15,5 @@ def render_comparison(comparison: Comparison, *, view: View) -> str:
         page.line(table.title)
         headings = [Heading(text=text, is_number=bool(text) and text != "change") for text in HEADINGS]
         page.table(headings, table.rows, first_row_style="")
-    page.titled_list("Mind:", comparison.notes)
+    page.titled_list("Notes:", comparison.notes)
     return page.text()

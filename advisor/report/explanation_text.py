@@ -1,4 +1,4 @@
-"""Where the time of a step goes as text for a terminal: on one device in full, on several side by side."""
+"""Renders where the time of a step goes: on one device in full, or on several side by side."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from advisor.report.interval_text import interval_text
 from advisor.report.text_page import Heading, Page
 from advisor.report.view import View
 
-_STEPS = {"inference": "a step of inference", "training": "a training step"}
+_STEPS = {"inference": "an inference step", "training": "a training step"}
 _GROUPS: Mapping[str, Callable[[ExplainedStep], Sequence[ExplainedGroup]]] = {
     "family": lambda step: step.families,
     "module": lambda step: step.modules,
@@ -27,20 +27,22 @@ _CHANGES: Mapping[ChangeKind, str] = {
     "weights": "weights in {}",
     "instance": "{}",
 }
-_NOTHING_SAVES = "nothing: no other precision, batch, layout, attention or instance, nor torch.compile, saves 1 %."
-_NOTHING_SAVES_OF_SERVICE = "nothing: neither narrower weights nor another instance save 1 %."
+_NOTHING_SAVES = (
+    "none: no other precision, batch, layout, attention or instance saves 1 %, and neither does torch.compile."
+)
+_NOTHING_SAVES_OF_SERVICE = "none: neither narrower weights nor another instance saves 1 %."
 _LEAST_PHASE_RATIO = 0.005
-"""Less is 0 %."""
+"""Phases with a smaller share of the time would show as 0 %."""
 _LEGEND = (
-    "FLOP/B: arithmetic intensity / ridge point, at which the peak of the unit that does most of the FLOP and the "
-    "bandwidth, both from the datasheet, take the same time.",
-    "roofline: the share of the plain roofline that is reached; above 100 % where caches or Winograd's convolutions "
-    "save what it counts.",
+    "FLOP/B: arithmetic intensity / ridge point; at the ridge point, compute at the peak of the unit that does most of "
+    "the FLOP takes as long as memory traffic at full bandwidth (both from the datasheet).",
+    "roofline: achieved share of the plain roofline; above 100 % if caches or Winograd convolutions save work that it "
+    "counts.",
 )
 
 
 def render_explanation(explanation: Explanation, *, view: View) -> str:
-    """The step on each device in sentences, then its `view.top` longest families and modules."""
+    """Return the step on each device in sentences, then its `view.top` longest families and modules."""
     page = Page(width=view.width, color=view.color)
     if len(explanation.steps) == 1:
         _one(page, explanation, view=view)
@@ -89,7 +91,7 @@ def _headline(step: ExplainedStep, explanation: Explanation) -> str:
 
 
 def _device(step: ExplainedStep) -> str:
-    """The name with what computes: "aws g6.xlarge (L4)", "aws c7a.xlarge (AMD EPYC 9R14, 4 cores)"."""
+    """Return the offer with its device: "aws g6.xlarge (L4)", "aws c7a.xlarge (AMD EPYC 9R14, 4 cores)"."""
     device = step.device
     if device.kind == "cpu":
         cores = "1 core" if step.core_count == 1 else f"{units.format_significant(step.core_count)} cores"
@@ -98,13 +100,14 @@ def _device(step: ExplainedStep) -> str:
 
 
 def reasons(step: ExplainedStep) -> Iterable[str]:
-    """What sets the pace, how far that is from the roofline, and what no table shows."""
+    """Yield what limits the step, its achieved share of the roofline, its phases and its sequential chains."""
     total = step.total
     yield _pace(step)
     if total.roofline_ratio is not None:
         yield (
-            "the plain roofline, every operator at the datasheet's peak or bandwidth, is "
-            f"{units.format_duration(total.roofline_s)}: {units.format_ratio(total.roofline_ratio)} of it is reached."
+            "the plain roofline, with every operator at the datasheet's peak or bandwidth, is "
+            f"{units.format_duration(total.roofline_s)}; the step runs at "
+            f"{units.format_ratio(total.roofline_ratio)} of it."
         )
     if len(step.phases) > 1:
         shown = [group for group in step.phases if group.time_ratio >= _LEAST_PHASE_RATIO]
@@ -114,25 +117,25 @@ def reasons(step: ExplainedStep) -> Iterable[str]:
         direction = "backward" if chain.op.endswith("backward") else "forward"
         yield (
             f"{chain.module or 'the model'}, {direction}: the time steps of its recurrent layers are "
-            f"{chain.kernel_count:,} kernels one after the other, which a GPU cannot run side by side."
+            f"{chain.kernel_count:,} kernels in sequence, which a GPU cannot run in parallel."
         )
 
 
 def _savings(page: Page, step: ExplainedStep, explanation: Explanation, *, where: str = "") -> None:
-    """Each change with what the whole job then costs; nothing of a device that nobody rents out."""
+    """List the changes that save money; nothing for a device that cannot be rented."""
     if step.job_usd is None:
         return
     rate = explanation.exchange_rate
     cost = units.format_money(step.job_usd.mid, rate=rate)
     done = samples_text(explanation.samples, explanation.generation)
-    title = f"What would save most{where} of {cost} for {done}:"
+    title = f"Largest savings{where}, of {cost} for {done}:"
     page.titled_list(title, saving_sentences(step, rate=rate, generation=explanation.generation))
 
 
 def saving_sentences(
     step: ExplainedStep, *, rate: ExchangeRate | None, generation: Generation | None = None
 ) -> tuple[str, ...]:
-    """One for each change, or one that says that there is none."""
+    """Return one sentence per change, or one that says that nothing saves money."""
 
     def money(usd: float) -> str:
         return units.format_money(usd, rate=rate)
@@ -151,32 +154,32 @@ def _pace(step: ExplainedStep) -> str:
     )
     if step.device.kind == "cpu":
         if not step.loading_s:
-            return f"its kernels take {kernels}, and their dispatch {dispatch} on the same cores."
+            return f"the kernels take {kernels} and their dispatch {dispatch}, on the same cores."
         loading = units.format_duration(step.loading_s)
-        return f"its kernels take {kernels}, their dispatch {dispatch} and loading data {loading} on the same cores."
+        return f"the kernels take {kernels}, their dispatch {dispatch} and data loading {loading}, on the same cores."
     if step.bound == "loader":
         return (
-            f"the loading of a batch takes its host {units.format_duration(step.loading_s)}, and the GPU waits: its "
-            f"kernels take {kernels}, their dispatch by the host {dispatch}, the copies of the inputs {transfer}."
+            f"loading a batch takes the host {units.format_duration(step.loading_s)}, and the GPU waits: its "
+            f"kernels take {kernels}, their dispatch by the host {dispatch} and the copies of the inputs {transfer}."
         )
     if step.bound == "dispatch":
         return (
-            f"the host takes {dispatch} to dispatch the operators, and the GPU waits: its kernels take {kernels}, the "
-            f"copies of the inputs {transfer}."
+            f"the host takes {dispatch} to dispatch the operators, and the GPU waits: its kernels take {kernels} and "
+            f"the copies of the inputs {transfer}."
         )
     if step.bound == "transfer":
         return (
-            f"the copies of the inputs take {transfer}, and the GPU waits: its kernels take {kernels}, their dispatch "
-            f"by the host {dispatch}."
+            f"the copies of the inputs take {transfer}, and the GPU waits: its kernels take {kernels} and their "
+            f"dispatch by the host {dispatch}."
         )
     return (
-        f"its kernels take {kernels}; behind them hide their dispatch by the host, {dispatch}, and the copies of the "
-        f"inputs, {transfer}."
+        f"the kernels take {kernels}, which hides their dispatch by the host ({dispatch}) and the copies of the inputs "
+        f"({transfer})."
     )
 
 
 def _intensity(group: ExplainedGroup) -> str:
-    """ "838 / 78"; without FLOP there is no ridge."""
+    """Return intensity and ridge point, as in "838 / 78", or "-" for a group without FLOP."""
     if group.flops_per_byte is None or group.ridge_flops_per_byte is None:
         return "-"
     return f"{_two_digits(group.flops_per_byte)} / {_two_digits(group.ridge_flops_per_byte)}"
@@ -195,12 +198,15 @@ _CELLS: Mapping[str, Callable[[ExplainedGroup], str]] = {
     "FLOP/B": _intensity,
     "roofline": lambda group: "-" if group.roofline_ratio is None else units.format_ratio(group.roofline_ratio),
 }
-_COLUMNS = {"family": tuple(_CELLS), "module": ("time", "share", "bound", "roofline")}  # paths of modules are long
+_COLUMNS = {
+    "family": tuple(_CELLS),
+    "module": ("time", "share", "bound", "roofline"),
+}  # few columns, because module paths are long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    """One group on every device: its time, and what bounds it ("-" on a device that has no such group)."""
+    """One group on every device: its time and its bound ("-" on a device that has no such group)."""
 
     name: str
     times_s: tuple[float, ...]
@@ -208,7 +214,7 @@ class _Line:
 
 
 def _side_by_side(page: Page, explanation: Explanation, *, view: View) -> None:
-    """Each device by a letter; where their batches differ, the tables are of one sample."""
+    """Compare the devices, each named by a letter; if their batch sizes differ, the tables show time per sample."""
     steps = explanation.steps
     by_letter = dict(zip(ascii_uppercase, steps, strict=False))
     page.line(f"{explanation.workload}: {_what(explanation)} on", style="bold")
@@ -223,7 +229,7 @@ def _side_by_side(page: Page, explanation: Explanation, *, view: View) -> None:
     totals = _lines([[step.total] for step in steps], divisors=divisors)
     page.blank()
     sample = "sample" if explanation.generation is None else "request"
-    page.line(f"Time of one {sample if per_sample else 'step'}; what differs most comes first.", style="bold")
+    page.line(f"Time per {sample if per_sample else 'step'}, largest difference first.", style="bold")
     for name, groups_of in _GROUPS.items():
         lines = _lines([groups_of(step) for step in steps], divisors=divisors)
         page.blank()
@@ -236,7 +242,7 @@ def _side_by_side(page: Page, explanation: Explanation, *, view: View) -> None:
 
 
 def _lines(groups: Sequence[Sequence[ExplainedGroup]], *, divisors: Sequence[int]) -> list[_Line]:
-    """The groups of every device by name, the largest difference first; each device's times over its divisor."""
+    """Return the groups by name, largest difference first, with each device's times divided by its divisor."""
     by_name = [{group.name: group for group in members} for members in groups]
     lines = []
     for name in dict.fromkeys(group.name for members in groups for group in members):
@@ -253,7 +259,7 @@ def _lines(groups: Sequence[Sequence[ExplainedGroup]], *, divisors: Sequence[int
 
 
 def _comparison_columns(count: int) -> Sequence[str]:
-    """Of two devices also what bounds each group, and what the second one saves."""
+    """Return the column headings; for two devices, with the bounds and the difference."""
     return ("A", "bound", "B", "bound", "A - B") if count == 2 else ascii_uppercase[:count]
 
 

@@ -1,4 +1,4 @@
-"""The formats of a recommendation: a name in, its module `advisor.report.as_NAME` out; a file in, the answer in it."""
+"""Finds the module `advisor.report.as_NAME` of each output format, and saves an answer to a file."""
 
 from importlib import import_module
 from pathlib import Path
@@ -14,33 +14,33 @@ _PREFIX = "as_"
 
 
 def format_names() -> tuple[str, ...]:
-    """Every format, the one for people first."""
+    """Return the name of every format, `table` first."""
     package = import_module("advisor.report")
     names = [module.name for module in iter_modules(package.__path__) if module.name.startswith(_PREFIX)]
     return tuple(sorted((name.removeprefix(_PREFIX) for name in names), key=lambda name: (name != "table", name)))
 
 
 def format_suffixes() -> dict[str, str]:
-    """The file suffix of every format."""
+    """Return the file suffix of every format."""
     return {name: format_module(name).SUFFIX for name in format_names()}
 
 
 def format_module(name: str) -> Any:
-    """The module with `SUFFIX` and `render(recommendation, view)` of a format."""
+    """Return the module of a format, which has `SUFFIX` and `render(recommendation, view)`."""
     return import_module(f"advisor.report.{_PREFIX}{name}")
 
 
 def save_answer(recommendation: Recommendation, file: Path, *, top: int) -> None:
-    """Write it in the format that the file's suffix names; raise `UsageError` where it names none."""
+    """Write the answer in the format of the file's suffix; raise `UsageError` if no format has this suffix."""
     names = {suffix: name for name, suffix in format_suffixes().items()}
     name = names.get(file.suffix.lower())
     if name is None:
         listed = " ".join(names)
         if file.suffix.lower() == ".html":
             raise UsageError(
-                f"{file}: a report looks into the model, which an answer does not hold",
+                f"{file}: a report needs the model, which an answer does not contain",
                 hint=f'advisor.save_report(model, example_inputs, "{file}") or `advise SOURCE -o {file}` writes it; '
                 f"save() writes {listed}",
             )
-        raise UsageError(f"{file}: its suffix names no format of an answer", hint=f"one of {listed}")
+        raise UsageError(f"{file}: no format of an answer has this suffix", hint=f"use one of {listed}")
     write_whole(format_module(name).render(recommendation, View(top=top)), file)

@@ -1,4 +1,4 @@
-"""A report in, one HTML file out that needs no network: its styles, its scripts and its data are all inside."""
+"""Renders a report as one HTML file that needs no network: it contains its styles, scripts and data."""
 
 import json
 from html import escape
@@ -11,11 +11,11 @@ from advisor.report.printable import printable
 
 _START = 'showReport(JSON.parse(document.getElementById("data").textContent), document.getElementById("report"));'
 _IN_A_SCRIPT = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
-"""What would end the element or open a comment in it; JSON reads the escapes back."""
+"""Characters that could end the element or open a comment; JSON decodes the escapes."""
 
 
 def render_report(report: Report) -> str:
-    """The whole file."""
+    """Return the whole HTML file."""
     document = document_of(report)
     title, headline = (escape(printable(text)) for text in (document.title, document.headline))
     style, library, script = asset("report.css"), asset("plot.min.js"), _script()
@@ -37,7 +37,7 @@ def render_report(report: Report) -> str:
 <main id="report">
 <h1>{title}</h1>
 <p class="headline">{headline}</p>
-<noscript><p>The scripts inside this report, which draw its tables and plots, are switched off.</p></noscript>
+<noscript><p>Scripts are switched off. This report needs its scripts to draw the tables and plots.</p></noscript>
 </main>
 <script type="application/json" id="data">{json_in_html(to_plain(document))}</script>
 <script>{library}</script>
@@ -48,11 +48,11 @@ def render_report(report: Report) -> str:
 
 
 def json_in_html(value: object) -> str:
-    """JSON in ASCII that can stand inside a <script>: whatever names it holds, none ends the element."""
+    """Return JSON in ASCII that is safe inside a <script>: no string in it can end the element."""
     return json.dumps(value, allow_nan=False, separators=(",", ":")).translate(_IN_A_SCRIPT)
 
 
 def _script() -> str:
-    """Our modules as one: a file opened from disk may not import another."""
+    """Return our modules joined into one, because a file opened from disk may not import another."""
     lines = [line for name in MODULES for line in asset(name).splitlines() if not line.startswith("import ")]
     return "\n".join((*(line.removeprefix("export ") for line in lines), _START))

@@ -1,4 +1,4 @@
-"""What every page is made of: the files of our own and of Observable Plot, and by which hash a page may run them."""
+"""Loads the scripts and styles of a page and computes the hashes that allow them to run."""
 
 from base64 import b64encode
 from functools import cache
@@ -7,7 +7,7 @@ from pathlib import Path
 
 ASSETS = Path(__file__).parent / "assets"
 MODULES = ("dom.js", "ticks.js", "table.js", "plots.js", "report.js")
-"""Our own, each after those that it imports."""
+"""Our own modules, each after the modules that it imports."""
 _PLOT_STYLE = """:where(.plot-d6a7b5) {
   --plot-background: white;
   display: block;
@@ -19,17 +19,17 @@ _PLOT_STYLE = """:where(.plot-d6a7b5) {
 :where(.plot-d6a7b5 tspan) {
   white-space: pre;
 }"""
-"""What Observable Plot 0.6.17 puts into every drawing as a <style>."""
+"""The <style> that Observable Plot 0.6.17 puts into every drawing."""
 
 
 def csp_hash(text: str) -> str:
-    """The source expression of an inline script or style (Content Security Policy Level 3, 2.3.1)."""
+    """Return the source expression of an inline script or style (Content Security Policy Level 3, 2.3.1)."""
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
 @cache
 def asset(name: str) -> str:
-    """A file that the page is made of."""
+    """Return the text of an asset file."""
     return (ASSETS / name).read_text(encoding="utf-8")
 
 

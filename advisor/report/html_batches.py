@@ -1,4 +1,4 @@
-"""Devices looked at closely in, their throughput and cost over the batch out."""
+"""Makes the report's section on throughput and cost by batch size."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from advisor.report.money import in_currency
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Measured:
-    """What a batch is of, what a second of it gives and what is paid for, each with how many of them a sample has."""
+    """The words for a batch, its output and what is paid for, and the number of outputs and paid units per sample."""
 
     batch: str
     batch_heading: str
@@ -65,7 +65,7 @@ def _measured_by(generation: Generation | None) -> _Measured:
 def batches_section(
     looks: Sequence[CloseLook], *, rate: ExchangeRate | None, generation: Generation | None = None
 ) -> Section:
-    """What the batch size does to throughput and cost; of a language model in service to its tokens."""
+    """Return the section on throughput and cost by batch size; in LLM serving, per token."""
     by = _measured_by(generation)
     swept = [look for look in looks if len(look.batches) > 1]
     paid = [look for look in swept if look.quote.usd_per_hour]  # a logarithmic axis has no 0
@@ -83,10 +83,10 @@ def batches_section(
         )
 
     charts = (
-        chart(f"{by.made.capitalize()} a second", f"{by.made}/s", "per_s", partial(_throughput, by=by), of=swept),
-        chart(f"Cost of a million {by.paid}", "cost", "money", partial(_cost, by=by, rate=rate), of=paid),
+        chart(f"{by.made.capitalize()} per second", f"{by.made}/s", "per_s", partial(_throughput, by=by), of=swept),
+        chart(f"Cost per million {by.paid}", "cost", "money", partial(_cost, by=by, rate=rate), of=paid),
     )
-    lead = "Each device kept busy, up to what its memory takes; bands are the 90 % interval."
+    lead = "Each device is always busy; batch sizes go up to what fits its memory. Bands are 90 % intervals."
     return Section(
         id="batches",
         title=by.batch.capitalize(),
@@ -126,7 +126,7 @@ def _batch_cells(one: BatchPoint, *, by: _Measured, rate: ExchangeRate | None) -
         f"{one.batch:,}",
         _times(one),
         f"{units.format_rate(one.samples_per_s * by.made_count)} {by.made}/s",
-        f"{units.format_money(one.usd_per_million_samples / by.paid_count, rate=rate, digits=digits)} a million",
+        f"{units.format_money(one.usd_per_million_samples / by.paid_count, rate=rate, digits=digits)} per million",
         units.format_bytes(one.peak_memory_bytes) + ("" if one.fits else ", does not fit"),
         one.bound,
     )

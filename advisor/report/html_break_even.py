@@ -1,4 +1,4 @@
-"""Break-even in, a curve of the cheapest CPU and the cheapest GPU for each of its questions out."""
+"""Makes the report's break-even section: the cost of the cheapest CPU and the cheapest GPU along each curve."""
 
 from collections.abc import Mapping, Sequence
 
@@ -30,7 +30,7 @@ _KINDS: Mapping[DeviceKind, tuple[str, Color, Symbol]] = {
 }
 _AXES: Mapping[CurveKind, str] = {
     "batch": "batch size",
-    "requests_per_day": "requests a day",
+    "requests_per_day": "requests per day",
     "samples": "samples of the job",
 }
 _AXES_OF_SERVICE: Mapping[CurveKind, str] = {
@@ -41,20 +41,20 @@ _AXES_OF_SERVICE: Mapping[CurveKind, str] = {
 
 
 def break_even_section(break_even: BreakEven) -> Section:
-    """Where the two cost the same; the bands are 90 % intervals."""
+    """Return the section on where the cheapest CPU and the cheapest GPU cost the same."""
     rate = break_even.exchange_rate
     generation, found = break_even.job.generation, break_even.folk_rule
     rule = [] if found is None else folk_rule_sentences(found, rate=rate, generation=generation)
     listings = (
         Listing(
-            title="The folk rule (take a GPU if it is faster by more than it is dearer), in figures", items=tuple(rule)
+            title="Rule of thumb (use a GPU if its speedup exceeds its price ratio), in numbers", items=tuple(rule)
         ),
         Listing(title="Not shown", items=break_even.left_out),
     )
     return Section(
         id="break-even",
         title="Break-even",
-        lead=("The cheapest CPU against the cheapest GPU at each place; bands are 90 % intervals.",),
+        lead=("The cheapest CPU and the cheapest GPU at each point. Bands are 90 % intervals.",),
         lists=tuple(listing for listing in listings if listing.items),
         plots=tuple(_chart(curve, generation, rate=rate) for curve in break_even.curves),
     )
@@ -68,7 +68,7 @@ def _chart(curve: Curve, generation: Generation | None, *, rate: ExchangeRate | 
         title=title,
         notes=(" ".join(verdict(curve, generation=generation)),),
         x=Axis(label=over, unit="count"),
-        y=Axis(label="cost a month" if curve.kind == "requests_per_day" else "cost of the job", unit="money"),
+        y=Axis(label="cost per month" if curve.kind == "requests_per_day" else "cost of the job", unit="money"),
         series=tuple(one for one in series if one.points),
         rules=tuple(Rule(x=crossing.at, name=f"{crossing.at:,}") for crossing in curve.crossings),
         table=_table(curve, title=title, over=over, rate=rate),

@@ -1,4 +1,4 @@
-"""A report in, what its page shows out: section by section, every word of it."""
+"""Makes the content of a report, section by section, with all of its text."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,7 @@ from advisor.report.quote_columns import device_label, instance_label
 
 
 def document_of(report: Report) -> Document:
-    """The whole report; a section that has nothing to show is left out."""
+    """Return the whole report, without the sections that have nothing to show."""
     recommendation, rate = report.recommendation, report.recommendation.exchange_rate
     generation = recommendation.job.generation
     sections = (
@@ -53,7 +53,7 @@ def document_of(report: Report) -> Document:
 
 
 def money_prefix(rate: ExchangeRate | None) -> str:
-    """What stands before an amount: "$", or "EUR "."""
+    """Return the prefix of an amount: "$" or, for example, "EUR "."""
     return "$" if rate is None else f"{rate.currency} "
 
 
@@ -71,21 +71,21 @@ def _figures(best: Quote, recommendation: Recommendation) -> tuple[Figure, ...]:
             note=f"{device_label(best)}, {best.region}",
         ),
         Figure(
-            name="cost a month" if is_service else "cost",
+            name="cost per month" if is_service else "cost",
             value=units.format_money(best.job_usd.mid, rate=rate),
             note=f"90 % interval {money_interval(best.job_usd, rate=rate).partition(' ')[2].strip('[]')}",
         ),
         *_times(best, job),
         Figure(
             name="price",
-            value=f"{units.format_money(best.usd_per_hour, rate=rate, digits=3)} an hour",
+            value=f"{units.format_money(best.usd_per_hour, rate=rate, digits=3)} per hour",
             note=" ".join((best.price_date, *best.price_marks)),
         ),
     )
 
 
 def _times(best: Quote, job: Job) -> Iterator[Figure]:
-    """That of the job, which a service never ends, and those of the tokens of a language model."""
+    """Yield the time of the job, or of a step for a service, and in LLM serving the times per token."""
     batch, tokens = f"{batch_text(best.batch, job.generation)}, {best.precision}", best.tokens
     step = f"{interval_text(best.step_s)}, {batch}"
     if job.requests_per_day is None:
@@ -94,5 +94,5 @@ def _times(best: Quote, job: Job) -> Iterator[Figure]:
     elif tokens is None:
         yield Figure(name="step", value=units.format_duration(best.step_s.mid), note=f"90 % interval {step}")
     if tokens is not None:
-        first = f"the first after {interval_text(tokens.ttft_s)}"
+        first = f"first token after {interval_text(tokens.ttft_s)}"
         yield Figure(name="time per output token", value=units.format_duration(tokens.tpot_s.mid), note=first)

@@ -1,4 +1,4 @@
-"""A recommendation in, what it rests on out: assumptions, prices and their sources, what was left out, accuracy."""
+"""Makes the report's sections on assumptions, price sources, offers left out and accuracy."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,17 +11,17 @@ from advisor.report.html_parts import Listing, Section, Table, TableColumn
 from advisor.report.served_accuracy import SERVED_ACCURACY
 
 _BY: Mapping[str, str] = {"": "all", "device": "device", "kind": "kind", "mode": "mode"}
-"""The groupings that a reader asks about: theirs is a device and a job."""
+"""The groupings shown in a report."""
 
 
 def basis_section(recommendation: Recommendation) -> Section:
-    """What the headline takes for granted."""
+    """Return the section on the assumptions of the headline."""
     listing = Listing(title="Assumes", items=sentence.basis(recommendation))
-    return Section(id="basis", title="What it rests on", lists=(listing,))
+    return Section(id="basis", title="Assumptions", lists=(listing,))
 
 
 def prices_section(sources: Sequence[PriceSource]) -> Section:
-    """Where the prices are from, and how old they are."""
+    """Return the section on the sources and dates of the prices."""
     table = Table(
         title="Sources of prices",
         columns=(
@@ -42,12 +42,12 @@ def prices_section(sources: Sequence[PriceSource]) -> Section:
             for one in sources
         ),
     )
-    lead = "Of the offers in the ranking."
+    lead = "Sources of the prices in the ranking."
     return Section(id="prices", title="Prices", lead=(lead,) if sources else (), tables=(table,) if sources else ())
 
 
 def left_out_section(recommendation: Recommendation) -> Section:
-    """Every offer that is not ranked, with its reason."""
+    """Return the section on the offers that are not ranked, with the reasons."""
     rejected = recommendation.rejected
     table = Table(
         title="Every offer left out",
@@ -61,7 +61,7 @@ def left_out_section(recommendation: Recommendation) -> Section:
         rows=tuple((one.code, one.provider, one.instance, one.region, one.reason) for one in rejected),
     )
     lead = f"{len(rejected):,} offers are not in the ranking."
-    listing = Listing(title="By reason, the commonest first", items=sentence.left_out(recommendation))
+    listing = Listing(title="By reason, most common first", items=sentence.left_out(recommendation))
     return Section(
         id="left-out",
         title="Left out",
@@ -72,14 +72,18 @@ def left_out_section(recommendation: Recommendation) -> Section:
 
 
 def accuracy_section(groups: Sequence[AccuracyGroup], *, generation: Generation | None = None) -> Section:
-    """How far such predictions were from steps that others measured; of a `generation` nobody did."""
-    served = Listing(title="Of language models in service", items=SERVED_ACCURACY)
+    """Return the section on the error of predictions for measured steps; with `generation`, also on LLM serving."""
+    served = Listing(title="LLM serving", items=SERVED_ACCURACY)
     shown = [group for group in groups if group.by in _BY]
     lead = [
         f"Over {group.n:,} measured steps the mean error is {units.format_ratio(group.mape)} and the median "
         f"{units.format_ratio(group.median_ape)}"
-        + ("" if group.coverage_90 is None else f"; the 90 % interval holds {units.format_ratio(group.coverage_90)}")
-        + f". The plain roofline is off by {units.format_ratio(group.roofline_mape)}."
+        + (
+            ""
+            if group.coverage_90 is None
+            else f"; {units.format_ratio(group.coverage_90)} are inside the 90 % interval"
+        )
+        + f". The mean error of the plain roofline is {units.format_ratio(group.roofline_mape)}."
         for group in shown
         if not group.by
     ]
@@ -109,9 +113,9 @@ def accuracy_section(groups: Sequence[AccuracyGroup], *, generation: Generation 
             for group in shown
         ),
         notes=(
-            "Of |predicted / measured - 1| over published steps; bias is the geometric mean of predicted / measured, "
-            "less 1. Most of these devices were in the fit; on one that was not errors are larger, and the 90 % "
-            "intervals are made for that.",
+            "Errors are |predicted / measured - 1| over published steps; bias is the geometric mean of predicted / "
+            "measured, minus 1. Most of these devices were in the fit. Errors are larger on a device that was not, and "
+            "the 90 % intervals are sized for such a device.",
         ),
     )
     return Section(

@@ -1,4 +1,4 @@
-"""A recommendation in, time and cost of its job over the number of machines out."""
+"""Makes the report's section on time and cost by number of machines."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from advisor.report.money import in_currency
 
 
 def machines_section(recommendation: Recommendation) -> Section:
-    """What more machines of the best offer would bring, where several were allowed."""
+    """Return the section on using more machines of the best offer; empty if only one was allowed."""
     sweep, rate = recommendation.machine_sweep, recommendation.exchange_rate
     if sweep is None or len(sweep.points) < 2:
         return Section(id="machines", title="Machines")
@@ -23,7 +23,7 @@ def machines_section(recommendation: Recommendation) -> Section:
             x=Axis(label="machines", unit="count"),
             y=Axis(label=title.lower(), unit=unit),
             series=(_series(sweep, amount, rate=rate),),
-            rules=(Rule(x=sweep.instance_count, name="as ranked"),),
+            rules=(Rule(x=sweep.instance_count, name="in the ranking"),),
             table=table,
         )
 
@@ -31,7 +31,7 @@ def machines_section(recommendation: Recommendation) -> Section:
         id="machines",
         title="Machines",
         lead=(
-            f"The whole job on {sweep.provider} {sweep.instance}; bands are the 90 % interval.",
+            f"The whole job on {sweep.provider} {sweep.instance}. Bands are 90 % intervals.",
             machine_note(sweep, deadline_s=deadline_s),
         ),
         plots=(

@@ -1,4 +1,4 @@
-"""How the devices that a report looks at closely, and what bounds them, are named and drawn in every plot."""
+"""Defines the names, colours and symbols of devices and bounds in all plots of a report."""
 
 from collections.abc import Mapping
 
@@ -28,10 +28,10 @@ ROLE_MARKS: Mapping[Role, tuple[Color, Symbol]] = {
 
 
 def device_name(look: CloseLook) -> str:
-    """ "best GPU: aws g6.xlarge (L4)"."""
+    """Return the label of a device, such as "best GPU: aws g6.xlarge (L4)"."""
     return f"{look.role}: {look.step.name} ({look.step.device.name})"
 
 
 def step_time(step: ExplainedStep) -> str:
-    """ "10 ms [8-12.5]"."""
+    """Return the time of a step, such as "10 ms [8-12.5]"."""
     return interval_text(step.step_s)

@@ -1,4 +1,4 @@
-"""Devices looked at closely in, bars of what a step keeps in the memory of each out."""
+"""Makes the report's section on the peak memory of a step, as a bar of parts for each device."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,17 +19,17 @@ _GROUPS: Mapping[str, tuple[Color, tuple[MemoryPart, ...]]] = {
     "allocator": (6, ("allocator",)),
     "process, CUDA context": (7, ("process",)),
 }
-"""What a bar tells apart; the table has every part."""
+"""The parts that a bar distinguishes; the table has every part."""
 
 
 def memory_section(looks: Sequence[CloseLook], *, generation: Generation | None = None) -> Section:
-    """The peak of the step that was priced, beside what the device has."""
+    """Return the section on the peak memory of the priced step, compared with the device's memory."""
     found = [(look, look.memory) for look in looks if look.memory is not None]
     if not found:
         return Section(id="memory", title="Memory")
     verb = "is" if generation is None else "are"
     bars = Bars(
-        title="Peak of a step",
+        title="Peak memory of a step",
         notes=tuple(
             f"{look.role}: {memory.device.name}, {batch_text(memory.batch, generation)} in {memory.precision}; up to "
             f"{batch_text(memory.largest_batch, generation)} {verb} sure to fit."
@@ -39,7 +39,7 @@ def memory_section(looks: Sequence[CloseLook], *, generation: Generation | None 
         bars=tuple(_bar(look, memory) for look, memory in found),
         table=_table(found),
     )
-    lead = "The peak of the step as it is priced; the mark is what the device has."
+    lead = "Peak memory of the priced step. The mark is the memory of the device."
     return Section(id="memory", title="Memory", lead=(lead,), plots=(bars,))
 
 

@@ -1,4 +1,4 @@
-"""Devices looked at closely in, why a step takes as long as it does on each, and its time by module, out."""
+"""Makes the report's sections on why a step takes as long as it does, and on its time by module."""
 
 from collections.abc import Sequence
 
@@ -26,21 +26,21 @@ _SHOWN_MODULES = 12
 def why_section(
     looks: Sequence[CloseLook], *, rate: ExchangeRate | None, generation: Generation | None = None
 ) -> Section:
-    """What sets the pace on each device, and what would cost less."""
+    """Return the section on what limits the step on each device, and what would save money."""
     lists = []
     for look in looks:
         lists.append(Listing(title=f"{device_name(look)}: {step_time(look.step)}", items=tuple(reasons(look.step))))
         if look.step.job_usd is not None:
             cost = units.format_money(look.step.job_usd.mid, rate=rate)
-            title = f"What would save most of {cost} on the {look.role}"
+            title = f"Largest savings, of {cost} on the {look.role}"
             lists.append(Listing(title=title, items=saving_sentences(look.step, rate=rate, generation=generation)))
     return Section(id="why", title="Why", lists=tuple(lists))
 
 
 def modules_section(looks: Sequence[CloseLook], *, generation: Generation | None = None) -> Section:
-    """Where the time of a step goes in the model."""
+    """Return the section on the time of a step by module."""
     plots = tuple(_modules(look, generation) for look in looks)
-    lead = ("The longest first. Layers of equal shape that repeat are one line.",)
+    lead = ("Longest first. Repeated layers of equal shape share one line.",)
     return Section(id="modules", title="Time by module", lead=lead, plots=plots)
 
 

@@ -1,6 +1,6 @@
-"""What a report is made of, as data: the page draws it, and knows nothing of models or prices.
+"""Defines the content of a report as data: sections, tables, charts and bars.
 
-All words are made here; the page formats nothing but the ticks of its axes.
+Python makes all text; the page formats only the ticks of its axes.
 """
 
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from typing import Literal
 Unit = Literal["s", "money", "bytes", "count", "per_s", "flops_per_s", "flops_per_byte"]
 Symbol = Literal["circle", "triangle", "square", "diamond", "star", "cross", "wye"]
 Color = Literal[1, 2, 3, 4, 5, 6, 7]
-"""Of Okabe and Ito's palette, which colour-blind people can tell apart; 7 is grey. `report.css` has them."""
+"""An index into the palette of Okabe and Ito, safe for colour-blind readers; 7 is grey. Defined in `report.css`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableColumn:
-    """`keys` are the numbers that its cells stand for, to sort by; else their text is. `is_choice`: few values."""
+    """A column of a table. `keys` are numbers to sort by instead of the text. `is_choice`: few distinct values."""
 
     header: str
     is_number: bool = False
@@ -24,7 +24,7 @@ class TableColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Rows of text. A long one can be searched."""
+    """Rows of text. The page adds a search field to a long table."""
 
     title: str
     columns: tuple[TableColumn, ...]
@@ -34,7 +34,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """`unit` says how its ticks read."""
+    """An axis of a chart; `unit` decides the format of its ticks."""
 
     label: str
     unit: Unit
@@ -43,7 +43,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """`text` is what a reader sees who points at it, `name` what stands beside it; and the ends of its intervals."""
+    """A point with its intervals. `text` is shown when the pointer is over it; `name` is printed beside it."""
 
     x: float
     y: float
@@ -57,7 +57,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Points that belong together; colour and symbol both tell them from others. A line has a band of its intervals."""
+    """Points with one colour and symbol. A line has a band for its intervals."""
 
     name: str
     color: Color
@@ -69,7 +69,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A place on the x axis with its name."""
+    """A vertical line at `x`, with a name."""
 
     x: float
     name: str
@@ -77,7 +77,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """Points and lines, and the same figures as a table. A series without a symbol is no entry of the legend."""
+    """Points and lines, with the same numbers as a table. The legend skips a series without a symbol."""
 
     title: str
     notes: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A stretch of a bar."""
+    """One part of a bar."""
 
     name: str
     value: float
@@ -101,7 +101,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """Parts one after the other; `limit` is a mark that it may not pass."""
+    """A bar made of parts; `limit` is drawn as a mark."""
 
     name: str
     note: str
@@ -112,7 +112,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bars:
-    """Horizontal bars on one axis, and the same figures as a table."""
+    """Horizontal bars on one axis, with the same numbers as a table."""
 
     title: str
     notes: tuple[str, ...] = ()
@@ -124,7 +124,7 @@ class Bars:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """Sentences under a title."""
+    """A title and a list of sentences."""
 
     title: str
     items: tuple[str, ...]
@@ -132,7 +132,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One heading of the report; `id` is the anchor in its address."""
+    """A section of the report; `id` is its anchor in the URL."""
 
     id: str
     title: str
@@ -144,7 +144,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A number of the headline by itself."""
+    """A key number, shown below the headline."""
 
     name: str
     value: str
@@ -153,7 +153,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """The whole report. `money` is what stands before an amount."""
+    """The whole report. `money` is the prefix of an amount."""
 
     title: str
     headline: str

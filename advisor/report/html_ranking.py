@@ -1,4 +1,4 @@
-"""A recommendation in, its ranked table and its plot of cost against time out."""
+"""Makes the report's ranked table and its plot of cost against time."""
 
 from collections.abc import Mapping
 
@@ -21,13 +21,13 @@ _ORDER = (
     "#", "instance", "per Mtok", "cost", "device", "provider", "step [90 %]", "TTFT", "TPOT [90 %]", "tokens/s",
     "cheapest", "per h",
 )  # fmt: skip
-"""What is looked at first stands first; all other columns follow as they are."""
+"""The most important columns come first; the others follow in their usual order."""
 _FIRST: Mapping[Objective, str] = {"cost": "Cheapest", "time": "Fastest", "cost-time": "Lowest cost x time"}
 _CHOICES = ("provider", "kind", "tier", "precision", "bound")
 
 
 def ranking_section(recommendation: Recommendation) -> Section:
-    """Every offer, as the table of all formats has it."""
+    """Return the section with the table of all ranked offers."""
     rows = table_rows(recommendation, top=max(1, len(recommendation.quotes)))
     columns = sorted((*columns_for(rows), *_MORE_COLUMNS), key=_place)
     table = Table(
@@ -44,7 +44,7 @@ def ranking_section(recommendation: Recommendation) -> Section:
         rows=tuple(tuple(column.cell(row) for column in columns) for row in rows),
         notes=sentence.table_notes(rows, quote_count=len(recommendation.quotes)),
     )
-    lead = f"{_FIRST[recommendation.job.objective]} first; a column's heading sorts by it."
+    lead = f"{_FIRST[recommendation.job.objective]} first. Click a column's heading to sort by it."
     return Section(id="ranking", title="Ranking", lead=(lead,) if rows else (), tables=(table,) if rows else ())
 
 
@@ -53,7 +53,7 @@ def _place(column: Column) -> int:
 
 
 def cost_time_section(recommendation: Recommendation) -> Section:
-    """What each offer costs and how long it takes; the front of those that no other beats at both."""
+    """Return the section that plots cost against time for all offers, with the Pareto front."""
     job, rows = recommendation.job, table_rows(recommendation, top=max(1, len(recommendation.quotes)))
     rows = tuple(row for row in rows if row.quote.job_usd.mid > 0)  # a logarithmic axis has no 0
     front = sorted((row for row in rows if row.quote.on_pareto_front), key=lambda row: row.quote.job_usd.mid)
@@ -63,14 +63,14 @@ def cost_time_section(recommendation: Recommendation) -> Section:
         Series(name="GPU", color=1, symbol="triangle", points=_points(ranked, job, kind="gpu"), is_faint=True),
         Series(name="CPU", color=2, symbol="circle", points=_points(ranked, job, kind="cpu"), is_faint=True),
         Series(
-            name="Pareto front: no other is both cheaper and sooner, with 90 % intervals",
+            name="Pareto front: no other offer is both cheaper and faster; with 90 % intervals",
             color=3,
             symbol="diamond",
             points=tuple(_point(row, job, has_interval=True) for row in front),
             has_line=True,
         ),
         Series(
-            name="the machine at hand",
+            name="the local machine",
             color=4,
             symbol="star",
             points=tuple(_point(row, job, has_interval=True) for row in here),
@@ -82,23 +82,23 @@ def cost_time_section(recommendation: Recommendation) -> Section:
     chart = Chart(
         title=f"Cost and {_time_name(job)} of every offer",
         x=Axis(label=f"{_time_name(job)}", unit="s"),
-        y=Axis(label="cost a month" if job.requests_per_day is not None else "cost of the job", unit="money"),
+        y=Axis(label="cost per month" if job.requests_per_day is not None else "cost of the job", unit="money"),
         series=series,
         table=_front_table([*front, *here], job),
     )
-    lead = f"On the front: {len(front)} of {len(recommendation.quotes):,} offers. All others cost more and take longer."
+    lead = f"Pareto front: {len(front)} of {len(recommendation.quotes):,} offers. All others cost more and take longer."
     return Section(id="cost-time", title="Cost against time", lead=(lead,), plots=(chart,))
 
 
 def _time_name(job: Job) -> str:
-    """A step of a language model in service takes as long as each answer in it."""
+    """Return the name of the time axis; in LLM serving, a step lasts as long as each of its answers."""
     if job.requests_per_day is None:
         return "time of the job"
     return "time of a step" if job.generation is None else "time of an answer"
 
 
 def _time(row: RankedQuote, job: Job) -> Interval:
-    """A service is never done."""
+    """Return the time of the job, or of a step for a service, which never ends."""
     return row.quote.job_s if job.requests_per_day is None else row.quote.step_s
 
 

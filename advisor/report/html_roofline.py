@@ -1,4 +1,4 @@
-"""Devices looked at closely in, the roof of each with the families of operators under it out."""
+"""Makes the report's roofline plots: the operator families under the roof of each device."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -20,17 +20,18 @@ from advisor.report.html_parts import (
 )
 
 _SHOWN_RATIO = 0.01
-"""Families with less of the time than this are in the table alone."""
+"""Families with a smaller share of the time are only in the table."""
 _LABELLED_RATIO = 0.05
-"""Families with less of it than this are named by the pointer alone."""
+"""Families with a smaller share of the time are named only under the pointer."""
 
 
 def roofline_section(looks: Sequence[CloseLook]) -> Section:
-    """Each family of operators by its arithmetic intensity, under the roof of the device."""
+    """Return the section that plots each operator family by its arithmetic intensity, under the device's roof."""
     lead = (
-        "To the left of the ridge memory is what limits, to the right of it computing (Williams, Waterman and "
-        "Patterson, 2009). The roof is the datasheet's. Points above it are served by caches, points far below it wait "
-        "for the host or run at a small part of the peak. Families with less than 1 % of the time are in the tables.",
+        "Left of the ridge point, operators are memory-bound; right of it, compute-bound (Williams, Waterman and "
+        "Patterson, 2009). The roof is from the datasheet. Points above it are served by caches. Points far below it "
+        "wait for the host or reach a small share of the peak. Families with less than 1 % of the time are only in the "
+        "tables.",
     )
     return Section(id="roofline", title="Roofline", lead=lead, plots=tuple(map(_roofline, looks)))
 
@@ -41,7 +42,7 @@ def _roofline(look: CloseLook) -> Chart:
     shown = [group for group in families if group.time_ratio >= _SHOWN_RATIO]
     return Chart(
         title=device_name(look),
-        x=Axis(label="FLOP for each byte moved", unit="flops_per_byte"),
+        x=Axis(label="FLOP per byte moved", unit="flops_per_byte"),
         y=Axis(label="FLOP/s", unit="flops_per_s"),
         series=(*_roofs(step, shown), *_families(shown)),
         table=_families_table(step),
@@ -49,7 +50,7 @@ def _roofline(look: CloseLook) -> Chart:
 
 
 def _roofs(step: ExplainedStep, groups: Sequence[ExplainedGroup]) -> Iterable[Series]:
-    """One roof for each unit that families compute on: up at the bandwidth, flat from the ridge on."""
+    """Yield one roof per compute unit in use: it rises with the bandwidth and is flat from the ridge point on."""
     bandwidth = step.memory_bytes_per_s
     intensities = [group.flops_per_byte for group in groups if group.flops_per_byte]
     ridges = sorted({group.ridge_flops_per_byte for group in groups if group.ridge_flops_per_byte})
@@ -91,7 +92,7 @@ def _family_point(group: ExplainedGroup) -> Point:
 def _families_table(step: ExplainedStep) -> Table:
     groups = step.families
     return Table(
-        title="Families of operators",
+        title="Operator families",
         columns=(
             TableColumn(header="family"),
             TableColumn(header="time", is_number=True, keys=tuple(group.time_s for group in groups)),

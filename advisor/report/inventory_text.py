@@ -1,4 +1,4 @@
-"""The devices at hand as text for a terminal: what was found beside the profile and the calibration."""
+"""Renders the devices of this machine as text, with their profiles and calibrations."""
 
 from collections.abc import Iterator, Sequence
 
@@ -23,7 +23,7 @@ _KNOWN_HEADINGS = (Heading(text="id"), Heading(text="device"), Heading(text="mem
 
 
 def render_inventory(inventory: Inventory, *, view: View) -> str:
-    """What this process may use of the machine, its devices, and what could not be read."""
+    """Return what this process may use of the machine, its devices, and what could not be read."""
     page = Page(width=view.width, color=view.color)
     page.line(_cpu_sentence(inventory.machine), style="bold")
     if inventory.torch.version:
@@ -39,7 +39,7 @@ def render_inventory(inventory: Inventory, *, view: View) -> str:
 
 
 def _cpu_sentence(machine: Machine) -> str:
-    """The CPU as it names itself, with what this process may use of it."""
+    """Return the CPU by its own name, with what this process may use of it."""
     parts = [f"{_counted(machine.core_count, 'core')} and {_counted(machine.thread_count, 'thread')} for this process"]
     parts += [
         f"{name} {units.format_bytes(size_bytes)}"
@@ -47,11 +47,11 @@ def _cpu_sentence(machine: Machine) -> str:
         if size_bytes is not None
     ]
     parts += [", ".join(machine.isa)] if machine.isa else []
-    return f"{machine.cpu_name or 'A CPU without a name'}: {'; '.join(parts)}."
+    return f"{machine.cpu_name or 'Unnamed CPU'}: {'; '.join(parts)}."
 
 
 def _cells(local: LocalDevice, inventory: Inventory) -> tuple[str, ...]:
-    """Figures are those that predictions rest on: of the profile, for the cores and the memory that are here."""
+    """Return the figures used in predictions: from the profile, for the cores and memory of this machine."""
     device = local.device
     if device is None:
         return (local.id, local.name, local.profile.id if local.profile else "none", *[""] * 5, "")

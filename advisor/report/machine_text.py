@@ -1,4 +1,4 @@
-"""What the job takes and costs on 1, 2, 4, ... machines of the best offer, as a table for a terminal."""
+"""Adds a table of time and cost on 1, 2, 4, ... machines of the best offer."""
 
 from advisor import units
 from advisor.records.answer import MachinePoint, MachineSweep, Recommendation
@@ -10,13 +10,13 @@ MACHINE_HEADINGS = ("machines", "GPUs", "time", "cost", "efficiency", "memory", 
 
 
 def add_machine_table(page: Page, recommendation: Recommendation) -> None:
-    """The table where several machines were allowed, and what the deadline demands."""
+    """Add the table if several machines were allowed."""
     sweep = recommendation.machine_sweep
     if sweep is None:
         return
     page.blank()
     page.line(
-        f"By machines, {sweep.provider} {sweep.instance} ({sweep.device.count}x {sweep.device.name}), "
+        f"By number of machines, {sweep.provider} {sweep.instance} ({sweep.device.count}x {sweep.device.name}), "
         f"{sweep.precision}:",
         style="bold",
     )
@@ -29,20 +29,20 @@ def add_machine_table(page: Page, recommendation: Recommendation) -> None:
 
 
 def machine_note(sweep: MachineSweep, *, deadline_s: float | None) -> str:
-    """What the marks are, and how many machines the deadline demands."""
-    words = ["* is what the ranking takes; memory is of one GPU, as a share of what it has."]
+    """Return the meaning of the marks, and how many machines memory and deadline require."""
+    words = ["* used in the ranking; memory is the used share of one GPU's memory."]
     fewest = sweep.points[0].instance_count
     if fewest > 1:
-        words.append(f"The step does not fit fewer than {fewest}.")
+        words.append(f"The step does not fit on fewer than {fewest}.")
     if deadline_s is not None:
         keeping = [point.instance_count for point in sweep.points if point.keeps_deadline]
-        demanded = f"demands {keeping[0]} or more" if keeping else "is kept by none"
+        demanded = f"requires {keeping[0]} or more" if keeping else "cannot be met"
         words.append(f"--deadline {units.format_duration(deadline_s)} {demanded}.")
     return " ".join(words)
 
 
 def machine_cells(point: MachinePoint, sweep: MachineSweep, *, rate: ExchangeRate | None) -> tuple[str, ...]:
-    """A row: machines, GPUs, time, cost, efficiency, memory, plan."""
+    """Return a row: machines, GPUs, time, cost, efficiency, memory, plan."""
     ratio = point.scaling_efficiency_ratio
     return (
         f"{point.instance_count:,}",

@@ -1,4 +1,4 @@
-"""Whether a step fits as text for a terminal: the verdict for each device, its memory by part, what would save some."""
+"""Renders whether a step fits in memory: the verdict per device, the memory by part, and what would save memory."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,14 +9,14 @@ from advisor.records.sample_words import at_batch_text
 from advisor.report.text_page import Heading, Page
 from advisor.report.view import View
 
-_STEPS = {"inference": "a step of inference", "training": "a training step"}
-_COLUMNS = ("device", "memory", "precision", "peak [spread]", "verdict")
+_STEPS = {"inference": "an inference step", "training": "a training step"}
+_COLUMNS = ("device", "memory", "precision", "peak [range]", "verdict")
 _WORDS = ("device", "precision", "verdict")
 _VERDICTS: tuple[Verdict, ...] = ("fits", "tight", "does not fit")
 
 
 def render_memory(answer: MemoryAnswer, *, view: View) -> str:
-    """The devices around the border between what fits and what does not, then the one that is nearest to it in full."""
+    """Return the devices around the border between fitting and not fitting, then the closest one in detail."""
     page = Page(width=view.width, color=view.color)
     page.line(_headline(answer), style="bold")
     page.blank()
@@ -36,13 +36,13 @@ def render_memory(answer: MemoryAnswer, *, view: View) -> str:
 def _headline(answer: MemoryAnswer) -> str:
     counts = {verdict: sum(device.verdict == verdict for device in answer.devices) for verdict in _VERDICTS}
     optimizer = f" with {answer.optimizer}" if answer.optimizer else ""
-    what = _STEPS[answer.mode] if answer.generation is None else "a language model in service"
+    what = _STEPS[answer.mode] if answer.generation is None else "LLM serving"
     step = f"{answer.workload}: {what}{optimizer} {at_batch_text(answer.batch, answer.generation)}"
     if len(answer.devices) == 1:
         (device,) = answer.devices
         return f"{step} {_sentence(device)}."
-    listed = ", ".join(f"{verdict} {count:,}" for verdict, count in counts.items() if count)
-    return f"{step}, on {len(answer.devices):,} devices: {listed}."
+    listed = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items() if count)
+    return f"{step}, verdicts for {len(answer.devices):,} devices: {listed}."
 
 
 def _sentence(device: DeviceMemory) -> str:
@@ -77,27 +77,27 @@ def _largest(device: DeviceMemory) -> str:
 
 
 def _around_border(devices: Sequence[DeviceMemory], *, top: int) -> Sequence[DeviceMemory]:
-    """So many on either side, where there are as many."""
+    """Return `top` devices, centred on the one closest to its limit."""
     border = devices.index(_nearest_border(devices))
     start = max(0, min(border - top // 2, len(devices) - top))
     return devices[start : start + top]
 
 
 def _nearest_border(devices: Sequence[DeviceMemory]) -> DeviceMemory:
-    """The largest that is not sure to fit, else the smallest."""
+    """Return the largest device that may not fit the step, or the smallest device if all fit."""
     return next((device for device in reversed(devices) if device.verdict != "fits"), devices[0])
 
 
 def _in_full(page: Page, device: DeviceMemory, answer: MemoryAnswer) -> None:
     page.blank()
-    page.line(f"On {device.name} in {device.precision}, at the peak, in {device.phase}:", style="bold")
+    page.line(f"On {device.name} in {device.precision}, at the peak ({device.phase}):", style="bold")
     page.table(
         [Heading(text="part"), Heading(text="bytes", is_number=True), Heading(text="source")],
         [(term.part, _term_bytes(term), term.source) for term in device.terms],
         first_row_style="",
     )
     page.titled_list(
-        f"What would need less than {units.format_bytes(device.peak_bytes)}:", _remedies(device, answer.generation)
+        f"Ways to need less than {units.format_bytes(device.peak_bytes)}:", _remedies(device, answer.generation)
     )
 
 
@@ -112,11 +112,11 @@ def _remedies(device: DeviceMemory, generation: Generation | None) -> Iterator[s
         yield f"{remedy.name}: {_remedy(remedy, generation)}"
     if not device.remedies:
         fewer = "a smaller batch" if generation is None else "fewer requests in flight"
-        yield f"nothing that is known here: choose {fewer}, a smaller model or a larger device."
+        yield f"no known change: choose {fewer}, a smaller model or a larger device."
 
 
 def _remedy(remedy: Remedy, generation: Generation | None) -> str:
-    again = f" for {units.format_ratio(remedy.extra_flops_ratio)} more FLOP" if remedy.extra_flops_ratio else ""
+    again = f" with {units.format_ratio(remedy.extra_flops_ratio)} more FLOP" if remedy.extra_flops_ratio else ""
     largest = f"{_largest_name(generation)} {remedy.largest_batch:,}"
     if not remedy.largest_batch:
         largest = f"no {'batch' if generation is None else 'request'} is sure to fit"

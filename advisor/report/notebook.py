@@ -1,4 +1,4 @@
-"""A recommendation as an HTML fragment for notebooks."""
+"""Renders a recommendation as an HTML fragment for notebooks."""
 
 from collections.abc import Iterable
 from html import escape
@@ -11,7 +11,7 @@ from advisor.report.token_columns import columns_for
 
 
 def render_html(recommendation: Recommendation, *, top: int = 10) -> str:
-    """Headline, table, then the rest folded; plain elements only, so that the notebook's own theme applies."""
+    """Return the headline, the table and the folded rest, in plain elements that take the notebook's theme."""
     rows = table_rows(recommendation, top=top)
     parts = [f"<p><strong>{_literal(sentence.headline(recommendation))}</strong></p>"]
     if rows:

@@ -1,4 +1,4 @@
-"""The two figures that a device has of its own as text: what they are, how sure, and what they are worth."""
+"""Renders the two ratios fitted for a device, with their uncertainty and their effect on the error."""
 
 from collections.abc import Iterable
 
@@ -7,22 +7,22 @@ from advisor.records.measurement import OwnFit
 from advisor.report.text_page import Heading, Page
 from advisor.report.view import View
 
-_UNTOLD_LOG_SIGMA = 0.12
-"""So near to the prior's 0.15 that the rows have said little."""
+_WEAK_LOG_SIGMA = 0.12
+"""Above this, close to the prior's 0.15, the measurements have hardly narrowed the ratio."""
 
 
 def own_fit_sentences(fit: OwnFit) -> Iterable[str]:
-    """On what the figures were fitted, and the mean errors without and with them."""
-    yield f"Fitted on {fit.n:,} measured steps of {fit.model_count:,} models, around 1 with a prior of 15 %."
+    """Yield what the ratios were fitted to, and the mean error without and with them."""
+    yield f"Fitted to {fit.n:,} measured steps of {fit.model_count:,} models, with a prior of 1 +- 15 %."
     yield (
-        f"Mean error: {units.format_ratio(fit.mape_without)} without the two figures, "
+        f"Mean error: {units.format_ratio(fit.mape_without)} without the two ratios, "
         f"{units.format_ratio(fit.mape)} with them, "
-        f"{units.format_ratio(fit.left_out_mape)} on each model with those fitted on other models."
+        f"{units.format_ratio(fit.left_out_mape)} on each model with ratios fitted to the other models."
     )
 
 
 def render_own_fit(fit: OwnFit, *, view: View) -> str:
-    """Both figures in a table, the sentences, and what could not be predicted."""
+    """Return both ratios in a table, the sentences, and the rows that could not be predicted."""
     page = Page(width=view.width, color=view.color)
     page.line(f"{fit.profile.name} ({fit.profile.id})", style="bold")
     page.blank()
@@ -56,4 +56,4 @@ def render_own_fit(fit: OwnFit, *, view: View) -> str:
 
 
 def _remark(sigma: float) -> str:
-    return "the rows say little of it" if sigma > _UNTOLD_LOG_SIGMA else ""
+    return "hardly determined by the rows" if sigma > _WEAK_LOG_SIGMA else ""

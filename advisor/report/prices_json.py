@@ -1,4 +1,4 @@
-"""Prices and their changes in, one JSON document of base units out."""
+"""Renders prices and price changes as JSON in base units."""
 
 import json
 from collections.abc import Sequence
@@ -9,12 +9,12 @@ from advisor.records.price import Price, PriceChange, PricedOffer
 
 
 def render_prices_json(rows: Sequence[PricedOffer]) -> str:
-    """`{"prices": [...]}`: each with its offer's id, provider, region, instance, device and marks."""
+    """Return `{"prices": [...]}`; each price has its offer's id, provider, region, instance, device and marks."""
     return _document({"prices": [_priced(row) for row in rows]})
 
 
 def render_changes_json(changes: Sequence[PriceChange]) -> str:
-    """`{"changes": [{"id":, "kind":, "before":, "after":}]}`; null where a side has no such price."""
+    """Return `{"changes": [{"id":, "kind":, "before":, "after":}]}`, with null for a side without the price."""
     return _document(
         {
             "changes": [

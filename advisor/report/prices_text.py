@@ -1,4 +1,4 @@
-"""Prices and their changes in, tables for a terminal out."""
+"""Renders prices and price changes as tables for a terminal."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,13 +11,13 @@ from advisor.report.view import View
 
 _DIGITS = 4
 _UNCHANGED_RATIO = 5e-4
-"""A price that moved by less shows as 0.0 %: its date or its source is what changed."""
+"""A smaller change would show as 0.0 %; it counts as a change of date or source only."""
 
 
 def render_price_list(
     rows: Sequence[PricedOffer], *, rate: ExchangeRate | None, view: View, notes: Sequence[str] = ()
 ) -> str:
-    """The `view.top` first prices, one a line."""
+    """Return a table of the first `view.top` prices, one per line."""
     page = Page(width=view.width, color=view.color)
     page.table(
         [*map(_text, ("provider", "instance", "region", "device")), _number(_per_hour(rate)), *_DATE_HEADINGS],
@@ -43,7 +43,7 @@ def render_price_list(
 def render_prices_of(
     rows: Sequence[PricedOffer], *, rate: ExchangeRate | None, view: View, notes: Sequence[str] = ()
 ) -> str:
-    """Every price of one type: kind, region, date, marks, and the number of its source in the list below."""
+    """Return every price of one instance type: kind, region, date, marks, and the number of its source below."""
     page = Page(width=view.width, color=view.color)
     for title in dict.fromkeys(_title(row.offer) for row in rows):
         page.line(title, style="bold")
@@ -75,7 +75,7 @@ def render_prices_of(
 
 
 def render_changes(changes: Sequence[PriceChange], *, rate: ExchangeRate | None, view: View) -> str:
-    """The `view.top` largest changes of prices, then how many only changed their date or source."""
+    """Return the `view.top` largest price changes, then how many prices only changed their date or source."""
     page = Page(width=view.width, color=view.color)
     moved = [change for change in changes if _ratio(change) is None or abs(_ratio(change) or 0) >= _UNCHANGED_RATIO]
     moved.sort(key=lambda change: (_ratio(change) is None, -abs(_ratio(change) or 0), change.offer_id, change.kind))
@@ -96,14 +96,14 @@ def render_changes(changes: Sequence[PriceChange], *, rate: ExchangeRate | None,
     if len(moved) > view.top:
         page.line(f"{len(moved) - view.top:,} more (--top {len(moved)} shows all).", style="dim")
     prices, marked = "price" if len(moved) == 1 else "prices", len(changes) - len(moved)
-    page.line(f"{len(moved):,} {prices} changed, {marked:,} only their date, source or marks.")
+    page.line(f"{len(moved):,} {prices} changed; {marked:,} changed only in date, source or marks.")
     for note in rate_note(rate):
         page.line(note, style="dim")
     return page.text()
 
 
 def excluded_lines(offers: Sequence[Offer]) -> tuple[str, ...]:
-    """How many offers each line of the user's rules out."""
+    """Return how many offers each of the user's exclusions rules out."""
     counts = Counter(offer.excluded for offer in offers if offer.excluded)
     return tuple(f"{count:,} offers: {reason}" for reason, count in counts.most_common())
 
@@ -154,15 +154,15 @@ def _add_notes(page: Page, rows: Sequence[PricedOffer], *, rate: ExchangeRate | 
     marks = sorted({mark for row in rows for mark in row.marks})
     meaning = {
         "OLD": "OLD: older than --max-price-age.",
-        "STALE": "STALE: known to be out of date; --drop-prices none ranks it.",
-        "SUSPECT": "SUSPECT: not credible; --drop-prices none ranks it.",
+        "STALE": "STALE: known to be out of date; --drop-prices none includes it.",
+        "SUSPECT": "SUSPECT: implausible; --drop-prices none includes it.",
     }
     for note in (*(meaning[mark] for mark in marks), *rate_note(rate)):
         page.line(note, style="dim")
 
 
 def _ratio(change: PriceChange) -> float | None:
-    """By how much the price rose; None where it has only one side."""
+    """Return the relative rise of the price, or None if it exists on only one side."""
     if change.before is None or change.after is None:
         return None
     return change.after.usd_per_hour / change.before.usd_per_hour - 1

@@ -1,6 +1,6 @@
-"""Any text in, one line without control characters out."""
+"""Removes control characters and line breaks from text."""
 
 
 def printable(text: str) -> str:
-    """`text` with blanks for what cannot be printed: a name in a file must not steer a terminal or split a line."""
+    """Return `text` with blanks for unprintable characters, so that no name can control a terminal or split a line."""
     return "".join(character if character.isprintable() else " " for character in text)

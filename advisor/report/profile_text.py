@@ -1,4 +1,4 @@
-"""A profiled workload as text for a terminal: the totals, then where FLOP and bytes go."""
+"""Renders a profiled workload as text: the totals, then the FLOP and bytes by group."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ from advisor.report.view import View
 
 
 def render_profile(summary: WorkloadSummary, groups: Sequence[Group], *, by: GroupBy, view: View) -> str:
-    """The totals of one step and its `view.top` largest groups."""
+    """Return the totals of one step and its `view.top` largest groups."""
     totals = summary.totals
     page = Page(width=view.width, color=view.color)
     page.line(
-        f"{summary.name}: {units.format_flops(totals.flops)} a step at batch {totals.batch:,}, "
+        f"{summary.name}: {units.format_flops(totals.flops)} per step at batch {totals.batch:,}, "
         f"{units.format_count(totals.parameter_count)} parameters, "
         f"reads {units.format_bytes(totals.read_bytes)}, writes {units.format_bytes(totals.write_bytes)}, "
         f"{units.format_bytes(totals.peak_memory_bytes)} at the peak, {totals.op_count:,} operator calls.",
@@ -42,13 +42,15 @@ def _cells(group: Group) -> tuple[str, ...]:
 
 
 def _counting(summary: WorkloadSummary) -> tuple[str, ...]:
-    """How the step was traced and what has no formula."""
+    """Return how the step was traced and which operators have no formula."""
     methods = {
-        "fake": "traced on fake tensors: nothing was computed",
-        "symbolic": "traced on fake tensors, with sizes assumed that depend on the data",
+        "fake": "traced on fake tensors, without computing anything",
+        "symbolic": "traced on fake tensors, with assumed values for data-dependent sizes",
         "cpu_step": "counted in a real step on this machine's CPU",
     }
-    lines = [f"{methods[summary.method]}; formulas cover {units.format_ratio(summary.coverage_ratio)} of the calls."]
+    lines = [
+        f"{methods[summary.method]}; formulas cover {units.format_ratio(summary.coverage_ratio)} of the operator calls."
+    ]
     lines += [f"no formula for {op} ({count:,} calls)." for op, count in sorted(summary.unknown_ops.items())]
     if summary.optimizer and not any(line.startswith("optimizer:") for line in summary.assumptions):
         lines.append(f"optimizer: {summary.optimizer}.")

@@ -1,4 +1,4 @@
-"""Quotes in, the cells of a table for people out: shared by every format that shows one."""
+"""Defines the columns of a table of quotes, shared by every format that shows one."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from advisor.report.interval_text import interval_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankedQuote:
-    """A quote with its place among all quotes, counted from 1; None is the machine at hand beside them.
+    """A quote with its rank among all quotes, counted from 1; None for the local machine if it is not ranked.
 
-    `rate` is that of the currency to show it in, None for dollars; `objective` is what the ranking is by.
+    `rate` is the exchange rate of the currency to show, None for dollars; `objective` is what the ranking minimizes.
     """
 
     rank: int | None
@@ -26,10 +26,10 @@ class RankedQuote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column. `drop_order`: narrow tables lose the lowest number first; None is kept at any width.
+    """One column. Narrow tables drop the column with the lowest `drop_order` first; None is never dropped.
 
-    Where room is short, text wider than `wraps_at` wraps before a column is lost: some providers name their types in
-    whole phrases. `number` is what its text stands for, where a reader can sort by it.
+    Text wider than `wraps_at` wraps before a column is dropped, because some providers name their types in whole
+    phrases. `number` returns the value to sort by.
     """
 
     header: str
@@ -40,14 +40,14 @@ class Column:
 
     @property
     def is_number(self) -> bool:
-        """Numbers stand to the right."""
+        """True for numbers, which are aligned to the right."""
         return self.number is not None
 
 
 def shown_quotes(
     quotes: Sequence[Quote], *, top: int, rate: ExchangeRate | None = None, objective: Objective = "cost"
 ) -> tuple[RankedQuote, ...]:
-    """The `top` cheapest; the best of a kind of device that is not among them takes the last place, or the second."""
+    """Return the best `top` quotes; if CPUs or GPUs are missing, the best of them replaces the last row."""
     ranked = [
         RankedQuote(rank=rank, quote=quote, rate=rate, objective=objective)
         for rank, quote in enumerate(quotes, start=1)
@@ -59,7 +59,7 @@ def shown_quotes(
 
 
 def table_rows(recommendation: Recommendation, *, top: int) -> tuple[RankedQuote, ...]:
-    """Those of `shown_quotes`, then the machine at hand where it is not ranked itself."""
+    """Return `shown_quotes`, then the local machine if it is not ranked itself."""
     rate, at_hand = recommendation.exchange_rate, unranked(recommendation)
     objective = recommendation.job.objective
     shown = shown_quotes(recommendation.quotes, top=top, rate=rate, objective=objective)
@@ -69,14 +69,14 @@ def table_rows(recommendation: Recommendation, *, top: int) -> tuple[RankedQuote
 
 
 def unranked(recommendation: Recommendation) -> Quote | None:
-    """The machine at hand, where the ranking does not hold it."""
+    """Return the quote of the local machine if it is not in the ranking."""
     at_hand = recommendation.at_hand
     is_ranked = at_hand is not None and any(quote.id == at_hand.id for quote in recommendation.quotes)
     return None if is_ranked else at_hand
 
 
 def device_label(quote: Quote) -> str:
-    """ "1x L4" for GPUs, "8 vCPU AMD EPYC 9R14" for CPUs, "8 threads of AMD EPYC 9R14" for the one at hand."""
+    """Return "1x L4" for GPUs, "8 vCPU AMD EPYC 9R14" for CPUs, "8 threads of AMD EPYC 9R14" for the local CPU."""
     if quote.device.kind == "gpu":
         return f"{quote.device.count}x {quote.device.name}"
     if quote.vcpus is None:
@@ -85,7 +85,7 @@ def device_label(quote: Quote) -> str:
 
 
 def instance_label(quote: Quote) -> str:
-    """ "g6.xlarge", or where several are needed "3x g6.xlarge"."""
+    """Return "g6.xlarge", or "3x g6.xlarge" if several are needed."""
     return quote.instance if quote.instance_count == 1 else f"{quote.instance_count:,}x {quote.instance}"
 
 
@@ -97,7 +97,7 @@ def _place(row: RankedQuote) -> str:
 
 
 def has_front_mark(row: RankedQuote) -> bool:
-    """Whether the Pareto front is asked for and the quote is on it."""
+    """Return True if the ranking shows the Pareto front and the quote is on it."""
     return row.objective == "cost-time" and row.quote.on_pareto_front
 
 
@@ -111,7 +111,7 @@ def _memory(row: RankedQuote) -> str:
 
 
 def percent_chance(quote: Quote) -> str:
-    """The chance that the quote is the cheapest in whole percents: "61 %"; it is not known more exactly."""
+    """Return the probability that the quote is the cheapest, in whole percent, such as "61 %"."""
     return units.format_ratio(round(quote.chance_cheapest, 2))
 
 

@@ -1,4 +1,4 @@
-"""Any record in, compact JSON out: the figures that `-o json` prints, twenty times as fast."""
+"""Writes any record as compact JSON, with the numbers of `-o json` but twenty times as fast."""
 
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -8,14 +8,14 @@ if TYPE_CHECKING:
 
 
 def record_json(record: Any) -> bytes:
-    """The record field by field, or a tuple of records of any type."""
+    """Return a record, or a tuple of records, as JSON."""
     record_type: Any = type(record)
     return adapter_of(record_type).dump_json(record)
 
 
 @cache
 def adapter_of(record_type: Any) -> "TypeAdapter[Any]":
-    """What writes records of the type; making it takes a tenth of a second."""
+    """Return the cached serializer of a record type; making one takes a tenth of a second."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(record_type)

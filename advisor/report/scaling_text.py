@@ -1,4 +1,4 @@
-"""A quote in, how its step is spread over several GPUs out, as a sentence or a few words."""
+"""Describes how a step is spread over several GPUs, in a sentence or a few words."""
 
 from collections.abc import Iterator, Mapping
 
@@ -9,22 +9,22 @@ from advisor.records.scale import Plan, Sharding
 
 _SHARDINGS: Mapping[Sharding, str] = {
     "none": "data parallel (DDP)",
-    "zero1": "data parallel with the optimizer's state divided (ZeRO-1)",
-    "zero2": "data parallel with state and gradients divided (ZeRO-2)",
+    "zero1": "data parallel with sharded optimizer state (ZeRO-1)",
+    "zero2": "data parallel with sharded optimizer state and gradients (ZeRO-2)",
     "zero3": "fully sharded (FSDP)",
 }
 _SHORT: Mapping[Sharding, str] = {"none": "DDP", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "FSDP"}
 
 
 def scaling_notes(quote: Quote, job: Job) -> Iterator[str]:
-    """What the plan is, how well it scales, and what one GPU holds; nothing of a device alone in one pass."""
+    """Yield the plan, its scaling efficiency and the memory per GPU; nothing for one device without accumulation."""
     plan = quote.plan
     if plan is None:
         return
     if quote.gpus_used <= 1:
         yield f"its batch of {quote.batch:,} {_passes(plan)}."
         return
-    per_gpu = f"its batch of {quote.batch:,} is that of all GPUs{_passes(plan, before=' and ')}"
+    per_gpu = f"its batch of {quote.batch:,} is for all GPUs{_passes(plan, before=' and ')}"
     if job.generation is not None:
         yield f"{_copies(plan)}; {batch_text(quote.batch, job.generation)} on all GPUs together."
         return
@@ -40,7 +40,7 @@ def scaling_notes(quote: Quote, job: Job) -> Iterator[str]:
 
 
 def _copies(plan: Plan) -> str:
-    """Of a language model in service: how many, on how many GPUs each."""
+    """Return how many copies of an LLM are served, and on how many GPUs each."""
     if plan.tensor == 1:
         return f"each of {plan.data} GPUs runs a copy of the model"
     on = f"tensor parallel on {plan.tensor} GPUs"
@@ -48,7 +48,7 @@ def _copies(plan: Plan) -> str:
 
 
 def plan_label(plan: Plan | None) -> str:
-    """`FSDP`, `tensor 8`, `tensor 2 x DDP`; "" of a single GPU."""
+    """Return a short plan, such as `FSDP`, `tensor 8` or `tensor 2 x DDP`; "" for a single GPU."""
     if plan is None or plan == Plan():
         return ""
     model = [f"{name} {ways}" for name, ways in (("tensor", plan.tensor), ("pipeline", plan.pipeline)) if ways > 1]
@@ -57,19 +57,19 @@ def plan_label(plan: Plan | None) -> str:
 
 
 def _how(plan: Plan) -> str:
-    """Divided inside groups of GPUs, then what the groups do with each other."""
+    """Return how the model is split inside groups of GPUs, and how the groups work together."""
     if plan.tensor == 1 and plan.pipeline == 1:
         return _SHARDINGS[plan.sharding]
     how = "tensor parallel" if plan.tensor > 1 else "in a pipeline"
-    allowed = "which the model's code has to allow for,"
+    allowed = "which the model's code must support,"
     if plan.data == 1:
         return f"{how}, {allowed}"
     ways = plan.tensor * plan.pipeline
-    return f"{how} in groups of {ways}, {allowed} and {_SHARDINGS[plan.sharding]} between these,"
+    return f"{how} in groups of {ways}, {allowed} and {_SHARDINGS[plan.sharding]} between the groups,"
 
 
 def _passes(plan: Plan, *, before: str = "") -> str:
-    """How often each GPU passes before a step, and whether it computes again what it did not keep."""
+    """Return the number of passes per step, and whether activations are checkpointed."""
     words = [f"runs in {plan.accumulate} passes"] if plan.accumulate > 1 else []
-    words += ["keeps checkpoints of activations"] if plan.checkpoint_activations else []
+    words += ["uses activation checkpointing"] if plan.checkpoint_activations else []
     return before + " and ".join(words) if words else ""

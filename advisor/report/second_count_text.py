@@ -1,4 +1,4 @@
-"""Our count of a forward pass beside fvcore's, as text for a terminal."""
+"""Renders our FLOP count of a forward pass beside fvcore's."""
 
 from collections.abc import Iterable, Sequence
 
@@ -30,11 +30,11 @@ _FAMILIES = {
     "upsample_nearest3d": "interpolate",
     "upsample_trilinear3d": "interpolate",
 }
-"""Where the operators that fvcore counts (fvcore/nn/flop_count.py, _DEFAULT_SUPPORTED_OPS) stand among ours."""
+"""Our family of each operator that fvcore counts (fvcore/nn/flop_count.py, _DEFAULT_SUPPORTED_OPS)."""
 
 
 def render_second_count(second: SecondCount, forward: Sequence[Group], *, view: View) -> str:
-    """Both counts by family, the largest difference first; `forward` are our families of the forward at its batch."""
+    """Return both counts by family, largest difference first; `forward` is our count at the same batch size."""
     ours = {group.name: group.flops for group in forward}
     theirs = _by_family(second)
     families = sorted(ours.keys() | theirs.keys(), key=lambda name: (-abs(_difference(name, ours, theirs)), name))
@@ -48,12 +48,12 @@ def render_second_count(second: SecondCount, forward: Sequence[Group], *, view: 
             *(_cells(name, ours.get(name, 0.0), theirs.get(name, 0.0)) for name in counted),
         ],
     )
-    page.titled_list("fvcore does not know, and counts as nothing:", _unsupported(second.unsupported_ops.items()))
+    page.titled_list("Operators that fvcore does not count:", _unsupported(second.unsupported_ops.items()))
     return page.text()
 
 
 def _by_family(second: SecondCount) -> dict[str, float]:
-    """fvcore's FLOP by our families; an operator that is in none of ours keeps its own name."""
+    """Return fvcore's FLOP by our families; an operator without a family keeps its own name."""
     flops: dict[str, float] = {}
     for op, count in second.flops_by_op.items():
         family = _FAMILIES.get(op, op)

@@ -1,4 +1,4 @@
-"""A recommendation in plain sentences: the headline, what it rests on, what was left out, the same in all formats."""
+"""Writes a recommendation as sentences: headline, assumptions, notes and offers left out, the same in all formats."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -29,31 +29,31 @@ _PRICE_NAMES = {
 _TIME_NAMES = {
     "measured": "measured",
     "calibrated": "calibrated on this device",
-    "fitted": "predicted from operators measured on its generation",
-    "datasheet": "predicted from its published figures",
+    "fitted": "predicted from operators measured on its hardware generation",
+    "datasheet": "predicted from its datasheet",
 }
 BASIS_NAMES = {
     "list": "list price",
     "published": "as published",
-    "minimum_live_offer": "the cheapest offer then live",
-    "median_live_offer": "the median of the offers then live",
-    "own_rate": "your own rate",
-    "own_hardware": "your own hardware in use",
+    "minimum_live_offer": "cheapest live offer",
+    "median_live_offer": "median of live offers",
+    "own_rate": "your own price",
+    "own_hardware": "running cost of your hardware",
 }
 _BY_HOW_MUCH = ("over-", "under-", "does-not-fit")
-"""How the codes begin of what misses something by an amount."""
+"""Prefixes of the rejection codes that miss a limit by an amount."""
 _NAMED_RIVAL_COUNT = 3
 _OVERLAPPING: Mapping[Objective, str] = {"cost": "costs", "time": "times", "cost-time": "costs x times"}
-_BETTER: Mapping[Objective, str] = {"cost": "cheaper", "time": "faster", "cost-time": "better by cost x time"}
+_BETTER: Mapping[Objective, str] = {"cost": "cheaper", "time": "faster", "cost-time": "better in cost x time"}
 _NOT_WORTH_RENTING_S = 3600.0
-"""A job that the machine at hand finishes within an hour is done before a rented one is set up."""
+"""The local machine finishes a shorter job before a rented one is set up."""
 
 
 def headline(recommendation: Recommendation) -> str:
-    """The answer in one sentence: the instance, its cost, the margin over the other kind of device, and its rivals.
+    """Return the answer in one sentence: the instance, its cost, the margin over the other kind of device, its rivals.
 
-    Where the machine at hand does the job within the hour, another sentence says so: before it, as advice, or after it,
-    as a fact, where nobody gave the size of the job.
+    If the local machine can do the job within an hour, another sentence says so: as advice before the answer, or as a
+    fact after it if the job has no given size.
     """
     best, at_hand, rate = recommendation.best, recommendation.at_hand, recommendation.exchange_rate
     if best is not None and best.provider == LOCAL:
@@ -68,12 +68,12 @@ def headline(recommendation: Recommendation) -> str:
             keep = f"Do not rent: {done}. "
     if best is None:
         left_out_count = len(recommendation.rejected)
-        return f"{keep}No instance does this job within the limits: {_offers(left_out_count)} left out.{here}"
+        return f"{keep}No instance can run this job within the limits: {_offers(left_out_count)} left out.{here}"
     job, cost = recommendation.job, best.job_usd
     how_long = (
         f"in {units.format_duration(best.job_s.mid)}"
         if job.requests_per_day is None
-        else f"a month, {units.format_ratio(best.idle_ratio)} of it idle"
+        else f"per month, idle {units.format_ratio(best.idle_ratio)} of the time"
     )
     return (
         f"{keep}{best.provider} {instance_label(best)} ({device_label(best)}) {_samples_done(job)} for "
@@ -85,7 +85,7 @@ def headline(recommendation: Recommendation) -> str:
 
 
 def _done_here(at_hand: Quote, job: Job, *, rate: ExchangeRate | None) -> str:
-    """What the machine at hand does, in which time, for how much electricity."""
+    """Return the time and electricity that the local machine needs for the job."""
     time = interval_text(at_hand.job_s)
     paid = f" for {units.format_money(at_hand.job_usd.mid, rate=rate)} of electricity" if at_hand.usd_per_hour else ""
     return f"{at_hand.instance} ({device_label(at_hand)}) {_samples_done(job)} in {time}{paid}"
@@ -102,11 +102,11 @@ def _samples_done(job: Job) -> str:
         return f"serves {load_text(job)}"
     if job.generation is not None:
         return f"answers {samples_text(job.samples, job.generation)}"
-    return f"{'trains on' if job.mode == 'training' else 'does'} {samples_text(job.samples, job.generation)}"
+    return f"{'trains on' if job.mode == 'training' else 'processes'} {samples_text(job.samples, job.generation)}"
 
 
 def _margin(best: Quote, quotes: Sequence[Quote], *, job: Job, rate: ExchangeRate | None) -> str:
-    """How the best of the other kind of device compares; intervals that overlap are no margin."""
+    """Return how the best of the other kind of device compares; no margin if the intervals overlap."""
     other_kind = _OTHER_KIND[best.device.kind]
     other = next((quote for quote in quotes if quote.device.kind == other_kind), None)
     if other is None:
@@ -118,17 +118,17 @@ def _margin(best: Quote, quotes: Sequence[Quote], *, job: Job, rate: ExchangeRat
     if other.indistinguishable:
         return f", not clearly {_BETTER[job.objective]} than {rival}: their intervals overlap"
     saved = _saving(_amount(other, job) / _amount(best, job))
-    return f": a {_KIND_NAMES[best.device.kind]} is {saved} {_BETTER[job.objective]} here than {rival}"
+    return f": a {_KIND_NAMES[best.device.kind]} is {saved} {_BETTER[job.objective]} than {rival}"
 
 
 def _amount(quote: Quote, job: Job) -> float:
-    """What the ranking is by."""
+    """Return the amount that the ranking minimizes."""
     usd, time_s = quote.job_usd.mid, _time_s(quote, job)
     return {"cost": usd, "time": time_s, "cost-time": usd * time_s}[job.objective]
 
 
 def _time_s(quote: Quote, job: Job) -> float:
-    """That of the job; a service is never done, so of its step."""
+    """Return the time of the job, or of a step for a service, which never ends."""
     return quote.job_s.mid if job.requests_per_day is None else quote.step_s.mid
 
 
@@ -137,7 +137,7 @@ def _saving(ratio: float) -> str:
 
 
 def _rivals(best: Quote, quotes: Sequence[Quote], *, objective: Objective) -> str:
-    """Which offers cannot be told apart from the best, the likeliest first, with the chance that each is cheapest."""
+    """Return the offers that are too close to the best to call, most likely first, with their probabilities."""
     rivals = sorted(
         (quote for quote in quotes[1:] if quote.indistinguishable), key=lambda quote: -quote.chance_cheapest
     )
@@ -149,13 +149,13 @@ def _rivals(best: Quote, quotes: Sequence[Quote], *, objective: Objective) -> st
         for rival in rivals[:_NAMED_RIVAL_COUNT]
     ]
     unnamed = f" and {len(rivals) - len(named):,} more" if len(rivals) > len(named) else ""
-    others = "1 other" if len(rivals) == 1 else f"{len(rivals):,} others"
-    chance = f" (the cheapest with a chance of {percent_chance(best)})" if with_chances else ""
-    return f"; {others} cannot be told apart from the best{chance}: {', '.join(named)}{unnamed}"
+    others = "1 other offer is" if len(rivals) == 1 else f"{len(rivals):,} other offers are"
+    chance = f" (this one is the cheapest with a probability of {percent_chance(best)})" if with_chances else ""
+    return f"; {others} too close to call{chance}: {', '.join(named)}{unnamed}"
 
 
 def basis(recommendation: Recommendation) -> tuple[str, ...]:
-    """What the headline rests on: the job as understood, the step that was counted, and the notes of the pipeline."""
+    """Return the assumptions of the headline: the job, the best offer, the traced step, and further notes."""
     return (
         _job(recommendation.job),
         *([] if recommendation.best is None else _best(recommendation)),
@@ -169,12 +169,12 @@ def basis(recommendation: Recommendation) -> tuple[str, ...]:
 
 def _job(job: Job) -> str:
     done = samples_text(job.samples, job.generation)
-    size = f"; no job size was given, so {done} with the device kept busy" if job.assumed else ""
+    size = f"; no job size given, so {done} on a device that is always busy" if job.assumed else ""
     if service := service_settings(job):
         return f"{service}, {_PRICE_NAMES[job.price]}{size}."
-    batch = "the cheapest batch per device" if job.batch == "auto" else f"batch {job.batch}"
+    batch = "the cheapest batch size for each device" if job.batch == "auto" else f"batch {job.batch}"
     precision = (
-        "precision auto (bf16 or fp16 autocast where native, else fp32)" if job.precision == "auto" else job.precision
+        "precision auto (bf16 or fp16 autocast if native, else fp32)" if job.precision == "auto" else job.precision
     )
     compiled = "torch.compile" if job.compile == "compile" else "eager"
     settings = f"{job.mode}, {batch}, {precision}, {compiled}, {job.layout.upper()}, {_PRICE_NAMES[job.price]}"
@@ -182,7 +182,7 @@ def _job(job: Job) -> str:
 
 
 def _best(recommendation: Recommendation) -> tuple[str, ...]:
-    """What the figures of the best rest on, and what its cost covers."""
+    """Return the sources of the best offer's numbers, its cost, and its notes."""
     best, job, rate = recommendation.best, recommendation.job, recommendation.exchange_rate
     if best is None:
         return ()
@@ -206,13 +206,15 @@ def _best(recommendation: Recommendation) -> tuple[str, ...]:
 
 def _figures(best: Quote, job: Job, *, rate: ExchangeRate | None, has_coverage: bool = False) -> str:
     batch = batch_text(best.batch, job.generation)
-    time = f"the best: {batch}, {best.precision}; its time is {_TIME_NAMES[best.time_source]}"
+    time = f"best offer: {batch}, {best.precision}; time {_TIME_NAMES[best.time_source]}"
     if best.provider == LOCAL and not best.usd_per_hour:
-        return f"{time}; it costs nothing, since no price of its electricity is known (`owned` in an overlay)."
+        return (
+            f"{time}; it counts as free, because the price of its electricity is unknown (set `owned` in an overlay)."
+        )
     return (
-        f"{time}, its price "
-        f"({units.format_money(best.usd_per_hour, rate=rate, digits=3)} an hour, {BASIS_NAMES[best.price_basis]}) of "
-        f"{best.price_date}" + ("." if has_coverage else "; the cost covers the hours of computing, nothing else.")
+        f"{time}; price {units.format_money(best.usd_per_hour, rate=rate, digits=3)} per hour "
+        f"({BASIS_NAMES[best.price_basis]}, {best.price_date})"
+        + ("." if has_coverage else "; the cost covers only compute time.")
     )
 
 
@@ -221,42 +223,42 @@ def _workload(workload: WorkloadSummary, job: Job) -> str:
     optimizer = f", {workload.optimizer}" if workload.optimizer else ""
     counted = (
         f"{workload.name}: {units.format_count(totals.parameter_count)} parameters{optimizer}, "
-        f"{units.format_flops(totals.flops)} a step {at_batch_text(totals.batch, job.generation)}"
+        f"{units.format_flops(totals.flops)} per step {at_batch_text(totals.batch, job.generation)}"
     )
     if not workload.unknown_ops:
         return f"{counted}; every operator has a formula."
     calls = ", ".join(f"{op} x{count}" for op, count in sorted(workload.unknown_ops.items()))
     return (
         f"{counted}; formulas cover {units.format_ratio(workload.coverage_ratio)} of the operator calls, "
-        f"not {calls} (--strict fails on these)."
+        f"but not {calls} (--strict fails on these)."
     )
 
 
 def table_notes(rows: Sequence[RankedQuote], *, quote_count: int) -> tuple[str, ...]:
-    """What the table does not say itself: rows that are not shown, intervals that overlap, the machine at hand."""
+    """Return notes on the table: its marks, the local machine and the rows that are not shown."""
     notes = []
     ranked = [row for row in rows if row.rank is not None]
     if any(row.quote.indistinguishable for row in ranked[1:]):
         notes.append(
-            f"~ cannot be told apart from the best: their {_OVERLAPPING[rows[0].objective]} overlap by the error that "
-            "each device has of its own; cheapest is the chance of costing the least."
+            f"~ too close to the best to call: the {_OVERLAPPING[rows[0].objective]} overlap within the error of a "
+            "single device. cheapest: the probability of being the cheapest."
         )
     if any(has_front_mark(row) for row in ranked):
-        notes.append("* is on the Pareto front: no other in the ranking is both cheaper and sooner.")
+        notes.append("* on the Pareto front: no other offer is both cheaper and faster.")
     last = ranked[-1] if ranked else None
     if last is not None and last.rank is not None and last.rank > len(ranked):
         notes.append(f"Row {last.rank} is the best {_KIND_NAMES[last.quote.device.kind]}.")
     for row in rows[len(ranked) :]:
         job_s = row.quote.job_s
         time = interval_text(job_s)
-        notes.append(f"- is the machine at hand: the job takes it {time}; its cost is that of electricity, if known.")
+        notes.append(f"- is the local machine: the job takes {time}; the cost is that of electricity, if known.")
     if quote_count > len(ranked):
         notes.append(f"{quote_count - len(ranked):,} more in the ranking (--top {quote_count} shows all).")
     return tuple(notes)
 
 
 def left_out(recommendation: Recommendation) -> tuple[str, ...]:
-    """One sentence for each reason, commonest first, with its count and the first offer it struck."""
+    """Return one sentence per reason, most common first, with its count and first offer."""
     counts = Counter(rejection.code for rejection in recommendation.rejected)
     first = {rejection.code: rejection for rejection in reversed(recommendation.rejected)}
     return tuple(
@@ -268,8 +270,8 @@ def left_out(recommendation: Recommendation) -> tuple[str, ...]:
 
 
 def _pick(code: str) -> str:
-    """Rejections that say by how much come with the least first."""
-    return "the nearest" if code.startswith(_BY_HOW_MUCH) else "such as"
+    """Return the words before the example: rejections by an amount are sorted with the closest first."""
+    return "the closest" if code.startswith(_BY_HOW_MUCH) else "such as"
 
 
 def _offers(count: int) -> str:

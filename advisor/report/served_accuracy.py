@@ -1,6 +1,7 @@
-"""How far predictions of language models in service are from what was measured of them, in sentences.
+"""States the accuracy of the predictions for LLM serving.
 
-The figures are of devices left out of the fit (CONTRIBUTING.md, "Accuracy"); docs/language-models.md has the sentences.
+The numbers are for devices left out of the fit (docs/accuracy.md); docs/language-models.md quotes the
+sentences.
 """
 
 SERVED_ACCURACY = (

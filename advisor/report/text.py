@@ -1,4 +1,4 @@
-"""A recommendation as text for a terminal: headline, what it rests on, table, what was left out, warnings."""
+"""Renders a recommendation as text: headline, assumptions, table, offers left out, warnings."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from advisor.report.token_columns import columns_for
 
 
 def render_text(recommendation: Recommendation, *, width: int, color: bool, top: int = 10) -> str:
-    """The whole answer, at most `width` characters wide; `top` rows, both kinds of device among them."""
+    """Return the whole answer, at most `width` characters wide, with `top` rows that include CPUs and GPUs."""
     page = Page(width=width, color=color)
     page.line(sentence.headline(recommendation), style="bold")
     page.titled_list("Assumes:", sentence.basis(recommendation))
@@ -37,7 +37,7 @@ def render_text(recommendation: Recommendation, *, width: int, color: bool, top:
 
 
 def fitting_columns(rows: Sequence[RankedQuote], *, width: int) -> tuple[Column, ...]:
-    """The columns that fit `width`: those with the lowest drop order go first."""
+    """Return the columns that fit `width`; the lowest drop order is dropped first."""
     columns = list(columns_for(rows))
     widths = {column: _column_width(column, rows) for column in columns}
     for column in sorted((c for c in columns if c.drop_order is not None), key=lambda c: c.drop_order or 0):
@@ -54,4 +54,4 @@ def _column_width(column: Column, rows: Sequence[RankedQuote]) -> int:
 
 def _dropped_note(every: Sequence[Column], columns: Sequence[Column]) -> list[str]:
     dropped = [column.header for column in every if column not in columns]
-    return [f"Not at this width: {', '.join(dropped)}."] if dropped else []
+    return [f"Columns hidden at this width: {', '.join(dropped)}."] if dropped else []

@@ -1,4 +1,4 @@
-"""Paragraphs, lists and tables in, text for a terminal out."""
+"""Lays out paragraphs, lists and tables as text for a terminal."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ COLUMN_GAP = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heading:
-    """The head of a column. Numbers stand to the right and never wrap; of the rest, the widest wraps first."""
+    """The heading of a column. Numbers are aligned right and never wrap; other columns wrap, the widest first."""
 
     text: str
     is_number: bool = False
 
 
 class Page:
-    """Text of a given width, with ANSI colours or without. Everything put on it is literal: no markup is read."""
+    """Text of a given width, with or without ANSI colours. All text is literal; markup is not interpreted."""
 
     def __init__(self, *, width: int, color: bool) -> None:
         self._file = StringIO()
@@ -40,15 +40,15 @@ class Page:
         )
 
     def line(self, text: str, *, style: str = "", indent: int = 0) -> None:
-        """One paragraph, wrapped between words."""
+        """Add a paragraph, wrapped between words."""
         self._console.print(Padding(Text(printable(text), style=style), (0, 0, 0, indent)))
 
     def blank(self) -> None:
-        """An empty line."""
+        """Add an empty line."""
         self._console.print()
 
     def titled_list(self, title: str, lines: Iterable[str], *, style: str = "") -> None:
-        """A title over indented lines after an empty line, or nothing where there are no lines."""
+        """Add an empty line, a title and indented lines; add nothing if there are no lines."""
         lines = tuple(lines)
         if lines:
             self.blank()
@@ -59,7 +59,7 @@ class Page:
     def table(
         self, headings: Sequence[Heading], rows: Sequence[Sequence[str]], *, first_row_style: str = "green"
     ) -> None:
-        """A table without rules; its first row stands out."""
+        """Add a table without rules; its first row is highlighted."""
         table = Table(box=None, pad_edge=False, padding=(0, COLUMN_GAP, 0, 0), header_style="bold")
         for heading in headings:
             table.add_column(
@@ -73,5 +73,5 @@ class Page:
         self._console.print(table)
 
     def text(self) -> str:
-        """What is on the page, without the blanks that pad lines to the full width."""
+        """Return the text of the page without trailing blanks."""
         return "".join(f"{line.rstrip()}\n" for line in self._file.getvalue().splitlines())

@@ -1,4 +1,4 @@
-"""Rows of a table in, its columns out: of a language model in service those of its tokens."""
+"""Selects the columns of a table of quotes; in LLM serving, with columns for tokens."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,7 +9,7 @@ from advisor.report.quote_columns import COLUMNS, Column, RankedQuote
 
 
 def columns_for(rows: Sequence[RankedQuote]) -> tuple[Column, ...]:
-    """The columns of an answer with these rows."""
+    """Return the columns for these rows."""
     return _TOKEN_COLUMNS if rows and rows[0].quote.tokens is not None else COLUMNS
 
 
@@ -61,5 +61,5 @@ _INSTEAD: dict[str, tuple[Column, ...]] = {
         *(column for column in COLUMNS if column.header == "cost"),
     ),
 }
-"""The columns in the place of others."""
+"""Replacements for standard columns, by heading."""
 _TOKEN_COLUMNS = tuple(new for column in COLUMNS for new in _INSTEAD.get(column.header, (column,)))

@@ -1,11 +1,11 @@
-"""How much of a recommendation is shown, how wide, and with colours or without."""
+"""Defines how much of a recommendation is shown, its width, and whether it is coloured."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """`top`: rows of a table meant for people; data formats hold every row. `width`: characters in a line."""
+    """How to show an answer. `top`: rows of a text table (data formats have all). `width`: characters per line."""
 
     top: int = 10
     width: int = 80

@@ -1,1 +1,1 @@
-"""The answers of `advise` over HTTP, for programs without torch and pages in a browser."""
+"""Serves the answers of `advise` over HTTP, to programs without torch and to a page in the browser."""

@@ -1,4 +1,4 @@
-"""The routes: each asks a worker and hands its reply on."""
+"""Defines the HTTP routes; each one passes the request to a worker and returns its reply."""
 
 import json
 from typing import Annotated, Any
@@ -24,12 +24,12 @@ _Names = Annotated[list[str], Query(max_length=20)]
 
 
 def make_app(settings: Settings, *, pool: Pool, prices: PricesInForce) -> Guard:
-    """The service as an ASGI application."""
+    """Return the service as an ASGI application."""
     app = FastAPI(
         title="device-advisor",
         version=__version__,
-        summary="Which CPU or GPU instance does a PyTorch job for the least money, how sure is that, and why.",
-        docs_url=None,  # those pages load their code from another site
+        summary="Finds the CPU or GPU instance that runs a PyTorch job for the least money.",
+        docs_url=None,  # these pages load code from another site
         redoc_url=None,
     )
     metrics = Metrics(prices=prices, pool=pool)
@@ -38,15 +38,17 @@ def make_app(settings: Settings, *, pool: Pool, prices: PricesInForce) -> Guard:
         try:
             reply = await pool.ask(Frame(question, body), time_limit_s=settings.time_limit_s)
         except QueueFullError as error:
-            problem = Problem(status=429, code="busy", message=str(error), hint="ask again in a second")
+            problem = Problem(status=429, code="busy", message=str(error), hint="try again in a second")
             return _response(problem, headers=_RETRY)
         except TimeoutError:
-            message = f"the answer took longer than {settings.time_limit_s:g} s, the wait for a worker included"
-            problem = Problem(status=503, code="too-long", message=message, hint="ask again, or for fewer batch sizes")
+            message = f"the answer took longer than {settings.time_limit_s:g} s, including the wait for a worker"
+            problem = Problem(
+                status=503, code="too-long", message=message, hint="try again, or ask for fewer batch sizes"
+            )
             return _response(problem, headers=_RETRY)
         except WorkerDiedError:
-            message = "this request ended the process that worked on it"
-            return _response(Problem(status=500, code="internal", message=message, hint="see the service's log"))
+            message = "the worker process died while it handled this request"
+            return _response(Problem(status=500, code="internal", message=message, hint="see the log of the service"))
         return Response(reply.body, status_code=int(reply.word), media_type="application/json")
 
     _add_questions(app, ask)
@@ -55,10 +57,10 @@ def make_app(settings: Settings, *, pool: Pool, prices: PricesInForce) -> Guard:
 
     @app.get("/healthz", responses=HEALTH)
     async def healthz(response: Response) -> dict[str, Any]:
-        """Whether it answers, since when its prices are in force, and what is wrong with a later edit of them.
+        """Return the state of the service: its workers, the load time of its prices, and any mistake in a later edit.
 
-        Workers that died are replaced when somebody looks or asks; 503 where none was left. It is answered without a
-        token, so where there is one the log alone names files.
+        Dead workers are replaced on each call of this route and on each question; the status is 503 if none was alive.
+        This route needs no token, so a service with a token names files only in its log.
         """
         living_count = pool.living_count
         response.status_code = 200 if living_count else 503
@@ -73,7 +75,7 @@ def make_app(settings: Settings, *, pool: Pool, prices: PricesInForce) -> Guard:
 
     @app.get("/metrics", response_class=Response)
     async def read_metrics() -> Response:
-        """Counts for Prometheus."""
+        """Return the metrics for Prometheus."""
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     app.add_exception_handler(HTTPException, _http_problem)
@@ -84,11 +86,11 @@ def make_app(settings: Settings, *, pool: Pool, prices: PricesInForce) -> Guard:
 
 
 def _add_questions(app: FastAPI, ask: Ask) -> None:
-    """What takes a workload."""
+    """Add the routes that take a workload."""
     for question, about in (
-        ("recommend", "Rank every offer for the workload: what `advise workload.json -o json` prints."),
-        ("explain", "Where the time of a step goes: what `advise explain workload.json -o json` prints."),
-        ("breakeven", "Where CPU and GPU cost the same: what `advise breakeven workload.json -o json` prints."),
+        ("recommend", "Rank every offer for the workload, like `advise workload.json -o json`."),
+        ("explain", "Show where the time of a step goes, like `advise explain workload.json -o json`."),
+        ("breakeven", "Find where CPU and GPU cost the same, like `advise breakeven workload.json -o json`."),
     ):
         app.add_api_route(
             f"/v1/{question}",
@@ -103,16 +105,16 @@ def _add_questions(app: FastAPI, ask: Ask) -> None:
 
 
 def _add_reads(app: FastAPI, ask: Ask) -> None:
-    """What takes no workload."""
+    """Add the routes that take no workload."""
 
     @app.get("/v1/devices", responses=QUESTION_RESPONSES["devices"], response_class=Response)
     async def devices() -> Response:
-        """Every GPU and CPU model that a profile describes."""
+        """List every GPU and CPU model that has a profile."""
         return await ask("devices", b"")
 
     @app.get("/v1/accuracy", responses=QUESTION_RESPONSES["accuracy"], response_class=Response)
     async def accuracy() -> Response:
-        """How far predictions are from measured steps: what `advise validate -o json` prints of the shipped sample."""
+        """Return the accuracy on the shipped sample of measured steps, like `advise validate -o json`."""
         return await ask("accuracy", b"")
 
     @app.get("/v1/offers", responses=QUESTION_RESPONSES["offers"], response_class=Response)
@@ -125,7 +127,7 @@ def _add_reads(app: FastAPI, ask: Ask) -> None:
         price: str | None = None,
         max_price_age: str | None = None,
     ) -> Response:
-        """The prices in force, cheapest first: what `advise prices list -o json` prints. Names as in its flags."""
+        """List the prices in force, cheapest first, like `advise prices list -o json`; parameters are its flags."""
         given = {"provider": provider, "region": region, "tier": tier, "device": device}
         options = {**given, "price": price, "max_price_age": max_price_age}
         for name in request.query_params:
@@ -136,7 +138,7 @@ def _add_reads(app: FastAPI, ask: Ask) -> None:
 
 
 async def _http_problem(_: Request, error: Exception) -> Response:
-    """No such route, or not by that method."""
+    """Answer a request for an unknown route or method."""
     if not isinstance(error, HTTPException):
         raise error
     code = {404: "not-found", 405: "not-allowed"}.get(error.status_code, "invalid")
@@ -145,7 +147,7 @@ async def _http_problem(_: Request, error: Exception) -> Response:
 
 
 async def _query_problem(_: Request, error: Exception) -> Response:
-    """A parameter of the query that is not what it should be."""
+    """Answer a request with an invalid query parameter."""
     if not isinstance(error, RequestValidationError):
         raise error
     first = error.errors()[0]

@@ -1,4 +1,4 @@
-"""The files of profiles and prices in, the catalog that the service answers from out, anew where a file changes."""
+"""Loads the catalog that the service answers from, and reloads it when a file changes."""
 
 import asyncio
 import json
@@ -15,13 +15,13 @@ from advisor.serve.settings import Settings
 _LOG = logging.getLogger(__name__)
 _LOOK_EVERY_S = 1.0
 _LOAD_LIMIT_S = 60.0
-"""All shipped files are parsed anew in 2 s."""
+"""Parsing all shipped files takes 2 s."""
 
 _Files = tuple[tuple[Path, int, int], ...]
 
 
 class PricesInForce:
-    """What `/healthz` says of them: `loaded_at`, and with a `problem` those of before the edit are in force."""
+    """The prices in force: when they were loaded, and the `problem` of a later edit that was not taken over."""
 
     def __init__(self, settings: Settings, pool: Pool) -> None:
         self.loaded_at = datetime.now(UTC)
@@ -30,21 +30,21 @@ class PricesInForce:
         self._settings = settings
         self._pool = pool
         self._seen = self._files()
-        self._loader: Worker | None = self._asked_loader()  # it is at it while the service itself starts
+        self._loader: Worker | None = self._asked_loader()  # it loads while the service itself starts
 
     async def load(self) -> None:
-        """Wait for the first ones; raises `AdvisorError` at the first mistake."""
+        """Wait for the first catalog; raise `AdvisorError` at the first mistake in the files."""
         self._put_in_force(await self._read())
 
     async def keep_fresh(self) -> None:
-        """Look at the files every second, for ever."""
+        """Check the files for changes every second, forever."""
         while True:
             await asyncio.sleep(_LOOK_EVERY_S)
             await self.look()
 
     async def look(self) -> None:
-        """Load them anew where a file has changed, is new or is gone; keep the old ones where the new are wrong."""
-        seen, self._seen = self._seen, ()  # without a verdict on the files, the next look reads them
+        """Reload the catalog if a file was changed, added or removed; keep the old one if the files have a mistake."""
+        seen, self._seen = self._seen, ()  # after an unexpected error, the next check reads the files again
         try:
             files = self._files()
             reply = None if files == seen else await self._read()
@@ -55,7 +55,7 @@ class PricesInForce:
         except (AdvisorError, OSError) as error:
             self._keep_old(str(error))
         else:
-            _LOG.info("profiles and prices were loaded anew")
+            _LOG.info("profiles and prices were reloaded")
 
     def _keep_old(self, problem: str) -> None:
         if problem != self.problem:
@@ -64,7 +64,7 @@ class PricesInForce:
             _LOG.error("prices loaded at %s stay in force: %s", self.loaded_at.isoformat(" ", "seconds"), problem)
 
     def _files(self) -> _Files:
-        """Every file in force with its time and size; raises `UsageError` where one is gone."""
+        """Return every file in force with its time and size; raise `UsageError` if one is missing."""
         try:
             in_force = layers(profiles=self._settings.profiles, prices=self._settings.prices, cwd=Path.cwd())
             states = [(file, file.stat()) for layer in in_force for file in layer.files()]
@@ -73,7 +73,7 @@ class PricesInForce:
         return tuple((file, state.st_mtime_ns, state.st_size) for file, state in states)
 
     def _asked_loader(self) -> Worker:
-        """A process of its own that loads them, and takes the memory of parsing with it."""
+        """Start a separate process that loads the catalog, so that the memory for parsing is freed with it."""
         named = {"profiles": _text(self._settings.profiles), "prices": [*map(_text, self._settings.prices)]}
         loader = Worker(self._pool.nursery)
         loader.tell(Frame("load", json.dumps(named).encode()))

@@ -1,4 +1,4 @@
-"""Answers the requests of the service with the functions that the commands use."""
+"""Answers a request in a worker, with the same functions as the commands."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Reply:
 
 
 def answer(question: str, body: bytes, *, catalog: Catalog) -> Reply:
-    """Return the reply to one of `QUESTIONS`; a mistake in the request gives an error reply."""
+    """Return the reply to one of `QUESTIONS`; a mistake in the request also gets a reply."""
     try:
         return Reply(status=200, body=QUESTIONS[question](body, catalog))
     except AdvisorError as error:
@@ -81,7 +81,7 @@ def _offers(body: bytes, catalog: Catalog) -> bytes:
 
 
 def _accuracy(_: bytes, __: Catalog) -> bytes:
-    """Return the error of the shipped efficiencies as `make accuracy` last wrote it."""
+    """Return the accuracy of the shipped efficiencies, as last written by `make accuracy`."""
     return (shipped_profiles() / "accuracy.json").read_bytes()
 
 

@@ -1,22 +1,22 @@
-"""What the service and its workers say to each other: a word and bytes, one after the other on a socket."""
+"""Defines the messages between the service and its workers: a word and a body, sent over a socket."""
 
 import struct
 from dataclasses import dataclass
 from typing import Protocol
 
 HEAD = struct.Struct(">BI")
-"""The lengths of the word and of the bytes."""
+"""The lengths of the word and of the body."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """`word` says what `body` is."""
+    """A message; `word` names the kind of `body`."""
 
     word: str
     body: bytes = b""
 
     def packed(self) -> bytes:
-        """As it travels."""
+        """Return the frame as bytes."""
         word = self.word.encode("ascii")
         return HEAD.pack(len(word), len(self.body)) + word + self.body
 
@@ -25,21 +25,21 @@ class Readable(Protocol):
     """A blocking stream of bytes."""
 
     def read(self, size: int, /) -> bytes:
-        """`size` bytes, or fewer at the end."""
+        """Return `size` bytes, or fewer at the end of the stream."""
 
 
 class Writable(Protocol):
     """A buffered stream of bytes."""
 
     def write(self, data: bytes, /) -> int:
-        """Take the bytes."""
+        """Buffer the bytes."""
 
     def flush(self) -> None:
-        """Send them."""
+        """Send the buffered bytes."""
 
 
 def read_frame(stream: Readable) -> Frame | None:
-    """The next frame; None where the other side is gone."""
+    """Return the next frame, or None if the other side has closed the stream."""
     head = stream.read(HEAD.size)
     if len(head) < HEAD.size:
         return None

@@ -1,4 +1,4 @@
-"""Every request in, those that may pass on to the routes: who asks, by which name, how much, for how long."""
+"""Checks every request before it reaches a route: its host name, token, size and time."""
 
 import asyncio
 import hmac
@@ -19,9 +19,9 @@ _Send = Callable[[_Message], Awaitable[None]]
 _App = Callable[[_Message, _Receive, _Send], Coroutine[Any, Any, None]]
 
 OPEN_PATHS = frozenset({"/healthz", *page_files()})
-"""What is answered without a token: the page has none before its reader types it in."""
+"""Paths that need no token; the page must load before its reader can enter one."""
 _CLIENT_GONE = 499
-"""Counted where the client did not wait for its answer; no such answer is sent."""
+"""Counted when the client closes the connection early; this status is never sent."""
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
 SECURITY_HEADERS = {
     "x-content-type-options": "nosniff",
@@ -34,7 +34,7 @@ SECURITY_HEADERS = {
 
 
 class Guard:
-    """ASGI in, ASGI out. A route may set any of the security headers itself."""
+    """ASGI middleware. A route may override any of the security headers."""
 
     def __init__(self, app: _App, *, settings: Settings, metrics: Metrics, paths: Collection[str]) -> None:
         self._app = app
@@ -43,9 +43,9 @@ class Guard:
         self._paths = frozenset(paths)
 
     async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
-        """Refuse, or hand on with the whole body read; what nobody waits for any more is cancelled."""
+        """Refuse the request, or pass it on with its whole body; cancel it if the client disconnects."""
         if scope["type"] != "http":
-            raise ValueError(f"no {scope['type']} is served")
+            raise ValueError(f"unsupported connection type {scope['type']}")
         started_s = time.perf_counter()
         status = 500
 
@@ -71,32 +71,32 @@ class Guard:
             )
 
     def _stranger(self, scope: _Message) -> Problem | None:
-        """Why the request may not pass whatever it asks for."""
+        """Return why the request is refused because of its host name or token, or None."""
         headers = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1").lower()
         if _without_port(host) not in self._settings.allowed_hosts:
             # A page of another site may point its own name at this address (DNS rebinding).
             hint = "start the service with --allow-host NAME"
-            return Problem(status=421, code="unknown-host", message="this service is not known by that name", hint=hint)
+            return Problem(status=421, code="unknown-host", message="unknown host name", hint=hint)
         token = self._settings.token
         if token is not None and scope["path"] not in OPEN_PATHS:
             given = headers.get(b"authorization", b"")
             if not hmac.compare_digest(given, f"Bearer {token}".encode()):
                 hint = "send the header Authorization: Bearer TOKEN"
-                return Problem(status=401, code="unauthorized", message="a token is needed", hint=hint)
+                return Problem(status=401, code="unauthorized", message="a token is required", hint=hint)
         return None
 
     async def _body(self, scope: _Message, receive: _Receive) -> bytes | Problem:
-        """The whole body, if it is JSON, not too long, and does not take too long to arrive; of a POST alone."""
+        """Return the whole body of a POST, or a problem if it is not JSON, too long or too slow to arrive."""
         if scope["method"] != "POST":
             return b""
         headers = dict(scope["headers"])
         kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
         if kind != b"application/json":
             hint = "send Content-Type: application/json"
-            return Problem(status=415, code="not-json", message="a body is JSON", hint=hint)
+            return Problem(status=415, code="not-json", message="the body must be JSON", hint=hint)
         limit = self._settings.body_bytes
-        too_long = Problem(status=413, code="too-large", message=f"a body holds at most {limit:,} bytes")
+        too_long = Problem(status=413, code="too-large", message=f"the body may have at most {limit:,} bytes")
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or len(length) > 12 or int(length) > limit:
             return too_long
@@ -118,14 +118,14 @@ class Guard:
 
 
 async def _until_disconnect(answer: Coroutine[Any, Any, None], receive: _Receive) -> bool:
-    """Answer, unless the client hangs up before; False where it did."""
+    """Answer, and return True; return False if the client disconnects first."""
     answering, leaving = asyncio.create_task(answer), asyncio.create_task(_disconnected(receive))
     leaving.add_done_callback(lambda _: answering.cancel())
     try:
         await answering
     except asyncio.CancelledError:
         if not leaving.done():
-            raise  # the service ends
+            raise  # the service is stopping
         return False
     finally:
         leaving.cancel()
@@ -150,7 +150,7 @@ def _with_defaults(headers: Any) -> list[tuple[bytes, bytes]]:
 
 
 def _replay(body: bytes) -> _Receive:
-    """What a route receives: the body at once, then nothing until it has answered."""
+    """Return a receive function that gives a route the whole body at once, then a disconnect."""
     messages = iter([{"type": "http.request", "body": body, "more_body": False}])
 
     async def receive() -> _Message:

@@ -1,4 +1,4 @@
-"""The log of the service: a record is one line whoever's words are in it, and no mistake fills the disk."""
+"""Sets up the log of the service: one line per record, limited in length and rate."""
 
 import logging
 import sys
@@ -12,9 +12,9 @@ from advisor.report.printable import printable
 _LOG = logging.getLogger(__name__)
 _MOST_PER_MINUTE = 20
 _MOST_CHARACTERS = 2_000
-"""In a line."""
+"""Characters per line."""
 _MOST_LINES = 100
-"""In a traceback."""
+"""Lines per traceback."""
 
 
 def configure_log() -> None:
@@ -23,7 +23,7 @@ def configure_log() -> None:
 
 
 def log_handler(stream: TextIO) -> logging.Handler:
-    """What writes records to `stream`."""
+    """Return a handler that writes records to `stream`."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s"))
     handler.addFilter(RateLimit())
@@ -31,12 +31,12 @@ def log_handler(stream: TextIO) -> logging.Handler:
 
 
 def log_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Log what ends the process; for `sys.excepthook`."""
-    _LOG.critical("a process of the service ends", exc_info=(kind, error, trace))
+    """Log an uncaught exception; for `sys.excepthook`."""
+    _LOG.critical("uncaught exception, the process ends", exc_info=(kind, error, trace))
 
 
 class RateLimit(logging.Filter):
-    """Lets each place in the code log 20 times a minute; the next minute begins with how much was left out."""
+    """Limits each line of code to 20 records per minute; the next minute starts with the number left out."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class RateLimit(logging.Filter):
         self._minutes: dict[tuple[str, int], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is written."""
+        """Return True if the record is to be written."""
         place, now = (record.pathname, record.lineno), self._clock()
         begun, count = self._minutes.get(place, (now, 0))
         if now >= begun + 60:
@@ -57,9 +57,9 @@ class RateLimit(logging.Filter):
 
 
 class _Formatter(logging.Formatter):
-    """Blanks for control characters; lines of a traceback are indented, so that none looks like a record."""
+    """Replaces control characters by blanks and indents tracebacks, so that no line can pass for a record."""
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as the standard library names it
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the standard library's name
         return printable(super().formatMessage(record)[:_MOST_CHARACTERS])
 
     def formatException(self, ei: Any) -> str:  # noqa: N802

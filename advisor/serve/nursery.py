@@ -1,6 +1,6 @@
-"""The process that every worker is forked from: orders of the service in, processes out that have imported everything.
+"""Runs the fork server: the process that all workers are forked from.
 
-Imports and validators take half a second; a fork of who has them takes milliseconds, and shares their memory.
+Imports and validators take half a second. A fork of a process that has them takes milliseconds and shares their memory.
 """
 
 import contextlib
@@ -16,17 +16,17 @@ from pathlib import Path
 
 _LOG = logging.getLogger(__name__)
 _ROOT = str(Path(__file__).resolve().parents[2])
-# Not `-m`, which would put the working folder, with whatever `random.py` lies there, before the standard library.
+# Not `-m`: it would put the working folder, which may contain a `random.py`, before the standard library.
 _START = "import sys; sys.path.append(sys.argv.pop(1)); from advisor.serve.nursery import main; main()"
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-"""There is a worker for every core already, and only one thread survives a fork."""
+"""There is already a worker for every core, and only one thread survives a fork."""
 _ORDER = struct.Struct(">cI")
 _FORK, _KILL = b"f", b"k"
-"""Fork a worker with that number, for the socket that comes along; end that worker, whatever it is at."""
+"""Orders: fork a worker with this number on the socket sent along; kill the worker with this number."""
 
 
 class Nursery:
-    """The service's side. The process starts at once, and is started anew if it should die."""
+    """The service's handle of the fork server, which starts at once and is restarted if it dies."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -35,7 +35,7 @@ class Nursery:
     def _launch(self) -> None:
         self._orders, their_end = socket.socketpair()
         with their_end:
-            self._process = subprocess.Popen(  # noqa: S603 - this very interpreter, and no shell in between
+            self._process = subprocess.Popen(  # noqa: S603 - the same interpreter, without a shell
                 [sys.executable, "-P", "-c", _START, _ROOT, str(their_end.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -45,13 +45,13 @@ class Nursery:
 
     @property
     def pid(self) -> int:
-        """Of the process that forks."""
+        """The process id of the fork server."""
         return self._process.pid
 
     def fork(self) -> tuple[int, socket.socket]:
-        """A new worker: its number, and the socket that it is asked on, once it is there.
+        """Order a new worker; return its number and the socket to ask it on.
 
-        Raises OSError where the system lets no further process or file be.
+        Raise OSError if the system allows no further process or file.
         """
         self._count += 1
         own_end, their_end = socket.socketpair()
@@ -70,19 +70,19 @@ class Nursery:
         return self._count, own_end
 
     def kill(self, number: int) -> None:
-        """End a worker; where the nursery is gone, it ends with its socket."""
+        """Kill a worker; if the fork server has died, the worker ends when its socket closes."""
         with contextlib.suppress(OSError):
             self._orders.sendall(_ORDER.pack(_KILL, number))
 
     def end(self) -> None:
-        """End all workers."""
+        """Stop the fork server and all workers."""
         self._orders.close()
         self._process.wait()
 
 
 def main() -> None:
-    """Import all that workers need, then do as the socket whose number is the argument says, until it closes."""
-    # A service manager and Ctrl-C signal every process of the service; what is in flight is answered first.
+    """Run the fork server: import all that workers need, then follow the orders on the socket given by number."""
+    # A service manager and Ctrl-C signal every process of the service, but requests in flight are answered first.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     with socket.socket(fileno=int(sys.argv[1])) as orders:
@@ -93,12 +93,12 @@ def main() -> None:
         sys.excepthook = log_uncaught
         warm_up()
         gc.collect()
-        gc.freeze()  # what is shared with all workers is never looked through, and so never copied
+        gc.freeze()  # keeps the garbage collector from touching, and so copying, memory shared with the workers
         follow(orders)
 
 
 def follow(orders: socket.socket) -> None:
-    """Fork and kill as told; at the end, kill those that are left."""
+    """Fork and kill workers as ordered until the socket closes; then kill the remaining ones."""
     from advisor.serve.worker import work
 
     pids: dict[int, int] = {}
@@ -108,13 +108,13 @@ def follow(orders: socket.socket) -> None:
             break
         kind, number = _ORDER.unpack(order)
         if kind == _KILL:
-            if number in pids:  # not one of a nursery before this
+            if number in pids:  # not a worker of a previous fork server
                 _end(pids.pop(number))
             continue
         try:
             pid = os.fork()
-        except OSError as error:  # the service sees that the socket is closed, and orders another in time
-            _LOG.error("no worker can be forked: %s", error)
+        except OSError as error:  # the service notices the closed socket and orders another worker
+            _LOG.error("cannot fork a worker: %s", error)
             os.close(descriptors[0])
             continue
         if pid == 0:
@@ -129,6 +129,6 @@ def follow(orders: socket.socket) -> None:
 
 
 def _end(pid: int) -> None:
-    """The process is a child that nobody else waits for, so its number is still its own."""
+    """Kill and reap a worker; its pid is valid, because no one else waits for this child."""
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)

@@ -1,4 +1,4 @@
-"""What /openapi.json says of requests and answers, from the same records that the commands read and print."""
+"""Describes requests and answers in /openapi.json, from the same records that the commands use."""
 
 import json
 from collections.abc import Mapping
@@ -13,15 +13,15 @@ from advisor.serve.option_fields import ALLOWED, EXAMPLE_WORKLOAD, MOST_NAMES
 
 _REFUSALS = {
     400: "not JSON",
-    401: "a token is needed",
+    401: "a token is required",
     408: "the body did not arrive in time",
-    413: "the body is too long",
+    413: "the body is too large",
     415: "the body is not JSON",
-    421: "the service is not known by that name",
+    421: "unknown host name",
     422: "a field is wrong, or no instance fits",
     429: "too many requests are waiting",
-    500: "a mistake of the service: its log has it",
-    503: "the answer took too long, the wait for a worker included",
+    500: "internal error; see the log of the service",
+    503: "the answer took too long, including the wait for a worker",
 }
 _OF_READS = (401, 421, 422, 429, 500, 503)
 _ANSWERS = {
@@ -61,7 +61,7 @@ REQUEST_BODIES = {
 
 
 def with_schemas(app: FastAPI) -> None:
-    """Let the application describe itself with the schemas of all records, made when somebody asks."""
+    """Add the schemas of all records to the application's description, on the first request for it."""
     describe = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -84,7 +84,7 @@ def _schemas() -> dict[str, Any]:
         ref_template="#/components/schemas/{model}",
     )
     text = {"type": "string"}
-    on = {"type": "array", "items": text, "maxItems": MOST_NAMES, "description": "offers or devices, as `--on`"}
+    on = {"type": "array", "items": text, "maxItems": MOST_NAMES, "description": "offers or devices, as in `--on`"}
     example = {"workload": json.loads(EXAMPLE_WORKLOAD.read_text(encoding="utf-8")), "options": {"samples": "1e6"}}
     return {
         **definitions["$defs"],
@@ -93,7 +93,7 @@ def _schemas() -> dict[str, Any]:
         "Options": _options(),
         "Workload": {
             "type": "object",
-            "description": "What `advise profile SOURCE -o workload.json` writes.",
+            "description": "A workload, as written by `advise profile SOURCE -o workload.json`.",
             "required": [one.name for one in fields(Workload) if one.default is one.default_factory is MISSING],
         },
         "Problem": {
@@ -121,7 +121,7 @@ def _request(more: Mapping[str, Any], *, example: Any) -> dict[str, Any]:
 
 
 def _options() -> dict[str, Any]:
-    """Flags by name: text as on the command line, or numbers."""
+    """Return the schema of the options: flags by name, as text like on the command line, or as numbers."""
     return {
         "type": "object",
         "additionalProperties": False,

@@ -1,4 +1,4 @@
-"""The page at `/`: its files, none of which holds anything secret, and the two questions that it asks."""
+"""Serves the page at `/`: its files, which contain no secrets, and the two questions that it asks."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -23,18 +23,18 @@ _HEADERS = {
     )
 }
 QUESTIONS = ("report", "break-even")
-"""What the page asks with the body of a question of /v1; the answers are what its own scripts draw."""
+"""The questions of the page. They take the same body as those of /v1; the page's scripts draw the answers."""
 
 
 def page_files() -> Mapping[str, Path]:
-    """The files by the paths that they are served at: those of the report, the page's own, and saved workloads."""
+    """Return the files by URL path: those of the report, the page's own files and the example workloads."""
     shared = [ASSETS / name for name in (*MODULES, "report.css", "plot.min.js")]
     own = [_OWN / "page.js", _OWN / "page.css", _OWN / "icon.svg", *sorted(_OWN.glob("examples/*.json"))]
     return {"/": _OWN / "page.html", **{f"/page/{path.name}": path for path in (*shared, *own)}}
 
 
 def add_page(app: FastAPI, ask: Ask) -> None:
-    """The routes; none is in the schema, since only the page knows what to do with them."""
+    """Add the routes of the page; they are not in the schema, because only the page uses them."""
     for path, file in page_files().items():
         app.add_api_route(path, _serving(file), include_in_schema=False)
     for question in QUESTIONS:

@@ -1,4 +1,4 @@
-"""Questions in, replies of worker processes out: one at a time each, and none for longer than the time limit."""
+"""Sends questions to worker processes, one at a time each, with a timeout."""
 
 import asyncio
 import logging
@@ -14,22 +14,22 @@ _STREAM_BYTES = 1024**2
 
 
 class WorkerDiedError(Exception):
-    """The process ended without a reply, or none could be started."""
+    """The worker process ended without a reply, or none could be started."""
 
 
 class QueueFullError(Exception):
-    """As many questions as may wait are waiting."""
+    """The queue of waiting questions is full."""
 
 
 async def receive_frame(stream: asyncio.StreamReader) -> Frame:
-    """The next frame; raises `asyncio.IncompleteReadError` where the other side is gone."""
+    """Return the next frame; raise `asyncio.IncompleteReadError` if the other side has closed the stream."""
     word_length, body_length = HEAD.unpack(await stream.readexactly(HEAD.size))
     word = (await stream.readexactly(word_length)).decode("ascii")
     return Frame(word, await stream.readexactly(body_length))
 
 
 class Worker:
-    """One process, forked as soon as the nursery can. It is asked in one event loop."""
+    """One worker process, ordered from the fork server. Use it in one event loop only."""
 
     def __init__(self, nursery: Nursery) -> None:
         self.catalog_version = 0
@@ -48,11 +48,11 @@ class Worker:
             return False
 
     def tell(self, frame: Frame) -> None:
-        """Send what it is to be at before the loop runs; `ask` without a frame waits for the reply."""
+        """Send a frame before the event loop runs; `ask()` without a frame then waits for the reply."""
         self._own_end.sendall(frame.packed())
 
     async def ask(self, *frames: Frame) -> Frame:
-        """Send the frames and wait for the one reply that they have together."""
+        """Send the frames and wait for their single reply."""
         try:
             if self._streams is None:
                 self._streams = await asyncio.open_unix_connection(sock=self._own_end, limit=_STREAM_BYTES)
@@ -65,7 +65,7 @@ class Worker:
             raise WorkerDiedError(f"worker {self._number} died") from None
 
     def end(self) -> None:
-        """End the process, whatever it is at and whatever is still to be sent."""
+        """Kill the process at once, even if it is busy."""
         if self._streams is not None:
             self._streams[1].transport.abort()
         self._nursery.kill(self._number)
@@ -73,9 +73,9 @@ class Worker:
 
 
 class Pool:
-    """`count` workers, and the catalog that they answer from; `died_count` have ended and been replaced.
+    """A pool of `count` workers and their catalog; `died_count` workers have died and been replaced.
 
-    `asked_count` questions wait or are worked on, at most `queue_count`. A worker that has failed is never asked again.
+    `asked_count` questions are waiting or in progress, at most `queue_count`. A worker that fails is not used again.
     """
 
     def __init__(self, count: int, *, queue_count: int, nursery: Nursery) -> None:
@@ -92,11 +92,11 @@ class Pool:
 
     @property
     def living_count(self) -> int:
-        """Workers whose processes live, idle or not."""
+        """The number of workers whose processes are alive, idle or not."""
         return sum(worker.is_alive for worker in self._workers)
 
     def fill(self) -> None:
-        """Replace the workers that died while idle, and start those that are missing, as far as the system lets it."""
+        """Replace idle workers that died and start missing ones, as far as the system allows."""
         for worker in [one for one in self._idle if not one.is_alive]:
             self._idle.remove(worker)
             self._drop(worker)
@@ -106,17 +106,17 @@ class Pool:
                 self._workers.add(worker)
                 self._idle.append(worker)
         except OSError as error:
-            _LOG.error("no worker can be started: %s", error)
+            _LOG.error("cannot start a worker: %s", error)
 
     def set_catalog(self, catalog: bytes) -> None:
-        """Answer from `catalog`, as `catalog_to_json` gives it, whatever is asked from now on."""
+        """Answer all further questions from `catalog`, which is in the format of `catalog_to_json`."""
         self._catalog = catalog
         self._catalog_version += 1
 
     async def ask(self, question: Frame, *, time_limit_s: float) -> Frame:
-        """The reply of the first worker that is free; a question whose worker died is asked once more.
+        """Return the reply of the first free worker; ask once more if the worker dies.
 
-        The wait for a free worker counts as well. Raises `QueueFullError`, TimeoutError and `WorkerDiedError`.
+        The time limit includes the wait for a free worker. Raise `QueueFullError`, TimeoutError or `WorkerDiedError`.
         """
         if self.asked_count >= self._queue_count:
             raise QueueFullError(f"{self.asked_count} questions are waiting")
@@ -125,7 +125,7 @@ class Pool:
             async with asyncio.timeout(time_limit_s), self._slots:
                 try:
                     return await self._ask_once(question)
-                except WorkerDiedError:  # killed from outside, as like as not
+                except WorkerDiedError:  # probably killed from outside
                     return await self._ask_once(question)
         finally:
             self.asked_count -= 1
@@ -133,12 +133,12 @@ class Pool:
     async def _ask_once(self, question: Frame) -> Frame:
         self.fill()
         if not self._idle:
-            raise WorkerDiedError("no worker can be started")
+            raise WorkerDiedError("cannot start a worker")
         worker = self._idle.pop()
         try:
             reply = await worker.ask(*self._catalog_news(worker), question)
-        except BaseException as error:  # a cancelled question too leaves a worker that is at something else
-            _LOG.warning("worker ended at %s: %s", question.word, error or type(error).__name__)
+        except BaseException as error:  # also after a cancelled question, because the worker is still busy with it
+            _LOG.warning("worker ended during %s: %s", question.word, error or type(error).__name__)
             self._drop(worker)
             self.fill()
             raise
@@ -157,14 +157,14 @@ class Pool:
         worker.end()
 
     def close(self) -> None:
-        """Ask no more."""
+        """End all workers."""
         for worker in self._workers:
             worker.end()
 
 
 @contextmanager
 def pool_of(count: int, *, queue_count: int) -> Iterator[Pool]:
-    """Workers whose processes end with the block."""
+    """Provide a pool of workers, which end with the block."""
     nursery = Nursery()
     try:
         yield Pool(count, queue_count=queue_count, nursery=nursery)

@@ -1,4 +1,4 @@
-"""What is wrong with a request, and the JSON that says so."""
+"""Describes what is wrong with a request, as JSON."""
 
 import json
 import re
@@ -14,7 +14,7 @@ _FIELD_OF_FLAG = {flag_name(field.name): field.name for field in fields(Options)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """`field` is where in the request, "" of no one field: "options.max_usd", "workload.rows.3 (aten.mm).count"."""
+    """An error reply. `field` is the place in the request, such as "options.max_usd", or "" if there is none."""
 
     status: int
     code: str
@@ -23,14 +23,14 @@ class Problem:
     hint: str = ""
 
     def body(self) -> bytes:
-        """`{"error": {"code":, "field":, "message":, "hint":}}`."""
+        """Return `{"error": {"code":, "field":, "message":, "hint":}}` as JSON."""
         error = asdict(self)
         del error["status"]
         return json.dumps({"error": error}).encode()
 
 
 def problem_of(error: AdvisorError) -> Problem:
-    """A user's mistake as the service words it; flags are fields of `options` here."""
+    """Return a user's mistake as an error reply, with flags named as fields of `options`."""
     return Problem(
         status=422,
         code="nothing-fits" if isinstance(error, NothingFitsError) else "invalid",

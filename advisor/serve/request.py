@@ -1,4 +1,4 @@
-"""The body of a request in, what is asked for out; nothing in it is run, and no file of the server is named by it."""
+"""Reads and checks the body of a request; nothing in it is executed or used as a path on the server."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from advisor.workload.file import workload_from_json
 
 _HINT = 'a request is {"workload": {...}, "options": {...}}'
 _MOST_ROWS = 10_000
-"""Models have some hundreds: equal calls are one row."""
+"""Models have a few hundred rows, because equal calls share one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A saved workload, and the options of the command; `on` are the names of `advise explain --on`."""
+    """A workload and the options of the command; `on` has the names of `advise explain --on`."""
 
     workload: Workload
     options: Options
@@ -29,20 +29,20 @@ class Asked:
 
 
 def read_request(body: bytes, *, takes_on: bool = False) -> Asked:
-    """What `body` asks for, checked as the command line checks it.
+    """Parse and check the body, with the same checks as on the command line.
 
-    Raises `LoadError` where it is not JSON, else `DocumentError` and `UsageError`.
+    Raise `LoadError` if it is not JSON, and `DocumentError` or `UsageError` for other mistakes.
     """
     document = parse_json(body, where="request", hint=_HINT)
     keys = ("workload", "options", "on") if takes_on else ("workload", "options")
     _check_keys(document, keys, key="")
     if "workload" not in document:
-        raise DocumentError("not there", where="", key="workload", hint=_HINT)
+        raise DocumentError("missing", where="", key="workload", hint=_HINT)
     options = options_of(document.get("options", {}))
     workload = workload_from_json(document["workload"], where="workload")
     if len(workload.rows) > _MOST_ROWS:
-        problem = f"{len(workload.rows):,} rows, at most {_MOST_ROWS:,} are taken"
-        raise DocumentError(problem, where="", key="workload.rows", hint="equal calls are one row with a count")
+        problem = f"{len(workload.rows):,} rows, but at most {_MOST_ROWS:,} are allowed"
+        raise DocumentError(problem, where="", key="workload.rows", hint="merge equal calls into one row with a count")
     return Asked(
         workload=workload,
         options=as_saved(options, workload, where=repr(workload.name)),
@@ -51,13 +51,13 @@ def read_request(body: bytes, *, takes_on: bool = False) -> Asked:
 
 
 def options_of(document: Any) -> Options:
-    """The options by the names of the flags, with underscores: text as on the command line, numbers, or lists."""
+    """Return the options, given by flag name with underscores; values are text, numbers or lists."""
     _check_keys(document, (*ALLOWED, *REFUSED), key="options")
     given = {}
     for name, value in document.items():
         key = f"options.{name}"
         if name in REFUSED:
-            raise DocumentError("cannot be given here", where="", key=key, hint=REFUSED[name])
+            raise DocumentError("cannot be set here", where="", key=key, hint=REFUSED[name])
         if value is not None:
             given[name] = _value(name, value, key=key)
     return Options(**given)
@@ -82,7 +82,7 @@ def _names(value: Any, *, key: str) -> tuple[str, ...]:
 
 
 def _too_many(names: list[Any], *, key: str) -> DocumentError:
-    return DocumentError(f"{len(names)} names, at most {MOST_NAMES} are taken", where="", key=key, hint=_HINT)
+    return DocumentError(f"{len(names)} names, but at most {MOST_NAMES} are allowed", where="", key=key, hint=_HINT)
 
 
 def _check_keys(document: Any, known: tuple[str, ...], *, key: str) -> None:

@@ -1,4 +1,4 @@
-"""Settings in, the service up until it is told to end."""
+"""Runs the service until it is stopped."""
 
 import asyncio
 import contextlib
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _BACKLOG = 64
-"""Connections that the kernel keeps, and that are taken at once: fewer than would make each other give way unread."""
+"""Connections in the kernel's queue; few enough that accepting all of them at once closes none unread."""
 _IDLE_CONNECTION_S = 5
 _LAST_ANSWERS_S = 5
-"""For those in flight, beyond the time limit of one answer."""
+"""Extra time for the answers in flight at shutdown, beyond the time limit of one answer."""
 
 
 def serve(settings: Settings) -> None:
-    """Answer until SIGTERM or SIGINT, and then what is in flight. Raises `AdvisorError` where it cannot start."""
+    """Serve until SIGTERM or SIGINT, then finish what is in flight; raise `AdvisorError` if it cannot start."""
     with (
         _listening(settings) as listener,
         _ending_on_sigterm(),
         pool_of(settings.worker_count, queue_count=settings.queue_count) as pool,
     ):
         settings = answering_to(settings, listener.getsockname()[0])
-        # The nursery imports, the first worker is forked and the prices are read while this process imports FastAPI.
+        # While this process imports FastAPI, the fork server starts, forks the first worker and reads the prices.
         prices = PricesInForce(settings, pool)
         asyncio.run(_serve(settings, listener=listener, pool=pool, prices=prices))
 
@@ -44,7 +44,7 @@ async def _serve(settings: Settings, *, listener: socket.socket, pool: Pool, pri
     app = make_app(settings, pool=pool, prices=prices)
     try:
         await prices.load()
-        pool.fill()  # the other workers would have taken time from what the first answer waits for
+        pool.fill()  # only now, because starting the other workers earlier would delay the first answer
         await _answer(app, settings, listener=listener, prices=prices)
     finally:
         pool.close()
@@ -95,7 +95,7 @@ def _listening(settings: Settings) -> socket.socket:
 
 @contextlib.contextmanager
 def _ending_on_sigterm() -> Iterator[None]:
-    """uvicorn answers what is in flight, then raises the signal again: let that unwind as an exit without a mistake."""
+    """Exit with code 0 on SIGTERM; uvicorn finishes the requests in flight, then raises the signal again."""
 
     def leave(_: int, __: FrameType | None) -> None:
         raise SystemExit(0)

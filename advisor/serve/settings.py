@@ -1,4 +1,4 @@
-"""What `advise serve` is told in, settings that are safe to start with out."""
+"""Checks the settings of `advise serve` and refuses unsafe ones."""
 
 import ipaddress
 import os
@@ -15,12 +15,13 @@ _LEAST_TOKEN_LENGTH = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Where the service listens, who may ask, and how much at once.
+    """The address of the service, who may use it, and its limits.
 
-    `allowed_hosts` are what a request's Host header may name, without the port. `body_bytes` is the most that a body
-    may hold; `head_s`, `body_s` and `time_limit_s` are how long a request may take to arrive and to be answered, the
-    wait for a worker included, and `write_s` how long a client may leave an answer unread. `queue_count` requests wait
-    or are worked on at a time; more are turned away. `connection_count` connections are open at a time.
+    `allowed_hosts` are the names allowed in a request's Host header, without the port. `body_bytes` is the maximum size
+    of a body. `head_s` and `body_s` limit how long a request may take to arrive, `time_limit_s` how long the answer may
+    take, including the wait for a worker, and `write_s` how long a client may leave an answer unread. At most
+    `queue_count` requests wait or are in progress; further ones are refused. At most `connection_count` connections are
+    open.
     """
 
     host: str = "127.0.0.1"
@@ -50,17 +51,21 @@ def checked_settings(
     profiles: Path | None,
     prices: tuple[Path, ...],
 ) -> Settings:
-    """The settings; raise `UsageError` where strangers could ask. Without a count there is a worker for each core."""
+    """Return the settings; raise `UsageError` if they expose the service without a token or host name.
+
+    Without `worker_count`, there is one worker per core.
+    """
     token = None if token_file is None else _read_token(token_file)
     is_loopback = _is_loopback(host)
     if not is_loopback and token is None:
         raise UsageError(
-            f"--host {host}: others could ask, and no token is set", hint="add --token-file FILE, or leave --host out"
+            f"--host {host}: other machines can reach this address, but no token is set",
+            hint="add --token-file FILE, or remove --host",
         )
     known = _LOOPBACK_NAMES if is_loopback else () if _is_any_address(host) else (in_url(host),)
     if not known and not allowed_hosts:
         raise UsageError(
-            f"--host {host}: by which name it is asked is not known", hint="add --allow-host NAME, as in its URL"
+            f"--host {host}: the host name of the service is unknown", hint="add --allow-host NAME, as in its URL"
         )
     workers = worker_count or _usable_cores()
     return Settings(
@@ -78,14 +83,14 @@ def checked_settings(
 
 
 def answering_to(settings: Settings, address: str) -> Settings:
-    """The settings with the address that is listened on as a name of the service."""
+    """Return the settings with the listening address added to the allowed host names."""
     if _is_any_address(address):
         return settings
     return replace(settings, allowed_hosts=(*settings.allowed_hosts, in_url(address)))
 
 
 def in_url(host: str) -> str:
-    """The address as a URL and a Host header have it."""
+    """Return the address as written in a URL and a Host header."""
     return f"[{host}]" if ":" in host else host
 
 
@@ -97,7 +102,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _is_any_address(host: str) -> bool:
-    return host in ("0.0.0.0", "::", "")  # noqa: S104 - asked about, not bound
+    return host in ("0.0.0.0", "::", "")  # noqa: S104 - compared, not bound
 
 
 def _read_token(file: Path) -> str:
@@ -107,14 +112,14 @@ def _read_token(file: Path) -> str:
         raise UsageError(f"--token-file {file}: cannot be read ({error})", hint="name a text file") from None
     if len(token) < _LEAST_TOKEN_LENGTH or not (token.isascii() and token.isprintable()) or " " in token:
         raise UsageError(
-            f"--token-file {file}: a token is one word of {_LEAST_TOKEN_LENGTH} ASCII characters or more",
-            hint="openssl rand -hex 32 > FILE",
+            f"--token-file {file}: a token is one word of at least {_LEAST_TOKEN_LENGTH} ASCII characters",
+            hint="make one with: openssl rand -hex 32 > FILE",
         )
     return token
 
 
 def _connection_count(*, queue_count: int) -> int:
-    """Room for all that may wait and 256 more, as far as half of the open files that the system allows goes."""
+    """Return the queue size plus 256, but at most half of the system's limit of open files."""
     file_count, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 256 + queue_count
     return wanted if file_count == resource.RLIM_INFINITY else min(wanted, file_count // 2)

@@ -1,4 +1,4 @@
-"""The process that computes: frames of the service in, replies out, until the service is gone."""
+"""Runs a worker process, which answers frames of the service until the service closes the socket."""
 
 import gc
 import json
@@ -18,11 +18,11 @@ from advisor.serve.option_fields import EXAMPLE_WORKLOAD
 from advisor.serve.request import read_request
 
 _MEMORY_BYTES = 4 * 1024**3
-"""The most that one process may map, numpy's libraries included: no request takes the machine's memory."""
+"""Memory limit of one worker, including numpy's libraries, so that no request can exhaust the machine."""
 
 
 def warm_up() -> None:
-    """Make once what every worker would make for its first answer: validators, formulas, what is imported late."""
+    """Build what every worker needs for its first answer, before the fork: validators, formulas and late imports."""
     read_request(b'{"workload":' + EXAMPLE_WORKLOAD.read_bytes() + b"}")
     adapter_of(Recommendation)
 
@@ -30,19 +30,19 @@ def warm_up() -> None:
 def work(connection: socket.socket) -> None:
     """Answer on the socket until it closes."""
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-    gc.disable()  # garbage is looked for between answers, when what they were made from is gone already
+    gc.disable()  # garbage is collected between answers
     with connection.makefile("rwb") as stream:
         answer_frames(stream, stream)
 
 
 def answer_frames(questions: Readable, replies: Writable) -> None:
-    """The word "load" is answered with the catalog of some files, "catalog" brings the one in force, the rest ask."""
+    """Answer frames: "load" returns the catalog of given files, "catalog" sets the one to use, others are questions."""
     catalog: Catalog | None = None
     while frame := read_frame(questions):
         if frame.word == "catalog":
             catalog = catalog_from_json(frame.body)
             gc.collect()
-            gc.freeze()  # thousands of offers that never become garbage are not looked through again
+            gc.freeze()  # thousands of offers never become garbage, so the collector may skip them
             continue
         replies.write(_reply(frame, catalog).packed())
         replies.flush()
@@ -59,7 +59,7 @@ def _reply(frame: Frame, catalog: Catalog | None) -> Frame:
 
 
 def load(body: bytes) -> Frame:
-    """The catalog in force as one document ("catalog"), or the first mistake in its files ("refused")."""
+    """Load the given files; return the catalog ("catalog") or the first mistake ("refused")."""
     named = json.loads(body)
     try:
         catalog = catalog_of(Options(profiles=named["profiles"], prices=tuple(named["prices"])))

@@ -2,7 +2,7 @@
 
 A sample moves 8e9 bytes: 1 s on the CPU (8 GB/s), 0.01 s on the GPU (1 TB/s, of which GDDR6 sustains 0.8), whose host
 dispatches the one operator of a step in 0.4 s. A step of `batch` samples takes the CPU batch x 1 s and the GPU 0.4 s +
-batch x 0.01 s. The CPU costs $0.36 an hour, $0.0001 a second; the GPU ten times that.
+batch x 0.01 s. The CPU costs $0.36 per hour, $0.0001 a second; the GPU ten times that.
 """
 
 import json
@@ -167,12 +167,12 @@ def test_where_a_device_can_do_no_more_the_other_takes_over() -> None:
 def test_training_has_no_requests_and_a_fixed_batch_no_curve() -> None:
     training = found(step=replace(net(), mode="training"), options=Options(mode="training"))
     assert [one.kind for one in training.curves] == ["batch", "samples"]
-    assert training.left_out == ("over requests a day: nobody serves a step of training",)
+    assert training.left_out == ("over requests per day: nobody serves a step of training",)
     fixed = found(step=replace(net(), batch_is_affine=False))
     assert [one.kind for one in fixed.curves] == ["requests_per_day", "samples"]
     assert fixed.left_out[0].startswith("over the batch: how the step grows with it is not known")
     timed = found(options=Options(deadline=1e6))
-    assert timed.left_out == ("over requests a day: a service is never done, so it keeps no --deadline",)
+    assert timed.left_out == ("over requests per day: a service is never done, so it keeps no --deadline",)
 
 
 @pytest.mark.parametrize(("kind", "missing"), [("gpu", "CPU"), ("cpu", "GPU")])
@@ -245,7 +245,7 @@ def test_a_live_model_takes_the_keywords_of_recommend() -> None:
     break_even = advisor.breakeven(model, torch.zeros(4, 64), provider="aws", batch="1..16", samples=1000)
     assert [one.kind for one in break_even.curves] == ["batch", "requests_per_day", "samples"]
     assert break_even.job.samples == 1000
-    assert "Over the batch:" in repr(break_even)
+    assert "By batch size:" in repr(break_even)
     with pytest.raises(TypeError, match=r"breakeven\(\) got an unexpected keyword argument 'speed'"):
         advisor.breakeven(model, torch.zeros(4, 64), speed=1)
 
@@ -254,6 +254,6 @@ def test_a_saved_workload_is_enough(source: str, tmp_path: Path, capsys: pytest.
     saved = str(tmp_path / "net.json")
     assert run(["profile", source, "-o", saved]) == ExitCode.ANSWER
     assert run(["breakeven", saved]) == ExitCode.ANSWER
-    assert "Over requests a day" in capsys.readouterr().out
+    assert "Over requests per day" in capsys.readouterr().out
     assert run(["breakeven", saved, "--vary", "width=1..8"]) == ExitCode.USAGE
     assert "names no factory" in capsys.readouterr().err

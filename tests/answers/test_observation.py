@@ -132,7 +132,7 @@ def test_a_model_that_was_not_called_says_so() -> None:
     with advisor.observe(nn.Linear(8, 4)) as seen:
         pass
 
-    with pytest.raises(UsageError, match="0 steps of the model were seen"):
+    with pytest.raises(UsageError, match="only 0 steps of the model were observed"):
         seen.recommend()
 
 

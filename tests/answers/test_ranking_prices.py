@@ -59,7 +59,7 @@ def test_owned_hardware_stands_in_the_ranking_and_says_when_it_pays_back(rank: A
     rented = next(quote for quote in answer.quotes if quote.tier != "owned")
     # The hours of use in which rent for the same work, less the electricity, comes to the purchase.
     rent_usd_per_hour = rented.job_usd.mid / (box.job_s.mid / 3600)
-    (note,) = (note for note in answer.notes if "of your own" in note)
+    (note,) = (note for note in answer.notes if "pays back" in note)
     if rent_usd_per_hour > 0.15:
         assert f"pays back after {3504 / (rent_usd_per_hour - 0.15):,.0f} hours of use" in note
     else:
@@ -84,7 +84,7 @@ def test_text_is_in_the_currency_asked_for_and_figures_are_dollars(rank: Any) ->
     # 0.40 dollars / 1.25 = 0.32 euros
     (line,) = (line for line in text.splitlines() if " gpu-box " in line and "own  " in line)
     assert "EUR 0.32" in line
-    assert "converted at 1.25 dollars for 1 EUR, of 2026-11-01." in text
+    assert "converted at 1.25 dollars per EUR (rate of 2026-11-01.)" in text
     assert box.usd_per_hour == pytest.approx(0.40)
 
 

@@ -86,10 +86,10 @@ def test_the_one_that_saves_most_comes_first(source: str, answer: Json) -> None:
 
 
 def test_a_larger_batch_and_another_instance_by_hand() -> None:
-    # See tests/answers/test_break_even.py. A batch of two costs the GPU $1e-3 x 0.42, half a million of them $210. In
+    # See tests/answers/test_break_even.py. A batch of two costs the GPU $1e-3 x 0.42, half per million of them $210. In
     # batches of 4096 it is 245 steps of 0.4 + 40.96 s, $10.13; a CPU takes 1 s a sample in any batch: $100.
     # Nothing else helps: the toys are as fast in any precision, compiled or not, and there is no convolution.
-    # Half a million steps of two stay a million samples in larger batches.
+    # Half per million steps of two stay per million samples in larger batches.
     options = Options(batch="2", precision="fp32", steps=500_000)
     step = explain(question_of(net(), options, catalog=catalog()), on=("gpu",)).steps[0]
     assert step.job_usd is not None

@@ -144,7 +144,7 @@ def test_what_cannot_be_predicted_is_listed_and_counts_as_100_percent(validate: 
     assert reasons[3].endswith("broken.py ended the interpreter: SIGABRT")
     assert reasons[4] == "there is no file missing.py"
     assert reasons[5] == "no profile describes the device 'gtx-9999'"
-    assert reasons[6] == "t4@4: only a CPU is divided, into physical cores"
+    assert reasons[6] == "t4@4: @N must be a number of physical cores of a CPU"
     assert reasons[7] == "aws-graviton2 has no unit for bf16, or no kernels for the step"
 
 
@@ -188,7 +188,7 @@ def test_several_files_are_one_table(validate: Validate, folder: Path, capsys: p
     write(folder / "yours.csv", [{"batch": 32}])
     files = [flag for name in ("mine", "yours") for flag in ("--measurements", str(folder / f"{name}.csv"))]
     assert run(["validate", *files]) == ExitCode.ANSWER
-    assert "over 3 measured steps, 0 of them not predicted." in capsys.readouterr().out
+    assert "over 3 measured steps (0 could not be predicted)." in capsys.readouterr().out
 
 
 def test_a_wrong_file_or_bound_is_a_usage_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,7 +33,7 @@ def test_a_command_wins_over_a_file_of_its_name(advise: Advise, pipeline: Pipeli
     result = advise("rank")
     assert (result.code, result.err) == (
         2,
-        "error: missing argument 'SOURCE'\nhint: advise rank --help lists what can be given\n",
+        "error: missing argument 'SOURCE'\nhint: advise rank --help lists the arguments and flags\n",
     )
     assert advise("./rank").code == 0
     assert pipeline.asked[0]["source"] == "./rank"
@@ -42,14 +42,14 @@ def test_a_command_wins_over_a_file_of_its_name(advise: Advise, pipeline: Pipeli
 def test_nothing_at_all_asks_for_a_model(advise: Advise) -> None:
     result = advise()
     assert (result.code, result.out) == (2, "")
-    assert result.err == "error: no model is named\nhint: advise model.py, or advise --help\n"
+    assert result.err == "error: no model given\nhint: try `advise model.py` or `advise --help`\n"
 
 
 def test_a_mistyped_command_is_recognised(advise: Advise, pipeline: Pipeline) -> None:
     result = advise("profle", "model.py")
     assert result.code == 2
     assert result.err == (
-        "error: 'model.py' follows the source 'profle', but one source is read at a time\n"
+        "error: 'model.py' follows the source 'profle', but only one source is allowed\n"
         "hint: did you mean the command profile?\n"
     )
     assert pipeline.asked == []
@@ -57,7 +57,7 @@ def test_a_mistyped_command_is_recognised(advise: Advise, pipeline: Pipeline) ->
 
 def test_a_mistyped_flag_is_recognised(advise: Advise, pipeline: Pipeline) -> None:
     result = advise("model.py", "--bach", "8")
-    assert (result.code, result.err) == (2, "error: there is no flag --bach\nhint: did you mean --batch?\n")
+    assert (result.code, result.err) == (2, "error: no such flag: --bach\nhint: did you mean --batch?\n")
 
 
 def test_a_flag_without_its_value_is_a_usage_error(advise: Advise, pipeline: Pipeline) -> None:
@@ -105,7 +105,7 @@ def test_nothing_that_fits_ends_with_1_and_still_says_why(advise: Advise, pipeli
     pipeline.answer = recommendation()
     result = advise("model.py")
     assert result.code == 1
-    assert result.out.startswith("No instance does this job within the limits")
+    assert result.out.startswith("No instance can run this job within the limits")
 
 
 def test_the_version_is_printed(advise: Advise) -> None:
@@ -226,7 +226,14 @@ def test_a_signal_to_end_ends_as_ctrl_c_does(number: signal.Signals, tmp_path: P
     (tmp_path / "model.py").write_text(text)
     root = Path(__file__).parents[2]
     advise = subprocess.Popen(
-        [sys.executable, "-c", "from advisor.cli.main import main; main()", "profile", "model.py"],
+        # Whoever runs the tests may ignore SIGHUP, as under nohup.
+        [
+            sys.executable,
+            "-c",
+            f"import signal; signal.signal({number:d}, signal.SIG_DFL); from advisor.cli.main import main; main()",
+            "profile",
+            "model.py",
+        ],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(root)},
     )

@@ -57,7 +57,7 @@ def test_python_saves_what_the_command_writes(advise: Advise, pipeline: Pipeline
 
 
 def test_python_saves_in_no_other_format_and_says_what_writes_a_report(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"answer\.docx: its suffix names no format") as refused:
+    with pytest.raises(UsageError, match=r"answer\.docx: no format of an answer has this suffix") as refused:
         recommendation(L4).save(tmp_path / "answer.docx")
     assert refused.value.hint == "one of .txt .csv .json .md"
     with pytest.raises(UsageError) as page:
@@ -70,7 +70,7 @@ def test_an_unknown_suffix_is_refused_before_any_work(advise: Advise, pipeline: 
     result = advise("model.py", "-o", "answer.docx")
     assert result.code == 2
     assert result.err == (
-        "error: -o answer.docx: neither a format nor a file whose suffix names one\n"
+        "error: -o answer.docx: not a format, and not a file with the suffix of one\n"
         "hint: formats: table (*.txt), csv (*.csv), json (*.json), markdown (*.md), "
         "html (*.html), yaml (*.yaml), yml (*.yml)\n"
     )
@@ -88,7 +88,7 @@ def test_a_folder_that_is_not_there_is_refused_before_any_work(
 ) -> None:
     result = advise("model.py", "-o", str(tmp_path / "no" / "answer.json"))
     assert result.code == 2
-    assert f"there is no folder {tmp_path / 'no'}" in result.err
+    assert f"folder {tmp_path / 'no'} does not exist" in result.err
     assert pipeline.asked == []
 
 

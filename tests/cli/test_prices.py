@@ -68,7 +68,7 @@ def test_what_the_user_rules_out_is_not_listed(advise: Advise) -> None:
     Path("advisor.yaml").write_text(TERMS)
     result = advise("prices", "list", "--provider", "salad", "--price", "spot")
     assert (result.code, result.out) == (1, "")
-    assert "\nerror: no price is within these limits\n" in result.err
+    assert "error: no price is within these limits\n" in result.err
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_prices_are_shown_in_the_currency_asked_for_with_its_rate(advise: Advise
     # 1.123 / 1.25 = 0.8984
     assert re.search(r"eu-west-1 +on_demand +0\.8984 ", text)
     assert "EUR/h" in text
-    assert "converted at 1.25 dollars for 1 EUR, of 2026-11-01" in text
+    assert "converted at 1.25 dollars per EUR (rate of 2026-11-01)" in text
 
 
 def test_a_currency_without_a_rate_is_an_error_that_says_where_it_belongs(advise: Advise) -> None:
@@ -176,7 +176,7 @@ def test_the_first_mistake_is_named_by_file_line_and_key(advise: Advise) -> None
         ("- a\n", "error: mine.yaml:1: expected keys and values"),
         (
             "id: x\nsm_count: 5\nboost_mhz: 1\nname: X\n---\nprovider: aws\ninstances: {}\n",
-            "error: mine.yaml:1: a file of",
+            "error: mine.yaml:1: one file has both",
         ),
         ("id: x\nname: X\nsm_count: 5\nboost_mhz: 1000\n", "error: mine.yaml:1: vendor is missing"),
     ],
@@ -197,7 +197,7 @@ def test_a_new_overlay_changes_nothing_until_it_is_edited(advise: Advise) -> Non
     assert advise("prices", "init", "-o", "advisor.yaml") == Result(0, "", "")
     assert Path("advisor.yaml").read_text() == starter_overlay()
     validated = advise("prices", "validate", "advisor.yaml").out
-    assert validated == "advisor.yaml is valid: it holds nothing, or nothing that is not commented out\n"
+    assert validated == "advisor.yaml is valid: the file is empty, or everything in it is commented out\n"
     assert "0 prices changed" in advise("prices", "diff").out
 
 
@@ -205,7 +205,7 @@ def test_a_file_that_is_there_is_not_overwritten(advise: Advise) -> None:
     Path("advisor.yaml").write_text("mine")
     result = advise("prices", "init", "-o", "advisor.yaml")
     assert (result.code, Path("advisor.yaml").read_text()) == (2, "mine")
-    assert result.err.startswith("error: -o advisor.yaml: this file is there already")
+    assert result.err.startswith("error: -o advisor.yaml: this file already exists")
 
 
 def test_every_line_that_is_commented_out_in_it_can_be_used(advise: Advise) -> None:
@@ -227,7 +227,7 @@ def test_what_an_overlay_changes_is_shown_in_percent_and_what_it_rules_out_count
     Path("advisor.yaml").write_text(TERMS)
     text = advise("prices", "diff").out
     assert re.search(r"^aws/us-east-1/g5.xlarge +on_demand +1\.006 +0\.503 +-50\.0%$", text, flags=re.MULTILINE)
-    assert re.search(r"^\d+ offers: .*advisor.yaml:2: exclude.provider rules it out$", text, flags=re.MULTILINE)
+    assert re.search(r"^\d+ offers: .*advisor.yaml:2: exclude.provider excludes it$", text, flags=re.MULTILINE)
     changes = json.loads(advise("prices", "diff", "-o", "json").out)["changes"]
     assert {change["kind"] for change in changes} == {"on_demand"}
     assert all(change["id"].startswith("aws/us-east-1/g5.") for change in changes)
@@ -315,7 +315,7 @@ def test_listing_prices_imports_neither_torch_nor_the_network() -> None:
 
 def test_without_a_command_the_help_is_named(advise: Advise) -> None:
     assert advise("prices") == Result(
-        2, "", "error: missing command\nhint: advise prices --help lists what can be given\n"
+        2, "", "error: missing command\nhint: advise prices --help lists the arguments and flags\n"
     )
 
 

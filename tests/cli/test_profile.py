@@ -149,4 +149,4 @@ def test_csv_is_no_format_of_a_profile(advise: Advise, asked: list[dict[str, Any
 def test_a_flag_of_the_ranking_is_no_flag_of_the_profile(advise: Advise, asked: list[dict[str, Any]]) -> None:
     result = advise("profile", "model.py", "--provider", "aws")
     assert result.code == 2
-    assert result.err.startswith("error: there is no flag --provider\n")
+    assert result.err.startswith("error: no such flag: --provider\n")

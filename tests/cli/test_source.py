@@ -17,8 +17,8 @@ def test_arguments_without_a_script_to_run_are_refused(advise: Advise, pipeline:
     result = advise("train.py", "--", "--lr", "0.1")
     assert result.code == 2
     assert result.err == (
-        "error: '--lr' follows the source 'train.py', but one source is read at a time\n"
-        "hint: --run runs a script with the arguments after --\n"
+        "error: '--lr' follows the source 'train.py', but only one source is allowed\n"
+        "hint: to run a script, add --run and put its arguments after --\n"
     )
     assert pipeline.asked == []
 

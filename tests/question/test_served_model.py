@@ -212,7 +212,7 @@ def test_from_python_an_error_names_the_model_and_no_file():
         model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=8, n_head=1, n_positions=64))
     with pytest.raises(UsageError) as refused:
         recommend(model, prompt_tokens=1024, output_tokens=256, no_local=True)
-    assert str(refused.value) == "GPT2LMHeadModel takes 64 tokens at most; prompt and output have 1,280"
+    assert str(refused.value) == "GPT2LMHeadModel takes at most 64 tokens; prompt and output have 1,280"
 
 
 def test_from_python_a_model_without_a_config_is_no_service():

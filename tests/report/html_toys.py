@@ -75,7 +75,7 @@ ON_CPU = CloseLook(role="best CPU", quote=GENOA, step=step(40.0, **CPU), batches
 
 
 def break_even() -> BreakEven:
-    """A CPU is cheaper below batch 10, a GPU from there on."""
+    """A CPU is cheaper below batch 10, a GPU above that."""
     return BreakEven(
         schema_version=1,
         workload="toy",
@@ -88,7 +88,7 @@ def break_even() -> BreakEven:
                 crossings=(Crossing(at=10, low=8, high=None, cheaper="gpu"),),
             ),
         ),
-        left_out=("over requests a day: not asked",),
+        left_out=("over requests per day: not asked",),
         warnings=(),
     )
 

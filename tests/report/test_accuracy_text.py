@@ -20,7 +20,7 @@ ACCURACY = score(
 def test_the_whole_comes_first_then_each_grouping() -> None:
     lines = render_accuracy(ACCURACY, view=View()).splitlines()
     # Errors 0.25, 0, 0 and three times 1: 3.25 / 6 is 54 %, the median lies between 0.25 and 1.
-    assert lines[0] == "Mean error 54 %, median 62 %, over 6 measured steps, 3 of them not predicted."
+    assert lines[0] == "Mean error 54 %, median 62 %, over 6 measured steps (3 could not be predicted)."
     assert [line.split()[0] for line in lines if " 90th " in line and " FLOP " in line] == [
         "device", "kind", "mode", "precision", "family",
     ]  # fmt: skip
@@ -34,7 +34,7 @@ def test_a_group_shows_its_numbers_in_percent() -> None:
 
 def test_the_choice_of_a_device_is_told_where_there_was_one() -> None:
     text = render_accuracy(ACCURACY, view=View(width=200))
-    assert "The cheapest measured device is found for 100 % of the steps; the choice costs 0 % more" in text
+    assert "is predicted correctly for 100 % of the steps; on average, the choice costs 0 % more" in text
     assert "cheapest" not in render_accuracy(score([predicted(1.0)], []), view=View())
 
 
@@ -55,7 +55,7 @@ def test_the_error_without_own_figures_has_a_column_where_some_device_has_any() 
     own = score([predicted(1.0, without_own_s=1.5), predicted(1.25, device="v100")], [])
     text = render_accuracy(own, view=View(width=200))
     # 0.5 and 0.25 without them.
-    assert "1 of them ran on devices with figures of their own, without which the mean error is 38 %." in text
+    assert "1 of them ran on devices with fitted ratios (advise fit-device); without, the mean error is 38 %." in text
     rows = [line.split() for line in text.splitlines()]
     assert ["device", "n", "mean", "med.", "90th", "bias", "in", "90", "roof", "FLOP", "tau", "bare"] in rows
     with_own, without = (next(row for row in rows if row[:2] == [device, "1"]) for device in ("t4", "v100"))

@@ -10,17 +10,18 @@ def test_the_whole_answer() -> None:
         L4, T4, GENOA, rejected=(rejection("p5", code="does-not-fit", reason="too small"),), warnings=("Old prices.",)
     )
     assert render(answer, View(top=2)).splitlines() == [
-        r"**aws g6.xlarge (1x L4) does 1,000,000 samples for \$0.42 (\$0.38-\$0.46) in 30 min: "
-        r"a GPU is 6.8x cheaper here than the best CPU (aws c7a.xlarge, \$2.86); "
-        "1 other cannot be told apart from the best (the cheapest with a chance of 61 %): aws g4dn.xlarge (39 %).**",
+        r"**aws g6.xlarge (1x L4) processes 1,000,000 samples for \$0.42 (\$0.38-\$0.46) in 30 min: "
+        r"a GPU is 6.8x cheaper than the best CPU (aws c7a.xlarge, \$2.86); "
+        "1 other offer is too close to call (this one is the cheapest with a probability of 61 %): "
+        "aws g4dn.xlarge (39 %).**",
         "",
         "Assumes:",
         "",
-        "- inference, the cheapest batch per device, precision auto (bf16 or fp16 autocast where native, else fp32), "
-        "eager, NCHW, on-demand prices; no job size was given, so 1,000,000 samples with the device kept busy.",
-        "- the best: batch 64, amp-bf16; its time is predicted from operators measured on its generation, its price "
-        r"(\$0.84 an hour, list price) of 2025-11-02; the cost covers the hours of computing, nothing else.",
-        "- resnet50: 25.6 M parameters, 8.18 GFLOP a step at batch 1; every operator has a formula.",
+        "- inference, the cheapest batch size for each device, precision auto (bf16 or fp16 autocast if native, else "
+        "fp32), eager, NCHW, on-demand prices; no job size given, so 1,000,000 samples on a device that is always busy.",
+        "- best offer: batch 64, amp-bf16; time predicted from operators measured on its hardware generation; "
+        r"price \$0.84 per hour (list price, 2025-11-02); the cost covers only compute time.",
+        "- resnet50: 25.6 M parameters, 8.18 GFLOP per step at batch 1; every operator has a formula.",
         "",
         r"| # | instance | provider | region | device | per h | batch | precision | step \[90 %\] | samples/s | cost "
         "| cheapest | memory | bound | price date |",

@@ -60,7 +60,7 @@ def test_where_the_batch_is_chosen_there_is_none() -> None:
 
 
 def test_of_a_language_model_in_service_it_is_of_tokens() -> None:
-    # $2.50 for a million requests of 90 + 10 tokens: $0.025 for a million tokens; 100 requests/s of 10 tokens each.
+    # $2.50 for per million requests of 90 + 10 tokens: $0.025 for per million tokens; 100 requests/s of 10 tokens each.
     answer = recommendation(L4)
     sweep = replace(SWEEP, points=(point(8, ttft_s=0.2, tpot_s=0.02),))
     job = replace(answer.job, batch="8,16", generation=Generation(prompt_tokens=90, output_tokens=10))

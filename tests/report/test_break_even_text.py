@@ -63,11 +63,11 @@ def test_the_folk_rule_stands_beside_the_truth() -> None:
         cost_ratio=Interval(mid=4.2, low=3.3, high=5.2),
     )
     lines = text(folk_rule=rule).splitlines()
-    assert lines[2] == "The folk rule (take a GPU if it is faster by more than it is dearer), in figures:"
+    assert lines[2] == "Rule of thumb (use a GPU if its speedup exceeds its price ratio), in numbers:"
     assert lines[3].startswith(
-        "  a GPU costs 2.7x an hour and is 11.3x [8.9-14.1] faster: aws gpu (gpu, $0.54 an hour, "
+        "  the GPU costs 2.7x as much per hour and is 11.3x [8.9-14.1] faster: aws gpu (gpu, $0.54 per hour, "
     )
-    assert "  the job on the CPU costs 4.2x [3.3-5.2] what it costs on the GPU." in lines
+    assert "  the job costs 4.2x [3.3-5.2] as much on the CPU as on the GPU." in lines
     slow = replace(rule, speed_ratio=Interval(mid=0.4, low=0.3, high=0.5))
     assert "and is 0.4x [0.3-0.5] as fast:" in text(folk_rule=slow)
 
@@ -84,13 +84,13 @@ def test_a_curve_without_a_crossing_names_the_winner() -> None:
 def test_a_crossing_has_its_interval() -> None:
     one = Crossing(at=37, low=12, high=None, cheaper="gpu")
     shown = text(curve(point(1, 1.0, 2.0), point(1000, 2.0, 1.0), crossings=(one,)))
-    assert "  a CPU is cheaper below batch 37 [12-?], then a GPU is cheaper from there on." in shown
+    assert "  a CPU is cheaper below batch 37 [12-?], then a GPU is cheaper above that." in shown
 
 
 @pytest.mark.parametrize(
     ("kind", "name", "said"),
     [
-        ("requests_per_day", "", "below 86,400 [864-12,300,000] requests a day"),
+        ("requests_per_day", "", "below 86,400 [864-12,300,000] requests per day"),
         ("samples", "", "below 86,400 [864-12,300,000] samples"),
         ("parameter", "width", "below width 86,400 [864-12,300,000]"),
     ],
@@ -104,21 +104,21 @@ def test_each_curve_has_its_own_words(kind: CurveKind, name: str, said: str) -> 
 def test_a_device_that_can_do_no_more_leaves_the_other_alone() -> None:
     gone = Crossing(at=600, low=600, high=600, cheaper="cpu")
     shown = text(curve(point(1, 2.0, 1.0), point(1024, 2.0, None), crossings=(gone,)))
-    assert "a GPU is cheaper below batch 600, then a CPU alone does the job from there on." in shown
-    assert "neither a CPU nor a GPU does the job" in text(curve(point(1, None, None)))
-    assert "a GPU alone does the job everywhere from batch 1 to batch 1." in text(curve(point(1, None, 1.0)))
+    assert "a GPU is cheaper below batch 600, then a CPU is the only option above that." in shown
+    assert "no CPU and no GPU can run the job" in text(curve(point(1, None, None)))
+    assert "a GPU is the only option everywhere from batch 1 to batch 1." in text(curve(point(1, None, 1.0)))
 
 
 def test_many_changes_are_counted() -> None:
     changes = tuple(Crossing(at=at, low=at, high=at, cheaper="gpu" if at % 2 else "cpu") for at in (3, 4, 5, 6, 7))
     points = tuple(point(at, 1.0, 0.5 if at % 2 else 2.0) for at in range(2, 9))
     said = " ".join(text(curve(*points, crossings=changes)).split())
-    assert "a CPU is cheaper below batch 5 [5-5], then 2 more changes, then a GPU is cheaper from there on." in said
+    assert "a CPU is cheaper below batch 5 [5-5], then 2 more changes, then a GPU is cheaper above that." in said
 
 
 def test_places_at_which_the_intervals_leave_it_open_are_counted() -> None:
     points = (point(1, 1.0, 2.0), point(8, 1.0, 1.1, width=2.0), point(64, 1.0, 2.0))
-    assert "open at 1 of 3 places looked at" in text(curve(*points))
+    assert "too close to call at 1 of 3 points" in text(curve(*points))
     assert "open at" not in text(curve(points[0], points[2]))
 
 
@@ -147,9 +147,9 @@ def test_a_language_model_in_service_has_requests_in_flight() -> None:
         ),
     )
     assert "inference, 1,000 requests" in shown
-    assert "Over the requests in flight:\n  a CPU is cheaper below 8 [8-8] requests in flight, then" in shown
-    assert "Over the requests of the job: start-up" in shown
-    assert "a CPU is cheaper below 8 [8-8] requests a day, then" in shown
+    assert "By requests in flight:\n  a CPU is cheaper below 8 [8-8] requests in flight, then" in shown
+    assert "By number of requests: with start-up" in shown
+    assert "a CPU is cheaper below 8 [8-8] requests per day, then" in shown
     assert "in flight  CPU" in shown
     assert "batch" not in shown
     assert "sample" not in shown
@@ -164,7 +164,7 @@ def test_money_is_in_the_currency_asked_for() -> None:
     euro = ExchangeRate(currency="EUR", usd=2.0, date="2026-11-01")
     shown = text(curve(point(1, 1.0, 2.0)), exchange_rate=euro)
     assert "EUR 0.50" in shown
-    assert "converted at 2 dollars for 1 EUR, of 2026-11-01" in shown
+    assert "converted at 2 dollars per EUR (rate of 2026-11-01)" in shown
 
 
 def test_what_is_left_out_and_warnings_are_told() -> None:

@@ -14,12 +14,12 @@ BROKEN = Check(name="profiles", state="fails", found="a.yaml:1: no date", remedy
 
 def test_every_check_is_a_line_with_its_remedy_below() -> None:
     assert render_checkup((FINE, LESS), view=View(width=80)) == (
-        "state    check  what was found -> what mends it\n"
+        "state    check  result -> fix\n"
         "ok       torch  2.9.0\n"
         "missing  timm   optional\n"
         "                -> pip install timm\n"
         "\n"
-        "The main job runs here.\n"
+        "The main job can run on this machine.\n"
     )
 
 

@@ -19,25 +19,25 @@ def comparison() -> Comparison:
 
 def test_the_text_says_what_changed_and_what_not() -> None:
     assert [" ".join(line.split()) for line in render_comparison(comparison(), view=View()).splitlines()] == [
-        "resnet50: 20 % more FLOP a step; the job costs 7.1 % more at its cheapest, a",
+        "resnet50: 20 % more FLOP per step; on its cheapest instance, the job costs 7.1 % more, a",
         "difference inside the interval of the prediction.",
         "",
         "One step:",
         "before now change",
-        "FLOP a step 8.18 GFLOP 9.81 GFLOP +20 %",
+        "FLOP per step 8.18 GFLOP 9.81 GFLOP +20 %",
         "bytes read and written 286 MiB 286 MiB none",
         "parameters 25.6 M 25.6 M none",
         "peak memory, as traced 143 MiB 143 MiB none",
         "",
-        "The cheapest: aws g4dn.xlarge in us-east-1, batch 64, amp-bf16; was aws",
+        "Cheapest instance: aws g4dn.xlarge in us-east-1, batch 64, amp-bf16; was aws",
         "g6.xlarge in us-east-1, batch 64, amp-bf16:",
         "before now change",
         "step 115 ms 115 ms none",
         "price per hour $0.84 $0.90 +7.1 %",
         "time of the job 30 min 30 min none",
-        "cost of the job $0.42 $0.45 +7.1 %, inside the interval",
+        "cost of the job $0.42 $0.45 +7.1 %, within the interval",
         "",
-        "What was the cheapest: aws g6.xlarge in us-east-1, batch 64, amp-bf16:",
+        "Cheapest instance before: aws g6.xlarge in us-east-1, batch 64, amp-bf16:",
         "before now change",
         "step 115 ms 138 ms +20 %",
         "time of the job 30 min 36 min +20 %",
@@ -48,18 +48,18 @@ def test_the_text_says_what_changed_and_what_not() -> None:
 def test_the_headline_says_multiples_as_such_and_names_another_model() -> None:
     # 8.178e10 / 8.178e9 = 10.
     assert headline(compare_answers(BASE, with_flops(BASE, 8.178e10))) == (
-        "resnet50: 10 times as many FLOP a step; the job costs as much at its cheapest."
+        "resnet50: 10 times as many FLOP per step; on its cheapest instance, the job costs as much."
     )
     other = replace(BASE, workload=replace(BASE.workload, name="resnet18"))
     assert headline(compare_answers(BASE, other)).startswith("resnet18 (was resnet50): as many FLOP")
-    assert headline(compare_answers(BASE, recommendation())) == "resnet50: as many FLOP a step."
+    assert headline(compare_answers(BASE, recommendation())) == "resnet50: as many FLOP per step."
 
 
 def test_markdown_has_a_table_for_each_of_the_texts() -> None:
     text = render_comparison_markdown(comparison(), top=10)
-    assert text.startswith("**resnet50: 20 % more FLOP a step;")
+    assert text.startswith("**resnet50: 20 % more FLOP per step;")
     assert text.count("|---|---:|---:|---|") == 3
-    assert "| cost of the job | \\$0.42 | \\$0.45 | +7.1 %, inside the interval |" in text
+    assert "| cost of the job | \\$0.42 | \\$0.45 | +7.1 %, within the interval |" in text
 
 
 def test_json_holds_the_ratios() -> None:

@@ -85,14 +85,14 @@ def text(*steps: ExplainedStep, **changes: Any) -> str:
 
 def test_one_device_is_explained_in_full() -> None:
     assert text(step(), width=80).splitlines() == [
-        "toy: a step of inference on aws g6.xlarge (L4) takes 10 ms [8-12.5] at batch 64",
-        "in amp-bf16, bound by compute.",
+        "toy: an inference step on aws g6.xlarge (L4) takes 10 ms [8-12.5] at batch 64 in",
+        "amp-bf16, bound by compute.",
         "",
         "Why:",
-        "  its kernels take 10 ms; behind them hide their dispatch by the host, 1 ms, and",
-        "  the copies of the inputs, 2 ms.",
-        "  the plain roofline, every operator at the datasheet's peak or bandwidth, is 5",
-        "  ms: 50 % of it is reached.",
+        "  the kernels take 10 ms, which hides their dispatch by the host (1 ms) and the",
+        "  copies of the inputs (2 ms).",
+        "  the plain roofline, with every operator at the datasheet's peak or bandwidth,",
+        "  is 5 ms; the step runs at 50 % of it.",
         "",
         "family       time  share  bound    FLOP   bytes    FLOP/B  roofline",
         "all         10 ms  100 %  compute   6 G  60 MiB  95 / 153      50 %",
@@ -104,11 +104,11 @@ def test_one_device_is_explained_in_full() -> None:
         "layers.*.fc  7.5 ms   75 %  compute      50 %",
         "(forward)    2.5 ms   25 %  memory          -",
         "",
-        "FLOP/B: arithmetic intensity / ridge point, at which the peak of the unit that",
-        "does most of the FLOP and the bandwidth, both from the datasheet, take the same",
-        "time.",
-        "roofline: the share of the plain roofline that is reached; above 100 % where",
-        "caches or Winograd's convolutions save what it counts.",
+        "FLOP/B: arithmetic intensity / ridge point; at the ridge point, compute at the",
+        "peak of the unit that does most of the FLOP takes as long as memory traffic at",
+        "full bandwidth (both from the datasheet).",
+        "roofline: achieved share of the plain roofline; above 100 % if caches or",
+        "Winograd convolutions save work that it counts.",
     ]
 
 
@@ -117,12 +117,12 @@ def test_a_language_model_in_service_has_requests_in_flight() -> None:
     one = replace(explanation(step(job_usd=Interval(mid=2.0, low=1.0, high=3.0))), **served)
     shown = render_explanation(one, view=View(width=200))
     assert "toy: an answer to each request in flight on aws g6.xlarge (L4) takes 10 ms [8-12.5] with 64 req" in shown
-    assert "What would save most of $2.00 for 1,000,000 requests:" in shown
-    assert "nothing: neither narrower weights nor another instance save 1 %." in shown
+    assert "Largest savings, of $2.00 for 1,000,000 requests:" in shown
+    assert "none: neither narrower weights nor another instance saves 1 %." in shown
     two = replace(explanation(step(), step(batch=8)), **served)
     shown = render_explanation(two, view=View(width=200))
     assert "toy: an answer to each request in flight on\n" in shown
-    assert "Time of one request; what differs most comes first." in shown
+    assert "Time per request, largest difference first." in shown
     assert "batch" not in shown
     assert "sample" not in shown
 
@@ -139,7 +139,7 @@ def test_what_the_pace_is_set_by_is_said_in_words() -> None:
     assert "the copies of the inputs take 2 ms, and the GPU waits: its kernels take 10 ms" in text(
         step(bound="transfer")
     )
-    assert "its kernels take 10 ms, and their dispatch 1 ms on the same cores." in text(step(**CPU))
+    assert "the kernels take 10 ms and their dispatch 1 ms, on the same cores." in text(step(**CPU))
 
 
 def test_a_cpu_is_named_with_its_cores_and_one_gpu_of_several_as_such() -> None:
@@ -158,14 +158,14 @@ def test_phases_are_told_where_there_are_several() -> None:
 def test_chains_are_named() -> None:
     chain = SequentialChain(module="encoder.lstm", op="rnn_backward", kernel_count=1604)
     assert (
-        "  encoder.lstm, backward: the time steps of its recurrent layers are 1,604 kernels one after the other, which "
-        "a GPU cannot run side by side.\n"
+        "  encoder.lstm, backward: the time steps of its recurrent layers "
+        "are 1,604 kernels in sequence, which a GPU cannot run in parallel.\n"
     ) in text(step(sequential=(chain,)))
 
 
 def test_two_devices_stand_side_by_side_the_largest_difference_first() -> None:
     lines = text(step(10, **CPU), step(), width=80).splitlines()
-    table = lines.index("Time of one step; what differs most comes first.")
+    table = lines.index("Time per step, largest difference first.")
     assert lines[1] == "  A  aws c7a.xlarge (AMD EPYC 9R14, 4 cores) takes 100 ms [80-125] at batch 64"
     assert "Why A:" in lines
     assert "Why B:" in lines
@@ -184,7 +184,7 @@ def test_two_devices_stand_side_by_side_the_largest_difference_first() -> None:
 
 def test_devices_at_different_batches_are_compared_by_the_sample() -> None:
     lines = text(step(batch=10), step(batch=40)).splitlines()
-    assert "Time of one sample; what differs most comes first." in lines
+    assert "Time per sample, largest difference first." in lines
     # 10 ms of 10 samples and of 40.
     assert "all          1 ms  compute   250 us  compute  750 us" in lines
 
@@ -235,12 +235,12 @@ PRICED = {"job_usd": Interval(mid=0.5, low=0.4, high=0.6)}
 
 def test_what_would_save_most_is_said_of_the_whole_job() -> None:
     lines = text(step(**PRICED, changes=(COMPILED, replace(COMPILED, kind="instance", to="gcp g2")))).splitlines()
-    at = lines.index("What would save most of $0.50 for 1,000,000 samples:")
+    at = lines.index("Largest savings, of $0.50 for 1,000,000 samples:")
     assert lines[at + 1 : at + 3] == ["  torch.compile: 40 % ($0.20), to $0.30.", "  gcp g2: 40 % ($0.20), to $0.30."]
 
 
 def test_that_nothing_saves_is_said_too() -> None:
-    assert "nothing: no other precision, batch, layout, attention or instance" in text(step(**PRICED))
+    assert "none: no other precision, batch, layout, attention or instance" in text(step(**PRICED))
 
 
 def test_of_a_device_that_nobody_rents_out_there_is_nothing_to_save() -> None:
@@ -249,11 +249,11 @@ def test_of_a_device_that_nobody_rents_out_there_is_nothing_to_save() -> None:
 
 def test_side_by_side_each_device_has_its_own_savings() -> None:
     both = text(step(**PRICED, changes=(COMPILED,)), step(2.0, **CPU, **PRICED))
-    assert "What would save most on A of $0.50" in both
-    assert "What would save most on B of $0.50" in both
+    assert "Largest savings on A, of $0.50" in both
+    assert "Largest savings on B, of $0.50" in both
 
 
 def test_loading_is_part_of_the_pace() -> None:
     waiting = text(step(bound="loader", loading_s=0.02))
-    assert "the loading of a batch takes its host 20 ms, and the GPU waits: its kernels take 10 ms" in waiting
-    assert "and loading data 20 ms on the same cores." in text(step(**CPU, loading_s=0.02))
+    assert "loading a batch takes the host 20 ms, and the GPU waits: its kernels take 10 ms" in waiting
+    assert "and data loading 20 ms, on the same cores." in text(step(**CPU, loading_s=0.02))

@@ -21,7 +21,7 @@ def test_a_section_with_nothing_to_show_is_left_out() -> None:
     document = document_of(empty)
     assert [section.id for section in document.sections] == ["basis", "accuracy"]
     assert document.figures == ()
-    assert document.headline == "No instance does this job within the limits: 0 offers were left out."
+    assert document.headline == "No instance can run this job within the limits: 0 offers were left out."
 
 
 def test_the_figures_are_those_of_the_best() -> None:
@@ -29,7 +29,7 @@ def test_the_figures_are_those_of_the_best() -> None:
     assert (instance.value, instance.note) == ("aws g6.xlarge", "1x L4, us-east-1")
     assert (cost.value, cost.note) == ("$0.42", "90 % interval 0.38-0.46")  # 0.9 and 1.1 times 0.42
     assert (time.value, time.note) == ("30 min", "step 115 ms [104-128], batch 64, amp-bf16")
-    assert (price.value, price.note) == ("$0.84 an hour", "2025-11-02")
+    assert (price.value, price.note) == ("$0.84 per hour", "2025-11-02")
 
 
 def test_of_a_language_model_in_service_the_times_are_of_tokens() -> None:
@@ -38,7 +38,7 @@ def test_of_a_language_model_in_service_the_times_are_of_tokens() -> None:
     assert "time" not in by_name
     assert "step" not in by_name
     each = by_name["time per output token"]
-    assert (each.value, each.note) == ("25 ms", "the first after 120 ms [100-150]")
+    assert (each.value, each.note) == ("25 ms", "first token after 120 ms [100-150]")
     job = replace(loaded.job, requests_per_day=None, requests_per_second=None)
     by_name = {one.name: one for one in document_of(report(replace(loaded, job=job))).figures}
     assert by_name["time"].note == "32 requests in flight, bf16"

@@ -10,7 +10,7 @@ from tests.report.test_machine_text import SWEEP, answer, point, swept
 
 def test_time_and_cost_are_drawn_over_the_machines_with_the_same_table() -> None:
     section = machines_section(answer(SWEEP, deadline_s=6 * 3600))
-    assert "--deadline 6 h demands 2 or more." in section.lead[1]
+    assert "--deadline 6 h requires 2 or more." in section.lead[1]
     time, cost = map(chart, section.plots)
     assert [(one.x, one.y) for one in time.series[0].points] == [(1, 36000.0), (2, 21600.0), (4, 14400.0)]
     # $10 an hour each: 10, 2 x 6 and 4 x 4 hours, 10 % either way.

@@ -40,7 +40,7 @@ def test_the_front_is_a_line_of_its_own_with_intervals() -> None:
     assert best.text.splitlines() == [
         "aws g6.xlarge", "1x L4", "$0.42 [0.38-0.46] in 30 min [27-33]", "batch 64, amp-bf16",
     ]  # fmt: skip
-    assert section.lead == ("On the front: 1 of 3 offers. All others cost more and take longer.",)
+    assert section.lead == ("Pareto front: 1 of 3 offers. All others cost more and take longer.",)
     assert chart.table.rows == (("1", "aws", "g6.xlarge", "1x L4", "$0.42 [0.38-0.46]", "30 min [27-33]"),)
 
 
@@ -55,7 +55,7 @@ def test_what_costs_nothing_has_no_place_on_a_logarithmic_axis() -> None:
     assert [series.name.split(":")[0] for series in chart.series] == ["Pareto front"]
     paid = replace(HERE, job_usd=L4.job_usd)
     (chart,) = cost_time_section(recommendation(FRONT, at_hand=paid)).plots
-    assert chart.series[-1].name == "the machine at hand"
+    assert chart.series[-1].name == "the local machine"
 
 
 def test_a_service_is_never_done_so_its_step_is_what_counts() -> None:

@@ -16,17 +16,17 @@ def test_without_a_loader_nothing_is_said() -> None:
 def test_a_gpu_is_fed_or_waits() -> None:
     fed, waiting = replace(L4, loader_vcpus=2.34), replace(L4, loader_vcpus=12.8, bound="loader")
     assert list(loader_notes(fed, JOB)) == [
-        "loading, at 4 ms of a vCPU a sample, needs 2.3 vCPUs, one of them for the GPU itself, to keep the GPU busy; "
-        "it has 4."
+        "data loading (4 ms of vCPU time per sample) needs 2.3 vCPUs to keep the GPU busy, "
+        "including one for the GPU itself; it has 4."
     ]
     (note,) = loader_notes(waiting, JOB)
-    assert note.endswith("needs 13 vCPUs, one of them for the GPU itself, to keep the GPU busy; it has 4: "
+    assert note.endswith("needs 13 vCPUs to keep the GPU busy, including one for the GPU itself; it has 4: "
                          "the GPU waits for data.")  # fmt: skip
 
 
 def test_a_cpu_gives_some_of_its_own() -> None:
     assert list(loader_notes(replace(GENOA, vcpus=1, loader_vcpus=0.26), JOB)) == [
-        "loading, at 4 ms of a vCPU a sample, takes 0.26 of the 1 vCPU from the computing."
+        "data loading (4 ms of vCPU time per sample) uses 0.26 of the 1 vCPU, which the model then cannot use."
     ]
 
 

@@ -11,7 +11,7 @@ from tests.report.toys import L4, recommendation
 
 
 def point(machines: int, hours: float, **changes: Any) -> MachinePoint:
-    """8 GPUs each, $10 an hour, 4 GiB of 16."""
+    """8 GPUs each, $10 per hour, 4 GiB of 16."""
     time_s, usd = 3600 * hours, 10.0 * machines * hours
     values: dict[str, Any] = {
         "instance_count": machines,
@@ -57,7 +57,7 @@ def lines(sweep: MachineSweep | None, **how: Any) -> list[str]:
 
 def test_each_number_of_machines_is_a_row_and_the_ranked_one_is_marked() -> None:
     found = lines(SWEEP)
-    start = found.index("By machines, aws p9.48xlarge (8x L4), amp-bf16:")
+    start = found.index("By number of machines, aws p9.48xlarge (8x L4), amp-bf16:")
     assert [line.split() for line in found[start + 1 : start + 5]] == [
         ["machines", "GPUs", "time", "cost", "efficiency", "memory", "plan"],
         ["1", "8", "10", "h", "$100.00", "90", "%", "25", "%", "FSDP"],
@@ -68,18 +68,18 @@ def test_each_number_of_machines_is_a_row_and_the_ranked_one_is_marked() -> None
 
 def note(sweep: MachineSweep, **how: Any) -> str:
     text = " ".join(lines(sweep, **how))
-    return text[text.index("* is what the ranking takes") :]
+    return text[text.index("* used in the ranking") :]
 
 
 def test_what_the_deadline_demands_is_said() -> None:
-    assert "--deadline 6 h demands 2 or more." in note(SWEEP, deadline_s=6 * 3600)
+    assert "--deadline 6 h requires 2 or more." in note(SWEEP, deadline_s=6 * 3600)
     late = swept(point(1, 10.0, keeps_deadline=False))
-    assert "--deadline 6 h is kept by none." in note(late, deadline_s=6 * 3600)
+    assert "--deadline 6 h cannot be met." in note(late, deadline_s=6 * 3600)
     assert "--deadline" not in note(SWEEP)
 
 
 def test_how_many_machines_the_step_needs_is_said() -> None:
-    assert "The step does not fit fewer than 2." in note(swept(point(2, 6.0)))
+    assert "The step does not fit on fewer than 2." in note(swept(point(2, 6.0)))
     assert "does not fit" not in note(SWEEP)
 
 

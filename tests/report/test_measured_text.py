@@ -29,7 +29,7 @@ def test_measured_and_predicted_stand_side_by_side() -> None:
 
     # 0.08 / 0.1 - 1 = -20 %
     assert first == (
-        "measured here: a step at batch 1,024 in fp32 takes Toy 100 ms [90-120], over 25 steps; "
+        "measured here: a step at batch 1,024 in fp32 takes 100 ms [90-120] on Toy (25 steps); "
         "predicted: 80 ms [50-100], 20 % less."
     )
 
@@ -42,17 +42,17 @@ def test_beyond_twofold_the_difference_is_a_factor() -> None:
 
 
 def test_a_cpu_says_that_nothing_is_carried() -> None:
-    assert list(measured_notes([step("cpu")]))[1].startswith("what a CPU's prediction is off by does not carry")
+    assert list(measured_notes([step("cpu")]))[1].startswith("a CPU's prediction error does not transfer")
 
 
 def test_a_gpu_says_what_became_of_the_others() -> None:
     assert list(measured_notes([step("gpu", carried_ratio=1.15)]))[1] == (
-        "by that, predictions for GPUs that the same resource bounds became 15 % more."
+        "predictions for GPUs with the same bottleneck were adjusted: 15 % more."
     )
 
 
 def test_what_the_device_waited_for_its_data_is_said() -> None:
-    assert "between two steps it waited 30 ms for its data." in measured_notes([step("gpu", loader_wait_s=0.03)])
+    assert "between two steps, the device waited 30 ms for data." in measured_notes([step("gpu", loader_wait_s=0.03)])
 
 
 def test_without_a_timed_step_nothing_is_said() -> None:

@@ -61,7 +61,7 @@ def text(*devices: DeviceMemory, top: int = 10) -> str:
 def test_a_language_model_in_service_has_requests_in_flight() -> None:
     served = replace(answer(on("L4", 24.0)), optimizer=None, generation=Generation(prompt_tokens=8, output_tokens=2))
     shown = render_memory(served, view=View())
-    assert "gpt: a language model in service with 32 requests in flight fits L4" in shown
+    assert "gpt: LLM serving with 32 requests in flight fits L4" in shown
     assert "most in flight" in shown
     assert "fits; most in flight 100." in shown
     assert "batch" not in shown
@@ -75,8 +75,8 @@ def test_one_device_is_answered_in_a_sentence() -> None:
 
 def test_several_are_counted_by_verdict_and_stand_in_a_table() -> None:
     lines = text(on("A", 6), on("B", 8), on("C", 16)).splitlines()
-    assert lines[0] == "gpt: a training step with AdamW at batch 32, on 3 devices: fits 1, tight 1, does"
-    assert lines[3].split() == ["device", "memory", "precision", "peak", "[spread]", "verdict", "largest", "batch"]
+    assert lines[0] == "gpt: a training step with AdamW at batch 32, verdicts for 3 devices: 1 fits, 1"
+    assert lines[3].split() == ["device", "memory", "precision", "peak", "[range]", "verdict", "largest", "batch"]
     assert lines[5].split() == ["B", "8", "GiB", "fp32", "8", "GiB", "[7-9]", "tight", "28-36"]
 
 
@@ -86,7 +86,7 @@ def test_the_rows_shown_are_those_around_the_border() -> None:
     # The largest that is not sure to fit has 8 GiB.
     assert [name for name in (f"D{size}" for size in range(2, 22)) if f"\n{name} " in shown] == ["D6", "D7", "D8", "D9"]
     assert "16 more (--top 20 shows all)." in shown
-    assert "On D8 in fp32, at the peak, in backward:" in shown
+    assert "On D8 in fp32, at the peak (backward):" in shown
 
 
 def test_parts_are_shown_with_their_spread_and_source() -> None:
@@ -97,12 +97,12 @@ def test_parts_are_shown_with_their_spread_and_source() -> None:
 
 def test_a_remedy_says_what_it_saves_and_costs() -> None:
     found = " ".join(text(on("T4", 6)).split())
-    assert "What would need less than 8 GiB: activation checkpointing: torch.utils.checkpoint on the 12 blocks" in found
-    assert "layers.* needs 3 GiB, 5 GiB less for 33 % more FLOP: fits; largest batch 100." in found
+    assert "Ways to need less than 8 GiB: activation checkpointing: torch.utils.checkpoint on the 12 blocks" in found
+    assert "layers.* needs 3 GiB, 5 GiB less with 33 % more FLOP: fits; largest batch 100." in found
 
 
 def test_where_there_is_none_that_is_said() -> None:
-    assert "nothing that is known here" in text(on("T4", 6, remedies=()))
+    assert "no known change" in text(on("T4", 6, remedies=()))
 
 
 def test_json_holds_the_record_field_by_field() -> None:

@@ -41,13 +41,13 @@ def test_each_figure_comes_with_how_sure_it_is() -> None:
     lines = [" ".join(line.split()) for line in render_own_fit(fit(), view=View()).splitlines()]
     assert "Toy 9000 (toy)" in lines
     assert "sustained_compute_ratio 0.931 3 %" in lines
-    assert "sustained_memory_ratio 1.000 15 % the rows say little of it" in lines
+    assert "sustained_memory_ratio 1.000 15 % hardly determined by the rows" in lines
 
 
 def test_the_sentences_tell_the_error_without_with_and_on_models_left_out() -> None:
     first, second = own_fit_sentences(fit())
-    assert first == "Fitted on 1,200 measured steps of 6 models, around 1 with a prior of 15 %."
-    assert second.startswith("Mean error: 23 % without the two figures, 9 % with them, 11 % on each model")
+    assert first == "Fitted to 1,200 measured steps of 6 models, with a prior of 1 +- 15 %."
+    assert second.startswith("Mean error: 23 % without the two ratios, 9 % with them, 11 % on each model")
     text = " ".join(render_own_fit(fit(), view=View()).split())
     assert first in text
     assert second in text

@@ -28,7 +28,7 @@ def test_marks_are_explained_below_where_there_are_any() -> None:
     text = render_price_list([row(marks=("STALE", "OLD"))], rate=None, view=WIDE)
     assert "2026-01-01  STALE OLD" in text
     assert text.endswith(
-        "OLD: older than --max-price-age.\nSTALE: known to be out of date; --drop-prices none ranks it.\n"
+        "OLD: older than --max-price-age.\nSTALE: known to be out of date; --drop-prices none includes it.\n"
     )
 
 
@@ -37,7 +37,7 @@ def test_prices_are_converted_with_the_rate_that_is_named() -> None:
     text = render_price_list([row(2.0)], rate=EURO, view=WIDE)
     assert "EUR/h" in text.splitlines()[0]
     assert "  1.60  " in text.splitlines()[1]
-    assert text.endswith("converted at 1.25 dollars for 1 EUR, of 2026-11-01\n")
+    assert text.endswith("converted at 1.25 dollars per EUR (rate of 2026-11-01)\n")
 
 
 def test_a_type_is_described_once_and_each_source_listed_once() -> None:
@@ -70,7 +70,7 @@ def test_the_largest_changes_come_first_and_those_of_dates_alone_are_counted() -
         "a      on_demand    1.00   1.10  +10.0%\n"
         "c      on_demand       -   3.00     new\n"
         "d      on_demand    2.00      -    gone\n"
-        "4 prices changed, 1 only their date, source or marks.\n"
+        "4 prices changed; 1 changed only in date, source or marks.\n"
     )
 
 

@@ -23,7 +23,7 @@ SUMMARY = recommendation().workload
 def test_the_totals_come_first_then_the_groups() -> None:
     # 2e8 bytes / 2^20 = 190.7 MiB, 1e8 = 95.4 MiB, 1.5e8 = 143.1 MiB
     assert render_profile(SUMMARY, GROUPS, by="module", view=View(width=100)).splitlines() == [
-        "resnet50: 8.18 GFLOP a step at batch 1, 25.6 M parameters, reads 191 MiB, writes 95.4 MiB, 143 MiB",
+        "resnet50: 8.18 GFLOP per step at batch 1, 25.6 M parameters, reads 191 MiB, writes 95.4 MiB, 143 MiB",
         "at the peak, 175 operator calls.",
         "",
         "module                   FLOP  share   read  written  calls",
@@ -32,7 +32,7 @@ def test_the_totals_come_first_then_the_groups() -> None:
         "(the model itself)  500 MFLOP    6 %  1 MiB  512 KiB      3",
         "",
         "Counted:",
-        "  traced on fake tensors: nothing was computed; formulas cover 100 % of the calls.",
+        "  traced on fake tensors, without computing anything; formulas cover 100 % of the operator calls.",
     ]
 
 
@@ -46,9 +46,12 @@ def test_the_groups_beyond_the_top_are_added_up() -> None:
 def test_what_has_no_formula_is_listed() -> None:
     summary = replace(SUMMARY, coverage_ratio=0.98, unknown_ops={"aten.foo": 1200}, optimizer="AdamW")
     text = render_profile(summary, GROUPS, by="module", view=View(width=100))
-    assert "formulas cover 98 % of the calls.\n  no formula for aten.foo (1,200 calls).\n  optimizer: AdamW.\n" in text
+    assert (
+        "formulas cover 98 % of the operator calls.\n  no formula for aten.foo (1,200 calls).\n  optimizer: AdamW.\n"
+        in text
+    )
 
 
 def test_the_optimizer_is_named_once() -> None:
-    summary = replace(SUMMARY, optimizer="AdamW", assumptions=("optimizer: AdamW, since the file defines none",))
+    summary = replace(SUMMARY, optimizer="AdamW", assumptions=("optimizer: AdamW, because the file defines none",))
     assert render_profile(summary, GROUPS, by="module", view=View(width=100)).count("AdamW") == 1

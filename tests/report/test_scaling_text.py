@@ -24,26 +24,24 @@ def test_one_device_in_one_pass_needs_no_words() -> None:
     [
         (Plan(data=8), "data parallel (DDP)"),
         (Plan(data=8, sharding="zero3"), "fully sharded (FSDP)"),
-        (Plan(tensor=8), "tensor parallel, which the model's code has to allow for,"),
-        (Plan(pipeline=8), "in a pipeline, which the model's code has to allow for,"),
+        (Plan(tensor=8), "tensor parallel, which the model's code must support,"),
+        (Plan(pipeline=8), "in a pipeline, which the model's code must support,"),
         (
             Plan(tensor=2, data=4, sharding="zero3"),
-            "tensor parallel in groups of 2, which the model's code has to allow for, and fully sharded (FSDP) "
-            "between these,",
+            "tensor parallel in groups of 2, which the model's code must support, and fully sharded (FSDP) "
+            "between the groups,",
         ),
     ],
 )
 def test_training_says_how_and_how_well_it_scales(plan: Plan, how: str) -> None:
     assert notes(plan) == [
-        f"it runs {how} on 8 GPUs at a scaling efficiency of 97 %, 20 GiB on each; its batch of 64 is that of all GPUs."
+        f"it runs {how} on 8 GPUs at a scaling efficiency of 97 %, 20 GiB on each; its batch of 64 is for all GPUs."
     ]
 
 
 def test_passes_and_checkpoints_are_told() -> None:
     (note,) = notes(Plan(data=8, accumulate=4, checkpoint_activations=True))
-    assert note.endswith(
-        "its batch of 64 is that of all GPUs and runs in 4 passes and keeps checkpoints of activations."
-    )
+    assert note.endswith("its batch of 64 is for all GPUs and runs in 4 passes and uses activation checkpointing.")
     assert notes(Plan(accumulate=2), gpus=1) == ["its batch of 64 runs in 2 passes."]
 
 
@@ -64,5 +62,5 @@ def test_a_table_has_a_short_name_for_a_plan(plan: Plan | None, label: str) -> N
 
 def test_replicas_of_inference_are_told() -> None:
     assert notes(Plan(data=8), mode="inference") == [
-        "each of 8 GPUs runs a copy of the model; its batch of 64 is that of all GPUs."
+        "each of 8 GPUs runs a copy of the model; its batch of 64 is for all GPUs."
     ]

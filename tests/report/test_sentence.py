@@ -16,36 +16,37 @@ def given(answer: Recommendation) -> Recommendation:
 def test_the_headline_names_the_instance_its_cost_and_the_margin() -> None:
     # 2.86 / 0.42 = 6.81; the interval is 0.9 and 1.1 times 0.42; the job takes 1800 s.
     assert sentence.headline(recommendation(L4, A10G, GENOA)) == (
-        "aws g6.xlarge (1x L4) does 1,000,000 samples for $0.42 ($0.38-$0.46) in 30 min: "
-        "a GPU is 6.8x cheaper here than the best CPU (aws c7a.xlarge, $2.86)."
+        "aws g6.xlarge (1x L4) processes 1,000,000 samples for $0.42 ($0.38-$0.46) in 30 min: "
+        "a GPU is 6.8x cheaper than the best CPU (aws c7a.xlarge, $2.86)."
     )
 
 
 def test_a_small_margin_is_given_in_percent() -> None:
     # A CPU job for 0.504 beside one for 0.42: 1 - 0.42 / 0.504 = 16.7 % less.
     cpu = replace(GENOA, job_usd=replace(GENOA.job_usd, mid=0.504))
-    assert ": a GPU is 17 % cheaper here than the best CPU" in sentence.headline(recommendation(L4, cpu))
+    assert ": a GPU is 17 % cheaper than the best CPU" in sentence.headline(recommendation(L4, cpu))
 
 
 def test_a_cpu_can_win() -> None:
     cpu = replace(GENOA, job_usd=replace(GENOA.job_usd, mid=0.1, low=0.09, high=0.12))
     # 0.42 / 0.10 = 4.2
     assert sentence.headline(recommendation(cpu, L4)) == (
-        "aws c7a.xlarge (4 vCPU AMD EPYC 9R14) does 1,000,000 samples for $0.10 ($0.09-$0.12) in 30 min: "
-        "a CPU is 4.2x cheaper here than the best GPU (aws g6.xlarge, $0.42)."
+        "aws c7a.xlarge (4 vCPU AMD EPYC 9R14) processes 1,000,000 samples for $0.10 ($0.09-$0.12) in 30 min: "
+        "a CPU is 4.2x cheaper than the best GPU (aws g6.xlarge, $0.42)."
     )
 
 
 def test_overlapping_intervals_are_no_margin() -> None:
     cpu = replace(GENOA, indistinguishable=True)
     assert (
-        ", not clearly cheaper than the best CPU (aws c7a.xlarge, $2.86): their intervals overlap; 1 other cannot"
+        ", not clearly cheaper than the best CPU (aws c7a.xlarge, $2.86): their intervals overlap; 1 other offer is"
     ) in sentence.headline(recommendation(L4, cpu))
 
 
 def test_the_headline_names_an_offer_that_cannot_be_told_apart_with_both_chances() -> None:
     assert sentence.headline(recommendation(L4, T4, A10G)).endswith(
-        "; 1 other cannot be told apart from the best (the cheapest with a chance of 61 %): aws g4dn.xlarge (39 %)."
+        "; 1 other offer is too close to call (this one is the cheapest with a probability of 61 %): "
+        "aws g4dn.xlarge (39 %)."
     )
 
 
@@ -55,7 +56,7 @@ def test_of_many_rivals_the_three_likeliest_are_named() -> None:
         for name, chance in (("b", 0.1), ("c", 0.02), ("d", 0.2), ("e", 0.05))
     ]
     assert sentence.headline(recommendation(L4, *rivals)).endswith(
-        "; 4 others cannot be told apart from the best (the cheapest with a chance of 61 %): "
+        "; 4 other offers are too close to call (this one is the cheapest with a probability of 61 %): "
         "aws d (20 %), aws b (10 %), aws e (5 %) and 1 more."
     )
 
@@ -72,20 +73,20 @@ def test_a_training_job_trains() -> None:
 
 def test_no_quote_is_said_with_the_number_of_offers() -> None:
     answer = recommendation(rejected=(rejection("p5.48xlarge", code="does-not-fit", reason="needs 90 GiB of 80 GiB"),))
-    assert sentence.headline(answer) == "No instance does this job within the limits: 1 offer was left out."
+    assert sentence.headline(answer) == "No instance can run this job within the limits: 1 offer was left out."
 
 
 def test_the_basis_names_every_default_and_every_note() -> None:
     job, best, workload, note = sentence.basis(recommendation(L4, notes=("./advisor.yaml is in force.",)))
     assert job == (
-        "inference, the cheapest batch per device, precision auto (bf16 or fp16 autocast where native, else fp32), "
-        "eager, NCHW, on-demand prices; no job size was given, so 1,000,000 samples with the device kept busy."
+        "inference, the cheapest batch size for each device, precision auto (bf16 or fp16 autocast if native, else "
+        "fp32), eager, NCHW, on-demand prices; no job size given, so 1,000,000 samples on a device that is always busy."
     )
     assert best == (
-        "the best: batch 64, amp-bf16; its time is predicted from operators measured on its generation, its price "
-        "($0.84 an hour, list price) of 2025-11-02; the cost covers the hours of computing, nothing else."
+        "best offer: batch 64, amp-bf16; time predicted from operators measured on its hardware generation; "
+        "price $0.84 per hour (list price, 2025-11-02); the cost covers only compute time."
     )
-    assert workload == ("resnet50: 25.6 M parameters, 8.18 GFLOP a step at batch 1; every operator has a formula.")
+    assert workload == ("resnet50: 25.6 M parameters, 8.18 GFLOP per step at batch 1; every operator has a formula.")
     assert note == "./advisor.yaml is in force."
 
 
@@ -98,7 +99,7 @@ def test_a_job_that_was_given_is_not_called_assumed() -> None:
 def test_operators_without_a_formula_are_listed_with_the_coverage() -> None:
     workload = sentence.basis(recommendation(L4, unknown_ops={"aten.foo": 3, "aten.bar": 1}))[2]
     assert workload.endswith(
-        "formulas cover 98 % of the operator calls, not aten.bar x1, aten.foo x3 (--strict fails on these)."
+        "formulas cover 98 % of the operator calls, but not aten.bar x1, aten.foo x3 (--strict fails on these)."
     )
 
 
@@ -120,15 +121,15 @@ def test_what_was_left_out_is_counted_by_reason_commonest_first() -> None:
 def test_of_those_that_miss_a_limit_the_first_is_called_the_nearest() -> None:
     late = [rejection(name, code="over-ttft", reason=f"its first token is late on {name}") for name in ("near", "far")]
     assert sentence.left_out(recommendation(L4, rejected=tuple(late))) == (
-        "2 over-ttft, the nearest aws near: its first token is late on near",
+        "2 over-ttft, the closest aws near: its first token is late on near",
     )
 
 
 def test_the_notes_of_a_table_explain_marks_jumps_and_cuts() -> None:
     rows = shown_quotes((L4, T4, A10G, GENOA), top=3)
     assert sentence.table_notes(rows, quote_count=4) == (
-        "~ cannot be told apart from the best: their costs overlap by the error that each device has of its own; "
-        "cheapest is the chance of costing the least.",
+        "~ too close to the best to call: the costs overlap within the error of a single device. "
+        "cheapest: the probability of being the cheapest.",
         "Row 4 is the best CPU.",
         "1 more in the ranking (--top 4 shows all).",
     )
@@ -143,16 +144,18 @@ def test_a_machine_at_hand_that_does_the_job_within_the_hour_stands_before_the_h
     said = sentence.headline(given(recommendation(L4, A10G, at_hand=HERE)))
 
     assert said.startswith(
-        "Do not rent: this machine's cpu (16 threads of AMD EPYC 7763) does 1,000,000 samples in 30 min [27-33]. "
-        "aws g6.xlarge (1x L4) does"
+        "Do not rent: this machine's cpu (16 threads of AMD EPYC 7763) processes 1,000,000 samples in 30 min [27-33]. "
+        "aws g6.xlarge (1x L4) processes"
     )
 
 
 def test_a_job_whose_size_nobody_gave_gets_facts_and_no_advice() -> None:
     said = sentence.headline(recommendation(L4, A10G, at_hand=HERE))
 
-    assert said.startswith("aws g6.xlarge (1x L4) does 1,000,000 samples for $0.42")
-    assert said.endswith(" This machine's cpu (16 threads of AMD EPYC 7763) does 1,000,000 samples in 30 min [27-33].")
+    assert said.startswith("aws g6.xlarge (1x L4) processes 1,000,000 samples for $0.42")
+    assert said.endswith(
+        " This machine's cpu (16 threads of AMD EPYC 7763) processes 1,000,000 samples in 30 min [27-33]."
+    )
     assert "Do not" not in said
 
 
@@ -166,7 +169,7 @@ def test_where_nothing_can_be_rented_the_machine_at_hand_is_still_named() -> Non
     said = sentence.headline(given(recommendation(at_hand=HERE)))
 
     assert said.startswith("Do not rent: this machine's cpu")
-    assert said.endswith("No instance does this job within the limits: 0 offers were left out.")
+    assert said.endswith("No instance can run this job within the limits: 0 offers were left out.")
 
 
 def test_the_machine_at_hand_costs_its_electricity_where_that_has_a_price() -> None:
@@ -178,10 +181,12 @@ def test_the_machine_at_hand_costs_its_electricity_where_that_has_a_price() -> N
 def test_the_machine_at_hand_asked_for_by_name_is_the_headline_without_a_margin() -> None:
     said = sentence.headline(recommendation(HERE, L4, at_hand=HERE))
 
-    assert said == "this machine's cpu (16 threads of AMD EPYC 7763) does 1,000,000 samples in 30 min [27-33]."
+    assert said == "this machine's cpu (16 threads of AMD EPYC 7763) processes 1,000,000 samples in 30 min [27-33]."
 
 
 def test_a_best_that_costs_nothing_says_why() -> None:
     _, best, *_ = sentence.basis(recommendation(HERE, at_hand=HERE))
 
-    assert best.endswith("; it costs nothing, since no price of its electricity is known (`owned` in an overlay).")
+    assert best.endswith(
+        "; it counts as free, because the price of its electricity is unknown (set `owned` in an overlay)."
+    )

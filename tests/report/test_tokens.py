@@ -38,7 +38,7 @@ def served(quote: Quote) -> Quote:
 
 
 def answer() -> Recommendation:
-    """The toy answer, as if it served 5 requests a second."""
+    """The toy answer, as if it served 5 requests per second."""
     quotes = tuple(map(served, TOY.quotes))
     job = replace(
         TOY.job,
@@ -100,9 +100,9 @@ def test_other_answers_keep_their_columns() -> None:
 def test_what_the_service_was_understood_to_be_stands_first() -> None:
     first, *_ = sentence.basis(answer())
     assert first == (
-        "a language model in service: prompts of 1,024 tokens, answers of 256, the cheapest number of requests in "
-        "flight per instance, half (bf16 where native, else fp16, on CPUs fp32), weights in the precision of the rest, "
-        "continuous batching, fused kernels, on GPUs decode in a CUDA graph, on-demand prices."
+        "LLM serving: prompts of 1,024 tokens, answers of 256, the cheapest number of requests in "
+        "flight per instance, half (bf16 if native, else fp16, or fp32 on CPUs), weights in the same precision, "
+        "continuous batching, fused kernels, decode in a CUDA graph on GPUs, on-demand prices."
     )
     assert service_settings(TOY.job) is None
     narrow = replace(answer().job, batch="8", generation=replace(GENERATION, weights="int4"))
@@ -111,20 +111,20 @@ def test_what_the_service_was_understood_to_be_stands_first() -> None:
     assert "8 requests in flight per instance" in settings
     assert "100,000 requests in flight" in (service_settings(replace(narrow, batch="100000")) or "")
     assert "1..256 requests in flight" in (service_settings(replace(narrow, batch="1..256")) or "")
-    assert "blocks' weights in int4, in groups of 128" in settings
+    assert "block weights in int4 with groups of 128" in settings
 
 
 def test_the_tokens_of_the_best_are_told_in_sentences() -> None:
     notes = list(token_notes(answer().quotes[0], answer().job, rate=None))
     assert notes == [
-        "first token after 120 ms [100-150], then one every 25 ms [20-30]; a pass of decode by itself takes 15.3 ms: "
-        "prompts of other requests are read in between.",
-        "$0.0825 per million tokens of answers, $0.0165 of prompts and answers together.",
-        "the KV cache of 32 requests in flight takes 5 GiB at most; a copy of the weights 15 GiB.",
-        "decode is bound by memory with fewer than 256 requests, then by computing.",
+        "first token after 120 ms [100-150], then one every 25 ms [20-30]; "
+        "a decode step alone takes 15.3 ms, and prefill of other requests runs in between.",
+        "$0.0825 per million output tokens, $0.0165 per million input and output tokens.",
+        "the KV cache of 32 requests in flight takes at most 5 GiB; one copy of the weights takes 15 GiB.",
+        "decode is bandwidth-bound below 256 requests, and compute-bound above.",
     ]
     never = replace(answer().quotes[0], tokens=replace(TOKENS, compute_bound_from=None))
-    assert list(token_notes(never, answer().job, rate=None))[-1].startswith("decode is bound by memory however many")
+    assert list(token_notes(never, answer().job, rate=None))[-1].startswith("decode is bandwidth-bound at any number")
 
 
 def test_a_request_by_itself_waits_for_no_other_prompt() -> None:
@@ -137,14 +137,14 @@ def test_a_single_request_is_one() -> None:
     alone = replace(answer(), best=replace(answer().quotes[0], batch=1), job=replace(answer().job, batch="1"))
     told = " ".join(sentence.basis(alone))
     assert "answers of 256, 1 request in flight per instance" in told
-    assert "the best: 1 request in flight, bf16" in told
-    assert "the KV cache of 1 request in flight takes 5 GiB at most" in told
+    assert "best offer: 1 request in flight, bf16" in told
+    assert "the KV cache of 1 request in flight takes at most 5 GiB" in told
 
 
 def test_a_load_with_peaks_is_given_in_the_unit_that_was_asked_in() -> None:
     by_day = replace(answer(), job=replace(answer().job, requests_per_second=None))
-    assert "give the peak's rate as requests a second" in " ".join(sentence.basis(answer()))
-    assert "give the peak's rate as requests a day" in " ".join(sentence.basis(by_day))
+    assert "give the peak rate in requests per second" in " ".join(sentence.basis(answer()))
+    assert "give the peak rate in requests per day" in " ".join(sentence.basis(by_day))
 
 
 def test_the_size_of_the_job_is_in_requests() -> None:

@@ -1,4 +1,4 @@
-"""One command a file; each has its click command under the name `command`."""
+"""Finds and imports the commands: one file per command, each with its click command under the name `command`."""
 
 from functools import cache
 from importlib import import_module
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 @cache
 def command_names() -> tuple[str, ...]:
-    """Every command by the name that is typed."""
+    """Return the name of every command, as the user types it."""
     return tuple(module.name.replace("_", "-") for module in iter_modules(__path__))
 
 
 def load_command(name: str) -> "click.Command":
-    """The command of one of `command_names`, from its file."""
+    """Import and return the command with this name, one of `command_names()`."""
     command: click.Command = import_module(f"{__name__}.{name.replace('-', '_')}").command
     return command

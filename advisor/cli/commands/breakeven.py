@@ -1,4 +1,4 @@
-"""The command `advise breakeven SOURCE`: finds where a CPU and a GPU cost the same."""
+"""`advise breakeven SOURCE`: find where the cheapest CPU and the cheapest GPU cost the same."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +21,8 @@ def _flags() -> list[click.Parameter]:
             ["--vary"],
             multiple=True,
             metavar="NAME=FROM..TO",
-            help="a parameter of the model's factory and its values, width=64..4096 or depth=2,6,12 "
-            "(default: a width and a depth, where the factory takes them)",
+            help="vary this parameter of the model's factory: width=64..4096 or depth=2,6,12 "
+            "(default: a width and a depth, if the factory has such parameters)",
         ),
         *option_flags(without=("measure",)),
         output_flag(
@@ -42,14 +42,14 @@ def _flags() -> list[click.Parameter]:
 def command(
     source: str, script_args: tuple[str, ...], run: bool, output: "Output", vary: tuple[str, ...], **params: Any
 ) -> int:
-    """Find where the cheapest CPU and the cheapest GPU cost the same, and which of them wins on either side.
+    """Find where the cheapest CPU and the cheapest GPU cost the same, and which is cheaper on each side.
 
-    SOURCE is what "advise rank --help" lists. FILE.py, SCRIPT.py and FILE.pt2 are EXECUTED, in a process of their own
-    but with your rights: name only files that you trust.
+    "advise rank --help" lists the forms of SOURCE. FILE.py, SCRIPT.py and FILE.pt2 are EXECUTED, in a separate process
+    but with your permissions: name only files that you trust.
 
-    Four curves: over the batch (--batch A..B: between these), over the requests a day of a service that is on all day,
-    over the samples of the job, where start-up and what is billed at least count, and over a width or depth that the
-    model's factory takes. At each place both kinds may use any offer that the flags leave.
+    The answer has four curves: cost over the batch size (limit it with --batch A..B), over the requests per day of a
+    service that is always on, over the number of samples (with start-up time and minimum billing), and over a width or
+    depth parameter of the model's factory. At each point, CPU and GPU each use their cheapest offer within your limits.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`advise calibrate`: the machine at hand in, what it sustains out, kept for every later answer."""
+"""`advise calibrate`: measure what this machine sustains and keep the result for later predictions."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -29,30 +29,36 @@ def _flags() -> list[click.Parameter]:
 
     precisions = get_args(PrecisionChoice)
     return [
-        click.Option(["--on"], metavar="cpu|cuda:0|mps", help="only this device (default: every one that torch sees)"),
+        click.Option(
+            ["--on"],
+            metavar="cpu|cuda:0|mps",
+            help="calibrate only this device (default: every device that torch sees)",
+        ),
         click.Option(
             ["--time-budget"],
             type=reader("--time-budget", parse_duration_s),
             default="10s",
             show_default=True,
             metavar="TIME",
-            help="time for each device, the start of torch included",
+            help="time to spend on each device, including the start of torch",
         ),
         click.Option(
             ["--threads"],
             type=reader("--threads", parse_count),
             metavar="N",
-            help="threads of the CPU (default: one per core)",
+            help="CPU threads to use (default: one per core)",
         ),
         click.Option(
             ["--precision"],
             type=choice("--precision", precisions),
             multiple=True,
             metavar="|".join(precisions),
-            help="only these precisions (default: fp32, tf32 where there is a unit for it, and auto)",
+            help="calibrate only these precisions (default: fp32, auto, and tf32 if the device supports it)",
         ),
-        click.Option(["--show"], is_flag=True, help="show the calibrations that are in force, and time nothing"),
-        click.Option(["--export"], type=Path, metavar="FILE", help="write the efficiencies as a profile (.yaml)"),
+        click.Option(["--show"], is_flag=True, help="show the calibrations in force and measure nothing"),
+        click.Option(
+            ["--export"], type=Path, metavar="FILE", help="write the measured efficiencies to a profile (.yaml)"
+        ),
         *fleet_flags(),
         *option_flags(only=("profiles",)),
     ]
@@ -62,7 +68,7 @@ def _flags() -> list[click.Parameter]:
     "calibrate",
     cls=LazyCommand,
     make_flags=_flags,
-    short_help="Time this machine, so that its predictions are its own.",
+    short_help="Measure this machine, so that predictions for it use its own speed.",
 )
 def command(
     on: str | None,
@@ -76,18 +82,18 @@ def command(
     collect: "Path | None",
     **params: Any,
 ) -> int:
-    """Time a designed set of operators on this machine, and fit what its CPU and GPUs sustain.
+    """Time a fixed set of operators on this machine and fit what its CPU and GPUs sustain.
 
-    The result is kept in your cache folder, for this device, driver, torch, thread count and power limit. From then on
-    "advise MODEL" predicts this machine, and offers of the very same device, from it; a saved workload, --no-local and
-    --no-calibrate do without. An interrupt keeps what was timed until then.
+    The result is kept in your cache folder, per device, driver, torch version, thread count and power limit. From then
+    on "advise MODEL" uses it to predict this machine and offers with the same device. It is not used for a saved
+    workload, with --no-local or with --no-calibrate. If you interrupt the run, the measurements so far are kept.
 
-    --export writes what is in force, after a calibration or with --show; it counts where it stands in DIR/efficiency
-    and --profiles names DIR.
+    --export writes the calibration in force to a profile, after a calibration or with --show. To use the profile, put
+    it into DIR/efficiency and pass --profiles DIR.
 
-    --fleet writes a SkyPilot task for each machine that you name, and prints the commands that rent it, calibrate it,
-    copy the calibration back and give it back. --collect merges what came back into profiles; a file that cannot be
-    used, and what another wins over, is said.
+    --fleet writes a SkyPilot task for each machine that you name. It prints the commands that rent the machine,
+    calibrate it, copy the calibration back and release it. --collect merges the copied calibrations into profiles, and
+    reports each file that it cannot use and each one that a better one replaces.
 
     \b
     Examples:
@@ -111,7 +117,7 @@ def command(
 
     _check_one_of(fleet=fleet, collect=collect, show=show, on=on, export=export, threads=threads, precision=precision)
     if export is not None and not export.parent.is_dir():
-        raise UsageError(f"--export {export}: there is no folder {export.parent}", hint="make the folder first")
+        raise UsageError(f"--export {export}: folder {export.parent} does not exist", hint="create the folder first")
     profiles = params["profiles"]
     catalog = load_catalog(profiles=Path(profiles) if profiles else None)
     if fleet is not None:
@@ -128,7 +134,7 @@ def command(
         for problem in stored.problems:
             say(f"warning: {problem}")
         if not in_force:
-            raise UsageError("no calibration is in force for this machine", hint="make one with `advise calibrate`")
+            raise UsageError("no calibration is in force for this machine", hint="run `advise calibrate` first")
     else:
         made = _calibrated(on, machine, catalog, time_budget=time_budget, threads=threads, precisions=precision)
         in_force = [one.calibration for one in made if not one.is_disturbed]
@@ -137,19 +143,24 @@ def command(
     write("\n".join(render_calibration(one, view=view) for one in in_force), stdout)
     if export is not None:
         if not in_force:
-            raise UsageError(f"--export {export}: nothing was timed well enough", hint="calibrate on a quieter machine")
+            raise UsageError(
+                f"--export {export}: no measurement was stable enough", hint="calibrate while the machine is idle"
+            )
         _export(in_force, export)
     return ExitCode.ANSWER
 
 
 def _check_one_of(**given: Any) -> None:
-    """Raise `UsageError` where `--fleet` or `--collect` stands beside what times or shows this machine, or `--show`
-    beside what says how to time it."""
+    """Raise `UsageError` for flags that exclude each other.
+
+    `--fleet` and `--collect` exclude every flag that measures or shows this machine; `--show` excludes the flags that
+    say how to measure it.
+    """
     named = [f"--{name}" for name, value in given.items() if value]
     beside_show = [name for name in named if name in ("--threads", "--precision")]
     excluded = {"--fleet": named[1:], "--collect": named[1:], "--show": beside_show}.get(named[0] if named else "", [])
     if excluded:
-        raise UsageError(f"{named[0]} and {excluded[0]} do not go together", hint="leave one of them out")
+        raise UsageError(f"{named[0]} and {excluded[0]} cannot be used together", hint="remove one of them")
 
 
 def _calibrated(
@@ -178,7 +189,7 @@ def _calibrated(
             on_progress=on_progress,
         ):
             if isinstance(one, NotCalibrated):
-                say(f"warning: {one.device} is passed over: {one.reason}")
+                say(f"warning: skipped {one.device}: {one.reason}")
                 passed_over.append(f"{one.device} ({one.reason})")
                 continue
             if one.problem:
@@ -186,8 +197,8 @@ def _calibrated(
             found.append(one)
     if not found:
         raise UsageError(
-            f"no device here could be timed: {', '.join(passed_over)}",
-            hint="with --on NAME the device says what would help; `advise devices` lists their names",
+            f"no device on this machine could be measured: {', '.join(passed_over)}",
+            hint="run again with --on NAME to see what would help; `advise devices` lists the names",
         )
     return found
 

@@ -1,4 +1,4 @@
-"""`advise devices`: nothing in, the devices of this machine beside their profiles out."""
+"""`advise devices`: list the devices of this machine with their profiles."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ def _flags() -> list[click.Parameter]:
     from advisor.cli.output import output_flag
 
     return [
-        click.Option(["--all", "with_others"], is_flag=True, help="also every device that a profile describes"),
+        click.Option(["--all", "with_others"], is_flag=True, help="also list every device that has a profile"),
         *option_flags(only=_OPTION_FLAGS),
         output_flag({"table": ".txt", "json": ".json"}, help_text="table, or json, to stdout; or a file (.txt .json)"),
     ]
@@ -27,11 +27,11 @@ def _flags() -> list[click.Parameter]:
 
 @click.command("devices", cls=LazyCommand, make_flags=_flags, short_help="List the CPU and GPUs of this machine.")
 def command(output: "Output", with_others: bool, **params: Any) -> int:
-    """List the CPU and GPUs of this machine, beside what profiles and calibrations say of them.
+    """List the CPU and GPUs of this machine, with their profiles and calibrations.
 
-    What this process may use is counted, not what is built in: the affinity mask, the CPU quota and memory limit of its
-    cgroup, CUDA_VISIBLE_DEVICES. GPUs are asked for by NVML where nvidia-ml-py is installed, else by nvidia-smi, and by
-    torch. Nothing is timed and nothing is written.
+    The list shows what this process may use, not what is installed: it follows the affinity mask, the CPU quota and
+    memory limit of the cgroup, and CUDA_VISIBLE_DEVICES. GPUs are found with NVML if nvidia-ml-py is installed,
+    otherwise with nvidia-smi, and with torch. The command measures nothing and writes nothing.
 
     \b
     Examples:
@@ -45,7 +45,7 @@ def command(output: "Output", with_others: bool, **params: Any) -> int:
     from advisor.question.from_source import catalog_of
 
     options = options_from(params)
-    with progress("looking at this machine"):
+    with progress("inspecting this machine"):
         inventory = take_inventory(catalog_of(options), with_others=with_others)
     if output.format == "json":
         from advisor.report.as_json import to_json

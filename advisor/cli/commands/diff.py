@@ -1,4 +1,4 @@
-"""`advise diff BASE.json NEW.json`: two answers or two workloads in, what changed out."""
+"""`advise diff BASE.json NEW.json`: compare two saved answers or two saved workloads."""
 
 from typing import TYPE_CHECKING
 
@@ -27,16 +27,17 @@ def _flags() -> list[click.Parameter]:
     cls=LazyCommand,
     make_flags=_flags,
     exits=(ExitCode.THRESHOLD, ExitCode.LOAD),
-    short_help="Say what a change did to FLOP, memory, time and cost.",
+    short_help="Show how a change affects FLOP, memory, time and cost.",
 )
 @click.argument("base", type=path_of)
 @click.argument("new", type=path_of)
 def command(base: "Path", new: "Path", fail_if_cost_rises: float | None, top: int, output: "Output") -> int:
-    """Say what a change did: FLOP, bytes, memory and parameters of a step, its time, and the cost of the job.
+    """Show how a change affects the FLOP, bytes, memory, parameters and time of a step, and the cost of the job.
 
-    BASE and NEW are what "advise SOURCE -o FILE.json" wrote before and after the change, or what "advise profile SOURCE
-    -o FILE.json" did: these have no prices, and name the modules that changed. Counts are exact. A time or cost inside
-    the 90 % interval of the old one is said to be so; that two predictions err alike on one device is not taken off.
+    BASE and NEW are two answers, written by "advise SOURCE -o FILE.json" before and after the change, or two workloads,
+    written by "advise profile SOURCE -o FILE.json". Workloads have no prices, but the comparison names the modules that
+    changed. Counts are exact. A time or cost within the 90 % interval of the old one is marked as such. The interval is
+    conservative: both predictions tend to err in the same direction on one device, and this is not taken into account.
 
     \b
     Examples:
@@ -51,5 +52,7 @@ def command(base: "Path", new: "Path", fail_if_cost_rises: float | None, top: in
 
     comparison = compare_files(base, new)
     if fail_if_cost_rises is not None and comparison.kind == "workloads":
-        raise UsageError("--fail-if-cost-rises: workloads have no prices", hint="compare answers of `advise SOURCE`")
+        raise UsageError(
+            "--fail-if-cost-rises: workloads have no prices", hint="compare two answers of `advise SOURCE -o FILE.json`"
+        )
     return write_comparison(comparison, output, top=top, fail_if_cost_rises=fail_if_cost_rises)

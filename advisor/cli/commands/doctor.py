@@ -1,4 +1,4 @@
-"""`advise doctor`: nothing in, what works on this machine and what mends the rest out."""
+"""`advise doctor`: check that everything works on this machine, and say how to fix what does not."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -30,13 +30,13 @@ def _flags() -> list[click.Parameter]:
     make_flags=_flags,
     exits=(ExitCode.NOTHING_FITS,),
     meanings={ExitCode.NOTHING_FITS: "the main job cannot run"},
-    short_help="Say whether everything works on this machine.",
+    short_help="Check that everything works on this machine.",
 )
 def command(output: "Output", **params: Any) -> int:
-    """Run the whole path once with a tiny model, and say what is missing and what mends it.
+    """Run the whole program once with a tiny model, and say what is missing and how to fix it.
 
-    Tried are the profiles, the cache folder, torch in a child process, a trace, a ranking, and the devices of this
-    machine; then come the optional packages. The main job is "advise FILE".
+    The command checks the profiles, the cache folder, torch in a child process, a trace, a ranking, the devices of this
+    machine and the optional packages. The main job is "advise FILE".
 
     \b
     Examples:
@@ -48,7 +48,7 @@ def command(output: "Output", **params: Any) -> int:
     from advisor.cli.output import view_of, write
 
     options = options_from(params)
-    with progress("trying every stage"):
+    with progress("checking every stage"):
         checks = examine(options)
     if output.format == "json":
         from advisor.report.as_json import to_json

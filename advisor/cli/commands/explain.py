@@ -1,4 +1,4 @@
-"""The command `advise explain SOURCE`: shows where the time of one step goes."""
+"""`advise explain SOURCE`: show where the time of one step goes, on one or more devices."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ def _flags() -> list[click.Parameter]:
             ["--on"],
             multiple=True,
             metavar="NAME",
-            help="explain on this offer or device; several stand side by side (default: the best offer)",
+            help="offer or device to explain; repeat to compare several (default: the best offer)",
         ),
         *option_flags(without=("measure",)),
         output_flag(
@@ -36,21 +36,21 @@ def _flags() -> list[click.Parameter]:
     cls=SourceCommand,
     make_flags=_flags,
     exits=(ExitCode.NOTHING_FITS, ExitCode.LOAD),
-    short_help="Say why a step takes as long as it does.",
+    short_help="Explain why a step takes as long as it does.",
 )
 def command(
     source: str, script_args: tuple[str, ...], run: bool, output: "Output", on: tuple[str, ...], **params: Any
 ) -> int:
-    """Say why a step takes as long as "advise" predicts: where its time goes, by operator family and by module.
+    """Explain the predicted time of a step: where it goes, by operator family and by module.
 
-    SOURCE is what "advise rank --help" lists. FILE.py, SCRIPT.py and FILE.pt2 are EXECUTED, in a process of their own
-    but with your rights: name only files that you trust.
+    "advise rank --help" lists the forms of SOURCE. FILE.py, SCRIPT.py and FILE.pt2 are EXECUTED, in a separate process
+    but with your permissions: name only files that you trust.
 
-    For each part: what bounds it (compute, memory, launch, dispatch, transfer), its FLOP and bytes, its arithmetic
-    intensity beside the ridge point of the device, and the share of the plain roofline that it reaches.
+    For each part, the answer shows what bounds it (compute, memory, launch, dispatch, transfer), its FLOP and bytes,
+    its arithmetic intensity beside the ridge point of the device, and the share of the plain roofline that it reaches.
 
-    --on is an instance (g6.xlarge, "novita RTX 4090 24GB PCIe"), the id of an offer, or a device by itself: t4, or
-    xeon-8380@4 for four physical cores. With two or more, the table shows where the time goes away.
+    --on takes an instance (g6.xlarge, "novita RTX 4090 24GB PCIe"), the id of an offer, or a device: t4, or xeon-8380@4
+    for four physical cores. With two or more, the table shows which parts get faster from one to the next.
 
     \b
     Examples:

@@ -1,5 +1,4 @@
-"""`advise fit-device --measurements FILE --device NAME`: steps measured on a device in, its profile with what it
-sustains out."""
+"""`advise fit-device --measurements FILE --device NAME`: fit two ratios of a device to steps measured on it."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,7 @@ def _flags() -> list[click.Parameter]:
             type=lambda text: parse_output(text, _FORMATS),
             default="yaml",
             metavar="FILE",
-            help="file for the device's profile (.yaml); without it the profile goes to stdout",
+            help="write the device's profile to FILE (.yaml) (default: stdout)",
         ),
     ]
 
@@ -41,18 +40,19 @@ def _flags() -> list[click.Parameter]:
     cls=LazyCommand,
     make_flags=_flags,
     exits=(ExitCode.LOAD,),
-    short_help="Fit two figures of a device on steps measured on it.",
+    short_help="Fit two ratios of a device to steps measured on it.",
 )
 def command(measurements: "tuple[Path, ...]", device: str, output: "Output", **params: Any) -> int:
-    """Fit what a device sustains, of its compute and of its memory, beside what is predicted from its datasheet.
+    """Fit how fast the compute and the memory of a device really are, relative to the prediction from its datasheet.
 
-    Two ratios, sustained_compute_ratio and sustained_memory_ratio, are fitted on the rows of the device (of a CPU on
-    those of all its sizes, ID@4) and put into its profile. Each stays near 1 where the rows say nothing of it. The
-    error is shown without and with them, and for each model with ratios that were fitted on the other models.
+    Two ratios, sustained_compute_ratio and sustained_memory_ratio, are fitted to the measurements of the device and
+    put into its profile. For a CPU, measurements on any number of its cores count (ID@4). A ratio stays near 1 if the
+    measurements do not determine it. The output shows the error without and with the ratios, and the error on each
+    model with ratios fitted to the other models only.
 
-    "advise validate --help" lists the columns. The profile counts where it stands in DIR/devices/gpu or DIR/devices/cpu
-    and --profiles names DIR. Python files among the models are EXECUTED, in processes of their own but with your
-    rights.
+    "advise validate --help" lists the columns of FILE. To use the profile, put it into DIR/devices/gpu or
+    DIR/devices/cpu and pass --profiles DIR. Python files among the models are EXECUTED, in separate processes but with
+    your permissions.
 
     \b
     Examples:
@@ -72,7 +72,7 @@ def command(measurements: "tuple[Path, ...]", device: str, output: "Output", **p
     options = options_from(params)
     with counted_progress("tracing models") as on_progress:
         fit = fit_device(measurements, device, options, date=date.today().isoformat(), on_progress=on_progress)
-    heading = f"{fit.profile.name}: its profile with two figures of its own, by `advise fit-device`."
+    heading = f"{fit.profile.name}: device profile with two ratios fitted by `advise fit-device`."
     write(device_yaml(fit.profile, comments=(heading, *own_fit_sentences(fit))), output)
     if output.path is not None:
         stdout = Output(format="table", path=None)

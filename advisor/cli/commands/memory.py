@@ -1,4 +1,4 @@
-"""The command `advise memory SOURCE`: says which devices a step fits."""
+"""`advise memory SOURCE`: show which devices have enough memory for a step of the model."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ def _flags() -> list[click.Parameter]:
             ["--on"],
             multiple=True,
             metavar="NAME",
-            help="this offer or device; several stand side by side (default: all on offer)",
+            help="offer or device to check; repeat to compare several (default: every device on offer)",
         ),
         *option_flags(only=_OPTION_FLAGS),
         output_flag(
@@ -42,19 +42,20 @@ def _flags() -> list[click.Parameter]:
     cls=SourceCommand,
     make_flags=_flags,
     exits=(ExitCode.NOTHING_FITS, ExitCode.LOAD),
-    short_help="Say whether a step fits a device's memory.",
+    short_help="Check whether a step fits a device's memory.",
 )
 def command(
     source: str, script_args: tuple[str, ...], run: bool, output: "Output", on: tuple[str, ...], **params: Any
 ) -> int:
-    """Say whether a step fits the memory of a device, before it is rented, and what would make it fit.
+    """Check whether a step fits the memory of a device before you rent it, and what would make it fit.
 
-    SOURCE is what "advise rank --help" lists. FILE.py, SCRIPT.py and FILE.pt2 are EXECUTED, in a process of their own
-    but with your rights: name only files that you trust.
+    "advise rank --help" lists the forms of SOURCE. FILE.py, SCRIPT.py and FILE.pt2 are EXECUTED, in a separate process
+    but with your permissions: name only files that you trust.
 
-    For each device the peak with its spread, the verdict (fits, tight, does not fit) and the largest batch; for the one
-    nearest to the border the parts of the peak, and what half precision, an 8-bit optimizer, gradient accumulation,
-    activation checkpointing and sharding would save on this model. --on takes what "advise explain" takes.
+    For each device, the answer shows the peak memory with its range, the verdict (fits, tight, does not fit) and the
+    largest batch. For the device closest to its limit, it also shows the parts of the peak, and what half precision, an
+    8-bit optimizer, gradient accumulation, activation checkpointing and sharding would save on this model. --on takes
+    the same names as in "advise explain".
 
     \b
     Examples:

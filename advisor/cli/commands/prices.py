@@ -1,4 +1,4 @@
-"""`advise prices COMMAND`: the prices in force, one type's, what an overlay changes, a new overlay, fresh prices."""
+"""`advise prices COMMAND`: list, show, check, compare and refresh prices, and print a starter overlay."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -44,10 +44,10 @@ def _warn(catalog: "Catalog") -> None:
 
 @click.group("prices", no_args_is_help=False, short_help="List, check, change and refresh prices.")
 def command() -> None:
-    """List, check, change and refresh the prices that "advise" ranks by.
+    """List, check, change and refresh the prices that "advise" uses for its ranking.
 
-    Prices are YAML files. Of two rows for the same instance and region the first counts: from --prices FILE,
-    --profiles DIR, ./advisor.yaml, your config folder, ours.
+    Prices are kept in YAML files. If several files price the same instance and region, the first of these wins:
+    --prices FILE, --profiles DIR, ./advisor.yaml, your config folder, the built-in prices.
 
     \b
     Examples:
@@ -67,7 +67,7 @@ def command() -> None:
     short_help="List the prices in force, cheapest first.",
 )
 def list_command(output: "Output", **params: Any) -> int:
-    """List the prices in force, cheapest first, each with its date and what makes it doubtful.
+    """List the prices in force, cheapest first, each with its date and any reason to doubt it.
 
     \b
     Examples:
@@ -92,7 +92,7 @@ def list_command(output: "Output", **params: Any) -> int:
     rows = list_prices(catalog, options, today=date.today())
     _warn(catalog)
     if not rows:
-        raise NothingFitsError("no price is within these limits", hint="leave some of the flags out")
+        raise NothingFitsError("no price is within these limits", hint="remove some of the flags")
     if output.format == "json":
         write(render_prices_json(rows), output)
     else:
@@ -138,12 +138,12 @@ def show_command(name: str, output: "Output", **params: Any) -> int:
     return ExitCode.ANSWER
 
 
-@command.command("validate", cls=LazyCommand, short_help="Check a file of prices, terms or a device.")
+@command.command("validate", cls=LazyCommand, short_help="Check files of prices, terms or devices.")
 @click.argument("files", nargs=-1, required=True, type=path_of, metavar="FILE...")
 def validate_command(files: "tuple[Path, ...]") -> int:
-    """Check files of prices, terms, devices or efficiencies; a mistake is named with its file, line and key.
+    """Check files of prices, terms, devices or efficiencies; each mistake is reported with its file, line and key.
 
-    Prices and figures that are not credible beside ours are named as warnings, here and in every answer.
+    Values that are implausible compared with the built-in ones cause a warning, here and in every answer.
 
     \b
     Examples:
@@ -163,10 +163,10 @@ def validate_command(files: "tuple[Path, ...]") -> int:
     return ExitCode.ANSWER
 
 
-@command.command("init", cls=LazyCommand, short_help="Print a commented overlay to start from.")
-@click.option("-o", "--output", "file", type=path_of, metavar="FILE", help="write it to FILE, which must be new")
+@command.command("init", cls=LazyCommand, short_help="Print a commented starter overlay.")
+@click.option("-o", "--output", "file", type=path_of, metavar="FILE", help="write to FILE, which must not exist yet")
 def init_command(file: "Path | None") -> int:
-    """Print an overlay in which everything is commented out: own rates, discounts, exclusions, owned hardware.
+    """Print an overlay to edit; every entry is commented out: own prices, discounts, exclusions, owned hardware.
 
     \b
     Examples:
@@ -177,16 +177,16 @@ def init_command(file: "Path | None") -> int:
     from advisor.cli.output import Output, write
 
     if file is not None and file.exists():
-        raise UsageError(f"-o {file}: this file is there already", hint="give a new name, or remove the file first")
+        raise UsageError(f"-o {file}: this file already exists", hint="choose another name, or remove the file first")
     write(starter_overlay(), Output(format="yaml", path=file))
     return ExitCode.ANSWER
 
 
 @command.command(
-    "diff", cls=LazyCommand, make_flags=_flags("top"), short_help="Show what your overlays change of our prices."
+    "diff", cls=LazyCommand, make_flags=_flags("top"), short_help="Show which built-in prices your overlays change."
 )
 def diff_command(output: "Output", **params: Any) -> int:
-    """Show which of our prices the overlays in force change, and what they rule out.
+    """Show which built-in prices your overlays change and which offers they exclude.
 
     \b
     Examples:
@@ -214,12 +214,10 @@ def diff_command(output: "Output", **params: Any) -> int:
     return ExitCode.ANSWER
 
 
-@command.command(
-    "refresh", cls=LazyCommand, exits=(ExitCode.NETWORK,), short_help="Fetch a provider's prices of today."
-)
+@command.command("refresh", cls=LazyCommand, exits=(ExitCode.NETWORK,), short_help="Fetch a provider's current prices.")
 @click.argument("provider")
-@click.option("--dry-run", is_flag=True, help="show what would change, and write nothing")
-@click.option("--top", type=int, default=20, show_default=True, metavar="N", help="changes shown")
+@click.option("--dry-run", is_flag=True, help="show what would change and write nothing")
+@click.option("--top", type=int, default=20, show_default=True, metavar="N", help="number of changes to show")
 @click.option(
     "-o",
     "--output",
@@ -229,10 +227,11 @@ def diff_command(output: "Output", **params: Any) -> int:
     help="price file to refresh (default: profiles/prices/PROVIDER.yaml in your config folder)",
 )
 def refresh_command(provider: str, dry_run: bool, top: int, file: "Path | None") -> int:
-    """Fetch the prices of today from PROVIDER's own list: aws, azure, gcp, lambda, runpod or vast-ai.
+    """Fetch PROVIDER's current prices from its own price list: aws, azure, gcp, lambda, runpod or vast-ai.
 
-    The types and regions of the price file are fetched anew; what the list no longer has is dropped. The new file is
-    written at once and only after all checks of prices hold: a failed or half refresh leaves the old one.
+    The command updates the instance types and regions that are in the price file, and drops those that the provider no
+    longer lists. The file is replaced only after the new prices pass all checks: a failed or interrupted refresh leaves
+    the old file as it was.
 
     \b
     Environment:

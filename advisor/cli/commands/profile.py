@@ -1,4 +1,4 @@
-"""The command `advise profile SOURCE`: counts FLOP, bytes and memory of one step."""
+"""`advise profile SOURCE`: count the FLOP, bytes and memory of one step."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -33,12 +33,12 @@ def _flags() -> list[click.Parameter]:
             default="module",
             show_default=True,
             metavar="|".join(_GROUPINGS),
-            help="what the rows are added up by",
+            help="what each row of the table stands for",
         ),
         click.Option(
             ["--second-count"],
             is_flag=True,
-            help="run fvcore on the real model too, and show where the counts differ",
+            help="also count with fvcore on the real model, and show where the two counts differ",
         ),
         output_flag(
             {"table": ".txt", "json": ".json"},
@@ -65,11 +65,11 @@ def command(
 ) -> int:
     """Count what one step of a model does: FLOP, bytes read and written, peak memory.
 
-    SOURCE is what "advise rank --help" lists. FILE.py, SCRIPT.py and FILE.pt2 are EXECUTED, in a process of their own
-    but with your rights: name only files that you trust.
+    "advise rank --help" lists the forms of SOURCE. FILE.py, SCRIPT.py and FILE.pt2 are EXECUTED, in a separate process
+    but with your permissions: name only files that you trust.
 
-    One multiply-add is two FLOP. The count does not depend on a device; a saved one can be
-    ranked anywhere, without torch.
+    One multiply-add is two FLOP. The count does not depend on a device. A saved count can be ranked on any machine,
+    without torch.
 
     \b
     Examples:
@@ -104,7 +104,7 @@ def _text(profile: "Profile", *, by: "GroupBy", view: "View") -> str:
 
 
 def _forward_families(profile: "Profile") -> "tuple[Group, ...]":
-    """Our count of what fvcore counts: the forward alone, at its batch."""
+    """Return our count of what fvcore counts: only the forward pass, at the batch size that fvcore used."""
     from dataclasses import replace
 
     workload = profile.workload

@@ -1,4 +1,4 @@
-"""The command `advise rank SOURCE`, the default: ranks offers by the cost of the job."""
+"""`advise rank SOURCE`: rank the instances on offer by what the job costs on them."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +22,8 @@ def _flags() -> list[click.Parameter]:
     from advisor.report.formats import format_suffixes
 
     output_help = (
-        "a format, to stdout, or a file whose suffix names it (.txt .json .csv .md .html); json, csv and html hold "
-        "every row"
+        "print this format to stdout, or write FILE in the format of its suffix (.txt .json .csv .md .html); json, csv "
+        "and html contain every row"
     )
     formats = {**format_suffixes(), **PAGE_SUFFIXES, **TASK_SUFFIXES}
     return [*option_flags(), *emit_flags(), *compare_flags(), output_flag(formats, help_text=output_help)]
@@ -34,7 +34,7 @@ def _flags() -> list[click.Parameter]:
     cls=SourceCommand,
     make_flags=_flags,
     exits=(ExitCode.NOTHING_FITS, ExitCode.THRESHOLD, ExitCode.LOAD),
-    short_help="Rank instances by what the job costs on them (the default).",
+    short_help="Rank instances by the cost of the job (the default command).",
 )
 def command(
     source: str,
@@ -47,25 +47,26 @@ def command(
     fail_if_cost_rises: float | None,
     **params: Any,
 ) -> int:
-    """Rank CPU and GPU instances by what the job costs on them, with the reason.
+    """Rank CPU and GPU instances by what the job costs on them, and say why.
 
     SOURCE is one of
 
     \b
       FILE.py[::NAME]    a module, a class or a factory in a Python file
-      SCRIPT.py --run    a training or inference script, up to its first step
+      SCRIPT.py --run    a training or inference script, run up to its first step
       torchvision:NAME   timm:NAME[@SIZE]   hf:CONFIG_DIR_OR_JSON
       FILE.pt2           an exported program
-      FILE.json          a workload that "advise profile -o" has saved
+      FILE.json          a workload saved by "advise profile -o"
 
-    FILE.py, SCRIPT.py and FILE.pt2 are EXECUTED, in a process of their own but with your rights: name only files that
-    you trust. What they print goes to stderr; they are stopped after --timeout.
+    FILE.py, SCRIPT.py and FILE.pt2 are EXECUTED, in a separate process but with your permissions: name only files that
+    you trust. Their output goes to stderr, and they are stopped after --timeout.
 
-    Without flags the job is inference of 1,000,000 samples in the cheapest batch and the fastest safe precision of each
-    device, on demand, each type in its cheapest region, without marketplaces. The answer says what it assumed. The
-    first one takes 5 s longer: it times this machine's CPU (see "advise calibrate"; --no-calibrate does without).
+    Without flags, the job is inference of 1,000,000 samples, at the cheapest batch size and the fastest safe precision
+    of each device. Prices are on-demand, each instance type in its cheapest region, without marketplaces. The answer
+    lists these assumptions. The first run takes 5 s longer, because it measures this machine's CPU (see "advise
+    calibrate"); --no-calibrate skips this.
 
-    --provider, --region, --tier and --device take several values: with commas, or repeated.
+    --provider, --region, --tier and --device take several values, separated by commas or by repeating the flag.
 
     \b
     Examples:

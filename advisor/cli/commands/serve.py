@@ -1,4 +1,4 @@
-"""`advise serve`: settings in, the answers of `advise` over HTTP until it is told to end."""
+"""`advise serve`: answer the questions of `advise` over HTTP."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -19,27 +19,33 @@ def _flags() -> list[click.Parameter]:
     from advisor.records.flag_values import reader
 
     return [
-        click.Option(["--host"], default="127.0.0.1", show_default=True, metavar="ADDRESS", help="where to listen"),
         click.Option(
-            ["--port"], type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 is any that is free"
+            ["--host"], default="127.0.0.1", show_default=True, metavar="ADDRESS", help="address to listen on"
+        ),
+        click.Option(
+            ["--port"],
+            type=click.IntRange(0, 65535),
+            default=8000,
+            show_default=True,
+            help="port to listen on; 0 picks a free one",
         ),
         click.Option(
             ["--token-file"],
             type=Path,
             metavar="FILE",
-            help="its word is asked for as Authorization: Bearer; needed where --host is not this machine alone",
+            help="file with the bearer token that clients must send; required unless --host is this machine only",
         ),
         click.Option(
             ["--allow-host"],
             multiple=True,
             metavar="NAME",
-            help="a further name by which the service may be asked, as it stands in its URL",
+            help="another host name that clients may use in the URL of the service",
         ),
         click.Option(
             ["--workers"],
             type=click.IntRange(1, 256),
             metavar="N",
-            help="processes that compute (default: one for each core)",
+            help="number of worker processes (default: one per core)",
         ),
         click.Option(
             ["--time-limit"],
@@ -47,7 +53,7 @@ def _flags() -> list[click.Parameter]:
             default="10",
             show_default=True,
             metavar="TIME",
-            help="the most that one answer may take",
+            help="timeout for one answer",
         ),
         *option_flags(only=("profiles", "prices")),
     ]
@@ -65,11 +71,11 @@ def command(
     prices: tuple[str, ...],
     **_: Any,
 ) -> int:
-    """Answer what the commands answer over HTTP, for programs without torch: POST a workload, read JSON.
+    """Serve the commands over HTTP, for clients without torch: POST a workload, get JSON.
 
-    A workload is what "advise profile -o workload.json" writes. Nothing that is sent is run, and no path in it is
-    opened. Without flags only this machine can ask. Files of prices that change are read again at once; where an edit
-    is wrong the old prices stay in force, and /healthz and the log say so.
+    "advise profile -o workload.json" writes a workload. The service never executes anything that a client sends and
+    never opens a path in it. By default, only this machine can reach it. When a price file changes, the service reloads
+    it at once. If the file has a mistake, the old prices stay in force, and /healthz and the log report the mistake.
 
     \b
     Examples:
@@ -90,7 +96,7 @@ def command(
     except ModuleNotFoundError as error:
         raise UsageError(
             f"{error.name} is not installed",
-            hint="the service needs its extra: pip install fastapi prometheus-client uvicorn",
+            hint="the service needs these packages: pip install fastapi prometheus-client uvicorn",
         ) from error
 
     settings = checked_settings(

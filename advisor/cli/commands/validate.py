@@ -1,4 +1,4 @@
-"""`advise validate --measurements FILE`: measured step times in, how far the predictions are from them out."""
+"""`advise validate --measurements FILE`: compare predictions with measured step times."""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -28,9 +28,9 @@ def _flags() -> list[click.Parameter]:
             type=_ratio,
             default=None,
             metavar="RATIO",
-            help="exit with 3 if the mean error of all rows is above: 0.2 is 20 %",
+            help="exit 3 if the mean error of all rows exceeds RATIO; 0.2 means 20 %",
         ),
-        click.Option(["--rows"], is_flag=True, help="add every prediction beside its measurement to the JSON"),
+        click.Option(["--rows"], is_flag=True, help="add every row to the JSON, with its prediction and measurement"),
         *option_flags(only=_OPTION_FLAGS),
         output_flag({"table": ".txt", "json": ".json"}, help_text="table, or json, to stdout; or a file (.txt .json)"),
     ]
@@ -42,7 +42,7 @@ def _ratio(text: str) -> float:
     except ValueError:
         ratio = math.nan
     if not 0 <= ratio < math.inf:
-        raise UsageError(f"--max-mape: {text!r} is not a ratio", hint="write 0.2 for 20 %")
+        raise UsageError(f"--max-mape: {text!r} is not a ratio", hint="for example 0.2 for 20 %")
     return ratio
 
 
@@ -56,26 +56,26 @@ def _ratio(text: str) -> float:
 def command(
     measurements: "tuple[Path, ...]", output: "Output", rows: bool, max_mape: float | None, **params: Any
 ) -> int:
-    """Predict steps that somebody has measured, and say how far the predictions are from the truth.
+    """Predict steps that have been measured, and show how far the predictions are from the measurements.
 
-    A measurement is a row of a CSV file with the columns
+    Each measurement is one row of a CSV file with these columns:
 
     \b
-      model       any SOURCE of "advise rank", paths as seen from the CSV's folder
+      model       any SOURCE of "advise rank"; paths relative to the CSV
       mode        inference, forward_backward or training
       precision   fp32, tf32, amp-fp16, amp-bf16, bf16 or fp16
       layout      nchw (default) or nhwc
       compile     eager (default) or compile
       attention   auto (default), eager or fused
-      batch       samples in the step
-      input       as --input, with blanks between several; or empty
-      device      id or alias of a profile; ID@4 for four physical cores of a CPU
-      step_s      seconds the step took
+      batch       samples per step
+      input       as --input, several separated by blanks; may be empty
+      device      id or alias of a device; ID@4 for four physical cores of a CPU
+      step_s      measured time of the step in seconds
       source      who measured it
 
-    Python files among the models are EXECUTED, in processes of their own but with your rights. Each model is traced
-    once and kept in your cache folder. A row that cannot be predicted is listed and counts as an error of 100 %. Where
-    profiles hold figures that devices have of their own ("advise fit-device"), the error without them stands beside.
+    Python files among the models are EXECUTED, in separate processes but with your permissions. Each model is traced
+    once and kept in your cache folder. A row that cannot be predicted is listed and counts as an error of 100 %. If a
+    device profile has ratios fitted by "advise fit-device", the error without them is shown too.
 
     \b
     Examples:

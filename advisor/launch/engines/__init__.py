@@ -1,4 +1,4 @@
-"""One file for each engine."""
+"""Finds the engines: one file per engine."""
 
 from importlib import import_module
 from pkgutil import iter_modules
@@ -6,10 +6,10 @@ from types import ModuleType
 
 
 def engine_names() -> tuple[str, ...]:
-    """Every engine by the name that is typed."""
+    """Return the name of every engine, as the user types it."""
     return tuple(sorted(module.name for module in iter_modules(__path__)))
 
 
 def engine_module(name: str) -> ModuleType:
-    """The module of one of `engine_names`."""
+    """Return the module of one of `engine_names()`."""
     return import_module(f"{__name__}.{name}")

@@ -1,4 +1,4 @@
-"""dstack's task file (dstack.ai/docs/reference/dstack.yml/task), for `dstack apply`."""
+"""Makes dstack's task file (dstack.ai/docs/reference/dstack.yml/task), for `dstack apply`."""
 
 import math
 from collections.abc import Iterator
@@ -41,19 +41,19 @@ GPU_NAMES = {
     "v100-sxm2-16gb": "V100:16GB",
     "v100-sxm2-32gb": "V100:32GB",
 }
-"""gpuhunt 0.1.34, dstack's own catalog; with the memory where one name has two."""
+"""Names from gpuhunt 0.1.34, the catalog of dstack; with the memory if a name has two sizes."""
 _ARM_CPUS = ("ampere-", "aws-graviton", "azure-cobalt", "google-axion")
 _LEAST_DISK = "100GB.."
 _FOLDER_THERE = "/workflow"
 
 
 def why_not(machine: LaunchMachine) -> str:
-    """Why dstack cannot launch the instance; "" where it can."""
+    """Return why dstack cannot launch the instance, or "" if it can."""
     return why_unknown(machine, providers=PROVIDERS, gpu_names=GPU_NAMES)
 
 
 def task_values(task: LaunchTask) -> dict[str, Any]:
-    """The task file's keys and values."""
+    """Return the keys and values of the task file."""
     machine = task.machine
     values: dict[str, Any] = {"type": "task", "name": task.name}
     if machine.instance_count > 1:
@@ -82,15 +82,14 @@ def task_values(task: LaunchTask) -> dict[str, Any]:
 
 
 def comments(task: LaunchTask) -> Iterator[str]:
-    """What several machines need, and what happens to one that has nothing to do."""
+    """Yield notes on what several machines need and what happens to an idle machine."""
     if task.machine.instance_count > 1:
-        yield "Machines that reach each other need a dstack fleet with `placement: cluster`."
-    yield f"Ended after {task.idle_minutes} idle minutes, with all on its disk: let the script save results elsewhere."
+        yield "Several machines need a dstack fleet with `placement: cluster`, so that they can reach each other."
+    yield f"Terminated after {task.idle_minutes} idle minutes, with its disk: let the script save results elsewhere."
 
 
 def _resources(machine: LaunchMachine) -> dict[str, Any]:
-    """Any number of cores and any memory: the instance has what it has, and dstack's defaults would leave small ones
-    out."""
+    """Return the resources with any number of cores and any memory; dstack's defaults would exclude small instances."""
     is_gpu = machine.device.kind == "gpu"
     arch = "arm:" if machine.device.id.startswith(_ARM_CPUS) else ""
     gpu = f"{GPU_NAMES[machine.device.id]}:{machine.device.count}" if is_gpu else 0

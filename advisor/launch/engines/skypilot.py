@@ -1,4 +1,4 @@
-"""SkyPilot's task file (docs.skypilot.co/en/latest/reference/yaml-spec.html), for `sky launch`."""
+"""Makes SkyPilot's task file (docs.skypilot.co/en/latest/reference/yaml-spec.html), for `sky launch`."""
 
 from collections.abc import Iterator, Mapping
 from os.path import isabs
@@ -11,7 +11,7 @@ from advisor.records.launch_task import LaunchMachine, LaunchTask
 COMMAND = "sky launch"
 
 PROVIDERS = frozenset({"aws", "azure", "gcp", "lambda", "runpod"})
-"""Those that SkyPilot can also stop or shut down by itself, which this file is for."""
+"""Providers on which SkyPilot can stop or shut down idle machines, which the task file relies on."""
 GPU_NAMES = {
     "a10": "A10",
     "a100-pcie-40gb": "A100",
@@ -38,7 +38,7 @@ GPU_NAMES = {
     "v100-sxm2-16gb": "V100",
     "v100-sxm2-32gb": "V100-32GB",
 }
-"""github.com/skypilot-org/skypilot-catalog, catalogs/v8/common/accelerators.csv."""
+"""Names from github.com/skypilot-org/skypilot-catalog, catalogs/v8/common/accelerators.csv."""
 _GPU_NAMES_OF: Mapping[str, Mapping[str, str]] = {
     "runpod": {
         "a100-sxm4-80gb": "A100-80GB-SXM",
@@ -48,20 +48,20 @@ _GPU_NAMES_OF: Mapping[str, Mapping[str, str]] = {
         "rtx-a6000": "RTXA6000",
     },
 }
-"""Where a cloud has a name of its own, from the same file."""
+"""Names that differ on one cloud, from the same file."""
 _DISK_GB = 100
 
 
 def why_not(machine: LaunchMachine) -> str:
-    """Why SkyPilot cannot launch the instance; "" where it can."""
+    """Return why SkyPilot cannot launch the instance, or "" if it can."""
     return why_unknown(machine, providers=PROVIDERS, gpu_names=GPU_NAMES)
 
 
 def task_values(task: LaunchTask) -> dict[str, Any]:
-    """The task file's keys and values."""
+    """Return the keys and values of the task file."""
     values: dict[str, Any] = {
         "name": task.name,
-        "workdir": task.folder if isabs(task.folder) else ".",  # seen from where `sky` is called, not from the file
+        "workdir": task.folder if isabs(task.folder) else ".",  # relative to where `sky` is called, not to the file
         "resources": _resources(task),
     }
     if task.machine.instance_count > 1:
@@ -72,12 +72,12 @@ def task_values(task: LaunchTask) -> dict[str, Any]:
 
 
 def comments(task: LaunchTask) -> Iterator[str]:
-    """What happens to a machine that has nothing to do."""
+    """Yield a note on what happens to an idle machine."""
     after = f"after {task.idle_minutes} idle minutes"
     if _is_shut_down(task.machine):
-        yield f"Shut down {after}, with all on its disk: save results elsewhere before."
+        yield f"Shut down {after}, disk included: let the script save its results elsewhere."
     else:
-        yield f"Stopped {after}; its disk is kept, and billed until `sky down` removes both."
+        yield f"Stopped {after}; its disk is kept and billed until `sky down` removes both."
 
 
 def _resources(task: LaunchTask) -> dict[str, Any]:
@@ -97,5 +97,5 @@ def _resources(task: LaunchTask) -> dict[str, Any]:
 
 
 def _is_shut_down(machine: LaunchMachine) -> bool:
-    """Whether the machine can only be shut down, not stopped."""
+    """Return True if the machine can only be shut down, not stopped."""
     return machine.price_kind == "spot" or machine.provider not in TYPED_PROVIDERS

@@ -1,4 +1,4 @@
-"""One file for each provider whose own list can be fetched."""
+"""Finds the modules that fetch prices: one file per provider."""
 
 from difflib import get_close_matches
 from importlib import import_module
@@ -11,7 +11,7 @@ from advisor.refresh.client import Client
 
 
 def provider_module(provider: str) -> ModuleType:
-    """The module that fetches the provider's prices; raise `UsageError` where there is none."""
+    """Return the module that fetches the provider's prices; raise `UsageError` if there is none."""
     modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
     by_provider = {module.PROVIDER: module for module in modules}
     if provider not in by_provider:
@@ -22,6 +22,6 @@ def provider_module(provider: str) -> ModuleType:
 
 
 def fetch_listing(provider: str, client: Client, wanted: Wanted) -> Listing:
-    """The provider's prices of today; raise `NetworkError` where they cannot be had or understood."""
+    """Return the provider's current prices; raise `NetworkError` if they cannot be fetched or parsed."""
     listing: Listing = provider_module(provider).fetch(client, wanted)
     return listing

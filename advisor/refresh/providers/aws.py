@@ -1,7 +1,7 @@
-"""Amazon EC2: the bulk price list of each region as CSV, spot.js and the Spot Advisor.
+"""Fetches Amazon EC2's prices: the bulk price list of each region as CSV, spot.js and the Spot Advisor.
 
-The list of a region has some 300 MB; it is read as it comes and only what was asked for is kept. Spot prices are those
-of spot.js where it has the type, else DERIVED from the advisor's savings on the on-demand price.
+The list of a region has about 300 MB; it is parsed as it arrives, and only the requested types are kept. Spot prices
+come from spot.js if it has the type; otherwise they are DERIVED from the advisor's savings on the on-demand price.
 """
 
 import csv
@@ -33,7 +33,7 @@ _NEEDED = {
     "License Model": ("No License required", ""),
     "MarketOption": ("OnDemand", ""),
 }
-"""Columns and what they hold in the rows of plain Linux machines."""
+"""Columns and their values in the rows of plain Linux machines."""
 _RESERVED: Mapping[tuple[str, str, str], PriceKind] = {
     ("1yr", "No Upfront", "standard"): "commit_1y",
     ("3yr", "No Upfront", "standard"): "commit_3y",
@@ -42,7 +42,7 @@ _RESERVED: Mapping[tuple[str, str, str], PriceKind] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkList:
-    """The day a region's list was published, and its prices by (instance, kind)."""
+    """The publication date of a region's list, and its prices by (instance, kind)."""
 
     date: str
     usd_per_hour: Mapping[tuple[str, PriceKind], float]
@@ -50,7 +50,7 @@ class BulkList:
 
 
 def fetch(client: Client, wanted: Wanted) -> Listing:
-    """On-demand prices and commitments without upfront payment, spot prices and interruption rates."""
+    """Fetch on-demand prices, commitments without upfront payment, spot prices and interruption rates."""
     sources: dict[str, ListSource] = {}
     prices: list[ListedPrice] = []
     problems: list[str] = []
@@ -84,9 +84,9 @@ def fetch(client: Client, wanted: Wanted) -> Listing:
 
 
 def parse_bulk_csv(lines: Iterable[str], *, instances: Iterable[str]) -> BulkList:
-    """The prices of `instances`: plain Linux on shared hardware, on demand and reserved without upfront payment.
+    """Return the prices of `instances`: Linux on shared hardware, on-demand and reserved without upfront payment.
 
-    Five lines stand above the header. A price of 0 and two prices for the same thing are problems, not prices.
+    The header is after five lines. A price of 0 and two prices for the same item are reported as problems.
     """
     rows = _csv_rows(lines)
     date = ""
@@ -96,12 +96,12 @@ def parse_bulk_csv(lines: Iterable[str], *, instances: Iterable[str]) -> BulkLis
         if row[:1] == ["SKU"]:
             break
     else:
-        raise NetworkError("the price list of AWS has no header", hint="the list has another shape than the one known")
+        raise NetworkError("the price list of AWS has no header", hint="the format of the list may have changed")
     column = {name: index for index, name in enumerate(row)}
     missing = [name for name in ("TermType", "PricePerUnit", "Instance Type", "Unit", "Tenancy") if name not in column]
     if missing or not date:
         message = f"the price list of AWS has no {', '.join(missing) or 'publication date'}"
-        raise NetworkError(message, hint="the list has another shape than the one known")
+        raise NetworkError(message, hint="the format of the list may have changed")
     return _bulk_list(rows, column=column, wanted=frozenset(instances), date=date)
 
 
@@ -119,7 +119,7 @@ def _bulk_list(rows: Iterator[list[str]], *, column: Mapping[str, int], wanted: 
     problems: list[str] = []
     for row in rows:
         if len(row) < len(column):
-            raise NetworkError("the price list of AWS was cut short", hint="try again later")
+            raise NetworkError("the price list of AWS is truncated", hint="try again later")
         if row[instance_column] not in wanted:
             continue
         if any(row[index] not in values for index, values in needed):
@@ -132,7 +132,7 @@ def _bulk_list(rows: Iterator[list[str]], *, column: Mapping[str, int], wanted: 
             problems.append(f"{key[0]}: {kind} of {row[price_column]!r}")
         elif found.setdefault(key, usd_per_hour) != usd_per_hour:
             problems.append(
-                f"{key[0]}: {kind} of both {found[key]:g} and {usd_per_hour:g}, of which the first is taken"
+                f"{key[0]}: {kind} is listed as both {found[key]:g} and {usd_per_hour:g}; the first is used"
             )
     return BulkList(date=date, usd_per_hour=found, problems=tuple(problems))
 
@@ -151,7 +151,7 @@ def _kind_of(row: list[str], column: Mapping[str, int]) -> PriceKind | None:
 def _fetch_spot(
     client: Client, wanted: Wanted, *, prices: Iterable[ListedPrice]
 ) -> tuple[list[ListedPrice], dict[str, ListSource]]:
-    """Spot prices and interruption rates of the rows of the price file; `prices` holds their on-demand prices."""
+    """Return spot prices and interruption rates for the rows of the price file; `prices` has the on-demand prices."""
     listed = client.text(Request(url=SPOT_PRICE_URL)).decode("utf-8", errors="replace")
     paid = parse_spot_js(listed, where=SPOT_PRICE_URL)
     advised = advice_of(client.json(Request(url=SPOT_ADVISOR_URL), ADVISOR_LIST))

@@ -1,7 +1,7 @@
-"""Azure: the Retail Prices API, page by page for each region.
+"""Fetches Azure's prices from the Retail Prices API, page by page for each region.
 
-What shares a name with a virtual machine and is none is left out: Cloud Services (which cost up to twice as much),
-Windows, low priority. A reservation gives the total of its term, whatever its unit says.
+Meters that share a name with a virtual machine are left out: Cloud Services (up to twice the price), Windows and low
+priority. The price of a reservation is the total of its term, whatever its unit says.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from advisor.refresh.match import covered_prices
 PROVIDER = "azure"
 RETAIL_URL = "https://prices.azure.com/api/retail/prices"
 _API_VERSION = "2023-01-01-preview"
-"""The version that has savings plans."""
+"""The API version with savings plans."""
 _HOURS_OF_TERM = {"1 Year": 8760, "3 Years": 26280}
 _KIND_OF_TERM: dict[str, PriceKind] = {"1 Year": "commit_1y", "3 Years": "commit_3y", "3 Year": "commit_3y"}
 _OTHER_PRODUCTS = ("windows", "cloud services", "cloudservices", "dedicated host")
@@ -31,7 +31,7 @@ class _SavingsPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One meter. Fields are the API's."""
+    """One meter, with the API's field names."""
 
     currencyCode: str
     armRegionName: str
@@ -56,7 +56,7 @@ _PAGE = TypeAdapter(_Page)
 
 
 def fetch(client: Client, wanted: Wanted) -> Listing:
-    """On-demand and spot prices, and commitments: the savings plan, else the reservation."""
+    """Fetch on-demand and spot prices, and commitments from the savings plan or else the reservation."""
     prices: list[ListedPrice] = []
     problems: list[str] = []
     for region in wanted.regions:
@@ -84,7 +84,7 @@ def fetch(client: Client, wanted: Wanted) -> Listing:
 
 
 def parse_items(items: Iterable[Item], *, region: str) -> tuple[list[ListedPrice], list[str]]:
-    """The prices of Linux virtual machines among the meters of a region, and what was refused."""
+    """Return the prices of Linux virtual machines among the meters of a region, and the problems."""
     found: dict[tuple[str, PriceKind], ListedPrice] = {}
     problems: list[str] = []
     for item in items:
@@ -101,7 +101,7 @@ def parse_items(items: Iterable[Item], *, region: str) -> tuple[list[ListedPrice
                 found[item.armSkuName, kind] = price
             elif other.source == source and other.usd_per_hour != usd_per_hour:
                 both = f"{other.usd_per_hour:g} and {usd_per_hour:g}"
-                problems.append(f"{region} {item.armSkuName}: {kind} of both {both}, of which the first is taken")
+                problems.append(f"{region} {item.armSkuName}: {kind} is listed as both {both}; the first is used")
     return list(found.values()), problems
 
 
@@ -118,7 +118,7 @@ def _is_linux_machine(item: Item, *, region: str) -> bool:
 
 
 def _prices_of(item: Item) -> list[tuple[PriceKind, float, str]]:
-    """Kind, dollars an hour and source of what one meter says."""
+    """Return kind, dollars per hour and source of each price of a meter."""
     if item.type == "Reservation":
         if item.reservationTerm not in _HOURS_OF_TERM:
             return []

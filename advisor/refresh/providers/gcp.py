@@ -1,7 +1,7 @@
-"""Google Cloud: a machine's price is the sum of its cores, memory and GPUs, each a SKU of the Cloud Billing Catalog.
+"""Fetches Google Cloud's prices: a machine costs the sum of its cores, memory and GPUs, each a SKU of the catalog.
 
-The catalog prices parts in regions that do not sell the machine, so only rows that the price file has are priced. A
-type whose price holds local disks is not a sum of these parts and is left as it is.
+The catalog prices parts even in regions that do not sell the machine, so only rows in the price file get a price. Types
+that include local disks are not a sum of these parts and keep their price.
 """
 
 import math
@@ -37,7 +37,7 @@ _GPU_IDS = {
 _KINDS: dict[str, PriceKind] = {"OnDemand": "on_demand", "Preemptible": "spot"}
 _UNITS = {"Core": "h", "Ram": "GiBy.h", "GPU": "h"}
 _WITH_DISKS = re.compile(r"a2-ultragpu|a3-|a4-|z3-|.*-(lssd|metal)")
-"""Types that are sold with local disks, or as a whole host (Compute Engine's documentation of machine types)."""
+"""Types with local disks or sold as a whole host (Compute Engine's documentation of machine types)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class _Category:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sku:
-    """One part and its price. Fields are the API's."""
+    """One part and its price, with the API's field names."""
 
     description: str
     category: _Category
@@ -86,7 +86,7 @@ class _Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What is priced by itself: "n2 Core", "n2 Ram" (a GiB) or a GPU by its id, in a region."""
+    """A part with its own price in a region: "n2 Core", "n2 Ram" (per GiB) or the id of a GPU."""
 
     name: str
     region: str
@@ -97,7 +97,7 @@ _PAGE = TypeAdapter(_Page)
 
 
 def fetch(client: Client, wanted: Wanted) -> Listing:
-    """On-demand and spot prices of the rows that the price file has."""
+    """Fetch on-demand and spot prices of the rows in the price file."""
     headers = {"X-Goog-Api-Key": key_from_environment(KEY_VARIABLE)}
     query = {"currencyCode": "USD", "pageSize": "5000"}
 
@@ -119,7 +119,7 @@ def fetch(client: Client, wanted: Wanted) -> Listing:
 
 
 def parse_skus(skus: Iterable[Sku]) -> tuple[dict[Part, float], list[str]]:
-    """Dollars an hour of each part; one with two prices, or priced in another currency, is a problem and has none."""
+    """Return the dollars per hour of each part; report parts with two prices or another currency as problems."""
     found: dict[Part, float] = {}
     problems: list[str] = []
     ambiguous: set[Part] = set()
@@ -131,19 +131,19 @@ def parse_skus(skus: Iterable[Sku]) -> tuple[dict[Part, float], list[str]]:
         expression = sku.pricingInfo[-1].pricingExpression
         money = expression.tieredRates[-1].unitPrice
         if money.currencyCode != "USD" or expression.usageUnit != unit:
-            problems.append(f"{sku.description}: priced in {money.currencyCode} for each {expression.usageUnit}")
+            problems.append(f"{sku.description}: priced in {money.currencyCode} per {expression.usageUnit}")
             continue
         usd_per_hour = money.units + money.nanos / 1e9
         for region in sku.serviceRegions:
             part = Part(name=name, region=region, kind=kind)
             if found.setdefault(part, usd_per_hour) != usd_per_hour and part not in ambiguous:
                 ambiguous.add(part)
-                problems.append(f"{region} {name}: {kind} of both {found[part]:g} and {usd_per_hour:g}")
+                problems.append(f"{region} {name}: {kind} is listed as both {found[part]:g} and {usd_per_hour:g}")
     return {part: usd for part, usd in found.items() if part not in ambiguous and usd > 0}, problems
 
 
 def _part_of(description: str) -> tuple[str, str]:
-    """The name of the part that a SKU prices and the unit that it must be priced in; "" for any other SKU."""
+    """Return the part that a SKU prices and the required unit; "" for any other SKU."""
     instance = _INSTANCE_PART.match(description)
     if instance:
         return f"{instance['family'].lower()} {instance['part']}", _UNITS[instance["part"]]
@@ -152,7 +152,7 @@ def _part_of(description: str) -> tuple[str, str]:
 
 
 def _parts_of(listed: ListedType) -> dict[str, float]:
-    """How many of each part the machine is the sum of; empty where it has more than the parts that are known."""
+    """Return how many of each part the machine has; empty if it has other parts, too."""
     gpu_ids = (None, *_GPU_IDS.values())
     if listed.vcpus is None or listed.memory_bytes is None or listed.gpu not in gpu_ids:
         return {}
@@ -166,7 +166,7 @@ def _parts_of(listed: ListedType) -> dict[str, float]:
 def _prices(
     rows: Iterable[tuple[str, str]], sums: Mapping[str, dict[str, float]], parts: Mapping[Part, float]
 ) -> Iterator[ListedPrice]:
-    """A price for each row and kind whose parts all have one."""
+    """Yield a price for each row and kind if all of its parts have one."""
     for instance, region in rows:
         for kind in _KINDS.values():
             usd = [

@@ -1,4 +1,4 @@
-"""Lambda: its instance types, each priced in cents for the whole machine and alike in every region."""
+"""Fetches Lambda's instance types, priced in cents per machine, the same in every region."""
 
 from dataclasses import dataclass
 
@@ -41,7 +41,7 @@ _TYPES = TypeAdapter(_Types)
 
 
 def fetch(client: Client, wanted: Wanted) -> Listing:
-    """On-demand prices of the types with the GPU, as many of it and as many vCPUs as the API says."""
+    """Fetch on-demand prices; an API type matches a row with the same GPU, GPU count and vCPUs."""
     headers = {"Authorization": f"Bearer {key_from_environment(KEY_VARIABLE)}"}
     answer = client.json(Request(url=TYPES_URL, key_headers=headers), _TYPES)
     prices = []
@@ -54,9 +54,9 @@ def fetch(client: Client, wanted: Wanted) -> Listing:
             and wanted.types[instance].vcpus in (None, item.specs.vcpus)
         ]
         if not rows:
-            problems.append(f"{item.name} ({item.gpu_description}): the price file has no such machine")
+            problems.append(f"{item.name} ({item.gpu_description}): not in the price file")
         elif item.price_cents_per_hour <= 0:
-            problems.append(f"{item.name}: {item.price_cents_per_hour:g} cents an hour")
+            problems.append(f"{item.name}: {item.price_cents_per_hour:g} cents per hour")
         else:
             prices += [
                 ListedPrice(

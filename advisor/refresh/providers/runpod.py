@@ -1,4 +1,4 @@
-"""RunPod: the GPU types of its GraphQL API, priced for each GPU, in its own data centres and in its community's."""
+"""Fetches RunPod's prices per GPU from its GraphQL API, for its own data centres and its community."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ _QUERY = "{ gpuTypes { id memoryInGb securePrice communityPrice secureSpotPrice 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _GpuType:
-    """`id` is the name that the driver reports. A price of null or 0: not to be had there."""
+    """A GPU type; `id` is the name that the driver reports. A price of null or 0 means not available."""
 
     id: str
     memoryInGb: FiniteFloat | None = None
@@ -40,7 +40,7 @@ _ANSWER = TypeAdapter(_Answer)
 
 
 def fetch(client: Client, wanted: Wanted) -> Listing:
-    """On-demand and spot prices; a row of the marketplace tier is the community's."""
+    """Fetch on-demand and spot prices; rows of the marketplace tier are the community's."""
     answer = client.json(Request(url=GRAPHQL_URL, json={"query": _QUERY}), _ANSWER)
     prices = []
     for gpu in answer.data.gpuTypes:

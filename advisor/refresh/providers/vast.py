@@ -1,4 +1,4 @@
-"""Vast.ai: what hosts offer now. The price is the median of the offers with a GPU: the cheapest is often the worst."""
+"""Fetches Vast.ai's live offers; the price is their median per GPU, because the cheapest host is often the worst."""
 
 import json
 from collections import defaultdict
@@ -15,7 +15,7 @@ PROVIDER = "vast-ai"
 OFFERS_URL = "https://console.vast.ai/api/v0/bundles/"
 _QUERY = {"rentable": {"eq": True}, "verified": {"eq": True}, "type": "on-demand", "limit": 5000}
 _FEWEST_OFFERS = 3
-"""The median of fewer is the price of one host."""
+"""With fewer offers, the median is the price of a single host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class _HostOffer:
     gpu_name: str
     gpu_ram: FiniteFloat  # MiB of one GPU
     num_gpus: int
-    dph_total: FiniteFloat  # dollars an hour of the whole machine
+    dph_total: FiniteFloat  # dollars per hour of the whole machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ _OFFERS = TypeAdapter(_Offers)
 
 
 def fetch(client: Client, wanted: Wanted) -> Listing:
-    """The median price per GPU, times the GPUs of the row."""
+    """Fetch the median price per GPU, and multiply it by the GPUs of each row."""
     answer = client.json(Request(url=OFFERS_URL, params={"q": json.dumps(_QUERY)}), _OFFERS)
     usd_per_gpu_hour: dict[tuple[str, int], list[float]] = defaultdict(list)
     for offer in answer.offers:
@@ -46,7 +46,7 @@ def fetch(client: Client, wanted: Wanted) -> Listing:
     for (name, memory_gib), offered in sorted(usd_per_gpu_hour.items()):
         rows = rows_of_gpu(name, wanted, memory_gib=memory_gib)
         if rows and len(offered) < _FEWEST_OFFERS:
-            problems.append(f"{name}: only {len(offered)} live offers, and the median needs {_FEWEST_OFFERS}")
+            problems.append(f"{name}: only {len(offered)} live offers, but the median needs {_FEWEST_OFFERS}")
             continue
         prices += [
             ListedPrice(

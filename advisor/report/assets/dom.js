@@ -1,6 +1,6 @@
-// Elements from names, attributes and children; a child that is text stays text, whatever it holds.
+// Makes elements from names, attributes and children; text children are never parsed as HTML.
 
-/** An element. Attributes that are false or null are left out; `on` holds listeners by event. */
+/** Make an element. Attributes that are false or null are left out; `on` has listeners by event. */
 export function element(name, { on = {}, ...attributes } = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {

@@ -1,4 +1,4 @@
-// One plot of a report in, a figure out: its legend, a drawing that shows its numbers to a pointer, the same as a table.
+// Makes a figure for a plot of a report: legend, drawing with numbers under the pointer, and the same data as a table.
 
 import { element } from "./dom.js";
 import { buildTable } from "./table.js";
@@ -9,7 +9,7 @@ const DRAW = { chart: drawChart, bars: drawBars };
 const TIP = { fontSize: 12, lineHeight: 1.3, lineWidth: 26 };
 const BAR_HEIGHT = 44;
 
-/** A figure for `plot`, drawn anew whenever its width changes. */
+/** Make the figure of `plot`, which is redrawn when its width changes. */
 export function buildFigure(plot, money) {
   const canvas = element("div", { class: "canvas", role: "img", "aria-label": `${plot.title}. The table below has its figures.` });
   let drawnWidth = 0;
@@ -60,7 +60,7 @@ function drawChart(plot, width, money) {
   });
 }
 
-/** Bands behind lines, bars for intervals in both directions, then the points and their names. */
+/** Draw bands behind lines, bars for intervals in both directions, then the points and their names. */
 function seriesMarks(one) {
   const places = { x: "x", y: "y" };
   const hasBars = one.points.some((point) => point.x_low !== null);
@@ -101,7 +101,7 @@ function ruleMarks(rules) {
   ];
 }
 
-/** Where an axis begins, ends and has its ticks, and how they read. */
+/** Choose the ends, ticks and tick labels of an axis. */
 function axisOf({ unit, is_log: isLog, label }, values, count, money) {
   const pad = isLog ? 1.15 : 1.02;
   const low = isLog ? Math.min(...values) / pad : 0;
@@ -148,7 +148,7 @@ function drawBars(plot, width, money) {
   });
 }
 
-/** The bar's name and note on one line; of a long name the end says most. */
+/** Put the bar's name and note on one line; a long name keeps its end, which says most. */
 function labelOf(bar, width) {
   const room = Math.floor(width / 6.6) - bar.note.length - 3;
   const name = bar.name.length > room ? `…${bar.name.slice(1 - Math.max(room, 8))}` : bar.name;

@@ -1,10 +1,10 @@
-// A report as data in, the page's content out. Every name in it becomes a text node.
+// Draws a report from data. Every name in it becomes a text node.
 
 import { element } from "./dom.js";
 import { buildFigure } from "./plots.js";
 import { buildTable } from "./table.js";
 
-/** Put the whole report in place of what `root` holds. */
+/** Replace the content of `root` by the whole report. */
 export function showReport(report, root) {
   root.replaceChildren(
     headerOf(report),
@@ -14,7 +14,7 @@ export function showReport(report, root) {
   );
 }
 
-/** Put a section that came later before the one whose id is `before`, and its link before that one's. */
+/** Insert a late section and its link before the section whose id is `before`. */
 export function addSection(section, money, root, before) {
   root.querySelector(`#${before}`).before(buildSection(section, money));
   root.querySelector(`nav a[href="#${before}"]`).before(linkTo(section));
@@ -53,7 +53,7 @@ function navigationOf(sections) {
 
 function linkTo({ id, title }) {
   const jump = (event) => {
-    event.preventDefault(); // the address may hold something else
+    event.preventDefault(); // the hash of the URL may be in use
     document.getElementById(id).scrollIntoView();
   };
   return element("a", { href: `#${id}`, on: { click: jump } }, title);

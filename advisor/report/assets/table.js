@@ -1,4 +1,4 @@
-// A table of a report in, one that sorts by its headings out; a long one can be searched, and shows its first rows.
+// Makes a table that sorts by its headings; a long one can be searched and shows its first rows.
 
 import { element } from "./dom.js";
 
@@ -6,7 +6,7 @@ const FIRST_ROWS = 25;
 const LONG = 48;
 const SEARCHED_FROM = 12;
 
-/** The table with its controls. */
+/** Make the table with its controls. */
 export function buildTable(table) {
   const rows = table.rows.map((cells, index) => ({ cells, index }));
   const state = { sortedBy: null, isDescending: false, words: "", choices: new Map(), showsAll: false };
@@ -58,7 +58,7 @@ function heading(column, sort) {
   return element("th", { scope: "col", class: column.is_number ? "number" : null }, button);
 }
 
-/** Numbers stand to the right; text wraps only where some of it is long. */
+/** Align numbers to the right; wrap text only in columns with long text. */
 function kindOf(column, rows, index) {
   if (column.is_number) return "number";
   return rows.some((row) => row.cells[index].length > LONG) ? "long" : null;
@@ -94,7 +94,7 @@ function matches({ cells }, { words, choices }) {
   return words.split(/\s+/).every((word) => text.includes(word));
 }
 
-/** By the numbers that cells stand for, those without one last; else by text, in which 2 is before 10. */
+/** Compare by number, rows without one last; otherwise by text in natural order (2 before 10). */
 function sorted(rows, { columns }, { sortedBy, isDescending }) {
   if (sortedBy === null) return rows;
   const { keys } = columns[sortedBy];

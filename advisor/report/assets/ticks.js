@@ -1,4 +1,4 @@
-// Where the ticks of an axis are, and how they read; all other numbers come as text.
+// Places and labels the ticks of an axis; all other numbers arrive as text.
 
 const KIBI = 1024;
 const TIMES = [
@@ -13,7 +13,7 @@ const MAJOR = new Set([1, 10, 100, 1000, 10000]);
 const SI = ["", "k", "M", "G", "T", "P", "E"];
 const BINARY = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
 
-/** The ticks between `low` and `high`, at most about `count`. */
+/** Return the ticks between `low` and `high`, about `count` at most. */
 export function ticksOf(axis, low, high, count) {
   if (!axis.is_log) return linearTicks(axis, high, count);
   const all = axis.unit === "s" ? timeTicks() : decimalTicks(low, high);
@@ -24,7 +24,7 @@ export function ticksOf(axis, low, high, count) {
   return major.filter((_, index) => index % every === 0);
 }
 
-/** How a tick reads. */
+/** Return the label of a tick. */
 export function tickText(axis, value, money) {
   if (value === 0) return "0";
   if (axis.unit === "s") return timeText(value);

@@ -1,4 +1,4 @@
-// The settings of the page in, the service's answer out: asked for anew, a moment after the last change.
+// Sends the settings of the page to the service a moment after the last change, and shows the answer.
 
 import { addSection, showReport } from "./report.js";
 
@@ -13,7 +13,7 @@ const own = { workload: null };
 let asking = new AbortController();
 let pause = 0;
 
-/** What is set, by the names of the options; what is empty is left to the service. */
+/** The settings by option name; empty ones are left to the service. */
 function settings() {
   const given = [...new FormData(form)].filter(([name, value]) => name !== "" && typeof value === "string" && value.trim());
   return Object.fromEntries(given);
@@ -25,7 +25,7 @@ async function workloadOf(example, signal) {
   return reply.json();
 }
 
-/** Ask and show; an answer that is no longer wanted is given up. */
+/** Ask the service and show the answer; abort a request that a newer one replaces. */
 async function update() {
   asking.abort();
   asking = new AbortController();
@@ -39,7 +39,7 @@ async function update() {
     clearProblem();
     keepingOpen(() => showReport(report, root));
     root.removeAttribute("aria-busy");
-    statusLine.textContent = `Answered: ${report.figures[0]?.value ?? "no instance fits"}. Break-even is on its way...`;
+    statusLine.textContent = `Answered: ${report.figures[0]?.value ?? "no instance fits"}. Computing break-even...`;
     addSection(await answerTo("break-even", body, signal), report.money, root, "basis");
     statusLine.textContent = `Answered: ${report.figures[0]?.value ?? "no instance fits"}.`;
   } catch (error) {
@@ -79,7 +79,7 @@ function clearProblem() {
   }
 }
 
-/** Tables that the reader has unfolded stay so when the report is drawn anew. */
+/** Keep tables open that the reader has opened, when the report is drawn again. */
 function keepingOpen(draw) {
   const labels = (selector) => [...root.querySelectorAll(selector)].map((one) => one.textContent);
   const open = new Set(labels("figure details[open] > summary"));
@@ -98,10 +98,10 @@ function changed() {
 
 async function takeFile(file) {
   try {
-    if (file.size > MOST_BYTES) throw new SyntaxError(`it has ${file.size.toLocaleString("en")} bytes, at most 4 MiB are taken`);
+    if (file.size > MOST_BYTES) throw new SyntaxError(`it has ${file.size.toLocaleString("en")} bytes; the limit is 4 MiB`);
     own.workload = JSON.parse(await file.text());
   } catch (error) {
-    showProblem({ message: `${file.name} is no workload (${error.message})`, hint: "advise profile model.py -o workload.json writes one" });
+    showProblem({ message: `${file.name} is not a workload (${error.message})`, hint: "advise profile model.py -o workload.json writes one" });
     return;
   }
   form.elements.example.value = "";
