@@ -77,7 +77,7 @@ def test_a_value_without_a_trace_is_told(source: str) -> None:
 
 
 def test_a_parameter_that_the_factory_does_not_take_is_an_error(source: str) -> None:
-    with pytest.raises(LoadError, match=r"Net\(.*\) takes no height"):
+    with pytest.raises(LoadError, match=r"Net\(.*\) has no parameter height"):
         trace_variations(source, Options(), vary=["height=1..4"], run=False)
 
 
