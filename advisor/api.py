@@ -15,7 +15,6 @@ from advisor.records.answer import Recommendation
 from advisor.records.break_even_curves import BreakEven
 from advisor.records.device_memory import MemoryAnswer
 from advisor.records.explained_step import Explanation
-from advisor.report.html import render_report
 
 if TYPE_CHECKING:
     import torch
@@ -172,6 +171,8 @@ def save_report(
     Everything else is as `recommend` takes it, `flags` included except `measure`. Raises `UsageError` if `file` does
     not end in .html.
     """
+    from advisor.report.html import render_report  # only a report needs it, and `recommend` should start quickly
+
     options, path = options_of(flags, function="save_report"), Path(file)
     if path.suffix.lower() != ".html":
         raise UsageError(f"{path}: a report is an HTML file", hint="name it report.html; the answer alone has .save()")

@@ -11,12 +11,16 @@ from torch import nn
 
 import advisor
 from advisor.answers.full_report import report, shipped_accuracy
+from advisor.calibrate.measured_beside import Measuring
+from advisor.calibrate.step_request import MeasureRequest
 from advisor.errors import UsageError
 from advisor.question.from_source import question_from_source, question_of
 from advisor.records.options import Options
 from advisor.records.report_contents import Report
+from advisor.records.timing import StepTiming
 from advisor.report.html import render_report
 from tests.answers.test_break_even import CPU_OFFER, GPU_OFFER, catalog, net
+from tests.machines import machine
 
 
 def found(*, options: Options | None = None, **how: Any) -> Report:
@@ -65,6 +69,18 @@ def test_break_even_comes_with_it_unless_one_kind_alone_is_left() -> None:
     one = found(options=Options(device=("gpu",)))
     assert [look.role for look in one.looks] == ["best GPU"]
     assert one.break_even is None
+
+
+def test_a_report_may_rest_on_timed_steps() -> None:
+    def refuse(_: MeasureRequest) -> StepTiming:
+        raise UsageError("not today", hint="tomorrow")
+
+    measuring = Measuring(request=MeasureRequest(source="net.py"), time_it=refuse)
+    options = Options(precision="fp32", measure=True)
+    shown = report(question_of(net(), options, catalog=catalog(), machine=machine(), measuring=measuring))
+    # The break-even point and the savings are about offers, on which nothing can be timed.
+    assert shown.break_even is not None
+    assert len(shown.looks) >= 2
 
 
 def test_nothing_is_looked_at_where_nothing_fits() -> None:
