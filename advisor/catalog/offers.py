@@ -161,6 +161,6 @@ def _new_type_error(row: PriceRow, *, known_types: Sequence[str]) -> ProfileErro
     hint = did_you_mean(row.instance, known=known_types) if known_types else ""
     return row.document.error(
         row.path[:2],
-        f"{row.provider} {row.instance!r} is a new type, and this file does not describe its machine",
+        f"{row.provider} has no type {row.instance!r} so far, and this file does not describe its machine",
         hint=f"{hint} Or add `machine: {{vcpus: 8, memory_gib: 32, gpu: l4, gpu_count: 1}}`".strip(),
     )

@@ -59,7 +59,7 @@ def packed(payload: bytes, *, token: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileRequest:
-    """What the child should trace; with `run` the source is a script, run as `__main__` with `script_args`."""
+    """A request to trace a source; with `run` the source is a script, run as `__main__` with `script_args`."""
 
     source: str
     mode: Mode = "inference"

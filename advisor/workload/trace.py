@@ -48,7 +48,7 @@ class Step:
     optimizers: tuple[str, ...]
     """Class names of the optimizers that stepped."""
     assumed: tuple[str, ...]
-    """What was assumed about data-dependent sizes, in words."""
+    """Assumptions about data-dependent sizes, in words."""
     has_own_loss: bool = False
     """The model's output contains a loss."""
 

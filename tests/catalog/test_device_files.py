@@ -50,7 +50,7 @@ def test_what_cloud_instances_show_of_a_gpu_replaces_what_it_was_sold_as(tmp_pat
 def test_a_measurement_of_a_gpu_that_has_no_profile_is_refused(tmp_path: Path) -> None:
     file = write(tmp_path, "toy.yaml", GPU)
     measured = write(tmp_path, "measured.yaml", "# one\ntoi: {power_limit_w: 250}")
-    with pytest.raises(ProfileError, match=r"measured.yaml:2: toi: no such GPU") as caught:
+    with pytest.raises(ProfileError, match=r"measured.yaml:2: toi: unknown GPU") as caught:
         read_gpus([file], measured=measured)
     assert caught.value.hint == "did you mean 'toy'?"
 

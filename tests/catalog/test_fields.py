@@ -62,7 +62,11 @@ def test_a_unit_in_a_key_says_its_field_and_factor(key: str, name: str, factor: 
     ("text", "message", "hint"),
     [
         ("{name: a, memroy_gib: 1}", "toy.yaml:1: memroy_gib: unknown key", "did you mean 'memory_gib'?"),
-        ("{name: a, memory_gib: 1,\nmemory_mib: 1024}", "toy.yaml:2: memory_mib: memory_bytes is given twice", "keep"),
+        (
+            "{name: a, memory_gib: 1,\nmemory_mib: 1024}",
+            "toy.yaml:2: memory_mib: memory_bytes is given twice",
+            "remove one",
+        ),
         ("{name: a}", "toy.yaml:1: memory_bytes is missing", "memory_gib, memory_mib"),
         (
             "{name: a, memory_gib: 0}",
@@ -71,8 +75,8 @@ def test_a_unit_in_a_key_says_its_field_and_factor(key: str, name: str, factor: 
         ),
         ("{name: a, memory_gib: -1}", "toy.yaml:1: memory_gib: expected a number that is more than 0", "correct"),
         ("{name: a, memory_gib: .nan}", "toy.yaml:1: memory_gib: expected a number that is more than 0", "correct"),
-        ("{name: a, memory_gib: 010}", "toy.yaml:1: memory_gib: expected a number, found '010'", "write it like"),
-        ("{name: a, memory_gib: true}", "toy.yaml:1: memory_gib: expected a number, found True", "write it like"),
+        ("{name: a, memory_gib: 010}", "toy.yaml:1: memory_gib: expected a number, found '010'", "for example"),
+        ("{name: a, memory_gib: true}", "toy.yaml:1: memory_gib: expected a number, found True", "for example"),
         ("{name: a, memory_gib: 1, core_count: 1.5}", "toy.yaml:1: core_count: expected a whole number", "decimals"),
         ("{name: 5, memory_gib: 1}", "toy.yaml:1: name: expected text, found 5", "quotes"),
         ("{name: a, memory_gib: 1, kind: tpu}", "toy.yaml:1: kind: expected one of cpu, gpu, found 'tpu'", "use"),

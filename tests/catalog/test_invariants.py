@@ -39,15 +39,15 @@ def machine(*prices: Price, instance: str = "g1", gpu_count: int = 1) -> Offer:
 @pytest.mark.parametrize(
     ("prices", "problem"),
     [
-        ([price("on_demand", 0.0)], "on_demand of 0.0 dollars an hour"),
-        ([price("on_demand", math.nan)], "on_demand of nan dollars an hour"),
-        ([price("on_demand", math.inf)], "on_demand of inf dollars an hour"),
-        ([price("on_demand", -1.0)], "on_demand of -1.0 dollars an hour"),
-        ([price("on_demand", 2377.0)], "on_demand of 2377.0 dollars an hour"),  # the total of a year
+        ([price("on_demand", 0.0)], "on_demand of 0.0 dollars per hour"),
+        ([price("on_demand", math.nan)], "on_demand of nan dollars per hour"),
+        ([price("on_demand", math.inf)], "on_demand of inf dollars per hour"),
+        ([price("on_demand", -1.0)], "on_demand of -1.0 dollars per hour"),
+        ([price("on_demand", 2377.0)], "on_demand of 2377.0 dollars per hour"),  # the total of a year
         ([price("on_demand", 1.0), price("spot", 1.1)], "spot of 1.1 is above on-demand of 1.0"),
         ([price("on_demand", 1.0), price("commit_1y", 1.1)], "commit_1y of 1.1 is above on-demand of 1.0"),
         ([price("on_demand", 1.0), price("commit_3y", 0.1)], "commit_3y of 0.1 is less than 15% of on-demand of 1.0"),
-        ([price("on_demand", 1.0, date="2026-10-01")], "on_demand is of 2026-10-01, after today"),
+        ([price("on_demand", 1.0, date="2026-10-01")], "on_demand is dated 2026-10-01, after today"),
     ],
 )
 def test_a_price_that_cannot_be_right_is_named_with_its_offer(prices: list[Price], problem: str) -> None:
@@ -59,7 +59,7 @@ def test_a_price_per_gpu_that_is_taken_for_that_of_the_machine_is_found() -> Non
     # 8 GPUs for the 2.00 of one: 0.25 each
     eight = machine(price("on_demand", 2.0), instance="g8", gpu_count=8)
     assert broken_invariants([one, two, eight], today=TODAY) == (
-        "acme/us/g8: on_demand of 0.250 for each of 8 GPUs, where 2.000 is usual",
+        "acme/us/g8: on_demand of 0.250 for each of 8 GPUs, but 2.000 is usual",
     )
     assert broken_invariants([one, two, replace(eight, prices=(price("on_demand", 16.0),))], today=TODAY) == ()
 

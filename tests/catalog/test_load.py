@@ -119,9 +119,9 @@ def test_a_mistake_in_an_overlay_is_refused_at_its_line(home: Path) -> None:
 
 
 def test_a_flag_that_names_no_file_or_folder_is_refused(home: Path) -> None:
-    with pytest.raises(UsageError, match=r"--profiles .*absent: no such folder"):
+    with pytest.raises(UsageError, match=r"--profiles .*absent: folder does not exist"):
         load_catalog(cwd=home / "work", profiles=home / "absent")
-    with pytest.raises(UsageError, match=r"--prices .*absent.yaml: no such file"):
+    with pytest.raises(UsageError, match=r"--prices .*absent.yaml: file does not exist"):
         load_catalog(cwd=home / "work", prices=[home / "absent.yaml"])
 
 

@@ -68,11 +68,11 @@ def test_only_the_usable_vcpus_of_a_constrained_size_count() -> None:
     ("machine", "code", "reason"),
     [
         ("trn1: {vcpus: 8, memory_gib: 32, cpu: epyc, accelerator: trainium}", "no-device-profile", "'trainium'"),
-        ("g6f: {vcpus: 2, memory_gib: 8, gpu: l4, gpu_share: 1/8}", "fractional-gpu", "rents 1/8 of one l4"),
+        ("g6f: {vcpus: 2, memory_gib: 8, gpu: l4, gpu_share: 1/8}", "fractional-gpu", "offers 1/8 of one l4"),
         ("n4.large: {vcpus: 2, memory_gib: 8}", "unknown-cpu", "'GENUINE INTEL(R) 0000' has no profile"),
-        ("n4a.large: {vcpus: 2, memory_gib: 8}", "unknown-cpu", "nobody reports which CPU it has"),
-        ("c6a.large: {vcpus: 2}", "incomplete-machine", "memory not known"),
-        ("c6a.large: {}", "incomplete-machine", "vCPUs and memory not known"),
+        ("n4a.large: {vcpus: 2, memory_gib: 8}", "unknown-cpu", "its CPU is unknown"),
+        ("c6a.large: {vcpus: 2}", "incomplete-machine", "memory unknown"),
+        ("c6a.large: {}", "incomplete-machine", "vCPUs and memory unknown"),
     ],
 )
 def test_what_cannot_be_predicted_is_rejected_with_its_code_and_reason(machine: str, code: str, reason: str) -> None:

@@ -76,10 +76,10 @@ def test_a_line_changes_only_the_offers_that_it_names(scope: dict[str, str]) -> 
     [
         ("quota: {aws: 3}", "advisor.yaml:1: quota: expected a list, found {'aws': 3}"),
         ("quota: [{provider: aws}]", "advisor.yaml:1: quota.0: neither vcpus nor gpus is given"),
-        ("quota: [{vcpus: 8, gpus: 1}]", "advisor.yaml:1: quota.0: vcpus and gpus in one line"),
+        ("quota: [{vcpus: 8, gpus: 1}]", "advisor.yaml:1: quota.0: vcpus and gpus are both given"),
         ("quota:\n  - {vcpus: 1.5}", "advisor.yaml:2: quota.0.vcpus: expected a whole number, found 1.5"),
         ("quota: [{instances: 3}]", "advisor.yaml:1: quota.0.instances: unknown key"),
-        ("quota: [{provider: asw, vcpus: 8}]", "advisor.yaml:1: quota.0.provider: no offer has the provider 'asw'"),
+        ("quota: [{provider: asw, vcpus: 8}]", "advisor.yaml:1: quota.0.provider: no offer has provider 'asw'"),
         ("availability: [{provider: aws}]", "advisor.yaml:1: availability.0: wait_minutes is missing"),
         ("availability: [{wait_minutes: -1}]", "availability.0.wait_minutes: expected a number that is 0 or more"),
     ],

@@ -150,8 +150,8 @@ def test_an_edit_changes_only_the_rows_and_prices_it_names(scope: dict[str, str]
 def test_what_fits_one_of_the_excluded_names_is_out_and_says_which_line_did_it() -> None:
     after = applied("exclude: {family: [g5g], region: EU}")
     assert {one.instance: one.excluded for one in after.values() if one.excluded} == {
-        "g5g.xlarge": "advisor.yaml:1: exclude.family rules it out",
-        "g5.xlarge": "advisor.yaml:1: exclude.region rules it out",
+        "g5g.xlarge": "advisor.yaml:1: exclude.family excludes it",
+        "g5.xlarge": "advisor.yaml:1: exclude.region excludes it",
     }
     assert [one.id for one in after.values() if one.excluded] == [G5G.id, G5_EU.id]
 
@@ -159,7 +159,7 @@ def test_what_fits_one_of_the_excluded_names_is_out_and_says_which_line_did_it()
 def test_what_does_not_fit_all_that_is_allowed_is_out() -> None:
     after = applied("only: {region: [US], provider: [aws]}")
     assert [one.id for one in after.values() if one.excluded is None] == [G5.id, G5G.id]
-    assert after[N1.id].excluded == "advisor.yaml:1: only.provider does not name it"
+    assert after[N1.id].excluded == "advisor.yaml:1: only.provider does not include it"
 
 
 def test_the_first_file_that_has_a_key_counts() -> None:
@@ -240,11 +240,11 @@ def test_a_price_list_of_the_users_own_says_so_and_is_discounted(home: Path) -> 
         ("discounts:\n  - {percent: -5}", "2: discounts.0.percent: expected a number that is more than 0", "correct"),
         ("discounts:\n  - {percent: 5, instance: g5}", "2: discounts.0.instance: unknown key", "known"),
         ("discounts:\n  - {percent: 5, commitment: spto}", "2: discounts.0.commitment: expected one of on_d", "use"),
-        ("discounts:\n  - {percent: 5, provider: asw}", "2: discounts.0.provider: no offer has the provider", "'aws'"),
+        ("discounts:\n  - {percent: 5, provider: asw}", "2: discounts.0.provider: no offer has provider", "'aws'"),
         ("discounts:\n  - {percent: 5, region: eu}\n  - {percent: 5, region: mars}", "3: discounts.1.region", "known"),
-        ("exclude: {family: [g55]}", "1: exclude.family: no instance is of 'g55'", "Standard_ND*"),
+        ("exclude: {family: [g55]}", "1: exclude.family: no instance matches 'g55'", "Standard_ND*"),
         ("only: {family: 5}", "1: only.family: expected text, found 5", "quotes"),
-        ("markup_percent: true", "1: markup_percent: expected a number", "write"),
+        ("markup_percent: true", "1: markup_percent: expected a number", "for example"),
         ("markup_percent: 1\nmarkdown: 1", "2: markdown: unknown key", "markup_percent"),
         ("provider: aws\nmarkup_percent: 1", "1: provider: prices and terms in one document", "three hyphens"),
         ("exchange_rates: {EUR: {usd: 1.1}}", "1: exchange_rates.EUR: date is missing", "2026-11-01"),
@@ -252,8 +252,16 @@ def test_a_price_list_of_the_users_own_says_so_and_is_discounted(home: Path) -> 
         ("exchange_rates: {euro: {usd: 1, date: 2026-11-01}}", "1: exchange_rates.euro: 'euro' is not", "EUR"),
         ("exchange_rates: {EUR: {usd: 0, date: 2026-11-01}}", "1: exchange_rates.EUR.usd: expected a number", "corr"),
         (BOX.replace("    power_w: 500\n", ""), "2: owned.gpu-box: power_w is missing", "prices init"),
-        (BOX.replace("purchase_usd: 3504", "purchase_usd: 0"), "4: owned.gpu-box.purchase_usd: expected more", "sold"),
-        (BOX.replace("percent: 40", "percent: 140"), "8: owned.gpu-box.used_percent: expected at most 100", "share"),
+        (
+            BOX.replace("purchase_usd: 3504", "purchase_usd: 0"),
+            "4: owned.gpu-box.purchase_usd: expected more",
+            "resale",
+        ),
+        (
+            BOX.replace("percent: 40", "percent: 140"),
+            "8: owned.gpu-box.used_percent: expected at most 100",
+            "percentage",
+        ),
         (BOX.replace("rtx-4090", "rtx-4091"), "3: owned.gpu-box.machine.gpu: no profile describes", "'rtx-4090'"),
         (BOX.replace("2026-11-01", "soon"), "9: owned.gpu-box.date: expected a date", "2026-09-01"),
     ],

@@ -59,7 +59,7 @@ def test_python_saves_what_the_command_writes(advise: Advise, pipeline: Pipeline
 def test_python_saves_in_no_other_format_and_says_what_writes_a_report(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"answer\.docx: no format of an answer has this suffix") as refused:
         recommendation(L4).save(tmp_path / "answer.docx")
-    assert refused.value.hint == "one of .txt .csv .json .md"
+    assert refused.value.hint == "use one of .txt .csv .json .md"
     with pytest.raises(UsageError) as page:
         recommendation(L4).save(tmp_path / "answer.html")
     assert "advisor.save_report(" in page.value.hint

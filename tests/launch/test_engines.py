@@ -49,11 +49,11 @@ def test_what_an_engine_knows_it_can_launch(engine: str, of: Quote) -> None:
 @pytest.mark.parametrize(
     ("of", "why"),
     [
-        (SALAD, "it knows no salad"),
-        (quote("gpu-box", device="t4", provider="own", tier="owned"), "it knows no own"),
-        (quote("RTX 4090", device="rtx-4090", provider="runpod", tier="marketplace"), "hosts are not of one kind"),
+        (SALAD, "it does not support salad"),
+        (quote("gpu-box", device="t4", provider="own", tier="owned"), "it does not support own"),
+        (quote("RTX 4090", device="rtx-4090", provider="runpod", tier="marketplace"), "hosts of a marketplace differ"),
         (quote("g5g.xlarge", device="t4g"), "it has no name for the T4G"),
-        (quote("cpu_4x", device="xeon", kind="cpu", provider="lambda", tier="neocloud"), "by their GPUs"),
+        (quote("cpu_4x", device="xeon", kind="cpu", provider="lambda", tier="neocloud"), "by GPU only"),
     ],
 )
 def test_what_it_does_not_know_it_says(engine: str, of: Quote, why: str) -> None:
@@ -90,7 +90,7 @@ def test_skypilot_stops_what_can_be_stopped_and_shuts_the_rest_down() -> None:
     spot = quote("g5.xlarge", device="a10g", price_kind="spot")
     down = [skypilot.task_values(task(of))["resources"]["autostop"]["down"] for of in (A10G, spot, LAMBDA_A10)]
     assert down == [False, True, True]
-    assert "with all on its disk" in next(skypilot.comments(task(spot)))
+    assert "disk included" in next(skypilot.comments(task(spot)))
     assert "billed until `sky down`" in next(skypilot.comments(task()))
 
 

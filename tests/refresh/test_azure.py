@@ -106,7 +106,7 @@ def test_a_price_of_0_and_a_second_price_are_named_and_not_taken() -> None:
     assert parsed(item(retailPrice=0.0)) == ({}, [f"westeurope {D8}: on_demand of 0"])
     prices, problems = parsed(item(), item(retailPrice=0.5))
     assert prices == {f"{D8} on_demand": 0.46}
-    assert problems == [f"westeurope {D8}: on_demand of both 0.46 and 0.5, of which the first is taken"]
+    assert problems == [f"westeurope {D8}: on_demand is listed as both 0.46 and 0.5; the first is used"]
 
 
 def test_every_page_of_every_region_is_read(server: Server, waits: Waits, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,7 @@ def test_an_answer_that_comes_byte_by_byte_is_given_up_at_the_deadline(
     server: Server, waits: Waits, is_in_head: bool
 ) -> None:
     url = server.answer("/list", Answer(dripping(b"HTTP/1.1 200 OK\r\nX-Long: "), is_without_head=is_in_head))
-    with waits.client() as client, pytest.raises(NetworkError, match=r"/list: the answer had not ended after"):
+    with waits.client() as client, pytest.raises(NetworkError, match=r"/list: the answer was not complete after"):
         client.read(Request(url=url), body_of, longest_s=0.2)
     assert len(server.asked) == 1
 
@@ -94,7 +94,7 @@ def test_all_answers_of_a_refresh_together_have_a_deadline(
 ) -> None:
     monkeypatch.setattr(client_module, "_LONGEST_REFRESH_S", 0.2)
     url = server.answer("/list", Answer(dripping()))
-    with waits.client() as client, pytest.raises(NetworkError, match="had not ended after"):
+    with waits.client() as client, pytest.raises(NetworkError, match="was not complete after"):
         client.json(Request(url=url), PAGE)
 
 
@@ -110,7 +110,7 @@ def test_redirects_are_followed_but_not_for_ever(server: Server, waits: Waits) -
     loop = server.answer("/loop", Answer(status=302, headers={"Location": "/loop"}))
     with waits.client() as client:
         assert client.read(Request(url=url), body_of).body == b"prices"
-        with pytest.raises(NetworkError, match="redirects without end"):
+        with pytest.raises(NetworkError, match="too many redirects"):
             client.read(Request(url=loop), body_of)
 
 
@@ -206,7 +206,7 @@ def test_lines_are_whole_wherever_the_body_is_cut() -> None:
 
 
 def test_a_line_without_end_is_given_up() -> None:
-    with pytest.raises(NetworkError, match="a line without end"):
+    with pytest.raises(NetworkError, match="a line that is too long"):
         list(text_lines(itertools.repeat(b"x" * 10**5)))
 
 

@@ -50,7 +50,7 @@ def test_a_lambda_machine_of_another_size_is_not_taken_for_it(
     with waits.client() as client:
         listing = lambda_cloud.fetch(client, wanted(listed("eight", **values), gpu_id=known))
     assert listing.prices == ()
-    assert listing.problems == ("gpu_8x_example (Example GPU (40 GB SXM4)): the price file has no such machine",)
+    assert listing.problems == ("gpu_8x_example (Example GPU (40 GB SXM4)): not in the price file",)
 
 
 def test_a_lambda_price_of_nothing_is_refused(lambda_types: Server, waits: Waits) -> None:
@@ -59,7 +59,7 @@ def test_a_lambda_price_of_nothing_is_refused(lambda_types: Server, waits: Waits
     lambda_types.answer("/types", json_answer(answer))
     with waits.client() as client:
         listing = lambda_cloud.fetch(client, wanted(EIGHT, gpu_id=known))
-    assert (listing.prices, listing.problems) == ((), ("gpu_8x_example: 0 cents an hour",))
+    assert (listing.prices, listing.problems) == ((), ("gpu_8x_example: 0 cents per hour",))
 
 
 # RunPod
@@ -124,7 +124,7 @@ def test_the_price_of_vast_is_the_median_offer_for_a_gpu_and_not_the_cheapest(
 def test_a_median_of_two_offers_is_none(server: Server, waits: Waits, monkeypatch: pytest.MonkeyPatch) -> None:
     listing = vast_listing(server, waits, monkeypatch, ("RTX 4090", 1, 0.10), ("RTX 4090", 1, 0.40), ("T4", 1, 0.1))
     assert listing.prices == ()
-    assert listing.problems == ("RTX 4090: only 2 live offers, and the median needs 3",)
+    assert listing.problems == ("RTX 4090: only 2 live offers, but the median needs 3",)
 
 
 def test_cards_of_one_name_and_two_memories_are_two(

@@ -18,7 +18,8 @@ def test_the_whole_answer() -> None:
         "Assumes:",
         "",
         "- inference, the cheapest batch size for each device, precision auto (bf16 or fp16 autocast if native, else "
-        "fp32), eager, NCHW, on-demand prices; no job size given, so 1,000,000 samples on a device that is always busy.",
+        "fp32), eager, NCHW, on-demand prices; no job size given, so 1,000,000 samples on a device that is always "
+        "busy.",
         "- best offer: batch 64, amp-bf16; time predicted from operators measured on its hardware generation; "
         r"price \$0.84 per hour (list price, 2025-11-02); the cost covers only compute time.",
         "- resnet50: 25.6 M parameters, 8.18 GFLOP per step at batch 1; every operator has a formula.",

@@ -19,8 +19,8 @@ def comparison() -> Comparison:
 
 def test_the_text_says_what_changed_and_what_not() -> None:
     assert [" ".join(line.split()) for line in render_comparison(comparison(), view=View()).splitlines()] == [
-        "resnet50: 20 % more FLOP per step; on its cheapest instance, the job costs 7.1 % more, a",
-        "difference inside the interval of the prediction.",
+        "resnet50: 20 % more FLOP per step; on its cheapest instance, the job costs 7.1 %",
+        "more, which is within the interval of the prediction.",
         "",
         "One step:",
         "before now change",

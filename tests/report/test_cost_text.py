@@ -127,5 +127,5 @@ def test_the_basis_of_a_job_of_a_given_size_says_what_its_cost_holds() -> None:
     _, figures, covered, start_up, *_ = sentence.basis(replace(recommendation(FULL), job=JOB))
 
     assert figures.endswith("price $0.84 per hour (list price, 2026-07-20).")
-    assert covered.startswith("$0.42 for 1,000,000 samples, on-demand, compute and start-up")
+    assert covered.startswith("$0.42 for 1,000,000 samples, on-demand; includes compute and start-up")
     assert start_up.startswith("start-up: 31.5 s")

@@ -32,4 +32,4 @@ def test_a_cpu_gives_some_of_its_own() -> None:
 
 def test_the_answer_says_it_of_the_best() -> None:
     answer = replace(recommendation(replace(L4, loader_vcpus=2.0), GENOA), job=JOB)
-    assert any(line.startswith("loading, at 4 ms") for line in sentence.basis(answer))
+    assert any(line.startswith("data loading (4 ms") for line in sentence.basis(answer))

@@ -55,7 +55,7 @@ def test_the_mode_is_the_workloads() -> None:
 
 @pytest.mark.parametrize("name", ["profiles", "prices"])
 def test_no_option_names_a_file(name: str) -> None:
-    with pytest.raises(DocumentError, match="cannot be given here") as caught:
+    with pytest.raises(DocumentError, match="cannot be set here") as caught:
         options_of({name: "/etc/passwd"})
     assert problem_of(caught.value).field == f"options.{name}"
 
@@ -104,7 +104,7 @@ def test_a_wrong_field_of_the_workload_is_named(path: tuple[Any, ...], value: An
 
 
 def test_what_is_missing_or_unknown_is_named() -> None:
-    with pytest.raises(DocumentError, match="workload: not there"):
+    with pytest.raises(DocumentError, match="workload: missing"):
         read_request(b"{}")
     with pytest.raises(DocumentError, match="unknown key 'workloads'") as caught:
         read_request(b'{"workloads": {}}')
@@ -148,5 +148,5 @@ def test_more_rows_than_any_model_has_are_refused() -> None:
     rows = workload["rows"]
     for name in rows:
         rows[name] = (rows[name] * 10_001)[:10_001]
-    with pytest.raises(DocumentError, match="10,001 rows, at most 10,000"):
+    with pytest.raises(DocumentError, match="10,001 rows, but at most 10,000"):
         read_request(json.dumps({"workload": workload}).encode())

@@ -275,7 +275,7 @@ def test_the_record_names_its_source():
     [(lambda output, batch: 3.0, "a float"), (lambda output, batch: output, r"a tensor of shape \(4, 8\)")],
 )
 def test_a_loss_that_is_no_single_number_is_refused(loss, found):
-    with pytest.raises(TraceError, match=rf"gave {found}, not a tensor with one element"):
+    with pytest.raises(TraceError, match=rf"returned {found}, not a tensor with one element"):
         traced(nn.Linear(8, 8), vectors, mode="training", loss=loss)
 
 
