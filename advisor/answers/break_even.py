@@ -32,7 +32,7 @@ _KINDS: Mapping[DeviceKind, str] = {"cpu": "CPU", "gpu": "GPU"}
 _CHOOSE_AN_OFFER = ("provider", "region", "tier", "device")
 _POINTS_PER_DECADE = 4
 _DECADE_COUNT = 9
-"""Curves over requests a day and over samples run from 1 to 10 to this power."""
+"""Curves over requests per day and over samples run from 1 to 10 to this power."""
 
 
 def break_even(question: Question, *, variations: Sequence[Variation] = ()) -> BreakEven:
@@ -139,9 +139,9 @@ def _over_batch(workload: Workload, market: _Market) -> Curve | str:
 
 def _over_requests(workload: Workload, market: _Market) -> Curve | str:
     if market.options.mode == "training":
-        return "over requests a day: nobody serves a step of training"
+        return "over requests per day: a service cannot run training"
     if market.job.limits.deadline_s is not None:
-        return "over requests a day: a service is never done, so it keeps no --deadline"
+        return "over requests per day: a service never ends, so --deadline does not apply"
     predictions = market.predict(workload, market.candidates(workload))
     job = _of_no_size(market.job)
 

@@ -47,7 +47,7 @@ def check_generation(source: str, options: Options, *, run: bool = False) -> Non
             hint="name its config: hf:CONFIG_DIR_OR_JSON",
         )
     if options.mode == "training":
-        raise UsageError("--prompt-tokens: nobody serves a step of training", hint="leave --mode training out")
+        raise UsageError("--prompt-tokens: a service cannot run training", hint="omit --mode training")
     settled = next((name for name in _SETTLED if _is_given(options, name)), None)
     if settled is not None:
         raise UsageError(
