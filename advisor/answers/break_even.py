@@ -120,8 +120,8 @@ class _Market:
 def _over_batch(workload: Workload, market: _Market) -> Curve | str:
     if not workload.batch_is_affine:
         return (
-            "over the batch: how the step grows with it is not known, because its dimensions do not grow in a "
-            "straight line or its batch is fixed"
+            "over the batch: how the step grows with it is not known, because its dimensions do not grow linearly "
+            "or its batch is fixed"
         )
     asked = market.options.batch
     batches = batch_candidates(
@@ -139,9 +139,9 @@ def _over_batch(workload: Workload, market: _Market) -> Curve | str:
 
 def _over_requests(workload: Workload, market: _Market) -> Curve | str:
     if market.options.mode == "training":
-        return "over requests a day: nobody serves a step of training"
+        return "over requests per day: nobody serves a training step"
     if market.job.limits.deadline_s is not None:
-        return "over requests a day: a service is never done, so it keeps no --deadline"
+        return "over requests per day: a service never ends, so it has no --deadline"
     predictions = market.predict(workload, market.candidates(workload))
     job = _of_no_size(market.job)
 
