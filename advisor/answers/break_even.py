@@ -120,8 +120,8 @@ class _Market:
 def _over_batch(workload: Workload, market: _Market) -> Curve | str:
     if not workload.batch_is_affine:
         return (
-            "over the batch: how the step grows with it is not known, because its dimensions do not grow in a "
-            "straight line or its batch is fixed"
+            "over the batch: how the step grows with it is not known, because its dimensions do not grow linearly "
+            "or its batch is fixed"
         )
     asked = market.options.batch
     batches = batch_candidates(

@@ -110,8 +110,8 @@ def test_the_ranking_marks_what_is_tight_and_says_what_would_make_the_rest_fit()
         question_of(STEP, Options(mode="training", precision="fp32", batch="8", device=("gpu",)), catalog=gpus())
     )
     assert {quote.device.name: quote.is_tight for quote in recommendation.quotes} == {"A100": False, "RTX": True}
-    [note] = [note for note in recommendation.notes if note.startswith("too small")]
-    assert "P4, which has 7.45 GiB" in note
+    [note] = [note for note in recommendation.notes if "too little memory" in note]
+    assert "P4 (7.45 GiB)" in note
     assert "sharding" in note
     [left_out] = [each for each in recommendation.rejected if each.code == "does-not-fit"]
     assert left_out.reason == "needs 10.7 GiB at batch 8, has 7.45 GiB"
@@ -137,7 +137,7 @@ def test_the_command_and_python_agree(source: str, capsys: pytest.CaptureFixture
 def test_the_table_names_all_devices_on_offer(source: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["memory", source, "--device", "gpu", "--top", "3"]) == ExitCode.ANSWER
     out = capsys.readouterr().out
-    assert out.startswith("net: an inference step at batch 16, on ")
+    assert out.startswith("net: an inference step at batch 16, ")
     assert "more (--top" in out
     assert "CUDA context" in out
 
