@@ -62,7 +62,11 @@ def test_a_unit_in_a_key_says_its_field_and_factor(key: str, name: str, factor: 
     ("text", "message", "hint"),
     [
         ("{name: a, memroy_gib: 1}", "toy.yaml:1: memroy_gib: unknown key", "did you mean 'memory_gib'?"),
-        ("{name: a, memory_gib: 1,\nmemory_mib: 1024}", "toy.yaml:2: memory_mib: memory_bytes is given twice", "remove one"),
+        (
+            "{name: a, memory_gib: 1,\nmemory_mib: 1024}",
+            "toy.yaml:2: memory_mib: memory_bytes is given twice",
+            "remove one",
+        ),
         ("{name: a}", "toy.yaml:1: memory_bytes is missing", "memory_gib, memory_mib"),
         (
             "{name: a, memory_gib: 0}",

@@ -252,8 +252,16 @@ def test_a_price_list_of_the_users_own_says_so_and_is_discounted(home: Path) -> 
         ("exchange_rates: {euro: {usd: 1, date: 2026-11-01}}", "1: exchange_rates.euro: 'euro' is not", "EUR"),
         ("exchange_rates: {EUR: {usd: 0, date: 2026-11-01}}", "1: exchange_rates.EUR.usd: expected a number", "corr"),
         (BOX.replace("    power_w: 500\n", ""), "2: owned.gpu-box: power_w is missing", "prices init"),
-        (BOX.replace("purchase_usd: 3504", "purchase_usd: 0"), "4: owned.gpu-box.purchase_usd: expected more", "resale"),
-        (BOX.replace("percent: 40", "percent: 140"), "8: owned.gpu-box.used_percent: expected at most 100", "percentage"),
+        (
+            BOX.replace("purchase_usd: 3504", "purchase_usd: 0"),
+            "4: owned.gpu-box.purchase_usd: expected more",
+            "resale",
+        ),
+        (
+            BOX.replace("percent: 40", "percent: 140"),
+            "8: owned.gpu-box.used_percent: expected at most 100",
+            "percentage",
+        ),
         (BOX.replace("rtx-4090", "rtx-4091"), "3: owned.gpu-box.machine.gpu: no profile describes", "'rtx-4090'"),
         (BOX.replace("2026-11-01", "soon"), "9: owned.gpu-box.date: expected a date", "2026-09-01"),
     ],
