@@ -1,32 +1,38 @@
-"""The public functions: `advisor.recommend` and its sisters."""
+"""The public Python functions: each builds a question from a model and asks one answer."""
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from advisor.answers.ranking import rank_source, rank_workload
-from advisor.calibrate.measured_beside import Measuring
-from advisor.calibrate.step_request import MeasureRequest
-from advisor.machine.this_machine import this_machine
-from advisor.question.from_source import calibrations_for, catalog_of, single_batch
-from advisor.question.option_values import checked_options
-from advisor.question.served_model import asks_for_tokens, config_source
+from advisor.answers import break_even, explanation, full_report, memory_fit, ranking
+from advisor.answers.observation import Observed
+from advisor.errors import UsageError
+from advisor.files.whole_file import write_whole
+from advisor.question.from_model import question_from_model
+from advisor.question.option_values import names_of, options_among, options_of
 from advisor.records.answer import Recommendation
-from advisor.records.workload import Workload
+from advisor.records.break_even_curves import BreakEven
+from advisor.records.device_memory import MemoryAnswer
+from advisor.records.explained_step import Explanation
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
+    from torch.utils.data import DataLoader
+
+_Loss: TypeAlias = "Callable[[Any, Any], torch.Tensor]"
+_Optimizer: TypeAlias = "Callable[[Iterable[Any]], torch.optim.Optimizer]"
+_TrainStep: TypeAlias = "Callable[[nn.Module, Any], Any]"
 
 
 def recommend(
     model: "nn.Module",
     example_inputs: Any = None,
     *,
-    loss: Callable[[Any, Any], "torch.Tensor"] | None = None,
-    optimizer: Callable[[Iterable[Any]], "torch.optim.Optimizer"] | None = None,
-    train_step: Callable[["nn.Module", Any], Any] | None = None,
+    loss: "_Loss | None" = None,
+    optimizer: "_Optimizer | None" = None,
+    train_step: "_TrainStep | None" = None,
     mode: Literal["inference", "training"] = "inference",
     precision: Literal["auto", "half", "fp32", "tf32", "amp-fp16", "amp-bf16", "bf16", "fp16"] = "auto",
     batch: str | int = "",
@@ -75,90 +81,118 @@ def recommend(
     profiles: str | Path | None = None,
     prices: str | Path | Sequence[str | Path] = (),
 ) -> Recommendation:
-    """Rank every offer for one step of `model`; the same answer as `advise` gives for a file that holds it.
+    """Rank every offer for one step of `model`, with the answer that `advise` gives for a file that holds the model.
 
     `example_inputs` is what the model is called with (a tensor, a tuple, a dict of keyword arguments), or a function of
-    the batch size that gives it; the leading dimension is the batch. `loss(output, batch)`, `optimizer(parameters)` and
-    `train_step(model, batch)` are as in a model file. The keywords are the flags of `advise`, by the same names; times
-    are seconds, or text such as "24h". With `prompt_tokens` and `output_tokens` a causal model of transformers is a
-    service, made from its config; inputs, loss, optimizer and step say nothing then.
-    Prints nothing and leaves the model as it was, wherever it lies. Raises `AdvisorError`, and what the model's own
+    the batch size that returns it; the leading dimension is the batch. `loss(output, batch)`, `optimizer(parameters)`
+    and `train_step(model, batch)` are as in a model file. The other keywords are the flags of `advise` with the same
+    names; times are seconds, or text such as "24h". With `prompt_tokens` and `output_tokens` a causal model of
+    transformers is served, built from its config; inputs, loss, optimizer and step are then ignored.
+    Prints nothing and leaves the model unchanged and on its device. Raises `AdvisorError`, and what the model's own
     code raises.
     """
-    from advisor.calibrate.run_step import time_loaded
-    from advisor.workload.live_trace import gradients_allowed, trace_live
-    from advisor.workload.sources.live import load_live
-
-    options = checked_options(
-        mode=mode,
-        precision=precision,
-        batch=batch,
-        prompt_tokens=prompt_tokens,
-        output_tokens=output_tokens,
-        concurrency=concurrency,
-        weights=weights,
-        layout=layout,
-        compile=compile,
-        attention=attention,
-        accumulate=accumulate,
-        checkpoint_activations=checkpoint_activations,
-        gpus=gpus,
-        max_gpus=max_gpus,
-        max_machines=max_machines,
-        sharding=sharding,
-        samples=samples,
-        epochs=epochs,
-        steps=steps,
-        tokens=tokens,
-        requests_per_day=requests_per_day,
-        requests_per_second=requests_per_second,
-        checkpoint_every=checkpoint_every,
-        loader_s_per_sample=loader_s_per_sample,
-        provider=provider,
-        region=region,
-        tier=tier,
-        device=device,
-        no_local=no_local,
-        no_calibrate=no_calibrate,
-        measure=measure,
-        price=price,
-        objective=objective,
-        deadline=deadline,
-        max_usd=max_usd,
-        max_hourly=max_hourly,
-        max_latency=max_latency,
-        max_ttft=max_ttft,
-        max_tpot=max_tpot,
-        min_throughput=min_throughput,
-        max_price_age=max_price_age,
-        drop_prices=drop_prices,
-        currency=currency,
-        top=top,
-        strict=strict,
-        profiles=profiles,
-        prices=prices,
+    options = options_among(locals())
+    return ranking.rank(
+        question_from_model(model, example_inputs, options, loss=loss, optimizer=optimizer, train_step=train_step)
     )
-    if asks_for_tokens(options):
-        with config_source(model) as source:
-            return rank_source(source, options)
-    catalog = catalog_of(options)
-    loaded = load_live(model, example_inputs, loss=loss, optimizer=optimizer, train_step=train_step)
 
-    def trace_at(batch: int | None) -> Workload:
-        return trace_live(loaded, mode=mode, batch=batch, attention=attention)
 
-    machine = None if no_local else this_machine()
-    request = MeasureRequest(source=loaded.name, mode=mode, attention=attention, layout=layout, compile=compile)
-    return rank_workload(
-        trace_at(single_batch(options)),
-        options,
-        catalog=catalog,
-        trace_at=trace_at,
-        machine=machine,
-        calibrated=calibrations_for(machine, catalog, options),
-        measuring=Measuring(
-            request=request, time_it=gradients_allowed()(partial(time_loaded, loaded)), precision=precision
-        )
-        if measure
-        else None,
+def explain(
+    model: "nn.Module",
+    example_inputs: Any = None,
+    *,
+    on: str | Sequence[str] = (),
+    loss: "_Loss | None" = None,
+    optimizer: "_Optimizer | None" = None,
+    train_step: "_TrainStep | None" = None,
+    **flags: Any,
+) -> Explanation:
+    """Explain why a step of `model` takes as long as `recommend` says, on the best offer or on those named by `on`.
+
+    Everything else, `flags` included, is as `recommend` takes it.
+    """
+    options, names = options_of(flags, function="explain"), names_of(on)
+    question = question_from_model(
+        model, example_inputs, options, loss=loss, optimizer=optimizer, train_step=train_step, on=names
     )
+    return explanation.explain(question, on=names)
+
+
+def memory(
+    model: "nn.Module",
+    example_inputs: Any = None,
+    *,
+    on: str | Sequence[str] = (),
+    loss: "_Loss | None" = None,
+    optimizer: "_Optimizer | None" = None,
+    train_step: "_TrainStep | None" = None,
+    **flags: Any,
+) -> MemoryAnswer:
+    """Say whether a step of `model` fits the devices that `on` names, or all devices on offer.
+
+    Everything else, `flags` included, is as `recommend` takes it.
+    """
+    options = options_of(flags, function="memory")
+    memory_fit.check_one_batch(options)
+    question = question_from_model(
+        model, example_inputs, options, loss=loss, optimizer=optimizer, train_step=train_step, read_machine=None
+    )
+    return memory_fit.memory_fit(question, on=names_of(on))
+
+
+def breakeven(
+    model: "nn.Module",
+    example_inputs: Any = None,
+    *,
+    loss: "_Loss | None" = None,
+    optimizer: "_Optimizer | None" = None,
+    train_step: "_TrainStep | None" = None,
+    **flags: Any,
+) -> BreakEven:
+    """Find where the cheapest CPU and the cheapest GPU for `model` cost the same; arguments are as for `recommend`."""
+    options = options_of(flags, function="breakeven")
+    return break_even.break_even(
+        question_from_model(model, example_inputs, options, loss=loss, optimizer=optimizer, train_step=train_step)
+    )
+
+
+def save_report(
+    model: "nn.Module",
+    example_inputs: Any,
+    file: str | Path,
+    *,
+    loss: "_Loss | None" = None,
+    optimizer: "_Optimizer | None" = None,
+    train_step: "_TrainStep | None" = None,
+    **flags: Any,
+) -> Recommendation:
+    """Write the report of `advise SOURCE -o report.html` for `model`, and return the recommendation that it shows.
+
+    Everything else is as `recommend` takes it, `flags` included except `measure`. Raises `UsageError` if `file` does
+    not end in .html.
+    """
+    from advisor.report.html import render_report  # only a report needs it, and `recommend` should start quickly
+
+    options, path = options_of(flags, function="save_report"), Path(file)
+    if path.suffix.lower() != ".html":
+        raise UsageError(f"{path}: a report is an HTML file", hint="name it report.html; the answer alone has .save()")
+    report = full_report.report(
+        question_from_model(model, example_inputs, options, loss=loss, optimizer=optimizer, train_step=train_step)
+    )
+    write_whole(render_report(report), path)
+    return report.recommendation
+
+
+@contextmanager
+def observe(model: "nn.Module", *, loader: "DataLoader[Any] | None" = None) -> Iterator[Observed]:
+    """Time the steps that the code inside the `with` takes with `model`; the result recommends from them.
+
+    A training step lasts from the model's call to the end of its optimizer's step, an inference step as long as the
+    call. The model, its optimizer and the results stay as they are. With `loader`, the waits for its workers tell how
+    long a sample takes to load.
+    """
+    from advisor.calibrate.observer import Observer
+
+    observer = Observer(model)
+    with observer.following():
+        yield Observed(observer, worker_count=None if loader is None else loader.num_workers)

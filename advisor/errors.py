@@ -1,10 +1,10 @@
-"""Errors a user can cause: what is wrong, where, what was found, what to do; each with its exit code."""
+"""Defines the errors that a user can cause, with their exit codes."""
 
 from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What the process returns; scripts depend on these numbers."""
+    """Exit codes of the process; scripts depend on these numbers."""
 
     ANSWER = 0
     NOTHING_FITS = 1
@@ -18,17 +18,17 @@ class ExitCode(IntEnum):
 EXIT_MEANINGS = {
     ExitCode.ANSWER: "answer",
     ExitCode.NOTHING_FITS: "nothing fits the limits",
-    ExitCode.USAGE: "usage, profile or price file",
+    ExitCode.USAGE: "invalid usage, profile or price file",
     ExitCode.THRESHOLD: "threshold exceeded",
-    ExitCode.LOAD: "load, trace, timeout, --strict",
+    ExitCode.LOAD: "load or trace error, timeout, --strict",
     ExitCode.NETWORK: "network",
     ExitCode.INTERRUPT: "interrupt",
 }
-"""As the help says them."""
+"""The meaning of each exit code, as printed in the help."""
 
 
 class AdvisorError(Exception):
-    """A mistake the user can mend. `message` says what is wrong and where; `hint` says what to do."""
+    """An error that the user can fix. `message` says what is wrong and where; `hint` says what to do."""
 
     exit_code = ExitCode.USAGE
 
@@ -46,7 +46,7 @@ class UsageError(AdvisorError):
 
 
 class ProfileError(AdvisorError):
-    """A profile, price or overlay file is wrong; `where` is `file:line: key`."""
+    """A profile, price or overlay file is invalid; `where` is `file:line: key`."""
 
     def __init__(self, message: str, *, where: str, hint: str = "") -> None:
         super().__init__(f"{where}: {message}", hint=hint)
@@ -60,7 +60,7 @@ class NothingFitsError(AdvisorError):
 
 
 class NetworkError(AdvisorError):
-    """A price list could not be had, or is not what it should be."""
+    """A price list could not be fetched, or its content is invalid."""
 
     exit_code = ExitCode.NETWORK
 
@@ -72,16 +72,16 @@ class LoadError(AdvisorError):
 
 
 ROW_ERRORS = (ArithmeticError, LookupError, TypeError, ValueError)
-"""What a formula raises for a row of a workload whose operands or attributes are not those of its operator."""
+"""The exceptions that a formula raises for a row whose operands or attributes do not match its operator."""
 
 
 def row_problem(error: BaseException) -> str:
-    """One of `ROW_ERRORS` in words."""
-    return f"its operands and attributes are not those of this operator ({type(error).__name__}: {error})"
+    """Describe one of `ROW_ERRORS`."""
+    return f"its operands or attributes do not match this operator ({type(error).__name__}: {error})"
 
 
 class DocumentError(LoadError):
-    """A JSON document is not what it should be: the one called `where`, at `key`, "" being the whole."""
+    """A JSON document named `where` is invalid at `key`; "" means the whole document."""
 
     def __init__(self, problem: str, *, where: str, key: str = "", hint: str = "") -> None:
         super().__init__(": ".join(part for part in (where, key, problem) if part), hint=hint)
@@ -96,6 +96,6 @@ class TraceError(AdvisorError):
 
 
 class CoverageError(AdvisorError):
-    """`--strict` was asked for and an operator has no formula."""
+    """`--strict` is set and an operator has no formula."""
 
     exit_code = ExitCode.LOAD

@@ -1,4 +1,4 @@
-"""The edges of the program: what a person writes becomes seconds, and base units become what a person reads."""
+"""Parses what users type into base units, and formats base units for people to read."""
 
 import math
 import re
@@ -9,23 +9,23 @@ from advisor.errors import UsageError
 _SECONDS_PER = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d+)\s*(us|ms|min|s|m|h|d)\s*", re.IGNORECASE)
 _LARGEST_COUNT = 10**15
-"""Whole numbers up to here are exact as floats; no job has as many samples."""
+"""Whole numbers up to here are exact as floats, and no job has more samples."""
 _LONGEST_S = 1e9
 """30 years."""
 _SHORTEST_S = 1e-12
-"""A picosecond: no step, loader or token takes less."""
+"""One picosecond: no step, sample or token takes less."""
 _SI_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 _BINARY_PREFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DURATION_UNITS = (("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0), ("days", 86400.0))
 
 
 def parse_duration_s(text: str) -> float:
-    """Read "50ms", "90s", "24h", "1h30m" or a bare number of seconds; raise `UsageError` for anything else, 0 too."""
+    """Parse "50ms", "90s", "24h", "1h30m" or a plain number of seconds; raise `UsageError` for anything else and 0."""
     seconds = _duration_s(text)
     if seconds > _LONGEST_S:
-        raise UsageError(f"{text!r:.40} is longer than 30 years", hint="write a time that a job may take")
+        raise UsageError(f"{text!r:.40} is longer than 30 years", hint="write a shorter time")
     if seconds < _SHORTEST_S:
-        raise UsageError(f"{text!r:.40} must be more than 0", hint="write 50ms or 24h")
+        raise UsageError(f"{text!r:.40} must be more than 0", hint="write for example 50ms or 24h")
     return seconds
 
 
@@ -42,28 +42,28 @@ def _duration_s(text: str) -> float:
 
 
 def parse_count(text: str, *, least: int = 1) -> int:
-    """Read "1000000", "1_000_000" or "1e6"; raise `UsageError` for what is not a whole number from `least`."""
+    """Parse "1000000", "1_000_000" or "1e6"; raise `UsageError` unless it is a whole number of at least `least`."""
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     if not number.is_integer() or number < least:
-        raise UsageError(f"{text!r:.40} is not a whole number from {least}", hint="write it out, or as 1e6")
+        raise UsageError(f"{text!r:.40} is not a whole number of at least {least}", hint="write for example 1e6")
     if number > _LARGEST_COUNT:
-        raise UsageError(f"{text!r:.40} is more than 1e15", hint="no job is as large")
+        raise UsageError(f"{text!r:.40} is more than 1e15", hint="write a smaller number")
     return int(number)
 
 
 def parse_days(text: str) -> int:
-    """Read "180" or "180d"; raise `UsageError` for what is not a whole number of days from 1."""
+    """Parse "180" or "180d"; raise `UsageError` unless it is a whole number of days, at least 1."""
     try:
         return parse_count(text.strip().lower().removesuffix("d"))
     except UsageError:
-        raise UsageError(f"{text!r:.40} is not a whole number of days from 1", hint="write 180 or 180d") from None
+        raise UsageError(f"{text!r:.40} is not a whole number of days, at least 1", hint="write 180 or 180d") from None
 
 
 def parse_positive(text: str) -> float:
-    """Read "50", "0.5" or "$50"; raise `UsageError` for what is not a finite number above 0."""
+    """Parse "50", "0.5" or "$50"; raise `UsageError` unless it is a finite number above 0."""
     try:
         number = float(text.strip().removeprefix("$"))
     except ValueError:
@@ -76,78 +76,81 @@ def parse_positive(text: str) -> float:
 
 
 def parse_ratio(text: str) -> float:
-    """Read "10%", "10 %" or "0.1"; raise `UsageError` for what is not a finite number from 0."""
+    """Parse "10%", "10 %" or "0.1"; raise `UsageError` unless it is a finite number of at least 0."""
     number, percent, rest = text.strip().partition("%")
     try:
         ratio = float(number) / (100 if percent else 1)
     except ValueError:
         ratio = math.nan
     if rest or not 0 <= ratio < math.inf:
-        raise UsageError(f"{text!r:.40} is not a share", hint="write 10% or 0.1")
+        raise UsageError(f"{text!r:.40} is not a percentage or a ratio", hint="write for example 10% or 0.1")
     return ratio
 
 
 def format_duration(seconds: float) -> str:
-    """Three significant digits in the largest unit of which there is at least one: "12.3 ms", "1.5 h"."""
+    """Format a time with three significant digits, in the largest unit that gives at least 1: "12.3 ms", "1.5 h"."""
     unit, unit_s = _duration_unit(seconds)
     return f"{format_significant(seconds / unit_s)} {unit}"
 
 
 def format_interval_s(mid: float, low: float, high: float) -> str:
-    """All three in the unit of the middle: "12.3 ms [11.1-13.8]"."""
+    """Format an interval of times in the unit of its middle: "12.3 ms [11.1-13.8]"."""
     unit, unit_s = _duration_unit(mid)
     mid_text, low_text, high_text = (format_significant(value / unit_s) for value in (mid, low, high))
     return f"{mid_text} {unit} [{low_text}-{high_text}]"
 
 
 def format_bytes(size_bytes: float) -> str:
-    """Binary units: "16 GiB"."""
+    """Format a size in binary units: "16 GiB"."""
     return _with_prefix(size_bytes, prefixes=_BINARY_PREFIXES, base=1024.0) + "B"
 
 
 def format_interval_bytes(mid: float, low: float, high: float) -> str:
-    """All three in the unit of the middle: "3.86 GiB [3.26-4.45]"."""
+    """Format an interval of sizes in the unit of its middle: "3.86 GiB [3.26-4.45]"."""
     power = _power(mid, base=1024.0, most=len(_BINARY_PREFIXES) - 1)
     low_text, high_text = (format_significant(size / 1024.0**power) for size in (low, high))
     return f"{format_bytes(mid)} [{low_text}-{high_text}]"
 
 
 def format_flops(flops: float) -> str:
-    """A count of FLOP, not a rate: "4.1 GFLOP"."""
+    """Format a count of FLOP, not a rate: "4.1 GFLOP"."""
     return _with_prefix(flops, prefixes=_SI_PREFIXES, base=1000.0) + "FLOP"
 
 
 def format_count(count: float) -> str:
-    """A count in SI prefixes: "25.6 M"; whole below a thousand."""
+    """Format a count with an SI prefix, none below a thousand: "25.6 M"."""
     return _with_prefix(count, prefixes=_SI_PREFIXES, base=1000.0).rstrip()
 
 
 def format_usd(usd: float, *, digits: int = 2) -> str:
-    """`digits` significant digits, at least cents, and no cents from 1,000 dollars: "$0.0042", "$3.06", "$1,235"."""
+    """Format dollars: "$0.0042", "$3.06", "$1,235".
+
+    `digits` is the number of significant digits; there are at least cents below 1,000 dollars and no cents from there.
+    """
     return f"${format_amount(usd, digits=digits)}"
 
 
 class Rate(Protocol):
-    """What one unit of a currency, by its code, is worth in dollars."""
+    """The value of one unit of a currency in dollars."""
 
     @property
     def currency(self) -> str:
-        """The code: "EUR"."""
+        """Return the currency code: "EUR"."""
 
     @property
     def usd(self) -> float:
-        """Dollars for one unit."""
+        """Return the dollars per unit."""
 
 
 def format_money(usd: float, *, rate: Rate | None, digits: int = 2) -> str:
-    """Dollars in the currency of `rate`, "EUR 2.64", or as they are where it is None."""
+    """Format dollars in the currency of `rate`, as "EUR 2.64", or in dollars if it is None."""
     if rate is None:
         return format_usd(usd, digits=digits)
     return f"{rate.currency} {format_amount(usd / rate.usd, digits=digits)}"
 
 
 def format_amount(amount: float, *, digits: int = 2) -> str:
-    """Money without its currency, as `format_usd` has it."""
+    """Format an amount of money like `format_usd`, without the currency."""
     if amount == 0:
         return "0"
     if amount >= 1000:
@@ -158,23 +161,26 @@ def format_amount(amount: float, *, digits: int = 2) -> str:
 
 
 def format_ratio(ratio: float) -> str:
-    """A share as percent: "9 %", "0.4 %"."""
+    """Format a ratio as a percentage: "9 %", "0.4 %"."""
     percent = ratio * 100
     return f"{percent:.0f} %" if percent >= 1 or percent == 0 else f"{format_significant(percent, digits=1)} %"
 
 
 def format_times(ratio: float) -> str:
-    """How many times as much: "6.8x", "120x"."""
+    """Format a factor: "6.8x", "120x"."""
     return f"{format_significant(ratio, digits=2 if ratio < 100 else 3)}x"
 
 
 def format_rate(per_s: float) -> str:
-    """Samples per second: "0.52", "12.3", "1,240"."""
+    """Format samples per second: "0.52", "12.3", "1,240"."""
     return f"{float(f'{per_s:.3g}'):,.0f}" if per_s >= 100 else format_significant(per_s)
 
 
 def format_significant(value: float, *, digits: int = 3) -> str:
-    """`digits` significant digits, all whole ones, no exponent, no trailing zeros: "0.0123", "1234"."""
+    """Format with `digits` significant digits and no exponent: "0.0123", "1234".
+
+    All digits before the decimal point are shown, and trailing zeros after it are not.
+    """
     if value == 0:
         return "0"
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
@@ -194,7 +200,7 @@ def _with_prefix(value: float, *, prefixes: tuple[str, ...], base: float) -> str
 
 
 def _power(value: float, *, base: float, most: int) -> int:
-    """Of the base, chosen after rounding so that 999.9 M reads 1 G."""
+    """Return the exponent of the prefix, chosen after rounding so that 999.9 M reads 1 G."""
     power = 0
     while max(value, float(f"{value:.3g}")) >= base and power < most:
         value /= base

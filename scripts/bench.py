@@ -103,13 +103,14 @@ def ranking(scratch: Path) -> Result:
     model = str(ROOT / "examples" / "transformer.py")
     subprocess.run([*ADVISE, "profile", model, "--mode", "training", "-o", str(saved)], check=True, capture_output=True)
     code = (
-        "import sys, time; from pathlib import Path; from advisor.answers.ranking import rank_workload;"
+        "import sys, time; from pathlib import Path; from advisor.answers.ranking import rank;"
         "from advisor.catalog.load import load_catalog; from advisor.workload.file import read_workload;"
+        "from advisor.question.from_source import question_of;"
         "from advisor.records.options import Options; catalog = load_catalog();"
         "workload = read_workload(Path(sys.argv[1]));"
         "options = Options(mode='training', batch=','.join(str(n) for n in range(1, 21)));"
-        "rank_workload(workload, options, catalog=catalog);"
-        "start = time.perf_counter(); rank_workload(workload, options, catalog=catalog);"
+        "question = question_of(workload, options, catalog=catalog); rank(question);"
+        "start = time.perf_counter(); rank(question);"
         "print(time.perf_counter() - start)"
     )
     torch = "import time; start = time.perf_counter(); import torch; print(time.perf_counter() - start)"

@@ -1,4 +1,4 @@
-"""Fitting on one page: measurements -> workloads -> kernels of every step -> coefficients -> efficiency files."""
+"""Fits one kind of device: measurements -> workloads -> kernels of every step -> coefficients -> efficiencies."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ from advisor.records.prediction import FloatArray
 from advisor.workload.trace_many import OnProgress
 
 _TILES: Mapping[DeviceKind, tuple[float, float]] = {"gpu": (128.0, 128.0), "cpu": (32.0, 64.0)}
-"""Rows and columns of a product's tile: the most usual of cuBLAS, and oneDNN's blocks of pixels x channels."""
+"""Rows and columns of a matmul's tile: the most common one of cuBLAS, and oneDNN's blocks of pixels x channels."""
 _TRUST: Mapping[tuple[str, str], float] = {
     ("ryujaehun", "fp32"): 0.3,
     ("ryujaehun", "tf32"): 0.02,
@@ -44,38 +44,39 @@ _TRUST: Mapping[tuple[str, str], float] = {
     ("calibration_steps", "fp32"): 0.4,
     ("calibration_steps", "half"): 0.4,
 }
-"""By file and class of precision. ryujaehun: two hosts with the same GPU differ by 29 %, and its cuDNN of 2020 ran
-depthwise and backward convolutions in half several times slower than today's. Single operators are no steps. The steps
-that calibrations are held to ran on the CPU of the project's other steps, which would speak for all CPUs with them.
-Owners' products on 29 GPUs would outweigh NeuSight's steps: with 0.15 an A100 left out is off by 5 %, not 4."""
+"""Weight of rows by file and precision class. ryujaehun: two hosts with the same GPU differ by 29 %, and its cuDNN of
+2020 ran 16-bit depthwise and backward convolutions several times slower than today's. Single operators count less than
+steps. The calibration steps ran on the same CPU as the project's other steps, and with full weight that CPU would
+dominate. The matmuls that owners measured on 29 GPUs would outweigh NeuSight's steps: with 0.15 instead of 0.07, an
+A100 left out of the fit is off by 5 % instead of 4 %."""
 _WITH_COPY = frozenset({"ryujaehun"})
-"""Files whose times hold the copy of the inputs to the device."""
+"""Files whose times include the copy of the inputs to the device."""
 OPERATORS = frozenset({"neusight_ops", "vidur_ops", "matmuls"})
-"""Files of single operators: fitted, but their errors are not those of steps."""
+"""Files of single operators: they are fitted, but do not count for the spread of steps."""
 _WITHOUT_HOST = frozenset({"vidur_ops", "vidur_engine", "matmuls"})
-"""Files whose times are those of kernels alone, or of many in a row."""
+"""Files whose times exclude dispatch overhead: they are of kernels alone, or of many kernels in a row."""
 _PRODUCTS = "matmuls"
-"""The file of large products on many GPUs; those it alone tells of are left out of one fit together."""
+"""The file of large matmuls on many GPUs; GPUs that appear in no other file are left out together, in one fit."""
 _OTHER_VENDOR_LOG_SPREAD = 0.16
-"""Of devices of a vendor that no fit has seen: the root of the mean square of what AMD's two generations of GPUs differ
-by from NVIDIA's, in compute and in bandwidth. Of Arm's CPUs nothing was measured."""
+"""Additional spread of devices of a vendor without measurements: the root mean square difference of AMD's two GPU
+generations from NVIDIA's, in compute throughput and bandwidth. Arm's CPUs were not measured."""
 _ENGINE_GPU = "a100-sxm4-80gb"
-"""Where an engine's kernels are fitted: its memory is fast enough to show what cores move at most, an A40's is not."""
+"""The GPU on which an engine's kernels are fitted: its memory is fast enough to show the limit of an SM, unlike an
+A40's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fitted:
-    """The efficiencies of one kind of device, and log(measured / predicted) on devices left out, by step.
-
-    `sustained` are the two figures that each measured device has of its own: of its compute and of its bandwidth.
-    `log_spreads` is one standard deviation of each error, as its prediction states it; single operators have none.
-    """
+    """The fitted efficiencies of one kind of device, with the errors of every step."""
 
     efficiencies: tuple[Efficiency, ...]
     sustained: Mapping[str, tuple[float, float]]
+    """Own compute ratio and own bandwidth ratio of each measured device."""
     steps: tuple[MeasuredStep, ...]
     left_out: LeftOut
+    """Errors by fits without the step's device."""
     log_spreads: FloatArray
+    """One standard deviation of each error, as the prediction states it; NaN for single operators."""
 
 
 def measured_steps(
@@ -85,7 +86,7 @@ def measured_steps(
     timeout_s: float,
     on_progress: OnProgress | None = None,
 ) -> list[MeasuredStep]:
-    """The kernels of every wanted step that can be traced, on its own device without figures of its own."""
+    """Return every wanted step that can be traced, on its device with own ratios of 1."""
     steps = []
     for file in files:
         measurements = [measurement for measurement in read_measurements(file) if wanted(measurement)]
@@ -96,7 +97,7 @@ def measured_steps(
 def steps_of(
     measurements: Sequence[Measurement], *, table: str, timeout_s: float, on_progress: OnProgress | None = None
 ) -> list[MeasuredStep]:
-    """The same of the measurements of one table."""
+    """Return the steps of the measurements of one table that can be traced."""
     runs = prepare(measurements, load_catalog(), timeout_s=timeout_s, on_progress=on_progress)
     return [_measured_step(run, table=table) for run in runs if isinstance(run, Run)]
 
@@ -121,12 +122,12 @@ def _measured_step(run: Run, *, table: str) -> MeasuredStep:
 
 
 def _copied_bytes(kernels: Kernels, *, is_half: bool) -> float:
-    """The bytes of the inputs, in the dtype of the model."""
+    """Return the bytes of the inputs, in the dtype of the model."""
     return float(kernels.transfer_bytes[0]) * (0.5 if is_half else 1.0)
 
 
 def template_of(kind: DeviceKind) -> Efficiency:
-    """What no fit changes: the tiles; all else is that of an ideal device."""
+    """Return the efficiency that a fit starts from: the fixed tile sizes, and an ideal device otherwise."""
     rows, columns = _TILES[kind]
     return Efficiency(
         kind=kind,
@@ -146,7 +147,7 @@ def template_of(kind: DeviceKind) -> Efficiency:
 
 
 def fit_kind(steps: Sequence[MeasuredStep], *, kind: DeviceKind, date: str, sources: str) -> Fitted:
-    """Fit every coefficient of one kind of device; the spreads come from fits that have not seen the device."""
+    """Fit every coefficient of one kind of device; the spreads come from fits without the device."""
     own = [step for step in steps if step.device.kind == kind]
     sample = sample_of(own)
     template = replace(template_of(kind), date=date, source=sources)
@@ -172,13 +173,15 @@ def fit_kind(steps: Sequence[MeasuredStep], *, kind: DeviceKind, date: str, sour
 
 
 def _devices_of(steps: Sequence[MeasuredStep]) -> dict[str, Device]:
-    """Those of which more was timed than large products, by their ids."""
+    """Return the devices that have more rows than those of large matmuls, by id."""
     return {step.device.id: step.device for step in steps if step.group[0] != _PRODUCTS}
 
 
 def _efficiencies(fit: Fit, logs: FloatArray, spread_of: Mapping[str, Spread]) -> tuple[Efficiency, ...]:
-    """One for every precision and generation that was measured, and one of each precision for all others. The fallback
-    of all precisions is that of fp32."""
+    """Return an efficiency per measured precision and generation, and the fallbacks.
+
+    Each precision has a fallback for other vendors or generations; the fallback for other precisions is that of fp32.
+    """
     steps, devices = fit.sample.steps, fit.sample.devices
     usual = usual_generations(devices)
     found = []
@@ -213,7 +216,7 @@ def _efficiencies(fit: Fit, logs: FloatArray, spread_of: Mapping[str, Spread]) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scope:
-    """Which devices an efficiency is for, and the generations that its ratios are the mean of."""
+    """The devices to which an efficiency applies, and the generations whose ratios it averages."""
 
     vendor: str = ANY
     generation: str = ANY
@@ -228,9 +231,9 @@ class _Scope:
 
 
 def _scopes(steps: Sequence[MeasuredStep]) -> list[_Scope]:
-    """One for all, one for each vendor whose generations are all unlike the usual, one for each generation.
+    """Return one scope for all devices, one per vendor without usual generations, and one per generation.
 
-    A generation of which large products alone were timed has none: it is predicted as any other, and says so.
+    A generation with measurements of large matmuls only has no scope: it is predicted, and labelled, as unmeasured.
     """
     unlike = unlike_vendors([step.device for step in steps])
     generations = sorted({device.generation for device in _devices_of(steps).values()})
@@ -242,7 +245,7 @@ def _scopes(steps: Sequence[MeasuredStep]) -> list[_Scope]:
 
 
 def _between_log_spread(fit: Fit, logs: FloatArray, scope: _Scope, *, usual: Sequence[str]) -> float:
-    """How much further off devices of a generation are that was not fitted: what those that were differ in."""
+    """Return the additional spread of unfitted generations: the spread among the fitted ones."""
     if scope.generation != ANY:
         return 0.0
     names = scope.means_of or usual
@@ -261,11 +264,11 @@ def _families(
     *,
     others: Sequence[MeasuredStep],
 ) -> dict[str, FamilyEfficiency]:
-    """Every family that the sample holds; its stand-ins are found when it is looked up.
+    """Return an entry for every family in the sample; a missing family is replaced at lookup.
 
-    `used` are the steps on the generation, `others` those on all: a product keeps the share of its peak that was fitted
-    at this precision, whoever ran it. Where that was another vendor, whose library is another, it is as uncertain as a
-    family that nobody measured.
+    `used` are the steps on the generation, `others` those on all devices. The achieved share of peak at this precision
+    is the same for all vendors. If only another vendor ran the family, with another library, its spread is that of an
+    unmeasured family.
     """
     vendors = {step.device.vendor for step in used}
     counts = Counter(family for step in used for family in step.kernels.families)
@@ -300,9 +303,9 @@ def _families(
 
 
 def with_fitted_engine(efficiencies: Sequence[Efficiency], steps: Sequence[MeasuredStep]) -> tuple[Efficiency, ...]:
-    """The efficiencies of GPUs with what an engine's own kernels reach, fitted on the steps of one of two GPUs.
+    """Add the kernels of an inference engine to the efficiencies of GPUs, fitted on the steps of one of two GPUs.
 
-    Their spread is that of the other's steps; where none was measured it is that of a family which nobody knows.
+    Their spread is the error on the other GPU's steps; without measurements it is that of an unmeasured family.
     """
     fitted = [step for step in steps if step.device.id == _ENGINE_GPU]
     others = [step for step in steps if step.device.id != _ENGINE_GPU]

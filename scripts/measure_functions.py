@@ -1,7 +1,8 @@
 """What elementwise functions, pools and a query's softmax take on the CPU at hand.
 
 `python scripts/measure_functions.py` prints the figures of `_ON_CPU` in advisor/predict/composite_kernels.py. It runs
-one thread on tensors that fit the nearest cache, and takes the first quintile of many runs, which other load moves least.
+one thread on tensors that fit the nearest cache, and takes the first quintile of many runs, which other load moves
+least.
 """
 
 from collections.abc import Callable, Mapping

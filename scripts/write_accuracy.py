@@ -1,7 +1,8 @@
-"""Put the accuracy of the shipped efficiencies into README.md and profiles/accuracy.json: tables of measurements in.
+"""Write how accurate the shipped efficiencies are into docs/accuracy.md and profiles/accuracy.json.
 
-`python scripts/write_accuracy.py --measured tests/data/measured` (= `make accuracy`): all tables, as `advise validate`.
-With `--sample` the sample alone, which is what the README and the service show and a test holds the README to.
+`python scripts/write_accuracy.py --measured tests/data/measured` (= `make accuracy`) prints all tables, as
+`advise validate` does. `--sample` takes the sample only and writes both files. The page and the service show it, and a
+test holds the page to it.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from advisor.report.accuracy_json import render_accuracy_json
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = "sample.csv"
+PAGE = ROOT / "docs" / "accuracy.md"
 SHIPPED = ROOT / "profiles" / "accuracy.json"
 _BEGIN, _END = "<!-- accuracy: written by `make accuracy` -->", "<!-- end of accuracy -->"
 _HEAD = (
@@ -26,7 +28,7 @@ _HEAD = (
 
 
 def table(accuracy: Accuracy) -> str:
-    """A line for every device, precision and mode, and one for all."""
+    """Return a Markdown table: a line for every device, precision and mode, and one for all."""
     groups: dict[tuple[str, str], list[object]] = {}
     for row in (*accuracy.predicted, *accuracy.failed):
         asked = row.measurement
@@ -62,26 +64,27 @@ def _line(device: str, how: str, one: Score) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def with_table(readme: str, text: str) -> str:
-    """The README with its table replaced."""
-    before, _, rest = readme.partition(_BEGIN)
+def with_table(page: str, text: str) -> str:
+    """Return the page with its table replaced."""
+    before, begin, rest = page.partition(_BEGIN)
+    if not begin:
+        raise ValueError(f"the page has no line {_BEGIN!r}")
     _, _, after = rest.partition(_END)
     return f"{before}{_BEGIN}\n{text}\n{_END}{after}"
 
 
 def main() -> None:
-    """Validate, print, and with `--sample` write the README."""
+    """Validate, print, and with `--sample` write the files."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--measured", type=Path, required=True, help="folder with the tables of measurements")
-    parser.add_argument("--sample", action="store_true", help="the sample alone, into the files")
+    parser.add_argument("--sample", action="store_true", help="the sample only, written into the files")
     arguments = parser.parse_args()
     names = (SAMPLE,) if arguments.sample else FILES
     accuracy = validate([arguments.measured / name for name in names], Options())
     text = table(accuracy)
     print(text)
     if arguments.sample:
-        readme = ROOT / "README.md"
-        readme.write_text(with_table(readme.read_text(), text))
+        PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), text), encoding="utf-8")
         SHIPPED.write_text(render_accuracy_json(accuracy, with_rows=False), encoding="utf-8")
 
 

@@ -1,53 +1,78 @@
-"""Put a command and what it printed on one day into the README, between its ```text fences."""
+"""Write the answer of the README's first command into the README, between its ```text fences.
+
+`python scripts/write_demo.py`. So that the answer is the same on every machine and day, the machine at hand is left out
+and the age of prices is counted on the day of the newest shipped price; the README says both under the block.
+"""
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+from advisor.question.from_source import catalog_of
+from advisor.records.options import Options
+
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
+MODEL = "examples/resnet50.py"
+COMMAND = f"advise {MODEL}"
+_COLUMNS = 80
+_LAST_SECTION = "\nLeft out ("
+"""The README shows the answer up to here and says in a sentence what follows."""
 _BLOCK = re.compile(r"(?<=^```text\n).*?(?=^```)", flags=re.MULTILINE | re.DOTALL)
-COMMAND = "COLUMNS=100 advise examples/resnet50.py --no-local"
-_DAY = "2026-09-06"
-"""Of the newest price: with the clock, prices would grow old in the README."""
-_PROGRAM = f"""
+_DAY = re.compile(r"(?<=newest shipped price, )\d{4}-\d{2}-\d{2}")
+_PROGRAM = """
+import sys
 from datetime import date
 from functools import partial
-from advisor import pipeline
+from advisor.answers import ranking
 from advisor.cli.main import main
-pipeline.rank_source = partial(pipeline.rank_source, today=date.fromisoformat("{_DAY}"))
+ranking.rank = partial(ranking.rank, today=date.fromisoformat(sys.argv.pop(1)))
 main()
 """
 
 
+def newest_price_day() -> str:
+    """Return the date of the newest shipped price, as YYYY-MM-DD."""
+    return max(price.date for offer in catalog_of(Options()).offers for price in offer.prices)
+
+
 def demo() -> str:
-    """The command with its day, and its answer where nobody has overlays of their own."""
-    words = shlex.split(COMMAND)
-    start = words.index("advise")
+    """Return the command and the beginning of its answer, as a terminal of 80 columns shows it."""
     done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, *words[start + 1 :]],
+        [sys.executable, "-c", _PROGRAM, newest_price_day(), MODEL, "--no-local"],
         cwd=ROOT,
-        env=os.environ | dict(word.split("=", 1) for word in words[:start]) | {"XDG_CONFIG_HOME": "/nonexistent"},
+        env=os.environ | {"COLUMNS": str(_COLUMNS), "XDG_CONFIG_HOME": "/nonexistent"},
         capture_output=True,
         text=True,
         check=True,
     )
-    return f"$ {COMMAND}    # on {_DAY}\n\n{done.stdout}"
+    answer, heading, _ = done.stdout.partition(_LAST_SECTION)
+    if not heading:
+        raise ValueError(f"the answer has no section {_LAST_SECTION.strip()!r}")
+    return f"$ {COMMAND}\n\n{answer}"
 
 
 def shown() -> str:
-    """The command and the answer that the README shows."""
+    """Return the command and the answer that the README shows."""
     found = _BLOCK.search(README.read_text(encoding="utf-8"))
     if found is None:
         raise ValueError("README.md has no ```text block")
     return found.group()
 
 
+def shown_day() -> str:
+    """Return the day on which the answer that the README shows was computed, as YYYY-MM-DD."""
+    found = _DAY.search(README.read_text(encoding="utf-8"))
+    if found is None:
+        raise ValueError("README.md does not date its ```text block")
+    return found.group()
+
+
 if __name__ == "__main__":
     text = README.read_text(encoding="utf-8")
     answer = demo()
-    README.write_text(_BLOCK.sub(lambda _: answer, text, count=1), encoding="utf-8")
+    text = _BLOCK.sub(lambda _: answer, text, count=1)
+    README.write_text(_DAY.sub(newest_price_day(), text, count=1), encoding="utf-8")
     print(f"wrote {README}")

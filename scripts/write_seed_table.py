@@ -1,6 +1,6 @@
-"""Put the table of eight well-known models into README.md: where a CPU wins, where a GPU, and why.
+"""Write the table of eight well-known models into docs/breakeven.md: where a CPU wins, where a GPU, and why.
 
-`python scripts/write_seed_table.py`; a slow test holds the README to it. Ages of prices do not enter.
+`python scripts/write_seed_table.py`. A slow test holds the page to it. The age of prices does not matter.
 """
 
 import math
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import get_args
 
 from advisor import units
-from advisor.answers.break_even import breakeven_workload
-from advisor.answers.explanation import explain_workload
-from advisor.question.from_source import catalog_of, profile_source
+from advisor.answers.break_even import break_even
+from advisor.answers.explanation import explain
+from advisor.question.from_source import catalog_of, profile_source, question_of
 from advisor.records.break_even_curves import Contender, Curve
 from advisor.records.device import DeviceKind
 from advisor.records.options import Options
@@ -20,6 +20,7 @@ from advisor.records.workload import Mode, Workload
 from advisor.report.break_even_text import end_text, stretches
 
 ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "breakeven.md"
 SEEDS = {
     "MLP": "examples/mlp.py",
     "small CNN": "examples/small_cnn.py",
@@ -40,7 +41,7 @@ _HEAD = (
 
 
 def seed_table() -> str:
-    """A line for each model: inference of a million samples, and what `advise` assumes where nothing else is said."""
+    """Return a Markdown table with a line for each model: inference of a million samples with default options."""
     catalog = catalog_of(Options())
     return "\n".join((*_HEAD, *(_line(name, source, catalog) for name, source in SEEDS.items())))
 
@@ -49,10 +50,10 @@ def _line(name: str, source: str, catalog: Catalog) -> str:
     scheme, colon, path = source.rpartition(":")
     source = f"{scheme}{colon}{ROOT / path}"
     workload = profile_source(source, Options()).workload
-    curves = {curve.kind: curve for curve in breakeven_workload(workload, Options(), catalog=catalog).curves}
+    curves = {curve.kind: curve for curve in break_even(question_of(workload, Options(), catalog=catalog)).curves}
     best = {kind: _cheapest(curves["batch"], kind) for kind in _KINDS}
     cells = (
-        f"[{name}]({path})",
+        f"[{name}](../{path})",
         units.format_count(workload.parameter_count),
         *("none fits" if one is None else f"{units.format_usd(one.job_usd.mid)} ({one.name})" for one in best.values()),
         *(where(curves[kind]) for kind in ("batch", "requests_per_day", "samples")),
@@ -67,7 +68,7 @@ def _cheapest(curve: Curve, kind: DeviceKind) -> Contender | None:
 
 
 def where(curve: Curve) -> str:
-    """ "CPU below 32 [16-68], then GPU", or the one that is cheaper everywhere."""
+    """Return "CPU below 32 [16-68], then GPU", or the kind that is cheaper everywhere."""
     parts = stretches(curve)
     names = [f"{part.kind.upper()}{' alone' if part.is_alone else ''}" for part in parts]
     if len(parts) == 1:
@@ -81,10 +82,10 @@ def where(curve: Curve) -> str:
 
 
 def _why(source: str, workload: Workload, cpu: Contender | None, gpu: Contender | None, catalog: Catalog) -> str:
-    """A single sample on both, how much faster the GPU is in its best batch, and what it cannot run side by side."""
+    """Return the time of one sample on both, the GPU's speed-up at its best batch, and its sequential kernels."""
     if cpu is None or gpu is None:
         return _what_would_hold(source, catalog)
-    one_each = explain_workload(workload, Options(batch="1"), on=(cpu.id, gpu.id), catalog=catalog).steps
+    one_each = explain(question_of(workload, Options(batch="1"), catalog=catalog), on=(cpu.id, gpu.id)).steps
     cpu_s, gpu_s = (units.format_duration(step.step_s.mid) for step in one_each)
     busy = units.format_ratio(min(1.0, one_each[1].total.kernels_s / one_each[1].step_s.mid))
     speed = units.format_times(gpu.batch / gpu.step_s.mid / (cpu.batch / cpu.step_s.mid))
@@ -95,7 +96,7 @@ def _why(source: str, workload: Workload, cpu: Contender | None, gpu: Contender 
 
 
 def _what_would_hold(source: str, catalog: Catalog) -> str:
-    """How many of the largest GPUs hold the step at its smallest, in inference and in training."""
+    """Return how many of the largest GPUs hold the step at batch 1, in inference and in training."""
     largest_bytes = max(one.memory_bytes for one in catalog.gpus.values())
     needs = []
     for mode in MODES:
@@ -107,13 +108,15 @@ def _what_would_hold(source: str, catalog: Catalog) -> str:
     return f"{'; '.join(needs)} of {units.format_bytes(largest_bytes)}, the largest here"
 
 
-def with_seed_table(readme: str, table: str) -> str:
-    """The README with its table replaced."""
-    before, _, rest = readme.partition(_BEGIN)
+def with_seed_table(page: str, table: str) -> str:
+    """Return the page with its table replaced."""
+    before, begin, rest = page.partition(_BEGIN)
+    if not begin:
+        raise ValueError(f"the page has no line {_BEGIN!r}")
     _, _, after = rest.partition(_END)
     return f"{before}{_BEGIN}\n{table}\n{_END}{after}"
 
 
 if __name__ == "__main__":
-    README = ROOT / "README.md"
-    README.write_text(with_seed_table(README.read_text(encoding="utf-8"), seed_table()), encoding="utf-8")
+    new_table = seed_table()
+    PAGE.write_text(with_seed_table(PAGE.read_text(encoding="utf-8"), new_table), encoding="utf-8")

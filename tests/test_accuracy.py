@@ -1,26 +1,38 @@
-"""Predictions beside published step times; the README's table is this test's."""
+"""Predictions beside published step times; docs/accuracy.md shows the same table.
 
+Intervals are meant to hold 90 % of the steps, and the page gives 12 % as the sample's mean error, 6 % as its median.
+"""
+
+import math
 import sys
 from pathlib import Path
 
 from advisor.answers.validation import validate
+from advisor.records.answer import Z_90
 from advisor.records.measurement import Accuracy
 from advisor.records.options import Options
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = ROOT / "tests" / "data" / "measured" / "sample.csv"
-LARGEST_MAPE = 0.20
-LEAST_COVERAGE = 0.80
+LARGEST_MAPE, LARGEST_MEDIAN = 0.13, 0.07
+"""One point above the figures of docs/accuracy.md, which are rounded: a refit that loses more fails."""
+STATED = 0.90
 
 
-def test_the_sample_is_predicted_within_its_bounds_and_the_readme_says_how_well() -> None:
+def least_coverage(n: int) -> float:
+    """Return the coverage that 19 of 20 samples of n rows exceed if intervals hold 90 % of all: 86 % for 172 rows."""
+    return STATED - Z_90 * math.sqrt(STATED * (1 - STATED) / n)
+
+
+def test_the_sample_is_predicted_within_its_bounds_and_the_page_says_how_well() -> None:
     accuracy = validate([SAMPLE], Options())
     assert not accuracy.failed
     assert accuracy.overall.mape < LARGEST_MAPE
+    assert accuracy.overall.median_ape < LARGEST_MEDIAN
     assert accuracy.overall.mape < accuracy.overall.roofline_mape / 2
     assert accuracy.overall.coverage_90 is not None
-    assert accuracy.overall.coverage_90 > LEAST_COVERAGE
-    assert _table(accuracy) in (ROOT / "README.md").read_text()
+    assert accuracy.overall.coverage_90 > least_coverage(accuracy.overall.n)
+    assert _table(accuracy) in (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8"), "run make accuracy"
 
 
 def _table(accuracy: Accuracy) -> str:

@@ -11,14 +11,14 @@ import torch
 from torch import nn
 
 from advisor import recommend
-from advisor.answers.ranking import rank_source, rank_workload
+from advisor.answers.ranking import rank
 from advisor.calibrate.measured_beside import Measuring
 from advisor.calibrate.step_request import MeasureRequest
 from advisor.calibrate.store import Stored
 from advisor.catalog.load import load_catalog
 from advisor.cli.main import run
 from advisor.errors import ExitCode, UsageError
-from advisor.question.from_source import profile_source
+from advisor.question.from_source import profile_source, question_from_source, question_of
 from advisor.records.answer import Recommendation
 from advisor.records.options import Options
 from advisor.records.price import Catalog
@@ -76,14 +76,16 @@ def ranked(saved: Path, catalog: Catalog, *, step_s: float | None, **changes: An
             iqr_ratio=0.02,
         )
 
-    return rank_workload(
-        workload,
-        Options(batch="16", precision="fp32"),
-        catalog=catalog,
-        machine=machine(gpus=(gpu("Tesla T4"),)),
-        calibrated=Stored(),
-        measuring=None if step_s is None else Measuring(request=request, time_it=time_it, precision="fp32"),
-        **changes,
+    return rank(
+        question_of(
+            workload,
+            Options(batch="16", precision="fp32"),
+            catalog=catalog,
+            machine=machine(gpus=(gpu("Tesla T4"),)),
+            calibrated=Stored(),
+            measuring=None if step_s is None else Measuring(request=request, time_it=time_it, precision="fp32"),
+            **changes,
+        )
     )
 
 
@@ -170,7 +172,7 @@ def test_what_a_live_models_own_code_raises_passes_through() -> None:
     ("flags", "message"),
     [
         ({"source": "workload.json"}, "workload.json is a saved workload, not a model"),
-        ({"run": True}, "is a script, of which one step alone cannot be run"),
+        ({"run": True}, "is a script, and one step of a script cannot be run again"),
         ({"no_local": True}, "there is no machine at hand"),
     ],
 )
@@ -179,7 +181,7 @@ def test_what_cannot_be_run_is_refused(net: Path, saved: Path, flags: dict[str, 
     options = Options(measure=True, no_local=flags.get("no_local", False))
 
     with pytest.raises(UsageError, match=message):
-        rank_source(source, options, run=flags.get("run", False))
+        rank(question_from_source(source, options, run=flags.get("run", False)))
 
 
 def test_commands_that_rank_nothing_of_their_own_have_no_such_flag(net: Path) -> None:

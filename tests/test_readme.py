@@ -1,4 +1,4 @@
-"""What the README tells a new user to type, typed."""
+"""The README's commands run, its example is the program's answer, and its links lead somewhere."""
 
 import re
 import shlex
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.write_demo import COMMAND, demo, shown
+from scripts.write_demo import COMMAND, demo, newest_price_day, shown, shown_day
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -26,7 +26,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_every_command_answers(folder: Path) -> None:
-    commands = [line.removeprefix("$ ") for block in blocks("console") for line in block.splitlines()]
+    lines = [line for block in blocks("console") for line in block.splitlines()]
+    assert all(line.startswith(("$ ", "# ")) for line in lines)
+    commands = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
     assert len(commands) >= 6
     for command in commands:
         program, *arguments = shlex.split(command)
@@ -46,16 +48,30 @@ def test_the_model_file_it_shows_is_ranked(folder: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
-def test_the_overlay_it_shows_is_the_example() -> None:
-    (overlay,) = blocks("yaml")
-    assert overlay == (ROOT / "examples" / "advisor.yaml").read_text()
-
-
 def test_the_answer_it_shows_is_that_of_the_command_above_it() -> None:
-    assert shown().splitlines()[0].startswith(f"$ {COMMAND} ")
+    assert shown().splitlines()[0] == f"$ {COMMAND}"
     assert demo() == shown(), "run make docs"
+    assert newest_price_day() == shown_day(), "run make docs"
 
 
-def test_every_file_it_links_is_there() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
-        assert target.startswith("http") or (ROOT / target).exists(), target
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_of_a_page_leads_to_a_file_and_a_heading(page: Path) -> None:
+    for target, _, anchor in re.findall(r"\]\(([^)#\s]*)(#([^)\s]*))?\)", page.read_text(encoding="utf-8")):
+        if target.startswith("http"):
+            continue
+        file = page.parent / target if target else page
+        assert file.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}, (
+                anchor
+            )
+
+
+def test_the_overlay_that_the_page_on_prices_shows_is_the_example() -> None:
+    page = (ROOT / "docs" / "prices.md").read_text(encoding="utf-8")
+    (overlay,) = re.findall(r"^```yaml\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    assert overlay == (ROOT / "examples" / "advisor.yaml").read_text(encoding="utf-8")

@@ -1,15 +1,11 @@
-"""The README's table of well-known models is what the advisor says of them."""
-
-from pathlib import Path
+"""The table of well-known models in docs/breakeven.md is what the advisor says of them."""
 
 import pytest
 
 from advisor.records.answer import Interval
 from advisor.records.break_even_curves import Crossing, Curve, CurvePoint
-from scripts.write_seed_table import SEEDS, seed_table, where, with_seed_table
+from scripts.write_seed_table import PAGE, SEEDS, seed_table, where, with_seed_table
 from tests.report.test_break_even_text import contender
-
-README = Path(__file__).resolve().parents[1] / "README.md"
 
 
 def point(at: int, cpu_usd: float | None, gpu_usd: float | None) -> CurvePoint:
@@ -39,7 +35,7 @@ def test_a_cell_says_who_is_cheaper_where() -> None:
 
 
 def test_only_the_table_is_replaced() -> None:
-    text = README.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
     changed = with_seed_table(text, "a table")
     before, _, after = changed.partition("a table")
     assert text.startswith(before)
@@ -50,5 +46,5 @@ def test_only_the_table_is_replaced() -> None:
 
 @pytest.mark.slow
 def test_the_table_is_what_the_advisor_says() -> None:
-    text = README.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
     assert with_seed_table(text, seed_table()) == text, "run scripts/write_seed_table.py"

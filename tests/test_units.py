@@ -40,7 +40,7 @@ def test_a_count_is_read_in_digits_or_with_an_exponent(text: str, count: int) ->
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "many", "inf", "nan"])
 def test_what_is_no_whole_number_from_1_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="is not a whole number from 1"):
+    with pytest.raises(UsageError, match="is not a whole number of at least 1"):
         units.parse_count(text)
 
 
@@ -190,5 +190,5 @@ def test_a_share_is_percent_or_a_ratio(text: str, ratio: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "-1%", "ten", "10%%", "10% more", "nan", "inf%"])
 def test_what_is_no_share_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="is not a share"):
+    with pytest.raises(UsageError, match="is not a percentage or a ratio"):
         units.parse_ratio(text)

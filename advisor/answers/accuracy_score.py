@@ -1,4 +1,4 @@
-"""Predicted and failed rows in, how far the predictions are from the truth out.
+"""Scores predictions against measured step times.
 
 With r = predicted / measured of a row: its absolute percentage error (ape) is |r - 1|. A failed row has an ape of 1 and
 counts in nothing else.
@@ -26,7 +26,7 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 
 _FAILED_APE = 1.0
 _LEAST_RANKED_COUNT = 3
-"""Two rows are in the right order or not: the rank correlation of fewer than three is 1 or -1."""
+"""With fewer rows the rank correlation can only be 1 or -1."""
 _LEAST_CHOICE_COUNT = 2
 
 GROUPINGS: Mapping[str, Callable[[MeasuredRow], str]] = {
@@ -36,12 +36,12 @@ GROUPINGS: Mapping[str, Callable[[MeasuredRow], str]] = {
     "precision": lambda row: row.measurement.precision,
     "family": lambda row: row.family,
 }
-"""What the rows are grouped by, one after the other."""
+"""The properties by which rows are grouped, one after the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Times that belong together, measured and predicted, and what an hour of each device costs where it is sold."""
+    """Measured and predicted times of one step on several devices, and the hourly price of each that is sold."""
 
     measured_s: FloatArray
     predicted_s: FloatArray
@@ -49,7 +49,7 @@ class Compared:
 
 
 def score(predicted: Sequence[PredictedRow], failed: Sequence[FailedRow]) -> Accuracy:
-    """The score of all rows and of every group. Raises ValueError where there is no row."""
+    """Score all rows and every group. Raises ValueError if there are no rows."""
     if not predicted and not failed:
         raise ValueError("there is nothing to score")
     seconds_per_flop = _seconds_per_flop(predicted)
@@ -75,7 +75,7 @@ def score(predicted: Sequence[PredictedRow], failed: Sequence[FailedRow]) -> Acc
 
 
 def kendall_tau_b(first: FloatArray, second: FloatArray) -> float | None:
-    """Kendall's rank correlation with ties (tau-b; Kendall, "The treatment of ties in ranking problems", 1945).
+    """Return Kendall's rank correlation with ties (tau-b; Kendall, "The treatment of ties in ranking problems", 1945).
 
     None where one of the two is the same everywhere.
     """
@@ -88,7 +88,7 @@ def kendall_tau_b(first: FloatArray, second: FloatArray) -> float | None:
 def _score(
     predicted: Sequence[PredictedRow], failed: Sequence[FailedRow], *, seconds_per_flop: Mapping[str, float]
 ) -> Score:
-    """The baselines are the plain roofline, and FLOP x one constant for each kind of device, the median of these rows.
+    """Score the rows beside two baselines: the plain roofline, and FLOP x the median time per FLOP on a kind of device.
 
     `kendall` is the mean over the devices and ways of running (mode, precision, layout, compile), each with all its
     models and batch sizes. `bias` is the geometric mean of r, less 1.
@@ -122,7 +122,7 @@ def _apes(ratios: FloatArray, failed: Sequence[FailedRow]) -> FloatArray:
 
 
 def _seconds_per_flop(rows: Sequence[PredictedRow]) -> dict[str, float]:
-    """The one constant of each kind of device; 0 where no row has any FLOP."""
+    """Return the seconds per FLOP of each kind of device; 0 if no row has any FLOP."""
     return {
         kind: float(np.median([row.measurement.step_s / row.flops for row in members if row.flops] or [0.0]))
         for kind, members in _grouped(rows, by=lambda row: row.kind).items()
@@ -130,7 +130,7 @@ def _seconds_per_flop(rows: Sequence[PredictedRow]) -> dict[str, float]:
 
 
 def mean_kendall(blocks: Iterable[Compared]) -> float | None:
-    """The mean of Kendall's rank correlation over the blocks of three times and more; None where none is known."""
+    """Return the mean of Kendall's rank correlation over blocks of at least three times; None if there is none."""
     taus = [
         kendall_tau_b(block.predicted_s, block.measured_s)
         for block in blocks
@@ -141,7 +141,7 @@ def mean_kendall(blocks: Iterable[Compared]) -> float | None:
 
 
 def cheapest_choice(blocks: Iterable[Compared]) -> tuple[float | None, float | None]:
-    """How often the device of the least predicted cost has the least true one, and what it costs more in the mean."""
+    """Return how often the device predicted to be cheapest is the cheapest, and its mean extra cost as a ratio."""
     extra_ratios = []
     for block in blocks:
         sold = np.array([price is not None for price in block.usd_per_hour])
@@ -174,7 +174,7 @@ def _regime(row: PredictedRow) -> Hashable:
 
 
 def step_of(asked: Measurement) -> Hashable:
-    """What is the same where several devices ran the same step."""
+    """Return the key that rows share if several devices ran the same step."""
     return (
         (asked.model, asked.input, asked.batch),
         (asked.mode, asked.precision, asked.layout, asked.compile, asked.attention),

@@ -1,4 +1,4 @@
-"""Two recommendations in, what a change did to the step, its time and the cost of the job out."""
+"""Compares two recommendations: the step, its time and the cost of the job before and after a change."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -10,13 +10,13 @@ from advisor.records.change import COMPARISON_SCHEMA_VERSION, Change, Comparison
 from advisor.records.generation import Generation
 
 _NESTED = (JobLimits, Generation)
-"""Parts of a job that have fields of their own."""
+"""Parts of a job that are records themselves."""
 _OF_MODEL = ("head_count", "kv_head_count")
-"""What a job holds of its model: compared with the step."""
+"""Fields of a job that describe the model; they are compared with the step."""
 
 
 def compare_answers(base: Recommendation, new: Recommendation) -> Comparison:
-    """Count beside count, the best beside the best, and the base's best as it does now."""
+    """Compare the counts, the best offers, and the base's best offer with what it costs now."""
     cheapest = same = None
     if base.best and new.best:
         cheapest = _instance_change(base.best, new.best)
@@ -37,7 +37,7 @@ def compare_answers(base: Recommendation, new: Recommendation) -> Comparison:
 
 
 def cost_rise_ratio(comparison: Comparison) -> float:
-    """By how much the job costs more at its cheapest: 0.1 is 10 %, below 0 it costs less.
+    """Return by how much the cheapest cost of the job rises: 0.1 is 10 %; below 0 it falls.
 
     Infinite where no instance does the new job, or where what was free costs something now.
     """
@@ -65,7 +65,7 @@ def _instance_change(before: Quote, after: Quote) -> InstanceChange:
 
 
 def _token_changes(before: Quote, after: Quote) -> Iterator[Change]:
-    """Of two language models in service."""
+    """Compare two served language models."""
     if before.tokens and after.tokens:
         yield predicted_change("ttft_s", before.tokens.ttft_s, after.tokens.ttft_s)
         yield predicted_change("tpot_s", before.tokens.tpot_s, after.tokens.tpot_s)
@@ -79,7 +79,7 @@ def _name(quote: Quote) -> str:
 
 
 def _notes(base: Recommendation, new: Recommendation) -> Iterator[str]:
-    """What makes the two hard to compare."""
+    """Return warnings about differences that make the two hard to compare."""
     for name, before, after in _differing_fields(base.job, new.job):
         yield f"the jobs differ: {name} {before} before, {after} now"
     if base.workload.totals.batch != new.workload.totals.batch:
@@ -92,7 +92,7 @@ def _notes(base: Recommendation, new: Recommendation) -> Iterator[str]:
 
 
 def _differing_fields(before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Of two records of one kind; None: one side has no such part."""
+    """Compare two records of one type; None stands for a side without this part."""
     for field in fields(before or after):
         old, new = (None if one is None else getattr(one, field.name) for one in (before, after))
         if isinstance(old, _NESTED) or isinstance(new, _NESTED):

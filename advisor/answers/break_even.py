@@ -1,13 +1,11 @@
-"""Where a CPU and a GPU cost the same, on one page: source -> workload -> the cheapest of each kind -> crossings."""
+"""Finds where the cheapest CPU and the cheapest GPU cost the same."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from advisor.answers.ranking import rank_workload
-from advisor.calibrate.in_force import with_calibrations
+from advisor.answers.ranking import rank
 from advisor.catalog.find import device_ids, overlay_notes
 from advisor.cost.by_kind import cheapest_by_kind
 from advisor.cost.crossing_curve import ByKind, curve_of, folk_rule_of, parameter_curve
@@ -15,19 +13,14 @@ from advisor.cost.job import job_of
 from advisor.cost.selection import Selection, select_offers
 from advisor.cost.service import requests_per_month
 from advisor.errors import NothingFitsError, UsageError
-from advisor.machine.this_machine import this_machine
 from advisor.predict.batches import batch_candidates
 from advisor.predict.capability import fleet_of
 from advisor.predict.join import at_batches
-from advisor.question.from_model import trace_live
-from advisor.question.from_source import calibrations_for, catalog_of
-from advisor.question.option_values import options_of
-from advisor.question.served_model import as_served
-from advisor.question.variations import Variation, trace_base, trace_variations
+from advisor.question.record import Question
+from advisor.question.variations import Variation
 from advisor.records.answer import Job
 from advisor.records.break_even_curves import BREAK_EVEN_SCHEMA_VERSION, BreakEven, Curve
 from advisor.records.device import DeviceKind
-from advisor.records.flag_values import is_workload_file
 from advisor.records.machine import LOCAL
 from advisor.records.options import Options
 from advisor.records.prediction import Fleet, IndexArray, Predictions
@@ -35,64 +28,23 @@ from advisor.records.price import Catalog
 from advisor.records.workload import Workload
 from advisor.scale.predict_on_all import predict_on_all
 
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
 _KINDS: Mapping[DeviceKind, str] = {"cpu": "CPU", "gpu": "GPU"}
 _CHOOSE_AN_OFFER = ("provider", "region", "tier", "device")
 _POINTS_PER_DECADE = 4
 _DECADE_COUNT = 9
-"""Of the requests of a day and of the samples of a job, from 1 on."""
+"""Curves over requests a day and over samples run from 1 to 10 to this power."""
 
 
-def breakeven_source(
-    source: str, options: Options, *, vary: Sequence[str] = (), run: bool = False, script_args: tuple[str, ...] = ()
-) -> BreakEven:
-    """Find where the cheapest CPU and the cheapest GPU for the model in `source` cost the same.
+def break_even(question: Question, *, variations: Sequence[Variation] = ()) -> BreakEven:
+    """Find where the cheapest CPU and the cheapest GPU cost the same. Raises `AdvisorError` where one has no offer.
 
-    `vary` names parameters of its factory with their values, "width=64..4096"; without it, a width and a depth are
-    varied that the factory takes.
+    `variations` are the same model at several values of a parameter; each gives a curve.
     """
-    workload = trace_base(source, options, run=run, script_args=script_args)
-    variations = trace_variations(source, options, vary=vary, run=run)
-    return breakeven_workload(
-        workload,
-        replace(options, mode=workload.mode),
-        catalog=catalog_of(options) if is_workload_file(source) else _calibrated_catalog(options),
-        variations=variations,
-    )
-
-
-def breakeven(
-    model: "nn.Module",
-    example_inputs: Any = None,
-    *,
-    loss: Callable[[Any, Any], "torch.Tensor"] | None = None,
-    optimizer: Callable[[Iterable[Any]], "torch.optim.Optimizer"] | None = None,
-    train_step: Callable[["nn.Module", Any], Any] | None = None,
-    **flags: Any,
-) -> BreakEven:
-    """Find where the cheapest CPU and the cheapest GPU for `model` cost the same. All is as `recommend` takes it."""
-    options = options_of(flags, function="breakeven")
-    workload = trace_live(model, example_inputs, options, loss=loss, optimizer=optimizer, train_step=train_step)
-    return breakeven_workload(workload, options, catalog=_calibrated_catalog(options))
-
-
-def _calibrated_catalog(options: Options) -> Catalog:
-    """With what was timed on the machine at hand, which holds for offers of the same device too."""
-    catalog, machine = catalog_of(options), None if options.no_local else this_machine()
-    return with_calibrations(catalog, calibrations_for(machine, catalog, options).calibrations)
-
-
-def breakeven_workload(
-    workload: Workload, options: Options, *, catalog: Catalog, variations: Sequence[Variation] = ()
-) -> BreakEven:
-    """Find where the cheapest CPU and the cheapest GPU cost the same. Raises `AdvisorError` where one has no offer."""
-    if LOCAL in options.device:
-        raise UsageError("--device local: what is at hand is not rented", hint="name kinds or devices to rent")
-    workload, options = as_served(workload, options)
-    recommendation = rank_workload(workload, replace(options, objective="cost"), catalog=catalog)
+    if LOCAL in question.options.device:
+        raise UsageError("--device local: this machine is not rented", hint="name kinds or devices to rent")
+    question = question.without_machine()
+    workload, options, catalog = question.workload, question.options, question.catalog
+    recommendation = rank(replace(question, options=replace(options, objective="cost")))
     market = _Market(options=options, catalog=catalog, job=recommendation.job)
     market.check_kinds()
     if recommendation.best is None:
@@ -118,7 +70,7 @@ def breakeven_workload(
 
 
 class _Market:
-    """The offers that the options leave, and what they cost for any step and job."""
+    """The offers that the options leave; it prices any step and job on them."""
 
     def __init__(self, *, options: Options, catalog: Catalog, job: Job) -> None:
         self.options, self.job = options, job
@@ -131,7 +83,7 @@ class _Market:
         self._fleet: Fleet = fleet_of(self._selection.offers, gpus=catalog.gpus, cpus=catalog.cpus)
 
     def check_kinds(self) -> None:
-        """Raise `NothingFitsError` where the limits leave one kind of device without an offer."""
+        """Raise `NothingFitsError` if the limits leave one kind of device without an offer."""
         may_win = self._selection.offers[: self._selection.may_win_count]
         for kind, name in _KINDS.items():
             if not any(("cpu" if offer.gpu is None else "gpu") == kind for offer in may_win):
@@ -142,7 +94,7 @@ class _Market:
                 )
 
     def predict(self, workload: Workload, batches: IndexArray) -> Predictions:
-        """One step on every device."""
+        """Predict one step on every device."""
         return predict_on_all(
             workload,
             devices=self._fleet.devices,
@@ -153,13 +105,13 @@ class _Market:
         )
 
     def candidates(self, workload: Workload) -> IndexArray:
-        """The batches that a device may choose from."""
+        """Return the batch sizes that a device may choose from."""
         if not workload.batch_is_affine:
             return np.array([workload.batch], dtype=np.intp)
         return batch_candidates(self.options.batch, mode=self.options.mode, source_batch=workload.batch)
 
     def cheapest(self, predictions: Predictions, job: Job) -> ByKind:
-        """The cheapest CPU and the cheapest GPU, where there are."""
+        """Return the cheapest CPU and the cheapest GPU that can do the job."""
         return cheapest_by_kind(
             self._selection, fleet=self._fleet, predictions=predictions, job=job, billing=self._catalog.billing
         )

@@ -1,4 +1,4 @@
-"""Names of instances in, the task files that calibrate each of them and bring the calibration back out."""
+"""Writes the task files that calibrate rented instances and bring the calibrations back."""
 
 import shlex
 import sys
@@ -21,17 +21,17 @@ from advisor.records.price import Catalog, Offer, Price, Rejection
 _ENGINE = "skypilot"
 _IDLE_MINUTES = 10
 _VENV = "~/advise-venv"
-"""The images that SkyPilot starts have a Python of their own, which may be older than ours."""
+"""SkyPilot's images have their own Python, which may be too old for this program."""
 _KEPT = ".cache/advisor/calibrations/"
-"""Where a calibration is kept in a home folder on Linux (`calibrate.store.folder`)."""
+"""The folder of calibrations in a home folder on Linux (`calibrate.store.folder`)."""
 PROGRAM = "program"
-"""The folder in a fleet's that holds the wheel of this program and nothing else: it is copied to each machine."""
+"""The subfolder that holds only the wheel of this program; it is copied to each machine."""
 
 
 def fleet_tasks(
     names: Sequence[str], catalog: Catalog, *, folder: Path, budget_s: float, today: date
 ) -> tuple[FleetTask, ...]:
-    """A task for each `PROVIDER:INSTANCE`, on demand in its cheapest region; `folder` is the fleet's.
+    """Return a task for each `PROVIDER:INSTANCE`, on demand in its cheapest region; `folder` holds the fleet's files.
 
     Raises `UsageError`, with the nearest names, for one that is not on offer or that SkyPilot cannot launch.
     """
@@ -42,7 +42,7 @@ def fleet_tasks(
 
 
 def fleet_commands(tasks: Sequence[FleetTask], *, folder: Path) -> Iterator[str]:
-    """Lines of shell: rent each machine, copy its calibration back, give it back; at last collect all of them."""
+    """Yield shell lines: rent each machine, copy its calibration back, end it; then collect all calibrations."""
     for task in tasks:
         yield f"{skypilot.COMMAND} -y -c {task.name} {shlex.quote(str(folder / f'{task.name}.yaml'))}"
         yield f"rsync -a {task.name}:{_KEPT} {shlex.quote(str(folder / BACK / task.name))}/"
@@ -100,7 +100,7 @@ def _named(offer: Offer | Rejection) -> str:
 
 
 def _cheapest(offers: Sequence[Offer]) -> tuple[Offer, Price]:
-    """On demand, at a price that is not doubtful where there is one."""
+    """Return the offer with the cheapest on-demand price; prices without a STALE or SUSPECT mark come first."""
     priced = [(offer, price) for offer in offers for price in offer.prices if price.kind == "on_demand"]
     if not priced:
         raise UsageError(f"--fleet {offers[0].provider}:{offers[0].instance}: no on-demand price", hint="name another")
@@ -110,12 +110,12 @@ def _cheapest(offers: Sequence[Offer]) -> tuple[Offer, Price]:
 def _device(offer: Offer, catalog: Catalog) -> QuotedDevice:
     if offer.gpu is not None:
         return QuotedDevice(id=offer.gpu, name=catalog.gpus[offer.gpu].name, kind="gpu", count=offer.gpu_count)
-    cpu = catalog.cpus[offer.cpu or ""]  # `build_offers` rejects what has neither
+    cpu = catalog.cpus[offer.cpu or ""]  # `build_offers` rejects offers that have neither
     return QuotedDevice(id=cpu.id, name=cpu.name, kind="cpu", count=1)
 
 
 def _setup(device: QuotedDevice) -> Iterator[str]:
-    """A Python that is new enough, torch for the device, and this very program from its wheel."""
+    """Return the commands that install a recent Python, torch for the device, and this program from its wheel."""
     extras = "[nvidia]" if device.kind == "gpu" else ""
     yield "pip install uv"
     yield f"uv venv --python {_python()} {_VENV}"
@@ -124,5 +124,5 @@ def _setup(device: QuotedDevice) -> Iterator[str]:
 
 
 def _python() -> str:
-    """The version here."""
+    """Return the version of Python that runs here."""
     return f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -1,4 +1,4 @@
-"""This machine in, how every stage of the main job does on it out: profiles, cache, child process, torch, a model."""
+"""Checks that every stage of a ranking works on this machine: profiles, cache, child process, torch, a model."""
 
 import os
 import re
@@ -12,9 +12,9 @@ from pathlib import Path
 import platformdirs
 
 from advisor.answers.device_list import take_inventory
-from advisor.answers.ranking import rank_workload
+from advisor.answers.ranking import rank
 from advisor.errors import AdvisorError
-from advisor.question.from_source import catalog_of, profile_source
+from advisor.question.from_source import catalog_of, profile_source, question_of
 from advisor.records.check import Check
 from advisor.records.machine import Inventory
 from advisor.records.options import Options
@@ -23,7 +23,7 @@ from advisor.records.workload import Workload
 from advisor.workload.spawn import ChildFailure
 
 OLDEST_TORCH = (2, 6)
-"""As in pyproject.toml; torch itself is not asked by pip where it came from elsewhere."""
+"""As in pyproject.toml; pip does not check a torch that was installed another way."""
 _SUPPORTED_PLATFORM = "linux"
 _OPTIONAL_PACKAGES = {
     "torchvision": "models by name, torchvision:NAME",
@@ -40,7 +40,7 @@ example_inputs = torch.zeros(8, 64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stages:
-    """The stages of the main job, as `examine` runs them; a test gives others."""
+    """The stages that `examine` runs; tests replace them."""
 
     load: Callable[[Options], Catalog] = catalog_of
     look: Callable[[Catalog], Inventory] = take_inventory
@@ -48,7 +48,7 @@ class Stages:
 
 
 def examine(options: Options, *, stages: Stages | None = None) -> tuple[Check, ...]:
-    """Run the whole path of `advise FILE` on a tiny model, and look at what else it can use."""
+    """Run the whole path of `advise FILE` on a tiny model, and check optional parts."""
     return tuple(_checks(options, stages or Stages()))
 
 
@@ -82,7 +82,7 @@ def _check_platform() -> Check:
 
 
 def _check_cache(folder: Path) -> Check:
-    """Write a file there and remove it."""
+    """Check that a file can be written in the cache folder."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -95,7 +95,7 @@ def _check_cache(folder: Path) -> Check:
 
 
 def check_torch(version: str, *, problem: str) -> Check:
-    """Whether torch starts in a child process, in a version that the tests know."""
+    """Check that torch starts in a child process and is a tested version."""
     remedy = f"pip install 'torch>={'.'.join(map(str, OLDEST_TORCH))}'"
     if not version:
         return Check(name="torch", state="fails", found=problem, remedy=remedy)
@@ -117,7 +117,7 @@ def _check_model(options: Options, catalog: Catalog, stages: Stages) -> Iterator
         return
     yield Check(name="trace", state="ok", found=f"a tiny model, {len(workload.rows)} operators")
     try:
-        ranked = rank_workload(workload, options, catalog=catalog)
+        ranked = rank(question_of(workload, options, catalog=catalog))
     except AdvisorError as error:
         yield Check(name="rank", state="fails", found=error.message, remedy=error.hint)
         return
@@ -137,7 +137,7 @@ def _trace(text: str, options: Options, stages: Stages) -> Workload:
 
 
 def _check_torchvision(installed: Check, options: Options, stages: Stages) -> Check:
-    """Whether a file that imports it is traced; one that is built for another torch may lack what its import needs."""
+    """Check that a file which imports torchvision can be traced; a build for another torch may fail to import."""
     try:
         _trace(f"import torchvision\n{_TINY_MODEL}", options, stages)
     except (AdvisorError, ChildFailure) as error:
@@ -148,7 +148,7 @@ def _check_torchvision(installed: Check, options: Options, stages: Stages) -> Ch
 
 
 def _check_devices(inventory: Inventory) -> Iterator[Check]:
-    """What prediction for this machine rests on."""
+    """Check that each device here has a profile or a calibration to predict from."""
     for local in inventory.devices:
         found = f"{local.name}: {local.note}" if local.note else local.name
         calibrated_at = inventory.calibrated_at.get(local.device.id) if local.device else None

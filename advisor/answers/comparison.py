@@ -1,4 +1,4 @@
-"""What a change did: two files, or one and an answer of now, in; a comparison out."""
+"""Compares two saved answers or workloads, or a saved answer with a new one."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ _HINT = "compare what `advise SOURCE -o answer.json` writes, or what `advise pro
 
 
 def compare_files(base: Path, new: Path) -> Comparison:
-    """Compare two answers, or two saved workloads. Raises `AdvisorError` where they are not two of a kind."""
+    """Compare two answers, or two saved workloads. Raises `AdvisorError` if they are of different kinds."""
     before, after = _read(base), _read(new)
     if isinstance(before, Recommendation) and isinstance(after, Recommendation):
         return compare_answers(before, after)
@@ -28,7 +28,7 @@ def compare_files(base: Path, new: Path) -> Comparison:
 
 
 def read_base(file: Path) -> Recommendation:
-    """The answer that a later one is compared with; raise `AdvisorError` where the file holds none."""
+    """Read the answer that a later one is compared with; raise `AdvisorError` if the file holds none."""
     base = _read(file)
     if not isinstance(base, Recommendation):
         hint = "save the base with `advise SOURCE -o base.json`"

@@ -1,4 +1,4 @@
-"""A device's own figures on one page: measurements -> kernels of its steps -> two ratios -> its profile."""
+"""Fits the achieved compute and bandwidth ratios of one device to measured steps."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -23,17 +23,17 @@ from advisor.records.price import Catalog
 from advisor.workload.trace_many import OnProgress
 
 _LEAST_COUNT = 3
-"""Fewer rows are one odd model as likely as the device."""
+"""With fewer rows, one unusual model could decide the result."""
 _DIGITS = 4
 
 
 def fit_device(
     files: Sequence[Path], name: str, options: Options, *, date: str, on_progress: OnProgress | None = None
 ) -> OwnFit:
-    """Fit the two figures of the device that is called `name` on its rows in `files`; of a CPU on those of all sizes.
+    """Fit both figures of the device called `name` to its rows in `files`; for a CPU to the rows of all core counts.
 
-    The profile is the one in force with the figures in it, their source and `date`. Raises `UsageError` for an unknown
-    device, one that no row is of, and fewer than three rows that can be predicted.
+    The result holds the profile in force with the figures, their source and `date` added. Raises `UsageError` for an
+    unknown device, a device without rows, and fewer than three rows that can be predicted.
     """
     catalog = load_catalog(profiles=Path(options.profiles) if options.profiles else None)
     profile = find_device(catalog, name)
@@ -71,7 +71,7 @@ def _rows_of(profile: Gpu | Cpu, files: Iterable[Path], catalog: Catalog) -> lis
 def _is_called(name: str, profile: Gpu | Cpu, catalog: Catalog) -> bool:
     try:
         return find_device(catalog, split_cores(name)[0]).id == profile.id
-    except UsageError:  # a row of some other device, which nobody asks for
+    except UsageError:  # the row is of another device
         return False
 
 
@@ -103,7 +103,7 @@ def _mape(steps: Sequence[OwnStep], predicted_s: FloatArray) -> float:
 
 
 def _rounded(figures: OwnFigures) -> OwnFigures:
-    """As the profile will have them, so that the errors are those of the profile."""
+    """Round the figures as the profile stores them, so that the errors are those of the profile."""
     return replace(
         figures,
         compute_ratio=round(figures.compute_ratio, _DIGITS),

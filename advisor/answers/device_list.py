@@ -1,4 +1,4 @@
-"""The machine at hand and the catalog in, what is here beside its profiles and calibrations out."""
+"""Lists the devices of this machine with their profiles and calibrations."""
 
 from collections.abc import Callable, Iterator
 
@@ -19,7 +19,7 @@ def take_inventory(
     read_machine: Callable[[], Machine] = this_machine,
     read_torch: Callable[[], TorchSeen] = ask_torch,
 ) -> Inventory:
-    """Look at every device of this machine; `with_others` adds all other profiles, GPUs first. Nothing is timed."""
+    """List every device of this machine; `with_others` adds all other profiles, GPUs first. Nothing is timed."""
     machine, torch = read_machine(), read_torch()
     calibrations = calibrations_in_force(machine, catalog)
     devices = local_devices(machine, catalog)
@@ -40,7 +40,7 @@ def take_inventory(
 
 
 def _torch_notes(machine: Machine, torch: TorchSeen) -> Iterator[str]:
-    """Where torch cannot be asked, or does not see what the driver does."""
+    """Yield a note if torch does not answer, and one for each GPU that only torch or only the driver sees."""
     if torch.problem:
         yield f"torch does not answer: {torch.problem}"
         return

@@ -1,33 +1,25 @@
-"""Why a step takes that long, on one page: source -> workload -> ranking -> device -> where the time goes."""
+"""Explains why a step takes as long as it does, on one or several devices."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from advisor import units
-from advisor.answers.ranking import rank_workload
+from advisor.answers.ranking import rank
 from advisor.answers.savings import saving_changes
-from advisor.calibrate.in_force import with_calibrations
-from advisor.calibrate.store import Stored
 from advisor.catalog.find import overlay_notes
 from advisor.devices.named_machine import NamedMachine, machine_at_hand, named_machine, quoted_machine
 from advisor.errors import NothingFitsError, UsageError
-from advisor.machine.this_machine import this_machine
 from advisor.predict.batches import batch_candidates
 from advisor.predict.loader import loading_s
 from advisor.predict.step_time import predict
 from advisor.predict.time_breakdown import explain_step
-from advisor.question.from_model import trace_live
-from advisor.question.from_source import calibrations_for, catalog_of, profile_source, single_batch
-from advisor.question.option_values import names_of, options_of
-from advisor.question.served_model import as_served
+from advisor.question.record import Question
 from advisor.records.answer import BOUNDS, Interval, Quote, Recommendation
 from advisor.records.device import Device
 from advisor.records.explained_step import EXPLANATION_SCHEMA_VERSION, Explanation, PredictedStep
-from advisor.records.flag_values import is_workload_file
 from advisor.records.generation import Generation
 from advisor.records.machine import LOCAL, Machine
 from advisor.records.options import Options
@@ -35,22 +27,12 @@ from advisor.records.prediction import IndexArray, Predictions
 from advisor.records.price import Catalog
 from advisor.records.sample_words import samples_text
 from advisor.records.scale import Plan
-from advisor.records.workload import Attention, Workload
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-MAX_DEVICES = 6
-"""Side by side, each needs columns of its own."""
-_SEVERAL_ATTENTIONS = ("hf:", "timm:")
-"""Sources whose models have their attention in several forms."""
-_CHOOSE_AN_OFFER = ("provider", "region", "tier", "device")
+from advisor.records.workload import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Subject:
-    """A device to explain the step on, and its quote in the ranking where it has one."""
+    """A device to explain the step on, and its quote if it is in the ranking."""
 
     name: str
     device: Device
@@ -58,83 +40,17 @@ class _Subject:
     quote: Quote | None
 
 
-def explain_source(
-    source: str, options: Options, *, on: Sequence[str] = (), run: bool = False, script_args: tuple[str, ...] = ()
-) -> Explanation:
-    """Say why a step of the model in `source` takes as long as `advise` says it does.
+def explain(question: Question, *, on: Sequence[str] = (), recommendation: Recommendation | None = None) -> Explanation:
+    """Explain why the step takes as long as the ranking says, on each of `on`, or on the best offer.
 
-    `on` names offers by id or instance, and devices by id or alias, with `@N` for N physical cores of a CPU. Without
-    it, the best offer of the ranking is explained.
+    `on` names offers by id or instance, and devices by id or alias, with `@N` for N physical cores of a CPU.
+    `recommendation` is the ranking of the question, if it is known already. Raises `AdvisorError` for a device that
+    cannot run the step.
     """
-    check_named(on, options)
-    is_saved = is_workload_file(source)
-    is_here = any(name.casefold() == LOCAL for name in (*on, *options.device))
-    machine = this_machine() if is_here or not (is_saved or options.no_local) else None
-    at_one_batch = options if single_batch(options) else replace(options, batch="")
-
-    def traced(attention: Attention) -> Workload:
-        asked = replace(at_one_batch, attention=attention)
-        return profile_source(source, asked, run=run, script_args=script_args).workload
-
-    workload = traced(options.attention)
-    catalog = catalog_of(options)
-    calibrated = Stored() if is_saved else calibrations_for(machine, catalog, options)
-    return explain_workload(
-        workload,
-        replace(options, mode=workload.mode),
-        on=on,
-        catalog=with_calibrations(catalog, calibrated.calibrations),
-        machine=machine,
-        trace_fused=(lambda: traced("fused")) if source.startswith(_SEVERAL_ATTENTIONS) else None,
-    )
-
-
-def explain(
-    model: "nn.Module",
-    example_inputs: Any = None,
-    *,
-    on: str | Sequence[str] = (),
-    loss: Callable[[Any, Any], "torch.Tensor"] | None = None,
-    optimizer: Callable[[Iterable[Any]], "torch.optim.Optimizer"] | None = None,
-    train_step: Callable[["nn.Module", Any], Any] | None = None,
-    **flags: Any,
-) -> Explanation:
-    """Say why a step of `model` takes as long as `recommend` says it does, on the best offer or on those named by `on`.
-
-    All else is as `recommend` takes it, `flags` included.
-    """
-    options, names = options_of(flags, function="explain"), names_of(on)
-    check_named(names, options)
-    workload = trace_live(model, example_inputs, options, loss=loss, optimizer=optimizer, train_step=train_step)
-    machine, catalog = None if options.no_local else this_machine(), catalog_of(options)
-    calibrated = calibrations_for(machine, catalog, options)
-    return explain_workload(
-        workload,
-        options,
-        on=names,
-        catalog=with_calibrations(catalog, calibrated.calibrations),
-        machine=machine,
-    )
-
-
-def explain_workload(
-    workload: Workload,
-    options: Options,
-    *,
-    on: Sequence[str],
-    catalog: Catalog,
-    machine: Machine | None = None,
-    trace_fused: Callable[[], Workload] | None = None,
-    recommendation: Recommendation | None = None,
-) -> Explanation:
-    """Explain the workload on each of `on`, or on the best offer. Raises `AdvisorError` where it does not run.
-
-    `catalog` holds the calibrations of `machine`, which is the one at hand. `trace_fused` traces the model anew with
-    fused attention, where that can be had. `recommendation` is the ranking of all this, where it is made already.
-    """
-    workload, options = as_served(workload, options)
+    question = replace(question, trace_at=None)  # one step is explained, that of the workload
+    workload, options, catalog, machine = question.workload, question.options, question.catalog, question.machine
     if recommendation is None:
-        recommendation = rank_workload(workload, options, catalog=catalog, machine=machine)
+        recommendation = rank(question)
     subjects = [
         _at_hand(recommendation, machine, catalog)
         if name.casefold() == LOCAL
@@ -154,14 +70,7 @@ def explain_workload(
             compile_mode=options.compile,
         )
         if subject.quote is not None and subject.quote.plan is None and subject.quote.provider != LOCAL:
-            changes = saving_changes(
-                subject.quote,
-                recommendation,
-                workload=workload,
-                options=options,
-                catalog=catalog,
-                trace_fused=trace_fused,
-            )
+            changes = saving_changes(subject.quote, recommendation, question)
             step = replace(step, job_usd=subject.quote.job_usd, changes=changes)
         steps.append(step)
     return Explanation(
@@ -196,15 +105,6 @@ def _pass_batch(quote: Quote, plan: Plan) -> int:
     return math.ceil(quote.batch / (plan.data * plan.accumulate))
 
 
-def check_named(on: Sequence[str], options: Options) -> None:
-    """Refuse what would otherwise be ignored."""
-    chosen_by = next((flag for flag in _CHOOSE_AN_OFFER if getattr(options, flag)), None)
-    if on and chosen_by:
-        raise UsageError(f"--on names the device, so --{chosen_by} has none to choose", hint="keep one of them")
-    if len(on) > MAX_DEVICES:
-        raise UsageError(f"--on: {len(on)} devices, at most {MAX_DEVICES} stand side by side", hint="ask for fewer")
-
-
 def _best(recommendation: Recommendation, machine: Machine | None, catalog: Catalog) -> _Subject:
     best = recommendation.best
     if best is None:
@@ -215,7 +115,7 @@ def _best(recommendation: Recommendation, machine: Machine | None, catalog: Cata
 
 
 def _at_hand(recommendation: Recommendation, machine: Machine | None, catalog: Catalog) -> _Subject:
-    """The device of this machine that does the job first."""
+    """Return the device of this machine that finishes the job first."""
     quote = recommendation.at_hand
     if machine is None or quote is None:
         raise UsageError("--on local: no device of this machine does the job", hint="`advise devices` lists them")
@@ -232,7 +132,7 @@ def _named(name: str, recommendation: Recommendation, catalog: Catalog) -> _Subj
 
 
 def _subject(machine: NamedMachine, recommendation: Recommendation) -> _Subject:
-    """The machine, with the quote of its region that is in the ranking."""
+    """Return the machine with its quote, if one of its offers is in the ranking."""
     return _Subject(
         name=machine.name,
         device=machine.device,
@@ -244,7 +144,7 @@ def _subject(machine: NamedMachine, recommendation: Recommendation) -> _Subject:
 def _step_of(
     subject: _Subject, workload: Workload, options: Options, catalog: Catalog, *, samples: int
 ) -> PredictedStep:
-    """The step that is ranked, one pass of it where several GPUs share it, or what the ranking would say of it."""
+    """Return the step of the quote, or one GPU's pass of it; without a quote, predict the step as the ranking would."""
     quote = subject.quote
     if quote is None:
         return _predicted_step(workload, subject, options, catalog, samples=samples)
@@ -274,7 +174,7 @@ def _loading_s(device: Device, *, batch: int, options: Options) -> float:
 def _predicted_step(
     workload: Workload, subject: _Subject, options: Options, catalog: Catalog, *, samples: int
 ) -> PredictedStep:
-    """What the ranking would say of a device that is not in it: at the batch that finishes the job soonest."""
+    """Predict the step on a device that is not in the ranking, at the batch size that finishes the job first."""
     if options.loader_s_per_sample is not None and subject.device.vcpu_count is None:
         raise UsageError(
             f"--loader-s-per-sample: how many vCPUs {subject.name} has is not known", hint="name an instance"
@@ -294,7 +194,7 @@ def _predicted_step(
 
 
 def _pass_step(workload: Workload, subject: _Subject, batch: int, options: Options, catalog: Catalog) -> PredictedStep:
-    """One pass of one of the GPUs that share a step, by itself."""
+    """Predict one pass of one of the GPUs that share a step, without communication."""
     batches = np.array([batch], dtype=np.intp)
     return _step_at(_predictions(workload, subject, options, catalog, batches=batches), 0, options=options)
 
@@ -302,7 +202,7 @@ def _pass_step(workload: Workload, subject: _Subject, batch: int, options: Optio
 def _predictions(
     workload: Workload, subject: _Subject, options: Options, catalog: Catalog, *, batches: IndexArray
 ) -> Predictions:
-    """On the one device; raise `UsageError` where it cannot run the step."""
+    """Predict the step on one device; raise `UsageError` if it cannot run the step."""
     predictions = predict(
         workload,
         devices=[subject.device],
@@ -322,7 +222,7 @@ def _predictions(
 
 
 def _step_at(predictions: Predictions, at: int, *, options: Options) -> PredictedStep:
-    """The step of the only device at the batch of that index."""
+    """Return the step of the only device at the batch size with that index."""
     (device,), (precision,) = predictions.devices, predictions.precisions
     if precision is None:
         raise ValueError(f"{device.id} was predicted without a precision")

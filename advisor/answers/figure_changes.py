@@ -1,4 +1,4 @@
-"""Figures of one step before and after in, their changes out."""
+"""Compares the figures of one step before and after a change."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,12 +7,12 @@ from advisor.records.change import Change, Measure, ModuleChange
 
 
 def change(measure: Measure, before: float, after: float) -> Change:
-    """Of a figure that is counted, or known."""
+    """Return the change of a figure that is known exactly."""
     return Change(measure=measure, before=before, after=after, ratio=after / before if before else None)
 
 
 def predicted_change(measure: Measure, before: Interval, after: Interval) -> Change:
-    """Of a figure that is predicted."""
+    """Return the change of a predicted figure."""
     return Change(
         measure=measure,
         before=before.mid,
@@ -23,7 +23,7 @@ def predicted_change(measure: Measure, before: Interval, after: Interval) -> Cha
 
 
 def counted_changes(before: Totals, after: Totals) -> tuple[Change, ...]:
-    """What one step does and holds."""
+    """Return the changes of FLOP, bytes and memory of one step."""
     return (
         change("flops", before.flops, after.flops),
         change("moved_bytes", before.read_bytes + before.write_bytes, after.read_bytes + after.write_bytes),
@@ -33,7 +33,7 @@ def counted_changes(before: Totals, after: Totals) -> tuple[Change, ...]:
 
 
 def module_changes(before: Sequence[Group], after: Sequence[Group]) -> tuple[ModuleChange, ...]:
-    """The modules whose FLOP or bytes differ, the largest difference of FLOP, then of bytes, first."""
+    """Return the modules whose FLOP or bytes differ; largest difference in FLOP, then in bytes, first."""
     return tuple(
         sorted(
             _differing(before, after),

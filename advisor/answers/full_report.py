@@ -1,33 +1,25 @@
-"""Everything that a report shows, on one page: question -> ranking -> a few devices looked at closely -> break-even."""
+"""Collects everything that a report shows: the ranking, a few devices in detail, and the break-even points."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from advisor import __version__
-from advisor.answers.break_even import breakeven_workload
-from advisor.answers.explanation import explain_workload
+from advisor.answers.break_even import break_even
+from advisor.answers.explanation import explain
 from advisor.answers.memory_fit import device_memory
-from advisor.answers.ranking import rank_question
-from advisor.calibrate.in_force import with_calibrations
+from advisor.answers.ranking import rank
 from advisor.catalog.locate import shipped_profiles
 from advisor.cost.batch_sweep import batch_points
 from advisor.devices.named_machine import NamedMachine, machine_at_hand, quoted_machine
-from advisor.errors import NothingFitsError, UsageError
-from advisor.files.whole_file import write_whole
-from advisor.machine.this_machine import this_machine
+from advisor.errors import NothingFitsError
 from advisor.predict.batches import batch_candidates
 from advisor.predict.step_time import predict
-from advisor.question.from_model import trace_live
-from advisor.question.from_source import calibrations_for, catalog_of, question_of
-from advisor.question.option_values import options_of
 from advisor.question.record import Question
-from advisor.question.served_model import as_served
 from advisor.records.answer import BatchPoint, Quote, Recommendation
 from advisor.records.break_even_curves import BreakEven
 from advisor.records.machine import LOCAL, Machine
@@ -35,74 +27,27 @@ from advisor.records.options import Options
 from advisor.records.price import Catalog, Price
 from advisor.records.report_contents import AccuracyGroup, CloseLook, PriceSource, Report, Role
 from advisor.records.workload import Workload
-from advisor.report.html import render_report
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
 
 
-def report_source(source: str, options: Options, **how: Any) -> Report:
-    """The report of the model in `source`; `how` is as `rank_source` takes it."""
-    return report_question(question_of(source, options, **how))
+def report(question: Question, *, today: date | None = None, with_break_even: bool = True) -> Report:
+    """Rank every offer, and look closely at the best GPU, the best CPU and this machine.
 
-
-def save_report(
-    model: "nn.Module",
-    example_inputs: Any,
-    file: str | Path,
-    *,
-    loss: Callable[[Any, Any], "torch.Tensor"] | None = None,
-    optimizer: Callable[[Iterable[Any]], "torch.optim.Optimizer"] | None = None,
-    train_step: Callable[["nn.Module", Any], Any] | None = None,
-    **flags: Any,
-) -> Recommendation:
-    """Write what `advise SOURCE -o report.html` writes, for `model`, and return the recommendation that it shows.
-
-    All else is as `recommend` takes it, `flags` included but `measure`. Raises `UsageError` where `file` is no .html.
+    `with_break_even` False leaves that part out: it takes several times as long as everything else.
     """
-    options, path = options_of(flags, function="save_report"), Path(file)
-    if path.suffix.lower() != ".html":
-        raise UsageError(f"{path}: a report is an HTML file", hint="name it report.html; the answer alone has .save()")
-
-    def trace_at(asked: Options) -> Workload:
-        return trace_live(model, example_inputs, asked, loss=loss, optimizer=optimizer, train_step=train_step)
-
-    catalog, machine = catalog_of(options), None if options.no_local else this_machine()
-    question = Question(
-        workload=trace_at(options),
-        options=options,
-        catalog=catalog,
-        trace_at=lambda batch: trace_at(replace(options, batch=str(batch))),
-        machine=machine,
-        calibrated=calibrations_for(machine, catalog, options),
-    )
-    report = report_question(question)
-    write_whole(render_report(report), path)
-    return report.recommendation
-
-
-def report_question(question: Question, *, today: date | None = None, with_break_even: bool = True) -> Report:
-    """Rank every offer, and look closely at the best GPU, the best CPU and the machine at hand, each by itself.
-
-    `with_break_even` False leaves that out: it takes several times as long as all the rest.
-    """
-    recommendation = rank_question(question, today=today)
-    calibrated = question.calibrated.calibrations if question.calibrated else ()
-    catalog = with_calibrations(question.catalog, calibrated)
+    recommendation = rank(question, today=today)
     return Report(
         recommendation=recommendation,
-        looks=_close_looks(question, recommendation, catalog),
-        price_sources=_price_sources(recommendation.quotes, catalog),
+        looks=_close_looks(replace(question, trace_fused=None), recommendation),
+        price_sources=_price_sources(recommendation.quotes, question.catalog),
         accuracy=shipped_accuracy(),
         version=__version__,
         made_on=(today or date.today()).isoformat(),
-        break_even=_break_even(question, catalog) if with_break_even else None,
+        break_even=_break_even(question) if with_break_even else None,
     )
 
 
 def shipped_accuracy() -> tuple[AccuracyGroup, ...]:
-    """How far the shipped efficiencies are from measured steps, as `make accuracy` last found it; all rows first."""
+    """Return the error of the shipped efficiencies as `make accuracy` last wrote it; all rows first."""
     document = json.loads((shipped_profiles() / "accuracy.json").read_text(encoding="utf-8"))
     named: list[tuple[str, str, dict[str, Any]]] = [("", "", document["overall"])]
     for group in document["groups"]:
@@ -125,24 +70,21 @@ def shipped_accuracy() -> tuple[AccuracyGroup, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Subject:
-    """What is looked at closely."""
+    """A device to show in detail."""
 
     role: Role
     quote: Quote
     machine: NamedMachine
 
 
-def _close_looks(question: Question, recommendation: Recommendation, catalog: Catalog) -> tuple[CloseLook, ...]:
+def _close_looks(question: Question, recommendation: Recommendation) -> tuple[CloseLook, ...]:
+    workload, options, catalog = question.workload, question.options, question.catalog
     subjects = list(_subjects(recommendation, question.machine, catalog))
     if not subjects:
         return ()
-    workload, options = as_served(question.workload, question.options)
-    explanation = explain_workload(
-        workload,
-        options,
+    explanation = explain(
+        question,
         on=[LOCAL if subject.role == "at hand" else subject.quote.id for subject in subjects],
-        catalog=catalog,
-        machine=question.machine,
         recommendation=recommendation,
     )
     batches = _batch_points(workload, options, subjects, catalog)
@@ -173,7 +115,7 @@ def _subjects(recommendation: Recommendation, machine: Machine | None, catalog: 
 def _batch_points(
     workload: Workload, options: Options, subjects: Sequence[_Subject], catalog: Catalog
 ) -> list[tuple[BatchPoint, ...]]:
-    """The step of every device at the batches that `--batch auto` considers; none where only one is known."""
+    """Return the step of every device at the batch sizes of `--batch auto`; nothing if one size alone is known."""
     if not workload.batch_is_affine:
         return [()] * len(subjects)
     asked = batch_candidates("auto", mode=options.mode, source_batch=workload.batch)
@@ -191,18 +133,18 @@ def _batch_points(
     return [batch_points(found, row, usd_per_hour=subject.quote.usd_per_hour) for row, subject in enumerate(subjects)]
 
 
-def _break_even(question: Question, catalog: Catalog) -> BreakEven | None:
-    """None where the limits leave one kind of device without an offer, or ask for what is at hand alone."""
+def _break_even(question: Question) -> BreakEven | None:
+    """Return None if the limits leave one kind of device without an offer, or name this machine."""
     if LOCAL in question.options.device:
         return None
     try:
-        return breakeven_workload(question.workload, question.options, catalog=catalog)
+        return break_even(question)
     except NothingFitsError:
         return None
 
 
 def _price_sources(quotes: Iterable[Quote], catalog: Catalog) -> tuple[PriceSource, ...]:
-    """Grouped by provider and source, as they are named in the price files."""
+    """Return the sources of the prices, by provider and by their name in the price files."""
     offers = {offer.id: offer for offer in catalog.offers}
     groups: dict[tuple[str, str], list[Price]] = {}
     for quote in quotes:

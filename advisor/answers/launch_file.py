@@ -1,4 +1,4 @@
-"""A recommendation and the user's script in, the file with which an engine runs it on the best instance out."""
+"""Writes the task file with which SkyPilot or dstack runs the user's script on the best instance."""
 
 import os
 import re
@@ -23,14 +23,14 @@ from advisor.report.quote_columns import instance_label
 from advisor.report.scaling_text import scaling_notes
 
 _SETUP_S = 3600
-"""Leave for installing packages and fetching data before a task that overruns its prediction is ended."""
+"""Time for installing packages and fetching data before a task that overruns its prediction is ended."""
 _LONGEST_NAME = 40
 _COMMENT_WIDTH = 78
 _REQUIREMENTS = "requirements.txt"
 
 
 def check_launchable(source: str) -> None:
-    """Raise `UsageError` for a source that no machine could be told to run."""
+    """Raise `UsageError` for a source that is not a script in the current folder."""
     script = _script(source)
     if not source.endswith(".py") and "::" not in source:
         raise UsageError(f"--emit: {source} is no Python file to run on a machine", hint="name your script")
@@ -51,11 +51,10 @@ def task_file(
     file: Path | None,
     today: date,
 ) -> TaskFile:
-    """The task file of `engine` for the first ranked instance that it can launch; `file` is where it will stand.
+    """Return the task file of `engine` for the first ranked instance that it can launch; `file` is its future path.
 
-    The current folder is what is copied to the machine, and its `requirements.txt` is installed there.
-
-    Raises `NothingFitsError` where it can launch none, `UsageError` for a service, which is no task.
+    The current folder is copied to the machine, and its `requirements.txt` is installed there. Raises
+    `NothingFitsError` if the engine can launch no instance, `UsageError` for a service, which never ends.
     """
     job = recommendation.job
     if job.requests_per_day is not None:
@@ -85,7 +84,7 @@ def task_file(
 
 
 def task_text(task: LaunchTask, *, engine: str, comments: Sequence[str]) -> str:
-    """The file in which the engine reads the task, with comments above."""
+    """Return the text of the task file, with comments on top."""
     wrapped = [line for comment in comments for line in textwrap.wrap(comment, _COMMENT_WIDTH, subsequent_indent="  ")]
     return yaml_text(engine_module(engine).task_values(task), comments=wrapped)
 
@@ -95,13 +94,13 @@ def _script(source: str) -> Path:
 
 
 def task_name(stem: str) -> str:
-    """Lower case, digits and hyphens after a letter: what both engines take."""
+    """Return a name that both engines accept: lower case, digits and hyphens after a letter."""
     name = re.sub("[^a-z0-9]+", "-", stem.lower()).strip("-")
     return (name if name[:1].isalpha() and len(name) > 1 else f"job-{name}")[:_LONGEST_NAME].strip("-")
 
 
 def _first_launchable(quotes: Sequence[Quote], *, engine: str) -> tuple[Quote, tuple[str, ...]]:
-    """The first quote that the engine can launch, and a note where that is not the best."""
+    """Return the first quote that the engine can launch, and a note if it is not the best."""
     module = engine_module(engine)
 
     def why_not(quote: Quote) -> str:
@@ -132,20 +131,20 @@ def _named(quote: Quote) -> str:
 
 
 def _max_duration_s(quote: Quote, job: Job) -> float | None:
-    """When to end a task that does not end: at the deadline, else an hour after the upper end of the prediction."""
+    """Return when to end a task: at the deadline, else an hour after the upper end of the prediction."""
     if job.limits.deadline_s is not None:
         return job.limits.deadline_s
     return None if job.assumed else quote.job_s.high + _SETUP_S
 
 
 def _max_usd_per_hour(quote: Quote, job: Job) -> float | None:
-    """What one of the machines may cost: both engines compare that with the price of one."""
+    """Return the most that one machine may cost an hour; both engines compare it with the price of one."""
     limit = job.limits.max_usd_per_hour
     return None if limit is None else limit / quote.instance_count
 
 
 def _prediction(quote: Quote, job: Job) -> Iterator[str]:
-    """What was predicted, for whoever opens the file later."""
+    """Return the prediction as comments for the file."""
     time = interval_text(quote.job_s)
     device = quote.device.name if quote.device.kind == "cpu" else f"{quote.device.count}x {quote.device.name}"
     yield (

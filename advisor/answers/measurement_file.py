@@ -1,4 +1,4 @@
-"""A CSV file of measured step times in, measurements out; each error names the line, the column and what to do."""
+"""Reads CSV files of measured step times; errors name the line, the column and the remedy."""
 
 import csv
 import math
@@ -24,7 +24,7 @@ _HINT = f"the columns are {', '.join(_COLUMNS)}"
 
 
 def read_measurements(path: Path) -> tuple[Measurement, ...]:
-    """The rows of a measurements file, whose columns may come in any order.
+    """Read a file of measurements; its columns may come in any order.
 
     A cell of a column that has a default may be empty, or the whole column missing. Raises `UsageError`.
     """
@@ -45,7 +45,7 @@ def read_measurements(path: Path) -> tuple[Measurement, ...]:
 
 
 def source_of(measurement: Measurement) -> str:
-    """The measurement's model as `advise` finds it from here: a path is seen from the file's folder, else from here."""
+    """Return the measurement's model as a source; a path is relative to the file's folder, else to the current one."""
     scheme, colon, reference = measurement.model.partition(":")
     if colon and scheme == "hf":
         return f"hf:{_found(reference, measurement)}"

@@ -1,9 +1,8 @@
-"""Whether a step fits, on one page: source -> workload -> devices -> memory, largest batch, what would make it fit."""
+"""Says whether a step fits the memory of devices, and what would make it fit."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,10 +19,8 @@ from advisor.predict.precision import resolve_precision, width_of
 from advisor.predict.remedies import Remedied, Step, remedies
 from advisor.predict.step_memory import phase_of, step_memory, verdict_of
 from advisor.predict.step_time import has_kernels
-from advisor.question.from_model import trace_live
-from advisor.question.from_source import catalog_of, profile_source, profiled_batch, single_batch
-from advisor.question.option_values import names_of, options_of
-from advisor.question.served_model import as_served
+from advisor.question.from_source import profiled_batch, single_batch
+from advisor.question.record import Question
 from advisor.records.answer import QuotedDevice
 from advisor.records.device_memory import MEMORY_SCHEMA_VERSION, DeviceMemory, MemoryAnswer, MemoryTerm, Remedy
 from advisor.records.flag_values import single_batch_of
@@ -31,50 +28,18 @@ from advisor.records.options import Options
 from advisor.records.price import Catalog
 from advisor.records.workload import Workload
 
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
 
-
-def memory_source(
-    source: str, options: Options, *, on: Sequence[str] = (), run: bool = False, script_args: tuple[str, ...] = ()
-) -> MemoryAnswer:
-    """Say whether a step of the model in `source` fits the devices that `on` names, or all on offer."""
-    _check_one_batch(options)
-    workload = profile_source(source, options, run=run, script_args=script_args).workload
-    return memory_workload(workload, replace(options, mode=workload.mode), on=on, catalog=catalog_of(options))
-
-
-def memory(
-    model: "nn.Module",
-    example_inputs: Any = None,
-    *,
-    on: str | Sequence[str] = (),
-    loss: Callable[[Any, Any], "torch.Tensor"] | None = None,
-    optimizer: Callable[[Iterable[Any]], "torch.optim.Optimizer"] | None = None,
-    train_step: Callable[["nn.Module", Any], Any] | None = None,
-    **flags: Any,
-) -> MemoryAnswer:
-    """Say whether a step of `model` fits the devices that `on` names, or all on offer.
-
-    All else is as `recommend` takes it, `flags` included.
-    """
-    options = options_of(flags, function="memory")
-    _check_one_batch(options)
-    workload = trace_live(model, example_inputs, options, loss=loss, optimizer=optimizer, train_step=train_step)
-    return memory_workload(workload, options, on=names_of(on), catalog=catalog_of(options))
-
-
-def _check_one_batch(options: Options) -> None:
+def check_one_batch(options: Options) -> None:
+    """Raise `UsageError` if several batch sizes are asked for."""
     flag, asked = ("--concurrency", options.concurrency) if options.concurrency else ("--batch", options.batch)
     if asked and not single_batch_of(asked):
         batch_candidates(asked, mode=options.mode, source_batch=1)  # says what is wrong with it
-        raise UsageError(f"{flag} {asked}: memory is of one batch", hint="write one number, or leave it out")
+        raise UsageError(f"{flag} {asked}: memory takes one batch size", hint="write one number, or leave it out")
 
 
-def memory_workload(workload: Workload, options: Options, *, on: Sequence[str], catalog: Catalog) -> MemoryAnswer:
-    """Say it for each of `on`, or for every device on offer within the limits, the smallest memory first."""
-    workload, options = as_served(workload, options)
+def memory_fit(question: Question, *, on: Sequence[str] = ()) -> MemoryAnswer:
+    """Say whether the step fits each of `on`, or every device on offer within the limits, smallest memory first."""
+    workload, options, catalog = question.workload, question.options, question.catalog
     batch = profiled_batch(workload, single_batch(options))
     machines = [named_machine(name, catalog) for name in on] or _on_offer(options, catalog)
     found = [device_memory(machine, workload, options, batch=batch) for machine in machines]
@@ -97,13 +62,13 @@ def memory_workload(workload: Workload, options: Options, *, on: Sequence[str], 
 
 
 def _on_offer(options: Options, catalog: Catalog) -> list[NamedMachine]:
-    """One machine for each device and each size of memory that the limits leave."""
+    """Return one machine for each device and each size of memory that the limits leave."""
     named = replace(options, device=device_ids(catalog, options.device))
     offers = select_offers(catalog.offers, options=named, price_kind=PRICE_KINDS[options.price]).offers
     devices = fleet_of(offers, gpus=catalog.gpus, cpus=catalog.cpus).devices
     if not devices:
         raise NothingFitsError("no offer within the limits has a device that is known", hint="`advise rank` says why")
-    # Instances without a GPU differ in what fits by their memory and their precision alone.
+    # For instances without a GPU only the memory and the precision decide what fits.
     distinct = {
         (device.kind, device.id if device.kind == "gpu" else "", device.memory_bytes): device for device in devices
     }
@@ -114,7 +79,7 @@ def _on_offer(options: Options, catalog: Catalog) -> list[NamedMachine]:
 
 
 def device_memory(machine: NamedMachine, workload: Workload, options: Options, *, batch: int) -> DeviceMemory | None:
-    """The step on one device; None where it has no unit for the precision, or no kernels for the step."""
+    """Return the memory of the step on a device; None if it has no unit for the precision or no kernels for it."""
     device = machine.device
     precision = resolve_precision(options.precision, device)
     if precision is None or not has_kernels(workload, device.kind):

@@ -1,4 +1,4 @@
-"""A model's source in, the family of architectures it belongs to out: `timm:vit`, `hf:gpt2`."""
+"""Tells the family of architectures that a model's source belongs to: `timm:vit`, `hf:gpt2`."""
 
 import json
 import re
@@ -15,7 +15,7 @@ _NAMED = ("torchvision", "timm")
 
 
 def family_of(source: str) -> str:
-    """The kind of source, and the architecture that the model's name, its config or its file names."""
+    """Return the kind of source, and the architecture that the model's name, config or file name gives."""
     scheme, colon, reference = source.partition(":")
     if colon and scheme in _NAMED:
         match = _NAME.match(reference)
@@ -29,7 +29,7 @@ def family_of(source: str) -> str:
 
 
 def _model_type(path: Path) -> str:
-    """The config's `model_type`; the file's own name where it cannot be read, which the row's failure then explains."""
+    """Return the config's `model_type`, or the file's name if it cannot be read; the row then fails with the reason."""
     config = path / "config.json" if path.is_dir() else path
     try:
         return str(json.loads(read_regular_file(config))["model_type"])

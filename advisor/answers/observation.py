@@ -1,19 +1,16 @@
-"""A model in its own loop in, a recommendation that rests on the steps it really took out."""
+"""Recommends from the steps that a model took in the user's own loop."""
 
 import inspect
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from advisor import units
-from advisor.answers.ranking import rank_workload
+from advisor.answers.ranking import rank
 from advisor.calibrate.measured_beside import Measuring
 from advisor.calibrate.step_request import MeasureRequest
 from advisor.errors import UsageError
-from advisor.machine.this_machine import this_machine
-from advisor.question.from_model import trace_live
-from advisor.question.from_source import calibrations_for, catalog_of
+from advisor.question.from_model import question_from_model
 from advisor.question.option_values import options_of
 from advisor.question.served_model import asks_for_tokens
 from advisor.records.answer import Recommendation
@@ -22,32 +19,16 @@ from advisor.records.timing import StepTiming
 
 if TYPE_CHECKING:
     from torch import nn
-    from torch.utils.data import DataLoader
 
     from advisor.calibrate.observer import Observer, Run
     from advisor.workload.loaded import Inputs
 
 _NO_WAIT_RATIO = 0.05
-"""Of a step: the code between two steps alone takes so much; workers that keep up are not told from faster ones."""
-
-
-@contextmanager
-def observe(model: "nn.Module", *, loader: "DataLoader[Any] | None" = None) -> Iterator["Observed"]:
-    """Watch the steps that the code inside takes with `model`; what it gives recommends from them.
-
-    In training a step lasts from the model's call to the end of its optimizer's step, in inference as long as the call.
-    The model, its optimizer and what the code computes stay as they are. With `loader` its workers tell how much
-    computing a sample takes to load, where the device had to wait for them.
-    """
-    from advisor.calibrate.observer import Observer
-
-    observer = Observer(model)
-    with observer.following():
-        yield Observed(observer, worker_count=None if loader is None else loader.num_workers)
+"""A shorter wait, relative to the step, may be the code between two steps; it says nothing about the workers."""
 
 
 class Observed:
-    """What was seen of a model's steps; ask it after the `with`."""
+    """The steps that `observe` saw; use it after the `with`."""
 
     def __init__(self, observer: "Observer", *, worker_count: int | None) -> None:
         self._observer = observer
@@ -64,15 +45,15 @@ class Observed:
 
     @property
     def timing(self) -> StepTiming:
-        """The steps and what the device waited between them; raises `UsageError` where too few were seen."""
+        """Return the time of the steps and of the waits between them; raise `UsageError` if too few were seen."""
         return self._observer.timing()
 
     @property
     def loader_s_per_sample(self) -> float | None:
-        """Seconds that one vCPU takes to load a sample; None where the loader is not known or nothing waited for it.
+        """Return the seconds that one vCPU needs to load a sample; None if no loader is known or nothing waited for it.
 
-        Workers that the device waits for are at work all the time: one batch a step and a wait, by all of them. Without
-        workers the loop itself loads, in the wait.
+        If the device waits, all workers are busy all the time, and together load one batch per step and wait. Without
+        workers, the loop itself loads the batch during the wait.
         """
         timing = self.timing
         if self._worker_count is None or not timing.loader_wait_s:
@@ -84,12 +65,11 @@ class Observed:
         return (timing.step_s + timing.loader_wait_s) * self._worker_count / timing.batch
 
     def recommend(self, *, loss: Any = None, train_step: Any = None, **flags: Any) -> Recommendation:
-        """As `advisor.recommend`, resting on the steps that were timed, for the model, inputs, optimizer, mode, layout
-        and precision that were seen.
+        """Return what `advisor.recommend` does, based on the steps that were timed.
 
-        `loss` and `train_step` say what a step does beside the model's call, if more than the mean of its outputs; they
-        and all `flags` are as there. Raises `AdvisorError`, with too few steps for instance, and what the model's own
-        code raises.
+        Model, inputs, optimizer, mode, layout and precision are those of the loop. `loss` and `train_step` tell how the
+        loss is computed, if it is not the mean of the outputs; they and `flags` are as `recommend` takes them. Raises
+        `AdvisorError`, for example after too few steps, and what the model's own code raises.
         """
         observer, timing = self._observer, self.timing
         run = observer.run
@@ -99,12 +79,11 @@ class Observed:
         options = options_of({**seen, "loader_s_per_sample": self.loader_s_per_sample, **flags}, function="recommend")
         if asks_for_tokens(options):
             raise UsageError(
-                "prompt_tokens: the steps of a loop were timed, which are none of a service",
+                "prompt_tokens: the steps of a loop were timed, not those of a served language model",
                 hint="advisor.recommend takes it",
             )
-        machine, catalog = None if options.no_local else this_machine(), catalog_of(options)
-        model = getattr(observer.model, "_orig_mod", observer.model)  # what torch.compile has wrapped
-        workload = trace_live(
+        model = getattr(observer.model, "_orig_mod", observer.model)  # torch.compile wraps the model
+        question = question_from_model(
             model,
             _example_inputs(model, run.inputs),
             options,
@@ -112,26 +91,20 @@ class Observed:
             optimizer=observer.optimizer,
             train_step=train_step,
         )
-        request = MeasureRequest(source=workload.name, mode=observer.mode, layout=run.layout, compile=run.compile)
+        name = question.workload.name
+        request = MeasureRequest(source=name, mode=observer.mode, layout=run.layout, compile=run.compile)
         measuring = Measuring(
             request=request,
             time_it=partial(_timed, timing, run),
             precision=run.precision,
-            device=_name_here(run, machine),
+            device=_name_here(run, question.machine),
             batch=timing.batch,
         )
-        return rank_workload(
-            workload,
-            options,
-            catalog=catalog,
-            machine=machine,
-            calibrated=calibrations_for(machine, catalog, options),
-            measuring=measuring,
-        )
+        return rank(replace(question, measuring=measuring))
 
 
 def _timed(timing: StepTiming, run: "Run", request: MeasureRequest) -> StepTiming:
-    """The loop's steps, where they ran as the request asks. More threads than cores share these cores."""
+    """Return the timed steps; raise `UsageError` if they used fewer cores than the request asks for."""
     if request.thread_count is not None and run.thread_count < request.thread_count:
         raise UsageError(
             f"the loop ran on {run.thread_count} of {request.thread_count} cores, and predictions are of all",
@@ -141,12 +114,12 @@ def _timed(timing: StepTiming, run: "Run", request: MeasureRequest) -> StepTimin
 
 
 def _name_here(run: "Run", machine: Machine | None) -> str:
-    """The driver's name of the device: torch may count unlike GPUs in another order, and the UUIDs tell."""
+    """Return the driver's name of the device; the UUID finds it, since torch may number GPUs in another order."""
     gpus = () if machine is None or run.gpu_uuid is None else machine.gpus
     return next((gpu.id for gpu in gpus if gpu.uuid == run.gpu_uuid), run.device)
 
 
 def _example_inputs(model: "nn.Module", inputs: "Inputs") -> Any:
-    """The arguments of a call as `recommend` takes them: all by position, or all by name."""
+    """Return the arguments of a call as `recommend` takes them: all by position, or all by name."""
     args, kwargs = inputs
     return inspect.signature(model.forward).bind(*args, **kwargs).arguments if kwargs else args

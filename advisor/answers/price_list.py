@@ -1,4 +1,4 @@
-"""What `advise prices` answers: the prices in force, those of one type, and what differs between two catalogs."""
+"""Lists the prices in force, those of one instance type, and the differences between two catalogs."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ from advisor.records.price import Catalog, Offer, PriceChange, PricedOffer, Pric
 
 
 def list_prices(catalog: Catalog, options: Options, *, today: date) -> tuple[PricedOffer, ...]:
-    """The price of every offer within the limits of `options`, cheapest first; those that have none are left out.
+    """Return the price of every offer within the limits of `options`, cheapest first; offers without one are left out.
 
     Raises `UsageError` for a provider, region or device that there is not.
     """
@@ -37,7 +37,7 @@ def list_prices(catalog: Catalog, options: Options, *, today: date) -> tuple[Pri
 
 
 def show_prices(catalog: Catalog, name: str, options: Options, *, today: date) -> tuple[PricedOffer, ...]:
-    """Every price of an instance type, or of the offer with that id, in every region.
+    """Return every price of an instance type, or of the offer with that id, in every region.
 
     Raises `UsageError` for a name that is none, and for a type that cannot be predicted.
     """
@@ -55,7 +55,7 @@ def show_prices(catalog: Catalog, name: str, options: Options, *, today: date) -
 
 
 def price_changes(before: Iterable[Offer], after: Iterable[Offer]) -> tuple[PriceChange, ...]:
-    """The prices whose dollars, date, source or marks differ, by id."""
+    """Return the prices whose dollars, date, source or marks differ, by id."""
     old, new = (
         {(offer.id, price.kind): price for offer in offers for price in offer.prices} for offers in (before, after)
     )
@@ -69,13 +69,13 @@ def price_changes(before: Iterable[Offer], after: Iterable[Offer]) -> tuple[Pric
 
 
 def changes_of_ours(catalog: Catalog) -> tuple[PriceChange, ...]:
-    """What the overlays of `catalog` change of the shipped prices."""
+    """Return the shipped prices that the overlays of `catalog` change."""
     return price_changes(parse_catalog([shipped_layer()]).offers, catalog.offers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidFile:
-    """What a file holds and changes, in a sentence, and what of it is not credible."""
+    """The contents of a file in a sentence, and the prices in it that are not credible."""
 
     sentence: str
     warnings: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""A provider's name in, its price file with the prices of today out: fetched, checked, then written at once."""
+"""Fetches a provider's prices of today, checks them, and rewrites its price file."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -28,15 +28,15 @@ from advisor.refresh.client import Client
 from advisor.refresh.providers import fetch_listing, provider_module
 
 _LEAST_FOUND_RATIO = 0.8
-"""Of the rows that a whole list should have: one with fewer was cut short, or has another shape."""
+"""A list with a smaller share of the expected rows was cut short, or its format has changed."""
 _MOST_JUMPED_RATIO = 0.5
-"""Of the known rows: where more than half of the prices jump at once, the unit is another, not the prices."""
+"""If more than this share of the known prices jump at once, the unit has changed, not the prices."""
 _SHOWN_BROKEN_COUNT = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refreshed:
-    """The file that was or would be written, what changes, and what the provider's list had that was refused."""
+    """The file that was or would be written, the changes, and the entries of the provider's list that were refused."""
 
     file: Path
     changes: tuple[PriceChange, ...]
@@ -51,12 +51,12 @@ def refresh_prices(
     is_dry_run: bool = False,
     make_client: Callable[[], Client] = Client,
 ) -> Refreshed:
-    """Fetch the prices of the types and regions that the provider's price file has, and write the file anew.
+    """Fetch prices for the types and regions in the provider's price file, and rewrite the file.
 
-    `file` is by default the provider's in the user's config folder, begun from ours. It is replaced in one step, after
-    the new prices have passed the checks of every price file; any error leaves it as it is. Raises `NetworkError` for a
-    list that cannot be had or trusted, `UsageError` for a provider that has none, `ProfileError` for a file that is
-    wrong before.
+    By default `file` is the provider's file in the user's config folder, which starts as a copy of ours. It is replaced
+    atomically, after the new prices have passed the checks of every price file; any error leaves it unchanged. Raises
+    `NetworkError` for a list that cannot be fetched or trusted, `UsageError` for a provider without one,
+    `ProfileError` if the file is invalid already.
     """
     provider_module(provider)
     target = file or platformdirs.user_config_path("advisor") / "profiles" / "prices" / f"{provider}.yaml"
@@ -82,7 +82,7 @@ def refresh_prices(
 
 
 def _base_document(provider: str, target: Path, *, is_named: bool) -> Document:
-    """The price file to refresh: the target where there is one, else ours."""
+    """Read the price file to refresh: the target if it exists, else ours."""
     shipped = shipped_profiles() / "prices" / f"{provider}.yaml"
     path = target if target.is_file() else shipped
     documents = read_documents(path)
@@ -111,7 +111,7 @@ def _wanted(rows: list[PriceRow], values: Mapping[str, Any], ours: Catalog) -> W
 
 
 def _check_is_whole(listing: Listing, rows: list[PriceRow], *, provider: str) -> None:
-    """Raise `NetworkError` for a list that has no known type, or too few of those that it should have."""
+    """Raise `NetworkError` for a list that has no known type, or too few of the expected rows."""
     if not listing.prices and not listing.unchanged:
         hint = "nothing was written; the list may have another shape than the one known"
         raise NetworkError(f"{provider}: the list has no price of any known type", hint=hint)
@@ -130,7 +130,7 @@ def _check_is_whole(listing: Listing, rows: list[PriceRow], *, provider: str) ->
 def _check_is_in_the_unit_known(
     values: Mapping[str, Any], listing: Listing, rows: list[PriceRow], *, provider: str
 ) -> None:
-    """Raise `NetworkError` for a list of which most prices are far from those that were trusted."""
+    """Raise `NetworkError` if most prices of the list are far from the known ones: the unit may have changed."""
     listed = {(one.instance, one.region) for one in listing.prices}
     known = listed & {(row.instance, row.region) for row in rows}
     jumped = jumped_rows(values, listing)
@@ -144,7 +144,7 @@ def _check_is_in_the_unit_known(
 
 
 def _offers(text: str, provider: str) -> list[Offer]:
-    """The offers that a price file makes with our devices."""
+    """Return the offers that a price file makes with our devices."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / f"{provider}.yaml"
         file.write_text(text, encoding="utf-8")
@@ -157,7 +157,7 @@ def _offers(text: str, provider: str) -> list[Offer]:
 
 
 def _our_layer(provider: str) -> Layer:
-    """Our devices, and of our prices the provider's: its file may leave out what ours says of its machines."""
+    """Return our devices and our prices of the provider; its own file may omit what ours says about its machines."""
     layer = shipped_layer()
     return replace(layer, prices=tuple(file for file in layer.prices if file.stem == provider))
 

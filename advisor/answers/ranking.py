@@ -1,14 +1,13 @@
-"""Ranks every offer for one step: predict, price, apply the limits, sort."""
+"""Ranks every offer by what the job costs on it."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import date
 
 import numpy as np
 
-from advisor.calibrate.in_force import calibration_notes, calibrations_in_force, with_calibrations
-from advisor.calibrate.measured_beside import Measuring, measure_here
-from advisor.calibrate.store import Stored
+from advisor.calibrate.in_force import calibration_notes
+from advisor.calibrate.measured_beside import measure_here
 from advisor.catalog.find import device_ids, exchange_rate_of, overlay_notes
 from advisor.catalog.invariants import catalog_warnings
 from advisor.cost.at_hand import fleet_at_hand, join, join_fleets, notes_at_hand, selection_at_hand, soonest
@@ -17,97 +16,41 @@ from advisor.cost.job import job_of
 from advisor.cost.offer_terms import latest_starts_s
 from advisor.cost.payback import payback_notes
 from advisor.cost.price_marks import mark_warnings
-from advisor.cost.rank_offers import rank
+from advisor.cost.rank_offers import rank as rank_offers
 from advisor.cost.selection import select_offers
 from advisor.devices.local_device import local_devices
 from advisor.errors import TraceError, UsageError
-from advisor.machine.this_machine import this_machine
 from advisor.predict.anchor import at_timed_batch
 from advisor.predict.batches import batch_candidates
 from advisor.predict.capability import fleet_of
 from advisor.predict.join import join_batches
 from advisor.predict.memory_notes import memory_notes
-from advisor.question.from_source import check_coverage, other_batch, question_of, single_batch
-from advisor.question.record import Question, ReadCalibrations, TraceAt
-from advisor.question.served_model import as_served
+from advisor.question.from_source import other_batch, single_batch
+from advisor.question.record import Question
 from advisor.records.answer import ANSWER_SCHEMA_VERSION, Job, Quote, Recommendation
 from advisor.records.device import Device
-from advisor.records.machine import LOCAL, Machine
+from advisor.records.machine import LOCAL
 from advisor.records.options import Options
 from advisor.records.prediction import Anchor, FloatArray, IndexArray, Predictions
-from advisor.records.price import Catalog
 from advisor.records.workload import Workload
 from advisor.scale.machine_sweep import sweep_machines
 from advisor.scale.predict_on_all import predict_on_all
 from advisor.workload.summary import summarize
 
 
-def rank_source(
-    source: str,
-    options: Options,
-    *,
-    run: bool = False,
-    script_args: tuple[str, ...] = (),
-    today: date | None = None,
-    read_machine: Callable[[], Machine] = this_machine,
-    read_calibrations: ReadCalibrations = calibrations_in_force,
-) -> Recommendation:
-    """Rank every offer for the model in `source`, a file, a named model or a saved workload.
+def rank(question: Question, *, today: date | None = None) -> Recommendation:
+    """Predict the step on every device on offer, price the job there, and rank the offers.
 
-    The age of prices is that of `today` (default: by the clock). The machine at hand stands beside the offers, but for
-    a saved workload, whose answer is the same everywhere, only where `--device local` asks for it.
+    The age of prices is counted from `today` (default: by the clock).
     """
-    question = question_of(
-        source,
-        options,
-        run=run,
-        script_args=script_args,
-        read_machine=read_machine,
-        read_calibrations=read_calibrations,
-    )
-    return rank_question(question, today=today)
-
-
-def rank_question(question: Question, *, today: date | None = None) -> Recommendation:
-    """Rank every offer for the step that `question` holds."""
-    return rank_workload(
-        question.workload,
-        question.options,
-        catalog=question.catalog,
-        trace_at=question.trace_at,
-        machine=question.machine,
-        calibrated=question.calibrated,
-        measuring=question.measuring,
-        today=today,
-    )
-
-
-def rank_workload(
-    workload: Workload,
-    options: Options,
-    *,
-    catalog: Catalog,
-    trace_at: TraceAt | None = None,
-    machine: Machine | None = None,
-    calibrated: Stored | None = None,
-    measuring: Measuring | None = None,
-    today: date | None = None,
-) -> Recommendation:
-    """Predict the workload on every device on offer, price the job, and rank.
-
-    `machine` is the one at hand, `calibrated` what was timed on it, `measuring` who times the step itself there.
-    """
-    check_coverage(workload, options)
-    _check_local(options, machine)
-    _check_measuring(options, machine, measuring)
+    workload, options, catalog, machine = question.workload, question.options, question.catalog, question.machine
+    _check_local(question)
+    _check_measuring(question)
     if not workload.rows:
         raise TraceError(
             f"{workload.name} calls no operator that computes or copies: there is nothing to predict",
             hint="check that its forward does something with its inputs",
         )
-    workload, options = as_served(workload, options)
-    calibrated = calibrated or Stored()
-    catalog = with_calibrations(catalog, calibrated.calibrations)
     job = job_of(options, source_batch=workload.batch, inputs=workload.inputs, generation=workload.generation)
     if job.batch == "auto" and not workload.batch_is_affine:
         job = replace(job, batch=str(workload.batch))
@@ -121,26 +64,18 @@ def rank_workload(
     fleet = fleet_of(selection.offers, gpus=catalog.gpus, cpus=catalog.cpus)
     here = local_devices(machine, catalog) if machine else ()
     own, own_fleet = selection_at_hand(here, offers=catalog.offers), fleet_at_hand(fleet, here)
-    measured = measure_here(workload, here, measuring, batches=wanted, efficiencies=catalog.efficiencies)
+    measured = measure_here(workload, here, question.measuring, batches=wanted, efficiencies=catalog.efficiencies)
     start_up_s = latest_starts_s(
         selection.priced, fleet, device_count=len(own_fleet.devices), billing=catalog.billing, job=job
     )
     predictions, warnings = _predict(
-        workload,
-        wanted,
-        own_fleet.devices,
-        catalog,
-        options,
-        trace_at,
-        job=job,
-        start_up_s=start_up_s,
-        anchors=measured.anchors,
+        question, wanted, own_fleet.devices, job=job, start_up_s=start_up_s, anchors=measured.anchors
     )
     predictions = at_timed_batch(predictions, own_fleet.device_index)
-    at_hand = rank(own, fleet=own_fleet, predictions=predictions, job=job, billing=catalog.billing)
+    at_hand = rank_offers(own, fleet=own_fleet, predictions=predictions, job=job, billing=catalog.billing)
     if LOCAL in options.device:
         selection, fleet = join(own, selection), join_fleets(own_fleet, fleet)
-    ranking = rank(selection, fleet=fleet, predictions=predictions, job=job, billing=catalog.billing)
+    ranking = rank_offers(selection, fleet=fleet, predictions=predictions, job=job, billing=catalog.billing)
     exchange_rate = exchange_rate_of(catalog, options.currency)
     return Recommendation(
         schema_version=ANSWER_SCHEMA_VERSION,
@@ -173,7 +108,7 @@ def rank_workload(
             *overlay_notes(catalog),
             *ranking.notes,
             *memory_notes(workload, predictions),
-            *calibration_notes(calibrated, used=_calibrated_devices((*ranking.quotes, *at_hand.quotes))),
+            *calibration_notes(question.calibrated, used=_calibrated_devices((*ranking.quotes, *at_hand.quotes))),
             *notes_at_hand(here, at_hand),
             *payback_notes(ranking.quotes, catalog.offers, rate=exchange_rate),
         ),
@@ -193,24 +128,25 @@ def _calibrated_devices(quotes: Iterable[Quote]) -> frozenset[str]:
 
 
 def _predict(
-    workload: Workload,
+    question: Question,
     batches: IndexArray,
     devices: Sequence[Device],
-    catalog: Catalog,
-    options: Options,
-    trace_at: TraceAt | None,
     *,
     job: Job,
     start_up_s: FloatArray,
     anchors: Sequence[Anchor],
 ) -> tuple[Predictions, tuple[str, ...]]:
-    """The predictions at `batches`, from one trace where the dimensions are affine in the batch, else from one each."""
+    """Predict at `batches`: from one trace if the dimensions are affine in the batch, else from one trace for each.
+
+    Returns the predictions and warnings.
+    """
+    workload, options, trace_at = question.workload, question.options, question.trace_at
 
     def at(traced: Workload, sizes: IndexArray) -> Predictions:
         return predict_on_all(
             traced,
             devices=devices,
-            efficiencies=catalog.efficiencies,
+            efficiencies=question.catalog.efficiencies,
             batches=sizes,
             options=options,
             job=job,
@@ -235,18 +171,20 @@ def _predict(
 
 
 def _summary_batch(workload: Workload, options: Options) -> int:
-    """The job's batch where it has one, else the source's own."""
+    """Return the batch size of the job, or that of the source if the job leaves it open."""
     return (single_batch(options) if workload.batch_is_affine else None) or workload.batch
 
 
-def _check_local(options: Options, machine: Machine | None) -> None:
-    if LOCAL in options.device and (options.no_local or machine is None):
+def _check_local(question: Question) -> None:
+    options = question.options
+    if LOCAL in options.device and (options.no_local or question.machine is None):
         hint = "leave --no-local out" if options.no_local else "name a device: `advise devices` says which are where"
         raise UsageError("--device local: the machine at hand is left out", hint=hint)
 
 
-def _check_measuring(options: Options, machine: Machine | None, measuring: Measuring | None) -> None:
-    if options.measure and (options.no_local or machine is None or measuring is None):
+def _check_measuring(question: Question) -> None:
+    options = question.options
+    if options.measure and (options.no_local or question.machine is None or question.measuring is None):
         hint = "leave --no-local out" if options.no_local else "name the model itself, where its step can be run"
         raise UsageError("--measure: there is no machine at hand, or no model to run", hint=hint)
 

@@ -1,57 +1,41 @@
-"""A quote in, what would make the same job cheaper out: each change predicted, ranked and priced as `advise` would."""
+"""Finds changes that make the same job cheaper, each ranked and priced like any other job."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, get_args
 
-from advisor.answers.ranking import rank_workload
+from advisor.answers.ranking import rank
+from advisor.predict.weights import with_weights
+from advisor.question.record import Question
 from advisor.records.answer import Quote, Recommendation
 from advisor.records.device import Precision
 from advisor.records.explained_step import Change, ChangeKind
 from advisor.records.generation import WeightFormat
 from advisor.records.options import Options
-from advisor.records.price import Catalog
 from advisor.records.workload import Workload
 
 MOST_SHOWN = 3
 _LEAST_SAVED_RATIO = 0.01
-"""Less does not show in percent."""
+"""Smaller savings are not worth a line."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Alternative:
-    """The same job with other options, or another trace of the model."""
+def saving_changes(quote: Quote, recommendation: Recommendation, question: Question) -> tuple[Change, ...]:
+    """Return the changes that save most on the instance of `quote`, or the move to the best one; largest saving first.
 
-    kind: ChangeKind
-    options: Options
-    workload: Workload
-
-
-def saving_changes(
-    quote: Quote,
-    recommendation: Recommendation,
-    *,
-    workload: Workload,
-    options: Options,
-    catalog: Catalog,
-    trace_fused: Callable[[], Workload] | None = None,
-) -> tuple[Change, ...]:
-    """The changes that save most on the instance of `quote`, and the best instance; the one that saves most first.
-
-    `trace_fused` traces the model anew with fused attention; None: it cannot be had.
+    `recommendation` is the ranking of `question`.
     """
+    catalog = question.catalog
     same_offer = replace(catalog, offers=tuple(offer for offer in catalog.offers if offer.id == quote.id), rejected=())
+    alone = replace(question.without_machine(), catalog=same_offer)
     best_of_kind: dict[ChangeKind, Change] = {}
-    for alternative in _alternatives(
-        quote, workload=workload, options=_of_same_size(options, recommendation), trace_fused=trace_fused
-    ):
-        changed = rank_workload(alternative.workload, alternative.options, catalog=same_offer).best
+    for kind, alternative in _alternatives(quote, _of_same_size(alone, recommendation)):
+        changed = rank(alternative).best
         if changed is None:
             continue
-        change = _change(alternative.kind, quote, changed, weights=alternative.options.weights)
-        known = best_of_kind.get(alternative.kind)
+        change = _change(kind, quote, changed, weights=alternative.options.weights)
+        known = best_of_kind.get(kind)
         if known is None or change.saved_usd > known.saved_usd:
-            best_of_kind[alternative.kind] = change
+            best_of_kind[kind] = change
     if recommendation.quotes:
         cheapest = min(recommendation.quotes, key=lambda one: one.job_usd.mid)
         best_of_kind["instance"] = _change("instance", quote, cheapest)
@@ -59,39 +43,40 @@ def saving_changes(
     return tuple(sorted(saving, key=lambda change: -change.saved_usd)[:MOST_SHOWN])
 
 
-def _of_same_size(options: Options, recommendation: Recommendation) -> Options:
-    """The options with the job's size in samples: steps of another batch would be another job."""
-    if options.steps is None:
-        return options
-    return replace(options, steps=None, samples=recommendation.job.samples)
+def _of_same_size(question: Question, recommendation: Recommendation) -> Question:
+    """Return the question with the job's size in samples: the same steps at another batch would be another job."""
+    if question.options.steps is None:
+        return question
+    return replace(question, options=replace(question.options, steps=None, samples=recommendation.job.samples))
 
 
-def _alternatives(
-    quote: Quote, *, workload: Workload, options: Options, trace_fused: Callable[[], Workload] | None
-) -> Iterator[_Alternative]:
-    def changed(kind: ChangeKind, *, traced: Workload = workload, **options_changed: Any) -> _Alternative:
-        return _Alternative(kind=kind, options=replace(options, **options_changed), workload=traced)
+def _alternatives(quote: Quote, question: Question) -> Iterator[tuple[ChangeKind, Question]]:
+    """Yield the same job with one thing changed."""
+    workload, options = question.workload, question.options
+
+    def changed(*, traced: Workload = workload, **options_changed: Any) -> Question:
+        return replace(question, options=replace(options, **options_changed), workload=traced)
 
     if workload.generation is not None:
         if workload.generation.weights == "auto":
             for weights in get_args(WeightFormat):
-                yield changed("weights", weights=weights)
+                yield "weights", changed(traced=with_weights(workload, weights), weights=weights)
         return
     for precision in get_args(Precision):
         if precision != quote.precision:
-            yield changed("precision", precision=precision)
+            yield "precision", changed(precision=precision)
     if options.compile == "eager":
-        yield changed("compile", compile="compile")
+        yield "compile", changed(compile="compile")
     if options.layout == "nchw" and any(row.family == "conv" for row in workload.rows):
-        yield changed("layout", layout="nhwc")
+        yield "layout", changed(layout="nhwc")
     if workload.batch_is_affine:
-        yield changed("batch", batch="auto")
-    if trace_fused is not None and _has_plain_attention(workload, options):
-        yield changed("attention", traced=trace_fused(), attention="fused")
+        yield "batch", changed(batch="auto")
+    if question.trace_fused is not None and _has_plain_attention(workload, options):
+        yield "attention", changed(traced=question.trace_fused(), attention="fused")
 
 
 def _has_plain_attention(workload: Workload, options: Options) -> bool:
-    """Whether the model may have attention whose scores travel through memory: a softmax, and no fused kernel."""
+    """Return whether the model may write attention scores to memory: it has a softmax, and no fused kernel."""
     ops = {row.op for row in workload.rows}
     return options.attention != "fused" and "attention" not in ops and any("softmax" in op for op in ops)
 

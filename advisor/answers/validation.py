@@ -1,4 +1,4 @@
-"""Validation on one page: measurements -> workloads -> predictions -> score."""
+"""Predicts measured steps and scores the predictions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ from advisor.workload.trace_many import OnProgress, Outcome, trace_many
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedDevice:
-    """A device of the measurements: its id, with `@N` where it is a part of a CPU, and the least it costs."""
+    """A device of the measurements: its id, with `@N` if it is a part of a CPU, and its lowest hourly price."""
 
     id: str
     device: Device
@@ -39,7 +39,7 @@ class NamedDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A measurement with all that its prediction needs."""
+    """A measurement with everything that its prediction needs."""
 
     measurement: Measurement
     family: str
@@ -47,7 +47,7 @@ class Run:
     workload: Workload
 
     def failed(self, reason: str) -> FailedRow:
-        """The row of a run that cannot be predicted."""
+        """Return the row of a run that cannot be predicted."""
         kind = self.device.device.kind
         return FailedRow(
             measurement=self.measurement, device=self.device.id, kind=kind, family=self.family, reason=reason
@@ -78,7 +78,7 @@ def validate(files: Sequence[Path], options: Options, *, on_progress: OnProgress
 def prepare(
     measurements: Sequence[Measurement], catalog: Catalog, *, timeout_s: float, on_progress: OnProgress | None = None
 ) -> list[Run | FailedRow]:
-    """Every measurement with its workload and its device, or the reason why it has none."""
+    """Return every measurement with its workload and device, or the reason why one is missing."""
     devices = _devices(measurements, catalog)
     workloads = _workloads(measurements, timeout_s=timeout_s, on_progress=on_progress)
     return [_prepared(measurement, devices, workloads) for measurement in measurements]
@@ -98,7 +98,7 @@ def _devices(measurements: Iterable[Measurement], catalog: Catalog) -> _Devices:
 
 
 def least_usd_per_hour(catalog: Catalog) -> dict[str, float]:
-    """What each GPU costs at the least, on demand and alone in its machine, by id. A CPU is rented in parts."""
+    """Return the lowest on-demand price of each GPU alone in its machine, by id. CPUs are rented in parts."""
     least: dict[str, float] = {}
     for offer in catalog.offers:
         for price in offer.prices:
@@ -108,8 +108,8 @@ def least_usd_per_hour(catalog: Catalog) -> dict[str, float]:
 
 
 def _workloads(measurements: Sequence[Measurement], *, timeout_s: float, on_progress: OnProgress | None) -> _Workloads:
-    """Every measurement's step: a saved one is read, the others are traced, each once; those that do not grow with the
-    batch in a straight line once more, at the batch that was measured."""
+    """Return every measurement's step: saved ones are read, others are traced once, and traced again at the measured
+    batch size if they are not affine in the batch."""
     sources = {measurement: source_of(measurement) for measurement in measurements}
     saved = {source: _read_saved(source) for source in dict.fromkeys(sources.values()) if is_workload_file(source)}
     requests = {
@@ -176,14 +176,14 @@ def _prepared(measurement: Measurement, devices: _Devices, workloads: _Workloads
 
 
 def _reason(error: AdvisorError | ChildFailure) -> str:
-    """What went wrong; of a traceback of ours the line that says it."""
+    """Return what went wrong; for a traceback of our own code, its last line."""
     return error.message if isinstance(error, AdvisorError) else str(error).strip().splitlines()[-1]
 
 
 def predict_runs(
     prepared: Iterable[Run | FailedRow], efficiencies: Sequence[Efficiency]
 ) -> list[PredictedRow | FailedRow]:
-    """A row for each of `prepared`, in their order; those that have failed stay as they are."""
+    """Return a row for each of `prepared`, in their order; failed rows stay as they are."""
     prepared = list(prepared)
     runs = [run for run in prepared if isinstance(run, Run)]
     rows = {row.measurement: row for group in _groups(runs) for row in _predicted_or_failed(group, efficiencies)}
@@ -191,7 +191,7 @@ def predict_runs(
 
 
 def _groups(runs: Iterable[Run]) -> Iterable[Sequence[Run]]:
-    """The runs of one step in one way, on whatever devices and at whatever batch sizes: predicted together."""
+    """Runs of one step with the same settings on any devices and batch sizes; they are predicted together."""
     groups: dict[object, list[Run]] = {}
     for run in runs:
         asked = run.measurement
@@ -201,7 +201,7 @@ def _groups(runs: Iterable[Run]) -> Iterable[Sequence[Run]]:
 
 
 def kernels_of(run: Run) -> tuple[Kernels, Precision]:
-    """The kernels of a run at its batch size alone, and the precision that they run in.
+    """Return the kernels of a run at its batch size, and the precision that they run in.
 
     Raises ValueError where the device has no unit for the precision.
     """
@@ -219,12 +219,12 @@ def kernels_of(run: Run) -> tuple[Kernels, Precision]:
 
 
 def _measured_part(run: Run) -> Workload:
-    """What of the step was timed."""
+    """Return the part of the step that was timed."""
     return without_optimizer(run.workload) if run.measurement.mode == "forward_backward" else run.workload
 
 
 def _predicted_or_failed(runs: Sequence[Run], efficiencies: Sequence[Efficiency]) -> Iterable[PredictedRow | FailedRow]:
-    """Where a saved workload holds a row that cannot be evaluated, its measurements fail and no others."""
+    """Predict runs of one step; if a row of a saved workload cannot be evaluated, only these runs fail."""
     try:
         return list(_predicted(runs, efficiencies))
     except AdvisorError as error:
@@ -275,16 +275,16 @@ def _predicted(runs: Sequence[Run], efficiencies: Sequence[Efficiency]) -> Itera
 
 
 def has_own_figures(device: Device) -> bool:
-    """Whether its profile says what it sustains beside what is predicted from its datasheet."""
+    """Return whether the profile has fitted figures of this device, beside its datasheet."""
     return (device.sustained_compute_ratio, device.sustained_memory_ratio) != (1.0, 1.0)
 
 
 def without_own_figures(device: Device) -> Device:
-    """The device as its datasheet has it."""
+    """Return the device with its datasheet figures only."""
     return replace(device, sustained_compute_ratio=1.0, sustained_memory_ratio=1.0)
 
 
 def without_optimizer(workload: Workload) -> Workload:
-    """Forward, loss and backward of a training step."""
+    """Return the forward pass, loss and backward pass of a training step."""
     rows = tuple(row for row in workload.rows if row.phase != "optimizer")
     return replace(workload, rows=rows, optimizer=None)

@@ -1,1 +1,1 @@
-"""Short timings on the machine at hand: a designed set of operators in, its own efficiencies out."""
+"""Calibrates this machine: times a set of operators briefly and fits its own efficiencies to them."""

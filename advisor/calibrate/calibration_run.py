@@ -1,4 +1,4 @@
-"""Calibrating on one page: device -> timed operators -> efficiencies -> a file in the cache."""
+"""Runs a calibration: device -> timed operators -> efficiencies -> a file in the cache."""
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from advisor.records.price import Catalog
 
 TimeOperators = Callable[[TimingRequest], Timings]
 _FIT_S = 1.5
-"""What fitting and writing take after the last operator, on two cores, with some reserve."""
+"""Time for fitting and writing after the last operator, on two cores, with some reserve."""
 _USUAL_PRECISIONS: tuple[PrecisionChoice, ...] = ("fp32", "tf32", "auto")
 
 
@@ -34,14 +34,14 @@ def calibrate(
     on_progress: OnProgress | None = None,
     time_them: TimeOperators | None = None,
 ) -> Iterator[Calibrated | NotCalibrated]:
-    """Calibrate the device that is called `on` ("cpu", "cuda:0", "mps"), or each that can be predicted, for `budget_s`.
+    """Calibrate the device called `on` ("cpu", "cuda:0", "mps"), or each device that can be predicted, for `budget_s`.
 
-    `catalog` holds the efficiencies that it starts from, without earlier calibrations. An interrupt ends it with what
-    was timed until then.
+    `catalog` has the efficiencies to start from, without earlier calibrations. An interrupt ends it with the operators
+    timed so far.
 
-    Raises `UsageError` for a device that is not there or has no profile, more threads than this process has cores, a
-    precision that it does not run, and where time is too short for a single operator. Unless it is named, a device that
-    cannot be timed is passed over with the reason.
+    Raises `UsageError` for a device that is missing or has no profile, for more threads than this process has cores,
+    for a precision that the device does not run, and if time is too short for a single operator. If `on` is None, a
+    device that cannot be timed is skipped with the reason.
     """
     _check(budget_s=budget_s, thread_count=thread_count, machine=machine)
     for local in _chosen(targets(machine, catalog, thread_count=thread_count), on):
@@ -71,32 +71,32 @@ def calibrate(
 def _check(*, budget_s: float, thread_count: int | None, machine: Machine) -> None:
     if budget_s <= _FIT_S:
         raise UsageError(
-            f"--time-budget: {budget_s:g} s are too short to time anything", hint="give it 5s or more; 10s is usual"
+            f"--time-budget: {budget_s:g} s is too short to time anything", hint="use 5s or more; 10s is usual"
         )
     core_count = max(1, int(machine.core_count))
     if thread_count is not None and thread_count > core_count:
         raise UsageError(
-            f"--threads: this process may use {core_count} cores, each with a thread of torch, not {thread_count}",
-            hint="the machine, its affinity mask or its container's CPU quota says so",
+            f"--threads {thread_count}: this process may use only {core_count} cores, with one thread each",
+            hint="the machine, its affinity mask or its container's CPU quota sets this limit",
         )
 
 
 def _chosen(devices: Sequence[LocalDevice], on: str | None) -> Sequence[LocalDevice]:
-    """The one that is called `on`, which must be one that can be predicted, else all."""
+    """Return the device called `on`, which must be predictable, or all devices if `on` is None."""
     if on is None:
         return devices
     named = device_called(on, devices)
     if named.device is None:
-        raise UsageError(f"{named.id}, {named.name}: {named.note}", hint="advise devices lists what was found")
+        raise UsageError(f"{named.id}, {named.name}: {named.note}", hint="`advise devices` lists what was found")
     return [named]
 
 
 def _precisions(device: Device, wanted: Sequence[PrecisionChoice]) -> tuple[Precision, ...]:
-    """What the device makes of those wanted, each once."""
+    """Return the precisions that the device runs for the wanted ones, each once."""
     found = {choice: resolve_precision(choice, device) for choice in wanted}
     missing = [choice for choice, precision in found.items() if precision is None]
     if missing:
-        raise UsageError(f"--precision {missing[0]}: {device.name} does not run it", hint="leave it out")
+        raise UsageError(f"--precision {missing[0]}: {device.name} does not support it", hint="leave it out")
     return tuple(dict.fromkeys(precision for precision in found.values() if precision is not None))
 
 
@@ -109,7 +109,7 @@ def _calibrated(
     machine: Machine,
     catalog: Catalog,
 ) -> Calibrated:
-    """The timings fitted, and kept where they are worth it."""
+    """Fit the timings, and store the result if it is good enough."""
     used = request.thread_count or 1
     noise = noise_of(timings, spare_cpu_count=spare_cpu_count(machine, used_cpu_count=used), used_cpu_count=used)
     now = datetime.now(UTC)
@@ -137,19 +137,19 @@ def _calibrated(
     )
     if noise.is_too_much:
         problem = (
-            "not kept, since other processes disturbed it too much to be better than the datasheet: answers rest on "
-            "what they did before. Calibrate again when the machine is quiet"
+            "not kept: other processes disturbed it so much that it is no better than the datasheet, and answers stay "
+            "as they were. Calibrate again when the machine is quiet"
         )
         return Calibrated(calibration=calibration, problem=problem, is_disturbed=True)
     if timings.is_interrupted and earlier is not None and earlier.n > calibration.n:
-        return Calibrated(calibration=calibration, problem="interrupted: the former one, of more operators, stays")
+        return Calibrated(calibration=calibration, problem="interrupted: the earlier one, with more operators, is kept")
     try:
         return Calibrated(calibration=calibration, file=keep(calibration))
     except OSError as error:
-        return Calibrated(calibration=calibration, problem=f"cannot be kept: {error.strerror}")
+        return Calibrated(calibration=calibration, problem=f"cannot be written: {error.strerror}")
 
 
 def _not_timed_again(earlier: Calibration | None, made: Sequence[Efficiency]) -> tuple[Efficiency, ...]:
-    """What an earlier calibration says of precisions that this one was not asked for."""
+    """Return the efficiencies of an earlier calibration at precisions that were not timed this time."""
     timed = {one.precision for one in made}
     return () if earlier is None else tuple(one for one in earlier.efficiencies if one.precision not in timed)

@@ -1,8 +1,7 @@
-"""A folder of calibrations that came back from other machines in, profiles that `--profiles` reads out.
+"""Merges calibrations collected from other machines into profiles for `--profiles`.
 
-What came back is left as it is, so that collecting again gives the same, or more. Of a device, with as many cores where
-it is a CPU, the calibration with the newest torch holds at each precision, then the one of most operators, then the
-latest.
+The collected files are not changed, so collecting again is safe. For each device (for a CPU, with a core count) and
+precision the calibration with the newest torch wins, then the one with the most operators, then the latest.
 """
 
 import re
@@ -21,7 +20,7 @@ from advisor.records.device import Efficiency
 from advisor.records.price import Catalog
 
 BACK = "back"
-"""The folder in which a fleet's calibrations stand, each machine's in one of its own."""
+"""The folder of a fleet's calibrations, with a subfolder for each machine."""
 _HEADING = "# Collected by `advise calibrate --collect`, which writes it anew.\n"
 
 _Found: TypeAlias = tuple[Path, Calibration]
@@ -29,16 +28,16 @@ _Target: TypeAlias = tuple[str, float | None]
 
 
 def collect(folder: Path, catalog: Catalog) -> Collected:
-    """Write `efficiency/` of the folder from the calibrations in `back/`, one whole file for each device.
+    """Write `efficiency/` in the folder from the calibrations in `back/`, one file for each device.
 
-    Raises `UsageError` where none came back, or a file of the user's own stands where one is to be written; nothing is
-    written then.
+    Raises `UsageError`, and writes nothing, if there are no calibrations or a file of the user's own would be
+    overwritten.
     """
     files = sorted((folder / BACK).rglob("*.yaml"))
     if not files:
         raise UsageError(
             f"--collect {folder}: no calibrations in {folder / BACK}",
-            hint="copy those of each machine there: `advise calibrate --fleet` prints how",
+            hint="copy each machine's calibrations there; `advise calibrate --fleet` prints how",
         )
     found: list[_Found] = []
     unread: list[str] = []
@@ -52,8 +51,8 @@ def collect(folder: Path, catalog: Catalog) -> Collected:
     if not found:
         listed = "".join(f"\n  {problem}" for problem in unread)
         raise UsageError(
-            f"--collect {folder}: no file of {len(files)} can be used:{listed}",
-            hint="copy them anew, or calibrate again with this version of advise",
+            f"--collect {folder}: none of {len(files)} files can be used:{listed}",
+            hint="copy them again, or calibrate again with this version of advise",
         )
     targets: dict[_Target, list[_Found]] = {}
     for one in found:
@@ -71,22 +70,22 @@ def collect(folder: Path, catalog: Catalog) -> Collected:
 
 
 def _read(file: Path, catalog: Catalog) -> Calibration:
-    """Raise `ProfileError` for what is no calibration, or none that means the same here."""
-    from advisor.catalog.calibrations import read_calibration  # with the YAML parser, which most runs do without
+    """Read a calibration; raise `ProfileError` if it is none, or if this version of advise cannot use it."""
+    from advisor.catalog.calibrations import read_calibration  # imports the YAML parser, which most runs do not need
 
     calibration = read_calibration(file)
     device = calibration.key.device
     if device not in catalog.gpus and device not in catalog.cpus:
         raise ProfileError(f"no profile describes the device {device!r}", where=str(file))
     if any(one.device != device for one in calibration.efficiencies):
-        raise ProfileError(f"holds efficiencies of other devices than {device}", where=str(file))
+        raise ProfileError(f"contains efficiencies of devices other than {device}", where=str(file))
     if not is_of_this_program(calibration.key):
-        raise ProfileError("made by another version of advise, whose figures mean something else", where=str(file))
+        raise ProfileError("made by another version of advise, whose figures are not comparable", where=str(file))
     return calibration
 
 
 def _holding(found: Sequence[_Found]) -> list[tuple[_Found, Efficiency]]:
-    """At each precision what holds, with the calibration that it is from."""
+    """Return the best efficiency at each precision, with the calibration that it is from."""
     best: dict[str, tuple[_Found, Efficiency]] = {}
     for one in sorted(found, key=_rank):
         best.update({efficiency.precision: (one, efficiency) for efficiency in one[1].efficiencies})
@@ -94,35 +93,38 @@ def _holding(found: Sequence[_Found]) -> list[tuple[_Found, Efficiency]]:
 
 
 def _rank(found: _Found) -> tuple[tuple[int, ...], int, str, str]:
-    """The better one is the greater; the path decides between equals."""
+    """Return the sort key of a calibration, greater for a better one; the path decides between equals."""
     file, calibration = found
     return _version(calibration.key.torch), calibration.n, calibration.at, str(file)
 
 
 def _version(text: str) -> tuple[int, ...]:
-    """The numbers of a release: 2.13.0 of "2.13.0+cu128"."""
+    """Return the numbers of a release: (2, 13, 0) for "2.13.0+cu128"."""
     return tuple(int(digits) for digits in re.findall(r"\d+", text.partition("+")[0]))
 
 
 def _left_out(found: Sequence[_Found], holding: Sequence[tuple[_Found, Efficiency]]) -> Iterator[str]:
-    """Calibrations of which nothing holds, and why; the same one twice is no conflict."""
+    """Yield the calibrations that are left out, with the reason, and those made with another torch.
+
+    A duplicate is not reported.
+    """
     used = [one for one, _ in holding]
     here = _version(metadata.version("torch"))
     for file, calibration in found:
         if all(file != other for other, _ in used):
             better_file, better = used[0]
             if calibration != better:
-                yield f"{file}: left out for {better_file}, {_why_better(better, calibration)}"
+                yield f"{file}: left out in favor of {better_file}, {_why_better(better, calibration)}"
         elif _version(calibration.key.torch) != here:
-            yield f"{file}: timed with torch {calibration.key.torch}, here is {metadata.version('torch')}"
+            yield f"{file}: timed with torch {calibration.key.torch}; this machine has {metadata.version('torch')}"
 
 
 def _why_better(better: Calibration, other: Calibration) -> str:
     if _version(better.key.torch) != _version(other.key.torch):
         return f"which was timed with torch {better.key.torch}, not {other.key.torch}"
     if better.n != other.n:
-        return f"which is of {better.n} operators, not {other.n}"
-    return f"which is of {better.at}, not {other.at}"
+        return f"which has {better.n} operators, not {other.n}"
+    return f"which was made at {better.at}, not {other.at}"
 
 
 def _file_name(target: _Target) -> str:
@@ -150,15 +152,15 @@ def _is_collected(path: Path) -> bool:
 
 
 def _write(texts: dict[Path, str], folder: Path) -> None:
-    """Each file whole, after all of them are known to be ours to write."""
+    """Write each file at once, after checking that none of them is the user's own."""
     for path in texts:
         if path.exists() and not _is_collected(path):
-            raise UsageError(f"--collect {folder}: {path} is a file of your own", hint="move it, or rename it")
+            raise UsageError(f"--collect {folder}: {path} is a file of your own", hint="move or rename it")
     try:
         (folder / "efficiency").mkdir(exist_ok=True)
         for path, text in texts.items():
             write_whole(text, path)
     except OSError as error:
         raise UsageError(
-            f"--collect {folder}: cannot be written to: {error.strerror}", hint="check its rights"
+            f"--collect {folder}: cannot be written to: {error.strerror}", hint="check its permissions"
         ) from error

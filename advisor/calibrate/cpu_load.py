@@ -1,4 +1,4 @@
-"""Nothing in, how busy others keep the CPUs that this process may use out."""
+"""Measures how busy other processes keep the CPUs that this process may use."""
 
 import os
 import time
@@ -11,15 +11,15 @@ _SAMPLE_S = 0.3
 
 
 def spare_cpu_count(machine: Machine | LocalDevice, *, used_cpu_count: float) -> float:
-    """How many hardware threads of this process's mask are left to others by work on `used_cpu_count` of them."""
+    """Return how many hardware threads of this process's affinity mask stay free if it uses `used_cpu_count`."""
     return (machine.affinity_count or machine.thread_count) - used_cpu_count
 
 
 def others_cpu_s(stat: Path = Path("/proc/stat"), *, affinity: Collection[int] | None = None) -> float:
-    """CPU seconds that other processes and the hypervisor took since boot, of the CPUs in `affinity` (default: this
-    process's mask); a constant where /proc does not say.
+    """Return the CPU seconds that other processes and the hypervisor took since boot; a constant without /proc/stat.
 
-    /proc/stat is of the whole host, inside a container too: what others do on CPUs that are not ours disturbs nothing.
+    Only the CPUs in `affinity` count (default: this process's mask). /proc/stat covers the whole host, even inside a
+    container, and load on other CPUs does not matter.
     """
     if not stat.is_file():
         return 0.0
@@ -31,13 +31,13 @@ def others_cpu_s(stat: Path = Path("/proc/stat"), *, affinity: Collection[int] |
 
 
 def _busy_ticks(line: Sequence[str]) -> int:
-    """proc(5): "cpu0", then ticks of user, nice, system, idle, iowait, irq, softirq, steal, ..."""
+    """Return the busy ticks of a line "cpu0 user nice system idle iowait irq softirq steal ..." (proc(5))."""
     user, nice, system, _, _, *interrupts_and_steal = map(int, line[1:9])
     return user + nice + system + sum(interrupts_and_steal)
 
 
 def others_cpu_count() -> float:
-    """How many CPUs other processes keep busy right now; the load average where /proc does not say."""
+    """Return how many CPUs other processes keep busy right now; the load average without /proc/stat."""
     if not Path("/proc/stat").is_file():
         return os.getloadavg()[0]
     begin_s, others_s = time.monotonic(), others_cpu_s()

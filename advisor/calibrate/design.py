@@ -1,6 +1,6 @@
-"""The modules that a calibration times, the most telling first: time may run out after any of them.
+"""Defines the modules that a calibration times, most informative first, since time may run out after any of them.
 
-Sizes are those of the layers of usual nets, so that caches and tiles are filled as they are there.
+Sizes are those of layers in common nets, so that caches and tiles are filled in the same way.
 """
 
 import math
@@ -16,13 +16,13 @@ from advisor.records.device import Precision
 from advisor.records.workload import Mode
 
 _TINY = "tiny"
-"""Names of what tells the host's time begin so; it has the same size on every device, however fast."""
+"""Prefix of the probes that measure dispatch overhead; they have the same size on every device."""
 _COMPUTING = (NET, _TINY, "linear", "bmm", "conv", "attention", "lstm")
-"""Names of what computes begin so."""
+"""Prefixes of the probes that compute, rather than only stream data."""
 _MOST_ELEMENTS = 2**25
-"""Of an input: 128 MiB in fp32, beyond every cache."""
+"""Largest input: 128 MiB in fp32, more than any cache."""
 _REPEATS = 4
-"""Layers in a row, each with weights of its own: the next one's lie in no near cache, as in a net."""
+"""Layers in a row, each with its own weights, so that the next weights are not in a near cache, as in a net."""
 
 
 class Call(nn.Module):
@@ -39,14 +39,14 @@ class Call(nn.Module):
 
 
 class Residual(nn.Module):
-    """x + body(x)."""
+    """A residual block, x + body(x)."""
 
     def __init__(self, *body: nn.Module) -> None:
         super().__init__()
         self.body = nn.Sequential(*body)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add what the body makes of `x`."""
+        """Add the body's output to `x`."""
         result: Tensor = x + self.body(x)
         return result
 
@@ -71,27 +71,29 @@ class Attention(nn.Module):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """A module to be timed as one step of `batch` samples; its inputs have these shapes behind the batch dimension."""
+    """A module that is timed as one step of `batch` samples."""
 
     name: str
     make: Callable[[], nn.Module]
     shapes: tuple[tuple[int, ...], ...]
+    """Shapes of the inputs without the batch dimension."""
     batch: int
     mode: Mode = "inference"
     precision: Precision = "fp32"
     index_limit: int | None = None
+    """If set, the inputs are indices below it."""
 
     def inputs(self, batch: int) -> tuple[Tensor, ...]:
-        """Random numbers, or indices below `index_limit`."""
+        """Return random numbers, or random indices below `index_limit`."""
         if self.index_limit is not None:
             return tuple(torch.randint(self.index_limit, (batch, *shape)) for shape in self.shapes)
         return tuple(torch.randn(batch, *shape) for shape in self.shapes)
 
 
 def probes(precisions: Sequence[Precision], *, size_factor: int) -> list[Probe]:
-    """Every probe, in rounds that each hold all precisions; batches are `size_factor` times those for a CPU.
+    """Return every probe, in rounds that each cover all precisions; batches are `size_factor` times those for a CPU.
 
-    What only streams is timed at the first precision alone.
+    Probes that only stream data are timed only at the first precision.
     """
     return [
         _sized(replace(probe, precision=precision), size_factor=size_factor)
@@ -110,7 +112,7 @@ def _sized(probe: Probe, *, size_factor: int) -> Probe:
 
 
 def _linear(batch: int, width: int, hidden: int) -> Probe:
-    """From `width` to `hidden` and back, `_REPEATS` / 2 times."""
+    """Return linear layers from `width` to `hidden` and back, `_REPEATS` / 2 times."""
     pairs = _REPEATS // 2
     return Probe(
         name=f"linear {width}x{hidden}",
@@ -153,7 +155,7 @@ def _at_batch(probe: Probe, batch: int) -> Probe:
 
 
 def _normed(conv: nn.Conv2d, activation: nn.Module | None = None) -> list[nn.Module]:
-    """The convolution, its norm and its activation."""
+    """Return the convolution, its norm and its activation."""
     return [conv, nn.BatchNorm2d(conv.out_channels), *([activation] if activation else [])]
 
 
@@ -162,7 +164,7 @@ def _conv(channels: int, filters: int, kernel: int = 1, *, stride: int = 1, grou
 
 
 def _bottleneck(width: int, middle: int) -> nn.Module:
-    """ResNet's."""
+    """Return ResNet's bottleneck block."""
     body = (
         *_normed(_conv(width, middle), nn.ReLU(inplace=True)),
         *_normed(_conv(middle, middle, 3), nn.ReLU(inplace=True)),
@@ -172,7 +174,7 @@ def _bottleneck(width: int, middle: int) -> nn.Module:
 
 
 def _inverted(width: int, kernel: int) -> nn.Module:
-    """MobileNet's and EfficientNet's."""
+    """Return the inverted bottleneck block of MobileNet and EfficientNet."""
     wide = 4 * width
     return Residual(
         *_normed(_conv(width, wide), nn.SiLU(inplace=True)),
@@ -182,7 +184,7 @@ def _inverted(width: int, kernel: int) -> nn.Module:
 
 
 def _residual_net() -> nn.Module:
-    """ResNet-50 with a block a stage and half the width."""
+    """Return ResNet-50 with one block per stage and half the width."""
     layers: list[nn.Module] = [
         *_normed(_conv(3, 32, 7, stride=2), nn.ReLU(inplace=True)),
         nn.MaxPool2d(3, 2, 1),
@@ -196,7 +198,7 @@ def _residual_net() -> nn.Module:
 
 
 def _mobile_net() -> nn.Module:
-    """MobileNet with two blocks a stage."""
+    """Return MobileNet with two blocks per stage."""
     layers: list[nn.Module] = _normed(_conv(3, 16, 3, stride=2), nn.SiLU(inplace=True))
     before = 16
     for width, kernel in ((24, 3), (40, 5), (80, 3), (160, 5)):
@@ -206,7 +208,7 @@ def _mobile_net() -> nn.Module:
 
 
 def _transformer(width: int, heads: int) -> nn.Module:
-    """ViT's and GPT's block, the norm first."""
+    """Return the pre-norm transformer block of ViT and GPT."""
     return nn.Sequential(
         Residual(nn.LayerNorm(width), Attention(width, heads)),
         Residual(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)),
@@ -236,7 +238,7 @@ _NETS = (
     _TINY_TRANSFORMER,
     _call("relu of 4194304", torch.relu, (2**22,), batch=4),
 )
-"""Nets in small, and how fast memory is: five seconds are enough for these."""
+"""Small nets and a probe of the memory bandwidth; five seconds are enough for these."""
 
 _CORE = (
     _linear(128, 768, 3072),
@@ -260,7 +262,7 @@ _CORE = (
     _call("transpose", lambda x: x.transpose(1, 2).contiguous(), (197, 768), batch=1),
     _module("max pool", lambda: nn.MaxPool2d(3, 2, 1), (64, 56, 56), batch=1),
 )
-"""Every family that most nets spend their time in, forward and backward."""
+"""The families in which most nets spend their time, forward and backward."""
 
 _MORE = (
     _module(f"{NET}transformers 768", _transformers(768, 12, 2), (128, 768), batch=2),
@@ -300,4 +302,4 @@ _MORE = (
     _linear(1024, 768, 768),
     _module("avg pool", lambda: nn.AvgPool2d(2), (64, 56, 56), batch=2),
 )
-"""Other sizes of the same, and rarer families."""
+"""Other sizes of the same families, and rarer families."""

@@ -1,4 +1,4 @@
-"""The workload, the devices at hand and who times its step in, timed steps beside what was predicted of them out."""
+"""Times a workload's step on this machine's devices and compares it with the prediction."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,30 +22,32 @@ from advisor.records.timing import StepTiming
 from advisor.records.workload import Workload
 
 _PREDICTED_S = 2.0
-"""A smaller batch is timed where a step is predicted to take longer, if there is one."""
+"""If a step is predicted to take longer, a smaller batch is timed, if there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measuring:
-    """How the step is timed: what `request` says already, and who does it.
-
-    `device` is torch's name of the one to time on; None: the CPU, and the first GPU that can be predicted. `batch` is
-    the one to time; None: the source's own, or a smaller one. `time_it` raises an `AdvisorError` where it cannot.
-    """
+    """How the step is timed."""
 
     request: MeasureRequest
+    """The request, without what depends on the device."""
     time_it: Callable[[MeasureRequest], StepTiming]
+    """Times the step; raises an `AdvisorError` if it cannot."""
     precision: PrecisionChoice = "auto"
     device: str | None = None
+    """Torch's name of the device; None: the CPU and the first GPU that can be predicted."""
     batch: int | None = None
+    """The batch size to time; None: the source's own, or a smaller one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredHere:
-    """What was timed, as the answer shows it and as predictions rest on it, and in words what could not be."""
+    """The steps that were timed, and the problems."""
 
     steps: tuple[MeasuredStep, ...] = ()
+    """The timed steps as the answer shows them."""
     anchors: tuple[Anchor, ...] = ()
+    """The timed steps as predictions use them."""
     problems: tuple[str, ...] = ()
 
 
@@ -57,9 +59,9 @@ def measure_here(
     batches: IndexArray,
     efficiencies: Sequence[Efficiency],
 ) -> MeasuredHere:
-    """Time the step on the devices at hand, at the source's own batch or the largest of `batches` that is quick.
+    """Time the step on this machine's devices, at the source's own batch or the largest of `batches` that is fast.
 
-    Nothing is timed where nobody does it.
+    Without `measuring` nothing is timed.
     """
     if measuring is None:
         return MeasuredHere()
@@ -76,27 +78,27 @@ def measure_here(
         anchors.append(anchor)
         problems += _disturbances(step, local)
     if not (steps or problems):
-        problems.append("not measured: no device of this machine can be predicted, `advise devices` says why")
+        problems.append("not measured: no device of this machine can be predicted; `advise devices` says why")
     return MeasuredHere(steps=tuple(steps), anchors=tuple(anchors), problems=tuple(problems))
 
 
 def _disturbances(step: MeasuredStep, local: LocalDevice) -> Iterator[str]:
-    """What made the timings uncertain, with the remedy, as a calibration says it."""
+    """Yield what made the timings uncertain, with the remedy, in the words of a calibration."""
     if step.iqr_ratio > WIDE_IQR_RATIO:
         yield (
-            f"the steps timed on this machine's {local.id} lie {units.format_ratio(step.iqr_ratio)} apart: end other "
-            "programs, measure again"
+            f"the steps timed on this machine's {local.id} vary by {units.format_ratio(step.iqr_ratio)}: close other "
+            "programs and measure again"
         )
     used_count = max(1, int(local.device.core_count)) if local.device and local.device.kind == "cpu" else 1
     if step.others_cpu_count > TAKEN_CPU_COUNT + spare_cpu_count(local, used_cpu_count=used_count):
         yield (
             f"other processes kept {step.others_cpu_count:.1f} CPUs busy while this machine's {local.id} was timed: "
-            "end them, measure again"
+            "close them and measure again"
         )
 
 
 def _chosen(here: Sequence[LocalDevice], name: str | None) -> Iterator[tuple[LocalDevice, Device]]:
-    """The first of each kind; of those of a name, where one is asked for."""
+    """Yield the first device of each kind, or the named one."""
     found = [(local, local.device) for local in here if local.device is not None and name in (None, local.id)]
     for _, group in groupby(found, key=lambda pair: pair[1].kind):
         yield next(group)
@@ -113,12 +115,14 @@ def _measured(
 ) -> tuple[MeasuredStep, Anchor]:
     request = measuring.request
     if not workload.batch_is_affine and int(batches[0]) != workload.batch:
-        raise UsageError(f"its steps are of {batches[0]:,} samples, and can be predicted at {workload.batch:,} alone")
+        raise UsageError(
+            f"the batch size is {batches[0]:,}, but this workload can only be predicted at {workload.batch:,}"
+        )
 
     def predicted(used: Sequence[Efficiency]) -> Predictions:
         return predict(
             workload,
-            devices=[replace(device, host_to_device_bytes_per_s=None)],  # its inputs lie on the device
+            devices=[replace(device, host_to_device_bytes_per_s=None)],  # its inputs are on the device already
             efficiencies=used,
             batches=batches,
             precision=measuring.precision,
@@ -129,7 +133,7 @@ def _measured(
     predictions = predicted(efficiencies)
     (precision,) = predictions.precisions
     if precision is None:
-        raise UsageError(f"it has no unit for {measuring.precision}, or no kernels for the step")
+        raise UsageError(f"the device does not support {measuring.precision}, or has no kernels for the step")
     at = _batch_index(predictions, own_batch=workload.batch)
     needed_bytes = float(predictions.peak_memory_bytes[0, at]) + workload.parameter_bytes  # it runs on a copy
     timing = measuring.time_it(
@@ -143,7 +147,7 @@ def _measured(
             needed_bytes=needed_bytes,
         )
     )
-    # Other devices are predicted without a calibration, so what is carried to them is the error without one.
+    # Other devices are predicted without a calibration, so the error carried to them is the one without it.
     shipped = predicted([one for one in efficiencies if one.device == ANY])
     anchor = Anchor(
         device=device,
@@ -182,6 +186,6 @@ def _interval(predictions: Predictions, at: int) -> Interval:
 
 
 def _batch_index(predictions: Predictions, *, own_batch: int) -> int:
-    """The source's own batch, or the largest below it that is predicted to be quick; the smallest where none is."""
+    """Return the index of the largest batch up to the source's own that is predicted to be fast, else the smallest."""
     is_quick = (predictions.step_s[0] <= _PREDICTED_S) & (predictions.batches <= own_batch)
     return int(np.flatnonzero(is_quick)[-1]) if is_quick.any() else 0

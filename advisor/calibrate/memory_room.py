@@ -1,4 +1,4 @@
-"""A request and the memory that is free in, a refusal out where its step would not fit."""
+"""Refuses to time a step that does not fit in the free memory."""
 
 from advisor.calibrate.step_request import MeasureRequest
 from advisor.errors import UsageError
@@ -6,10 +6,10 @@ from advisor.units import format_bytes
 
 
 def check_room(request: MeasureRequest, *, free_bytes: float | None) -> None:
-    """Raise `UsageError` where less is free on the device than the step is predicted to need; None: not known."""
+    """Raise `UsageError` if the device has less free memory than the step is predicted to need; None: unknown."""
     if free_bytes is not None and request.needed_bytes > free_bytes:
         raise UsageError(
-            f"its step needs {format_bytes(request.needed_bytes)} with a copy of the parameters, "
+            f"the step needs {format_bytes(request.needed_bytes)} with a copy of the parameters, but only "
             f"{format_bytes(free_bytes)} are free",
             hint="choose a smaller batch",
         )

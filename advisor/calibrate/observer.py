@@ -1,7 +1,7 @@
-"""A model in its own training or inference loop in, what its steps took and what it waited between them out.
+"""Times the steps of a model in the user's own training or inference loop, and the waits between them.
 
-Hooks on the model's calls and on optimizers write down moments. On a GPU these are events in its own stream: the host
-is never made to wait, and the time between the end of a step and the start of the next is what the device was idle.
+Hooks on the model's calls and on optimizers record timestamps. On a GPU these are events in its stream: the host never
+has to wait, and the time between the end of a step and the start of the next is the idle time of the device.
 """
 
 import time
@@ -26,10 +26,10 @@ from advisor.workload.loaded import Inputs
 from advisor.workload.torch_devices import gpu_uuid
 
 WARM_UP_COUNT = 2
-"""Steps that do not count: memory is allocated, kernels are chosen."""
+"""First steps, which are not counted: they allocate memory and choose kernels."""
 _LEAST_COUNT = 3
 _MOST_COUNT = 1000
-"""Steps that are kept; then the hooks do nothing more."""
+"""Steps that are recorded; the hooks ignore later ones."""
 _LOW, _HIGH = 0.05, 0.95
 _IMAGE_DIMS = 4
 _HALF: dict[torch.dtype, Precision] = {torch.float16: "fp16", torch.bfloat16: "bf16"}
@@ -38,15 +38,15 @@ _AUTOCAST: dict[torch.dtype, Precision] = {torch.float16: "amp-fp16", torch.bflo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """How the model ran at its first call, or at its first with gradients.
-
-    `device` is torch's name of it, and `gpu_uuid` the driver's of a GPU; `thread_count` are those of torch's operators.
-    """
+    """How the model ran at its first call, or at its first call with gradients."""
 
     inputs: Inputs
     device: str
+    """Torch's name of the device."""
     gpu_uuid: str | None
+    """The driver's UUID of a GPU."""
     thread_count: int
+    """Threads of torch's operators."""
     has_gradients: bool
     precision: Precision
     layout: Layout
@@ -55,17 +55,19 @@ class Run:
 
 @dataclass(slots=True)
 class _Step:
-    """One step: its moments, and the samples of its passes. `waited`: nothing but loading came before it."""
+    """One step, from `begin` to `end`."""
 
     begin: Any
     waited: bool
+    """True if only data loading came before it."""
     batch: int = 0
+    """Samples of all its passes."""
     end: Any = None
 
 
 @dataclass(slots=True)
 class Observer:
-    """Follows a model until its steps are enough."""
+    """Records the steps of a model."""
 
     model: nn.Module
     run: Run | None = None
@@ -76,7 +78,7 @@ class Observer:
 
     @contextmanager
     def following(self) -> Iterator[None]:
-        """Watch the model's calls and the optimizers of its parameters inside; the hooks are gone afterwards."""
+        """Record the model's calls and its optimizers' steps inside the `with`; the hooks are removed afterwards."""
         handles = [
             self.model.register_forward_pre_hook(self._before_call, with_kwargs=True),
             self.model.register_forward_hook(self._after_call),
@@ -90,20 +92,23 @@ class Observer:
 
     @property
     def mode(self) -> Mode:
-        """Training where an optimizer has stepped."""
+        """Return "training" if an optimizer has stepped, else "inference"."""
         return "inference" if self.optimizer is None else "training"
 
     def timing(self) -> StepTiming:
-        """The steps of the batch that came most often, without the first ones. Raises `UsageError` of too few."""
+        """Return the timing of the most frequent batch size, without the first steps.
+
+        Raises `UsageError` if there are too few steps.
+        """
         steps = self._steps[WARM_UP_COUNT:]
         counts = Counter(step.batch for step in steps)
         batch, count = counts.most_common(1)[0] if counts else (0, 0)
         if count < _LEAST_COUNT or self.run is None:
-            most = f", {count} of them of the same batch after the first {WARM_UP_COUNT}" if len(counts) > 1 else ""
+            most = f", {count} of one batch size after the first {WARM_UP_COUNT}" if len(counts) > 1 else ""
             raise UsageError(
-                f"{len(self._steps)} steps of the model were seen{most}; {_LEAST_COUNT} of one batch are needed after "
-                f"the first {WARM_UP_COUNT}",
-                hint="call the model that observe() was given inside its `with`, for some steps",
+                f"only {len(self._steps)} steps of the model were observed{most}; {_LEAST_COUNT} of one batch size are "
+                f"needed after the first {WARM_UP_COUNT}",
+                hint="run several steps inside the `with`, with the model that was passed to observe()",
             )
         between = _seconds_between(torch.device(self.run.device))
         took_s = [between(step.begin, step.end) for step in steps if step.batch == batch]
@@ -175,7 +180,7 @@ def _run_of(model: nn.Module, inputs: Inputs) -> Run:
 
 
 def _device_of(parameter: nn.Parameter | None, inputs: Sequence[torch.Tensor]) -> torch.device:
-    """Where the model lies, or what it is called with."""
+    """Return the device of the model's parameters, or else of its inputs."""
     return next((tensor.device for tensor in (parameter, *inputs) if tensor is not None), torch.device("cpu"))
 
 
@@ -201,7 +206,7 @@ def _batch_of(inputs: Inputs) -> int:
 
 
 def _moment(device: str) -> Any:
-    """Now: by the clock, or as an event that the GPU passes when it comes there."""
+    """Return a timestamp of now: the clock's time on a CPU, an event in the stream on a GPU."""
     if device == "cpu":
         return time.perf_counter()
     if device == "mps":
@@ -209,7 +214,7 @@ def _moment(device: str) -> Any:
         on_mps.record()
         return on_mps
     event = torch.cuda.Event(enable_timing=True)
-    event.record(torch.cuda.current_stream(torch.device(device)))  # its own, whichever device is the current one
+    event.record(torch.cuda.current_stream(torch.device(device)))  # this device's stream, even if another is current
     return event
 
 

@@ -1,4 +1,4 @@
-"""What to time and for how long in, the timings out, by way of a child process: the parent never imports torch."""
+"""Times operators in a child process, so that the parent does not import torch."""
 
 import json
 import math
@@ -20,35 +20,37 @@ from advisor.records.machine import BUS_ORDER
 from advisor.workload import supervisor
 
 OnProgress = Callable[[int, int], None]
-"""Called with how many of how many operators are timed."""
+"""Called with the number of timed operators and the number planned."""
 _WORKER = "advisor.calibrate.operator_worker"
 _OVERTIME_S = 1.0
-"""How long past its deadline the child may be at one operator before it is ended."""
+"""How long past its deadline the child may work on an operator before it is ended."""
 _GRACE_S = 0.5
-"""Between the end of what a child says and its own."""
+"""How long the child may take to exit after the end of its output."""
 _COPY = "host_to_device_bytes_per_s"
 _SLOWED: Mapping[str, float] = {"product_s": 0.6, "calls_s": 0.2}
-"""How much of what a product on all threads and calls on one are slower by at a moment an operator is slower by, in
-logarithms: fitted on 95 operators timed five times on a virtual machine whose cores others use too, which is 1 to 1.8
-times as fast from one second to the next. What an operator differs from its mean by goes down from 0.16 to 0.11."""
+"""How strongly an operator slows down with a matmul on all threads and with calls on one thread, as exponents. Fitted
+on 95 operators timed five times on a virtual machine with shared cores, whose speed varies between 1 and 1.8 from one
+second to the next. The correction reduces an operator's deviation from its mean from 0.16 to 0.11."""
 _FIELDS = tuple(field.name for field in fields(TimedOperator))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingRequest:
-    """`device` is torch's name of it; `precisions` are those to time; `thread_count` is of a CPU."""
+    """A request to time operators on a device."""
 
     device: str
+    """Torch's name of the device."""
     thread_count: int | None
+    """Threads of a CPU; None on a GPU."""
     precisions: tuple[Precision, ...]
     budget_s: float
 
 
 def time_operators(request: TimingRequest, *, on_progress: OnProgress | None = None) -> Timings:
-    """Time as many operators as the budget allows, the start of the child included.
+    """Time as many operators as the budget allows; it includes the start of the child.
 
-    An interrupt ends it, and what was timed until then is the answer; before the first operator it is raised. Raises
-    `UsageError` where nothing was timed, with the child's last word.
+    A KeyboardInterrupt ends it with the operators timed so far, and is raised if there are none. Raises `UsageError`
+    if nothing was timed, with the child's last message.
     """
     deadline_s = time.time() + request.budget_s
     lines: list[dict[str, Any]] = []
@@ -70,7 +72,7 @@ def time_operators(request: TimingRequest, *, on_progress: OnProgress | None = N
 
 @contextmanager
 def _child(request: TimingRequest, *, deadline_s: float, errors: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """The child under its supervisor, ended at the end; the terminal's interrupt reaches the parent alone."""
+    """Run the child under its supervisor and end it afterwards; the terminal's interrupt reaches only the parent."""
     asked = {
         "device": request.device,
         "thread_count": request.thread_count,
@@ -90,7 +92,7 @@ def _child(request: TimingRequest, *, deadline_s: float, errors: IO[bytes]) -> I
 
 
 def _lines(process: "subprocess.Popen[bytes]", *, end_s: float) -> Iterator[dict[str, Any]]:
-    """What the child says, until it ends or time is over."""
+    """Yield the child's lines until it ends or the time is over."""
     if process.stdout is None:
         raise ValueError("the child has no pipe")
     descriptor, buffer = process.stdout.fileno(), b""
@@ -107,20 +109,22 @@ def _lines(process: "subprocess.Popen[bytes]", *, end_s: float) -> Iterator[dict
 
 
 def _nothing_timed(request: TimingRequest, process: "subprocess.Popen[bytes]", errors: IO[bytes]) -> UsageError:
-    """The child's last word, where it has ended by itself."""
+    """Return the error for an empty result, with the child's last message if it failed."""
     with suppress(subprocess.TimeoutExpired):
         process.wait(_GRACE_S)
     errors.seek(0)
     said = errors.read().decode(errors="replace").strip()
     if process.poll() and said:
-        return UsageError(f"{request.device} cannot be timed: {said.splitlines()[-1]}", hint="name another with --on")
+        return UsageError(
+            f"{request.device} cannot be timed: {said.splitlines()[-1]}", hint="choose another device with --on"
+        )
     return UsageError(
-        f"no operator could be timed in {request.budget_s:g} s", hint="give it more time with --time-budget: 10s"
+        f"no operator could be timed in {request.budget_s:g} s", hint="allow more time, such as --time-budget 10s"
     )
 
 
 def _timings(lines: Sequence[dict[str, Any]], *, is_cpu: bool) -> Timings:
-    """Every operator, on a CPU as it would have taken at the machine's usual pace; on a GPU that was not tried."""
+    """Collect the operators; on a CPU, correct their times to the machine's usual pace (not tried on a GPU)."""
     said = [line for line in lines if "name" in line]
     usual_s = {name: statistics.median(line[name] for line in said) for name in _SLOWED}
     operators = []

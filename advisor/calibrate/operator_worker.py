@@ -1,6 +1,6 @@
-"""The process that times: a request as JSON in `sys.argv` in, one line of JSON for every operator timed out.
+"""Runs as the child process that times operators: reads a JSON request from `sys.argv`, writes a JSON line for each.
 
-A line is written as soon as it is known, so whoever ends this process early keeps what was timed.
+A line is written as soon as its operator is timed, so nothing is lost if the process is ended early.
 """
 
 import gc
@@ -33,13 +33,14 @@ from advisor.workload.torch_log import fake_tensor_log_silenced
 from advisor.workload.trace import trace
 
 _SIZE_FACTOR: Mapping[str, int] = {"cpu": 1, "cuda": 16, "mps": 4}
-"""How many times a CPU's batch fills the device."""
+"""How many times larger the batch is than on a CPU, to fill the device."""
 _LEAST_BUDGET_S, _MOST_BUDGET_S = 0.015, 0.15
-"""Of one operator."""
+"""Limits of the time for one operator."""
 _COPIED_BYTES = 2**26
-"""64 MiB: some 5 ms, beside which the start of a copy is nothing."""
+"""64 MiB take about 5 ms, which makes the overhead of starting a copy negligible."""
 _PACE_ROWS, _PACE_WIDTH = 128, 512
-"""Of a product that takes some tenths of a millisecond on two cores; a GPU has `_SIZE_FACTOR` times the rows."""
+"""Size of the matmul that measures the pace: some tenths of a millisecond on two cores. A GPU gets `_SIZE_FACTOR`
+times the rows."""
 _PACE_CALLS = 100
 _PACE_REPEATS = 5
 
@@ -48,7 +49,7 @@ def main() -> NoReturn:
     """Time operators until the deadline; the request names device, thread count, precisions and deadline."""
     request = json.loads(sys.argv[1])
     channel = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # keep the output of libraries out of the answer
     device = torch.device(request["device"])
     if problem := device_problem(device):
         _end(problem)
@@ -62,12 +63,12 @@ def main() -> NoReturn:
 def _end(last_word: str) -> NoReturn:
     sys.stderr.write(f"{last_word}\n")
     sys.stderr.flush()
-    os._exit(1)  # torch's own end takes a tenth of a second, and more on a busy machine
+    os._exit(1)  # a normal exit of torch takes a tenth of a second, and more on a busy machine
 
 
 def _set_up(device: torch.device, *, thread_count: int | None) -> None:
     torch.manual_seed(0)
-    gc.disable()  # a collection in the middle of a step would be timed
+    gc.disable()  # a garbage collection during a step would be timed
     if thread_count is not None:
         torch.set_num_threads(thread_count)
     if device.type == "cuda":
@@ -77,13 +78,13 @@ def _set_up(device: torch.device, *, thread_count: int | None) -> None:
 
 
 def _timed(request: Mapping[str, Any], device: torch.device) -> Any:
-    """What was timed, as it comes, with the machine's pace at that moment; at last how busy others kept it."""
+    """Yield each timed operator with the machine's pace at that moment and the load of other processes so far."""
     deadline_s = request["deadline_s"]
     planned = probes(request["precisions"], size_factor=_SIZE_FACTOR[device.type])
     yield {"planned_count": len(planned)}
     if device.type == "cuda":
         yield {"host_to_device_bytes_per_s": _copied_bytes_per_s(device)}
-    trace_probe(planned[0])  # the first trace imports what all need
+    trace_probe(planned[0])  # the first trace does the imports for all
     pace = _pace_of(device)
     begin_s, others_begin_s = time.monotonic(), others_cpu_s()
     for index, probe in enumerate(planned):
@@ -109,14 +110,14 @@ def _timed(request: Mapping[str, Any], device: torch.device) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pace:
-    """How long the same short work takes now: a product on all threads, and calls one by one on one of them."""
+    """Time of a fixed short task now: a matmul on all threads, and single calls on one thread."""
 
     product_s: float
     calls_s: float
 
 
 def _pace_of(device: torch.device) -> Callable[[], _Pace]:
-    """What tells the pace at any moment, the middle of some tries."""
+    """Return a function that measures the present pace, as the median of several tries."""
     product = torch.nn.Linear(_PACE_WIDTH, _PACE_WIDTH, device=device)
     row_count = _PACE_ROWS * _SIZE_FACTOR[device.type]
     rows, small = (torch.randn(size, device=device) for size in ((row_count, _PACE_WIDTH), (64,)))
@@ -139,12 +140,12 @@ def _pace_of(device: torch.device) -> Callable[[], _Pace]:
         with torch.inference_mode():
             return _Pace(product_s=median_s(lambda: product(rows)), calls_s=median_s(call))
 
-    now()  # the first one warms up
+    now()  # warm up
     return now
 
 
 def _copied_bytes_per_s(device: torch.device) -> float:
-    """Of one long copy from pinned memory, as a loader with `pin_memory` makes it."""
+    """Return the rate of a long copy from pinned memory, as a data loader with `pin_memory` makes it."""
     source = torch.empty(_COPIED_BYTES, dtype=torch.uint8, pin_memory=True)
     target, synchronize = torch.empty_like(source, device=device), synchronizer(device)
 
@@ -156,13 +157,13 @@ def _copied_bytes_per_s(device: torch.device) -> float:
 
 
 def trace_probe(probe: Probe) -> dict[str, Any]:
-    """The probe's step as `advise` traces a model's, at its one batch; a trace holds at every precision."""
+    """Trace the probe's step as `advise` traces a model's, at its one batch size; one trace serves every precision."""
     return _traced(replace(probe, precision="fp32"))
 
 
 @cache
 def _traced(probe: Probe) -> dict[str, Any]:
-    with torch.device("meta"):  # no time goes into weights
+    with torch.device("meta"):  # spend no time on weights
         model = probe.make()
     loaded = LoadedModel(
         name=probe.name,
@@ -190,7 +191,7 @@ def _optimizer(parameters: Any) -> torch.optim.Optimizer:
 def _time(
     probe: Probe, device: torch.device, *, budget_s: float, pace: Callable[[], _Pace]
 ) -> tuple[Timing, _Pace, _Pace]:
-    """The operator, and the pace just before and after it."""
+    """Return the timing of the probe, and the pace just before and after it."""
     step = _step(probe, device)
     before = pace()
     with float32_products(probe.precision):
@@ -199,7 +200,7 @@ def _time(
 
 
 def _step(probe: Probe, device: torch.device) -> Callable[[], None]:
-    """One step, done when it returns."""
+    """Return a function that runs one step and returns when it is done."""
     dtype = whole_dtype(probe.precision)
     model = probe.make().train(probe.mode == "training").to(device, dtype)
     inputs = tuple(

@@ -1,4 +1,4 @@
-"""Timed operators and the efficiencies shipped for their device in, those of this very device out."""
+"""Fits the efficiencies of one device to the operators timed on it, starting from the shipped ones."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -42,63 +42,62 @@ _SCALARS: Mapping[str, Mapping[str, tuple[float, float]]] = {
         "backward_dispatch_s": (1e-6, 2e-4),
     },
 }
-"""What all kernels of a device share, with its bounds; what timings of one device cannot tell stays as shipped."""
+"""Coefficients shared by all kernels of a device, with bounds. Those that timings on one device cannot determine are
+not listed and stay as shipped."""
 WHOLE_STEPS = "whole steps"
-"""The `Efficiency.generation` of those that a calibration starts from: fitted on steps of whole nets on one device."""
+"""The `Efficiency.generation` of the start of a calibration, which is fitted on steps of whole nets on one device."""
 _HOST = frozenset({"dispatch_s", "backward_dispatch_s"})
 _HOST_TIMES = frozenset({"launch_s", *_HOST})
 _HOST_RATIO, _COMPUTE_RATIO, _MEMORY_RATIO = "host_ratio", "device_compute_ratio", "device_memory_ratio"
-"""This device beside the one that the start was fitted on: all its host times, its rates of computing, by precision,
-and its bandwidths."""
+"""This device relative to the one of the start: all host times, the compute throughput by precision, and all
+bandwidths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sigmas:
-    """How far coefficients of each kind may lie from where they start, as standard deviations of their logarithms.
-
-    `device` is of what all of a kind share on this device; None: nothing.
-    """
+    """Widths of the priors of each kind of coefficient, as standard deviations of their logarithms."""
 
     device: float | None
+    """For the ratios of this device to the one of the start; None: there are no such ratios."""
     scalar: float
     compute: float
     memory: float
 
 
 _FROM_SHIPPED = _Sigmas(device=None, scalar=0.5, compute=1.0, memory=1.0)
-"""Wide, so that a single timed operator outweighs the shipped value 20 to 1."""
+"""Wide priors: a single timed operator outweighs the shipped value 20 to 1."""
 _OF_WHOLE_STEPS = _Sigmas(device=None, scalar=1.0, compute=1.5, memory=1.5)
-"""Wider still: whole steps say more of what all kernels share."""
+"""Wider priors: whole steps say more about the coefficients that all kernels share."""
 _FROM_WHOLE_STEPS = _Sigmas(device=0.2, scalar=0.02, compute=0.08, memory=0.08)
-"""Operators tell how fast this device is, nets how fast one family is beside another.
-
-docs/calibration.md has what was tried, also where the datasheet is wrong by half or twice.
-"""
+"""Narrow priors: operators determine how fast this device is, and nets how fast the families are relative to each
+other. docs/experiments.md lists what was tried, including datasheets that are wrong by a factor of two."""
 _PACE_RATIO = "pace_ratio"
-"""How much slower than usual the machine was for the whole of a calibration: of all its operators, of no step after."""
+"""How much slower than usual the machine was during the calibration; it applies to all its operators and to no later
+step."""
 _PACE_PER_NOISE = 1.0
-"""Its standard deviation over that of a single timing: six calibrations in a row on a machine that others disturb have
-0.08 over 0.12, but lie nearer to each other than days do. It is held to one standard deviation, so that a device unlike
-its datasheet is found all the same."""
+"""Standard deviation of the pace relative to that of a single timing. Six calibrations in a row on a machine with other
+load gave 0.08 over 0.12, but calibrations on different days differ more. The pace is limited to one standard deviation,
+so that a device unlike its datasheet is still recognized."""
 _UNSEEN_LOG_SIGMA = 1.0
-"""Of a family that nothing it starts from was fitted on."""
+"""Width of the prior of a family for which the start has no data."""
 _RATIO_BOUNDS = (0.005, 2.5)
-"""Above 1 where the datasheet understates: clocks above the rated, a neighbour's share of the bandwidth."""
+"""The upper bound is above 1 because a datasheet can understate: a clock above the rated one, or bandwidth that
+neighbors leave unused."""
 _RAMP_BOUNDS = (0.2, 128.0)
 _STEPS = 15
-"""Of the solver; more move no coefficient by a percent."""
+"""Steps of the solver; more change no coefficient by a percent."""
 _NET_TRUST = 3.0
-"""A small net finds its code and its data where a large one finds them: not in the nearest caches."""
+"""Weight of small nets: like large nets, and unlike repeated operators, they do not run from the nearest caches."""
 _SHORT_S, _SHORT_TRUST = 1e-4, 0.3
-"""An operator over and over at the same small tensor runs faster than it ever does in a net."""
+"""Weight of short operators: repeated on the same small tensor, they run faster than in any net."""
 _STEP_LOG_SPREAD = 0.15
-"""90 % of the steps that calibrations were held to lie within 1.645 of it, of 0.14 to 0.16 in four runs of 246 steps
-(docs/calibration.md). Up to 9 % of that are the minute's in which the calibration was made, and what a CPU's steps are
-off by does not carry to other devices (`scripts/anchor_table.py`), so it is each device's own."""
+"""Spread of the errors of steps after a calibration: 90 % of the errors lie within 1.645 of it; four runs of 246 steps
+gave 0.14 to 0.16 (docs/experiments.md). Up to 9 % depends on the minute of the calibration. The errors of a CPU's steps
+do not carry over to other devices (`scripts/anchor_table.py`), so the spread is the device's own."""
 
 
 class _OwnFit(Fit):
-    """A fit in which every family computes, those that stream at one rate for all precisions."""
+    """A fit with a compute ratio for every family; a streaming family has one ratio for all precisions."""
 
     keyed: Mapping[str, tuple[str, ...]] = {
         **Fit.keyed,
@@ -108,7 +107,7 @@ class _OwnFit(Fit):
     }
 
     def value(self, logs: FloatArray, *name: str) -> float:
-        """With what this device takes longer."""
+        """Return the value of a coefficient, multiplied by the ratio of this device if it has one."""
         own = super().value(logs, *name)
         if name[0] in _HOST_TIMES:
             return own * super().value(logs, _HOST_RATIO)
@@ -119,7 +118,7 @@ class _OwnFit(Fit):
         return total
 
     def compute_ratio(self, logs: FloatArray, precision: str, family: str) -> float:
-        """Of the family's own unit; families that stream compute on fp32's, as much faster as this device is there."""
+        """Return a family's share of its unit's peak; a streaming family uses the device's fp32 ratio."""
         if family in COMPUTING:
             return super().compute_ratio(logs, precision, family) * self.value(logs, _COMPUTE_RATIO, precision)
         return self.value(logs, "streaming_compute_ratio", family) * self.value(logs, _COMPUTE_RATIO, "fp32")
@@ -127,10 +126,12 @@ class _OwnFit(Fit):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedCalibration:
-    """The efficiencies, one per class of precision, and the median of |fitted / measured - 1| over the operators."""
+    """The result of a calibration's fit."""
 
     efficiencies: tuple[Efficiency, ...]
+    """One per precision class."""
     median_ape: float
+    """Median of |fitted / measured - 1| over the operators."""
 
 
 def fit_calibration(
@@ -142,14 +143,13 @@ def fit_calibration(
     noise_log: float,
     date: str,
 ) -> FittedCalibration:
-    """Fit the coefficients that the operators tell something of, starting from `shipped`; the others stay as they are.
+    """Fit the coefficients that the operators determine, starting from `shipped`; the others stay unchanged.
 
-    There is an efficiency for each of `precisions`, even where time ran out before an operator of it. What an operator
-    takes over and over counts beside what it took so where the start was fitted: in a net it takes longer.
+    There is an efficiency for each of `precisions`, even if time ran out before any of its operators. An operator takes
+    longer in a net than in a loop, so its time is divided by the ratio found on the machine of the start.
 
-    `noise_log` is one standard deviation of a timing, of which all operators share a part. What steps are off by after
-    a calibration, widened by that part, takes the place of the spreads between devices and between workloads, of the
-    host's and of backward's.
+    `noise_log` is one standard deviation of a timing, of which all operators share a part. The spread of steps after a
+    calibration, widened by that part, replaces the spreads of device, workload, host and backward.
     """
     starts = _starts(device, shipped, precisions=precisions)
     pace_log_sigma = _PACE_PER_NOISE * noise_log
@@ -174,7 +174,7 @@ def fit_calibration(
 def _starts(
     device: Device, shipped: Sequence[Efficiency], *, precisions: Sequence[Precision]
 ) -> Mapping[str, Efficiency]:
-    """What was fitted on whole steps, by class of precision; nothing unless all are there."""
+    """Return the efficiencies fitted on whole steps, by precision class; empty unless all classes exist."""
     found = {one.precision: one for one in shipped if one.kind == device.kind and one.generation == WHOLE_STEPS}
     wanted = dict.fromkeys(precision_class(precision) for precision in precisions)
     return {precision: found[precision] for precision in wanted} if set(wanted) <= set(found) else {}
@@ -190,9 +190,9 @@ def fit_start(
     date: str,
     source: str,
 ) -> tuple[Efficiency, ...]:
-    """What calibrations of such a device are to start from: fitted on whole steps, as `whole_step` makes them.
+    """Fit the start for calibrations of this kind of device to whole steps, as `whole_step` makes them.
 
-    `operators` were timed on the same machine, the same ones several times perhaps.
+    `operators` were timed on the same machine; an operator may occur several times.
     """
     made = _fitted(
         steps,
@@ -231,9 +231,9 @@ def fit_start(
 def _operator_ratios(
     operators: Sequence[TimedOperator], device: Device, efficiency: Efficiency, *, seen: Set[str]
 ) -> Mapping[str, float]:
-    """Measured over predicted of every operator, in the middle where it was timed several times.
+    """Return measured over predicted time of every operator, as the median of its timings.
 
-    Of families that no step holds, nothing is known but what operators say.
+    Operators with a family that is in no step have no ratio: nothing else is known about such a family.
     """
     ratios: dict[str, list[float]] = {}
     for operator in operators:
@@ -247,7 +247,7 @@ def _operator_ratios(
 def whole_step(
     workload: Workload, device: Device, *, precision: Precision, batch: int, step_s: float, trust: float = 1.0
 ) -> MeasuredStep:
-    """A step that was timed on the device, as the fit takes it."""
+    """Return a step timed on the device, in the form that the fit takes."""
     counts = count_rows(workload, batches=np.array([float(batch)]), width=width_of(precision))
     return MeasuredStep(
         kernels=lower(counts, kind=device.kind, precision=precision),
@@ -331,7 +331,7 @@ def _trust(operator: TimedOperator) -> float:
 
 
 def _counts(steps: Sequence[MeasuredStep]) -> dict[str, Counter[str]]:
-    """How many operators hold each family, by class of precision."""
+    """Return how many operators contain each family, by precision class."""
     counts: dict[str, Counter[str]] = {}
     for step in steps:
         counts.setdefault(step.precision, Counter()).update(step.kernels.families)
@@ -341,7 +341,7 @@ def _counts(steps: Sequence[MeasuredStep]) -> dict[str, Counter[str]]:
 def _coefficients(
     sample: Sample, starts: Mapping[str, Efficiency], device: Device, *, sigmas: _Sigmas
 ) -> Iterator[Coefficient]:
-    """Every coefficient that the sample depends on, starting where the efficiency of its precision has it."""
+    """Yield every coefficient that the sample depends on, starting at its value for the precision."""
     families = sample.kernels.families
     everything = frozenset(families)
     first = next(iter(starts.values()))
@@ -388,7 +388,7 @@ def _efficiency(
     counts: Counter[str],
     date: str,
 ) -> Efficiency:
-    """The shipped efficiency of one precision with what was fitted."""
+    """Return the shipped efficiency of one precision with the fitted values."""
     scalars: dict[str, Any] = {name: fit.value(logs, name) for name in _SCALARS[device.kind]}
     ramps: dict[str, Any] = {name: fit.value(logs, name, precision) for name in BY_PRECISION}
     timed = {family: _family(fit, logs, precision, family, n=counts[family]) for family in fit.sample.kernels.families}

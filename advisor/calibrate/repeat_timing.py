@@ -1,7 +1,7 @@
-"""A step as a function in, the seconds that it takes out: warmed up, repeated, with its spread.
+"""Times a step: warms up, repeats it and reports the spread.
 
-Like torch.utils.benchmark's `adaptive_autorange` it repeats blocks until they agree, but within a share of a budget,
-and each step is waited for, as one whose result is needed is.
+Like `adaptive_autorange` of torch.utils.benchmark it repeats blocks until they agree, but within a time budget. It
+waits for each step to finish before it starts the next.
 """
 
 import statistics
@@ -10,33 +10,34 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 _BLOCK_S = 0.004
-"""A block repeats the step for about this long, far above the clock's grain and below a scheduler's slice."""
+"""Length of a block of steps: far above the clock's resolution and below a scheduler's time slice."""
 _LEAST_BLOCKS = 3
 _MOST_BLOCKS = 25
 _OVERTIME = 4.0
-"""A step so slow that its least blocks take that many budgets has two."""
+"""If the minimum number of blocks would take longer than this many budgets, two blocks are enough."""
 _CALM_IQR_RATIO = 0.03
-"""Blocks that agree so well need no more of them."""
+"""Blocks that agree this well need no repetition."""
 _CALM_BLOCKS = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """The median of the faster half of the blocks, and all blocks' interquartile range over their median.
-
-    `blocks_s` are the blocks' means, each over `block_steps` steps.
-    """
+    """The time of a step and its spread."""
 
     step_s: float
+    """Median of the faster half of the blocks."""
     iqr_ratio: float
+    """Interquartile range of all blocks over their median."""
     blocks_s: tuple[float, ...]
+    """Mean time of a step in each block."""
     block_steps: int
+    """Steps per block."""
 
 
 def time_step(step: Callable[[], None], *, budget_s: float, clock: Callable[[], float] = time.perf_counter) -> Timing:
-    """Time `step`, which returns when its work is done, for about `budget_s` after two calls that warm up.
+    """Time `step`, which returns when its work is done, for about `budget_s`, after two warm-up calls.
 
-    The faster half: what disturbs a step makes it slower, never faster.
+    Only the faster half of the blocks counts, since a disturbance makes a step slower, never faster.
     """
     step()
     warm_s = clock()
@@ -64,6 +65,6 @@ def time_step(step: Callable[[], None], *, budget_s: float, clock: Callable[[], 
 
 
 def iqr_ratio(values: list[float]) -> float:
-    """Interquartile range over median."""
+    """Return the interquartile range over the median."""
     low, middle, high = statistics.quantiles(values, n=4)
     return (high - low) / middle

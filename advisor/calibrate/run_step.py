@@ -1,4 +1,4 @@
-"""A loaded model in, the time of its real step out. It runs on copies: the model is left as it was."""
+"""Times the real step of a loaded model, on copies, so that the model stays unchanged."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -29,15 +29,15 @@ from advisor.workload.training_step import batch_value, loss_of, optimizer_of
 
 _IMAGE_DIMS = 4
 _LOW, _HIGH = 0.05, 0.95
-"""The ends between which 90 % of the blocks lie."""
+"""Quantiles between which 90 % of the blocks lie."""
 
 
 def time_loaded(loaded: LoadedModel, request: MeasureRequest) -> StepTiming:
-    """Time some steps of the model on the device, its inputs there already.
+    """Time some steps of the model on the device, with its inputs on the device already.
 
-    The parameters have the values of the model's own, on copies; those, the state of optimizers, buffers, random
-    generators and settings of torch are afterwards what they were. Raises what the model's code raises, and
-    `UsageError` where torch cannot use the device, or it has less free memory than the step is predicted to need.
+    The steps run on copies of the parameters. The model, its buffers, optimizer state, random generators and torch's
+    settings are unchanged afterwards. Raises what the model's code raises, and `UsageError` if torch cannot use the
+    device or the device has less free memory than the step is predicted to need.
     """
     device = torch.device(torch_name(request.device, uuid=request.gpu_uuid))
     if problem := device_problem(device):
@@ -64,7 +64,7 @@ def _free_bytes(device: torch.device) -> float | None:
 
 
 def _placed(tensor: torch.Tensor, *, device: torch.device, dtype: torch.dtype | None, layout: Layout) -> torch.Tensor:
-    """A copy on the device, in the dtype and layout that the whole model is to have."""
+    """Return a copy on the device, in the dtype and layout of the timed model."""
     is_image = layout == "nhwc" and tensor.dim() == _IMAGE_DIMS
     values = tensor.detach().to(
         device,
@@ -78,11 +78,11 @@ def _placed(tensor: torch.Tensor, *, device: torch.device, dtype: torch.dtype | 
 
 
 def _step(loaded: LoadedModel, request: MeasureRequest, device: torch.device, *, batch: int) -> Callable[[], None]:
-    """One step, done when it returns."""
+    """Return a function that runs one step and returns when it is done."""
     model = loaded.model.train(request.mode == "training")
     for module in model.modules():
         if isinstance(module, nn.RNNBase):
-            module.flatten_parameters()  # cuDNN wants the weights of a layer in one piece
+            module.flatten_parameters()  # cuDNN needs contiguous weights
     if request.compile == "compile":
         model.compile(dynamic=False)
     place = partial(_placed, device=device, dtype=whole_dtype(request.precision), layout=request.layout)
@@ -119,13 +119,13 @@ def _step(loaded: LoadedModel, request: MeasureRequest, device: torch.device, *,
 
 
 def _attention(attention: Attention) -> AbstractContextManager[Any]:
-    """What the model leaves to torch by torch's own steps, where its scores are to travel through memory."""
+    """Return a context that makes torch's attention write its scores to memory, if `attention` is "eager"."""
     return sdpa_kernel(SDPBackend.MATH) if attention == "eager" else nullcontext()
 
 
 @contextmanager
 def _threads(count: int | None) -> Iterator[None]:
-    """As many for torch's operators, None: as it has them."""
+    """Set the number of torch's threads inside the `with`; None leaves it unchanged."""
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(count or before)
@@ -136,7 +136,7 @@ def _threads(count: int | None) -> Iterator[None]:
 
 @contextmanager
 def _default_device(device: torch.device) -> Iterator[None]:
-    """Where a loss makes its labels. On the CPU nothing is set: each operator would pay for asking."""
+    """Set the device on which a loss makes its labels; not for the CPU, since it would slow down every operator."""
     if device.type == "cpu":
         yield
         return

@@ -1,4 +1,4 @@
-"""The process that times a source's real step: requests on one descriptor in, timings on another out."""
+"""Runs as the child process that times a source's real step, on request."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,7 +12,7 @@ from advisor.workload.trace_child import serve, user_errors_in_step
 
 
 def main() -> NoReturn:
-    """Serve requests for the time of a step."""
+    """Serve requests to time a step."""
     serve(MeasureRequest, _timed)
 
 
@@ -34,7 +34,7 @@ def _timed(request: MeasureRequest) -> dict[str, Any]:
 
 @contextmanager
 def _redirected(request: MeasureRequest) -> Iterator[None]:
-    """A file that puts its model on a GPU is read all the same where the CPU is to be timed."""
+    """Load a file that puts its model on a GPU onto the CPU, if the CPU is to be timed."""
     from advisor.workload.cuda_redirect import cuda_redirected
 
     if request.device != "cpu":
@@ -45,10 +45,10 @@ def _redirected(request: MeasureRequest) -> Iterator[None]:
 
 
 def _limit_memory() -> None:
-    """Make an allocation fail that would take more than is free now, before other programs suffer."""
+    """Limit this process to the memory that is free now, so that other programs do not run out of it."""
     import resource
 
     free_bytes = free_memory_bytes()
     if free_bytes is not None:
-        with suppress(ValueError, OSError):  # a lower limit is in force already
+        with suppress(ValueError, OSError):  # a lower limit is already set
             resource.setrlimit(resource.RLIMIT_DATA, (int(free_bytes), int(free_bytes)))

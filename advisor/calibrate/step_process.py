@@ -1,6 +1,6 @@
-"""A request in, the time of the source's real step out, by way of a child process of its own.
+"""Times the real step of a source in a child process.
 
-The child is that of `advisor.workload.trace_child` with other answers, and guards against the same of a user's file.
+The child works like `advisor.workload.trace_child` and has the same protection against errors in a user's file.
 """
 
 from advisor.calibrate.memory_room import check_room
@@ -11,12 +11,13 @@ from advisor.workload.spawn import SourceProcess
 
 
 def measure_source(request: MeasureRequest) -> StepTiming:
-    """Time the step of a source that can be built. Raises what goes wrong in the child as `LoadError`, ...
+    """Time the step of a source that can be built.
 
-    Nothing of it is left behind: weights are those that the source's own code makes, and none are downloaded.
+    The weights are those that the source's own code makes; none are downloaded. Nothing is left behind. Raises
+    `UsageError` if memory is short, and the error in the child, such as `LoadError`.
     """
     request.check()
-    if request.device == "cpu":  # before its weights are made; a GPU is asked by torch, in the child
+    if request.device == "cpu":  # check before its weights are made; for a GPU, torch checks in the child
         check_room(request, free_bytes=free_memory_bytes())
     process = SourceProcess.start(
         thread_count=request.thread_count, module="advisor.calibrate.step_child", sees_gpus=request.device != "cpu"

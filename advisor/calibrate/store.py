@@ -1,8 +1,8 @@
-"""Calibrations to files of the user's cache folder and back.
+"""Writes calibrations to the user's cache folder and reads them back.
 
-A file is YAML: what was timed where and when, then an efficiency per class of precision, each as `profiles/efficiency`
-has it. The numbers of the key stand there to the last digit, for it holds only where they are the same. A file that
-cannot be read is left out and named; the next calibration of that device writes it anew.
+A file is YAML: a header that says what was timed where and when, then an efficiency per precision class, in the format
+of `profiles/efficiency`. The key's numbers are written with all digits, since they must match exactly. A file that
+cannot be read is ignored and reported; the next calibration of the device overwrites it.
 """
 
 import hashlib
@@ -24,41 +24,41 @@ _HEADING = "# What this machine sustains, timed by `advise calibrate`; spreads a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """The calibrations that are kept, and the files that are none, in words."""
+    """The stored calibrations, and a message for each file that cannot be read."""
 
     calibrations: tuple[Calibration, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 def folder() -> Path:
-    """Where this user's calibrations are kept."""
+    """Return the folder of this user's calibrations."""
     return platformdirs.user_cache_path("advisor") / "calibrations"
 
 
 def file_of(key: CalibrationKey) -> Path:
-    """The file of that device under those conditions."""
+    """Return the file of the device under the conditions of the key."""
     digest = hashlib.sha256(json.dumps(asdict(key), sort_keys=True).encode()).hexdigest()
     return folder() / f"{key.device}-{digest[:12]}.yaml"
 
 
 def read_stored() -> Stored:
-    """Every calibration that is kept."""
+    """Read every stored calibration."""
     files = sorted(folder().glob("*.yaml"))
     if not files:
         return Stored()
-    from advisor.catalog.calibrations import read_calibration  # with the YAML parser, which most runs do without
+    from advisor.catalog.calibrations import read_calibration  # imports the YAML parser, which most runs do not need
 
     found, problems = [], []
     for file in files:
         try:
             found.append(read_calibration(file))
         except ProfileError as error:
-            problems.append(f"{error.message}: no calibration, left out")
+            problems.append(f"{error.message}: not a calibration, ignored")
     return Stored(calibrations=tuple(found), problems=tuple(problems))
 
 
 def keep(calibration: Calibration) -> Path:
-    """Write the file in one step: whoever reads it sees the former one or this one whole. Raises OSError."""
+    """Write the calibration's file atomically and return its path. Raises OSError."""
     file = file_of(calibration.key)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(calibration_text(calibration), file)
@@ -66,8 +66,8 @@ def keep(calibration: Calibration) -> Path:
 
 
 def unwritable() -> str:
-    """Why no calibration can be kept, in words; "" where one can be. Makes the folder where it is not there."""
-    import tempfile  # whoever only reads is spared it
+    """Return why the folder cannot be written, or "" if it can. Creates the folder if needed."""
+    import tempfile  # not needed to read
 
     try:
         folder().mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ def unwritable() -> str:
 
 
 def calibration_text(calibration: Calibration) -> str:
-    """The file: the header, then the efficiencies."""
+    """Return the text of the file: the header, then the efficiencies."""
     findings = {
         "at": calibration.at,
         "n": calibration.n,
@@ -95,12 +95,12 @@ def calibration_text(calibration: Calibration) -> str:
 
 
 def profile_text(efficiencies: tuple[Efficiency, ...]) -> str:
-    """The efficiencies alone, as a file in `efficiency/` of a folder of profiles."""
+    """Return the text of the efficiencies only, as a file in `efficiency/` of a profile folder."""
     return "---\n".join(_efficiency_text(one) for one in efficiencies)
 
 
 def _efficiency_text(efficiency: Efficiency) -> str:
-    """As `make fit` writes one, with the device that it is of."""
+    """Return the text that `make fit` writes, with the calibrated device."""
     own = [f'device: "{efficiency.device}"']
     if efficiency.core_count is not None:
         own.append(f"core_count: {number(efficiency.core_count)}")
@@ -109,5 +109,5 @@ def _efficiency_text(efficiency: Efficiency) -> str:
 
 
 def _scalar(value: Any) -> str:
-    """JSON's texts and lists are YAML's."""
+    """Return a value as YAML, of which JSON's strings and lists are a subset."""
     return number(value) if isinstance(value, float) else json.dumps(value)

@@ -1,1 +1,1 @@
-"""From predictions and offers to priced, ranked quotes."""
+"""Prices the job on every offer and ranks the quotes."""

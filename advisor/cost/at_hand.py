@@ -1,4 +1,4 @@
-"""The devices of the machine at hand in, the offers that they are out: at the price of their electricity."""
+"""Turns the devices of this machine into offers, priced at the cost of their electricity."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -15,10 +15,10 @@ from advisor.records.price import Offer, Price, PricedOffer
 
 
 def selection_at_hand(devices: Sequence[LocalDevice], *, offers: Iterable[Offer]) -> Selection:
-    """An offer for each of the devices that can be predicted, in their order.
+    """Return one offer for each device that can be predicted, in the order of `devices`.
 
-    An hour costs what the user's own hardware with the same device costs in an hour of use, beside its purchase, and
-    nothing where no such hardware is in `offers`.
+    The hourly price is the running cost of the user's own hardware with the same device, without its purchase price;
+    it is 0 if no such hardware is in `offers`.
     """
     owned = [offer for offer in offers if offer.tier == "owned"]
     priced = tuple(_priced(local, local.device, owned=owned) for local in devices if local.device)
@@ -26,14 +26,14 @@ def selection_at_hand(devices: Sequence[LocalDevice], *, offers: Iterable[Offer]
 
 
 def fleet_at_hand(fleet: Fleet, devices: Sequence[LocalDevice]) -> Fleet:
-    """A fleet with the devices of `fleet`, and the offers of `selection_at_hand` on those behind them."""
+    """Return a fleet for the offers of `selection_at_hand`: the devices of `fleet`, then those of this machine."""
     found = tuple(local.device for local in devices if local.device)
     index = np.arange(len(found), dtype=np.intp) + len(fleet.devices)
     return Fleet(devices=(*fleet.devices, *found), device_index=index, problems=("",) * len(found))
 
 
 def join(here: Selection, rented: Selection) -> Selection:
-    """Both selections in one ranking, those at hand first."""
+    """Return one selection of both, with the offers of this machine first."""
     return Selection(
         priced=(*here.priced, *rented.priced),
         may_win_count=here.may_win_count + rented.may_win_count,
@@ -43,7 +43,7 @@ def join(here: Selection, rented: Selection) -> Selection:
 
 
 def join_fleets(here: Fleet, rented: Fleet) -> Fleet:
-    """The fleet of `join`; `here` has the devices of both."""
+    """Return the fleet of the joined selection; `here` already has the devices of both."""
     return Fleet(
         devices=here.devices,
         device_index=np.concatenate((here.device_index, rented.device_index)),
@@ -52,14 +52,14 @@ def join_fleets(here: Fleet, rented: Fleet) -> Fleet:
 
 
 def notes_at_hand(devices: Iterable[LocalDevice], ranking: Ranking) -> tuple[str, ...]:
-    """What is not said of this machine by its row: why a device has none, and what its figures are."""
+    """Return one note per device of this machine that is missing from the ranking or has uncertain figures."""
     missing = {rejection.id: rejection.reason for rejection in ranking.rejected}
-    said = [(local, missing.get(f"{LOCAL}/{local.id}", local.note)) for local in devices]
-    return tuple(f"this machine's {local.id}, {local.name}: {why}" for local, why in said if why)
+    reasons = [(local, missing.get(f"{LOCAL}/{local.id}", local.note)) for local in devices]
+    return tuple(f"this machine's {local.id}, {local.name}: {why}" for local, why in reasons if why)
 
 
 def soonest(quotes: Iterable[Quote]) -> Quote | None:
-    """The one that finishes the job first; it is in no ranking, so it has no chance of being the cheapest there."""
+    """Return the quote that finishes the job first, without a chance of being the cheapest: it is not ranked."""
     first = min(quotes, key=lambda quote: quote.job_s.mid, default=None)
     return None if first is None else replace(first, chance_cheapest=0.0, indistinguishable=False)
 

@@ -1,4 +1,4 @@
-"""Predictions and the job in, the batch that each device runs it at out."""
+"""Chooses the batch size at which each device runs the job."""
 
 import math
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor import units
-from advisor.cost.miss import Miss
+from advisor.cost.miss import LimitViolation
 from advisor.cost.service import instance_counts
 from advisor.cost.time_limits import time_limits
 from advisor.records.answer import Job
@@ -16,14 +16,20 @@ from advisor.records.sample_words import at_batch_text
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BatchChoice:
-    """The index of each device's batch; where `is_possible` is False none fits or keeps the limits. (devices,)."""
+    """The index of the batch chosen for each device, (devices,).
+
+    `is_possible` is False for a device on which no batch fits in memory and within the limits.
+    """
 
     index: IndexArray
     is_possible: BoolArray
 
 
 def choose_batches(predictions: Predictions, *, job: Job) -> BatchChoice:
-    """The batch that finishes the job soonest; for a service, of those that need the fewest instances the quickest."""
+    """Choose the batch that finishes the job first.
+
+    For a service, choose the batch with the shortest step among those that need the fewest instances.
+    """
     allowed = predictions.fits & _keeps_limits(predictions, job)
     if job.requests_per_day is None:
         job_s = np.where(allowed, np.ceil(job.samples / predictions.batches) * predictions.step_s, np.inf)
@@ -38,8 +44,11 @@ def choose_batches(predictions: Predictions, *, job: Job) -> BatchChoice:
     return BatchChoice(index=index, is_possible=is_possible)
 
 
-def why_over_limits(predictions: Predictions, device: int, *, job: Job) -> Miss | None:
-    """Where a device can run the step, but at no batch within the limits: how much is missing at the nearest."""
+def why_over_limits(predictions: Predictions, device: int, *, job: Job) -> LimitViolation | None:
+    """Return the limit that every batch on the device breaks, with the excess at the batch nearest to it.
+
+    Return None if no batch fits in memory, or if some batch is within all limits.
+    """
     fits = predictions.fits[device]
     if not fits.any():
         return None
@@ -52,7 +61,7 @@ def why_over_limits(predictions: Predictions, device: int, *, job: Job) -> Miss 
         if not within.any():
             nearest = int(np.where(before, taken_s, np.inf).argmin())
             at = at_batch_text(int(predictions.batches[nearest]), job.generation)
-            return Miss(
+            return LimitViolation(
                 code=one.code,
                 reason=f"{one.verb} {duration(taken_s[nearest])} {at}, "
                 f"{duration(taken_s[nearest] - one.limit_s)} more than {one.flag} {duration(one.limit_s)}",
@@ -63,9 +72,9 @@ def why_over_limits(predictions: Predictions, device: int, *, job: Job) -> Miss 
     if least is not None and rates.max() < least:
         flags = "".join(f" within {one.flag}" for one in limits)
         unit = "samples" if job.generation is None else "requests"
-        return Miss(
+        return LimitViolation(
             code="under-throughput",
-            reason=f"does {units.format_rate(rates.max())} {unit}/s at most{flags}, "
+            reason=f"reaches at most {units.format_rate(rates.max())} {unit}/s{flags}, "
             f"{units.format_rate(least - rates.max())} fewer than --min-throughput {units.format_rate(least)}",
             ratio=least / float(rates.max()),
         )

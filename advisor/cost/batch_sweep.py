@@ -1,4 +1,4 @@
-"""Quotes and the predictions behind them in, what each batch size would take and cost on the best of them out."""
+"""Shows the time and the cost of every batch size on the best quotes."""
 
 from collections.abc import Sequence
 
@@ -20,9 +20,9 @@ def batch_sweeps(
     predictions: Predictions,
     named: Sequence[str] = (),
 ) -> tuple[BatchSweep, ...]:
-    """Sweeps over the predicted batches on the first quote, the first of the other kind, and those of devices `named`.
+    """Return sweeps over the batch for the first quote, the first of the other device kind, and the devices `named`.
 
-    `fleet` is of the selection's offers. One batch is no sweep.
+    `fleet` belongs to the offers of `selection`. Return nothing if there is only one batch size.
     """
     if len(predictions.batches) < 2 or not quotes:
         return ()
@@ -55,8 +55,9 @@ def _sweep(quote: Quote, device: int, *, predictions: Predictions) -> BatchSweep
 
 
 def batch_points(predictions: Predictions, device: int, *, usd_per_hour: float) -> tuple[BatchPoint, ...]:
-    """The step at every predicted batch on one of the devices, rented at `usd_per_hour`, but for batches that it never
-    runs, since they cannot be divided among its GPUs.
+    """Return the step at every predicted batch on the device with this index, rented at `usd_per_hour`.
+
+    Batches that cannot be divided among its GPUs are left out.
     """
     return tuple(
         _point(predictions, device, index, usd_per_hour=usd_per_hour)

@@ -1,4 +1,4 @@
-"""Selected offers and the predictions of their devices in, the cheapest CPU and the cheapest GPU of a job out."""
+"""Finds the cheapest CPU offer and the cheapest GPU offer for a job."""
 
 from collections.abc import Callable, Mapping
 
@@ -20,9 +20,10 @@ from advisor.records.prediction import Fleet, FloatArray, IndexArray, Prediction
 def cheapest_by_kind(
     selection: Selection, *, fleet: Fleet, predictions: Predictions, job: Job, billing: Billing
 ) -> Mapping[DeviceKind, KindCost]:
-    """The first of each kind in the ranking by cost; a kind of which no offer does the job within the limits is not in.
+    """Return the cheapest offer of each device kind; a kind without an offer within the limits is left out.
 
-    What `rank` takes, without the quotes of all others and the rejections: for many jobs of one workload.
+    This takes the same arguments as `rank` but builds no other quotes and no rejections, so it can run for many jobs
+    of one workload.
     """
     choice = choose_batches(predictions, job=job)
     costed = cost_offers(
@@ -46,7 +47,10 @@ def cheapest_by_kind(
 def _kind_cost(
     costed: CostedOffers, offers: IndexArray, *, predictions: Predictions, job: Job, billing: Billing
 ) -> KindCost:
-    """Of the offers at these indices, at the batch that each takes; when all err, another one may be the cheapest."""
+    """Return the cheapest of the offers at these indices, with intervals of the lowest cost.
+
+    The ends of the intervals shift all predictions, so another offer may be the cheapest there.
+    """
     devices, batches = costed.device[offers], costed.batch_index[offers]
     terms, batch_sizes = costed.terms.of(offers), predictions.batches[batches]
     step_s = predictions.step_s[devices, batches]

@@ -1,9 +1,9 @@
-"""What ranked offers cost in, the chance that each is the cheapest and which cannot be told from the first out.
+"""Computes the chance that each offer is the cheapest, and which offers are too close to the first to call.
 
-A predicted time errs in two parts. One comes from the model, its trace and its counts, and makes every device slower or
-faster alike: it moves all costs by one factor and leaves their order as it was. So offers are compared by the other
-part alone: each device's own, independent of the others' and log-normal around the predicted time. Offers of the same
-step on the same device share that one too, and among them the price decides.
+The error of a predicted time has two parts. The first comes from the model, its trace and its counts. It scales the
+time on every device by the same factor, so it does not change the order of the costs. Offers are therefore compared by
+the second part alone: the device's own error, which is independent of the others' and log-normal around the predicted
+time. Offers that run the same step on the same device share that error too, so the price decides between them.
 """
 
 import math
@@ -15,11 +15,11 @@ from advisor.records.answer import Z_90
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray
 
 _REACH = 5.0
-"""Standard deviations looked at on either side of a cost; beyond lie 3 in 10 million."""
+"""Standard deviations covered on each side of a cost; 3 in 10 million lie above."""
 _CELL_COUNT = 1024
-"""Cells of the integral: against 20,000 the chances move by less than 0.1 %, where whole percents are shown."""
+"""Cells of the integral. With 20,000 cells the chances change by less than 0.1 %, and whole percents are shown."""
 _LEAST_LOG_SPREAD = 1e-9
-"""Stands for no error at all."""
+"""Replaces a spread of 0, by which nothing can be divided."""
 _DEVIATIONS = np.linspace(-8.0, 8.0, 1601)
 _CUMULATIVE_HAZARDS = np.array([-math.log(math.erfc(z / math.sqrt(2)) / 2) for z in _DEVIATIONS])
 """-log(1 - F) of the standard normal; numpy has no error function."""
@@ -27,9 +27,9 @@ _CUMULATIVE_HAZARDS = np.array([-math.log(math.erfc(z / math.sqrt(2)) / 2) for z
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Comparison:
-    """Arrays are (offers,): the chance of being the cheapest of all, and whether an offer may cost less than the first.
+    """The chance that each offer is the cheapest, and whether it is too close to the first to call; both (offers,).
 
-    The first is never `indistinguishable` from itself.
+    The first offer itself is never marked `indistinguishable`.
     """
 
     chance_cheapest: FloatArray
@@ -39,9 +39,8 @@ class Comparison:
 def compare_costs(usd: FloatArray, *, own_log_spread: FloatArray, step: IndexArray) -> Comparison:
     """Compare offers, cheapest first; those with the same number in `step` run the same step on the same device.
 
-    `step` counts from 0 in the order of the offers. Offers whose 90 % intervals of cost overlap the first's cannot be
-    told from it. Offers of one step that also cost the same share their chance evenly, and so do offers that cost
-    nothing: no other is cheaper.
+    `step` counts from 0 in the order of the offers. An offer is indistinguishable from the first if the 90 % intervals
+    of their costs overlap. Offers of one step at the same cost share their chance evenly, and so do free offers.
     """
     if len(usd) and usd[0] == 0:
         is_free = usd == 0
@@ -60,12 +59,12 @@ def compare_costs(usd: FloatArray, *, own_log_spread: FloatArray, step: IndexArr
 
 
 def chances_of_least(mid: FloatArray, spread: FloatArray) -> FloatArray:
-    """The chance of each of some independent normals to be the least; `spread` is one standard deviation.
+    """Return the probability that each of some independent normals is the smallest; `spread` is a standard deviation.
 
-    The integral of f_i(x) times the product of 1 - F_j(x) over all others j, cell by cell: the least falls into a cell
-    with the chance that it is above the left edge less that it is above the right one, and is then theirs in proportion
-    to the growth of their cumulative hazards -log(1 - F), as with competing risks (Kalbfleisch and Prentice, "The
-    Statistical Analysis of Failure Time Data", 2nd edition, chapter 8).
+    It is the integral of f_i(x) times the product of 1 - F_j(x) over all others j, summed over cells. The smallest
+    value lies in a cell with the probability that it is above the left edge minus that it is above the right edge.
+    Within a cell it is divided in proportion to the growth of the cumulative hazards -log(1 - F), as with competing
+    risks (Kalbfleisch and Prentice, "The Statistical Analysis of Failure Time Data", 2nd edition, chapter 8).
     """
     spread = np.maximum(spread, _LEAST_LOG_SPREAD)
     bottoms, top = mid - _REACH * spread, (mid + _REACH * spread).min()

@@ -1,4 +1,4 @@
-"""Python's cyclic garbage collector, out of the way while a hundred thousand records are made."""
+"""Pauses Python's cyclic garbage collector while a hundred thousand records are made."""
 
 import gc
 from collections.abc import Iterator
@@ -9,8 +9,7 @@ from contextlib import contextmanager
 def collector_paused() -> Iterator[None]:
     """Pause the collector, and resume it if it was on. Also a decorator: `@collector_paused()`.
 
-    Records hold no cycles, so each of its walks over all that were made so far finds nothing, and they take as long as
-    the making.
+    Records hold no cycles, so the collector would find nothing, and its scans take as long as making the records.
     """
     was_on = gc.isenabled()
     gc.disable()

@@ -1,4 +1,4 @@
-"""A job and the terms of its offer in, what the cost holds and what it leaves out."""
+"""Lists which parts the cost of a job includes and which it leaves out."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ _TERM_HOURS: dict[PriceKind, float] = {"commit_1y": 8760.0, "commit_3y": 26280.0
 
 
 class KnownTerms(NamedTuple):
-    """The kind of an offer's price, and which of its terms are known; hundreds of offers have some few in common."""
+    """The kind of an offer's price, and which of its terms are known. Hundreds of offers share a few combinations."""
 
     price_kind: PriceKind
     start_up: bool
@@ -22,7 +22,7 @@ class KnownTerms(NamedTuple):
 
 
 def coverage(job: Job, *, extras: Extras, known: KnownTerms) -> tuple[tuple[CostPart, ...], tuple[CostPart, ...]]:
-    """The parts that are in the cost, and those that are not; what a job of its kind does not have is in neither."""
+    """Return the parts that the cost includes and those it leaves out; parts that do not apply are in neither."""
     is_service, is_owned = job.requests_per_day is not None, known.price_kind == "owned"
     parts: dict[CostPart, bool | None] = {
         "compute": True,
@@ -41,6 +41,6 @@ def coverage(job: Job, *, extras: Extras, known: KnownTerms) -> tuple[tuple[Cost
 
 
 def commitment_usd(kind: PriceKind, *, usd_per_hour: float, instance_count: int) -> float | None:
-    """What a committed price obliges to pay over its term, used or not; None: to nothing."""
+    """Return what a committed price must be paid over its term, used or not; None without a commitment."""
     hours = _TERM_HOURS.get(kind)
     return None if hours is None else hours * usd_per_hour * instance_count

@@ -1,4 +1,4 @@
-"""What the cheapest CPU and the cheapest GPU cost at some places in, their curve with its crossings out."""
+"""Builds the break-even curve of the cheapest CPU and the cheapest GPU, with its crossings."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -11,11 +11,11 @@ from advisor.records.break_even_curves import Contender, Curve, CurveKind, Curve
 from advisor.records.device import DeviceKind
 
 ByKind: TypeAlias = Mapping[DeviceKind, KindCost]
-"""The cheapest of each kind of device that does the job at all."""
+"""The cheapest offer of each device kind; a kind that cannot do the job is missing."""
 
 
 def curve_of(kind: CurveKind, grid: Sequence[int], cheapest: Callable[[int], ByKind]) -> Curve:
-    """The curve over an ascending `grid`, with crossings wherever between its places `cheapest` says they are."""
+    """Return the curve over an ascending `grid`; `cheapest` is also called between grid points to locate crossings."""
     known = cache(cheapest)
     return Curve(
         kind=kind,
@@ -26,7 +26,7 @@ def curve_of(kind: CurveKind, grid: Sequence[int], cheapest: Callable[[int], ByK
 
 
 def parameter_curve(parameter: str, costs: Mapping[int, ByKind]) -> Curve:
-    """The curve through the few values of a parameter that were traced."""
+    """Return the curve over the values of a model parameter that were traced."""
     margins = {value: margin for value, pair in sorted(costs.items()) if (margin := _margin(pair)) is not None}
     return Curve(
         kind="parameter",
@@ -37,7 +37,7 @@ def parameter_curve(parameter: str, costs: Mapping[int, ByKind]) -> Curve:
 
 
 def folk_rule_of(pair: ByKind) -> FolkRule | None:
-    """The price and the speed of the two beside each other; None where one is missing or costs nothing."""
+    """Compare price and speed of the CPU and the GPU; return None if one is missing or costs nothing."""
     margin = _margin(pair)
     cost_ratio = margin.ratio if margin else None
     if cost_ratio is None:

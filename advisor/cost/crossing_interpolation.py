@@ -1,4 +1,4 @@
-"""Margins at a few places in, the margin at any place between them out."""
+"""Interpolates the cost margin between the places where it is known."""
 
 import math
 from collections.abc import Mapping
@@ -8,9 +8,9 @@ from advisor.cost.crossing_margin import Margin
 
 
 def margin_between(known: Mapping[int, Margin], place: int) -> Margin:
-    """A straight line over the logarithm of the place; one that ends where a device cannot do the job ends abruptly.
+    """Interpolate linearly over the logarithm of `place`, or take the left margin if one of the two is infinite.
 
-    Costs grow as powers of a model's width and depth, so that their logarithms are near straight lines over its.
+    Costs grow as powers of a model's width and depth, so their logarithms are nearly linear in its logarithm.
     """
     places = sorted(known)
     for left, right in pairwise(places):

@@ -1,8 +1,8 @@
-"""What the cheapest CPU and the cheapest GPU cost in, by how much the GPU is ahead out, and how sure that is.
+"""Computes how much cheaper or faster the GPU is than the CPU, with its 90 % interval.
 
-An error of the prediction has two parts (`advisor.cost.cheapest`). What the model, its trace and its counts get wrong
-makes both devices slower or faster alike: of that only the difference counts by which it reaches the one more than the
-other. What is a device's own is independent of the other's, and the two add as independent errors do.
+The prediction error has two parts (`advisor.cost.cheapest`). Errors of the model, its trace and its counts make both
+devices slower or faster together, so only the difference of their effects counts. The errors of the two devices
+themselves are independent, so they add in squares.
 """
 
 import math
@@ -14,9 +14,9 @@ from advisor.records.break_even_curves import KindCost
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Margin:
-    """log(amount of the CPU / amount of the GPU), and the ends of its 90 % interval.
+    """log(CPU amount / GPU amount), and the ends of its 90 % interval.
 
-    Positive where the GPU is ahead, infinite where only one of both does the job.
+    It is positive if the GPU is ahead, and infinite if only one of the two can do the job.
     """
 
     mid: float
@@ -25,18 +25,18 @@ class Margin:
 
     @property
     def ratio(self) -> Interval | None:
-        """How many times as much on the CPU; None where only one of both does the job."""
+        """Return the ratio of the CPU amount to the GPU amount; None if only one of the two can do the job."""
         if not math.isfinite(self.mid):
             return None
         return Interval(mid=math.exp(self.mid), low=math.exp(self.low), high=math.exp(self.high))
 
 
 def cost_margin(cpu: KindCost | None, gpu: KindCost | None) -> Margin | None:
-    """Of the cost of the job; None where neither does it."""
+    """Return the margin of the job's cost; None if neither device can do the job."""
     if cpu is None or gpu is None:
         return None if cpu is gpu else _sure(math.inf if cpu is None else -math.inf)
     cpu_usd, gpu_usd = cpu.quote.job_usd.mid, gpu.quote.job_usd.mid
-    if not cpu_usd or not gpu_usd:  # hardware of one's own whose electricity has no price
+    if not cpu_usd or not gpu_usd:  # owned hardware whose electricity has no price
         return _sure(0.0 if cpu_usd == gpu_usd else math.copysign(math.inf, cpu_usd - gpu_usd))
     return _margin(
         math.log(cpu_usd / gpu_usd),
@@ -46,7 +46,7 @@ def cost_margin(cpu: KindCost | None, gpu: KindCost | None) -> Margin | None:
 
 
 def speed_margin(cpu: KindCost, gpu: KindCost) -> Margin:
-    """Of the time of a sample: how many times faster the GPU is."""
+    """Return the margin of the time per sample: how many times faster the GPU is."""
     return _margin(
         math.log(gpu.quote.samples_per_s / cpu.quote.samples_per_s),
         own=(_half_widths(cpu.own_log_spread), _half_widths(gpu.own_log_spread)),
@@ -55,11 +55,11 @@ def speed_margin(cpu: KindCost, gpu: KindCost) -> Margin:
 
 
 _Ends = tuple[float, float]
-"""Of an interval's logarithm, beside its middle: less than 0, and more."""
+"""The low and the high end of an interval as logarithms relative to its middle: below 0 and above 0."""
 
 
 def _margin(mid: float, *, own: tuple[_Ends, _Ends], shared: tuple[_Ends, _Ends]) -> Margin:
-    """The margin with the errors of the CPU and of the GPU."""
+    """Return the margin with the errors of both devices: `own` and `shared` are each (CPU, GPU)."""
     (cpu_low, cpu_high), (gpu_low, gpu_high) = own
     together = [cpu_end - gpu_end for cpu_end, gpu_end in zip(*shared, strict=True)]
     return Margin(

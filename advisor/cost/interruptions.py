@@ -1,4 +1,4 @@
-"""How often spot instances are taken back in, the time that a job is then expected to take out."""
+"""Predicts the time of a job on spot instances that may be interrupted."""
 
 import re
 
@@ -9,14 +9,14 @@ from advisor.records.prediction import FloatArray
 
 _NUMBER = re.compile(r"[\d.]+")
 _MOST_INTERRUPTIONS = 500.0
-"""Of one stretch of work; e^500 restarts are for ever, and more would be no number."""
+"""Cap on the interruptions per stretch of work: e^500 restarts never end, and much more overflows a float."""
 
 
 def interruptions_per_s(interruption: str) -> float:
-    """The rate behind a range of shares that were taken back within a month: "5-10 %", "<5 %", ">20 %".
+    """Return the interruption rate behind a monthly share of interrupted instances: "5-10 %", "<5 %", ">20 %".
 
-    Instances that are taken back at a constant rate are left after a month with the chance e^(-rate x month). The share
-    is the upper end of the range; of ">20 %", which has none, the lower: there it is the least that is known.
+    At a constant rate, an instance survives a month with probability e^(-rate x month). The share used is the upper
+    end of the range; ">20 %" has no upper end, so 20 % is used, which is a lower bound.
     """
     share = float(_NUMBER.findall(interruption)[-1]) / 100
     return float(-np.log1p(-share)) / SECONDS_PER_MONTH
@@ -25,12 +25,13 @@ def interruptions_per_s(interruption: str) -> float:
 def expected_s(
     work_s: FloatArray, *, checkpoint_every_s: float | None, interruptions_per_s: FloatArray, restart_s: FloatArray
 ) -> FloatArray:
-    """The time that the work takes, the first start not counted, with what is done again after interruptions.
+    """Return the expected time of the work, with lost work and restarts but without the first start.
 
-    Work W in stretches of c between checkpoints, mean time M between interruptions, restart R:
-    (M + R) (e^(c/M) - 1) W/c. A stretch fails e^(c/M) - 1 times on average before it is done; see Daly, "A higher order
-    estimate of the optimum checkpoint interval for restart dumps", Future Generation Computer Systems 22 (2006), here
-    with no time to write a checkpoint and no interruption of a restart. Without checkpoints all work is one stretch.
+    For work W in stretches of c between checkpoints, mean time M between interruptions and restart time R it is
+    (M + R) (e^(c/M) - 1) W/c. A stretch fails e^(c/M) - 1 times on average before it completes; see Daly, "A higher
+    order estimate of the optimum checkpoint interval for restart dumps", Future Generation Computer Systems 22 (2006),
+    here with checkpoints that take no time and restarts that are never interrupted. Without checkpoints all work is
+    one stretch.
     """
     expected = work_s.copy()
     hit = (interruptions_per_s > 0) & np.isfinite(work_s) & (work_s > 0)

@@ -1,4 +1,4 @@
-"""What the user asks for in, the job to be done out."""
+"""Builds the job from the user's options."""
 
 import math
 from collections.abc import Sequence
@@ -27,10 +27,12 @@ PRICE_KINDS: dict[PriceChoice, PriceKind] = {
 def job_of(
     options: Options, *, source_batch: int, inputs: Sequence[Operand] = (), generation: Generation | None = None
 ) -> Job:
-    """The job: `--samples` x `--epochs`, `--steps` of the batch, `--tokens`, a service, or an assumed million samples.
+    """Return the job: `--samples` x `--epochs`, `--steps`, `--tokens`, a service, or an assumed million samples.
 
-    Steps need one batch size: that of `--batch` where it is a single number, else the source's own. `inputs` are those
-    of one step: they say how many tokens a sample has. Of a `generation` it has those of prompt and answer.
+    A step has the batch size of `--batch` if that is a single number, else the source's own. `inputs` are the inputs
+    of one step, from which the tokens per sample are read; with a `generation` these are prompt and output tokens.
+
+    Raises `UsageError` if the flags that give the size contradict each other or the mode, or the job is too large.
     """
     _check_sizes(options)
     text = options.batch.strip()
@@ -72,7 +74,7 @@ def job_of(
 
 
 def tokens_per_sample(inputs: Sequence[Operand]) -> int | None:
-    """The positions of the first input of whole numbers that has more than the batch dimension; None: there is none."""
+    """Return the positions per sample of the first integer input that has more than a batch dimension, else None."""
     for operand in inputs:
         positions = [dim for dim in operand.shape[1:] if isinstance(dim, int)]
         if operand.dtype in ("int64", "int32") and positions:
@@ -81,7 +83,7 @@ def tokens_per_sample(inputs: Sequence[Operand]) -> int | None:
 
 
 def _daily(options: Options) -> int | None:
-    """The load of a service; None: it is no service."""
+    """Return the requests per day of a service; None if the job is not a service."""
     if options.requests_per_second is not None:
         return requests_per_day(options.requests_per_second)
     return options.requests_per_day
@@ -96,7 +98,7 @@ def _sample_count(options: Options, *, batch: int, tokens_per_sample: int | None
     if options.tokens is not None:
         if tokens_per_sample is None:
             raise UsageError(
-                f"--tokens {options.tokens}: no input of the model is of whole numbers in a sequence",
+                f"--tokens {options.tokens}: the model has no integer input with a sequence dimension",
                 hint="give the size as --samples or --steps",
             )
         return math.ceil(options.tokens / tokens_per_sample)
@@ -109,11 +111,11 @@ def _check_sizes(options: Options) -> None:
         given.append("epochs")
     if len(given) > 1:
         flags = " and ".join(map(flag_name, given))
-        raise UsageError(f"{flags} both give the size of the job", hint="keep one of them")
+        raise UsageError(f"{flags} each give the size of the job", hint="keep one of them")
     if options.epochs is not None and options.samples is None:
-        raise UsageError("--epochs needs the number of samples in one", hint="add --samples N")
+        raise UsageError("--epochs needs the number of samples per epoch", hint="add --samples N")
     if _daily(options) is not None and options.mode == "training":
         flag = flag_name("requests_per_day" if options.requests_per_second is None else "requests_per_second")
-        raise UsageError(f"{flag}: nobody serves a step of training", hint="leave --mode training out")
+        raise UsageError(f"{flag}: a service cannot run training", hint="leave out --mode training")
     if _daily(options) is not None and options.deadline is not None:
-        raise UsageError("--deadline: a service that is on all day is never done", hint="give --max-latency")
+        raise UsageError("--deadline: an always-on service never finishes", hint="use --max-latency instead")

@@ -1,4 +1,4 @@
-"""Step times, batch sizes and the terms of offers in, how long the job takes there and what it costs out."""
+"""Computes the time and the cost of a job on each offer."""
 
 from dataclasses import dataclass
 
@@ -15,9 +15,10 @@ _SECONDS_PER_HOUR = 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JobCosts:
-    """Arrays are (offers,). `job_s` is from asking for the instance to the end, of a service a month.
+    """Time and cost of the job on each offer; all arrays are (offers,).
 
-    The parts add up to `job_usd`. What cannot be done at all takes and costs infinity.
+    `job_s` runs from the request for the instance to the end of the job; for a service it is a month. The parts of the
+    cost add up to `job_usd`. An offer that cannot do the job has infinite time and cost.
     """
 
     job_s: FloatArray
@@ -36,7 +37,7 @@ class JobCosts:
 
 
 def cost_job(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, job: Job) -> JobCosts:
-    """Price the job at one step time for each offer; infinity is a step that its device cannot do."""
+    """Price the job at one step time per offer; an infinite step time means that the device cannot run the step."""
     if job.requests_per_day is not None:
         return _cost_service(step_s, batch=batch, terms=terms, requests_per_day=job.requests_per_day)
     compute_s = np.ceil(job.samples / batch) * step_s
@@ -66,16 +67,16 @@ def cost_job(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, job: J
 
 
 def billed_s(running_s: FloatArray, *, increment_s: FloatArray, minimum_s: FloatArray) -> FloatArray:
-    """The time that is paid for: rounded up to whole increments where those are known, and the minimum at least."""
+    """Return the billed time: rounded up to whole increments if these are known, and at least the minimum."""
     increment = np.where(increment_s > 0, increment_s, 1.0)
-    # A time that is whole increments but for its last digits is not one more.
+    # A time that exceeds whole increments only by rounding error must not be billed for one more.
     rounded = np.ceil(running_s / increment * (1 - 1e-12)) * increment
     paid: FloatArray = np.maximum(np.where(increment_s > 0, np.maximum(rounded, running_s), running_s), minimum_s)
     return paid
 
 
 def _cost_service(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, requests_per_day: int) -> JobCosts:
-    """A month in which enough instances are on to carry the load, busy or not."""
+    """Price a month with enough instances running for the load, busy or idle."""
     is_possible = np.isfinite(step_s)
     samples_per_s = batch / np.where(is_possible, step_s, 1.0)
     counts = instance_counts(samples_per_s, requests_per_day=requests_per_day)
@@ -99,7 +100,7 @@ def _cost_service(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, r
 
 
 def _with_extras(terms: OfferTerms, *, machine_s: FloatArray, compute_usd: FloatArray, **parts: FloatArray) -> JobCosts:
-    """The costs with what the user's overlay adds, and their sum."""
+    """Add storage, egress and tax from the user's overlay, and the total."""
     rent_usd = sum((usd for name, usd in parts.items() if name.endswith("_usd")), start=compute_usd)
     storage_usd = np.where(np.isfinite(machine_s), machine_s, 0.0) * terms.storage_usd_per_s
     untaxed_usd = rent_usd + storage_usd + terms.egress_usd
@@ -115,13 +116,13 @@ def _with_extras(terms: OfferTerms, *, machine_s: FloatArray, compute_usd: Float
 
 
 def _usd(seconds: FloatArray, terms: OfferTerms) -> FloatArray:
-    usd = np.full_like(seconds, np.inf)  # also what is free cannot do what takes for ever
+    usd = np.full_like(seconds, np.inf)  # infinite time costs infinity even at a price of 0
     np.multiply(seconds / _SECONDS_PER_HOUR, terms.usd_per_hour, out=usd, where=np.isfinite(seconds))
     return usd
 
 
 def _difference(longer_s: FloatArray, shorter_s: FloatArray) -> FloatArray:
-    """0 where both are infinite."""
+    """Return the difference, 0 where both are infinite."""
     difference = np.zeros_like(longer_s)
     np.subtract(longer_s, shorter_s, out=difference, where=np.isfinite(longer_s))
     return difference

@@ -1,4 +1,4 @@
-"""What offers would cost and take in, which of them break a limit and by how much out."""
+"""Checks which offers break a limit on time, cost or quota, and by how much."""
 
 import math
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import numpy as np
 
 from advisor import units
 from advisor.cost.job_cost import JobCosts
-from advisor.cost.miss import Miss
+from advisor.cost.miss import LimitViolation
 from advisor.cost.offer_terms import OfferTerms
 from advisor.records.answer import JobLimits
 from advisor.records.prediction import BoolArray, FloatArray
@@ -17,7 +17,7 @@ from advisor.records.price import RejectionCode
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Limit:
-    """The limit of each offer beside what is held against it, both (offers,), and how to say that one is broken."""
+    """One limit of each offer and the amount checked against it, both (offers,), with the text for a violation."""
 
     code: RejectionCode
     limits: FloatArray
@@ -33,7 +33,7 @@ class _Limit:
 
 
 class OfferLimits:
-    """The limits on time and money, and the user's quota, held against the costs of every offer."""
+    """Check every offer against the limits on time and money and against the user's quota."""
 
     def __init__(self, limits: JobLimits, *, costs: JobCosts, terms: OfferTerms) -> None:
         count = costs.instance_count
@@ -45,7 +45,7 @@ class OfferLimits:
             ("over-quota", terms.quota_instances, count, _over_quota),
             ("over-deadline", limits.deadline_s, costs.job_s, _over("takes", "--deadline", duration)),
             ("over-max-usd", limits.max_usd, costs.job_usd, _over("costs", "--max-usd", usd)),
-            ("over-max-hourly", limits.max_usd_per_hour, hourly_usd, _over("costs an hour", "--max-hourly", usd)),
+            ("over-max-hourly", limits.max_usd_per_hour, hourly_usd, _over("costs per hour", "--max-hourly", usd)),
         )
         self._limits = [
             _Limit(code=code, limits=np.broadcast_to(limit, count.shape), amounts=amounts, reason=reason)
@@ -56,10 +56,10 @@ class OfferLimits:
         for one in self._limits:
             self.kept &= one.amounts <= one.limits
 
-    def why_broken(self, offer: int) -> Miss:
-        """Code of the first limit that the offer breaks, and by how much it breaks each."""
+    def why_broken(self, offer: int) -> LimitViolation:
+        """Return the code of the first limit that the offer breaks, and the excess over each broken limit."""
         broken = [one for one in self._limits if one.amounts[offer] > one.limits[offer]]
-        return Miss(
+        return LimitViolation(
             code=broken[0].code,
             reason="; ".join(one.reason_of(offer) for one in broken),
             ratio=max(one.ratio_of(offer) for one in broken),
@@ -72,4 +72,4 @@ def _over(verb: str, flag: str, text: Callable[[float], str]) -> Callable[[float
 
 def _over_quota(count: float, allowed: float) -> str:
     needed = "1 instance" if count == 1 else f"{count:,.0f} instances"
-    return f"needs {needed}, and your quota is enough for {allowed:,.0f}"
+    return f"needs {needed}, but your quota allows {allowed:,.0f}"

@@ -1,4 +1,4 @@
-"""An offer and the predictions of 1, 2, 4, ... machines of it in, what the job takes and costs on each number out."""
+"""Computes the time and the cost of a job on 1, 2, 4, ... machines of one offer."""
 
 import numpy as np
 
@@ -14,9 +14,9 @@ from advisor.records.price import PricedOffer
 def machine_sweep(
     quote: Quote, priced: PricedOffer, *, predictions: Predictions, job: Job, billing: Billing
 ) -> MachineSweep:
-    """The curve over the machines on the offer that `quote` is of; each entry of `predictions` is a number of them.
+    """Return the curve over the number of machines of the quoted offer; each device of `predictions` is one number.
 
-    Numbers of machines on which the step does not fit, or that break a limit of the step, are left out.
+    Numbers of machines on which the step does not fit, or breaks a limit on the step, are left out.
     """
     count = len(predictions.devices)
     costed = cost_offers(

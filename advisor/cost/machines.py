@@ -1,4 +1,4 @@
-"""Predictions of steps that are spread over several GPUs in, how many machines and GPUs each takes out."""
+"""Looks up how many machines and GPUs each predicted step uses."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from advisor.records.scale import Plan
 
 
 def machine_counts(predictions: Predictions, devices: IndexArray, batches: IndexArray) -> FloatArray:
-    """The machines of each (device, batch), both indices; device -1 is none."""
+    """Return the number of machines for each pair of device and batch indices; device -1 means no device."""
     scaling = predictions.scaling
     if scaling is None:
         return np.ones(len(devices))
@@ -18,7 +18,7 @@ def machine_counts(predictions: Predictions, devices: IndexArray, batches: Index
 def plans_at(
     predictions: Predictions, devices: IndexArray, batches: IndexArray
 ) -> tuple[list[Plan | None], list[float | None]]:
-    """How the step of each (device, batch), both indices, is spread, and how well that scales; None: it is not."""
+    """Return the plan and the scaling efficiency for each pair of indices; None if the step runs on one GPU."""
     scaling = predictions.scaling
     if scaling is None:
         return [None] * len(devices), [None] * len(devices)
@@ -29,5 +29,5 @@ def plans_at(
 
 
 def gpu_count(plan: Plan | None) -> int:
-    """The GPUs of all its machines."""
+    """Return the number of GPUs on all machines of the plan."""
     return 1 if plan is None else plan.data * plan.tensor * plan.pipeline

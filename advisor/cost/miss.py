@@ -1,4 +1,4 @@
-"""Why an offer does not do the job, and by how much it misses it."""
+"""Defines why an offer cannot do the job, and by how much it falls short."""
 
 import math
 from dataclasses import dataclass
@@ -7,9 +7,10 @@ from advisor.records.price import RejectionCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Miss:
-    """Code and reason of a rejection. `ratio`: how many times what is there or allowed would be needed; infinity: no
-    amount would do, or nobody counts it.
+class LimitViolation:
+    """The code and the reason of a rejection.
+
+    `ratio` is the amount needed over the amount available or allowed; infinity if no amount is enough or none is known.
     """
 
     code: RejectionCode

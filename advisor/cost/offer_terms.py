@@ -1,4 +1,4 @@
-"""Selected offers and how their providers bill in, one array for each term out."""
+"""Collects the billing terms of the selected offers as arrays."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -15,16 +15,17 @@ from advisor.records.prediction import BoolArray, Fleet, FloatArray, IndexArray
 from advisor.records.price import PricedOffer
 
 _OWNED = ""
-"""Stands for the provider of the user's own hardware: it is on, and nobody rounds."""
+"""Stands for the provider of the user's own hardware, which needs no start-up and has no billing increments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OfferTerms:
-    """Arrays are (offers,). Where no increment and no interruption is known they are 0.
+    """Billing terms; all arrays are (offers,). Unknown increments and interruption rates are 0.
 
-    `start_up_low_s` and `start_up_high_s` are the ends of its 90 % interval; `start_up_measured`: on this cloud, not
-    taken from others. `wait_s` and the last four are what the user's overlay says; without a quota it is infinite.
-    `machine_count`: how many of them do the job together; of a service the load says that.
+    `start_up_low_s` and `start_up_high_s` are the ends of the 90 % interval. `start_up_measured` is False if the
+    start-up time comes from other clouds. `wait_s`, `quota_instances` (infinite without a quota), storage, egress and
+    tax come from the user's overlay. `machine_count` is the number of machines that run the job together; for a service
+    the load decides that instead.
     """
 
     usd_per_hour: FloatArray
@@ -43,15 +44,15 @@ class OfferTerms:
     machine_count: FloatArray
 
     def of(self, offers: IndexArray) -> "OfferTerms":
-        """Those of some offers."""
+        """Return the terms of the offers at these indices."""
         return OfferTerms(**{field.name: getattr(self, field.name)[offers] for field in fields(self)})
 
 
 def offer_terms(priced: Sequence[PricedOffer], *, billing: Billing, job: Job) -> OfferTerms:
-    """The terms of each offer.
+    """Return the terms of each offer.
 
-    A job of an assumed size keeps the device busy, so nothing starts, is rounded or is interrupted; neither does a
-    service that is on all month.
+    A job of assumed size has no start-up, no rounding and no interruptions, since it keeps the device busy; neither has
+    a service that runs all month.
     """
     usd_per_hour = np.array([one.price.usd_per_hour for one in priced], dtype=np.float64)
     nothing = np.zeros_like(usd_per_hour)
@@ -108,9 +109,9 @@ def offer_terms(priced: Sequence[PricedOffer], *, billing: Billing, job: Job) ->
 def latest_starts_s(
     priced: Sequence[PricedOffer], fleet: Fleet, *, device_count: int, billing: Billing, job: Job
 ) -> FloatArray:
-    """By device, how long after it is asked for the slowest of its offers starts; `fleet` is of the offers.
+    """Return the longest time from request to start over the offers of each device, (devices,).
 
-    Zeros where no deadline asks.
+    `fleet` belongs to the offers. The times are 0 without a deadline.
     """
     starts_s = np.zeros(device_count)
     if job.limits.deadline_s is None:
@@ -122,7 +123,7 @@ def latest_starts_s(
 
 
 def _of_overlay(priced: Sequence[PricedOffer], name: str, *, without: float) -> FloatArray:
-    """What the user's overlay says of each offer, `without` where it does not."""
+    """Return the value of each offer from the user's overlay, or `without` if it has none."""
     column = np.array(list(map(attrgetter(f"offer.{name}"), priced)), dtype=np.float64)  # None is NaN
     return np.where(np.isnan(column), without, column)
 
@@ -132,8 +133,8 @@ def _interruption_rates(priced: Sequence[PricedOffer], *, job: Job) -> FloatArra
         return np.zeros(len(priced))
     rates: dict[str | None, float] = {None: 0.0}
     for one in priced:
-        said = one.offer.interruption
-        if said is not None and said not in rates:
-            rates[said] = interruptions_per_s(said)
+        interruption = one.offer.interruption
+        if interruption is not None and interruption not in rates:
+            rates[interruption] = interruptions_per_s(interruption)
     kept = (one.offer.interruption if one.price.kind == "spot" else None for one in priced)
-    return np.array([rates[said] for said in kept], dtype=np.float64)
+    return np.array([rates[interruption] for interruption in kept], dtype=np.float64)

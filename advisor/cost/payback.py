@@ -1,4 +1,4 @@
-"""Owned machines and the cheapest rented one in, the hours of use after which each purchase pays back out."""
+"""Computes after how many hours of use buying a machine is cheaper than renting one."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,9 +10,9 @@ _SECONDS_PER_HOUR = 3600
 
 
 def payback_hours(*, purchase_usd: float, running_usd_per_hour: float, rent_usd_per_hour: float) -> float | None:
-    """The hours of use in which the rent saved, less the electricity, has paid the purchase; None: never.
+    """Return the hours of use after which the saved rent, less electricity, equals the purchase price; None: never.
 
-    `rent_usd_per_hour` is what renting would cost for the work that the owned machine does in an hour.
+    `rent_usd_per_hour` is the rent for the work that the owned machine does in an hour.
     """
     saved_usd_per_hour = rent_usd_per_hour - running_usd_per_hour
     return purchase_usd / saved_usd_per_hour if saved_usd_per_hour > 0 else None
@@ -21,7 +21,7 @@ def payback_hours(*, purchase_usd: float, running_usd_per_hour: float, rent_usd_
 def payback_notes(
     quotes: Sequence[Quote], offers: Iterable[Offer], *, rate: ExchangeRate | None = None
 ) -> tuple[str, ...]:
-    """One sentence for each owned machine in the ranking, beside the cheapest that is rented.
+    """Return one sentence for each owned machine in the ranking, compared with the cheapest rented one.
 
     Money is in the currency of `rate`, None for dollars.
     """
@@ -36,7 +36,7 @@ def payback_notes(
 
 def _note(quote: Quote, offer: Offer, *, rented: Quote, rate: ExchangeRate | None) -> str:
     if offer.purchase_usd is None or offer.running_usd_per_hour is None:
-        raise ValueError(f"{offer.id} is owned, but what it cost is not known")
+        raise ValueError(f"{offer.id} is owned, but its purchase price or running cost is not known")
     rent_usd_per_hour = rented.job_usd.mid / quote.job_s.mid * _SECONDS_PER_HOUR
     running_usd_per_hour = offer.running_usd_per_hour * quote.instance_count
     hours = payback_hours(
@@ -45,10 +45,10 @@ def _note(quote: Quote, offer: Offer, *, rented: Quote, rate: ExchangeRate | Non
         rent_usd_per_hour=rent_usd_per_hour,
     )
     rent = (
-        f"renting {rented.provider} {rented.instance} for an hour of its work costs "
-        f"{units.format_money(rent_usd_per_hour, rate=rate)}, its electricity "
-        f"{units.format_money(running_usd_per_hour, rate=rate)}"
+        f"one hour of its work costs {units.format_money(rent_usd_per_hour, rate=rate)} on rented {rented.provider} "
+        f"{rented.instance}, and "
+        f"{units.format_money(running_usd_per_hour, rate=rate)} for its own electricity"
     )
     if hours is None:
-        return f"{quote.instance} of your own never pays back with this job: {rent}"
-    return f"{quote.instance} of your own pays back after {hours:,.0f} hours of use: {rent}"
+        return f"your own {quote.instance} never pays back with this job: {rent}"
+    return f"your own {quote.instance} pays back after {hours:,.0f} hours of use: {rent}"

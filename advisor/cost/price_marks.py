@@ -1,4 +1,4 @@
-"""A price and a day in, what makes it doubtful out: known to be out of date, not credible, or old."""
+"""Marks prices that are known to be out of date, not credible, or old."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -9,7 +9,7 @@ from advisor.records.price import Price, PriceMark
 
 
 def price_marks(price: Price, *, today: date, max_age_days: int) -> tuple[PriceMark, ...]:
-    """STALE and SUSPECT as the price file says, OLD where the price is of more than `max_age_days` ago."""
+    """Return STALE and SUSPECT as the price file says, and OLD if the price is older than `max_age_days`."""
     return _marks(price.stale, price.suspect, price.date, today, max_age_days)
 
 
@@ -21,13 +21,13 @@ def _marks(is_stale: bool, is_suspect: bool, priced_on: str, today: date, max_ag
 
 
 def mark_warnings(quotes: Sequence[Quote], *, max_age_days: int) -> tuple[str, ...]:
-    """One sentence where prices in the ranking are doubtful, or none."""
+    """Return one sentence if prices in the ranking are doubtful, else nothing."""
     marked = [quote for quote in quotes if quote.price_marks]
     if not marked:
         return ()
     kinds = sorted({mark for quote in marked for mark in quote.price_marks})
-    best = f", that of the best of {quotes[0].price_date} among them" if quotes[0].price_marks else ""
+    best = f", including the best one ({quotes[0].price_date})" if quotes[0].price_marks else ""
     return (
         f"{len(marked):,} of the {len(quotes):,} ranked prices are marked {', '.join(kinds)}{best} (OLD: more than "
-        f"{max_age_days} days, --max-price-age): `advise prices refresh`, or --drop-prices old",
+        f"{max_age_days} days, --max-price-age): run `advise prices refresh`, or use --drop-prices old",
     )

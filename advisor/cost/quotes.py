@@ -1,4 +1,4 @@
-"""Offers with what the job costs on them in, quotes with their intervals and chances out."""
+"""Builds quotes, with intervals and chances, from the costs of the job on each offer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -26,14 +26,14 @@ from advisor.records.price import PricedOffer
 _SECONDS_PER_HOUR = 3600
 _OF_OFFERS = ("id", "provider", "tier", "region", "instance", "vcpus")
 _OF_PRICES = {"price_kind": "kind", "price_basis": "basis", "usd_per_hour": "usd_per_hour", "price_date": "date"}
-"""Fields of quotes, and those of their prices that they are."""
+"""Fields of a quote, with the field of the price that each is copied from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CostedOffers:
-    """Offers, and everything about them that is a number; arrays are (offers,). Device -1 is none.
+    """Offers with all their numbers as arrays of (offers,). `device` is an index, -1 for none.
 
-    `time_s` is what the ranking by time is by: that of the job, of a service that of a step.
+    `time_s` is the time that the ranking by time uses: of the job, or of a step for a service.
     """
 
     priced: Sequence[PricedOffer]
@@ -45,14 +45,14 @@ class CostedOffers:
 
 
 def ranked_time_s(costs: JobCosts, step_s: FloatArray, *, job: Job) -> FloatArray:
-    """What the ranking by time is by."""
+    """Return the time that the ranking by time uses: of the job, or of a step for a service."""
     return costs.job_s if job.requests_per_day is None else step_s
 
 
 def quotes_of(
     costed: CostedOffers, chosen: IndexArray, *, predictions: Predictions, job: Job, billing: Billing
 ) -> tuple[Quote, ...]:
-    """The quotes of the offers at the indices `chosen`, in their order."""
+    """Return the quotes of the offers at the indices `chosen`, in that order."""
     if not len(chosen):
         return ()
     devices, batches = costed.device[chosen], costed.batch_index[chosen]
@@ -104,7 +104,7 @@ def quotes_of(
 
 
 def _offered(priced: Sequence[PricedOffer], *, job: Job, billing: Billing) -> dict[str, list[Any]]:
-    """The fields of quotes that their offers and prices say."""
+    """Return the columns of quotes that come from their offers and prices."""
     offers, prices = [one.offer for one in priced], [one.price for one in priced]
     known = [
         KnownTerms(
@@ -134,7 +134,7 @@ def _offered(priced: Sequence[PricedOffer], *, job: Job, billing: Billing) -> di
 def _predicted(
     predictions: Predictions, devices: IndexArray, batches: IndexArray, *, priced: Sequence[PricedOffer]
 ) -> dict[str, list[Any]]:
-    """The fields of quotes that predictions of their devices say."""
+    """Return the columns of quotes that come from the predictions for their devices."""
     indices, count = devices.tolist(), len(priced)
     used = [predictions.devices[index] for index in indices]
     precisions = [predictions.precisions[index] for index in indices]
@@ -172,7 +172,7 @@ def _predicted(
 
 
 def _costs_at_ends(step_s: FloatArray, *, batch_sizes: IndexArray, terms: OfferTerms, job: Job) -> tuple[JobCosts, ...]:
-    """The costs at the low and at the high end of what computing and start-up take together."""
+    """Return the costs at the low and at the high end of the time of computing and start-up together."""
     steps = np.ceil(job.samples / batch_sizes)
     start_up_s = np.stack([terms.start_up_s, terms.start_up_low_s, terms.start_up_high_s])
     return tuple(
@@ -195,9 +195,9 @@ def _compare(
     step: IndexArray,
     objective: Objective,
 ) -> tuple[FloatArray, BoolArray]:
-    """The chance that each is the cheapest, and which cannot be told from the first by the objective.
+    """Return the chance that each offer is the cheapest, and which offers are too close to the first by the objective.
 
-    Amounts are (3, offers): the middle and the ends of the interval. `compare_costs` wants the cheapest first.
+    Amounts are (3, offers): the middle and the ends of the interval. `compare_costs` needs the cheapest offer first.
     """
     usd_log_spread, time_log_spread = (own_log_spread * _elasticity(amounts, step_s) for amounts in (job_usd, time_s))
     by_cost = np.argsort(job_usd[0], kind="stable")
@@ -216,10 +216,11 @@ def _compare(
 
 
 def _elasticity(amounts: FloatArray, step_s: FloatArray) -> FloatArray:
-    """How much of an error of the step's time reaches an amount: the widths of their intervals' logarithms as a ratio.
+    """Return the elasticity of an amount to the step's time: the ratio of the widths of their intervals' logarithms.
 
-    1 of computing alone; less where start-up, a minimum or whole instances weigh in; more where work is lost. An
-    interval that is empty, or of nothing, has no error to pass on.
+    It is 1 for computing alone, less with start-up, a minimum or whole instances, and more if work is lost. It is set
+    to 1 for an interval without width, whose spread is 0 anyway, and for an amount of 0.
+
     """
     has_width = (step_s[2] > step_s[1]) & (amounts[1] > 0)
     safe_step_s, safe_amounts = (np.where(has_width, values, [[1.0], [1.0], [2.0]]) for values in (step_s, amounts))
@@ -228,7 +229,7 @@ def _elasticity(amounts: FloatArray, step_s: FloatArray) -> FloatArray:
 
 
 def _renumbered(step: IndexArray) -> IndexArray:
-    """The same groups, numbered from 0 in the order in which they come."""
+    """Number the same groups from 0 in order of first appearance."""
     _, first, group = np.unique(step, return_index=True, return_inverse=True)
     place: IndexArray = np.argsort(np.argsort(first))
     return place[group]
@@ -237,10 +238,10 @@ def _renumbered(step: IndexArray) -> IndexArray:
 def _same_steps(
     predictions: Predictions, devices: IndexArray, *, batch_sizes: IndexArray, step_s: FloatArray
 ) -> IndexArray:
-    """Numbers the distinct steps, from 0 in the order of the quotes.
+    """Number the distinct steps from 0, in the order of the quotes.
 
-    A device is one whatever the cloud: where only the rate of copies to it differs, the step is the same unless they
-    bound it.
+    A device is the same on every cloud: if only its copy rate differs, the step is the same unless it is
+    transfer-bound.
     """
     ids = [predictions.devices[index].id for index in devices]
     numbers: dict[tuple[str, int, float], int] = {}

@@ -1,4 +1,4 @@
-"""All offers and the user's limits in, the offers that may win out, and why each of the others may not."""
+"""Selects the offers that may be ranked, and gives the reason for leaving out each other one."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -26,9 +26,9 @@ _DROPPED_MARKS: dict[DropPrices, tuple[PriceMark, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Offers with the price to pay. The first `may_win_count` may win.
+    """Offers with the price to pay. Only the first `may_win_count` of them may be ranked.
 
-    The others may not, but what they would cost is worth telling: `apart` says why, one rejection each in their order.
+    The others are priced only to say what they would save; `apart` has one rejection for each of them, in order.
     """
 
     priced: tuple[PricedOffer, ...]
@@ -46,10 +46,10 @@ class Selection:
 def select_offers(
     offers: Sequence[Offer], *, options: Options, price_kind: PriceKind, today: date | None = None
 ) -> Selection:
-    """Apply the limits of `options` to the offers; `options.device` holds "cpu", "gpu" or ids of devices.
+    """Apply the limits of `options` to the offers; `options.device` holds "cpu", "gpu" or device ids.
 
-    Owned hardware costs the same whatever `price_kind`. The age of prices is that of `today` (default: by the clock).
-    Raises UsageError on a provider or region that no offer has.
+    Owned hardware has one price for every `price_kind`. The age of prices is counted up to `today`, by default the
+    current date. Raises `UsageError` for a provider or region that no offer has.
     """
     check_names(options, offers)
     selected: list[_Priced] = []
@@ -89,21 +89,21 @@ def check_names(options: Options, offers: Sequence[Offer]) -> None:
 
 
 def rejection(offer: Offer, *, code: RejectionCode, reason: str) -> Rejection:
-    """The offer with why it is not in the ranking."""
+    """Return the rejection of one offer."""
     return Rejection(
         id=offer.id, provider=offer.provider, region=offer.region, instance=offer.instance, code=code, reason=reason
     )
 
 
 def reject_all(offers: Sequence[Offer], *, code: RejectionCode, reasons: Iterable[str]) -> list[Rejection]:
-    """`rejection` of many offers, each with its reason."""
+    """Return the rejections of many offers, each with its own reason."""
     columns = {name: map(attrgetter(name), offers) for name in ("id", "provider", "region", "instance")}
     return from_columns(Rejection, {**columns, "code": repeat(code), "reason": reasons}, count=len(offers))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The user's limits, folded to lower case once; an empty one lets everything through."""
+    """The user's limits on offers, in lower case; an empty one excludes nothing."""
 
     providers: frozenset[str]
     regions: frozenset[str]
@@ -113,7 +113,7 @@ class Limits:
 
     @classmethod
     def of(cls, options: Options) -> "Limits":
-        """The limits among the options."""
+        """Return the limits that the options set."""
         return cls(
             providers=_folded(options.provider),
             regions=_folded(options.region),
@@ -123,21 +123,21 @@ class Limits:
         )
 
     def exclude(self, offer: Offer) -> tuple[RejectionCode, str] | None:
-        """Code and reason of the first limit that leaves the offer out."""
+        """Return code and reason of the first limit that excludes the offer, else None."""
         if offer.excluded is not None:
             return "excluded", offer.excluded
         if self.providers and offer.provider.lower() not in self.providers:
-            return "other-provider", f"{offer.provider} was not asked for"
+            return "other-provider", f"{offer.provider} is not in --provider"
         if self.regions and self.regions.isdisjoint((offer.region.lower(), offer.geo.lower())):
-            return "other-region", f"{offer.region} was not asked for"
+            return "other-region", f"{offer.region} is not in --region"
         if self.tiers and offer.tier not in self.tiers:
-            return "other-tier", f"a {offer.tier} was not asked for"
+            return "other-tier", f"{offer.tier} is not in --tier"
         kind = "cpu" if offer.gpu is None else "gpu"
         if offer.gpu_count < self.least_gpus:
             gpus = f"{offer.gpu_count} GPU{'' if offer.gpu_count == 1 else 's'}"
-            return "too-few-gpus", f"has {gpus}, not {self.least_gpus}"
+            return "too-few-gpus", f"has {gpus}, needs {self.least_gpus}"
         if self.devices and self.devices.isdisjoint((kind, (offer.gpu or offer.cpu or "").lower())):
-            return "other-device", f"{offer.gpu or offer.cpu} was not asked for"
+            return "other-device", f"{offer.gpu or offer.cpu} is not in --device"
         return None
 
 
@@ -163,9 +163,9 @@ def _unusable(
     if price is None:
         return "no-price", f"has no {price_kind.replace('_', '-')} price"
     reasons: dict[PriceMark, str] = {
-        "STALE": price.note or f"the price of {price.date} is known to be out of date",
-        "SUSPECT": price.note or f"the price of {price.date} is not credible",
-        "OLD": f"the price is of {price.date}",
+        "STALE": price.note or f"the price from {price.date} is known to be out of date",
+        "SUSPECT": price.note or f"the price from {price.date} is not credible",
+        "OLD": f"the price dates from {price.date}",
     }
     if unwanted:
         return _MARK_CODES[unwanted[0]], reasons[unwanted[0]]
@@ -176,7 +176,7 @@ def _why_apart(offer: Offer, *, is_chosen: bool) -> tuple[RejectionCode, str] | 
     if offer.billed_separately is not None:
         return "billed-separately", f"the price leaves out {offer.billed_separately}"
     if offer.tier == "marketplace" and not is_chosen:
-        return "marketplace", "hosts of a marketplace vary; --tier marketplace or --provider ranks them"
+        return "marketplace", "marketplace hosts vary; add --tier marketplace or --provider to rank them"
     return None
 
 
@@ -185,5 +185,5 @@ def _check_known(flag: str, asked: Sequence[str], known: set[str]) -> None:
     for name in asked:
         if name.lower() not in folded:
             close = get_close_matches(name.lower(), folded, n=1)
-            hint = f"did you mean {folded[close[0]]}?" if close else f"one of {', '.join(sorted(known))}"
+            hint = f"did you mean {folded[close[0]]}?" if close else f"use one of {', '.join(sorted(known))}"
             raise UsageError(f"--{flag} {name}: no offer has it", hint=hint)

@@ -1,4 +1,4 @@
-"""Start-up times as they were measured in, a cloud's with its interval and what it does to that of a job out."""
+"""Predicts the start-up time of a cloud, and its effect on the interval of the job's time."""
 
 import math
 import statistics
@@ -12,13 +12,13 @@ from advisor.records.prediction import FloatArray
 
 NO_START_UP = Interval(mid=0.0, low=0.0, high=0.0)
 _TO_90_PERCENT = 1.6449 / 1.2816
-"""From the 10th and 90th percentiles of a normal to its 5th and 95th, in standard deviations."""
+"""Ratio of the 95th to the 90th percentile of a standard normal distribution."""
 
 
 def start_up_of(provider: str, start_ups: Mapping[str, StartUp]) -> Interval:
-    """The median and the 90 % interval, log-normal on either side of the median.
+    """Return the median and the 90 % interval, log-normal on either side of the median.
 
-    A cloud that nobody measured takes the median of the clouds that were, and their widest interval.
+    A cloud without measurements takes the median of the measured clouds, and their widest interval.
     """
     if not start_ups:
         return NO_START_UP
@@ -33,10 +33,10 @@ def start_up_of(provider: str, start_ups: Mapping[str, StartUp]) -> Interval:
 def joint_ends(
     step_s: FloatArray, *, steps: FloatArray, start_up_s: FloatArray
 ) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Step and start-up times at the low, then at the high end of the time of both together.
+    """Yield step and start-up times at the low end of their total time, then at the high end.
 
-    Both are (3, offers): the middle, the low and the high end of each. They err independently, so the distances of
-    their ends from the middle add as squares do; each goes the share of its way that makes up the sum.
+    Both are (3, offers): the middle, the low and the high end. Their errors are independent, so the distances of the
+    ends from the middle add in squares; each time moves by its share of that sum.
     """
     for end in (1, 2):
         computing_s = steps * (step_s[end] - step_s[0])

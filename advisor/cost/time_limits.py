@@ -1,4 +1,4 @@
-"""What steps and their tokens take in, the limits on it that the user has set beside it out."""
+"""Pairs the user's limits on latency and token times with the predicted times."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from advisor.records.price import RejectionCode
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TimeLimit:
-    """What a flag lets something take, beside what it takes at every step."""
+    """One limit on a time, with the flag that sets it and the predicted time of every step."""
 
     code: RejectionCode
     flag: str
@@ -22,7 +22,7 @@ class TimeLimit:
 
 
 def time_limits(step_s: FloatArray, tokens: TokenTimes | None, *, job: Job) -> list[TimeLimit]:
-    """Of the steps at `step_s`, of which `tokens` are the times of tokens where they generate some."""
+    """Return the time limits that are set, for steps of `step_s`; `tokens` are the token times of LLM serving."""
     limits, nothing = job.limits, np.zeros_like(step_s)
     asked: tuple[tuple[RejectionCode, str, str, float | None, FloatArray], ...] = (
         ("over-latency", "--max-latency", "takes", limits.max_latency_s, _latency_s(step_s, tokens, job=job)),
@@ -37,9 +37,9 @@ def time_limits(step_s: FloatArray, tokens: TokenTimes | None, *, job: Job) -> l
 
 
 def _latency_s(step_s: FloatArray, tokens: TokenTimes | None, *, job: Job) -> FloatArray:
-    """What `--max-latency` is held against: a step, of a service also the wait for the one before.
+    """Return the latency that `--max-latency` limits: one step, or two for a service, where a request may wait for one.
 
-    A request for tokens waits for no step: it takes its first token, and the time between all others.
+    In LLM serving a request waits for no step: it takes the time to first token plus the time of the other tokens.
     """
     if tokens is not None and job.generation is not None:
         return tokens.first_s + job.generation.decode_count * tokens.between_s

@@ -1,4 +1,4 @@
-"""Steps of a generation with their costs in, what their tokens take and cost out."""
+"""Computes the time and the cost per token of LLM serving."""
 
 import math
 
@@ -17,10 +17,11 @@ def token_quotes(
     job_usd: FloatArray,
     job: Job,
 ) -> list[TokenQuote | None]:
-    """Of the steps at these devices and batches, by index; `step_s` are (3, steps): the middle and both ends.
+    """Return the token quote of each step at these device and batch indices; None if the step generates no tokens.
 
-    All times of a step err alike.
+    `step_s` is (3, steps): the middle and both ends. All times of a step have the same relative error.
     """
+
     tokens, generation = predictions.tokens, job.generation
     if tokens is None or generation is None:
         return [None] * len(devices)

@@ -1,1 +1,1 @@
-"""Turns a device's name, an offer's name or this machine into a `Device` to predict for."""
+"""Turns the name of a device or an offer, or this machine, into a `Device` to predict for."""

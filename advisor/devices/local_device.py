@@ -1,4 +1,4 @@
-"""The machine at hand and the catalog in, its CPU and GPUs as devices to predict for out."""
+"""Describes the CPU and the GPUs of this machine as devices to predict for."""
 
 import math
 import re
@@ -17,9 +17,9 @@ from advisor.records.price import Catalog, Offer
 
 
 def local_devices(machine: Machine, catalog: Catalog) -> tuple[LocalDevice, ...]:
-    """The CPU first, then every GPU, each with the cores, memory and power limit that it has here.
+    """Return the CPU, then every GPU, each with the cores, memory and power limit that it has on this machine.
 
-    A CPU without a profile is predicted from others of its kind; a GPU without one is not.
+    A CPU without a profile is predicted from similar CPUs; a GPU without a profile is not predicted.
     """
     return (_local_cpu(machine, catalog), *(_local_gpu(gpu, machine, catalog) for gpu in machine.gpus))
 
@@ -28,12 +28,12 @@ def _local_cpu(machine: Machine, catalog: Catalog) -> LocalDevice:
     profile = _profile(catalog, machine.cpu_name or "")
     if isinstance(profile, Cpu):
         device = _on_machine(profile, machine, offers=catalog.offers)
-        note = "" if device else f"the profile of {profile.id} names no clock"
+        note = "" if device else f"the profile of {profile.id} gives no clock rate"
     else:
         profile = None
         device, note = _from_relatives(machine, catalog)
     if machine.memory_bytes is None:
-        device, note = None, "the size of its memory could not be read"
+        device, note = None, "its memory size could not be read"
     name = profile.name if profile else _cpu_name(machine)
     return LocalDevice(
         id="cpu",
@@ -49,7 +49,7 @@ def _local_cpu(machine: Machine, catalog: Catalog) -> LocalDevice:
 def _local_gpu(gpu: LocalGpu, machine: Machine, catalog: Catalog) -> LocalDevice:
     profile = _profile(catalog, gpu.name)
     if not isinstance(profile, Gpu):
-        note = "no profile describes it: write one into devices/gpu of a folder, and give that with --profiles"
+        note = "it has no profile: put one into devices/gpu of a folder, and pass that folder with --profiles"
         return LocalDevice(
             id=gpu.id, name=gpu.name, thread_count=machine.thread_count, device=None, profile=None, note=note
         )
@@ -78,13 +78,13 @@ def _cpu_name(machine: Machine) -> str:
 
 
 def _from_relatives(machine: Machine, catalog: Catalog) -> tuple[Device | None, str]:
-    """What stands in for a CPU that no profile describes, and what it is in words."""
+    """Return a device estimated from similar CPUs, and a note that says so; None if there are too few of them."""
     relatives, words = relatives_of(catalog.cpus, signature=machine.cpu_signature, isa=machine.isa)
     found = [_on_machine(_with_own_clock(cpu, machine), machine, offers=catalog.offers) for cpu in relatives]
     alike = [device for device in found if device is not None]
     if len(alike) < 2:  # a spread needs two
-        return None, "no profile describes it, nor enough other CPUs with its instruction sets"
-    note = f"no profile describes it: the median of the {len(alike)} CPUs {words} stands in, with a wider interval"
+        return None, "it has no profile, and too few other CPUs have its instruction sets"
+    note = f"it has no profile: the median of the {len(alike)} CPUs {words} is used, with a wider interval"
     return _stand_in(alike, machine), note
 
 
@@ -96,9 +96,9 @@ def _profile(catalog: Catalog, name: str) -> Gpu | Cpu | None:
 
 
 def _on_machine(cpu: Cpu, machine: Machine, *, offers: Sequence[Offer]) -> Device | None:
-    """The CPU with the cores that this process may use, counted to a hardware thread: as an instance has it.
+    """Return the CPU as an instance with the cores that this process may use, rounded to a hardware thread.
 
-    None where its profile names no clock, or the machine no memory.
+    Return None if its profile gives no clock rate, or the machine no memory size.
     """
     threads_per_core = cpu.threads_per_core or 1
     thread_count = max(1, round(machine.core_count * threads_per_core))
@@ -124,14 +124,14 @@ def _on_machine(cpu: Cpu, machine: Machine, *, offers: Sequence[Offer]) -> Devic
 
 
 def _with_own_clock(cpu: Cpu, machine: Machine) -> Cpu:
-    """The CPU at the clocks that this machine names, where it names them."""
+    """Return the CPU at the clock rates that this machine reports, if it does."""
     if machine.base_hz is None or machine.boost_hz is None:
         return cpu
     return replace(cpu, base_hz=machine.base_hz, boost_hz=machine.boost_hz, sustained_hz=None)
 
 
 def _stand_in(alike: Sequence[Device], machine: Machine) -> Device:
-    """The median of devices like this one, figure by figure, as uncertain as they are apart."""
+    """Return the median of each figure of similar devices, with their spread as its uncertainty."""
     name = _cpu_name(machine)
     units = set.intersection(*(set(device.peak_flops_per_s) for device in alike))
     peaks = {unit: [device.peak_flops_per_s[unit] for device in alike] for unit in units}

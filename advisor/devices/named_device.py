@@ -1,4 +1,4 @@
-"""The name of a device in, the device itself out: a GPU, all of a CPU, or some of its cores."""
+"""Finds a device by name: a GPU, a whole CPU, or some cores of a CPU."""
 
 import re
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ _CORES = re.compile(r"0*[1-9][0-9]{0,5}")
 
 
 def named_device(name: str, catalog: Catalog) -> tuple[str, Device]:
-    """Its id, with the cores asked for, and what it can do.
+    """Return the device and its id, with the number of cores that the name asks for.
 
-    Raises `UsageError` where no profile has that name or the cores make no sense.
+    Raises `UsageError` if no profile has that name or the number of cores is not valid.
     """
     plain_name, digits = split_cores(name)
     profile = find_device(catalog, plain_name)
     if digits is not None and (isinstance(profile, Gpu) or not _CORES.fullmatch(digits)):
-        raise UsageError(f"{name}: only a CPU is divided, into physical cores", hint="write ID@4 for four of them")
+        raise UsageError(f"{name}: @N must be a number of physical cores of a CPU", hint="write ID@4 for four cores")
     if isinstance(profile, Gpu):
         return profile.id, gpu_device(profile)
     if digits is None:
@@ -33,15 +33,16 @@ def named_device(name: str, catalog: Catalog) -> tuple[str, Device]:
 
 
 def split_cores(name: str) -> tuple[str, str | None]:
-    """The name and the cores of it that are meant: `amd-epyc-7763@4` is four. The clock after the @ of a name of the
-    kernel's, "Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz", is part of the name.
+    """Split a name such as `amd-epyc-7763@4` into the name and the number of cores, None if it gives none.
+
+    A clock rate after the @, as in "Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz", is part of the name.
     """
     plain, mark, rest = name.rpartition("@")
     return (plain, rest.strip()) if mark and not rest.lower().endswith("ghz") else (name, None)
 
 
 def measured_bytes_per_s(cpu: Cpu, cores: float, *, offers: Sequence[Offer]) -> float | None:
-    """The median over the instances that rent that many cores of it."""
+    """Return the median measured bandwidth of the instances with that many cores of the CPU, else None."""
     vcpus = cores * (cpu.threads_per_core or 1)
     rates = {
         offer.instance: offer.measured_read_bytes_per_s

@@ -1,4 +1,4 @@
-"""What `--on` names, or a quote is of, in, the machine that is meant out: an offer's, else a device by itself."""
+"""Finds the machine that `--on` names or that a quote rents: an offer's machine, or a single device."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from advisor.records.price import Catalog, Offer, Rejection
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedMachine:
-    """A device under the name that it is shown with, and the ids of the offers that rent it: none of a bare device."""
+    """A device with its display name, and the ids of the offers that rent it: empty for a single device."""
 
     name: str
     device: Device
@@ -24,7 +24,7 @@ class NamedMachine:
 
 
 def named_machine(name: str, catalog: Catalog) -> NamedMachine:
-    """The machine of that name, of any case; raise `UsageError` where there is none, or several providers have it."""
+    """Return the machine of that name in any case; raise `UsageError` for none or for more than one provider."""
     wanted = name.casefold()
     offers = [offer for offer in catalog.offers if wanted in _names_of(offer)]
     if offers:
@@ -40,10 +40,10 @@ def named_machine(name: str, catalog: Catalog) -> NamedMachine:
 
 
 def offered_machine(offers: Sequence[Offer], catalog: Catalog) -> NamedMachine:
-    """One instance type in some regions, the same machine in all."""
+    """Return the machine of these offers, which must be one instance type, in any number of regions."""
     types = dict.fromkeys(f"{offer.provider} {offer.instance}" for offer in offers)
     if len(types) > 1:
-        raise UsageError(f"--on {offers[0].instance}: {len(types)} providers have it", hint=f"say {' or '.join(types)}")
+        raise UsageError(f"--on {offers[0].instance}: {len(types)} providers have it", hint=f"use {' or '.join(types)}")
     fleet = fleet_of(offers, gpus=catalog.gpus, cpus=catalog.cpus)
     if not fleet.devices:
         raise UsageError(f"--on {offers[0].instance}: {fleet.problems[0]}", hint="name another offer, or a device")
@@ -56,13 +56,14 @@ def offered_machine(offers: Sequence[Offer], catalog: Catalog) -> NamedMachine:
 
 
 def quoted_machine(quote: Quote, catalog: Catalog) -> NamedMachine:
-    """The machine that a quote rents."""
+    """Return the machine that the quote rents."""
     (offer,) = (offer for offer in catalog.offers if offer.id == quote.id)
     return offered_machine([offer], catalog)
 
 
 def machine_at_hand(quote: Quote, machine: Machine, catalog: Catalog) -> NamedMachine:
-    """The device of this machine that the quote is of."""
+    """Return the device of this machine that was quoted."""
+
     found = (local.device for local in local_devices(machine, catalog))
     device = next(device for device in found if device is not None and device.id == quote.device.id)
     return NamedMachine(name=quote.instance, device=device, device_count=1)

@@ -1,4 +1,4 @@
-"""Bytes of JSON that somebody else wrote in, a document or a record out; what no JSON of ours holds is refused."""
+"""Parses JSON from outside strictly: no NaN or infinity, no repeated keys, no values of the wrong type."""
 
 import json
 import math
@@ -13,9 +13,9 @@ _T = TypeVar("_T")
 
 
 def parse_json(text: bytes, *, where: str, hint: str) -> Any:
-    """The document in `text`, all of its numbers finite and no key repeated; raise `LoadError` where there is none.
+    """Return the document in `text`; raise `LoadError` if it is not JSON, or has a non-finite number or a repeated key.
 
-    Python's own parser takes NaN, reads 1e999 as infinity, and lets the last of repeated keys win.
+    Python's own parser accepts NaN, reads 1e999 as infinity, and keeps the last of repeated keys.
     """
     try:
         return json.loads(
@@ -27,21 +27,21 @@ def parse_json(text: bytes, *, where: str, hint: str) -> Any:
     except UnicodeDecodeError:
         raise LoadError(f"{where}: not UTF-8 text", hint=hint) from None
     except _NoNumberError as error:
-        raise LoadError(f"{where}: found {error}, which is no number", hint=hint) from None
+        raise LoadError(f"{where}: found {error}, which is not a finite number", hint=hint) from None
     except _RepeatedKeyError as error:
         raise LoadError(f"{where}: the key {str(error)!r:.80} is repeated", hint="keep one of the two") from None
     except RecursionError:
         raise LoadError(f"{where}: nested too deeply", hint=hint) from None
-    except ValueError as error:  # also of a whole number with thousands of digits
+    except ValueError as error:  # also raised for an integer with thousands of digits
         raise LoadError(f"{where}: not JSON: {error}", hint=hint) from None
 
 
 def read_as(adapter: "TypeAdapter[_T]", document: Any, *, where: str, hint: str) -> _T:
-    """The record in `document`; raise `DocumentError` at the first key that is not what it should be."""
+    """Return the record in `document`; raise `DocumentError` at the first key with an invalid value."""
     from pydantic import ValidationError
 
     try:
-        # As JSON, since only there "strict" (no "3" for 3, no true for 1) lets a list stand for a tuple.
+        # Validated as JSON because strict mode (no "3" for 3, no true for 1) accepts a list for a tuple only there.
         return adapter.validate_json(json.dumps(document), strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
@@ -53,11 +53,11 @@ def read_as(adapter: "TypeAdapter[_T]", document: Any, *, where: str, hint: str)
 
 
 class _NoNumberError(Exception):
-    """NaN, an infinity, or a number too large to be held."""
+    """Raised for NaN, an infinity, or a number too large for a float."""
 
 
 class _RepeatedKeyError(Exception):
-    """An object has the same key twice."""
+    """Raised for an object that has the same key twice."""
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A file that a user named in, its bytes out: never from a pipe or a device, and no more than such a file can hold."""
+"""Reads a file that the user named, up to a size limit, and refuses pipes and devices."""
 
 import errno
 import os
@@ -6,13 +6,13 @@ import stat
 from pathlib import Path
 
 MOST_BYTES = 16 * 2**20
-"""Traces of the largest models are of 5 MB, all shipped profiles together of 1 MB; parsed, JSON takes 20 times that."""
+"""Size limit. The largest models' traces take 5 MB, all shipped profiles 1 MB; parsed JSON takes 20 times its size."""
 
 
 def read_regular_file(path: Path) -> bytes:
-    """The whole content; raise OSError, whose `strerror` says what is wrong, where it is no regular file or too large.
+    """Return the whole content; raise `OSError` with a `strerror` for users if it is too large or not a regular file.
 
-    A pipe would be waited for until somebody writes into it, and a device such as /dev/zero read without end.
+    Reading a pipe would wait for its writer, and reading a device such as /dev/zero would never end.
     """
     try:
         with open(path, "rb", opener=_open_at_once) as file:
@@ -21,15 +21,15 @@ def read_regular_file(path: Path) -> bytes:
             content = file.read(MOST_BYTES + 1)
     except FileNotFoundError:
         if path.is_symlink():
-            raise OSError(errno.ENOENT, f"a link to {os.readlink(path)}, which is not there", str(path)) from None
+            raise OSError(errno.ENOENT, f"a link to {os.readlink(path)}, which does not exist", str(path)) from None
         raise
     except ValueError as error:  # a NUL in the name
         raise OSError(errno.EINVAL, str(error), str(path)) from None
     if len(content) > MOST_BYTES:
-        raise OSError(errno.EFBIG, f"larger than the {MOST_BYTES / 2**20:g} MiB that are read at most", str(path))
+        raise OSError(errno.EFBIG, f"larger than the limit of {MOST_BYTES / 2**20:g} MiB", str(path))
     return content
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Opening a pipe waits for its other end, unless it is told not to; regular files do not care."""
+    """Open without waiting for the other end of a pipe; the flag has no effect on regular files."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

@@ -1,4 +1,4 @@
-"""A text and a path in, the file there out, of which nobody ever reads a part."""
+"""Replaces files atomically, so that no reader ever sees a half-written one."""
 
 import fcntl
 import os
@@ -7,13 +7,13 @@ from contextlib import suppress
 from pathlib import Path
 
 _SUFFIX = ".advise-part"
-"""Of a file that is being written, or was when its writer was killed: nobody else's ends so."""
+"""Suffix of a file that is being written, or whose writer was killed. No other program uses it."""
 
 
 def write_whole(text: str, path: Path) -> None:
-    """A reader of `path` sees the old file or the whole new one; raise `OSError` where it cannot be written.
+    """Write `text` to `path` atomically; raise `OSError` if it cannot be written.
 
-    A link stays one, and a file keeps its permissions. What is no regular file, a pipe or a device, is written into.
+    A symbolic link stays a link, and a file keeps its permissions. A pipe or device is written to directly.
     """
     data = text.encode()
     try:
@@ -29,7 +29,7 @@ def write_whole(text: str, path: Path) -> None:
 
 
 def replace_whole(data: bytes, path: Path, *, mode: int | None) -> None:
-    """Put a file with these permissions in the place of whatever `path` is; None: those of any new file."""
+    """Replace `path` by a file with the permissions `mode`; None means the default permissions of a new file."""
     _remove_left_behind(path.parent)
     part, descriptor = _locked_part(path)
     try:
@@ -39,20 +39,20 @@ def replace_whole(data: bytes, path: Path, *, mode: int | None) -> None:
             out.write(data)
             out.flush()
             os.fsync(descriptor)
-            part.replace(path)  # still locked: nobody takes it for one left behind
+            part.replace(path)  # still locked, so no other writer removes it as abandoned
     finally:
         part.unlink(missing_ok=True)
 
 
 def _locked_part(target: Path) -> tuple[Path, int]:
-    """A new file beside `target`, locked for as long as its descriptor is open."""
+    """Create a file beside `target`, locked as long as its descriptor is open."""
     while True:
-        part = target.with_name(f".{os.urandom(8).hex()}{_SUFFIX}")  # a long name of the target's own may not fit
+        part = target.with_name(f".{os.urandom(8).hex()}{_SUFFIX}")  # the target's name plus a suffix may be too long
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
-            with suppress(OSError):  # a file system without locks; nobody else can take it for left behind then
+            with suppress(OSError):  # without locks on this file system, no other writer removes it either
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if os.fstat(descriptor).st_nlink:  # else it was swept before it was locked
+            if os.fstat(descriptor).st_nlink:  # otherwise another writer removed it before it was locked
                 return part, descriptor
         except BaseException:
             os.close(descriptor)
@@ -62,13 +62,13 @@ def _locked_part(target: Path) -> tuple[Path, int]:
 
 
 def _remove_left_behind(folder: Path) -> None:
-    """Remove the parts whose writers are gone: their locks went with them."""
+    """Remove unfinished files whose writers have died, which released their locks."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith(_SUFFIX) and entry.is_file(follow_symlinks=False):
                 with (
                     suppress(OSError),
                     open(entry.path, "rb") as part,
-                ):  # another removes it too, or it is being written
+                ):  # another process removed it, or it is being written
                     fcntl.flock(part, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     os.unlink(entry.path)

@@ -1,1 +1,1 @@
-"""From measured steps to efficiencies: what prediction's formulas leave open is fitted here and nowhere else."""
+"""Fits the coefficients of the prediction's formulas to measured steps."""

@@ -1,4 +1,4 @@
-"""What is fitted: every coefficient with its start, its bounds and how far it may be pulled from the start."""
+"""Lists the coefficients of a fit, each with its start, its bounds and the width of its prior."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,17 +12,16 @@ from advisor.records.prediction import BoolArray, FloatArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coefficient:
-    """One number to fit, in logarithm: `log_sigma` is the standard deviation of its prior around `start`.
-
-    `families` are the kernels that it changes: none where it changes the host's time alone.
-    """
+    """One number to fit, in logarithm."""
 
     name: tuple[str, ...]
     start: float
     low: float
     high: float
     log_sigma: float
+    """Standard deviation of the prior around `start`, in log."""
     families: frozenset[str]
+    """The kernel families whose time it changes; none if it changes only the host's time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +36,15 @@ COMPUTING = (
     "matmul", "conv", "conv_backward", "conv_grouped", "conv_grouped_backward", "conv_depthwise",
     "conv_depthwise_backward", "attention", "attention_backward", "rnn",
 )  # fmt: skip
-"""Families whose FLOP count; the others only stream."""
+"""Families that compute throughput can limit; the others only stream data."""
 STREAMING_COMPUTE = "streaming_compute_ratio"
-"""What these compute on a CPU, of the vector unit's peak: loads and stores take most of an addition's cycles, and an
-exp() takes many. A GPU's lanes are idle meanwhile."""
+"""Share of the vector unit's peak that streaming families reach on a CPU: loads and stores take most of an addition's
+cycles, and exp() takes many. On a GPU the compute of these families is hidden behind memory."""
 GRADIENT_OF: Mapping[str, str] = {
     "conv_backward": "conv", "conv_grouped_backward": "conv_grouped", "conv_depthwise_backward": "conv_depthwise",
     "attention_backward": "attention",
 }  # fmt: skip
-"""The family whose gradients one computes: products of the same size, so their rates are in proportion."""
+"""The forward family of each gradient family: its products have the same size, so their rates are proportional."""
 
 _SCALARS: Mapping[DeviceKind, Mapping[str, _Prior]] = {
     "gpu": {
@@ -61,12 +60,12 @@ _SCALARS: Mapping[DeviceKind, Mapping[str, _Prior]] = {
         "narrow_product_ratio": _Prior(0.95, 0.5, 1.1, 0.1),
         "power_exponent": _Prior(0.75, 0.4, 1.2, 0.08),
         "clock_ratio": _Prior(1.12, 1.0, 1.25, 0.03),  # GeForce boards run at 1.85 to 2.75 GHz, rated 1.7 to 2.52
-        # 0.008 on a V100 with cuDNN 7.6, github.com/pytorch/pytorch/issues/34977; since then between that and what
-        # gradients of depthwise convolutions start from
+        # 0.008 on a V100 with cuDNN 7.6, github.com/pytorch/pytorch/issues/34977; the start lies between that and the
+        # start of depthwise gradients
         "direct_ratio": _Prior(0.034, 0.002, 1.0, 1.0),
         "narrow_tensor_speedup": _Prior(1.1, 1.0, 1.4, 0.15),
         "shared_issue_ratio": _Prior(0.7, 0.5, 1.0, 0.3),
-        "dispatch_s": _Prior(35e-6, 5e-6, 80e-6, 0.1),  # hosts of 2020, which most rows are bound by, have more
+        "dispatch_s": _Prior(35e-6, 5e-6, 80e-6, 0.1),  # hosts of 2020, which bound most rows, are slower
         "backward_dispatch_s": _Prior(35e-6, 5e-6, 80e-6),
         "compiled_dispatch_s": _Prior(8e-6, 2e-6, 4e-5),
         "copy_s_per_byte": _Prior(1 / 6e9, 1 / 16e9, 1 / 2e9),  # from pageable memory over PCIe 3.0 x16
@@ -89,27 +88,29 @@ _SCALARS: Mapping[DeviceKind, Mapping[str, _Prior]] = {
 }
 HOST = ("dispatch_s", "backward_dispatch_s", "compiled_dispatch_s", "copy_s_per_byte")
 BY_PRECISION: Mapping[str, _Prior] = {"edge_ramp": _Prior(8.0, 0.5, 64.0), "depth_ramp": _Prior(8.0, 0.5, 64.0)}
-"""Tensor cores take larger tiles than vector units."""
+"""Coefficients of each precision: tensor cores use larger tiles than vector units."""
 _COMPUTE = _Prior(0.75, 0.05, 1.0)
 _DEPTHWISE = _Prior(0.2, 0.01, 1.0)
 _RECURRENT = _Prior(0.75, 0.05, 1.0, 0.15)
-"""Products as those of linear layers; few nets that were measured have any, compiled on one CPU at that."""
+"""Recurrent layers compute products like those of linear layers. Few measured nets have them, and these ran compiled on
+a single CPU."""
 _GRADIENT = _Prior(0.75, 0.03, 2.0)
-"""Of the forward rate, at every precision."""
+"""Ratio of a gradient's rate to the forward rate, for all precisions."""
 _GRADIENT_AT_PRECISION = _Prior(1.0, 0.2, 5.0, 0.15)
-"""Of that, at one precision."""
+"""Correction of that ratio at one precision."""
 _MEMORY = _Prior(0.9, 0.15, 1.1)
 GENERATION = ("generation_compute", "generation_memory")
-"""What each generation has of its own."""
+"""Coefficients of each generation."""
 _GENERATION = _Prior(1.0, 0.6, 1.6, 0.06)
 _OTHER_ARCHITECTURE = _Prior(1.0, 0.4, 1.6, 0.3)
-"""Of GPUs without tensor cores or of another vendor, whose libraries are others: they say little of today's."""
+"""The prior for GPUs without tensor cores or of another vendor: their libraries differ, so they say little about
+today's NVIDIA GPUs."""
 _DEVICE = _Prior(1.0, 0.5, 2.0, 0.06)
 _HOST = _Prior(1.0, 0.3, 3.0, 0.3)
 
 
 def coefficients_of(sample: Sample, *, kind: DeviceKind) -> tuple[Coefficient, ...]:
-    """All coefficients that the sample says something about."""
+    """Return all coefficients that the sample can determine."""
     families = sample.kernels.families
     everything = frozenset(families)
     products = frozenset(families) & frozenset(COMPUTING)
@@ -153,17 +154,20 @@ def _compute_prior(family: str) -> _Prior:
 
 
 def _moved_by(family: str) -> frozenset[str]:
-    """The families that the rate of one decides: its own, and that of its gradients."""
+    """Return the families that the rate of one changes: itself and its gradients."""
     return frozenset({family, *(gradient for gradient, forward in GRADIENT_OF.items() if forward == family)})
 
 
 def usual_generations(devices: Sequence[Device]) -> tuple[str, ...]:
-    """All of CPUs; of GPUs NVIDIA's with tensor cores, whose libraries a new GPU will most likely run."""
+    """Return all CPU generations, and NVIDIA's with tensor cores, whose libraries a new GPU will most likely run."""
     return tuple(sorted({one.generation for one in devices if one.kind == "cpu" or _has_tensor_cores(one)}))
 
 
 def unlike_vendors(devices: Sequence[Device]) -> Mapping[str, tuple[str, ...]]:
-    """The vendors that have none of the usual generations, and theirs: one of theirs is predicted as their others."""
+    """Return the vendors without any usual generation, with their generations.
+
+    An unmeasured generation of such a vendor is predicted like the vendor's other generations.
+    """
     usual = usual_generations(devices)
     by_vendor: dict[str, set[str]] = {}
     for device in devices:
@@ -172,7 +176,7 @@ def unlike_vendors(devices: Sequence[Device]) -> Mapping[str, tuple[str, ...]]:
 
 
 def _has_tensor_cores(device: Device) -> bool:
-    """NVIDIA's: a unit for half that is faster than two halves in every 32-bit lane."""
+    """Return whether the device is NVIDIA's and its fp16 rate exceeds two values per 32-bit lane."""
     peaks = device.peak_flops_per_s
     return device.vendor == "NVIDIA" and peaks.get("fp16", 0.0) > 2.01 * peaks["vector"]
 
@@ -201,5 +205,5 @@ def _families_of(sample: Sample, kernels: BoolArray) -> frozenset[str]:
 
 
 def starts(coefficients: Sequence[Coefficient]) -> FloatArray:
-    """The logarithms of the priors' centres."""
+    """Return the logarithms of the priors' centers."""
     return np.log([coefficient.start for coefficient in coefficients])

@@ -1,4 +1,4 @@
-"""Times of an engine's kernels on one GPU in, what each family of them takes beside its work and moves at most out."""
+"""Fits the launch overhead and the bandwidth per SM of an inference engine's kernel families, measured on one GPU."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,19 +14,19 @@ from advisor.records.device import ANY, Efficiency, FamilyEfficiency
 from advisor.records.prediction import FloatArray
 
 _STREAMING = "pointwise"
-"""The family whose share of the bandwidth these kernels reach where memory bounds them: each operand passes by once."""
+"""The family whose share of the bandwidth these kernels reach if bandwidth-bound: they read each operand once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineKernel:
-    """Two figures of a family, named as in `FamilyEfficiency`; the defaults are where a fit starts."""
+    """Two coefficients of a family, named as in `FamilyEfficiency`; the defaults are the start of a fit."""
 
     core_bytes_per_s: float = 7e9
     launch_s: float = 1.5e-6
 
 
 def kernel_s(steps: Sequence[MeasuredStep], efficiency: Efficiency) -> FloatArray:
-    """What steps of one kernel each take on one device."""
+    """Return the predicted times of steps of one kernel each, all on one device."""
     kernels = sample_of(steps).kernels
     times = times_by_kernel(kernels, devices=[steps[0].device], efficiencies=[efficiency], layout="nchw")
     result: FloatArray = times.total_s[0, :, 0]
@@ -34,7 +34,7 @@ def kernel_s(steps: Sequence[MeasuredStep], efficiency: Efficiency) -> FloatArra
 
 
 def fitted_kernels(steps: Sequence[MeasuredStep], efficiency: Efficiency) -> dict[str, EngineKernel]:
-    """Those of every family that the steps have, all else as in the efficiency."""
+    """Fit the two coefficients of every family in the steps, with all others as in the efficiency."""
     families = sorted({family for step in steps for family in step.kernels.families})
     return {
         family: _fitted([step for step in steps if family in step.kernels.families], family, efficiency)
@@ -62,7 +62,7 @@ def _fitted(steps: Sequence[MeasuredStep], family: str, efficiency: Efficiency) 
 def with_engine_kernels(
     efficiency: Efficiency, kernels: Mapping[str, EngineKernel], *, log_spread: float, n: int, source: str
 ) -> Efficiency:
-    """The efficiency with an entry for each of these families before that of all others."""
+    """Return the efficiency with an entry for each of these families before the entry "*"."""
     (streaming,) = family_efficiencies(efficiency, families=(_STREAMING,))
     others = {name: entry for name, entry in efficiency.families.items() if name not in (ANY, *kernels)}
     entries = {

@@ -1,4 +1,4 @@
-"""Fitted efficiencies in, the text of their YAML files out."""
+"""Writes fitted efficiencies as the text of YAML files."""
 
 from collections.abc import Iterable
 from dataclasses import fields
@@ -6,7 +6,7 @@ from dataclasses import fields
 from advisor.records.device import Efficiency, FamilyEfficiency
 
 _OF_SOME = ("core_bytes_per_s", "launch_s")
-"""What few families have."""
+"""Optional fields of a family."""
 _WRITTEN_APART = frozenset(
     {
         "families", "operator_ratios", "kind", "vendor", "generation", "precision", "fitted_vendors", "fitted_on",
@@ -16,7 +16,7 @@ _WRITTEN_APART = frozenset(
 
 
 def file_name(efficiency: Efficiency) -> str:
-    """`gpu-ampere-half.yaml`; "any" where it holds for every one, the vendor for all its generations."""
+    """Return a name like `gpu-ampere-half.yaml`; "any" stands for all, the vendor's name for all its generations."""
     generation = efficiency.vendor if efficiency.generation == "*" else efficiency.generation
     parts = (efficiency.kind, generation, efficiency.precision)
     return (
@@ -25,7 +25,7 @@ def file_name(efficiency: Efficiency) -> str:
 
 
 def yaml_text(efficiency: Efficiency) -> str:
-    """One line per coefficient and per family."""
+    """Return the YAML text, with one line per coefficient and per family."""
     lines = [
         "# What kernels sustain of peak and bandwidth; spreads are of log(measured / predicted).",
         f"kind: {efficiency.kind}",
@@ -46,7 +46,7 @@ def yaml_text(efficiency: Efficiency) -> str:
 
 
 def _coefficients(efficiency: Efficiency) -> Iterable[str]:
-    """Those that differ from their defaults in what is written of them."""
+    """Yield the lines of the coefficients whose written value differs from the default."""
     for field in fields(Efficiency):
         value, default = getattr(efficiency, field.name), field.default
         if field.name in _WRITTEN_APART or value == default:
@@ -70,7 +70,7 @@ def _family(name: str, family: FamilyEfficiency) -> str:
 
 
 def number(value: float) -> str:
-    """Four significant digits, never in a form that YAML reads as text."""
+    """Format with four significant digits, in a form that YAML reads as a number."""
     text = f"{value:.4g}"
     mantissa, _, exponent = text.partition("e")
     return f"{mantissa if '.' in mantissa else mantissa + '.0'}e{int(exponent):+03d}" if exponent else text

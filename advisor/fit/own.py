@@ -1,5 +1,4 @@
-"""Steps measured on one device in, the two figures that it has of its own out: what it computes and streams beside what
-is predicted from its datasheet."""
+"""Fits two ratios to the steps measured on one device: its compute throughput and its bandwidth over the predicted."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,26 +8,27 @@ from itertools import compress
 import numpy as np
 from scipy.optimize import least_squares
 
+from advisor.fit.robust_loss import robust
 from advisor.predict.lowering import Kernels
 from advisor.predict.roofline import step_times
 from advisor.records.device import Device, Efficiency, Layout
 from advisor.records.prediction import FloatArray
 
 LOG_SIGMA = 0.15
-"""Standard deviation of the prior of both figures, in log around 1: devices that a fit has not seen are off by 10 % and
-more as a whole (`make fit`)."""
+"""Standard deviation of the prior of both ratios, in log around 1: devices left out of a fit are off by 10 % and more
+over all their steps (`make fit`)."""
 LOW, HIGH = 0.3, 3.0
-"""Bounds of both: beyond, the datasheet or the rows are wrong."""
+"""Bounds of both ratios; a value outside would mean a wrong datasheet or wrong rows."""
 _MODEL_LOG_SIGMA = 0.1
-"""What models on one device err by around its offset: 9 % in the mean over timm's 1,140 nets on the RTX 4090."""
+"""Spread of the models' errors around the offset of a device: 9 % on average for timm's 1,140 nets on the RTX 4090."""
 _LEFT_OUT_PARTS = 10
 _TOLERANCE = 1e-5
-"""A step this small no longer shows in the four digits of a profile."""
+"""A change this small does not show in the four digits of a profile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OwnStep:
-    """A measured step: its kernels at its batch size alone, and its device, whose own figures so far do not count."""
+    """A measured step with its kernels at the measured batch size; the device's present own ratios are ignored."""
 
     model: str
     kernels: Kernels
@@ -40,7 +40,7 @@ class OwnStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnFigures:
-    """The two ratios, and one standard deviation of the logarithm of each: that of the prior where no row tells."""
+    """The two ratios, each with one standard deviation of its logarithm: the prior's if no row determines it."""
 
     compute_ratio: float = 1.0
     memory_ratio: float = 1.0
@@ -49,22 +49,23 @@ class OwnFigures:
 
 
 def fit_own(steps: Sequence[OwnStep]) -> OwnFigures:
-    """The figures that predict the steps best: regularised least squares of log(predicted / measured).
+    """Fit the ratios that predict the steps best, by regularized least squares of log(predicted / measured).
 
-    All rows of a model err together, so they weigh as much as one. Beyond their standard deviation rows and priors
-    count in proportion, not squared. The spread is that of the Gauss-Newton approximation at the solution.
+    All rows of a model together weigh as much as one, since their errors are correlated. The loss of rows and priors is
+    linear beyond their standard deviation. The spread comes from the Gauss-Newton approximation at the solution.
     """
     measured_s = np.array([step.measured_s for step in steps])
     count_of = Counter(step.model for step in steps)
-    weights = 1 / (_MODEL_LOG_SIGMA * np.sqrt([count_of[step.model] for step in steps]))
+    weights = 1 / np.sqrt([count_of[step.model] for step in steps])
 
     def residuals(logs: FloatArray) -> FloatArray:
         errors = np.log(own_seconds(steps, _figures(logs)) / measured_s)
-        return np.concatenate([weights * errors, logs / LOG_SIGMA])
+        return np.concatenate([weights * errors / _MODEL_LOG_SIGMA, logs / LOG_SIGMA])
 
     bounds = np.log(LOW), np.log(HIGH)
-    solution = least_squares(residuals, np.zeros(2), bounds=bounds, loss="soft_l1", ftol=_TOLERANCE, xtol=_TOLERANCE)
-    # SciPy scales the Jacobian by the loss, so that J'J is the curvature of what was minimised.
+    loss = robust(np.concatenate([weights, np.ones(2)]))
+    solution = least_squares(residuals, np.zeros(2), bounds=bounds, loss=loss, ftol=_TOLERANCE, xtol=_TOLERANCE)
+    # SciPy scales the Jacobian by the loss, so J'J is the curvature of the minimized function.
     variances = np.diag(np.linalg.inv(solution.jac.T @ solution.jac))
     figures = _figures(solution.x)
     compute_log_sigma, memory_log_sigma = np.minimum(np.sqrt(variances), LOG_SIGMA).tolist()
@@ -77,7 +78,7 @@ def _figures(logs: FloatArray) -> OwnFigures:
 
 
 def own_seconds(steps: Sequence[OwnStep], figures: OwnFigures) -> FloatArray:
-    """The predicted time of every step on the device with these figures."""
+    """Return the predicted time of every step on the device with these ratios."""
     return np.array([_seconds(step, figures) for step in steps])
 
 
@@ -92,10 +93,10 @@ def _seconds(step: OwnStep, figures: OwnFigures) -> float:
 
 
 def left_out_seconds(steps: Sequence[OwnStep]) -> FloatArray:
-    """The predicted time of every step with figures fitted on other models.
+    """Return the predicted time of every step, with ratios fitted on other models.
 
-    Each model is left out once: alone, or where there are more than ten with every tenth. Without another model the
-    figures are 1.
+    Each model is left out once: alone if there are at most ten models, else together with every tenth. If there is no
+    other model the ratios are 1.
     """
     models = list(dict.fromkeys(step.model for step in steps))
     part_of = {model: index % _LEFT_OUT_PARTS for index, model in enumerate(models)}

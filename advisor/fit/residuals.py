@@ -1,4 +1,4 @@
-"""What is left between measured and predicted on devices that a fit has not seen: how wide intervals must be."""
+"""Estimates the width of prediction intervals from the errors on devices left out of the fit."""
 
 import math
 from collections import Counter
@@ -18,9 +18,9 @@ from advisor.records.prediction import BoolArray, FloatArray
 
 _INSIDE = 0.9
 _TAIL = 4.0
-"""Degrees of freedom of Student's t: the tails of errors are longer than a normal's."""
+"""Degrees of freedom of Student's t: the errors have heavier tails than a normal distribution."""
 _USUAL_SPREAD, _USUAL_WEIGHT = 0.06, 0.002
-"""What a spread is taken for where no step tells, and how much that counts beside the mean over all steps."""
+"""Prior of a spread, and its weight relative to the mean over all steps."""
 _NARROWEST, _WIDEST = 0.003, 0.8
 
 
@@ -37,16 +37,18 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LeftOut:
-    """Of every step: log(measured / predicted) by a fit without its device, and the host's share as predicted there."""
+    """Errors of every step by a fit without its device."""
 
     errors: FloatArray
+    """log(measured / predicted)."""
     host_shares: FloatArray
+    """Predicted share of the dispatch overhead in the step."""
 
 
 def left_out(fit: Fit, logs: FloatArray, *, together: Collection[str] = ()) -> LeftOut:
-    """What is left of every step by a fit that has not seen its device, nor any other part of the same CPU.
+    """Return the error of every step by a fit without its device and without other core counts of the same CPU.
 
-    The devices `together`, by their ids, are left out of the same fit.
+    The devices `together`, given by id, are left out of one common fit.
     """
     sample = fit.sample
     errors, host_shares = np.empty(len(sample.steps)), np.empty(len(sample.steps))
@@ -62,8 +64,11 @@ def left_out(fit: Fit, logs: FloatArray, *, together: Collection[str] = ()) -> L
 
 
 def _without(fit: Fit, logs: FloatArray, left: Sequence[int]) -> FloatArray:
-    """The coefficients without a device: its own stay at their priors, as do those of a generation it is alone in,
-    unless its vendor has others that nobody else is like: then it is one of these, as in the files."""
+    """Fit the coefficients without the devices in `left`, whose own coefficients stay at their priors.
+
+    So do those of a generation with no other device. If its vendor has other generations, all of them unusual, the
+    generation gets their mean instead, as in the efficiency files.
+    """
     own = [fit.sample.devices[index] for index in left]
     others = [device for index, device in enumerate(fit.sample.devices) if index not in left]
     names = {(key, device.id) for device in own for key in ("device_compute", "device_memory", "host")}
@@ -81,7 +86,7 @@ def _without(fit: Fit, logs: FloatArray, left: Sequence[int]) -> FloatArray:
 
 
 def log_spreads(steps: Sequence[MeasuredStep], left: LeftOut, spread_of: Mapping[str, Spread]) -> FloatArray:
-    """Of every step one standard deviation of log(measured / predicted), as the spreads of its precision add up."""
+    """Return one standard deviation of log(measured / predicted) per step, from the spreads of its precision."""
     parts = (
         ("device", np.ones(len(steps))), ("workload", np.ones(len(steps))), ("host", left.host_shares**2),
         ("backward", _is_backward(steps)), ("compiled", _is_compiled(steps)),
@@ -95,12 +100,12 @@ def log_spreads(steps: Sequence[MeasuredStep], left: LeftOut, spread_of: Mapping
 
 
 def spreads(steps: Sequence[MeasuredStep], left: LeftOut) -> Mapping[str, Spread]:
-    """By class of precision: what makes the left-out errors most likely, scaled so that 90 % lie inside the interval.
+    """Return the maximum-likelihood spreads by precision class, scaled so that 90 % of errors lie in the interval.
 
-    The variance of an error is the sum that a prediction makes of it: one of the precision, the host's by the square of
-    its share of the step, those of backward and of compiled steps. The precision's is the device's as far as steps that
-    were measured together share an offset, and the workload's beyond. Groups count by the root of their trust, whatever
-    their size, so that a thousand nets on one device do not speak for all.
+    The variance of an error is the same sum as in a prediction: that of the precision, that of the host times the
+    square of its share of the step, and those of backward and of compiled steps. The part of the precision's variance
+    that is an offset common to a group of steps measured together is the device's; the rest is the workload's. Groups
+    are weighted by the root of their trust, regardless of size, so that a thousand nets on one device do not dominate.
     """
     precisions = sorted({step.precision for step in steps})
     at = {precision: np.array([step.precision == precision for step in steps]) for precision in precisions}
@@ -133,18 +138,18 @@ def _is_backward(steps: Sequence[MeasuredStep]) -> BoolArray:
 
 
 def _weights(steps: Sequence[MeasuredStep]) -> FloatArray:
-    """Of every step, so that a group has its weight in all."""
+    """Return the weight of every step, such that the steps of a group add up to the group's weight."""
     sizes = Counter(step.group for step in steps)
     return np.array([_group_weight(step) / sizes[step.group] for step in steps])
 
 
 def _group_weight(step: MeasuredStep) -> float:
-    """What says little of rates says more of how far devices and their hosts differ."""
+    """Return the root of the trust: rows that say little about rates say more about how devices and hosts differ."""
     return math.sqrt(step.trust)
 
 
 def _most_likely(parts: FloatArray, errors: FloatArray, weights: FloatArray) -> FloatArray:
-    """The standard deviation of each part, of (parts, steps), if errors follow Student's t."""
+    """Return the standard deviation of each of the `parts` (parts, steps), if errors follow Student's t."""
     usual = np.full(len(parts), np.log(_USUAL_SPREAD))
 
     def unlikelihood(logs: FloatArray) -> float:
@@ -158,7 +163,7 @@ def _most_likely(parts: FloatArray, errors: FloatArray, weights: FloatArray) -> 
 
 
 def _shared_ratio(steps: Sequence[MeasuredStep], ratios: FloatArray) -> float:
-    """The share of the variance that is between groups rather than within them."""
+    """Return the share of the variance that is between groups rather than within them."""
     groups: dict[tuple[str, ...], list[float]] = {}
     for step, ratio in zip(steps, ratios, strict=True):
         groups.setdefault(step.group, []).append(ratio)

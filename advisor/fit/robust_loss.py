@@ -1,11 +1,10 @@
-"""What a fit minimises: both rows and priors count by the square near to zero and in proportion beyond their own scale.
+"""Defines the loss of a fit, soft L1: squared for small errors and linear beyond a scale, for rows and priors alike.
 
-A row's error is log(predicted / measured). Its scale is `ROBUST_LOG_SCALE`, whatever its weight: nets that no formula
-holds for do not pull the fit, be they many or few. The weight multiplies the error, and so the square of it the loss,
-and does not move the border between the two. A prior's error is how far a coefficient lies from its start, in log, and
-its scale is one standard deviation of the prior: some devices are far from all others (MI100, old hosts), and a
-Gaussian prior would have the others pay for it. One standard deviation costs as much as `PRIOR_ROWS` rows of weight 1
-that are off by their scale.
+A row's error is log(predicted / measured) and its scale is `ROBUST_LOG_SCALE`, so that nets which no formula describes
+do not distort the fit. A row's weight multiplies its error and its scale, and so the loss by its square.
+A prior's error is the distance of a coefficient from its start, in log, and its scale is one standard deviation of the
+prior. Some devices are far from all others (MI100, old hosts), and a Gaussian prior would shift the others to
+compensate. One standard deviation costs as much as `PRIOR_ROWS` rows of weight 1 that are off by their scale.
 """
 
 from collections.abc import Callable
@@ -15,18 +14,19 @@ import numpy as np
 from advisor.records.prediction import FloatArray
 
 ROBUST_LOG_SCALE = 0.1
-"""Rows that are off by less count by the square of it."""
+"""The scale of a row's error, in log."""
 PRIOR_ROWS = 3.0
-"""Rows of one group err together, so that ten of them tell less than ten independent ones would."""
+"""Rows that one standard deviation of a prior counts as. Rows of one group have correlated errors, so they say less
+than as many independent ones."""
 PRIOR_SCALE = ROBUST_LOG_SCALE * float(np.sqrt(PRIOR_ROWS))
-"""What one standard deviation of a prior is as a residual."""
+"""One standard deviation of a prior, as a residual."""
 
 
 def robust(scales: FloatArray) -> Callable[[FloatArray], FloatArray]:
-    """The loss that scipy's `least_squares` takes, of residuals that count in proportion beyond `scales`, one for each.
+    """Return a loss function for scipy's `least_squares` that is linear beyond `scales`, one scale per residual.
 
-    Of the square z of a residual and its scale s it is 2 s^2 (sqrt(1 + z / s^2) - 1), soft L1 (Triggs et al., Bundle
-    Adjustment, 1999), with its first and second derivative.
+    For the square z of a residual and its scale s the loss is 2 s^2 (sqrt(1 + z / s^2) - 1), soft L1 (Triggs et al.,
+    Bundle Adjustment, 1999). The function returns it with its first and second derivative.
     """
     squares = scales**2
 

@@ -1,4 +1,4 @@
-"""Measured steps in, the kernels of all of them side by side out, so that one evaluation predicts every step."""
+"""Concatenates the kernels of all measured steps, so that one evaluation predicts every step."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields
@@ -12,33 +12,35 @@ from advisor.records.prediction import FloatArray, IndexArray
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MeasuredStep:
-    """One measured step: its kernels at its batch size alone, where it ran and how.
-
-    `group` names the rows that were measured together (source, device, precision, mode): they share a weight. `job` is
-    the same where several devices ran the same step.
-    `precision` is a class of efficiency files: "fp32", "tf32" or "half". `copied_bytes` are those of inputs whose copy
-    from pageable memory the time holds: the host waits for it. `trust` is a weight.
-    """
+    """One measured step: its kernels, where and how it ran, and its time."""
 
     kernels: Kernels
+    """Kernels at the measured batch size only."""
     device: Device
     precision: str
+    """Precision class of efficiency files: "fp32", "tf32" or "half"."""
     is_nchw: bool
     group: tuple[str, ...]
+    """Rows that were measured together (source, device, precision, mode); they share a weight."""
     job: Hashable = None
+    """Equal for the same step on several devices."""
     measured_s: float
     copied_bytes: float = 0.0
+    """Bytes of inputs copied from pageable memory within the measured time, while the host waits."""
     trust: float = 1.0
+    """Weight of the row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sample:
-    """Many steps: `kernels` are those of all, with one batch column; `step` and `device` say whose each one is."""
+    """Many measured steps and their concatenated kernels."""
 
     steps: tuple[MeasuredStep, ...]
     devices: tuple[Device, ...]
     kernels: Kernels
+    """Kernels of all steps, with one batch column."""
     step: IndexArray
+    """Step of every kernel."""
     device_of_step: IndexArray
     measured_s: FloatArray
     copied_bytes: FloatArray
@@ -46,7 +48,7 @@ class Sample:
 
     @property
     def device(self) -> IndexArray:
-        """The device of every kernel."""
+        """Return the device of every kernel."""
         return self.device_of_step[self.step]
 
 
@@ -55,11 +57,12 @@ _PER_KERNEL = tuple(
     field.name for field in fields(Kernels) if field.name not in (*_PER_STEP, "families", "family", "parameter_bytes")
 )
 _GROUP_EXPONENT = -0.25
-"""A thousand nets on one GPU weigh more than ten on another, but not a hundred times as much."""
+"""How the weight of a row falls with the size of its group: a thousand nets on one GPU count more than ten on another,
+but not a hundred times as much."""
 
 
 def sample_of(steps: Sequence[MeasuredStep]) -> Sample:
-    """Put the steps side by side."""
+    """Concatenate the steps."""
     families = tuple(sorted({family for one in steps for family in one.kernels.families}))
     place = {family: index for index, family in enumerate(families)}
     counts = [len(one.kernels.family) for one in steps]
@@ -89,7 +92,7 @@ def sample_of(steps: Sequence[MeasuredStep]) -> Sample:
 
 
 def part_of(kernels: Kernels, chosen: IndexArray) -> Kernels:
-    """Those kernels of a sample alone."""
+    """Return only the chosen kernels of a sample."""
     values = {field.name: getattr(kernels, field.name) for field in fields(Kernels)}
     for name in (*_PER_KERNEL, "family", "parameter_bytes"):
         values[name] = values[name][chosen]

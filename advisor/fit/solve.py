@@ -1,4 +1,4 @@
-"""A sample and its coefficients in, the values that predict it best out: bounded, regularised least squares."""
+"""Fits the coefficients to a sample by bounded, regularized least squares."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -28,9 +28,9 @@ from advisor.records.prediction import BoolArray, FloatArray, IndexArray
 
 _STEP = 1e-4
 _TOLERANCE = 1e-7
-"""Of the sum of squares, between two steps of the solver: what no data hold has reached its prior by then.
-
-With 1e-5 a fit without the only GPU of AMP training stopped where it predicted its steps 23 % off, not 16 %."""
+"""Relative change of the sum of squares at which the solver stops, small enough that coefficients without data reach
+their priors. With 1e-5, a fit without the only GPU of AMP training stopped early, at an error of 23 % instead of 16 %
+on its steps."""
 _DISPATCHED = {
     "dispatch_s": "dispatches",
     "backward_dispatch_s": "backward_dispatches",
@@ -47,12 +47,12 @@ _KEYED: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("device_compute", "device_memory"), ("device",)),
     **dict.fromkeys((*HOST, STREAMING_COMPUTE), ()),
 }
-"""What the names of coefficients go on with, but for those of an `Efficiency`, which stand alone."""
+"""The keys that follow a coefficient's name. The coefficients of an `Efficiency` have none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Family:
-    """The kernels of one family in a sample, and whose they are."""
+    """The kernels of one family in a sample, each with its step and its line of the rate table."""
 
     name: str
     kernels: Kernels
@@ -73,12 +73,15 @@ class Fit:
         self._template = template
         self._index = {coefficient.name: index for index, coefficient in enumerate(coefficients)}
         self._prior = starts(coefficients)
-        self._keys: Mapping[str, Collection[str]] = {
-            "precision": self.precisions,
-            "family": (*sample.kernels.families, *GRADIENT_OF.values()),
-            "device": [device.id for device in sample.devices],
-            "generation": [device.generation for device in sample.devices],
+        self._keys: dict[str, set[str]] = {
+            "precision": set(self.precisions),
+            "family": {*sample.kernels.families, *GRADIENT_OF.values()},
+            "device": {device.id for device in sample.devices},
+            "generation": {device.generation for device in sample.devices},
         }
+        for first, *keys in (coefficient.name for coefficient in coefficients):
+            for kind, key in zip(self.keyed.get(first, ()), keys, strict=True):
+                self._keys[kind].add(key)
         kernels = sample.kernels
         self._units = np.unique(kernels.unit).tolist()
         precision = [self.precisions.index(step.precision) for step in sample.steps]
@@ -99,7 +102,7 @@ class Fit:
         ]
 
     def value(self, logs: FloatArray, *name: str) -> float:
-        """The value of a coefficient; the template's, or 1, where it is not fitted.
+        """Return the value of a coefficient, or the template's value, or 1, if it is not fitted.
 
         Raises KeyError for a name that no coefficient of such a sample has.
         """
@@ -115,24 +118,24 @@ class Fit:
         return float(getattr(self._template, first, 1.0))
 
     def mean(self, logs: FloatArray, name: str, keys: Sequence[str]) -> float:
-        """The geometric mean of one coefficient over several keys, such as generations; 1 of none."""
+        """Return the geometric mean of one coefficient over several keys, such as generations; 1 for no keys."""
         return float(np.exp(np.mean([np.log(self.value(logs, name, key)) for key in keys] or [0.0])))
 
     def with_value(self, logs: FloatArray, value: float, *name: str) -> FloatArray:
-        """The coefficients with another value of one; as they are where it is not fitted."""
+        """Return the coefficients with one value replaced; unchanged if it is not fitted."""
         return np.where([one.name == name for one in self.coefficients], np.log(value), logs)
 
     def seconds(self, logs: FloatArray) -> FloatArray:
-        """The predicted time of every step."""
+        """Return the predicted time of every step."""
         return self._total(logs, self.family_seconds(logs))
 
     def family_seconds(self, logs: FloatArray) -> dict[str, FloatArray]:
-        """Those of the kernels of each family, by its name."""
+        """Return the predicted kernel time of every step, by family."""
         table = self._rates(logs)
         return {family.name: self._family_s(table, family) for family in self._families}
 
     def host_shares(self, logs: FloatArray) -> FloatArray:
-        """The host's time over the predicted time of every step."""
+        """Return the dispatch overhead of every step relative to its predicted time."""
         shares: FloatArray = self._dispatch_s(logs) / self.seconds(logs)
         return shares
 
@@ -144,7 +147,7 @@ class Fit:
         fixed: Collection[tuple[str, ...]] = (),
         steps: int = 100,
     ) -> FloatArray:
-        """The logarithms of all coefficients, fitted on the `chosen` steps; those in `fixed` stay at their priors."""
+        """Fit the coefficients to the `chosen` steps and return their logarithms; `fixed` ones stay at their priors."""
         free = np.array([index for index, one in enumerate(self.coefficients) if one.name not in fixed])
         base = (self._prior if start is None else start).copy()
         held = [index for index, one in enumerate(self.coefficients) if one.name in fixed]
@@ -167,7 +170,7 @@ class Fit:
             return np.concatenate([errors, (logs - self._prior) * priors])
 
         def jacobian(values: FloatArray) -> FloatArray:
-            """By differences; a coefficient moves the families that it names, so only these are evaluated again."""
+            """Return finite differences; only the families that a coefficient changes are evaluated again."""
             residuals(values)
             logs, rows = whole(values), int(chosen.sum())
             before = np.log(self._total(logs, last))
@@ -212,20 +215,20 @@ class Fit:
         return longer
 
     def _dispatch_s(self, logs: FloatArray) -> FloatArray:
-        """Seconds that the host of every step takes to dispatch it."""
+        """Return the dispatch overhead of every step in seconds."""
         kernels = self.sample.kernels
         of_calls = [getattr(kernels, counted) * self.value(logs, name) for name, counted in _DISPATCHED.items()]
         total: FloatArray = self._host(logs) * np.sum(of_calls, axis=0)
         return total
 
     def _host(self, logs: FloatArray) -> FloatArray:
-        """How slow the host of every step is."""
+        """Return the host time of every step relative to the reference host."""
         sample = self.sample
         ratios = [self.value(logs, "host", device.id) * device.host_time_ratio for device in sample.devices]
         return np.array(ratios)[sample.device_of_step]
 
     def _family_s(self, table: RateTable, family: _Family) -> FloatArray:
-        """Seconds of the family's kernels in every step."""
+        """Return the seconds of the family's kernels in every step."""
         rates = table.at(
             family.line[:, np.newaxis],
             family=family.kernels.family[:, np.newaxis],
@@ -237,7 +240,7 @@ class Fit:
         return total
 
     def _rates(self, logs: FloatArray) -> RateTable:
-        """With the coefficients being tried: a line for every device at every precision that it ran."""
+        """Return the rates at these coefficients, with one line per device and precision."""
         devices = [self.device_with_own(logs, index) for index in range(len(self.sample.devices))]
         efficiencies = [self.efficiency(logs, precision) for precision in self.precisions]
         device, precision = self._lines
@@ -249,7 +252,10 @@ class Fit:
         )
 
     def compute_ratio(self, logs: FloatArray, precision: str, family: str) -> float:
-        """Of families that only stream the same for all; of gradients a share of what they are the gradients of."""
+        """Return a family's share of the compute peak.
+
+        It is the same for all streaming families. A gradient family has a ratio to its forward family.
+        """
         if family not in COMPUTING:
             return self.value(logs, STREAMING_COMPUTE)
         own = self.value(logs, "compute_ratio", precision, family)
@@ -259,7 +265,7 @@ class Fit:
         return forward * self.value(logs, "gradient_ratio", family) * own
 
     def efficiency(self, logs: FloatArray, precision: str) -> Efficiency:
-        """The template with all that was fitted for this precision."""
+        """Return the template with all fitted coefficients for this precision."""
         names = {one.name[0] for one in self.coefficients if len(one.name) == 1} & _OF_EFFICIENCY
         values: dict[str, Any] = {name: self.value(logs, name) for name in names}
         ramps: dict[str, Any] = {name: self.value(logs, name, precision) for name in BY_PRECISION}
@@ -274,7 +280,7 @@ class Fit:
         return replace(self._template, precision=precision, families=families, **values, **ramps)
 
     def device_with_own(self, logs: FloatArray, index: int) -> Device:
-        """The device with the figures of its generation and its own; a CPU is the host of its own kernels."""
+        """Return the device with the coefficients of its generation and its own; a CPU is also its own host."""
         device = self.sample.devices[index]
         own_host_ratio = self.value(logs, "host", device.id) if device.kind == "cpu" else 1.0
         return replace(

@@ -1,1 +1,1 @@
-"""This machine in, the record of it out: CPU, caches, memory and GPUs, as this process may use them."""
+"""Describes this machine: the CPU, caches, memory and GPUs that this process may use."""

@@ -1,4 +1,4 @@
-"""/proc and /sys of Linux in, the memory that this process may use and what is free of it now out (proc(5))."""
+"""Reads how much memory this process may use on Linux, and how much of it is free now (proc(5))."""
 
 from pathlib import Path
 
@@ -7,12 +7,12 @@ from advisor.machine.kernel_file import read_kernel_file
 
 
 def total_memory_bytes(root: Path = Path("/")) -> float | None:
-    """The machine's memory, or the least that a control group leaves of it; None where nothing says so."""
+    """Return the machine's memory, or its control groups' limit if that is lower; None if neither is known."""
     return _least(_meminfo_bytes(root, "MemTotal"), memory_limit_bytes(root))
 
 
 def free_memory_bytes(root: Path = Path("/")) -> float | None:
-    """What a new process could take without swapping, within its control groups; None where nothing says so."""
+    """Return the memory that a new process could use without swapping, within the group limits; None if unknown."""
     return _least(_meminfo_bytes(root, "MemAvailable"), memory_left_bytes(root))
 
 

@@ -1,4 +1,4 @@
-"""NVIDIA's driver in, the GPUs that torch can use here out: by NVML, by nvidia-smi where its bindings are missing."""
+"""Lists the NVIDIA GPUs that torch can use here, through NVML or, without its Python bindings, nvidia-smi."""
 
 import csv
 import os
@@ -12,12 +12,12 @@ from advisor.records.machine import LocalGpu
 
 _QUERY = ("uuid", "name", "memory.total", "driver_version", "power.limit", "mig.mode.current")
 _SMI_TIMEOUT_S = 10.0
-"""nvidia-smi wakes drivers that are not kept awake, which takes some seconds."""
+"""Without persistence mode nvidia-smi must first load the driver, which takes some seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpusFound:
-    """The GPUs, and what could not be learned of them."""
+    """The GPUs found, with notes on whatever could not be read."""
 
     gpus: tuple[LocalGpu, ...] = ()
     notes: tuple[str, ...] = ()
@@ -25,31 +25,33 @@ class GpusFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Card:
-    """A GPU of the machine, whether or not torch may use it."""
+    """A GPU of the machine, including those that torch may not use."""
 
     gpu: LocalGpu
     is_divided: bool
+    """MIG mode is on."""
 
 
 _Found = tuple[list[_Card], tuple[str, ...]]
-"""The cards, and what could not be learned of them."""
+"""The GPUs of the machine, with notes on whatever could not be read."""
 
 
 def read_nvidia_gpus(*, visible: str | None = None) -> GpusFound:
-    """Ask for the GPUs in the order of the PCI bus; `visible` is CUDA_VISIBLE_DEVICES (default: the environment's).
+    """Return the GPUs in PCI bus order; `visible` replaces the environment's CUDA_VISIBLE_DEVICES.
 
-    torch's order is the same in a process that has `BUS_ORDER` of the records; in another the UUIDs say which is which.
+    torch uses the same order only in a process whose environment contains `records.machine.BUS_ORDER`; otherwise match
+    GPUs by UUID.
     """
     found, problem = _ask_nvml()
     found = found or _ask_smi()
     if found is None:
         said = f" (NVML: {problem})" if problem else ""
-        return GpusFound(notes=(f"no NVIDIA driver answers: neither NVML nor nvidia-smi is at hand{said}",))
+        return GpusFound(notes=(f"no NVIDIA driver found: neither NVML nor nvidia-smi is available{said}",))
     cards, notes = found
     cards = _visible(cards, os.environ.get("CUDA_VISIBLE_DEVICES") if visible is None else visible)
     gpus = tuple(replace(card.gpu, id=f"cuda:{index}") for index, card in enumerate(cards) if not card.is_divided)
     divided = tuple(
-        f"cuda:{index}, {card.gpu.name}, is divided by MIG: its instances are not predicted"
+        f"cuda:{index}, {card.gpu.name}, is in MIG mode: its instances are not predicted"
         for index, card in enumerate(cards)
         if card.is_divided
     )
@@ -57,7 +59,7 @@ def read_nvidia_gpus(*, visible: str | None = None) -> GpusFound:
 
 
 def _ask_nvml() -> tuple[_Found | None, str]:
-    """The cards by NVML; None, and why, where its bindings (`pip install nvidia-ml-py`) or the driver are missing."""
+    """Return the GPUs and "", or None and the reason if the driver or the bindings (`nvidia-ml-py`) are missing."""
     try:
         import pynvml
     except ImportError:
@@ -70,8 +72,8 @@ def _ask_nvml() -> tuple[_Found | None, str]:
         driver = str(pynvml.nvmlSystemGetDriverVersion())
         count = pynvml.nvmlDeviceGetCount()
         return ([_nvml_card(pynvml, index, driver=driver) for index in range(count)], ()), ""
-    except pynvml.NVMLError as error:  # no permission, or a card that fell off the bus
-        return ([], (f"NVML does not list the GPUs: {error}",)), ""
+    except pynvml.NVMLError as error:  # no permission, or a GPU that fell off the bus
+        return ([], (f"NVML cannot list the GPUs: {error}",)), ""
     finally:
         pynvml.nvmlShutdown()
 
@@ -80,7 +82,7 @@ def _nvml_card(nvml: Any, index: int, *, driver: str) -> _Card:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
 
     def ask(name: str) -> Any:
-        """None for what this card or this user may not ask."""
+        """Return None if this GPU does not support the query or this user may not make it."""
         try:
             return getattr(nvml, name)(handle)
         except nvml.NVMLError:
@@ -106,19 +108,19 @@ def _ask_smi() -> _Found | None:
         return None
     command = [program, f"--query-gpu={','.join(_QUERY)}", "--format=csv,noheader,nounits"]
     try:
-        done = subprocess.run(  # noqa: S603 - the driver's own program, and no shell in between
+        done = subprocess.run(  # noqa: S603 - the driver's own program, started without a shell
             command, capture_output=True, text=True, check=False, timeout=_SMI_TIMEOUT_S
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return [], (f"nvidia-smi does not answer: {error}",)
+        return [], (f"nvidia-smi does not respond: {error}",)
     if done.returncode != 0:
         said = (done.stdout + done.stderr).strip().partition("\n")[0]
-        return [], (f"nvidia-smi fails: {said}",)
+        return [], (f"nvidia-smi failed: {said}",)
     return _parse_smi(done.stdout), ()
 
 
 def _parse_smi(text: str) -> list[_Card]:
-    """The lines of `nvidia-smi --query-gpu`: memory in MiB, power in W, "[N/A]" for what a card does not tell."""
+    """Parse the output of `nvidia-smi --query-gpu`: memory in MiB, power in W, "[N/A]" for unknown values."""
     cards = []
     for index, line in enumerate(csv.reader(text.splitlines(), skipinitialspace=True)):
         uuid, name, memory_mib, driver, limit_w, mig_mode = line
@@ -140,9 +142,9 @@ def _number(text: str) -> float | None:
 
 
 def _visible(cards: Sequence[_Card], visible: str | None) -> list[_Card]:
-    """Those that CUDA_VISIBLE_DEVICES names, by index or start of the UUID, up to the first that it misnames.
+    """Return the GPUs that CUDA_VISIBLE_DEVICES lists by index or UUID prefix, up to the first invalid entry.
 
-    CUDA C++ Programming Guide, "CUDA Environment Variables"; "" hides all.
+    An empty string hides all GPUs. Source: CUDA C++ Programming Guide, "CUDA Environment Variables".
     """
     if visible is None:
         return list(cards)

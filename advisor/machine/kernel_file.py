@@ -1,10 +1,10 @@
-"""A file of /proc or /sys in, its text out."""
+"""Reads a file of /proc or /sys."""
 
 from pathlib import Path
 
 
 def read_kernel_file(file: Path) -> str:
-    """The text without the blanks around it; "" for a file that is not there or may not be read."""
+    """Return the text without surrounding whitespace, or "" if the file is missing or unreadable."""
     try:
         return file.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""/proc and /sys of Linux in, the CPU and memory that this process may use out (proc(5), the kernel's ABI/sysfs)."""
+"""Reads the CPU and memory that this process may use from Linux's /proc and /sys (proc(5), the kernel's ABI/sysfs)."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping
@@ -14,22 +14,22 @@ ISA = (
     "amx_tile", "amx_int8", "amx_bf16",
     "asimd", "asimdhp", "asimddp", "sve", "sve2", "i8mm", "bf16", "svebf16", "svei8mm",
 )  # fmt: skip
-"""The instruction sets that profiles name, as the kernel writes them."""
+"""The instruction sets that device profiles name, spelled as the kernel spells them."""
 _ARM_CORES: Mapping[str, str] = {
     "0x41 0xd0c": "Neoverse-N1", "0x41 0xd49": "Neoverse-N2",
     "0x41 0xd40": "Neoverse-V1", "0x41 0xd4f": "Neoverse-V2",
 }  # fmt: skip
-"""By implementer and part: the kernel names no Arm CPU itself (its arch/arm64/include/asm/cputype.h)."""
+"""Arm core names by implementer and part number (arch/arm64/include/asm/cputype.h); the kernel reports no name."""
 _GRAVITONS: Mapping[str, str] = {
     "Neoverse-N1": "AWS Graviton2 (Neoverse-N1)",
     "Neoverse-V1": "AWS Graviton3 (Neoverse-V1)",
     "Neoverse-V2": "AWS Graviton4 (Neoverse-V2)",
 }
-"""What these cores are where the machine is one of Amazon's."""
+"""CPU names for these cores on an Amazon EC2 machine."""
 
 
 def read_linux(*, affinity: Collection[int], root: Path = Path("/")) -> Machine:
-    """Read what the process whose affinity mask is `affinity` may use, but for GPUs; `root` holds /proc and /sys."""
+    """Return what a process with the affinity mask `affinity` may use, without GPUs; `root` holds /proc and /sys."""
     info = _cpuinfo(root)
     cpus = _performance_cpus(root) & set(affinity) or set(affinity)
     cores = {siblings for cpu in cpus if (siblings := _of_cpu(root, cpu, "topology/thread_siblings_list"))}
@@ -37,16 +37,18 @@ def read_linux(*, affinity: Collection[int], root: Path = Path("/")) -> Machine:
     is_virtual = "hypervisor" in info.get("flags", "").split() or (root / "sys/hypervisor/type").is_file()
     notes = []
     if not cores:
-        notes.append("which hardware threads share a core is not known: each counts as one (/sys names no siblings)")
+        notes.append(
+            "it is unknown which hardware threads share a core (/sys lists no siblings): each counts as a core"
+        )
     elif is_virtual and len(cores) == len(cpus):
-        notes.append("a virtual machine: what it shows as cores may be hardware threads of its host")
+        notes.append("this is a virtual machine: its cores may be hardware threads of the host")
     quota = cpu_quota(root)
     if quota is not None and quota < thread_count:
-        notes.append(f"the CPU quota of this process's cgroup leaves it {quota:g} of {thread_count} hardware threads")
+        notes.append(f"the cgroup's CPU quota limits this process to {quota:g} of {thread_count} hardware threads")
         core_count, thread_count = min(core_count, quota), math.ceil(quota)
     memory_bytes = total_memory_bytes(root)
     if memory_bytes is None:
-        notes.append("the size of the memory is not known (/proc/meminfo)")
+        notes.append("the memory size is unknown (/proc/meminfo)")
     signature = _signature(info)
     return Machine(
         cpu_name=info.get("model name") or _arm_name(root, signature),
@@ -67,7 +69,7 @@ def read_linux(*, affinity: Collection[int], root: Path = Path("/")) -> Machine:
 
 
 def _cpuinfo(root: Path) -> dict[str, str]:
-    """The lines of the first CPU in /proc/cpuinfo."""
+    """Return the keys and values of the first CPU in /proc/cpuinfo."""
     first = read_kernel_file(root / "proc/cpuinfo").split("\n\n")[0]
     pairs = (line.partition(":") for line in first.splitlines())
     return {key.strip(): value.strip() for key, _, value in pairs}
@@ -89,7 +91,7 @@ def _arm_name(root: Path, signature: str | None) -> str | None:
 
 
 def _performance_cpus(root: Path) -> set[int]:
-    """Those of a hybrid CPU, which the kernel lists by themselves; none of any other."""
+    """Return the performance cores' CPU numbers on a hybrid CPU, and an empty set on any other."""
     return _cpu_list(read_kernel_file(root / "sys/devices/cpu_core/cpus"))
 
 
@@ -99,7 +101,7 @@ def _clock_hz(root: Path, cpus: Iterable[int], name: str, *, unit_hz: float) -> 
 
 
 def _cache_bytes(root: Path, cpus: Iterable[int], *, level: str) -> float | None:
-    """Of all caches of that level, 2 or 3, that the CPUs reach, each counted once."""
+    """Return the total size of the level 2 or 3 caches of these CPUs, counting each shared cache once."""
     found: dict[str, float] = {}
     for cpu in cpus:
         for cache in sorted((root / f"sys/devices/system/cpu/cpu{cpu}/cache").glob("index*")):
@@ -110,7 +112,7 @@ def _cache_bytes(root: Path, cpus: Iterable[int], *, level: str) -> float | None
 
 
 def _cpu_list(text: str) -> set[int]:
-    """ "0-3,8" -> {0, 1, 2, 3, 8} (the kernel's cpulists)."""
+    """Parse a kernel CPU list: "0-3,8" -> {0, 1, 2, 3, 8}."""
     cpus: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")

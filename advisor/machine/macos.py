@@ -1,4 +1,4 @@
-"""`sysctl` of macOS in, its CPU and memory out (sysctl(3); Apple, "Determining system capabilities")."""
+"""Reads the CPU and memory of a Mac with `sysctl` (sysctl(3); Apple, "Determining system capabilities")."""
 
 import shutil
 import subprocess
@@ -16,11 +16,11 @@ _ISA_KEYS = {
     "hw.optional.arm.FEAT_I8MM": "i8mm",
     "hw.optional.arm.FEAT_BF16": "bf16",
 }
-"""Apple's names of the instruction sets, and the Linux kernel's."""
+"""Apple's names of instruction sets -> the Linux kernel's names."""
 
 
 def ask_sysctl(key: str) -> str:
-    """What `sysctl -n KEY` prints; nothing where the key or the program is not there."""
+    """Return the output of `sysctl -n KEY`, or "" if the key or the program does not exist."""
     program = shutil.which("sysctl")
     if program is None:
         return ""
@@ -29,7 +29,7 @@ def ask_sysctl(key: str) -> str:
 
 
 def read_macos(*, ask: Callable[[str], str] = ask_sysctl) -> Machine:
-    """Read the performance cores and the memory; macOS has neither affinity masks nor cgroups."""
+    """Return the performance cores and the memory; macOS has neither affinity masks nor cgroups."""
     cores = _number(ask("hw.perflevel0.physicalcpu")) or _number(ask("hw.physicalcpu")) or 1.0
     threads = _number(ask("hw.perflevel0.logicalcpu")) or _number(ask("hw.logicalcpu")) or cores
     memory_bytes = _number(ask("hw.memsize"))
@@ -44,7 +44,7 @@ def read_macos(*, ask: Callable[[str], str] = ask_sysctl) -> Machine:
         l3_bytes=_number(ask("hw.l3cachesize")),
         memory_bytes=memory_bytes,
         is_virtual=ask("kern.hv_vmm_present") == "1",
-        notes=() if memory_bytes else ("the size of the memory is not known (sysctl hw.memsize)",),
+        notes=() if memory_bytes else ("the memory size is unknown (sysctl hw.memsize)",),
     )
 
 

@@ -1,4 +1,4 @@
-"""torch in, by way of a child process, its version and its devices out."""
+"""Reads torch's version, thread count and GPUs from a child process, so that this one need not import torch."""
 
 import json
 import os
@@ -9,16 +9,16 @@ from pathlib import Path
 from advisor.records.machine import BUS_ORDER, LocalGpu, TorchSeen
 
 _TIMEOUT_S = 120.0
-"""torch's first import from a cold disk can take half a minute."""
+"""The first import of torch from a cold disk can take half a minute."""
 _ROOT = str(Path(__file__).resolve().parents[2])
-# As in advisor.workload.spawn: `-m` would put the working folder before the standard library.
+# As in advisor.workload.spawn: `-m` would put the working directory before the standard library.
 _START = "import sys; sys.path.append(sys.argv.pop(1)); from advisor.workload.torch_devices import main; main()"
 
 
 def ask_torch(*, python: str = sys.executable) -> TorchSeen:
-    """Import torch in a process of its own, about a second, and ask it."""
+    """Return what torch reports, after importing it in a child process (about a second)."""
     try:
-        done = subprocess.run(  # noqa: S603 - this very interpreter, and no shell in between
+        done = subprocess.run(  # noqa: S603 - this same interpreter, started without a shell
             [python, "-P", "-c", _START, _ROOT],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -28,7 +28,7 @@ def ask_torch(*, python: str = sys.executable) -> TorchSeen:
             env=os.environ | BUS_ORDER,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return TorchSeen(problem=f"a child process does not answer: {error}")
+        return TorchSeen(problem=f"the child process does not respond: {error}")
     if done.returncode != 0:
         return TorchSeen(problem=(done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
     answer = json.loads(done.stdout.splitlines()[-1])

@@ -1,1 +1,1 @@
-"""What an operator costs: one file per family of operators, shapes and attributes in, FLOP and bytes out. No torch."""
+"""Counts the FLOP and bytes of operators from their shapes and attributes, one file per family. Does not need torch."""

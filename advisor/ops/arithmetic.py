@@ -1,4 +1,4 @@
-"""Arithmetic on a float or on a numpy array over batch sizes alike, where Python's own works on floats only."""
+"""Maximum, minimum and logarithm that work on floats and on numpy arrays over batch sizes alike."""
 
 import math
 
@@ -6,20 +6,20 @@ from advisor.ops.registry import Number
 
 
 def larger(a: Number, b: Number) -> Number:
-    """The larger of the two, element by element."""
+    """Return the elementwise maximum."""
     return (a + b + abs(a - b)) / 2
 
 
 def smaller(a: Number, b: Number) -> Number:
-    """The smaller of the two, element by element."""
+    """Return the elementwise minimum."""
     return (a + b - abs(a - b)) / 2
 
 
 def log2(value: Number) -> Number:
-    """The logarithm to base 2, of 1 where the value is less than 1."""
+    """Return the base 2 logarithm; values below 1 count as 1."""
     value = larger(value, 1.0)
     if isinstance(value, float):
         return math.log2(value)
-    import numpy as np  # an array is there, so numpy is loaded; the plain path must not pay for it
+    import numpy as np  # an array argument means that numpy is already loaded; floats must not pay for the import
 
     return np.log2(value)

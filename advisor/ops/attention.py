@@ -1,8 +1,8 @@
-"""Scaled dot product attention in all its forms, and torch's fused encoder layers.
+"""Costs of scaled dot product attention in all its forms, and of torch's fused encoder layers.
 
-FLOP are those of the matrix products: the softmax is not counted, as in `sdpa_flop` of torch/utils/flop_counter.py.
-Bytes are those of a fused kernel: the scores never reach memory. Under a causal mask only the pairs that may attend are
-counted, as a fused kernel skips the others (torch's counter counts them all).
+The FLOP are those of the matrix products, without the softmax, as in `sdpa_flop` of torch/utils/flop_counter.py. The
+bytes are those of a fused kernel, which never writes the scores to memory. Pairs hidden by a causal mask are not
+counted, because a fused kernel skips them (torch's counter counts them).
 """
 
 import math
@@ -13,17 +13,17 @@ from advisor.ops.arithmetic import smaller
 from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula
 
 _BACKWARD_PER_FORWARD = 2.5
-"""The scores again and four gradients: 5 products against 2, as in torch's `sdpa_backward_flop_count`."""
+"""Backward recomputes the scores and computes four gradients: 5 products against 2 (`sdpa_backward_flop_count`)."""
 
 _COMPOSITE_ATTRIBUTES = ("causal", "is_causal", "dropout_ratio")
-"""Of the composite rows, which may also stand for torch's fused operator and then carry its `is_causal`. The cost needs
-no dropout: it tells a device which of its kernels can do the row."""
+"""Attributes of composite rows. A row made from torch's fused operator has `is_causal` instead of `causal`. The cost
+ignores dropout, but the device needs it to choose a kernel."""
 
 
 def pair_count(*, q_len: Number, kv_len: Number, causal: bool) -> Number:
-    """Pairs (query, key) that attend. Causal: query i sees keys 0 to i, as `is_causal` aligns the mask (top left).
+    """Return the number of unmasked (query, key) pairs. Causal: query i sees keys 0 to i (top-left alignment).
 
-    With m = min(q_len, kv_len) the first m queries see 1 + 2 + ... + m keys and the others see all.
+    With m = min(q_len, kv_len), the first m queries see 1 + 2 + ... + m keys, and the others see all.
     """
     if not causal:
         return q_len * kv_len
@@ -32,9 +32,9 @@ def pair_count(*, q_len: Number, kv_len: Number, causal: bool) -> Number:
 
 
 def attention_flops(*, query: Tensor, key: Tensor, result: Tensor, length_axis: int, causal: bool) -> Number:
-    """2 x pairs x (head_dim + v_dim) for every head and sample of `result`, which has the query's heads.
+    """Return 2 x pairs x (head_dim + v_dim) for every head and sample of `result`, which has the query's heads.
 
-    Grouped-query attention shares keys among heads, it saves bytes but no FLOP.
+    Grouped-query attention shares keys among heads, which saves bytes but no FLOP.
     """
     q_len, kv_len = query.shape[length_axis], key.shape[length_axis]
     heads_and_samples = math.prod(result.shape[:length_axis]) * math.prod(result.shape[length_axis + 1 : -1])
@@ -43,7 +43,7 @@ def attention_flops(*, query: Tensor, key: Tensor, result: Tensor, length_axis: 
 
 
 def _is_causal(attributes: Mapping[str, Any]) -> bool:
-    """The composite says `causal`, torch's own operators say `is_causal`, or nothing where it has its default."""
+    """Return the causal flag: `causal` in composites, `is_causal` in torch's operators, False if neither is given."""
     return bool(attributes.get("causal", attributes.get("is_causal", False)))
 
 
@@ -116,9 +116,9 @@ def _backward(call: Call, *, length_axis: int) -> Cost:
 def _encoder_layer(call: Call) -> Cost:
     """Inputs (source, qkv weight and bias, output weight and bias, two norms, two feed-forward layers, ...).
 
-    Products with the four weight matrices, and attention among all positions. Between the kernels move, written and
-    read once: queries, keys and values (3), the attended values, their projection, the first norm's result, the second
-    feed-forward layer's (1 each) x width, and the hidden layer.
+    The FLOP are the products with the four weight matrices, and full attention. The intermediate results are written
+    and read once: queries, keys and values (3 x width); the attention output, its projection, the first norm's result
+    and the second feed-forward layer's result (1 x width each); and the hidden layer.
     """
     source, qkv_weight, _, out_weight, _, _, _, _, _, up_weight, _, down_weight = call.inputs[:12]
     width = source.shape[-1]
@@ -137,7 +137,7 @@ def _encoder_layer(call: Call) -> Cost:
 def _multi_head_attention(call: Call) -> Cost:
     """Inputs (query, key, value, qkv weight (3 x width, width) and bias, output weight and bias[, mask]).
 
-    Queries, keys, values (3 x width) and the attended values are written and read once between the kernels.
+    Queries, keys, values (3 x width) and the attention output are written and read once between the kernels.
     """
     query, key, _, _, _, out_weight = call.inputs[:6]
     width = query.shape[-1]

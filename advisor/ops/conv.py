@@ -1,4 +1,4 @@
-"""Convolutions: 2 FLOP per multiply-add, every input read once whatever the stride."""
+"""Costs of convolutions: 2 FLOP per multiply-add; every input is read once, whatever the stride."""
 
 import math
 
@@ -6,7 +6,7 @@ from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula
 
 
 def convolution_flops(*, source: Tensor, result: Tensor, weight: Tensor, transposed: bool) -> Number:
-    """FLOP of a convolution with weight (out, in / groups, *kernel), transposed (in, out / groups, *kernel).
+    """Return the FLOP for weight (out, in / groups, *kernel), or (in, out / groups, *kernel) if transposed.
 
     Every output element gathers `weight.numel / out` products; transposed, every input element scatters
     `weight.numel / in`. The bias is not counted, as in torch.
@@ -59,7 +59,7 @@ def _transposed_convolution(call: Call) -> Cost:
 )
 @formula(*aten("_slow_conv2d_backward"), family="conv", autocast="low", attributes=("output_mask",))
 def _convolution_backward(call: Call) -> Cost:
-    """Inputs (grad_output, input, weight): each gradient asked for is a convolution of the forward's size."""
+    """Inputs (grad_output, input, weight): each requested gradient costs as much as the forward convolution."""
     grad_output, source, weight = call.inputs[:3]
     wants_input, wants_weight, wants_bias = call.attributes["output_mask"]
     forward_flops = convolution_flops(
@@ -92,9 +92,9 @@ def _convolution_over_time_backward(call: Call) -> Cost:
 
 @formula("torchvision.deform_conv2d", family="conv", autocast="full")
 def _deformable_convolution(call: Call) -> Cost:
-    """A convolution whose taps are read by bilinear interpolation: 4 multiply-adds per tap and input channel.
+    """Inputs (input, weight, offset, mask, bias): a convolution whose taps are bilinearly interpolated.
 
-    Inputs (input, weight, offset, mask, bias); the taps of one output position are weight.shape[2:] in every channel.
+    Interpolation takes 4 multiply-adds per tap and input channel; an output position has weight.shape[2:] taps.
     """
     source, weight = call.inputs[:2]
     result = call.outputs[0]

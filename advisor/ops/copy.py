@@ -1,4 +1,4 @@
-"""Copies, casts, concatenation, padding: elements move and nothing is computed."""
+"""Costs of copies, casts, concatenation and padding, which move elements and compute nothing."""
 
 from advisor.ops.registry import Call, Cost, aten, formula
 
@@ -33,13 +33,13 @@ def _copy(call: Call) -> Cost:
 
 @formula(*aten("copy"), family="copy", fusable=True)
 def _copy_into(call: Call) -> Cost:
-    """Inputs (destination, source): the destination is only written."""
+    """Inputs (destination, source): the destination is written, not read."""
     return Cost(flops=0.0, read_bytes=call.inputs[1].size_bytes, write_bytes=call.write_bytes)
 
 
 @formula(*aten("_foreach_copy"), family="copy", fusable=True)
 def _copy_each_into(call: Call) -> Cost:
-    """Inputs (destinations..., sources...), as many of each."""
+    """Inputs (destinations..., sources...), the same number of each."""
     sources = call.inputs[len(call.inputs) // 2 :]
     return Cost(
         flops=0.0,
@@ -50,5 +50,5 @@ def _copy_each_into(call: Call) -> Cost:
 
 @formula(*aten(_ADDING_BACKWARDS), family="copy", fusable=True)
 def _copy_adding(call: Call) -> Cost:
-    """Several elements of the gradient may meet in one place: 1 addition for each."""
+    """Several gradient elements may be summed into one: 1 addition per element."""
     return call.streamed(flops=call.inputs[0].numel)

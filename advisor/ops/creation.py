@@ -1,4 +1,4 @@
-"""Tensors made from nothing: fills are written once, `empty` costs nothing."""
+"""Costs of creating tensors: a fill writes each element once, `empty` costs nothing."""
 
 from advisor.ops.registry import Call, Cost, aten, formula
 
@@ -15,7 +15,7 @@ _EMPTY = """
 
 @formula(*aten(_FILLS), family="creation", fusable=True)
 def _fill(call: Call) -> Cost:
-    """Of an input, as in `zeros_like`, only the shape is used."""
+    """An input, as in `zeros_like`, gives only its shape and is not read."""
     return Cost(flops=0.0, read_bytes=0.0, write_bytes=call.write_bytes)
 
 

@@ -1,15 +1,15 @@
-"""Look-ups in a table: the gathered rows move, not the table; a dense gradient writes the whole table.
+"""Costs of embedding look-ups: they read only the gathered rows, but a dense gradient writes the whole table.
 
-A row that is looked up again is read again, from a cache if all that are looked up fit into one.
+A row is read again for every look-up, from cache if all distinct rows fit into one.
 """
 
 from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula
 
 
 def distinct_rows_bytes(table: Tensor, *, lookups: Number) -> Number:
-    """Of the r rows, those that some look-up finds if all are equally likely: r (1 - (1 - 1 / r)^lookups).
+    """Return the bytes of the distinct rows read, if all r rows are equally likely: r (1 - (1 - 1 / r)^lookups) rows.
 
-    Real look-ups repeat themselves more often (Zipf's law).
+    Real look-ups repeat more often (Zipf's law).
     """
     rows = table.shape[0]
     return rows * (1 - (1 - 1 / rows) ** lookups) * table.shape[-1] * table.itemsize_bytes
@@ -38,7 +38,7 @@ def _embedding_dense_backward(call: Call) -> Cost:
 
 @formula(*aten("embedding_renorm"), family="embedding")
 def _embedding_renorm(call: Call) -> Cost:
-    """Inputs (table, indices): the rows looked up are read, squared, summed and scaled (3 FLOP), and written."""
+    """Inputs (table, indices): the indexed rows are read, squared, summed and scaled (3 FLOP), and written."""
     table, indices = call.inputs
     row_numel = table.shape[-1]
     touched_bytes = indices.numel * row_numel * table.itemsize_bytes
@@ -74,7 +74,7 @@ def _embedding_bag_dense_backward(call: Call) -> Cost:
 
 @formula(*aten("_embedding_bag_per_sample_weights_backward"), family="embedding")
 def _embedding_bag_per_sample_weights_backward(call: Call) -> Cost:
-    """Inputs (grad (bags, dim), table, indices, ...): a dot product of bag gradient and row for each index."""
+    """Inputs (grad (bags, dim), table, indices, ...): one dot product of bag gradient and row per index."""
     grad, table, indices, *others = call.inputs
     gathered_numel = indices.numel * table.shape[-1]
     read_bytes = gathered_numel * table.itemsize_bytes + sum(tensor.size_bytes for tensor in (grad, indices, *others))

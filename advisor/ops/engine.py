@@ -1,6 +1,6 @@
-"""Kernels of serving engines that torch has no operator for: norms, rotations, activations with their gates.
+"""Costs of serving engines' kernels that torch has no operator for: norms, rotary embeddings, gated activations.
 
-Each reads what it is given once (vLLM: csrc/layernorm_kernels.cu, pos_encoding_kernels.cu, activation_kernels.cu).
+Each reads its inputs once (vLLM: csrc/layernorm_kernels.cu, pos_encoding_kernels.cu, activation_kernels.cu).
 """
 
 from advisor.ops.registry import Call, Cost, formula
@@ -10,7 +10,7 @@ _FLOPS_PER_NORMALISED = 4
 _FLOPS_PER_ROTATED = 3
 """Two products and a sum."""
 _FLOPS_PER_GATED = 2
-"""The activation, as others are counted, and the product."""
+"""1 for the activation, as for other pointwise operators, and 1 for the product."""
 
 
 @formula("engine.norm", family="rms_norm", fusable=True)
@@ -21,7 +21,7 @@ def _norm(call: Call) -> Cost:
 
 @formula("engine.rotary", family="rotary")
 def _rotary(call: Call) -> Cost:
-    """Inputs (queries, keys), outputs the same; sines and cosines are few and stay in the cache."""
+    """Inputs (queries, keys), outputs the same; the sines and cosines stay in the cache and are not counted."""
     return call.streamed(flops=_FLOPS_PER_ROTATED * call.output_numel)
 
 

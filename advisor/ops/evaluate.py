@@ -1,4 +1,4 @@
-"""Evaluates a row of a workload at a batch size: row in, operator call or cost out."""
+"""Evaluates rows of a workload at a batch size, as operator calls or costs."""
 
 from collections.abc import Callable
 
@@ -6,20 +6,20 @@ from advisor.ops.registry import Call, Cost, Number, Tensor, counted_as, formula
 from advisor.records.workload import Operand, Row
 
 DtypeOf = Callable[[Operand], str]
-"""The dtype in which an operand is stored at the precision asked for."""
+"""Returns the dtype in which an operand is stored at the requested precision."""
 
 
 def row_cost(row: Row, *, batch: Number, dtype_of: DtypeOf | None = None) -> Cost:
-    """FLOP and bytes of one of the row's calls at `batch`, a number or a numpy array.
+    """Return the FLOP and bytes of one of the row's calls at `batch`, a number or a numpy array.
 
-    An operator without a formula is counted as moving its operands, with no FLOP (1 per output element in a row of the
-    pointwise family): the caller lists it, see `formula_of`.
+    An operator without a formula is counted as moving its operands, with no FLOP, or 1 FLOP per output element if the
+    row's family is pointwise. The caller must list such operators; see `formula_of`.
     """
     return call_cost(row, call_at(row, batch=batch, dtype_of=dtype_of))
 
 
 def call_cost(row: Row, call: Call) -> Cost:
-    """`row_cost` of a call that `call_at` gave."""
+    """Return the `row_cost` of a call made by `call_at`."""
     formula = formula_of(row.op)
     if formula is not None:
         return formula.cost(call)
@@ -27,9 +27,9 @@ def call_cost(row: Row, call: Call) -> Cost:
 
 
 def call_at(row: Row, *, batch: Number, dtype_of: DtypeOf | None = None) -> Call:
-    """The operator call that the row stands for at `batch`, its operands rewritten to the dtypes of `dtype_of`.
+    """Return the row's operator call at `batch`, with the operands' dtypes taken from `dtype_of`.
 
-    An operator in place goes by the name of the one that counts it, so that all that looks for it finds both.
+    An in-place operator gets the name of its out-of-place form, so that a search by name finds both.
     """
     dtype = dtype_of or _traced_dtype
     return Call(
@@ -41,7 +41,7 @@ def call_at(row: Row, *, batch: Number, dtype_of: DtypeOf | None = None) -> Call
 
 
 def _tensor(operand: Operand, *, batch: Number, dtype: str) -> Tensor:
-    # Floats: numpy would overflow on a product of integers. In one expression: an answer evaluates thousands.
+    # Floats, because a product of numpy integers can overflow. One expression for speed: an answer evaluates thousands.
     shape = [float(dim) if isinstance(dim, int) else dim[0] + dim[1] * batch for dim in operand.shape]
     return Tensor(shape=tuple(shape), dtype=dtype)
 

@@ -1,4 +1,4 @@
-"""Fourier transforms: 5 N log2 N FLOP for N complex points, half for real ones (the FFTW authors' convention).
+"""Costs of Fourier transforms: 5 N log2 N FLOP for N complex points, half for real ones (the FFTW convention).
 
 N is the number of points of one transform, the product of the transformed dimensions. Source: Frigo and Johnson, "The
 Design and Implementation of FFTW3", Proceedings of the IEEE 93 (2005), section on benchmarks.
@@ -11,7 +11,7 @@ from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula
 
 
 def _transform_flops(call: Call, *, points: Tensor, flops_per_point: float) -> Number:
-    """`points` is the operand with all N points of each transform (the longer one of a real transform)."""
+    """Return the FLOP; `points` is the operand with all N points of each transform, the longer one if it is real."""
     transform_numel = math.prod(points.shape[dim] for dim in call.attributes["dim"])
     return flops_per_point * points.numel * log2(transform_numel)
 

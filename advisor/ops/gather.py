@@ -1,7 +1,7 @@
-"""Reads and writes at computed places: the elements picked or touched move, and their indices, not the whole tensor.
+"""Costs of indexed reads and writes, which move the indexed elements and the indices, not the whole tensor.
 
-A form that is not in place is counted as if it were: torch's gradients write in place into zeros, and only turn to the
-other form while they are traced.
+An out-of-place write is counted like its in-place form: torch's gradients write in place into zeros, and use the
+out-of-place form only under tracing.
 """
 
 import math
@@ -15,7 +15,7 @@ from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula
     family="gather",
 )
 def _gather(call: Call) -> Cost:
-    """Inputs (source, indices or mask...): as many elements of the source are read as the result has."""
+    """Inputs (source, indices or mask...): reads as many elements of the source as the result has."""
     source, *indices = call.inputs
     picked_bytes = call.output_numel * source.itemsize_bytes
     read_bytes = picked_bytes + sum(tensor.size_bytes for tensor in indices)
@@ -24,7 +24,7 @@ def _gather(call: Call) -> Cost:
 
 @formula(*aten("index_put _index_put_impl _unsafe_index_put"), family="gather")
 def _index_put(call: Call) -> Cost:
-    """Inputs (destination, indices..., values), written in place at the indices' places."""
+    """Inputs (destination, indices..., values): writes in place at the indices."""
     destination, *indices, values = call.inputs
     touched = _indexed_numel(destination, indices=indices, values=values)
     return _write_touched(touched=touched, destination=destination, others=(*indices, values))
@@ -32,7 +32,7 @@ def _index_put(call: Call) -> Cost:
 
 @formula(*aten("_unsafe_masked_index_put_accumulate"), family="gather")
 def _masked_index_put(call: Call) -> Cost:
-    """Inputs (destination, mask, indices..., values), written in place at the indices' places."""
+    """Inputs (destination, mask, indices..., values): writes in place at the indices."""
     destination, *others, values = call.inputs
     return _write_touched(touched=values.numel, destination=destination, others=(*others, values))
 
@@ -48,14 +48,14 @@ def _scatter(call: Call) -> Cost:
 
 @formula(*aten("index_add index_copy index_reduce"), family="gather")
 def _index_add(call: Call) -> Cost:
-    """Inputs (destination, index, source): every element of the source goes to one of the destination."""
+    """Inputs (destination, index, source): each source element goes to one element of the destination."""
     destination, index, source = call.inputs
     return _write_touched(touched=source.numel, destination=destination, others=(index, source))
 
 
 @formula(*aten("index_fill"), family="gather", attributes=("dim",))
 def _index_fill(call: Call) -> Cost:
-    """Inputs (destination, index[, value]): the slices of `dim` that the index names are written."""
+    """Inputs (destination, index[, value]): writes the indexed slices of dimension `dim`."""
     destination, index = call.inputs[:2]
     dim = call.attributes["dim"] % len(destination.shape)
     slice_numel = math.prod(destination.shape[:dim]) * math.prod(destination.shape[dim + 1 :])
@@ -72,28 +72,28 @@ def _put(call: Call) -> Cost:
 
 @formula(*aten("masked_scatter masked_scatter_backward"), family="gather", fusable=True)
 def _masked_scatter(call: Call) -> Cost:
-    """Every element is looked at: where the mask is false it keeps its value."""
+    """All elements are read and written: those with a false mask keep their value."""
     return call.streamed(flops=0.0)
 
 
 @formula(*aten("nonzero argwhere nonzero_static"), family="gather")
 def _nonzero(call: Call) -> Cost:
-    """One comparison per element, to count and to place the ones found."""
+    """One comparison per element."""
     return call.streamed(flops=call.inputs[0].numel)
 
 
 def _write_touched(*, touched: Number, destination: Tensor, others: tuple[Tensor, ...]) -> Cost:
-    """Each place touched is read, added to (1 FLOP) and written."""
+    """Return the cost of reading, adding to (1 FLOP) and writing `touched` elements of the destination."""
     touched_bytes = touched * destination.itemsize_bytes
     read_bytes = touched_bytes + sum(tensor.size_bytes for tensor in others)
     return Cost(flops=touched, read_bytes=read_bytes, write_bytes=touched_bytes)
 
 
 def _indexed_numel(destination: Tensor, *, indices: list[Tensor], values: Tensor) -> Number:
-    """Places that `destination[indices]` names, at least as many as values that are put there.
+    """Return the number of elements in `destination[indices]`, at least as many as there are values.
 
-    A single value is spread over all of them: then they are the indices' own elements times the dimensions behind those
-    indexed, taken to be the first ones (the trace does not tell). A mask counts as all true.
+    A single value is broadcast: the count is then the indices' elements times the dimensions that are not indexed. The
+    trace does not say which dimensions are indexed; they are taken to be the first. A mask counts as all true.
     """
     if not _is_single(values):
         return larger(values.numel, _broadcast_numel(indices))
@@ -102,12 +102,12 @@ def _indexed_numel(destination: Tensor, *, indices: list[Tensor], values: Tensor
 
 
 def _is_single(tensor: Tensor) -> bool:
-    """Whether it has one element at every batch size: a length that grows with the batch is an array or no 1."""
+    """Return True for one element at every batch size; a length that depends on the batch is an array or not 1."""
     return all(isinstance(length, int | float) and length == 1 for length in tensor.shape)
 
 
 def _broadcast_numel(tensors: list[Tensor]) -> Number:
-    """Elements of the shape that the tensors' shapes broadcast to."""
+    """Return the number of elements of the broadcast shape."""
     rank = max((len(tensor.shape) for tensor in tensors), default=0)
     numel: Number = 1.0
     for position in range(1, rank + 1):

@@ -1,6 +1,6 @@
-"""Resampling: 2 FLOP per tap (a multiply-add) and output element; nearest neighbours are only copied.
+"""Costs of resampling: 2 FLOP per tap (a multiply-add) and output element; nearest neighbours are only copied.
 
-Taps: 2 per dimension for linear, 4 for cubic, 6 for Lanczos. Every input is read once, as neighbours share their taps.
+Taps: 2 per dimension for linear, 4 for cubic, 6 for Lanczos. Every input is read once, because neighbours share taps.
 """
 
 from advisor.ops.registry import Call, Cost, aten, formula
@@ -23,7 +23,7 @@ def _register(name: str, *, taps: int) -> None:
 
     @formula(f"aten.{name}_backward", family="interpolate", autocast="full", fusable=True)
     def _upsample_backward(call: Call) -> Cost:
-        """Every gradient is added to its taps, at least to one."""
+        """Every gradient element is added to its taps, at least one."""
         return call.streamed(flops=max(1, 2 * taps) * call.inputs[0].numel)
 
 
@@ -52,7 +52,7 @@ def _grid_sample(call: Call) -> Cost:
     attributes=("interpolation_mode",),
 )
 def _grid_sample_backward(call: Call) -> Cost:
-    """Inputs (grad_output, input, grid): the gradients of the input and of the grid each go over the same taps."""
+    """Inputs (grad_output, input, grid): the gradients of input and grid each use all taps."""
     grad_output = call.inputs[0]
     taps = _grid_taps(call, dims=len(grad_output.shape) - 2)
     return call.streamed(flops=2 * 2 * taps * grad_output.numel)
@@ -85,5 +85,5 @@ def _roi_align(call: Call) -> Cost:
 
 @formula("torchvision.roi_pool", "torchvision.ps_roi_pool", family="interpolate", autocast="full")
 def _roi_pool(call: Call) -> Cost:
-    """Inputs (features, boxes): every feature is compared once, as boxes tile more or less the image."""
+    """Inputs (features, boxes): every feature is compared once, assuming that the boxes roughly tile the image."""
     return call.streamed(flops=call.inputs[0].numel)

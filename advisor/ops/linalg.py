@@ -1,4 +1,4 @@
-"""Dense linear algebra, with the textbook's leading terms.
+"""Costs of dense linear algebra: the leading terms of the textbook's operation counts.
 
 Golub and Van Loan, "Matrix Computations", 4th edition: LU 2n^3/3 (3.2), Cholesky n^3/3 (4.2), Householder QR
 2n^2(m - n/3) (5.2), symmetric eigenvalues 4n^3/3 and 9n^3 with vectors (8.3), eigenvalues 10n^3 and 25n^3 with vectors
@@ -13,7 +13,7 @@ from advisor.ops.registry import Call, Cost, Number, aten, formula
 
 
 def _register(names: str, *, flops: Callable[[Number, Number], Number]) -> None:
-    """`flops` of one matrix, from its longer side m and its shorter side n."""
+    """Register `names`, with `flops(m, n)` for one matrix with longer side m and shorter side n."""
 
     @formula(*aten(names), family="linalg", autocast="full")
     def _factorisation(call: Call) -> Cost:

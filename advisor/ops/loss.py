@@ -1,4 +1,4 @@
-"""Losses. Pointwise ones: 3 FLOP per element (difference, function, sum), their gradients 2."""
+"""Costs of losses; pointwise losses take 3 FLOP per element (difference, function, sum), their gradients 2."""
 
 from advisor.ops.registry import Call, Cost, aten, formula
 
@@ -57,7 +57,7 @@ def _ctc_loss(call: Call) -> Cost:
 
 @formula(*aten("_ctc_loss_backward"), family="loss", autocast="full")
 def _ctc_loss_backward(call: Call) -> Cost:
-    """Inputs (grad, log-probabilities, targets, ..., loss, alpha): beta is as much work as alpha, then the gradient."""
+    """Inputs (grad, log-probabilities, targets, ..., loss, alpha): beta costs as much as alpha, then the gradient."""
     alpha = call.inputs[-1]
     gradient = call.outputs[0]
     return call.streamed(flops=_CTC_FLOPS_PER_STATE * alpha.numel + 2 * gradient.numel)

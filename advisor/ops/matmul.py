@@ -1,4 +1,4 @@
-"""Matrix products: 2 FLOP per multiply-add. A bias or addend starts the accumulator and is not counted, as in torch."""
+"""Costs of matrix products: 2 FLOP per multiply-add. A bias initializes the accumulator and adds none, as in torch."""
 
 import math
 from dataclasses import replace
@@ -7,7 +7,7 @@ from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula
 
 
 def product_flops(a: Tensor, b: Tensor) -> Number:
-    """FLOP of (..., m, k) x (..., k, n), of a batch where both have one: 2 x elements of `a` x n."""
+    """Return the FLOP of (..., m, k) x (..., k, n): 2 x elements of `a` x n."""
     return 2 * a.numel * b.shape[-1]
 
 
@@ -53,7 +53,7 @@ def _linear(call: Call) -> Cost:
 
 @formula(*aten("linear_backward mkldnn_linear_backward"), family="matmul", autocast="low", attributes=("output_mask",))
 def _linear_backward(call: Call) -> Cost:
-    """Inputs (input, grad_output, weight): one product as large as the forward's for each of the two gradients."""
+    """Inputs (input, grad_output, weight): each of the two gradients costs as much as the forward product."""
     _, grad_output, weight = call.inputs[:3]
     wants_input, wants_weight, wants_bias = call.attributes["output_mask"]
     product = 2 * grad_output.numel * weight.shape[-1]
@@ -70,7 +70,7 @@ def _distances_by_product(call: Call) -> Cost:
 def _grouped_product(call: Call) -> Cost:
     """Products of unequal groups of rows; a (groups, m, k) with b (k, columns) splits the columns among the groups.
 
-    Experts are read that some token chose.
+    Only the experts that some token chose are read.
     """
     a, b = call.inputs[:2]
     if call.attributes.get("experts_per_token") is not None and len(b.shape) == 3:
@@ -83,8 +83,11 @@ def _grouped_product(call: Call) -> Cost:
 
 
 def chosen_expert_count(call: Call) -> Number:
-    """How many of the e groups of b (e, k, n) have rows of a (rows, k): those that some token chose, where each goes to
-    `experts_per_token` and all choose evenly, e (1 - (1 - k / e)^tokens); all where nothing says how many."""
+    """Return the expected number of experts that receive a token, for a (rows, k) and b (experts, k, n).
+
+    It is e (1 - (1 - c / e)^tokens) for e experts if each token chooses c = `experts_per_token` of them evenly. Without
+    that attribute it is e.
+    """
     a, b = call.inputs[:2]
     chosen_each = call.attributes.get("experts_per_token")
     groups = b.shape[0]
@@ -104,10 +107,9 @@ def _bilinear(call: Call) -> Cost:
 
 @formula(*aten("_trilinear"), family="matmul", attributes=("expand1", "expand2", "expand3", "sumdim"))
 def _trilinear(call: Call) -> Cost:
-    """The product of three tensors that were expanded to one shape, summed: two multiplications and one addition.
+    """Three tensors expanded to one shape, multiplied and summed: two multiplications and one addition per element.
 
-    Without the expanded extents at hand they are taken from the operands: each dimension is the length of the operand
-    that does not expand in it.
+    The length of each dimension is taken from an operand that is not expanded in it.
     """
     expands = [call.attributes[name] for name in ("expand1", "expand2", "expand3")]
     rank = len(call.inputs[0].shape) + len(expands[0])

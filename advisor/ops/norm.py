@@ -1,7 +1,7 @@
-"""Normalisations: 5 FLOP per element with statistics, 2 with running ones, as fvcore counts them; backward twice that.
+"""Costs of normalisations: 5 FLOP per element, or 2 with running statistics, as in fvcore; backward costs twice that.
 
-The five: sum, sum of squares, subtract, scale, shift (fvcore/nn/jit_handles.py, `norm_flop_counter`, affine).
-Input and gradient are counted as read once; a device whose cache is too small reads them again.
+The five are sum, sum of squares, subtract, scale, shift (fvcore/nn/jit_handles.py, `norm_flop_counter`, affine).
+Input and gradient are counted as read once; a device with too small a cache reads them again.
 """
 
 from advisor.ops.arithmetic import larger
@@ -23,7 +23,7 @@ def _batch_norm_flops_per_element(*, training: bool) -> Number:
 )
 @formula(*aten("_batch_norm_with_update"), family="norm", fusable=True)
 def _batch_norm(call: Call) -> Cost:
-    """The operators without the argument `training` are those that always are."""
+    """Operators without the argument `training` always compute statistics."""
     flops_per_element = _batch_norm_flops_per_element(training=call.attributes.get("training", True))
     return call.streamed(flops=flops_per_element * call.inputs[0].numel)
 
@@ -36,7 +36,7 @@ def _batch_norm_with_running_statistics(call: Call) -> Cost:
 @formula(*aten("native_batch_norm_backward"), family="norm", attributes=("train",), fusable=True)
 @formula(*aten("batch_norm_backward cudnn_batch_norm_backward miopen_batch_norm_backward"), family="norm", fusable=True)
 def _batch_norm_backward(call: Call) -> Cost:
-    """The first two inputs are the gradient, which may be one expanded value, and what was normalised."""
+    """Inputs (gradient, normalised tensor, ...) in this order; the gradient may be a single expanded value."""
     flops_per_element = 2 * _batch_norm_flops_per_element(training=call.attributes.get("train", True))
     return call.streamed(flops=flops_per_element * larger(call.inputs[0].numel, call.inputs[1].numel))
 
@@ -55,7 +55,7 @@ def _norm(call: Call) -> Cost:
     fusable=True,
 )
 def _norm_backward(call: Call) -> Cost:
-    """Inputs (gradient, what was normalised, ...)."""
+    """Inputs (gradient, normalised tensor, ...)."""
     return call.streamed(flops=2 * _FLOPS_WITH_STATISTICS * call.inputs[1].numel)
 
 
@@ -68,7 +68,7 @@ def _weight_norm(call: Call) -> Cost:
 
 @formula(*aten("_weight_norm_interface_backward"), family="norm", fusable=True)
 def _weight_norm_backward(call: Call) -> Cost:
-    """A dot product with the gradient for the length, and the gradient of the direction: twice the forward."""
+    """The gradients of length (a dot product) and direction cost twice the forward."""
     return call.streamed(flops=6 * call.inputs[0].numel)
 
 
@@ -79,5 +79,5 @@ def _weight_norm_backward(call: Call) -> Cost:
     fusable=True,
 )
 def _batch_norm_pass(call: Call) -> Cost:
-    """One pass of the synchronised batch norm: two or three operations per element, counted as 2."""
+    """One pass of synchronised batch norm: two or three operations per element, counted as 2."""
     return call.streamed(flops=2 * call.inputs[0].numel)

@@ -1,4 +1,4 @@
-"""Optimizer steps: every trained element is read, updated and written."""
+"""Costs of optimizer steps, which read, update and write every trained element."""
 
 from advisor.ops.registry import Call, Cost, aten, formula
 
@@ -16,7 +16,7 @@ from advisor.ops.registry import Call, Cost, aten, formula
     ),
 )
 def _optimizer(call: Call) -> Cost:
-    """One step over all parameters. What it does to an element is the optimizer's own, so the attributes carry it."""
+    """One step over all parameters. The cost per element depends on the optimizer, so the attributes carry it."""
     attributes = call.attributes
     element_count = attributes["element_count"]
     return Cost(
@@ -28,7 +28,7 @@ def _optimizer(call: Call) -> Cost:
 
 @formula(*aten("_fused_sgd"), family="optimizer")
 def _fused_sgd(call: Call) -> Cost:
-    """Inputs (parameters..., gradients..., momenta...): weight decay, momentum and update, a multiply-add each."""
+    """Inputs (parameters..., gradients..., momenta...): weight decay, momentum and update, one multiply-add each."""
     return call.streamed(flops=2 * sum(tensor.numel for tensor in call.inputs))
 
 
@@ -36,8 +36,8 @@ def _fused_sgd(call: Call) -> Cost:
 def _fused_adam(call: Call) -> Cost:
     """Inputs (parameters, gradients, first and second moments, ...): 16 FLOP per parameter, 4 per input.
 
-    Decay 2; m = b1 m + (1 - b1) g: 3; v = b2 v + (1 - b2) g g: 4; the moments' corrections 2; root, epsilon, quotient,
-    rate and difference: 5 (Kingma and Ba 2015, algorithm 1; Loshchilov and Hutter 2019, algorithm 2).
+    Decay 2; m = b1 m + (1 - b1) g: 3; v = b2 v + (1 - b2) g g: 4; bias corrections 2; root, epsilon, quotient, rate
+    and difference: 5 (Kingma and Ba 2015, algorithm 1; Loshchilov and Hutter 2019, algorithm 2).
     """
     return call.streamed(flops=4 * sum(tensor.numel for tensor in call.inputs))
 

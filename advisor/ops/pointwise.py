@@ -1,7 +1,8 @@
-"""Pointwise operators: 1 FLOP per output element, whatever the function.
+"""Costs of pointwise operators: 1 FLOP per output element, whatever the function.
 
-A division or a tanh takes longer than an addition, but how much longer is the device's affair, and these operators wait
-for memory. XLA counts transcendentals apart, fvcore leaves them all out: one rule for all can be checked by hand.
+A division or a tanh takes longer than an addition, but the ratio depends on the device, and these operators are
+bandwidth-bound. XLA counts transcendental functions separately and fvcore counts no pointwise operator; a single rule
+can be checked by hand.
 """
 
 from advisor.ops.registry import Call, Cost, aten, formula
@@ -42,7 +43,7 @@ _FULL_UNDER_AUTOCAST = """
     acos asin cosh sinh tan erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt pow float_power softplus
     softplus_backward
 """
-"""Of torch's list of CUDA operators that autocast to float32 (torch.amp, "CUDA Ops that can autocast to float32")."""
+"""Operators that run in float32 under autocast (torch.amp, "CUDA Ops that can autocast to float32")."""
 _LOW_UNDER_AUTOCAST = "prelu _prelu_kernel _prelu_kernel_backward"
 
 _FOREACH = """
@@ -72,7 +73,7 @@ formula(*aten(_FAKE_QUANTIZE), family="quantized", fusable=True)(_per_output_ele
 
 @formula(*aten("_thnn_fused_lstm_cell _thnn_fused_gru_cell"), family="pointwise", autocast="low", fusable=True)
 def _fused_cell(call: Call) -> Cost:
-    """Gates come in as two sums to be added, go out kept for backward: 1 FLOP per element of either."""
+    """Adds two sums of gates and keeps the result for backward: 1 FLOP per element of a sum and of the outputs."""
     return call.streamed(flops=call.inputs[0].numel + call.output_numel)
 
 
@@ -86,5 +87,5 @@ def _unscale(call: Call) -> Cost:
 
 @formula(*aten("_amp_update_scale"), family="pointwise", fusable=True)
 def _update_scale(call: Call) -> Cost:
-    """A handful of scalars."""
+    """Works on a few scalars."""
     return call.streamed(flops=call.output_numel)

@@ -1,4 +1,4 @@
-"""Pooling: 1 FLOP (an addition or a comparison) per element of each window, every input read once."""
+"""Costs of pooling: 1 FLOP (an addition or a comparison) per element of each window; every input is read once."""
 
 import math
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from advisor.ops.registry import Call, Cost, Number, aten, formula
 
 
 def window_numel(attributes: Mapping[str, Any], *, spatial_dim_count: int) -> Number:
-    """Elements of one window; a single length stands for all spatial dimensions."""
+    """Return the number of elements in a window; a single length applies to all spatial dimensions."""
     kernel_size = attributes["kernel_size"]
     if isinstance(kernel_size, int | float):
         kernel_size = (kernel_size,)
@@ -18,7 +18,7 @@ def window_numel(attributes: Mapping[str, Any], *, spatial_dim_count: int) -> Nu
 
 
 def _spatial_dim_count(op: str) -> int:
-    """The digit in the operator's name: 2 for "aten.max_pool2d_with_indices"."""
+    """Return the digit in the operator's name: 2 for "aten.max_pool2d_with_indices"."""
     return next(int(character) for character in op if character in "123")
 
 
@@ -42,7 +42,7 @@ def _pool(call: Call) -> Cost:
     fusable=True,
 )
 def _adaptive_pool(call: Call) -> Cost:
-    """The windows tile the input (they overlap a little where its size is no multiple)."""
+    """The windows tile the input; they overlap slightly if its size is not a multiple of the output's."""
     return call.streamed(flops=call.inputs[0].numel)
 
 
@@ -53,7 +53,7 @@ def _adaptive_pool(call: Call) -> Cost:
     fusable=True,
 )
 def _avg_pool_backward(call: Call) -> Cost:
-    """Inputs (grad_output, input): each gradient is added to its whole window; of the input only the shape is used."""
+    """Inputs (grad_output, input): each gradient is added to its whole window; the input is not read."""
     grad_output = call.inputs[0]
     window = window_numel(call.attributes, spatial_dim_count=_spatial_dim_count(call.op))
     return Cost(flops=window * grad_output.numel, read_bytes=grad_output.size_bytes, write_bytes=call.write_bytes)
@@ -78,7 +78,7 @@ def _adaptive_avg_pool_backward(call: Call) -> Cost:
     fusable=True,
 )
 def _max_pool_backward(call: Call) -> Cost:
-    """Inputs (grad_output, input, indices): 1 addition per gradient; of the input only the shape is used."""
+    """Inputs (grad_output, input, indices): 1 addition per gradient element; the input is not read."""
     grad_output, _, *indices = call.inputs
     return Cost(
         flops=grad_output.numel,

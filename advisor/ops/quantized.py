@@ -1,4 +1,4 @@
-"""Quantised layers: the packed weight is no tensor in the trace, the shapes before and behind it tell its size."""
+"""Costs of quantised layers, whose packed weights do not appear in the trace and are sized from inputs and outputs."""
 
 from advisor.ops.registry import Call, Cost, aten, formula
 
@@ -22,7 +22,7 @@ def _linear_fp16(call: Call) -> Cost:
 
 
 def _packed_linear(call: Call, *, weight_itemsize_bytes: int) -> Cost:
-    """Read: the input, the packed weight, and a bias of 4 bytes per output feature."""
+    """Return the cost; it reads the input, the packed weight, and a bias of 4 bytes per output feature."""
     in_features, out_features = call.inputs[0].shape[-1], call.outputs[0].shape[-1]
     packed_bytes = weight_itemsize_bytes * in_features * out_features + 4 * out_features
     return Cost(

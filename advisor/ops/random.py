@@ -1,4 +1,4 @@
-"""Random numbers: 1 FLOP per number drawn, the generator's own arithmetic is the device's affair."""
+"""Costs of random numbers: 1 FLOP per number drawn; the generator's own arithmetic depends on the device."""
 
 from advisor.ops.registry import Call, Cost, aten, formula
 
@@ -14,11 +14,11 @@ _DRAWS_FROM_INPUT = """
 
 @formula(*aten(_DRAWS), family="random", fusable=True)
 def _draw(call: Call) -> Cost:
-    """Of an input, as in `rand_like`, only the shape is used."""
+    """An input, as in `rand_like`, gives only its shape and is not read."""
     return Cost(flops=call.output_numel, read_bytes=0.0, write_bytes=call.write_bytes)
 
 
 @formula(*aten(_DRAWS_FROM_INPUT), family="random", fusable=True)
 def _draw_from_input(call: Call) -> Cost:
-    """Dropout draws a mask (1 FLOP per element) and applies it (1): it has both as outputs."""
+    """Dropout draws a mask (1 FLOP per element) and applies it (1); both results are outputs."""
     return call.streamed(flops=call.output_numel)

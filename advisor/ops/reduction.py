@@ -1,4 +1,4 @@
-"""Reductions: 1 FLOP per input element for a sum or a comparison, more where each element is worked on first."""
+"""Costs of reductions: 1 FLOP per input element for a sum or a comparison, more if elements are transformed first."""
 
 from advisor.ops.registry import Call, Cost, aten, formula
 
@@ -51,7 +51,7 @@ def _pairwise_distance(call: Call) -> Cost:
 
 @formula(*aten("_cdist_backward"), family="reduction", autocast="full")
 def _pairwise_distance_backward(call: Call) -> Cost:
-    """Inputs (grad (..., rows1, rows2), x1 (..., rows1, features), ...): as much for the gradient of x1."""
+    """Inputs (grad (..., rows1, rows2), x1 (..., rows1, features), ...): the gradient costs as much as forward."""
     grad, x1 = call.inputs[:2]
     return call.streamed(flops=3 * grad.numel * x1.shape[-1])
 
@@ -70,6 +70,6 @@ def _self_distance_backward(call: Call) -> Cost:
 
 @formula(*aten("_nested_tensor_from_mask_left_aligned"), family="reduction")
 def _is_left_aligned(call: Call) -> Cost:
-    """Inputs (padded, mask): whether the true elements of every row come first. The mask alone is looked at."""
+    """Inputs (padded, mask): checks that the true elements of every row come first; only the mask is read."""
     mask = call.inputs[1]
     return Cost(flops=mask.numel, read_bytes=mask.size_bytes, write_bytes=0.0)

@@ -1,4 +1,4 @@
-"""The formulas of operators: operands and attributes in, FLOP and bytes out. No torch."""
+"""Registers the formula for each operator's FLOP and bytes, and defines the types that formulas use."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -10,24 +10,24 @@ from typing import Any, Literal
 Number = Any
 """A float or a numpy array over batch sizes: every formula works on both."""
 Autocast = Literal["low", "full", "widest"]
-"""Under CUDA autocast the operator runs in half, in fp32, or in the widest type of its inputs.
+"""Type under CUDA autocast: half ("low"), fp32 ("full"), or the widest type of the inputs ("widest").
 
-As torch lists them (ATen/autocast_mode.h); a gradient follows its forward.
+From torch's lists (ATen/autocast_mode.h); a backward operator follows its forward.
 """
 
 IN_HALF = "in_half"
-"""An attribute of calls that autocast leaves in half, whatever it lists: those inside an operator that it runs so."""
+"""Attribute of calls inside an operator that autocast runs in half: they stay in half although listed as fp32."""
 CHANNELS_LAST = "channels_last"
-"""An attribute of calls whose images come so in a net that is otherwise in NCHW, as after norms of permuted ones."""
+"""Attribute of calls with channels-last images in a net that otherwise uses NCHW, as after norms on permuted images."""
 MADE_CONTIGUOUS = "made_contiguous"
-"""An attribute: how many operands the kernel first copies into the order of their dimensions."""
+"""Attribute: the number of operands that the kernel first copies to a contiguous layout."""
 
 ITEMSIZE_BYTES: Mapping[str, float] = {
     "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1,
     "complex128": 16, "complex64": 8, "complex32": 4,
     "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8, "bool": 1,
     "qint8": 1, "quint8": 1, "qint32": 4,
-    "int4": 0.5 + 2.5 / 128,  # as AWQ and GPTQ store weights: with an fp16 scale and a zero of 4 bits for each 128
+    "int4": 0.5 + 2.5 / 128,  # as AWQ and GPTQ store weights: an fp16 scale and a 4-bit zero point per 128 weights
 }  # fmt: skip
 
 
@@ -40,7 +40,7 @@ class Tensor:
 
     @property
     def numel(self) -> Number:
-        """Elements, counted as the shape says."""
+        """Number of elements."""
         return math.prod(self.shape)
 
     @property
@@ -79,36 +79,34 @@ class Call:
         return sum(tensor.numel for tensor in self.outputs)
 
     def streamed(self, *, flops: Number) -> "Cost":
-        """The cost of reading every input once and writing every output once."""
+        """Return the cost of reading every input once and writing every output once."""
         return Cost(flops=flops, read_bytes=self.read_bytes, write_bytes=self.write_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """FLOP (a multiply-add is two) and bytes that must move between the operator and memory.
-
-    `revisited_bytes` of those it reads come from places that it has read before, `revisited_set_bytes` in all.
-    """
+    """FLOP (a multiply-add is two) and bytes that must move between the operator and memory."""
 
     flops: Number
     read_bytes: Number
     write_bytes: Number
     revisited_bytes: Number = 0.0
+    """The part of `read_bytes` that reads the same addresses again."""
     revisited_set_bytes: Number = 0.0
+    """The distinct bytes that are read repeatedly; if they fit into a cache, the repeated reads come from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Formula:
-    """How one operator is counted. `attributes` names the schema's non-tensor arguments that `cost` needs.
-
-    `fusable`: torch.compile merges it with its neighbours (pointwise, norms, softmax, reductions).
-    """
+    """How the cost of one operator is counted."""
 
     op: str
     family: str
     autocast: Autocast
     attributes: tuple[str, ...]
+    """The schema's non-tensor arguments that `cost` needs."""
     fusable: bool
+    """torch.compile fuses it with its neighbours (pointwise operators, norms, softmax, reductions)."""
     cost: Callable[[Call], Cost]
 
 
@@ -116,7 +114,7 @@ _FORMULAS: dict[str, Formula] = {}
 
 
 def aten(names: str) -> tuple[str, ...]:
-    """The full names of torch's own operators, given apart by spaces."""
+    """Return the full names of torch's own operators, given separated by spaces."""
     return tuple(f"aten.{name}" for name in names.split())
 
 
@@ -138,29 +136,29 @@ def formula(
 
 
 def formula_of(op: str) -> Formula | None:
-    """The formula of `op`, or None: then the caller lists it as unknown, never as zero.
+    """Return the formula of `op`, or None; the caller must then list the operator as unknown, not count it as zero.
 
-    An in-place operator ("aten.add_") is counted as the one that it is the in-place form of.
+    An in-place operator ("aten.add_") has the formula of its out-of-place form.
     """
     _load_families()
     return _FORMULAS.get(op) or _FORMULAS.get(op.removesuffix("_"))
 
 
 def counted_as(op: str) -> str:
-    """The operator whose formula counts `op`: "aten.add" for "aten.add_"; itself where it has none."""
+    """Return the operator whose formula counts `op`: "aten.add" for "aten.add_", or `op` itself without a formula."""
     found = formula_of(op)
     return op if found is None else found.op
 
 
 def autocast_of(op: str, attributes: Mapping[str, Any]) -> Autocast:
-    """What autocast does with a call: its list, for an operator that it does not know what the widest input says."""
+    """Return what autocast does with a call; operators not on its lists run in the widest type of their inputs."""
     found = formula_of(op)
     policy: Autocast = found.autocast if found is not None else "widest"
     return "low" if policy == "full" and attributes.get(IN_HALF) else policy
 
 
 def formulas() -> Iterator[Formula]:
-    """Every formula, in order of registration."""
+    """Return an iterator over all formulas, in order of registration."""
     _load_families()
     return iter(_FORMULAS.values())
 

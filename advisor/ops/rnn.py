@@ -1,8 +1,8 @@
-"""LSTM, GRU and plain RNN layers as one operator.
+"""Costs of LSTM, GRU and plain RNN layers, each counted as one operator.
 
-FLOP are those of the matrix products; gates and states are pointwise work on the same elements, below 1 % for any usual
-width, and are left out as the softmax is in attention. Weights are counted as read once in the step: a device that
-reads them at every time step says so in its own lowering.
+The FLOP are those of the matrix products. The pointwise work on gates and states is below 1 % for usual widths and is
+left out, like the softmax of attention. Weights are counted as read once per training step; a device that reads them at
+every time step accounts for it in its own lowering.
 """
 
 import math
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula
 
 GATE_COUNTS = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
-"""Products of a cell: each gate has one for the input and one for the state."""
+"""Gates of a cell; each has one product with the input and one with the state."""
 _ATTRIBUTES = ("mode", "input_size", "hidden_size", "proj_size", "num_layers", "bidirectional", "batch_first")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layers:
-    """A stack of recurrent layers, which hand on their projection if they have one."""
+    """A stack of recurrent layers; a layer's output is its projection if it has one, else its hidden state."""
 
     gates: int
     input_size: Number
@@ -28,28 +28,28 @@ class Layers:
 
     @property
     def recurrent_size(self) -> Number:
-        """The width of what a layer hands on."""
+        """The width of a layer's output per direction."""
         return self.projection_size or self.hidden_size
 
     @property
     def weight_numel(self) -> Number:
-        """Per direction: gates x hidden x (input + recurrent) in every layer, and hidden x projection."""
+        """Weights of all layers; per direction gates x hidden x (input + recurrent) and hidden x projection."""
         later_inputs = (self.layer_count - 1) * self.direction_count * self.recurrent_size
         gate_inputs = self.input_size + later_inputs + self.layer_count * self.recurrent_size
         projections = self.layer_count * self.hidden_size * self.projection_size
         return self.direction_count * (self.gates * self.hidden_size * gate_inputs + projections)
 
     def forward_flops(self, *, output: Tensor) -> Number:
-        """Every weight is multiplied and added once per token; `output` is (..., directions x features)."""
+        """Return the FLOP: one multiply-add per weight and token; `output` is (..., directions x features)."""
         return 2 * math.prod(output.shape[:-1]) * self.weight_numel
 
     def between_bytes(self, *, output: Tensor) -> Number:
-        """What every layer but the last hands to the next: as large as the output."""
+        """Return the bytes that layers pass to the next; each passes as much as the size of the output."""
         return (self.layer_count - 1) * output.size_bytes
 
 
 def layers_of(call: Call) -> Layers:
-    """Those of a composite row."""
+    """Return the layers of a composite row."""
     attributes = call.attributes
     return Layers(
         gates=GATE_COUNTS[attributes["mode"]],
@@ -75,7 +75,7 @@ def _rnn(call: Call) -> Cost:
 
 @formula("rnn_backward", family="rnn", autocast="low", attributes=_ATTRIBUTES)
 def _rnn_backward(call: Call) -> Cost:
-    """Inputs (grad of output, ...): each product has one for its input's gradient and one for its weight's."""
+    """Inputs (grad of output, ...): each forward product needs two, for the gradients of its input and its weight."""
     layers, output = layers_of(call), call.inputs[0]
     between_bytes = layers.between_bytes(output=output)
     return Cost(
@@ -87,7 +87,7 @@ def _rnn_backward(call: Call) -> Cost:
 
 @formula(*aten("mkldnn_rnn_layer"), family="rnn", autocast="low")
 def _one_layer(call: Call) -> Cost:
-    """Inputs (input, input weight, recurrent weight, ...): one layer in one direction, as the CPU runs it."""
+    """Inputs (input, input weight, recurrent weight, ...): one layer in one direction, as CPUs run it."""
     source, input_weight, recurrent_weight = call.inputs[:3]
     weight_numel = input_weight.numel + recurrent_weight.numel
     return call.streamed(flops=2 * math.prod(source.shape[:-1]) * weight_numel)
@@ -103,7 +103,7 @@ def _one_layer_backward(call: Call) -> Cost:
 
 @formula(*aten("quantized_lstm quantized_gru"), family="quantized", attributes=("num_layers", "bidirectional"))
 def _quantized_rnn(call: Call) -> Cost:
-    """Inputs (input, state (layers x directions, batch, hidden), ...): the packed int8 weights are no tensors."""
+    """Inputs (input, state (layers x directions, batch, hidden), ...): the packed int8 weights are not in the trace."""
     layers = Layers(
         gates=4 if call.op == "aten.quantized_lstm" else 3,
         input_size=call.inputs[0].shape[-1],

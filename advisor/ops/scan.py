@@ -1,4 +1,4 @@
-"""Scans along a dimension: 1 FLOP per element."""
+"""Costs of scans along a dimension: 1 FLOP per element."""
 
 from advisor.ops.registry import Call, Cost, aten, formula
 

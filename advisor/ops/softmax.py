@@ -1,4 +1,4 @@
-"""Softmax and log-softmax: 5 FLOP per element (maximum, subtract, exponential, sum, divide), backward 4."""
+"""Costs of softmax and log-softmax: 5 FLOP per element (maximum, subtract, exponential, sum, divide), backward 4."""
 
 from advisor.ops.registry import Call, Cost, aten, formula
 

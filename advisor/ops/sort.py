@@ -1,11 +1,11 @@
-"""Sorting and selecting, counted in comparisons: n log2 n to sort n, n to select."""
+"""Costs of sorting and selecting, in comparisons: n log2 n to sort n elements, n to select."""
 
 from advisor.ops.arithmetic import log2
 from advisor.ops.registry import Call, Cost, Number, aten, formula
 
 
 def _row_length(call: Call) -> Number:
-    """The length that is sorted: dimension `dim` (the last one if it is not given) of the first input."""
+    """Return the length of the sorted dimension `dim` of the first input (default: the last)."""
     shape = call.inputs[0].shape
     if not shape:
         return 1.0
@@ -27,7 +27,7 @@ def _unique(call: Call) -> Cost:
 
 @formula(*aten("topk kthvalue median nanmedian mode unique_consecutive unique_dim_consecutive"), family="sort")
 def _select(call: Call) -> Cost:
-    """A selection looks at every element (its expected cost is a small multiple of n)."""
+    """A selection reads every element; its expected cost is a small multiple of n."""
     return call.streamed(flops=call.inputs[0].numel)
 
 
@@ -38,7 +38,7 @@ def _select_backward(call: Call) -> Cost:
 
 @formula(*aten("isin"), family="sort")
 def _is_in(call: Call) -> Cost:
-    """Inputs (elements, set): each element is compared with the set, sorted, in log2 steps."""
+    """Inputs (elements, set): each element is found by binary search in the sorted set."""
     return call.streamed(flops=call.output_numel * log2(call.inputs[-1].numel))
 
 
@@ -51,6 +51,6 @@ def _search(call: Call) -> Cost:
 
 @formula("torchvision.nms", family="sort")
 def _non_maximum_suppression(call: Call) -> Cost:
-    """Inputs (boxes (n, 4), scores): every pair of boxes is compared, about 12 operations for an overlap."""
+    """Inputs (boxes (n, 4), scores): every pair of boxes is compared, with about 12 operations per pair."""
     boxes = call.inputs[0].shape[0]
     return call.streamed(flops=6 * boxes * (boxes - 1))

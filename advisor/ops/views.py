@@ -1,4 +1,4 @@
-"""Views and bookkeeping: another shape over the same memory, or a question about a tensor. They cost nothing."""
+"""Lists the operators that cost nothing: views, which reinterpret the same memory, and queries about a tensor."""
 
 from advisor.ops.registry import Call, Cost, aten, formula
 
@@ -26,7 +26,7 @@ _BOOKKEEPING = (
     "profiler._record_function_exit",
     "profiler._record_function_exit._RecordFunction",
 )
-"""Calls that touch no tensor's memory."""
+"""Calls that access no tensor's memory."""
 
 
 @formula(*aten(_VIEWS), *_BOOKKEEPING, family="view")

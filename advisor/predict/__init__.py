@@ -1,1 +1,1 @@
-"""From a workload and a catalog's devices to step times and memory."""
+"""Predicts the time and the memory of a workload's step on each device of the catalog."""

@@ -1,13 +1,13 @@
-"""Predictions and a step that was timed on one device in, predictions that rest on it out.
+"""Corrects predictions with a step that was timed on one device.
 
-What a prediction is off by has a part of the device's own and a part that the workload has on all devices. Of an error
-seen once, log(measured / predicted), the second part is at best the share w = shared^2 / (shared^2 + own^2) of it, with
-the spreads that the prediction names for both (the mean of one of two independent normals, given their sum). So w of it
-is carried to the other devices, whose shared variance falls to 1 - w of what it was.
+A prediction's error, log(measured / predicted), is the sum of a part of the device and a part of the workload that all
+devices share. Given one measured error, the best estimate of the shared part is w = shared^2 / (shared^2 + own^2) times
+the error, where shared and own are the predicted spreads of both parts (the mean of one of two independent normals,
+given their sum). This part is carried to the other devices, and their shared variance falls to 1 - w of its value.
 
-`scripts/anchor_table.py` shows where that helps: from one GPU to others at the same class of precision, where the same
-resource bounds the step on both. It does not from CPUs to other CPUs or to GPUs; there a timed step says how long that
-very step takes, and nothing else.
+`scripts/anchor_table.py` shows when this helps: from one GPU to others in the same precision class if the same resource
+bounds the step on both. It does not help from a CPU to other CPUs or to GPUs; there a timed step only gives its own
+time.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,33 +23,33 @@ from advisor.records.prediction import Anchor, IndexArray, Predictions
 
 
 def shared_share(anchor: Anchor) -> float:
-    """The share of the prediction's variance that all devices have in common."""
+    """Return the share of the prediction's variance that all devices have in common."""
     if not 0 < anchor.log_spread < np.inf:
         return 0.0
     return 1.0 - (anchor.own_log_spread / anchor.log_spread) ** 2
 
 
 def carried_share(anchor: Anchor) -> float:
-    """The share of log(measured / predicted) that is taken to hold on other devices of the kind."""
+    """Return the share of log(measured / predicted) that is carried to other devices of the kind."""
     return shared_share(anchor) if anchor.device.kind == "gpu" else 0.0
 
 
 def carried_ratio(anchor: Anchor) -> float:
-    """What the times of other devices of the kind are multiplied by."""
+    """Return the factor by which the times of other devices of the kind are multiplied."""
     return float((anchor.step_s / anchor.predicted_s) ** carried_share(anchor))
 
 
 def anchored(predictions: Predictions, anchors: Iterable[Anchor]) -> Predictions:
-    """The predictions, each nearer to what was timed, and the timed steps themselves where they were timed."""
+    """Return the predictions corrected by the timed steps, with the timed steps in place of their predictions."""
     for anchor in anchors:
         predictions = _timed(_carried(predictions, anchor), anchor)
     return predictions
 
 
 def _carried(predictions: Predictions, anchor: Anchor) -> Predictions:
-    """What the timed step says of every device of its kind, at the same class of precision and bound alike.
+    """Correct the predictions of devices of the same kind and precision class where the step has the same bound.
 
-    A calibrated device has seen its own steps.
+    Calibrated devices are left out, since they are fitted to their own timings.
     """
     rows = _rows(predictions, lambda device, precision: _is_alike(anchor, device, precision))
     rows = np.array([row for row in rows if predictions.time_sources[row] != "calibrated"], dtype=np.intp)
@@ -68,7 +68,7 @@ def _carried(predictions: Predictions, anchor: Anchor) -> Predictions:
 
 
 def _timed(predictions: Predictions, anchor: Anchor) -> Predictions:
-    """The timed step itself, on that very device: of another of its kind as a calibration holds for it."""
+    """Replace the prediction of the timed step by its time, on devices of the same model."""
     rows = _rows(predictions, lambda device, precision: _is_same(anchor, device, precision))
     cells = np.ix_(rows, np.flatnonzero(predictions.batches == anchor.batch))
     log_spread = float(np.log(anchor.step_high_s / anchor.step_low_s) / (2 * Z_90))
@@ -87,7 +87,7 @@ def _timed(predictions: Predictions, anchor: Anchor) -> Predictions:
 
 
 def _array(predictions: Predictions, name: str) -> Any:
-    """A copy; of what was measured before, nothing where nothing was."""
+    """Return a copy of the array; all False for `measured` if nothing was measured before."""
     array = getattr(predictions, name)
     return np.zeros(predictions.step_s.shape, dtype=np.bool_) if array is None else array.copy()
 
@@ -98,7 +98,7 @@ def _rows(predictions: Predictions, wanted: Callable[[Device, Precision], bool])
 
 
 def at_timed_batch(predictions: Predictions, indices: IndexArray) -> Predictions:
-    """The predictions, in which the devices at `indices` have the batch at which they were timed alone."""
+    """Limit the devices at `indices` to the batch sizes at which they were timed, if any."""
     if predictions.measured is None:
         return predictions
     fits = predictions.fits.copy()
@@ -113,6 +113,6 @@ def _is_alike(anchor: Anchor, device: Device, precision: Precision) -> bool:
 
 
 def _is_same(anchor: Anchor, device: Device, precision: Precision) -> bool:
-    """The same GPU, or the same CPU with as many cores, at the same precision: as a calibration holds."""
+    """Return whether it is the same GPU, or the same CPU with as many cores, at the same precision."""
     timed = anchor.device
     return (device.id, device.core_count, precision) == (timed.id, timed.core_count, anchor.precision)

@@ -1,4 +1,4 @@
-"""The batch sizes to consider: what the user wrote in, candidates out."""
+"""Parses the batch sizes to consider."""
 
 import numpy as np
 
@@ -13,10 +13,11 @@ _HINT = "write 32, or 16,32,64, or 8..256, or auto"
 
 
 def batch_candidates(text: str, *, mode: Mode, source_batch: int, flag: str = "--batch") -> IndexArray:
-    """Ascending batch sizes for `--batch text`: N, "N,M", "A..B" (its ends and the powers of two between) or "auto".
+    """Return ascending batch sizes for `--batch text`: N, "N,M", "A..B" (ends and powers of two between) or "auto".
 
-    auto: the powers of two to 4096 and the source's own. Empty: the source's own for training, where the batch changes
-    what is learned, and auto for inference. Raises UsageError on anything else and on more than 20, with the `flag`.
+    auto: the powers of two up to 4096 and the source's own batch. Empty: the source's own batch for training, since the
+    batch changes the result of training, and auto for inference. Raises UsageError, naming the `flag`, on anything else
+    and on more than 20 sizes.
     """
     spec = text.strip() or ("auto" if mode == "inference" else str(source_batch))
     if spec == "auto":
@@ -30,7 +31,7 @@ def batch_candidates(text: str, *, mode: Mode, source_batch: int, flag: str = "-
         candidates = {_batch(part, flag=f"{flag} {text:.80}") for part in spec.split(",")}
     if len(candidates) > MAX_CANDIDATES:
         raise UsageError(
-            f"{flag} {text}: {len(candidates)} sizes, at most {MAX_CANDIDATES} can be compared", hint=_HINT
+            f"{flag} {text}: {len(candidates)} sizes, but at most {MAX_CANDIDATES} can be compared", hint=_HINT
         )
     return np.array(sorted(candidates), dtype=np.intp)
 

@@ -1,4 +1,4 @@
-"""A row of a workload in, where it stands in the model's repeated blocks out."""
+"""Locates a workload's rows in the model's repeated blocks."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,7 +6,7 @@ from advisor.records.prediction import PARTS
 from advisor.records.workload import Blocks, Phase, Row
 
 _MARK = "*"
-"""Stands for the index of a block in a module's path."""
+"""Placeholder for the index of a block in a module's path."""
 _OF_PHASE: Mapping[Phase, str] = {
     "forward": "forward", "loss": "forward", "backward": "backward", "prefill": "forward", "decode": "forward",
 }  # fmt: skip
@@ -16,7 +16,7 @@ _SERVED: tuple[Phase, ...] = ("prefill", "decode")
 
 
 def block_of(row: Row) -> str:
-    """The path of the repeated block that the row is in, of the outermost where they nest; "" outside of any.
+    """Return the path of the outermost repeated block that contains the row, or "" if there is none.
 
     "h.*.attn.c_proj" is in "h.*".
     """
@@ -25,9 +25,9 @@ def block_of(row: Row) -> str:
 
 
 def is_inner(row: Row) -> bool:
-    """Whether the row lies between a block's norm and its residual addition: in a module of it that is no norm.
+    """Return whether tensor parallelism splits the row: it is in a submodule of a block that is not a norm.
 
-    Engines divide the product that gives the logits among GPUs too (vLLM: `ParallelLMHead`).
+    Inference engines also split the matmul that computes the logits (vLLM: `ParallelLMHead`).
     """
     if row.phase in _SERVED and row.family == "matmul":
         return True
@@ -36,7 +36,7 @@ def is_inner(row: Row) -> bool:
 
 
 def part_of(row: Row) -> int:
-    """The index of the row's part of the step."""
+    """Return the row's part of the step, as an index of `PARTS`."""
     if row.phase == "optimizer":
         return PARTS.index("optimizer")
     if row.op == "attention" and any(operand.kept for operand in row.inputs):
@@ -46,12 +46,12 @@ def part_of(row: Row) -> int:
 
 
 def outermost(blocks: Sequence[Blocks]) -> list[Blocks]:
-    """The blocks that are in no other."""
+    """Return the blocks that are not inside another block."""
     return [one for one in blocks if not any(_is_in(one, other) for other in blocks)]
 
 
 def innermost(blocks: Sequence[Blocks]) -> list[Blocks]:
-    """The blocks that have no others in them."""
+    """Return the blocks that contain no other block."""
     return [one for one in blocks if not any(_is_in(other, one) for other in blocks)]
 
 

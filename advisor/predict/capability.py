@@ -1,4 +1,4 @@
-"""What a device can do: a GPU's profile, or a CPU's profile and the instance that rents it, in; a `Device` out."""
+"""Makes a `Device` of a GPU's profile, or of a CPU's profile and the instance that rents it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -32,46 +32,46 @@ FP32_FLOPS_PER_CYCLE: Mapping[str, float] = {
     "Neoverse V1": 32,  # 2 SVE pipes of 256 bit: same
     "Neoverse V2": 32,  # 4 pipes of 128 bit: same
 }  # fmt: skip
-"""FLOP (a fused multiply-add is two) that one core finishes per cycle, by the start of the generation's name."""
+"""FLOP (a fused multiply-add is two) per core and cycle, by the start of the generation's name."""
 
 _AVX2_FLOPS_PER_CYCLE = 32.0
 _FP32_FLOPS_PER_CYCLE_BY_ISA = (("avx2", _AVX2_FLOPS_PER_CYCLE), ("sve", 16.0), ("asimd", 16.0))
-"""For a generation not listed: the narrowest core that has the instruction set."""
+"""For generations not listed: that of the narrowest core with the instruction set."""
 
 _AVX512_CLOCK_RATIO = 0.7
-"""Of Intel's cores: their clock in AVX-512 over what they sustain without. The all-core turbo of Cascade Lake is up to
-0.9 of 3.3 GHz lower (computerbase.de/2019-04/intel-cascade-lake-sp-lcc-hcc-xcc-avx-512-takt), less than power limits
-may ask for. CPUs left out are off by 16 % with this or 0.73, by 17 % with 0.8."""
+"""Clock of Intel's cores in AVX-512 code over their sustained clock in other code. The all-core turbo of Cascade Lake
+is up to 0.9 GHz lower, out of 3.3 GHz (computerbase.de/2019-04/intel-cascade-lake-sp-lcc-hcc-xcc-avx-512-takt), and
+power limits may lower it further. The error on CPUs left out of the fit is 16 % with 0.7 or 0.73 and 17 % with 0.8."""
 _SMALL_VCPUS = 8
-"""The smaller of the two sizes whose bandwidth profiles hold."""
+"""vCPUs of the smaller of the two instance sizes whose bandwidth is in the profiles."""
 _MKL_AMD_FLOPS_PER_CYCLE = _AVX2_FLOPS_PER_CYCLE
-"""At most, of products in fp32: MKL runs them with 256 bits on any AMD, of which Zen 5 has twice as much. A Zen 5 with
-two cores reaches 0.47 of 512 bits in linear layers, 0.87 in oneDNN's convolutions."""
+"""Limit for fp32 matmuls on AMD: MKL uses 256-bit instructions on any AMD CPU, though Zen 5 has 512-bit units. A Zen 5
+with two cores reaches 0.47 of its 512-bit peak in linear layers and 0.87 in oneDNN's convolutions."""
 _AMX_BF16_FLOPS_PER_CYCLE = 2048.0
 """TDPBF16PS: 16 x 16 x 32 multiply-adds in 16 cycles (Intel optimization manual, AMX)."""
 _AVX512_BF16_PER_FP32 = 2.0
-"""VDPBF16PS takes two bf16 pairs where an FMA takes one fp32 pair (Intel intrinsics guide)."""
+"""VDPBF16PS multiplies two bf16 pairs in place of one fp32 pair of an FMA (Intel intrinsics guide)."""
 _FP64_PER_FP32 = 0.5
 """A vector register holds half as many doubles."""
 
 _SUSTAINED_BOOST_RATIO, _SUSTAINED_BASE_RATIO = 0.63, 1.29
 """See `sustained_clock_hz`."""
 _READ_RATIO = 0.8
-"""Of a socket's rated bandwidth that reads by all cores reach: median of the 29 CPUs whose both are in our profiles."""
+"""Share of a socket's rated bandwidth that reads by all cores reach: median of the 29 CPUs whose profiles have both."""
 _SHARE_EXPONENT = 0.6
-"""How that of a few cores grows with their share of the socket: median of the same."""
+"""Exponent with which the bandwidth of some cores grows with their share of the socket: median of the same CPUs."""
 _CACHE_BYTES_PER_CYCLE = 16.0
-"""Of one core from L2 and the last cache, where both are in use: half of what L2 alone gives (Intel, AMD manuals)."""
+"""Cache bandwidth of a core that uses both L2 and the last-level cache: half that of L2 alone (Intel, AMD manuals)."""
 
 _FP64_FLOPS_PER_FP32 = 1 / 64
-"""Of a GPU without a figure: the ratio of GeForce and workstation parts since Ampere (CUDA C programming guide)."""
+"""For a GPU without a figure: the ratio of GeForce and workstation parts since Ampere (CUDA C programming guide)."""
 _PCIE_SUSTAINED_RATIO = 0.43
 """Median share of PCIe's theoretical rate in copies measured on 14 GPUs of cloud instances (SpareCores)."""
 _OF_A_GPU = attrgetter("gpu", "host_to_device_bytes_per_s", "network_bytes_per_s", "vcpus", "gpu_count")
 _OF_A_CPU = attrgetter("cpu", "vcpus", "threads_per_core", "memory_bytes", "measured_read_bytes_per_s")
-"""What of an offer says which device it is."""
+"""The fields of an offer that determine its device."""
 _DEVICES_KEPT = 4096
-"""From one answer to the next, in one process: hundreds are on offer."""
+"""Devices cached in a process across answers: hundreds are on offer."""
 
 
 @lru_cache(maxsize=_DEVICES_KEPT, typed=True)
@@ -83,7 +83,7 @@ def gpu_device(
     gpu_count: int = 1,
     network_bytes_per_s: float | None = None,
 ) -> Device:
-    """One of a machine's GPUs, with the host-to-device rate measured there where there is one, and the host's vCPUs."""
+    """Return one of a machine's GPUs, with the host's vCPUs and the measured host-to-device rate, if any."""
     vector = gpu.fp32_flops_per_s
     peaks = {
         "vector": vector,
@@ -127,9 +127,10 @@ def gpu_device(
 
 
 def _native_fp16(gpu: Gpu) -> float | None:
-    """The rate outside tensor cores, unless it is a token one (GP10x: 1/64 of fp32) or nothing that torch runs uses it.
+    """Return the fp16 rate outside tensor cores; None if it is nominal (GP10x: 1/64 of fp32) or torch does not use it.
 
-    cuBLAS sums in fp32, so a P100 multiplies halves at fp32's rate (8.4 and 8.6 TFLOP/s, scripts/data/matmuls.csv).
+    On a P100 cuBLAS accumulates in fp32, so fp16 matmuls run at the rate of fp32 (8.4 and 8.6 TFLOP/s,
+    scripts/data/matmuls.csv).
     """
     rate = gpu.fp16_flops_per_s
     if gpu.compute_capability == "6.0":
@@ -138,7 +139,7 @@ def _native_fp16(gpu: Gpu) -> float | None:
 
 
 def cpu_device(cpu: Cpu, offer: Offer) -> Device | None:
-    """The cores, memory and bandwidth of an instance, as one device; None where size or clock are unknown."""
+    """Return the cores, memory and bandwidth of an instance as one device; None if its size or clock is unknown."""
     if offer.vcpus is None or offer.memory_bytes is None:
         return None
     return _cpu_device(
@@ -193,11 +194,11 @@ def _cpu_device(
 
 
 def sustained_clock_hz(cpu: Cpu) -> float | None:
-    """The clock of all cores at work: as published, else 0.63 of the way from the base clock to the boost of one, else
-    1.29 of the base clock.
+    """Return the clock with all cores busy, as published, or else estimated from the base clock and the boost clock.
 
-    That is where it lies at the median of the 45 x86 CPUs whose three clocks, and of the 57 whose two, are in our
-    profiles. Arm's server CPUs name one clock, at which they run.
+    The estimates are medians over the x86 CPUs in our profiles: base + 0.63 x (boost - base) over the 45 with all three
+    clocks, else 1.29 x base over the 57 with at least base and all-core clock. Arm's server CPUs publish one clock, at
+    which they run.
     """
     if cpu.sustained_hz or not cpu.base_hz:
         return cpu.sustained_hz
@@ -207,12 +208,12 @@ def sustained_clock_hz(cpu: Cpu) -> float | None:
 
 
 def _lowers_clock_at_avx512(cpu: Cpu) -> bool:
-    """Intel's that compute at 512 bits; AMD's keep their clock."""
+    """Return whether AVX-512 lowers the clock: on Intel CPUs with 512-bit units; AMD's keep theirs."""
     return cpu.vendor == "Intel" and fp32_flops_per_cycle(cpu) > _AVX2_FLOPS_PER_CYCLE
 
 
 def fp32_flops_per_cycle(cpu: Cpu) -> float:
-    """FLOP per core and cycle by the CPU's generation, else by its instruction set, else one 128-bit FMA pipe (8)."""
+    """Return FLOP per core and cycle, by generation, else by instruction set, else that of one 128-bit FMA pipe (8)."""
     for generation, flops in FP32_FLOPS_PER_CYCLE.items():
         if cpu.generation.startswith(generation):
             return flops
@@ -223,12 +224,12 @@ def fp32_flops_per_cycle(cpu: Cpu) -> float:
 
 
 def cpu_memory_bytes_per_s(cpu: Cpu, *, vcpus: int) -> float:
-    """Bandwidth of an instance that nobody measured: the power law through the CPU's two measured sizes, and below the
-    smaller of them, 8 vCPUs, in proportion: a core has a limit of its own.
+    """Estimate the memory bandwidth of an instance without a measurement.
 
-    A small instance gets more than its share of the socket, but not so much as the law would have it: of 90 of
-    SpareCores' instances below 8 vCPUs the law is off by 0.56 in log at the mean (by 0.62 on Arm's), a proportion by
-    0.42 (0.19). Without two measured sizes: the median power law of the CPUs that have them.
+    It follows the power law through the CPU's two measured sizes and, below the smaller one (8 vCPUs), is proportional
+    to the vCPUs, because a single core has its own limit. On 90 of SpareCores' instances below 8 vCPUs the mean error
+    in log is 0.56 with the power law (0.62 on Arm) and 0.42 with proportionality (0.19 on Arm). A CPU without two
+    measured sizes gets the median power law of the others.
     """
     small, large, largest = (
         cpu.measured_read_bytes_per_s_8_vcpu,
@@ -251,7 +252,7 @@ def _socket_share(cpu: Cpu, *, cores: float) -> float:
 
 
 def fleet_of(offers: Sequence[Offer], *, gpus: Mapping[str, Gpu], cpus: Mapping[str, Cpu]) -> Fleet:
-    """The distinct devices behind `offers`: instance types that rent the same device share its prediction."""
+    """Return the distinct devices of `offers`; instance types with the same device share its prediction."""
     index_by_key: dict[tuple[object, ...], int] = {}
     devices: list[Device] = []
     indices: list[int] = []
@@ -288,4 +289,4 @@ def _device(offer: Offer, *, gpus: Mapping[str, Gpu], cpus: Mapping[str, Cpu]) -
 def _problem(offer: Offer) -> str:
     if offer.gpu is None and (offer.vcpus is None or offer.memory_bytes is None):
         return "the instance's vCPUs or memory are unknown"
-    return f"the profile of {offer.gpu or offer.cpu or 'its device'} is missing or names no clock"
+    return f"the profile of {offer.gpu or offer.cpu or 'its device'} is missing or has no clock"

@@ -1,4 +1,4 @@
-"""A row in, the program that a kind of device runs for one of its calls out: launches, dispatches, extra bytes."""
+"""Describes how a kind of device runs one call of a row: launches, dispatches, extra bytes and slower FLOP."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -15,50 +15,51 @@ from advisor.records.workload import Row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What one call costs beside the FLOP and bytes of its formula.
-
-    `reread_ratio` of what it reads it reads twice, unless it `keeps_halves_channels_last` and these come so. In NCHW
-    each of its threads makes `loads_in_turn`, one after the other. Operands of `nchw_copied_bytes` and, channels-last,
-    of `nhwc_copied_bytes` it copies into another order. Each of its FLOP takes `flop_ratio` times as long as one of a
-    product or, where it is none, as one of an addition; where it `is_scalar`, images in NCHW come element by element.
-    `revisited_bytes` it reads from places that it has read before, of `revisited_set_bytes` in all. All cores of a CPU
-    start and end together `joins` times more than once a launch; of its parameters a library puts those into its own
-    order at every call where it `repacks`.
-    """
+    """The cost of one call beyond the FLOP and bytes of its formula."""
 
     launches: Number = 1.0
     dispatches: Number = 1.0
     joins: Number = 0.0
+    """How often all cores of a CPU start and finish together, in addition to once per launch."""
     extra_bytes: Number = 0.0
     revisited_bytes: Number = 0.0
+    """Bytes of repeated reads from a working set of `revisited_set_bytes`."""
     revisited_set_bytes: Number = 0.0
     reread_ratio: Number = 0.0
+    """Share of its input that it reads twice."""
     loads_in_turn: Number = 0.0
+    """Loads that each thread makes in sequence in NCHW."""
     nchw_copied_bytes: Number = 0.0
+    """Bytes of operands that it copies to another layout if the images are in NCHW."""
     nhwc_copied_bytes: Number = 0.0
+    """The same, channels-last."""
     flop_ratio: Number = 1.0
+    """Slowdown of a FLOP relative to a matmul or, for other operators, an addition."""
     is_scalar: bool = False
+    """True if NCHW images are processed without SIMD, one element at a time."""
     repacks: bool = False
+    """True if a library repacks the parameters into its own layout at every call."""
     keeps_halves_channels_last: bool = False
+    """True if the second read of `reread_ratio` is saved for channels-last 16-bit images."""
 
 
 _QUERY_WORK_KEYS = 55.0
-"""A query's softmax takes as long as its products with so many keys, 37 to 79 by head and dtype."""
+"""Number of keys whose products with a query take as long as its softmax: 37 to 79 by head and dtype."""
 _FLOP_RATIO_OF_FUNCTION: Mapping[str, float] = {
     "div": 1.5, "hardswish": 2, "rsqrt": 4, "sqrt": 5, "silu": 5, "sigmoid": 5, "silu_backward": 7, "gelu": 10,
     "exp": 10, "log": 13, "sin": 17, "cos": 17, "erf": 17, "softplus": 20, "gelu_backward": 28, "tanh": 33, "mish": 50,
     "mish_backward": 60,
 }  # fmt: skip
-"""What an element of torch's vectorised functions takes on a CPU beside one of an addition, both in its nearest cache.
-All as `scripts/measure_functions.py` found them in fp32 on a Zen 4, torch 2.13; in bf16, computed in fp32, as long."""
+"""Time per element of torch's vectorized functions on a CPU relative to an addition, both in the nearest cache.
+Measured by `scripts/measure_functions.py` in fp32 on a Zen 4, torch 2.13; bf16, computed in fp32, takes as long."""
 FUSED_FLOP_RATIO = 0.1
-"""Of what has its operands in registers: beside a function, an operator costs its FLOP, a tenth of the cycles of an
-eager addition (`streaming_compute_ratio`)."""
+"""Time of an operator whose operands are in registers, relative to an eager addition: only its FLOP, a tenth of the
+cycles (`streaming_compute_ratio`)."""
 _MAX_POOL = Program(is_scalar=True)
 _AVG_POOL = Program(is_scalar=True, flop_ratio=0.5)
-"""An element of a window takes 10 and 5 cycles (the same script): torch has vectors for channels-last images alone."""
+"""An element of a window takes 10 and 5 cycles (the same script): torch uses SIMD only for channels-last images."""
 _IMAGE_DIMS = 4
-"""Samples, channels, height and width: what may be channels-last."""
+"""Dimensions of a tensor that can be channels-last: samples, channels, height and width."""
 _ONE_KERNEL = Program()
 _TWO_PASSES = Program(reread_ratio=1.0)
 _Lowering = Callable[[Row, float, FloatArray], Program]
@@ -66,7 +67,7 @@ _Lowering = Callable[[Row, float, FloatArray], Program]
 
 @refusing_rows
 def program_of(row: Row, *, kind: DeviceKind, itemsize_bytes: float, batches: FloatArray) -> Program:
-    """The program of one call of the row: one kernel, unless its operator is a composite or known to need more."""
+    """Return the program of one call of the row: one kernel, unless the operator is known to need more."""
     lowering = (_ON_GPU if kind == "gpu" else _ON_CPU).get(counted_as(row.op))
     return lowering(row, itemsize_bytes, batches) if lowering else _ONE_KERNEL
 
@@ -83,32 +84,36 @@ def _always(program: Program) -> _Lowering:
 
 
 def _cpu_add_matmul(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
-    """The bias is first copied into the whole result, which the product then adds to (ATen: addmm_impl_cpu_)."""
+    """Add the copy of the bias into the result, to which the matmul then adds (ATen: addmm_impl_cpu_)."""
     return Program(extra_bytes=2 * call_at(row, batch=batches).outputs[0].numel * itemsize_bytes)
 
 
 def has_running_statistics(row: Row) -> bool:
-    """Whether a batch norm scales and shifts by what it has averaged before: a pointwise pass, and one alone."""
+    """Return whether a batch norm uses running statistics, which makes it a single pointwise pass."""
     return row.op.endswith(("_no_training", "_no_update")) or row.attributes.get("training") is False
 
 
 def _norm(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
-    """Sums over a channel, a group or, in backward, what a weight scales; then a pass that needs them (ATen's kernels).
+    """Return the program of a norm: a pass that sums, then a pass that uses the sums (ATen's kernels).
 
-    A layer norm's row stays in registers or the nearest cache meanwhile.
+    The sums are over a channel, a group or, in backward, the elements that share a weight. A layer norm needs no second
+    read, because its row stays in registers or the nearest cache.
     """
     is_one_pass = has_running_statistics(row) or row.attributes.get("train") is False
     return _ONE_KERNEL if is_one_pass else _TWO_PASSES
 
 
 def _gpu_batch_norm(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
-    """Of halves in NHWC cuDNN's persistent kernel keeps what it sums (ATen's cudnn/BatchNorm.cpp)."""
+    """Return the program of a batch norm; for 16-bit NHWC images cuDNN's persistent kernel reads them once.
+
+    Source: ATen's cudnn/BatchNorm.cpp.
+    """
     program = _norm(row, itemsize_bytes, batches)
     return replace(program, keeps_halves_channels_last=program.reread_ratio != 0)
 
 
 def _after_copies(lowering: _Lowering) -> _Lowering:
-    """What is normalised, and its gradient, are first copied into the order of their dimensions (ATen's layer_norm)."""
+    """Add the copies that make a norm's input and gradient contiguous first (ATen's layer_norm)."""
 
     def with_copies(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
         program = lowering(row, itemsize_bytes, batches)
@@ -122,9 +127,10 @@ def _after_copies(lowering: _Lowering) -> _Lowering:
 
 
 def _gpu_group_norm(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
-    """A group lies together in NCHW alone, so that images come and go by a copy (ATen's native_group_norm).
+    """Return the program of a group norm, which copies channels-last images to NCHW and back.
 
-    Gradients have none here: with theirs, steps of training channels-last came out 30 to 60 % too slow.
+    A group is contiguous only in NCHW (ATen's native_group_norm). Gradients get no such copies: with them,
+    channels-last training steps were predicted 30 to 60 % too slow.
     """
     call = call_at(row, batch=batches)
     numel = sum(tensor.numel for tensor in (*call.inputs, *call.outputs) if len(tensor.shape) == _IMAGE_DIMS)
@@ -132,8 +138,11 @@ def _gpu_group_norm(row: Row, itemsize_bytes: float, batches: FloatArray) -> Pro
 
 
 def _gpu_interpolation(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
-    """A thread for each pixel of the result goes through all samples and channels (ATen's cuda/UpSampleBilinear2d.cu);
-    those of small images leave most of the GPU idle. Channels-last every element has a thread."""
+    """Return the program of an interpolation, which has low occupancy on small NCHW images.
+
+    In NCHW each output pixel has one thread, which loops over all samples and channels (ATen's
+    cuda/UpSampleBilinear2d.cu). Channels-last, every element has a thread.
+    """
     if CHANNELS_LAST in row.attributes:
         return _ONE_KERNEL
     samples, channels = call_at(row, batch=batches).outputs[0].shape[:2]
@@ -141,7 +150,7 @@ def _gpu_interpolation(row: Row, itemsize_bytes: float, batches: FloatArray) -> 
 
 
 def _convolution_backward(launches: float) -> _Lowering:
-    """The gradients of the data and of the weight both read that of the result."""
+    """Return the program of a convolution's backward: both gradients read the gradient of the output."""
 
     def lowering(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
         call = call_at(row, batch=batches)
@@ -154,9 +163,9 @@ def _convolution_backward(launches: float) -> _Lowering:
 
 
 def _cpu_attention(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
-    """Fused without dropout, as on CUDA: each query has its products with the keys, and its softmax's own work.
+    """Return the program of attention: fused without dropout, where a query costs its matmuls and its softmax.
 
-    With dropout torch takes the math path, whose scores travel through memory.
+    With dropout torch takes the math path, which writes the scores to memory.
 
     Forward, each score: written by the product; read and written by softmax, then by dropout, which also writes and
     keeps a mask of the same width; read by the second product: 7 passes in 6 operators (scale, two products, softmax,
@@ -173,9 +182,9 @@ def _cpu_attention(row: Row, itemsize_bytes: float, batches: FloatArray) -> Prog
 
 
 def _gpu_rnn(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
-    """CuDNN: one product with the inputs of all time steps per layer, then two kernels (product, gates) per step.
+    """Return the program of a cuDNN RNN: per layer a matmul of all inputs, then two kernels (matmul, gates) per step.
 
-    The recurrent weights are read anew at every step; backward runs the steps twice, for the data and the weights.
+    Each step reads the recurrent weights again; backward runs the steps twice, for the data and the weights.
     Source: Appleyard et al., Optimizing Performance of Recurrent Neural Networks on GPUs, 2016.
     """
     passes, steps, layers = _rnn_passes(row), recurrent_steps(call_at(row, batch=batches)), _rnn_layers(row)
@@ -185,11 +194,11 @@ def _gpu_rnn(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
 
 
 def _cpu_rnn(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
-    """An LSTM runs in oneDNN, one operator per layer; GRU and plain layers as operators per step (ATen's RNN.cpp).
+    """Return the program of an RNN: an LSTM is one oneDNN call per layer, others are operators per step (RNN.cpp).
 
-    OneDNN first puts the weights into its own order (ideep's `lstm_forward`), then divides the product and the gates of
-    each step among all cores. Those operators are a product, its bias and the gates' pointwise operators: 12 for a
-    GRU's cell, 4 for a plain one. All read the recurrent weights anew at every step.
+    OneDNN first repacks the weights (ideep's `lstm_forward`), then splits the matmul and the gates of each step over
+    all cores. A GRU cell takes 12 operators and a plain cell 4: a matmul, its bias and the pointwise operators of the
+    gates. Every step reads the recurrent weights again.
     """
     passes, steps, layers = _rnn_passes(row), recurrent_steps(call_at(row, batch=batches)), _rnn_layers(row)
     if row.attributes["mode"] == "lstm":
@@ -206,7 +215,7 @@ def _cpu_rnn(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
 
 
 def _revisiting_weights(program: Program, row: Row, *, steps: Number, itemsize_bytes: float) -> Program:
-    """The recurrent weights of a layer are read anew at every step but its first."""
+    """Add the reads of a layer's recurrent weights at every step after the first."""
     weight_bytes = _recurrent_weight_count(row) * itemsize_bytes
     return replace(
         program,
@@ -236,20 +245,20 @@ _FOREACH_ELEMENTS_PER_LAUNCH = 320 * 65_536
 
 
 def _gpu_optimizer(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
-    """Foreach: every operator passes over all tensors, in launches of so many tensors and elements."""
+    """Return the program of a foreach optimizer: each operator runs over all tensors, in launches of limited size."""
     calls, tensors, elements = (_numeric(row, key) for key in ("calls_per_tensor", "tensor_count", "element_count"))
     launches = math.ceil(tensors / _FOREACH_TENSORS_PER_LAUNCH) + math.floor(elements / _FOREACH_ELEMENTS_PER_LAUNCH)
     return Program(launches=calls * launches, dispatches=calls, extra_bytes=_optimizer_passes_bytes(row))
 
 
 def _cpu_optimizer(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
-    """A loop over the tensors, every operator on each."""
+    """Return the program of a for-loop optimizer: every operator runs once per tensor."""
     calls = _numeric(row, "calls_per_tensor") * _numeric(row, "tensor_count")
     return Program(launches=calls, dispatches=calls, extra_bytes=_optimizer_passes_bytes(row))
 
 
 def _optimizer_passes_bytes(row: Row) -> float:
-    """What the operators' own passes over memory move beyond the single one of the formula."""
+    """Return the bytes that separate operators move beyond the single pass of the formula."""
     loop = _numeric(row, "loop_read_bytes_per_element") + _numeric(row, "loop_write_bytes_per_element")
     once = _numeric(row, "read_bytes_per_element") + _numeric(row, "write_bytes_per_element")
     return _numeric(row, "element_count") * max(0.0, loop - once)
@@ -269,7 +278,7 @@ _BATCH_NORMS = (
     "aten.miopen_batch_norm_backward",
 )  # fmt: skip
 _BAGS = ("aten._embedding_bag", "aten._embedding_bag_forward_only")
-"""Their sums stay in registers (FBGEMM's `GenerateEmbeddingSpMDM`)."""
+"""Embedding bags, whose sums stay in registers (FBGEMM's `GenerateEmbeddingSpMDM`)."""
 _GROUP_NORM = "aten.native_group_norm"
 _LAYER_NORM = "aten.native_layer_norm"
 _OTHER_NORMS = ("aten.native_group_norm_backward", "aten.native_layer_norm_backward")

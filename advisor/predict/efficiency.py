@@ -1,4 +1,4 @@
-"""Which fitted efficiency holds for a device at a precision."""
+"""Selects the fitted efficiency that applies to a device at a precision."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -9,11 +9,11 @@ from advisor.records.device import ANY, Device, Efficiency, FamilyEfficiency, Pr
 from advisor.records.prediction import IndexArray
 
 VECTOR_ATTENTION = "attention_of_one"
-"""Attention of one token, whose keys and values pass by once: as other kernels that stream."""
+"""Attention of one query token: a bandwidth-bound kernel that reads keys and values once."""
 QUANTIZED_PRODUCT = "matmul_quantized"
-"""A product whose weights are stored narrower than it computes."""
+"""A matmul whose weights are stored in fewer bits than it computes with."""
 BY_TOKEN = frozenset({"rms_norm", "rotary", "gate"})
-"""Kernels of engines that give each token a block of threads."""
+"""Kernels of inference engines that assign one thread block to each token."""
 _HALF_UNITS = frozenset({"amp-fp16", "amp-bf16", "bf16", "fp16"})
 _STANDS_FOR: Mapping[str, Sequence[str]] = {
     "conv_grouped_backward": ("conv_grouped", "conv_backward", "conv"),
@@ -39,25 +39,25 @@ _STANDS_FOR: Mapping[str, Sequence[str]] = {
     "creation": ("copy",),
     "embedding": ("gather",),
 }
-"""The measured families that stand in for one that was not measured, nearest first; at last the entry "*"."""
+"""The measured families that replace a family without measurements, nearest first; the entry "*" comes last."""
 
 
 def known_families() -> frozenset[str]:
-    """The families of kernels that have a name of their own here, beside those of operators."""
+    """Return the names of all kernel families that this module knows."""
     stand_ins = (name for names in _STANDS_FOR.values() for name in names)
     return frozenset({*_STANDS_FOR, *stand_ins, *BY_TOKEN, VECTOR_ATTENTION, QUANTIZED_PRODUCT})
 
 
 def precision_class(precision: Precision) -> str:
-    """What an efficiency file calls it: all that runs on 16-bit units is "half"."""
+    """Return the precision's name in efficiency files: "half" for every precision on 16-bit units."""
     return "half" if precision in _HALF_UNITS else precision
 
 
 def efficiency_of(device: Device, *, precision: Precision, efficiencies: Sequence[Efficiency]) -> Efficiency:
-    """The most specific fit for the device: its own calibration at this precision, else same precision before any, then
-    same generation, then same vendor.
+    """Return the most specific fit for the device: its own calibration, else the same precision, generation, vendor.
 
-    Raises ValueError when there is no fallback for the kind of device: the shipped profiles hold one.
+    The criteria count in this order. Raises ValueError if even the general fallback for the kind of device is missing;
+    the shipped profiles have one.
     """
 
     def specificity(efficiency: Efficiency) -> tuple[bool, ...] | None:
@@ -77,12 +77,15 @@ def efficiency_of(device: Device, *, precision: Precision, efficiencies: Sequenc
 
 
 def family_efficiencies(efficiency: Efficiency, *, families: Iterable[str]) -> list[FamilyEfficiency]:
-    """The entry of each family; a family without one takes that of the nearest which stands in for it."""
+    """Return the entry of each family, or of its nearest replacement if the family has none."""
     return [_entry(efficiency, family) for family in families]
 
 
 def distinct_efficiencies(efficiencies: Sequence[Efficiency]) -> tuple[list[Efficiency], IndexArray]:
-    """Each of them once, and which of these every one is: hundreds of devices share some twenty."""
+    """Return the distinct efficiencies and, for each input, its index among them.
+
+    Hundreds of devices share about twenty efficiencies.
+    """
     found = {id(efficiency): efficiency for efficiency in efficiencies}
     places = {key: place for place, key in enumerate(found)}
     return list(found.values()), np.array([places[id(efficiency)] for efficiency in efficiencies], dtype=np.intp)
@@ -90,6 +93,6 @@ def distinct_efficiencies(efficiencies: Sequence[Efficiency]) -> tuple[list[Effi
 
 def _entry(efficiency: Efficiency, family: str) -> FamilyEfficiency:
     entries = efficiency.families
-    if family == QUANTIZED_PRODUCT:  # none was measured: as fast as others, and as uncertain as a family unknown
+    if family == QUANTIZED_PRODUCT:  # not measured: assumed as fast as other matmuls, with an unknown family's spread
         return replace(_entry(efficiency, "matmul"), log_spread=entries[ANY].log_spread)
     return next(entries[name] for name in (family, *_STANDS_FOR.get(family, ()), ANY) if name in entries)

@@ -1,4 +1,4 @@
-"""Predictions of different batch sizes, or of different devices, in, one prediction out; and the other way round."""
+"""Joins predictions of different batch sizes or devices, and selects batch sizes of a prediction."""
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -13,7 +13,7 @@ _Record = TypeVar("_Record", Predictions, Scaling, TokenTimes)
 
 
 def join_batches(parts: Sequence[Predictions]) -> Predictions:
-    """Put predictions side by side along the batches, for a workload that is traced anew at each."""
+    """Concatenate predictions along the batches, for a workload that is traced separately at each batch size."""
 
     def joined(records: Sequence[_Record]) -> _Record:
         arrays: dict[str, Any] = {
@@ -26,7 +26,7 @@ def join_batches(parts: Sequence[Predictions]) -> Predictions:
 
 
 def at_batches(predictions: Predictions, batches: IndexArray) -> Predictions:
-    """The predictions at some of their batches alone."""
+    """Return the predictions at only these of their batches."""
     chosen = np.isin(predictions.batches, batches)
 
     def at_chosen(record: _Record) -> _Record:
@@ -42,9 +42,9 @@ def at_batches(predictions: Predictions, batches: IndexArray) -> Predictions:
 
 
 def join_devices(parts: Sequence[tuple[Sequence[int], Predictions]]) -> Predictions:
-    """Put predictions of different devices at the same batches together, each device at its index.
+    """Join predictions of different devices at the same batches, each device at its index.
 
-    The steps of a part without `scaling` run on one device each; of what steps are made of, nothing is kept.
+    The steps of a part without `scaling` run on one device each. The result has no `part_ratio`.
     """
     predictions = [replace(part, part_ratio=None) for _, part in parts]
     order = np.argsort(np.concatenate([indices for indices, _ in parts]))
@@ -87,5 +87,5 @@ def _join_scalings(predictions: Sequence[Predictions], order: IndexArray) -> Sca
 
 
 def _arrays(record: Any) -> list[str]:
-    """The fields whose last dimension is the batch."""
+    """Return the fields whose last dimension is the batch."""
     return [field.name for field in fields(record) if isinstance(getattr(record, field.name), np.ndarray)]

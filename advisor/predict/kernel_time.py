@@ -1,7 +1,7 @@
-"""What kernels do and what devices sustain in, the seconds of one call of each out.
+"""Computes the time of one call of each kernel: a roofline with tiles, waves, occupancy, caches and launch overhead.
 
-Everything broadcasts: kernels (kernels, batches) against devices (devices, 1, 1), or flat arrays of one kernel on one
-device each, as a fit has them.
+All arrays broadcast: a prediction passes kernels (kernels, batches) and devices (devices, 1, 1); a fit passes flat
+arrays with one kernel on one device per element.
 """
 
 from dataclasses import dataclass
@@ -12,43 +12,47 @@ from advisor.predict.lowering import Kernels
 from advisor.records.prediction import BoolArray, FloatArray
 
 LOAD_S = 2.6e-7
-"""What a thread of a GPU that has few of them waits for what it loads. EfficientFormer's second version, four nets that
-wait for 2 to 6 million loads in turn, tells 236 to 239 ns on an RTX 4090 and 277 to 283 ns on an RTX 3090."""
+"""Latency of a dependent load on a GPU at low occupancy. Inferred from EfficientFormerV2: its four nets make 2 to 6
+million loads in sequence, which gives 236 to 239 ns on an RTX 4090 and 277 to 283 ns on an RTX 3090."""
 NHWC_COPY_RATIO = 2.0
-"""A copy of halves that transposes takes as long as two that do not: 14 nets with group norms, channels-last on an RTX
-3090. That of floats for layer norms in NCHW takes as long as others: XCiT and ConvNeXt on two GPUs."""
+"""Time of a transposing 16-bit copy relative to a plain copy: measured on 14 nets with group norms, channels-last, on
+an RTX 3090. The fp32 copies for layer norms in NCHW take as long as plain copies (XCiT and ConvNeXt on two GPUs)."""
 NEAR_CACHE_SPEEDUP = 2.0
-"""Of what a CPU's cores hold in caches of their own, beside what `Device.cache_bytes_per_s` takes for both."""
+"""Bandwidth of a CPU core's own caches relative to `Device.cache_bytes_per_s`, which covers both cache levels."""
 _SMALL_PIECE_COST = 1.2
-"""A product cut into smaller pieces fills the last wave better and computes this much slower."""
+"""Slowdown of a matmul that is cut into smaller pieces, which reduce its wave quantization."""
 _SPLIT_DEPTH = 512.0
-"""Pieces are tiles of a quarter of the size, or one that deep of a tile (cuBLAS: split-K)."""
+"""Depth of a split-K slice (cuBLAS). A piece is either such a slice or a tile of a quarter of the size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rates:
-    """What a device sustains for a kernel: `Efficiency` and `Device` as arrays that broadcast against the kernels.
+    """The rates that a device sustains for a kernel, as arrays that broadcast against the kernels.
 
-    `flops_per_s` and `memory_bytes_per_s` are sustained by the kernel's family, `narrow_bytes_per_s` is that of the
-    parameters of narrow products. `core_bytes_per_s` is what a core of `REFERENCE_RESIDENT_THREADS` moves at most,
-    `full_core_count` what all cores are worth of such, and `lone_block_ratio` what one with a single block of threads
-    is. `direct_flops_per_s` is what direct kernels reach, without end on CPUs; `reread_ratio` is the share of
-    `Kernels.reread_bytes` that are read again. `is_nchw`: whether the step's images come so, not
-    channels-last. The rest is named as there.
+    A field without a description means the same as the field of that name in `Efficiency` or `Device`.
+    A core is an SM of a GPU or a core of a CPU.
     """
 
     is_nchw: BoolArray
+    """True if the step's images are in NCHW, False if they are channels-last."""
     flops_per_s: FloatArray
+    """Sustained compute throughput of the kernel's family."""
     memory_bytes_per_s: FloatArray
+    """Sustained memory bandwidth of the kernel's family."""
     narrow_bytes_per_s: FloatArray
+    """Bandwidth at which matmuls of at most one tile of rows read their parameters."""
     cache_bytes: FloatArray
     cache_bytes_per_s: FloatArray
     near_cache_bytes: FloatArray
     core_count: FloatArray
     full_core_count: FloatArray
+    """The core count, converted to cores that hold `REFERENCE_RESIDENT_THREADS` each."""
     lone_block_ratio: FloatArray
+    """Throughput of a core that runs a single block of threads, relative to a full core."""
     core_bytes_per_s: FloatArray
+    """The most that a core with `REFERENCE_RESIDENT_THREADS` threads moves; infinite if nothing limits it."""
     launch_s: FloatArray
+    """Launch overhead of one kernel."""
     join_s: FloatArray
     library_s: FloatArray
     overlap_ratio: FloatArray
@@ -59,7 +63,9 @@ class Rates:
     wave_ratio: FloatArray
     winograd_speedup: FloatArray
     direct_flops_per_s: FloatArray
+    """Throughput of direct convolution kernels; infinite on CPUs."""
     reread_ratio: FloatArray
+    """Share of `Kernels.reread_bytes` that is read a second time."""
     transposed_ratio: FloatArray
     bias_pass_ratio: FloatArray
     repack_ratio: FloatArray
@@ -69,7 +75,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class KernelTimes:
-    """Seconds of one call: of its FLOP, of its bytes, of its launches, and of all together."""
+    """Seconds of one call: compute time, memory time, launch overhead and the total."""
 
     compute_s: FloatArray
     memory_s: FloatArray
@@ -78,7 +84,7 @@ class KernelTimes:
 
 
 def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
-    """The roofline of every kernel, compute and memory overlapping in part, and its launches before it."""
+    """Return the time of every kernel: a roofline in which compute and memory overlap in part, plus launch overhead."""
     flop_ratio = np.where(rates.is_nchw, kernels.nchw_flop_ratio, kernels.nhwc_flop_ratio)
     compute_s = kernels.flops * flop_ratio / (rates.flops_per_s * utilisation(kernels, rates))
     compute_s = np.where(kernels.can_winograd[..., np.newaxis], compute_s / rates.winograd_speedup, compute_s)
@@ -89,17 +95,18 @@ def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
     if np.isfinite(rates.core_bytes_per_s).any():
         memory_s = np.maximum(memory_s, _threads_s(kernels, rates))
     launch_s = kernels.launches * rates.launch_s
-    if rates.join_s.any() or rates.library_s.any():  # of CPUs
+    if rates.join_s.any() or rates.library_s.any():  # only CPUs have these
         launch_s = launch_s + kernels.joins * rates.join_s + kernels.library_calls * rates.library_s
     busy_s = smooth_maximum(compute_s, memory_s, overlap=rates.overlap_ratio)
     return KernelTimes(compute_s=compute_s, memory_s=memory_s, launch_s=launch_s, total_s=busy_s + launch_s)
 
 
 def utilisation(kernels: Kernels, rates: Rates) -> FloatArray:
-    """The share of its rate that a product reaches: less where it is narrow or shallow, or leaves cores without a tile.
+    """Return the share of its throughput that a matmul reaches: less if it is narrow or shallow, or leaves cores idle.
 
-    A wave is one tile for every core; in the last one some have none (Yu et al., NeuSight, 2025, use the same terms).
-    Narrowness and idle cores are one loss seen twice: the larger counts, so a larger product is never faster.
+    A wave is one tile on every core; the last wave is usually incomplete (wave quantization; Yu et al., NeuSight,
+    2025, use the same terms). A narrow matmul and an incomplete wave are the same loss seen twice, so only the larger
+    counts; this way a larger matmul is never faster.
     """
     edges = (1 + rates.edge_ramp / kernels.m) * (1 + rates.edge_ramp / kernels.n)
     depth = 1 + rates.depth_ramp / kernels.k
@@ -113,10 +120,10 @@ def utilisation(kernels: Kernels, rates: Rates) -> FloatArray:
 
 
 def _memory_s(kernels: Kernels, rates: Rates) -> FloatArray:
-    """Bytes come from the last cache where what the operator before wrote, or the step before read, is still there.
+    """Return the time to move a kernel's bytes, from the last-level cache as far as they are still in it.
 
-    An operator finds in the cache the share of its data that fits, and its parameters the share of all parameters.
-    A product of no more than one tile of rows reads its parameters once, as a long copy does.
+    The cache holds the share of the operator's data that fits, and the share of all parameters that fits. A matmul of
+    at most one tile of rows streams its parameters once, like a long copy.
     """
     kept_bytes = rates.cache_kept_ratio * rates.cache_bytes
     data_bytes = read_and_written_bytes(kernels, rates)
@@ -134,7 +141,7 @@ def _memory_s(kernels: Kernels, rates: Rates) -> FloatArray:
 
 
 def _revisited_s(kernels: Kernels, rates: Rates) -> FloatArray:
-    """What is read over and over comes from the nearest cache that holds the set of it."""
+    """Return the time of repeated reads, each served by the nearest cache that holds their working set."""
     from_memory_bytes = revisited_from_memory_bytes(kernels, rates)
     is_near = np.minimum(1.0, rates.near_cache_bytes / np.maximum(kernels.revisited_set_bytes, 1.0))
     near_bytes = np.minimum(is_near * kernels.revisited_bytes, kernels.revisited_bytes - from_memory_bytes)
@@ -145,14 +152,14 @@ def _revisited_s(kernels: Kernels, rates: Rates) -> FloatArray:
 
 
 def revisited_from_memory_bytes(kernels: Kernels, rates: Rates) -> FloatArray:
-    """Of what a kernel reads over and over, what the last cache does not hold: all of it is the kernel's meanwhile."""
+    """Return the repeatedly read bytes that miss the last-level cache, all of which the kernel has to itself."""
     in_cache = np.minimum(1.0, rates.cache_bytes / np.maximum(kernels.revisited_set_bytes, 1.0))
     result: FloatArray = (1 - in_cache) * kernels.revisited_bytes
     return result
 
 
 def read_and_written_bytes(kernels: Kernels, rates: Rates) -> FloatArray:
-    """What operators hand to each other, as often as they read it."""
+    """Return the bytes of activations that a kernel reads and writes, second reads included."""
     if (rates.reread_ratio == 1.0).all():
         return kernels.data_bytes
     result: FloatArray = kernels.data_bytes - (1 - rates.reread_ratio) * kernels.reread_bytes
@@ -160,8 +167,7 @@ def read_and_written_bytes(kernels: Kernels, rates: Rates) -> FloatArray:
 
 
 def added_bytes(kernels: Kernels, rates: Rates) -> FloatArray:
-    """What the device's own kernels move beside an operator's operands: casts, images and weights laid out anew, biases
-    added by a pass of their own."""
+    """Return the bytes moved beyond an operator's operands: casts, layout copies of images and weights, bias passes."""
     total = rates.cast_ratio * kernels.cast_bytes
     total = total + 2 * np.where(rates.is_nchw, kernels.nchw_copied_bytes, NHWC_COPY_RATIO * kernels.nhwc_copied_bytes)
     total = total + 2 * rates.transposed_ratio * kernels.transposed_bytes
@@ -171,11 +177,11 @@ def added_bytes(kernels: Kernels, rates: Rates) -> FloatArray:
 
 
 def _threads_s(kernels: Kernels, rates: Rates) -> FloatArray:
-    """How long the threads take for their bytes, where each loads a scalar and waits for it before it goes on.
+    """Return the memory time of a latency-bound kernel, whose threads each load a scalar and wait for it.
 
-    A core has as much under way as it holds threads, so it moves that over the memory's latency, whatever the bandwidth
-    (Little's law; Volkov, Understanding Latency Hiding on GPUs, 2016). Where it has a single block of them, less is
-    asked of memory and all is answered by the cache, whose latency is in clocks; without one it has nothing to do.
+    An SM has one load in flight per resident thread, so its occupancy and the memory latency limit its bandwidth
+    (Little's law; Volkov, Understanding Latency Hiding on GPUs, 2016). An SM with a single block loads so little that
+    the cache serves it, whose latency scales with the clock. An SM without a block is idle.
     """
     busy_cores = np.minimum(kernels.blocks * rates.lone_block_ratio, rates.full_core_count)
     seconds: FloatArray = kernels.data_bytes / (rates.core_bytes_per_s * busy_cores)
@@ -183,10 +189,10 @@ def _threads_s(kernels: Kernels, rates: Rates) -> FloatArray:
 
 
 def smooth_maximum(compute_s: FloatArray, memory_s: FloatArray, *, overlap: FloatArray | float) -> FloatArray:
-    """The larger of the two where `overlap` is 1, their sum where it is 0, between them otherwise.
+    """Return the larger of the two if `overlap` is 1, their sum if it is 0, and a value between them otherwise.
 
     (c + m + sqrt((c - m)^2 + 4 (1 - overlap)^2 c m)) / 2: a hyperbola with both times as asymptotes, which grows with
-    either. Where both are equal a share of (1 - overlap) of the second shows.
+    either. If both are equal, it adds (1 - overlap) of one to the other.
     """
     cross = 4 * (1 - overlap) ** 2 - 2
     root = np.sqrt(np.maximum(compute_s**2 + memory_s**2 + cross * compute_s * memory_s, 0.0))

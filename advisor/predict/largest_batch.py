@@ -1,4 +1,4 @@
-"""A step and a memory in, the largest batch that fits it out."""
+"""Finds the largest batch whose step fits in a given memory."""
 
 from collections.abc import Sequence
 
@@ -8,13 +8,13 @@ from advisor.predict.remedies import Step
 
 _MOST = 2**30
 _PROBE_COUNT = 16
-"""Batches tried at a time between one that fits and one that does not."""
+"""Batches tried at a time between the largest known to fit and the smallest known not to."""
 
 
 def largest_batches(step: Step, *, memory_bytes: float) -> tuple[int, int]:
-    """The largest batch that fits for sure, and the largest that may; 0: none does.
+    """Return the largest batch that surely fits and the largest that may fit; 0 if none does.
 
-    A larger batch never needs less. Where the step is known at its own batch alone, that is the only candidate.
+    A larger batch never needs less memory. If the step is known only at its own batch, that is the only candidate.
     """
     return _largest(step, "high", memory_bytes=memory_bytes), _largest(step, "low", memory_bytes=memory_bytes)
 

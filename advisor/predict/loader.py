@@ -1,11 +1,10 @@
-"""Predicted steps and how long one vCPU takes to load a sample in, steps that wait for their data out.
+"""Adds data loading to predicted steps, from the time that one vCPU takes to load a sample.
 
-Workers on all vCPUs load the next batches while the step runs (PyTorch's `DataLoader` with `num_workers`). Each GPU's
-process keeps one vCPU for itself: it dispatches, or spins until the GPU is done (CUDA runtime API,
-`cudaDeviceScheduleAuto`).
-So a step takes the longer of the GPU's time and the loading. A CPU computes and loads on the same cores: where loading
-has the share x of them, computing takes T / (1 - x) and loading L / x, with T and L their times on all of them. Neither
-waits for the other at x = L / (T + L), and then both take T + L.
+Workers on all vCPUs load the next batches while the step runs (PyTorch's `DataLoader` with `num_workers`). The process
+of each GPU keeps one vCPU busy: it dispatches, or spins until the GPU is done (CUDA runtime API,
+`cudaDeviceScheduleAuto`). So a step takes the longer of the GPU's time and the loading time.
+A CPU computes and loads on the same cores. If loading gets a share x of them, computing takes T / (1 - x) and loading
+L / x, where T and L are the times on all cores. Neither waits for the other at x = L / (T + L), and both take T + L.
 """
 
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from advisor.records.device import Device
 from advisor.records.prediction import FloatArray, IndexArray, Predictions
 
 _HOST_VCPUS = 1.0
-"""Of the host, those that do not load for each GPU in use."""
+"""vCPUs of the host that do not load data, per GPU in use."""
 
 
 def loading_s(
@@ -29,9 +28,9 @@ def loading_s(
     machines: FloatArray | float = 1.0,
     gpus: FloatArray | float = 1.0,
 ) -> FloatArray:
-    """Seconds that loading a batch takes on the vCPUs that may do so, (devices, batches); infinite where not known.
+    """Return the seconds to load a batch, (devices, batches); infinite if the vCPU count is unknown.
 
-    `machines` share it, and `gpus` of each are in use.
+    The batch is split over `machines`, each with `gpus` in use.
     """
     all_vcpus = np.array([device.vcpu_count or 0.0 for device in devices])[:, np.newaxis]
     is_gpu = np.array([device.kind == "gpu" for device in devices], dtype=np.bool_)[:, np.newaxis]
@@ -43,9 +42,9 @@ def loading_s(
 
 
 def with_loader(predictions: Predictions, *, loader_s_per_sample: float) -> Predictions:
-    """The same steps, fed by their own machines. How long loading takes is the user's figure and has no error.
+    """Return the predictions with data loading on the devices' own machines.
 
-    A device whose vCPUs are not known fits nothing.
+    The loading time is the user's figure and has no error. A device with an unknown number of vCPUs fits nothing.
     """
     machines, gpus = _machines_and_gpus(predictions)
     load_s = loading_s(
@@ -62,7 +61,7 @@ def with_loader(predictions: Predictions, *, loader_s_per_sample: float) -> Pred
 
     alone_s = predictions.step_s
     step_s = fed(alone_s)
-    # How much of a relative error of the device's time reaches the step.
+    # The share of a relative error of the device's time that reaches the step.
     share = np.divide(alone_s, step_s, out=np.ones_like(step_s), where=np.isfinite(step_s))
     share = np.where(is_gpu & (share < 1), 0.0, share)
     is_waiting = load_s > alone_s
@@ -81,7 +80,7 @@ def with_loader(predictions: Predictions, *, loader_s_per_sample: float) -> Pred
 
 
 def _machines_and_gpus(predictions: Predictions) -> tuple[FloatArray, FloatArray]:
-    """How many machines load the batch, and how many GPUs of each have a process of their own, (devices, batches)."""
+    """Return the number of machines that load the batch and of GPUs in use on each, (devices, batches)."""
     scaling = predictions.scaling
     if scaling is None:
         ones = np.ones((len(predictions.devices), len(predictions.batches)))

@@ -1,4 +1,4 @@
-"""A device-neutral workload in, the kernels that one kind of device runs for it out, as arrays."""
+"""Lowers a device-neutral workload to the kernels that one kind of device runs, as arrays."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -37,122 +37,141 @@ _FLOAT_DTYPES = frozenset({"float64", "float32", "float16", "bfloat16", "complex
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowWork:
-    """One row at every batch size, with operands of one width on any device; of one call, arrays (batches,).
+    """The work of one call of a row, on any device, with its operands at one width; arrays are (batches,).
 
-    `part` is of `PARTS`. Where it `is_idle` no byte moves, as in a view, and nothing is run.
-    `parameter_bytes`, of what is as large at every batch size, and `revisited_bytes` (see `Cost`) are part of neither
-    `read_bytes` nor `write_bytes`.
-    `cast_bytes` are those of `cast_count` conversions before or after the call, `image_bytes` all of a convolution's
-    images. `compiled_bytes`, zero in eager mode, are what torch.compile reads and writes but parameters; there
-    `parameter_cast_bytes` and `parameter_cast_count` are all that is left of the casts.
-    `blocks` of threads: one for each token where a kernel of an engine does the row, else without end.
+    `read_bytes` and `write_bytes` include neither `parameter_bytes` nor `revisited_bytes`.
     """
 
     row: Row
     part: int
+    """Index of `PARTS`."""
     is_idle: bool
+    """True if no byte moves, as in a view: nothing is run."""
     dtype: str
     flops: FloatArray
     read_bytes: FloatArray
     revisited_bytes: FloatArray
+    """See `Cost`."""
     revisited_set_bytes: FloatArray
+    """See `Cost`."""
     parameter_bytes: FloatArray
+    """Bytes of the operands that do not grow with the batch."""
     write_bytes: FloatArray
     cast_bytes: FloatArray
+    """Bytes of the casts before or after the call."""
     cast_count: float
     parameter_cast_bytes: FloatArray
+    """Bytes of the casts that torch.compile cannot fuse: those of parameters."""
     parameter_cast_count: float
     compiled_bytes: FloatArray
+    """Bytes that torch.compile reads and writes, without parameters; zero in eager mode."""
     image_bytes: FloatArray
+    """Bytes of all images of a convolution."""
     blocks: Number
+    """Thread blocks: one per token for a kernel of an inference engine, else practically infinite."""
     products: tuple[Product, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowCounts:
-    """The rows of a step that do work, as `compile` has them, and what the step copies to the device, (batches,).
-
-    `pass_count`: how often the step reads its parameters.
-    """
+    """The work of all rows of a step, in one compile mode; arrays are (batches,)."""
 
     rows: tuple[RowWork, ...]
     transfer_bytes: FloatArray
+    """Bytes that the step copies to the device."""
     batches: FloatArray
     compile: CompileMode
     pass_count: int = 1
+    """How often the step reads its parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Kernels:
-    """One step on one kind of device at one precision.
+    """The kernels of one step on one kind of device at one precision.
 
-    `part` (an index of `PARTS`) says what of the step a kernel belongs to.
-    `families` are kernels' own: those of operators, with `_grouped`, `_depthwise`, `_running` (statistics) and
-    `_backward` where these run at other rates. `family`, `unit` (an index of `UNITS`), `row` (an index of the
-    workload's rows) and `calls` are (kernels,). Of one call, (kernels, batches): FLOP, how much longer one of them
-    takes in NCHW and channels-last than one of a product or an addition, those of a GPU's direct kernels in either,
-    bytes of parameters, bytes of what operators hand to each other, those of them that are read again and, from a
-    set of so many bytes, again and again, the loads that each thread makes in turn in NCHW, launches, how often all
-    cores of a CPU start and end together, calls into a CPU's library, and the bytes that the layout or a fitted
-    weight multiplies: of casts, of operands copied into another order in NCHW and channels-last, of images that a
-    library transposes, of results that a bias is added to, of parameters that it puts into its own order. `groups`
-    products (m, k) x (k, n), without end where the kernel is no product, and `blocks` of threads, without end where
-    they are no tokens of an engine. Of the whole step, (batches,): the operators that the host dispatches, in
-    backward apart, and the kernels that compiled code launches, the bytes that travel to the device, and those of
-    all parameters and of what else lies in memory between passes.
+    `family` to `calls` and `can_winograd` are (kernels,). `flops` to `blocks` are (kernels, batches), per call.
+    `dispatches` to `parameter_bytes` are (batches,), per step.
     """
 
     families: tuple[str, ...]
+    """Kernel families: those of operators, split by suffix where rates differ: `_grouped`, `_depthwise`, `_running`
+    (batch norms with running statistics) and `_backward`."""
     family: IndexArray
+    """Index of `families`."""
     unit: IndexArray
+    """Index of `UNITS`."""
     row: IndexArray
+    """Index of the workload's rows."""
     part: IndexArray
+    """Index of `PARTS`."""
     calls: FloatArray
     flops: FloatArray
     nchw_flop_ratio: FloatArray
+    """Slowdown of a FLOP in NCHW relative to a matmul or an addition."""
     nhwc_flop_ratio: FloatArray
+    """The same, channels-last."""
     nchw_direct_flops: FloatArray
+    """FLOP of direct convolution kernels on a GPU in NCHW, weighted by their slowdown."""
     nhwc_direct_flops: FloatArray
+    """The same, channels-last."""
     weight_bytes: FloatArray
+    """Bytes of parameters read."""
     data_bytes: FloatArray
+    """Bytes of activations read and written."""
     reread_bytes: FloatArray
+    """The part of `data_bytes` that is a second read, which channels-last 16-bit kernels may save."""
     revisited_bytes: FloatArray
+    """Bytes of repeated reads from a working set of `revisited_set_bytes`."""
     revisited_set_bytes: FloatArray
     loads_in_turn: FloatArray
+    """Loads that each thread makes in sequence in NCHW."""
     launches: FloatArray
     joins: FloatArray
+    """How often all cores of a CPU start and finish together."""
     library_calls: FloatArray
+    """Calls into a CPU library."""
     cast_bytes: FloatArray
     nchw_copied_bytes: FloatArray
+    """Bytes of operands that are copied to another layout if the images are in NCHW."""
     nhwc_copied_bytes: FloatArray
+    """The same, channels-last."""
     transposed_bytes: FloatArray
+    """Bytes of images that a library may transpose."""
     biased_bytes: FloatArray
+    """Bytes of results to which a bias is added."""
     repacked_bytes: FloatArray
+    """Bytes of parameters that a library may repack at every call."""
     groups: FloatArray
+    """Number of matmuls (m, k) x (k, n) in the kernel; practically infinite, like m, n and k, if it is none."""
     m: FloatArray
     n: FloatArray
     k: FloatArray
     blocks: FloatArray
+    """Thread blocks; practically infinite if the kernel does not assign one to each token."""
     can_winograd: BoolArray
     dispatches: FloatArray
+    """Operators that the host dispatches in eager mode, without those of backward."""
     backward_dispatches: FloatArray
     compiled_dispatches: FloatArray
+    """Kernels that compiled code launches."""
     transfer_bytes: FloatArray
+    """Bytes copied to the device."""
     parameter_bytes: FloatArray
+    """Bytes of all parameters and of other data that stays in memory between passes."""
 
     @property
     def has_backward(self) -> bool:
-        """Whether the step computes gradients, compiled or not."""
+        """Return whether the step computes gradients, compiled or not."""
         return any(PARTS[part].endswith("backward") for part in np.unique(self.part))
 
     def at(self, batches: IndexArray) -> "Kernels":
-        """Those at some of the batch sizes, by their indices."""
+        """Return the kernels at some of the batch sizes, given by index."""
         names = (*_PER_CALL, *_OF_PRODUCTS, *_OF_STEP)
         arrays: dict[str, Any] = {name: np.take(getattr(self, name), batches, axis=-1) for name in names}
         return replace(self, **arrays)
 
     def in_bf16(self) -> "Kernels":
-        """Those of the same width in bf16, where these are in fp16: the two differ by the unit alone."""
+        """Return the same kernels in bf16 instead of fp16; only the compute unit differs."""
         fp16, bf16 = UNITS.index("fp16"), UNITS.index("bf16")
         return replace(self, unit=np.where(self.unit == fp16, bf16, self.unit))
 
@@ -190,7 +209,7 @@ class _Kernel(NamedTuple):
 
 
 _QUANTIZED = frozenset({"int4", "int8", "float8_e4m3fn"})
-"""What weights are stored in that kernels compute with in half."""
+"""Storage dtypes of quantized weights, which kernels convert to 16 bits to compute."""
 _PER_CALL = (
     "flops", "nchw_flop_ratio", "nhwc_flop_ratio", "nchw_direct_flops", "nhwc_direct_flops", "weight_bytes",
     "data_bytes", "reread_bytes", "revisited_bytes", "revisited_set_bytes", "loads_in_turn", "launches", "joins",
@@ -200,21 +219,22 @@ _PER_CALL = (
 _OF_PRODUCTS = ("groups", "m", "n", "k")
 _OF_STEP = ("dispatches", "backward_dispatches", "compiled_dispatches", "transfer_bytes", "parameter_bytes")
 _EAGER_BY_LIBRARY = ("norm", "pool")
-"""What a CPU calls a library for (oneDNN, or torch's own like it), as for convolutions; Inductor writes its own."""
+"""Families that a CPU runs by a library call in eager mode (oneDNN or similar code in torch), like convolutions.
+Inductor generates its own code for them."""
 _GROUPED_SHARE = (1 - 0.82) / (1.36 - 0.82)
-"""Of a net's FLOP in convolutions, where Inductor's weights of the two layouts are equal."""
+"""Share of grouped convolutions in the FLOP of all convolutions at which Inductor rates both layouts equal."""
 _BY_ELEMENT = frozenset({"pointwise", "copy", "creation", "reduction"})
-"""Families whose elements torch divides among a CPU's cores."""
+"""Families in which torch splits the elements among a CPU's cores."""
 _GRAIN_NUMEL = 32_768
-"""Elements up to which it does not (ATen/Parallel.h: GRAIN_SIZE)."""
+"""Up to this number of elements torch uses one core (ATen/Parallel.h: GRAIN_SIZE)."""
 _ENDLESS = 1e9
-"""A dimension so long that no tile of it is left half empty."""
+"""A dimension long enough to make padding to whole tiles negligible."""
 
 
 def count_rows(
     workload: Workload, *, batches: FloatArray, width: Width, compile_mode: CompileMode = "eager"
 ) -> RowCounts:
-    """Evaluate the formula of every row once for all batch sizes. Views do nothing and are left out."""
+    """Evaluate the formula of every row once for all batch sizes; views are idle."""
     return RowCounts(
         rows=tuple(
             _row_work(row, batches=batches, width=width, compile_mode=compile_mode)
@@ -253,7 +273,7 @@ def _row_work(row: Row, *, batches: FloatArray, width: Width, compile_mode: Comp
     constants = tuple(operand for operand in row.inputs if is_streamed(operand))
     images = tuple(operand for operand in (*row.inputs, *row.outputs) if not is_constant(operand))
     products = () if _is_vector_product(row) else products_of(call)
-    if row.family == "conv" and len(products) > 1:  # two gradients, and each needs that of the result
+    if row.family == "conv" and len(products) > 1:  # two gradients, each of which reads the output's gradient
         images += row.inputs[:1]
     casts = _cast_operands(row, width=width, dtype_of=dtype_of)
     parameter_casts = [operand for operand in casts if is_constant(operand)]
@@ -287,7 +307,7 @@ def _row_work(row: Row, *, batches: FloatArray, width: Width, compile_mode: Comp
 
 
 def _blocks(row: Row, call: Call) -> Number:
-    """Of threads: engines give one to each token, a row of the result."""
+    """Return the number of thread blocks; inference engines use one per token, a row of the result."""
     if row.family not in BY_TOKEN:
         return _ENDLESS
     result = call.outputs[0]
@@ -295,10 +315,10 @@ def _blocks(row: Row, call: Call) -> Number:
 
 
 def _compiled_bytes(row: Row, *, batches: FloatArray, width: Width, dtype_of: DtypeOf) -> FloatArray:
-    """What torch.compile reads and writes for the row, but parameters.
+    """Return the bytes that torch.compile reads and writes for the row, without parameters.
 
-    A fused kernel casts what it reads and writes. What others read in half and it keeps in fp32 it writes twice, and
-    parts of a concatenation that were computed in their place are neither read nor written again.
+    A fused kernel casts its operands on the fly. A result that it keeps in fp32 and other kernels read in 16 bits is
+    written twice. Parts of a concatenation that are computed in place are neither read nor written again.
     """
     formula = formula_of(row.op)
     is_fusable = formula is not None and formula.fusable
@@ -326,11 +346,11 @@ def _compiled_bytes(row: Row, *, batches: FloatArray, width: Width, dtype_of: Dt
 
 
 def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision) -> Kernels:
-    """The kernels that a kind of device runs for the rows: composites become that device's own programs.
+    """Return the kernels that a kind of device runs for the rows; composite operators become several kernels.
 
-    Under torch.compile what stays inside a fused kernel does not reach memory, a row that another kernel goes on with,
-    or that has nothing left to move, launches nothing of its own, and the host dispatches kernels, not operators.
-    A GPU decodes in a CUDA graph, which the host starts once for each token, far sooner than it ends.
+    Under torch.compile, intermediates inside a fused kernel do not reach memory. A row that is fused into a later
+    kernel, or has nothing left to move, launches no kernel. The host dispatches kernels, not operators.
+    Decoding on a GPU runs in a CUDA graph, launched once per token, so it has no dispatch overhead.
     """
     kernels: list[_Kernel] = []
     is_relaid = counts.compile == "compile" and (kind == "cpu" or _is_relaid(counts))
@@ -380,7 +400,7 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision) -> Kerne
 
 
 def _compiled(program: Program) -> Program:
-    """Inductor's kernels copy nothing into another order, and have vectors and threads for every layout."""
+    """Return the program as Inductor compiles it: vectorized and parallel in every layout, without layout copies."""
     return replace(
         program,
         loads_in_turn=0.0,
@@ -403,9 +423,9 @@ def _kernels_of(
     launches: Number,
     flop_ratio: Number,
 ) -> Iterator[_Kernel]:
-    """The kernels of one row: one for each of its products, which share its FLOP and bytes.
+    """Yield the kernels of one row: one per matmul, each with its share of the row's FLOP and bytes.
 
-    The last product is that of a recurrent layer's state, which reads its weights again.
+    In a recurrent layer the last matmul is that of the state, which reads its weights at every time step.
     """
     row = work.row
     data_bytes = work.compiled_bytes if compiled else work.read_bytes + work.write_bytes
@@ -423,7 +443,7 @@ def _kernels_of(
     whole = (work.flops, work.parameter_bytes, moved_bytes, reread_bytes, cast_bytes, work.image_bytes)
     all_shares = sum(product.share for product in work.products)
     for product in products:
-        # One kernel is the rule, and a division of tiny arrays takes as long as all else here.
+        # Most rows have one kernel, and dividing tiny arrays takes as long as everything else here.
         shares = (
             whole
             if product is None or len(products) == 1
@@ -471,7 +491,10 @@ def _kernels_of(
 
 
 def _is_joined(work: RowWork, product: Product | None, *, compiled: bool) -> Number:
-    """Whether a kernel runs on all cores of a CPU: not where torch leaves a few elements, or MKL a vector, to one."""
+    """Return 1 if the kernel runs on all cores of a CPU, else 0.
+
+    Torch runs few elements on one core, and MKL a matmul with a single row.
+    """
     if product is not None:
         return np.where(np.asarray(product.groups) * product.m > 1, 1.0, 0.0)
     if compiled or work.row.family not in _BY_ELEMENT:
@@ -482,10 +505,11 @@ def _is_joined(work: RowWork, product: Product | None, *, compiled: bool) -> Num
 
 
 def _is_relaid(counts: RowCounts) -> bool:
-    """Whether torch.compile keeps all images channels-last: unless grouped convolutions, slower then, have much to do.
+    """Return whether torch.compile converts all images to channels-last on a GPU.
 
-    Inductor weighs FLOP by 1.36 for grouped ones, some 0.8 for all others; in training a single one decides. On CPUs it
-    always does (torch/_inductor/graph.py, decide_layout_opt).
+    It does not if grouped convolutions, which are slower channels-last, do much of the work. Inductor weighs their FLOP
+    by 1.36 and others by about 0.8; in training a single grouped convolution decides. On CPUs it always converts
+    (torch/_inductor/graph.py, decide_layout_opt).
     """
     flops, grouped_flops = 0.0, 0.0
     for work in counts.rows:
@@ -498,7 +522,7 @@ def _is_relaid(counts: RowCounts) -> bool:
 
 
 def _family(row: Row, product: Product | None) -> str:
-    """The family whose rates the kernel has."""
+    """Return the family whose rates apply to the kernel."""
     family = row.family
     if _is_vector_product(row):
         return VECTOR_ATTENTION
@@ -530,7 +554,7 @@ def _as_arrays(kernels: Sequence[_Kernel], *, batches: FloatArray, **of_step: Fl
 
     def of_products(name: str) -> FloatArray:
         lengths = filled([getattr(kernel.product, name) if kernel.product else _ENDLESS for kernel in kernels])
-        return np.maximum(lengths, 1.0)  # an empty product has no FLOP, and a tile as any other
+        return np.maximum(lengths, 1.0)  # an empty matmul has no FLOP but still one tile
 
     def is_product(name: str) -> BoolArray:
         return np.array([kernel.product is not None and getattr(kernel.product, name) for kernel in kernels], np.bool_)
@@ -550,24 +574,27 @@ def _as_arrays(kernels: Sequence[_Kernel], *, batches: FloatArray, **of_step: Fl
 
 
 def _is_vector_product(row: Row) -> bool:
-    """Attention of one token each: the keys are cut among all cores, and no tile is filled or not (Flash-Decoding)."""
+    """Return whether the row is attention of a single query token, which splits the keys over all SMs (Flash-Decoding).
+
+    Tiles and waves do not apply to it.
+    """
     return row.phase == "decode" and row.family == "attention"
 
 
 def is_streamed(operand: Operand) -> bool:
-    """Whether it lies in memory from one pass to the next, so that every pass reads it from there."""
+    """Return whether the operand stays in memory between passes, so that every pass reads it from there."""
     return operand.kept or is_constant(operand)
 
 
 def is_constant(operand: Operand) -> bool:
-    """Whether the operand is as large at every batch size: a parameter, as far as the trace can tell."""
+    """Return whether the operand's size is independent of the batch: a parameter, as far as the trace can tell."""
     return not operand.varies and all(isinstance(dim, int) or dim[1] == 0 for dim in operand.shape)
 
 
 def _cast_operands(row: Row, *, width: Width, dtype_of: DtypeOf) -> list[Operand]:
-    """The operands that autocast converts: inputs stored in another dtype, and in backward the gradients of parameters.
+    """Return the operands that autocast converts: inputs stored in another dtype and, in backward, parameter gradients.
 
-    Backward finds the half copies of the parameters that forward made, and converts their gradients to fp32.
+    Backward reuses the 16-bit copies of the parameters from forward and converts their gradients to fp32.
     """
     if width != "autocast":
         return []
@@ -580,7 +607,7 @@ def _cast_operands(row: Row, *, width: Width, dtype_of: DtypeOf) -> list[Operand
 
 
 def _cast_bytes(operand: Operand, *, batches: FloatArray) -> FloatArray:
-    """A cast reads one width and writes the other."""
+    """Return the bytes of a cast, which reads one of fp32 and fp16 and writes the other."""
     numel = _operands_bytes((operand,), batches=batches, dtype_of=lambda _: "int8")
     return numel * (ITEMSIZE_BYTES["float32"] + ITEMSIZE_BYTES["float16"])
 
@@ -593,14 +620,14 @@ def _operands_bytes(operands: tuple[Operand, ...], *, batches: FloatArray, dtype
 
 
 def constant_bytes(operand: Operand, *, dtype: str) -> float:
-    """Bytes of an operand that is as large at every batch size."""
+    """Return the bytes of an operand whose size does not depend on the batch."""
     return (
         math.prod((dim if isinstance(dim, int) else dim[0] for dim in operand.shape), start=1.0) * ITEMSIZE_BYTES[dtype]
     )
 
 
 def operand_bytes(operand: Operand, *, batches: FloatArray, dtype: str) -> FloatArray:
-    """Bytes of one operand at every batch size."""
+    """Return the bytes of one operand at every batch size."""
     numel = np.ones(len(batches))
     for dim in operand.shape:
         numel = numel * (dim if isinstance(dim, int) else dim[0] + dim[1] * batches)

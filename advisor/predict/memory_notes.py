@@ -1,4 +1,4 @@
-"""A workload and its predictions in, what to say of the devices that are too small for it out."""
+"""Writes a note about the devices that do not have enough memory for a workload."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from advisor.records.workload import Workload
 
 
 def memory_notes(workload: Workload, predictions: Predictions) -> tuple[str, ...]:
-    """One sentence on the largest device of those with too little memory: the numbers, and what would make it fit."""
+    """Return a sentence on the largest device with too little memory: the numbers, and what would make it fit."""
     fits: list[bool] = np.any(predictions.fits, axis=1).tolist()
     is_counted: list[bool] = np.any(np.isfinite(predictions.peak_memory_bytes), axis=1).tolist()
     too_small = [
@@ -30,22 +30,22 @@ def memory_notes(workload: Workload, predictions: Predictions) -> tuple[str, ...
         return ()
     at = int(predictions.peak_memory_bytes[index].argmin())
     batch, has = int(predictions.batches[at]), units.format_bytes(device.memory_bytes)
-    too_small_at = f"too small {at_batch_text(batch, workload.generation)}"
+    too_small_at = f"have too little memory {at_batch_text(batch, workload.generation)}"
     plan = predictions.scaling.plans[predictions.scaling.plan[index, at]] if predictions.scaling else Plan()
     if plan != Plan():
         needed = units.format_bytes(float(predictions.peak_memory_bytes[index, at]))
         return (
-            f"{too_small_at}: {device.name}, of which each has {has}, and smaller ones: spread over "
-            f"{plan.data * plan.tensor * plan.pipeline} the step needs {needed} of each in {precision}.",
+            f"{device.name} ({has} each) and smaller devices {too_small_at}: on "
+            f"{plan.data * plan.tensor * plan.pipeline} of them the step needs {needed} each in {precision}.",
         )
     step = Step(workload=workload, batch=batch, width=width_of(precision), kind=device.kind)
     fitting = [changed for changed in remedies(step, device=device) if _fits(changed, device)]
     listed = ", ".join(f"{each.name} {units.format_bytes(float(each.step.peak.mid[0]))}" for each in fitting)
     needed = units.format_bytes(float(step.peak.mid[0]))
-    change = f"would fit: {listed}" if listed else "nothing that is known here makes it fit"
+    change = f"it would fit with {listed}" if listed else "no known change makes it fit"
     return (
-        f"{too_small_at}: {device.name}, which has {has}, and smaller ones: the step needs {needed} in {precision}; "
-        f"{change} (advise memory says how).",
+        f"{device.name} ({has}) and smaller devices {too_small_at}: the step needs {needed} in {precision}; "
+        f"{change} (see `advise memory`).",
     )
 
 

@@ -1,4 +1,4 @@
-"""The plain roofline of a step, max(FLOP / peak, bytes / bandwidth) per operator: what predictions must beat."""
+"""Computes the plain roofline of a step, max(FLOP / peak, bytes / bandwidth) per operator, as a baseline."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _FLOATS = ("float", "bfloat", "complex")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlainRoofline:
-    """`step_s` and `flops`, (devices, batches); NaN and 0 on a device that does not run the step."""
+    """The roofline's `step_s` and `flops`, (devices, batches); NaN and 0 on a device that cannot run the step."""
 
     step_s: FloatArray
     flops: FloatArray
@@ -25,10 +25,11 @@ class PlainRoofline:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Work:
-    """All calls of one row, (batches,), and the dtype it computes in."""
+    """The work of all calls of one row; arrays are (batches,)."""
 
     row: Row
     dtype: str
+    """The dtype it computes in."""
     flops: FloatArray
     moved_bytes: FloatArray
 
@@ -41,11 +42,10 @@ def plain_roofline(
     batches: IndexArray,
     compile_mode: CompileMode,
 ) -> PlainRoofline:
-    """Every operator at the datasheet's peak of its unit and at the datasheet's bandwidth, one after the other.
+    """Return the sum of the operators' rooflines, with the datasheet's peak of each unit and its memory bandwidth.
 
-    Williams, Waterman and Patterson, "Roofline" (2009), summed over operators as it is used as a baseline of predictors
-    of step times. What an operator reads again need not come from memory. Under torch.compile what stays inside a fused
-    kernel moves no bytes.
+    Williams, Waterman and Patterson, "Roofline" (2009); the sum over operators is the usual baseline for predictors of
+    step times. Repeated reads are not counted. Under torch.compile, data inside a fused kernel moves no bytes.
     """
     step_s = np.full((len(devices), len(batches)), np.nan)
     flops = np.zeros_like(step_s)

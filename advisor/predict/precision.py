@@ -1,4 +1,4 @@
-"""How a step runs on a device: the precision asked for in, the one used and the dtype of every operand out."""
+"""Resolves the precision in which a step runs on a device, the dtype of every operand and the unit that computes."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -9,29 +9,27 @@ from advisor.records.options import PrecisionChoice
 from advisor.records.workload import Operand, Row
 
 Width = Literal["full", "autocast", "half"]
-"""Which operands are stored in half: none, those that autocast casts, or all."""
+"""Which operands are stored in 16 bits: none, those that autocast casts, or all."""
 
 _HALF: dict[Precision, str] = {"amp-fp16": "fp16", "amp-bf16": "bf16", "fp16": "fp16", "bf16": "bf16"}
 _WIDTHS: dict[Precision, Width] = {
     "fp32": "full", "tf32": "full", "amp-fp16": "autocast", "amp-bf16": "autocast", "fp16": "half", "bf16": "half",
 }  # fmt: skip
 _PACKED_HALF_PER_FP32 = 2.0
-"""A 32-bit lane holds two halves: a higher rate can only come from tensor cores."""
+"""A 32-bit lane holds two 16-bit values, so a higher rate can only come from tensor cores."""
 MATRIX_FAMILIES = frozenset({"matmul", "conv", "attention", "rnn"})
-"""Families that run on matrix units where there are any."""
+"""Families that run on matrix units if the device has any."""
 _BY_BLAS = "matmul"
-"""The family that a CPU computes in fp32 by MKL, and not by oneDNN or torch's own code, which use its whole vectors."""
+"""The family that a CPU computes in fp32 with MKL. Others use oneDNN or torch's own code, with the full SIMD width."""
 _FLOATS = frozenset({"float32", "float64", "bfloat16"})
 
 
 def resolve_precision(choice: PrecisionChoice, device: Device) -> Precision | None:
-    """The precision in which the step runs, or None where the device cannot run the one asked for.
+    """Return the precision in which the step runs, or None if the device cannot run the requested one.
 
-    GPUs without a unit for half store in half and compute in fp32, as cuDNN and cuBLAS do there.
-
-    auto: bf16 autocast where native, else fp16 autocast on tensor cores, else fp32. half: the whole model in bf16 where
-    native, else in fp16 on GPUs, else in fp32. TF32 is a permission that devices
-    without such a unit ignore, as torch does.
+    auto: bf16 autocast if native, else fp16 autocast on tensor cores, else fp32. half: the whole model in bf16 if
+    native, else in fp16 on GPUs, else in fp32. tf32: fp32 on devices without TF32, as in torch. A GPU without 16-bit
+    units stores 16 bits and computes in fp32, as cuDNN and cuBLAS do.
     """
     peaks = device.peak_flops_per_s
     if choice == "auto":
@@ -55,25 +53,25 @@ def _auto_precision(device: Device) -> Precision:
 
 
 def width_of(precision: Precision) -> Width:
-    """Which operands the precision stores in half; the two halves are equally wide."""
+    """Return which operands the precision stores in 16 bits; fp16 and bf16 do not differ."""
     return _WIDTHS[precision]
 
 
 def stored_dtype(operand: Operand, *, width: Width) -> str:
-    """The dtype in which the operand lies in memory between operators; "float16" stands for either half."""
+    """Return the dtype of the operand in memory between operators; "float16" also stands for bfloat16."""
     if width == "half" and operand.dtype in _FLOATS:
         return "float16"
     return "float16" if width == "autocast" and operand.low and operand.dtype == "float32" else operand.dtype
 
 
 def compiled_dtype(operand: Operand, *, width: Width) -> str:
-    """The dtype in which the operand lies in memory between the kernels of torch.compile."""
+    """Return the dtype of the operand in memory between the kernels of torch.compile."""
     is_narrow = width == "autocast" and operand.narrowed and operand.dtype == "float32"
     return "float16" if is_narrow else stored_dtype(operand, width=width)
 
 
 def computed_dtype(*, width: Width, autocast: Autocast) -> Callable[[Operand], str]:
-    """The dtype in which an operator with that autocast policy takes and gives each operand."""
+    """Return a function that gives each operand's dtype in an operator with this autocast policy."""
     if width != "autocast" or autocast == "widest":
         return lambda operand: stored_dtype(operand, width=width)
     target = "float16" if autocast == "low" else "float32"
@@ -81,13 +79,15 @@ def computed_dtype(*, width: Width, autocast: Autocast) -> Callable[[Operand], s
 
 
 def computing_family(row: Row) -> str:
-    """The family by which `unit_of` finds the unit of the row: GRU and plain recurrent layers are products of MKL, and
-    an LSTM is oneDNN's (ATen's RNN.cpp)."""
+    """Return the family for which `unit_of` finds the unit of the row.
+
+    GRU and plain recurrent layers count as matmuls, since they run in MKL; an LSTM runs in oneDNN (ATen's RNN.cpp).
+    """
     return _BY_BLAS if row.family == "rnn" and row.attributes.get("mode", "lstm") != "lstm" else row.family
 
 
 def unit_of(family: str, *, kind: DeviceKind, dtype: str, precision: Precision) -> str:
-    """The unit of `Device.peak_flops_per_s` that an operator of the family computes on."""
+    """Return the unit of `Device.peak_flops_per_s` on which an operator of the family computes."""
     if dtype in ("float64", "complex128"):
         return "fp64"
     if family not in MATRIX_FAMILIES:

@@ -1,4 +1,4 @@
-"""A call of a matrix family in, the matrix products that its kernels compute out."""
+"""Finds the matrix products (m, k) x (k, n) that the kernels of an operator call compute."""
 
 import math
 from collections.abc import Callable, Mapping, Set
@@ -12,29 +12,27 @@ from advisor.records.workload import Attribute
 _PLANE_DIMS = 2
 _TILED_GROUP_CHANNELS = frozenset({4, 8, 16, 32})
 _MANY_GROUPS, _MANY_CHANNELS = 32, 128
-"""For which grouped convolutions cuDNN's tensor cores find all gradients channels-last."""
+"""Limits of the grouped convolutions whose channels-last gradients cuDNN computes on tensor cores."""
 _DIRECT_GROUP_CHANNELS = 64.0
-"""The width of the groups whose gradient the ratios of direct kernels are of."""
+"""Channels per group to which the `direct_ratio` of weight gradients refers."""
 _WIDEST_SINGLE_TILE, _TILE_STEP = 128.0, 64.0
-"""Groups of channels fill tiles that are powers of two as far as 128, then many of 64."""
+"""A group of channels is padded to a power of two up to 128, and to a multiple of 64 above."""
 _WRITTEN_FOR_NCHW, _WRITTEN_FOR_NHWC = frozenset({1.0, 3.0, 5.0}), frozenset({1.0, 3.0, 5.0, 7.0})
-"""The sizes of square depthwise kernels that torch's code (ATen: DepthwiseConv2d.cu), and cuDNN's, is written for."""
+"""Sizes of square depthwise kernels with specialized code in torch (ATen: DepthwiseConv2d.cu) and in cuDNN."""
 _TORCH_DIRECT_RATIO, _CUDNN_DIRECT_RATIO = 0.7, 2.4
-"""What other sizes take. For 1e12 FLOP in NCHW MixNet, FastViT and ConvMixer took 0.5 to 0.7 s on an RTX 3090 and 0.3 s
-on an RTX 4090; channels-last EdgeNeXt, FocalNet and ConvMixer took 1.9 and 1.1 s."""
+"""Slowdown of other sizes. Per 1e12 FLOP in NCHW, MixNet, FastViT and ConvMixer took 0.5 to 0.7 s on an RTX 3090 and
+0.3 s on an RTX 4090; channels-last, EdgeNeXt, FocalNet and ConvMixer took 1.9 and 1.1 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnGpu:
-    """How a GPU's kernels for images in one order take the shapes of a convolution.
-
-    `padded_ratio`: how many times its FLOP tensor cores compute to fill their tiles. `direct_ratio`: where there is but
-    a direct kernel for such shapes, how long a FLOP takes it, in those of gradients of grouped weights, 64 channels a
-    group; 0: there is another.
-    """
+    """How well the shapes of a convolution suit a GPU's kernels for one image layout."""
 
     padded_ratio: float = 1.0
+    """FLOP that tensor cores compute, padding of tiles included, relative to the FLOP of the convolution."""
     direct_ratio: float = 0.0
+    """Time of a FLOP if only a direct kernel supports the shapes, relative to the weight gradient of a grouped
+    convolution with 64 channels per group; 0 if another kernel supports them."""
 
 
 AS_IT_IS = OnGpu()
@@ -42,35 +40,35 @@ AS_IT_IS = OnGpu()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
-    """One kernel of `groups` matrix products (m, k) x (k, n): what decides how well it fills tiles and multiprocessors.
-
-    `is_depthwise`: a convolution with one input channel per group, which runs outside matrix units.
-    `can_winograd`: a 3 x 3 convolution of stride 1, which has an algorithm with fewer multiplications.
-    `nchw`, `nhwc`: with images in that order. `share`: of its row's FLOP and bytes, relative to the row's other
-    products. `family`: that of its kernel where it is not the row's; `is_gradient`: a library computes it as it does a
-    gradient.
-    """
+    """One kernel of `groups` matrix products (m, k) x (k, n), which decide how well it fills tiles and SMs."""
 
     groups: Number = 1.0
     m: Number
     n: Number
     k: Number
     is_depthwise: bool = False
+    """A convolution with one input channel per group, which does not run on tensor cores."""
     can_winograd: bool = False
+    """A 3 x 3 convolution of stride 1, for which Winograd's algorithm needs fewer multiplications."""
     nchw: OnGpu = AS_IT_IS
+    """The kernels for images in NCHW."""
     nhwc: OnGpu = AS_IT_IS
+    """The kernels for channels-last images."""
     share: Number = 1.0
+    """Share of the row's FLOP and bytes, relative to the row's other products."""
     is_gradient: bool = False
+    """True if a library computes it in the same way as a gradient."""
     family: str = ""
+    """Family of its kernel if that is not the row's."""
 
 
 def has_products(op: str) -> bool:
-    """Whether the shapes of such calls tell of their products."""
+    """Return whether the products of such calls can be derived from their shapes."""
     return op in _BY_OP
 
 
 def products_of(call: Call) -> tuple[Product, ...]:
-    """The products of one call; none where the operator is no matrix product or its shapes say nothing."""
+    """Return the products of one call; none if the operator has no products or its shapes do not show them."""
     find = _BY_OP.get(call.op)
     return find(call) if find else ()
 
@@ -81,8 +79,11 @@ def _matmul(call: Call) -> tuple[Product, ...]:
 
 
 def _grouped_matmul(call: Call) -> tuple[Product, ...]:
-    """Rows (m, k) with (groups, k, n): every group has its part of the rows, those that some token chose alone. Else
-    the groups share the columns of (groups, m, k) x (k, n), or the depth of (m, k) x (k, n)."""
+    """Return the product of a grouped matmul, which splits rows, columns or depth among its groups.
+
+    (m, k) x (groups, k, n) splits the rows, and only groups that some token chose count. (groups, m, k) x (k, n) splits
+    the columns and (m, k) x (k, n) the depth.
+    """
     a, b = call.inputs[:2]
     if len(a.shape) == len(b.shape) == _PLANE_DIMS:
         groups = call.outputs[0].shape[0]
@@ -101,7 +102,7 @@ def _add_matmul(call: Call) -> tuple[Product, ...]:
 
 
 def _of_matrices(a: Tensor, b: Tensor) -> Product:
-    """(..., m, k) x (..., k, n): batched where `b` has a batch, else one product of all rows."""
+    """Return the product of (..., m, k) x (..., k, n): batched if `b` has a batch, else one product of all rows."""
     k, n = a.shape[-1], b.shape[-1]
     if len(b.shape) > 2:
         return Product(groups=math.prod(a.shape[:-2]), m=a.shape[-2], n=n, k=k)
@@ -114,7 +115,7 @@ def _linear(call: Call) -> tuple[Product, ...]:
 
 
 def _linear_backward(call: Call) -> tuple[Product, ...]:
-    """Inputs (input, grad_output, weight (out, in)): gradients of the input and of the weight."""
+    """Return the gradients of input and weight, as requested; inputs are (input, grad_output, weight (out, in))."""
     _, grad_output, weight = call.inputs[:3]
     wants_input, wants_weight, _ = call.attributes["output_mask"]
     rows, (out, width) = math.prod(grad_output.shape[:-1]), weight.shape
@@ -123,13 +124,13 @@ def _linear_backward(call: Call) -> tuple[Product, ...]:
 
 
 def _distances(call: Call) -> tuple[Product, ...]:
-    """Rows (m, k) and (n, k), each with two columns more."""
+    """Return the product of rows (m, k) and (n, k), each extended by two columns."""
     first, second = call.inputs[:2]
     return (Product(groups=math.prod(first.shape[:-2]), m=first.shape[-2], n=second.shape[-2], k=first.shape[-1] + 2),)
 
 
 def _encoder_layer(call: Call) -> tuple[Product, ...]:
-    """Four linear layers and attention among all positions (`ops.attention`)."""
+    """Return four linear layers and attention among all positions (`ops.attention`)."""
     source, qkv, _, out, _, _, _, _, _, up, _, down = call.inputs[:12]
     tokens = math.prod(source.shape[:-1])
     layers = [_of_linear(tokens, weight) for weight in (qkv, out, up, down)]
@@ -137,7 +138,7 @@ def _encoder_layer(call: Call) -> tuple[Product, ...]:
 
 
 def _multi_head_attention(call: Call) -> tuple[Product, ...]:
-    """The projections of queries, keys, values and results, and attention (`ops.attention`)."""
+    """Return the projections of queries, keys, values and results, and attention (`ops.attention`)."""
     query, key, _, _, _, out = call.inputs[:6]
     queries, keys = math.prod(query.shape[:-1]), math.prod(key.shape[:-1])
     projections = [_of_linear(tokens, out) for tokens in (queries, keys, keys, queries)]
@@ -145,19 +146,22 @@ def _multi_head_attention(call: Call) -> tuple[Product, ...]:
 
 
 def _of_linear(tokens: Number, weight: Tensor) -> Product:
-    """A linear layer with weight (out, in) inside another operator."""
+    """Return the product of a linear layer with weight (out, in) inside another operator."""
     n, k = weight.shape
     return Product(m=tokens, n=n, k=k, share=2 * tokens * weight.numel, family="matmul")
 
 
 def _of_attention(query: Tensor, key: Tensor, *, width: Number) -> Product:
-    """Among (..., length, width), whose heads are not known here: a tile is as narrow as they are in either case."""
+    """Return the product of attention among (..., length, width).
+
+    The number of heads is unknown here and not needed: a tile is as narrow as a head in either case.
+    """
     samples, length, kv_length = math.prod(query.shape[:-2]), query.shape[-2], key.shape[-2]
     return Product(groups=samples, m=length, n=width, k=kv_length, share=4 * samples * length * kv_length * width)
 
 
 def _convolution(call: Call) -> tuple[Product, ...]:
-    """Implicit GEMM: a row per output pixel, a column per output channel of a group."""
+    """Return the implicit GEMM: a row per output pixel, a column per output channel of a group."""
     if call.attributes.get("transposed"):
         return _transposed_convolution(call)
     source, weight = call.inputs[:2]
@@ -165,8 +169,11 @@ def _convolution(call: Call) -> tuple[Product, ...]:
 
 
 def _transposed_convolution(call: Call) -> tuple[Product, ...]:
-    """The gradient of a convolution's input, as libraries compute it (cuDNN: cudnnConvolutionBackwardData; oneDNN: the
-    deconvolution of its developer guide): a row per pixel of the result, which gathers one of `stride` squared taps."""
+    """Return the product of a transposed convolution: a row per output pixel, over one of `stride` squared taps.
+
+    Libraries compute it as the gradient of a convolution's input (cuDNN: cudnnConvolutionBackwardData; oneDNN: the
+    deconvolution of its developer guide).
+    """
     source, weight = call.inputs[:2]
     forward = _implicit_gemm(source, weight, call.outputs[0], attributes={**call.attributes, "transposed": True})
     pixels = math.prod(call.outputs[0].shape[2:]) * source.shape[0]
@@ -175,9 +182,10 @@ def _transposed_convolution(call: Call) -> tuple[Product, ...]:
 
 
 def _implicit_gemm(source: Tensor, weight: Tensor, result: Tensor, *, attributes: Mapping[str, Attribute]) -> Product:
-    """Weight (out, in / groups, *kernel); transposed, the product runs from the larger image to the smaller.
+    """Return the implicit GEMM for weight (out, in / groups, *kernel).
 
-    Winograd's tiles are of pixels side by side: a dilated kernel has none.
+    For a transposed convolution it is the product of the forward convolution, from the larger image to the smaller.
+    Winograd's algorithm needs adjacent pixels, so it excludes dilated kernels.
     """
     small, large = (source, result) if attributes.get("transposed") else (result, source)
     groups = _fixed(large.shape[1]) / _fixed(weight.shape[1])
@@ -204,7 +212,10 @@ def _implicit_gemm(source: Tensor, weight: Tensor, result: Tensor, *, attributes
 
 
 def _convolution_backward(call: Call) -> tuple[Product, ...]:
-    """Inputs (grad_output, input, weight): the input's gradient sums over out x kernel, the weight's over pixels."""
+    """Return the gradients of input (depth: out x kernel) and weight (depth: pixels), as requested.
+
+    Inputs are (grad_output, input, weight).
+    """
     grad_output, source, weight = call.inputs[:3]
     forward = _implicit_gemm(source, weight, grad_output, attributes=call.attributes)
     wants_input, wants_weight, _ = call.attributes["output_mask"]
@@ -243,8 +254,11 @@ def _convolution_backward(call: Call) -> tuple[Product, ...]:
 
 
 def _padded_ratio(channels: Number) -> float:
-    """How much wider the tile is that holds a group's channels. RegNets have groups of 24 to 328, which take as much
-    longer in NCHW as their results are padded, and channels-last as both sides are: two GPUs, eager and compiled."""
+    """Return the width of the tiles for a group's channels, relative to the channels.
+
+    RegNets have groups of 24 to 328 channels. On two GPUs, eager and compiled, their time grows with the padding of the
+    output channels in NCHW, and with the padding of both sides channels-last.
+    """
     width = max(_fixed(channels), 1.0)
     if width > _WIDEST_SINGLE_TILE:
         return math.ceil(width / _TILE_STEP) * _TILE_STEP / width
@@ -252,20 +266,20 @@ def _padded_ratio(channels: Number) -> float:
 
 
 def _is_unusual(kernel: tuple[float, ...], written_for: Set[float]) -> bool:
-    """Of two dimensions, and not a square of those sizes."""
+    """Return whether a 2-D kernel is not a square of one of the sizes `written_for`."""
     return len(kernel) == _PLANE_DIMS and (kernel[0] != kernel[1] or kernel[0] not in written_for)
 
 
 def _weight_direct_ratio(
     source: Tensor, weight: Tensor, forward: Product, *, attributes: Mapping[str, Attribute]
 ) -> float:
-    """That of the gradient of weights where channels come last: of grouped ones it is cuDNN's direct kernel, too
-    (wgrad2d_grouped_direct_kernel in pytorch/pytorch#34977).
+    """Return the `direct_ratio` of a weight gradient, channels-last.
 
-    Of 587 nets trained in NHWC on an RTX 3090 those escape it whose groups are of 4, 8, 16 or 32 channels, as many out
-    as in, under dense kernels of 3 x 3, if there are 32 groups or more than 128 channels. Images of a batch of one, as
-    convolutions with weights by sample have them, are in no layout. Wider groups use what they load more often, and of
-    82 of these nets they run faster with the root of the width.
+    For grouped convolutions cuDNN uses a direct kernel (wgrad2d_grouped_direct_kernel in pytorch/pytorch#34977). The
+    exceptions, found in 587 nets trained in NHWC on an RTX 3090, are dense 3 x 3 kernels with 4, 8, 16 or 32 channels
+    per group, as many out as in, and at least 32 groups or more than 128 channels. Images of a batch of one, as in
+    convolutions with weights per sample, have no layout. Wider groups reuse their loads more: in 82 of these nets the
+    throughput grows with the square root of the width.
     """
     if forward.is_depthwise:
         return forward.nhwc.direct_ratio
@@ -284,14 +298,14 @@ def _is_one(length: Number) -> bool:
 
 
 def _attention(call: Call) -> tuple[Product, ...]:
-    """Fused: a block of queries passes over all keys; (..., length, head_dim)."""
+    """Return the product of fused attention, in which a block of queries (..., length, head_dim) reads all keys."""
     is_backward = call.op.endswith("backward")
     query, key = call.inputs[1 if is_backward else 0 :][:2]
     return (Product(groups=math.prod(query.shape[:-2]), m=query.shape[-2], n=query.shape[-1], k=key.shape[-2]),)
 
 
 def _recurrent(call: Call) -> tuple[Product, ...]:
-    """Of every layer one product for the inputs of all time steps, and at each step a narrow one for the state."""
+    """Return, per layer, one product for the inputs of all time steps and a narrow one per step for the state."""
     layers = layers_of(call)
     result = call.inputs[0] if call.op.endswith("backward") else call.outputs[0]
     tokens, gates_numel = math.prod(result.shape[:-1]), layers.gates * layers.hidden_size
@@ -304,13 +318,13 @@ def _recurrent(call: Call) -> tuple[Product, ...]:
 
 
 def recurrent_steps(call: Call) -> Number:
-    """Time steps of the input (steps, batch, features), (batch, steps, features) or, unbatched, (steps, features).
+    """Return the time steps of an input (steps, batch, features), (batch, steps, features) or (steps, features).
 
-    A packed input is (tokens, features) beside a state (layers, batch, hidden): its steps are tokens per sample.
+    A packed input is (tokens, features) with a state (layers, batch, hidden); its steps are the tokens per sample.
     """
     inputs = call.inputs
     shape = inputs[0].shape
-    state = 2 if call.op == "rnn_backward" else 1  # behind the input, and in backward behind the output's gradient
+    state = 2 if call.op == "rnn_backward" else 1  # after the input and, in backward, the output's gradient
     if len(shape) == 2 and len(inputs) > state and len(inputs[state].shape) == 3:
         return shape[0] / inputs[state].shape[1]
     return shape[1 if call.attributes["batch_first"] and len(shape) == 3 else 0]
@@ -326,7 +340,7 @@ def _same_size(source: Tensor, result: Tensor) -> bool:
 
 
 def _fixed(length: Number) -> float:
-    """A length that does not grow with the batch, though it may come as one number per batch size."""
+    """Return a length that does not depend on the batch, though it may be given as one number per batch size."""
     return float(length if isinstance(length, (int, float)) else length.flat[0])
 
 

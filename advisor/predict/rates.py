@@ -1,4 +1,4 @@
-"""Devices and their efficiencies in, the rates that a step's kernels sustain on them out."""
+"""Computes the throughput and bandwidth that devices sustain for a step's kernels, from datasheets and fits."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,34 +24,34 @@ _OF_EFFICIENCY = (
     "overlap_ratio", "edge_ramp", "depth_ramp", "tile_rows", "tile_columns", "wave_ratio",
     "bias_pass_ratio", "repack_ratio", "cast_ratio", "cache_kept_ratio",
 )  # fmt: skip
-"""The fields of `Efficiency` that `Rates` takes as they are."""
+"""The fields of `Efficiency` that `Rates` copies unchanged."""
 _NOTHING_HELD = np.array(np.inf)
-"""`core_bytes_per_s` where no family has any: for all kernels at once."""
+"""`core_bytes_per_s` for all kernels at once, if no family has a limit."""
 _JOIN_EXPONENT = 0.7
-"""Between a barrier that all cores pass one by one (1) and one that is a tree (0): CPUs left out are off by 27 % with
-either 1 or 0.7, by 31 % with a tree, and none that was measured has more than 14 cores."""
+"""How the cost of a barrier grows with the core count: 1 for a linear barrier, 0 for a tree. The error on CPUs left
+out of the fit is 27 % with either 1 or 0.7 and 31 % with a tree. No measured CPU has more than 14 cores."""
 _SCALAR, _VECTOR = UNITS.index("scalar"), UNITS.index("vector")
 _FP32_UNITS = frozenset({"fp32", "vector"})
 _CACHE_PER_MEMORY = 3.0
-"""Bandwidth of a last cache that nothing is known of, over the memory's: V100 and A100 in published microbenchmarks."""
+"""Assumed bandwidth of the last-level cache relative to memory if none is known: V100 and A100 in published
+microbenchmarks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RateTable:
-    """What devices sustain, each at its own efficiency: predictions and fits both read it.
-
-    A line of it is one device at one efficiency. `of_unit` are (lines, `UNITS`) and nan where no kernel runs on the
-    unit, `of_family` (lines, families), `of_device` (lines,).
-    """
+    """The sustained rates of devices; both predictions and fits read it. A line is one device at one efficiency."""
 
     of_unit: Mapping[str, FloatArray]
+    """Arrays (lines, `UNITS`); NaN if no kernel runs on the unit."""
     of_family: Mapping[str, FloatArray]
+    """Arrays (lines, families)."""
     of_device: Mapping[str, FloatArray]
+    """Arrays (lines,)."""
 
     def at(self, line: IndexArray, *, family: IndexArray, unit: IndexArray, is_nchw: BoolArray) -> Rates:
-        """The rates of kernels of that family, on that unit, in that layout: all four broadcast against each other.
+        """Return the rates of kernels by line, family, unit and layout; the four arguments broadcast.
 
-        Channels-last, what is scalar in NCHW runs on the vector unit, and no image is transposed.
+        In channels-last layout, kernels that are scalar in NCHW use the vector unit, and no image is transposed.
         """
         used = np.where(is_nchw | (unit != _SCALAR), unit, _VECTOR)
         by_unit = {name: values[line, used] for name, values in self.of_unit.items()}
@@ -74,7 +74,7 @@ class RateTable:
 def rate_table(
     devices: Sequence[Device], efficiencies: Sequence[Efficiency], *, families: Sequence[str], units: Iterable[int]
 ) -> RateTable:
-    """The table of devices, each at its own efficiency, for kernels of these families on these of `UNITS`."""
+    """Return the rates of each device at its own efficiency, for these kernel families and these of `UNITS`."""
     pairs = list(zip(devices, efficiencies, strict=True))
     distinct, which = distinct_efficiencies(efficiencies)
     entries = [family_efficiencies(efficiency, families=families) for efficiency in distinct]
@@ -114,7 +114,7 @@ def rate_table(
 def _by_unit(
     pairs: Sequence[tuple[Device, Efficiency]], units: Iterable[int], value_of: Callable[..., float]
 ) -> FloatArray:
-    """One column for each of `UNITS`; the vector unit is there for what is scalar in NCHW alone."""
+    """Return one column per unit; the vector unit is always filled, for kernels that are scalar only in NCHW."""
     table = np.full((len(pairs), len(UNITS)), np.nan)
     for unit in {*units, _VECTOR}:
         table[:, unit] = [value_of(*pair, unit=UNITS[unit]) for pair in pairs]
@@ -126,28 +126,28 @@ def _each(entries: Sequence[Sequence[FamilyEfficiency]], value_of: Callable[[Fam
 
 
 def full_core_count(device: Device) -> float:
-    """Its cores by the threads that they hold."""
+    """Return the core count, converted to cores that hold `REFERENCE_RESIDENT_THREADS` threads each."""
     return device.core_count * device.resident_threads_per_core / REFERENCE_RESIDENT_THREADS
 
 
 def launch_s(device: Device, efficiency: Efficiency) -> float:
-    """What a kernel's launch takes beside its work."""
+    """Return the launch overhead of a kernel."""
     return efficiency.launch_s * device.host_time_ratio
 
 
 def join_s(device: Device, efficiency: Efficiency) -> float:
-    """What it takes to start and end the threads of all cores together."""
+    """Return the time to start the threads on all cores of a CPU and to wait for them at the end."""
     joined_s = efficiency.join_s * (math.pow(max(device.core_count, 1.0), _JOIN_EXPONENT) - 1)
     return joined_s * device.host_time_ratio
 
 
 def library_s(device: Device, efficiency: Efficiency) -> float:
-    """What a call into a CPU's library takes beside that."""
+    """Return the additional overhead of a call into a CPU library."""
     return efficiency.library_s * device.host_time_ratio
 
 
 def sustained_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) -> float:
-    """The unit's rate at the clock that power and cooling allow for long.
+    """Return the unit's compute throughput at the clock that power and cooling sustain.
 
     A device without the unit converts its operands and multiplies them in fp32.
     """
@@ -164,8 +164,10 @@ def sustained_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) 
 
 
 def most_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) -> float:
-    """What no kernel exceeds: the datasheet's peak at the clock that the device reaches, or as much more as was measured
-    on it; without end after a calibration, which finds the peak itself."""
+    """Return the throughput that no kernel exceeds, infinite after a calibration, which measures the peak itself.
+
+    It is the datasheet's peak at the clock that the device reaches, raised if a higher rate was measured on it.
+    """
     if efficiency.device != ANY:
         return math.inf
     used = used_unit(device, unit)
@@ -174,31 +176,37 @@ def most_flops_per_s(device: Device, efficiency: Efficiency, *, unit: str) -> fl
 
 
 def _clock_ratio(device: Device, efficiency: Efficiency, *, used: str) -> float:
-    """The clock over the rated one, but where every slot is issued and no power is left for more."""
+    """Return the clock relative to the rated clock; 1 if every issue slot is taken and no power is left for more."""
     is_full = used == "fp32" and device.issue_contention > 0
     return efficiency.clock_ratio if device.exceeds_rated_clock and not is_full else 1.0
 
 
 def direct_flops_per_s(device: Device, efficiency: Efficiency) -> float:
-    """What convolutions reach for whose shapes no kernel is written, outside tensor cores; CPUs have none such."""
+    """Return the throughput of direct convolution kernels, which run outside tensor cores; infinite on CPUs.
+
+    GPUs use these kernels for shapes that no other kernel supports.
+    """
     if device.kind == "cpu":
         return math.inf
     return sustained_flops_per_s(device, efficiency, unit="vector") * efficiency.direct_ratio
 
 
 def nhwc_reread_ratio(device: Device) -> float:
-    """The share that channels-last batch norms of halves read again of what they sum, to scale it: cuDNN's keep it."""
+    """Return the share of its input that a channels-last 16-bit batch norm reads a second time; cuDNN reads it once."""
     return 1.0 if device.kind == "cpu" or device.vendor != "NVIDIA" else 0.0
 
 
 def used_unit(device: Device, unit: str) -> str:
-    """The one that it computes on: without the one that is asked for it converts operands and multiplies in fp32."""
+    """Return the unit that the device computes on: fp32, with converted operands, if it lacks the requested one."""
     return unit if unit in device.peak_flops_per_s else "fp32"
 
 
 def winograd_speedup(device: Device, efficiency: Efficiency, *, unit: str) -> float:
-    """How much faster a convolution of 3 x 3 is for Winograd's fewer products: in fp32 alone (cuDNN's tensor cores take
-    implicit GEMM), and outside matrix cores, whose rate AMD's loses for it."""
+    """Return the speedup of a 3 x 3 convolution by Winograd's algorithm, 1 if it is not used.
+
+    It is used only in fp32 (on tensor cores cuDNN uses implicit GEMM) and runs outside matrix cores, so a GPU with fp32
+    matrix cores (AMD) gives up their rate for it.
+    """
     used, peaks = used_unit(device, unit), device.peak_flops_per_s
     if used not in _FP32_UNITS:
         return 1.0
@@ -207,20 +215,22 @@ def winograd_speedup(device: Device, efficiency: Efficiency, *, unit: str) -> fl
 
 
 def transposed_ratio(device: Device, efficiency: Efficiency, *, unit: str) -> float:
-    """The share of its images that a convolution lays out anew in NCHW: tensor cores want channels last, and so does
-    oneDNN on CPUs; a GPU that computes halves in fp32 takes them as they come."""
+    """Return the share of a convolution's NCHW images that are transposed to channels-last.
+
+    Tensor cores need channels-last images, and so does oneDNN on CPUs. A GPU that computes in fp32 uses NCHW directly.
+    """
     is_taken_as_is = device.kind == "gpu" and used_unit(device, unit) in _FP32_UNITS
     return 0.0 if is_taken_as_is else efficiency.nchw_transposed_ratio
 
 
 def sustained_bytes_per_s(device: Device, efficiency: Efficiency) -> float:
-    """What long copies reach, more where a large cache catches what kernels read twice."""
+    """Return the bandwidth of long copies, raised for a large cache, which serves second reads."""
     caught = (device.cache_bytes / REFERENCE_CACHE_BYTES) ** efficiency.cache_exponent if device.cache_bytes else 1.0
     return _copied_bytes_per_s(device, efficiency) * caught
 
 
 def narrow_bytes_per_s(device: Device, efficiency: Efficiency) -> float:
-    """What the parameters of narrow products reach; no cache catches what is read once."""
+    """Return the bandwidth at which narrow matmuls read parameters, without cache gain: each is read once."""
     return _copied_bytes_per_s(device, efficiency) * efficiency.narrow_product_ratio
 
 
@@ -230,5 +240,5 @@ def _copied_bytes_per_s(device: Device, efficiency: Efficiency) -> float:
 
 
 def cache_bytes_per_s(device: Device) -> float:
-    """The bandwidth of the last cache."""
+    """Return the bandwidth of the last-level cache."""
     return device.cache_bytes_per_s or _CACHE_PER_MEMORY * device.memory_bytes_per_s

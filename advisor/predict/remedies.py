@@ -1,4 +1,4 @@
-"""A step and a device in, what would make the step need less memory out, each change computed on this step."""
+"""Finds the changes that reduce a step's memory, each computed for this step."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -18,15 +18,16 @@ from advisor.records.device_memory import RemedyName
 from advisor.records.workload import Blocks, MemoryLine, StoredBytes, Workload
 
 _PART_COUNTS = (2, 4, 8, 16, 32, 64)
-"""Passes that gradients are accumulated over, and GPUs that a model is sharded over."""
+"""Numbers of passes for gradient accumulation, and of GPUs for sharding."""
 _EIGHT_BIT_RATIO = (1 + 4 / 256) / 4
-"""Of a state in fp32: a byte for each value and a scale for 256 of them (Dettmers et al., 8-bit Optimizers, 2022)."""
+"""Size of 8-bit state relative to fp32: a byte per value and a scale per 256 values (Dettmers et al., 8-bit Optimizers,
+2022)."""
 _NOTHING = StoredBytes()
 
 
-@dataclass(frozen=True, kw_only=True)  # without slots: what is cached lies in its dictionary
+@dataclass(frozen=True, kw_only=True)  # no slots: `cached_property` needs a `__dict__`
 class Step:
-    """A workload at a batch size and a width on a kind of device: what a remedy changes."""
+    """A workload at a batch size and a width on a kind of device, which a remedy changes."""
 
     workload: Workload
     batch: int
@@ -35,27 +36,29 @@ class Step:
 
     @cached_property
     def peak(self) -> SpreadBytes:
-        """Its memory; arrays of one."""
+        """Return its peak memory; arrays of one element."""
         return self.at([self.batch])
 
     def at(self, batches: Sequence[int]) -> SpreadBytes:
-        """Its memory at other batches."""
+        """Return its peak memory at other batches."""
         sizes = np.array(batches, dtype=np.float64)
         return step_memory(self.workload, batches=sizes, width=self.width, kind=self.kind).total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedied:
-    """A changed step: `change` says how in words; forward of the modules under `again` is computed a second time."""
+    """A step with a remedy applied."""
 
     name: RemedyName
     change: str
+    """The change in words."""
     step: Step
     again: tuple[str, ...] = ()
+    """Paths of the modules whose forward is computed a second time."""
 
     @property
     def extra_flops_ratio(self) -> float:
-        """What is computed again, of the step's FLOP."""
+        """Return the recomputed share of the step's FLOP."""
         step, paths = self.step, tuple(f"{path}." for path in self.again)
         if not paths:
             return 0.0
@@ -65,7 +68,7 @@ class Remedied:
 
 
 def remedies(step: Step, *, device: Device) -> Iterator[Remedied]:
-    """The changes that save memory on this step, those that cost least first."""
+    """Yield the changes that save memory on this step, cheapest first."""
     needed_bytes = step.peak.mid[0]
     for remedy in (_half_precision, _narrow_weights, _eight_bit_optimizer, _accumulation, _checkpointing, _sharding):
         changed = remedy(step, device)
@@ -74,18 +77,18 @@ def remedies(step: Step, *, device: Device) -> Iterator[Remedied]:
 
 
 def _half_precision(step: Step, device: Device) -> Remedied | None:
-    """Autocast in training, where weights stay fp32; the whole model in half for inference."""
+    """Use autocast in training, where weights stay in fp32, and a 16-bit model for inference."""
     has_half = device.kind == "gpu" or "bf16" in device.peak_flops_per_s
     is_training = step.workload.mode == "training"
     if not has_half or step.width == "half" or (is_training and step.width == "autocast"):
         return None
     width: Width = "autocast" if is_training else "half"
-    change = "autocast (--precision amp-bf16)" if is_training else "the whole model in half (--precision bf16)"
+    change = "autocast (--precision amp-bf16)" if is_training else "the whole model in 16 bits (--precision bf16)"
     return Remedied(name="half precision", change=change, step=replace(step, width=width))
 
 
 def _narrow_weights(step: Step, device: Device) -> Remedied | None:
-    """Weights of a language model in service in 4 bits, which kernels compute with in half."""
+    """Store the weights of a served language model in 4 bits; kernels compute in 16 bits."""
     generation = step.workload.generation
     if generation is None or generation.weights != "auto":
         return None
@@ -94,7 +97,7 @@ def _narrow_weights(step: Step, device: Device) -> Remedied | None:
 
 
 def _eight_bit_optimizer(step: Step, device: Device) -> Remedied | None:
-    """Its state in 8 bits: what it keeps in fp32 per parameter shrinks, the rest stays."""
+    """Store the optimizer's fp32 state in 8 bits."""
 
     def shrunk(line: MemoryLine) -> MemoryLine:
         state = line.optimizer_state
@@ -107,21 +110,21 @@ def _eight_bit_optimizer(step: Step, device: Device) -> Remedied | None:
 
 
 def _accumulation(step: Step, device: Device) -> Remedied | None:
-    """Gradients of several small batches are added up; they live on from the first pass to the last."""
+    """Accumulate gradients over several micro-batches; the gradients stay in memory from the first to the last."""
     if step.workload.mode != "training" or step.batch == 1 or not step.workload.batch_is_affine:
         return None
     gradients = all_gradients(step.workload)
     kept = _with_lines(step, lambda line: replace(line, gradients=gradients))
-    counts = [count for count in _PART_COUNTS if step.batch > count // 2]  # a pass of one sample is not divided again
+    counts = [count for count in _PART_COUNTS if step.batch > count // 2]  # one sample cannot be divided further
     batches = [math.ceil(step.batch / count) for count in counts]
     fits = kept.at(batches).high <= device.memory_bytes
     first = int(fits.argmax()) if fits.any() else -1
-    change = f"{counts[first]} passes of {batches[first]}"
+    change = f"{counts[first]} passes with {batches[first]} samples each"
     return Remedied(name="gradient accumulation", change=change, step=replace(kept, batch=batches[first]))
 
 
 def _checkpointing(step: Step, device: Device) -> Remedied | None:
-    """Each block keeps what it is given alone, and runs again in backward: then one at a time holds all it makes."""
+    """Checkpoint each block: keep only its input and recompute it in backward, one block at a time."""
     if step.workload.mode != "training":
         return None
     candidates = [_checkpointed(step, level) for level in _levels(step.workload.blocks)]
@@ -129,7 +132,7 @@ def _checkpointing(step: Step, device: Device) -> Remedied | None:
 
 
 def _checkpointed(step: Step, level: Sequence[Blocks]) -> Remedied:
-    """Of the blocks that a moment of backward still has, the results stay, and one of them is whole."""
+    """Checkpoint the blocks of one level: each keeps its result, and one at a time keeps all its activations."""
     kept, results = added([blocks.kept for blocks in level]), added([blocks.results for blocks in level])
     at = np.array([step.batch], dtype=np.float64)
 
@@ -157,15 +160,15 @@ def _checkpointed(step: Step, level: Sequence[Blocks]) -> Remedied:
 
 
 def _levels(blocks: Sequence[Blocks]) -> list[list[Blocks]]:
-    """The outermost blocks, and the innermost where that is another level."""
+    """Return the outermost blocks and, if they differ, the innermost."""
     outer, inner = outermost(blocks), innermost(blocks)
     return [level for level in (outer, inner) if level][: 1 if outer == inner else 2]
 
 
 def _sharding(step: Step, device: Device) -> Remedied | None:
-    """Parameters, gradients and state in equal parts on several GPUs, each with its share of the batch.
+    """Shard parameters, gradients and optimizer state over several GPUs, each with its share of the batch.
 
-    What FSDP gathers is whole on each. Engines divide a model in service, and its caches, among GPUs.
+    Parameters that FSDP gathers are whole on each GPU. A served language model and its KV cache are split instead.
     """
     if device.kind != "gpu" or (not step.workload.batch_is_affine and step.batch > 1):
         return None
@@ -173,9 +176,9 @@ def _sharding(step: Step, device: Device) -> Remedied | None:
     while True:
         sharded = _sharded(step, count=count)
         if sharded.peak.high[0] <= device.memory_bytes or count == _PART_COUNTS[-1]:
-            change = f"{count} GPUs with FSDP, a batch of {sharded.batch} on each"
+            change = f"{count} GPUs with FSDP, batch {sharded.batch} on each"
             if step.workload.generation is not None:
-                change = f"{count} GPUs, tensor parallel"
+                change = f"{count} GPUs with tensor parallelism"
             return Remedied(name="sharding", change=change, step=sharded)
         count *= 2
 

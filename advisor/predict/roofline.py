@@ -1,4 +1,4 @@
-"""Kernels and what a group of like devices can do in, the time of a step on each in seconds out."""
+"""Predicts the time of a step from its kernels, on a group of devices of one kind."""
 
 import math
 from collections.abc import Sequence
@@ -15,32 +15,33 @@ from advisor.records.device import Device, DeviceKind, Efficiency, Layout
 from advisor.records.prediction import PARTS, FloatArray, IndexArray
 
 _LAUNCHED_AFTER = 0.5
-"""Of an operator's dispatch when the GPU has its kernel; the way back to Python is the rest. NeuSight's operators of
-less than 100 us are off by 26 % at the median if the GPU waits for all of it, by 10 % with half, by 26 % with none."""
+"""Share of an operator's dispatch overhead that passes before its kernel is launched; the rest is the return to
+Python. For NeuSight's operators of less than 100 us the median error is 26 % if the GPU waits for all of the dispatch,
+10 % for half of it and 26 % for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StepTimes:
-    """Arrays are (devices, batches); `log_spread` is one standard deviation of log(measured / predicted).
-
-    `own_log_spread` is the part of it that each device has of its own; the rest comes from the model, on all alike.
-    `part_ratio` is as in `Predictions`.
-    """
+    """Predicted step times with their uncertainty; arrays are (devices, batches)."""
 
     mid_s: FloatArray
     log_spread: FloatArray
+    """One standard deviation of log(measured / predicted)."""
     own_log_spread: FloatArray
+    """The part of `log_spread` that differs from device to device; the rest is common to all of them."""
     bound: IndexArray
+    """What limits the step, as an index of `BOUNDS`."""
     part_ratio: FloatArray
+    """As in `Predictions`."""
 
     @property
     def low_s(self) -> FloatArray:
-        """Lower end of the 90 % interval."""
+        """Return the lower end of the 90 % interval."""
         return self.mid_s * np.exp(-Z_90 * self.log_spread)
 
     @property
     def high_s(self) -> FloatArray:
-        """Upper end of the 90 % interval."""
+        """Return the upper end of the 90 % interval."""
         return self.mid_s * np.exp(Z_90 * self.log_spread)
 
 
@@ -52,11 +53,11 @@ def step_times(
     efficiencies: Sequence[Efficiency],
     layout: Layout = "nchw",
 ) -> StepTimes:
-    """Time of one step on every device, all of one kind, at every batch size.
+    """Predict the time of one step on every device, all of one kind, at every batch size.
 
-    The kernels of a step follow each other. Once a GPU has the first operator, it works while the host dispatches and
-    copies the next inputs (pinned memory), so the longest of the three counts; a CPU dispatches and computes on the
-    same cores, so both add.
+    Kernels run one after another. A GPU computes while the host dispatches later operators and copies the next inputs
+    (pinned memory), so the step takes the longest of the three; only the first dispatch adds to the compute time. A CPU
+    dispatches and computes on the same cores, so dispatch overhead and compute time add up.
     """
     times = times_by_kernel(kernels, devices=devices, efficiencies=efficiencies, layout=layout)
     calls = kernels.calls[:, np.newaxis]
@@ -89,14 +90,14 @@ def step_times(
 def times_by_kernel(
     kernels: Kernels, *, devices: Sequence[Device], efficiencies: Sequence[Efficiency], layout: Layout
 ) -> KernelTimes:
-    """Seconds of one call of every kernel, (devices, kernels, batches)."""
+    """Return the seconds of one call of every kernel, (devices, kernels, batches)."""
     return kernel_times(kernels, rates_by_kernel(kernels, devices=devices, efficiencies=efficiencies, layout=layout))
 
 
 def rates_by_kernel(
     kernels: Kernels, *, devices: Sequence[Device], efficiencies: Sequence[Efficiency], layout: Layout
 ) -> Rates:
-    """What every device sustains for every kernel, (devices, kernels, 1) or less."""
+    """Return the rates that every device sustains for every kernel; they broadcast to (devices, kernels, 1)."""
     table = rate_table(devices, efficiencies, families=kernels.families, units=np.unique(kernels.unit).tolist())
     return table.at(
         np.arange(len(devices))[:, np.newaxis, np.newaxis],
@@ -107,7 +108,7 @@ def rates_by_kernel(
 
 
 def dispatch_times(kernels: Kernels, *, devices: Sequence[Device], efficiencies: Sequence[Efficiency]) -> FloatArray:
-    """Seconds that the host takes to dispatch the operators of a step, (devices, batches)."""
+    """Return the dispatch overhead of a step in seconds, (devices, batches)."""
     host = np.array([device.host_time_ratio for device in devices])[:, np.newaxis]
     forward_s = np.outer([efficiency.dispatch_s for efficiency in efficiencies], kernels.dispatches)
     backward_s = np.outer([efficiency.backward_dispatch_s for efficiency in efficiencies], kernels.backward_dispatches)
@@ -117,14 +118,14 @@ def dispatch_times(kernels: Kernels, *, devices: Sequence[Device], efficiencies:
 
 
 def first_dispatch_s(kernels: Kernels, dispatch_s: FloatArray) -> FloatArray:
-    """What a GPU waits for the first operator's kernel of a step; of the others it has a queue."""
+    """Return the seconds until a GPU gets the first kernel of a step; later kernels wait in its queue."""
     count = kernels.dispatches + kernels.backward_dispatches + kernels.compiled_dispatches
     first_s: FloatArray = _LAUNCHED_AFTER * dispatch_s / np.maximum(count, 1.0)
     return first_s
 
 
 def _summed(kernel_s: FloatArray, *, by: IndexArray, count: int) -> FloatArray:
-    """Seconds of all kernels with the same index in `by`, (count, devices, batches)."""
+    """Return the total seconds of the kernels with the same index in `by`, (count, devices, batches)."""
     device_count, _, batch_count = kernel_s.shape
     sums = np.zeros((count, device_count, batch_count))
     for index in range(count):
@@ -133,7 +134,7 @@ def _summed(kernel_s: FloatArray, *, by: IndexArray, count: int) -> FloatArray:
 
 
 def _shares(parts_s: FloatArray) -> FloatArray:
-    """Of the sum along the first dimension; 0 of nothing."""
+    """Return each part's share of the sum along the first dimension; 0 if the sum is 0."""
     total_s = parts_s.sum(axis=0)
     shares: FloatArray = np.divide(parts_s, total_s, out=np.zeros_like(parts_s), where=total_s > 0)
     return shares
@@ -151,11 +152,11 @@ def _log_spreads(
     devices: Sequence[Device],
     efficiencies: Sequence[Efficiency],
 ) -> tuple[FloatArray, FloatArray]:
-    """Of the whole error and of the device's own part, (devices, batches).
+    """Return the spread of the whole error and of the device's own part, (devices, batches).
 
-    Independent errors add: the offset of the device for all workloads, that of its figures and its vendor, that of the
-    workload on all devices, that of the host and one of each family, weighted by their share of the time, since all
-    rows of a family err together.
+    The variances of independent errors add up. The sources are the device (for all workloads), its datasheet figures
+    and its vendor, the workload (on all devices), the host, and each kernel family. Host and families are weighted by
+    their share of the time; the rows of a family share one error.
     """
     shares = _shares(family_s)
     distinct, which = distinct_efficiencies(efficiencies)
@@ -178,7 +179,7 @@ def _log_spreads(
 
 
 def _unknown_log_spread(device: Device, efficiency: Efficiency) -> float:
-    """Of the device's own figures, and of a vendor that no fit has seen; 0 after a calibration."""
+    """Return the spread due to the device's own figures and to a vendor without fitted data; 0 after a calibration."""
     if efficiency.device == device.id:
         return 0.0
     is_known = device.vendor in efficiency.fitted_vendors

@@ -1,4 +1,4 @@
-"""A row that no trace of ours holds, since a saved workload can be edited: a user's mistake, not ours."""
+"""Turns errors in a workload's row into `DocumentError`: only a workload file edited by the user can cause them."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 
 
 def refusing_rows(function: Callable[Concatenate[Row, _P], _T]) -> Callable[Concatenate[Row, _P], _T]:
-    """`function`, which raises `DocumentError` where it cannot make sense of the row."""
+    """Decorate `function` to raise `DocumentError` if it cannot handle the row."""
 
     @wraps(function)
     def refusing(row: Row, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:

@@ -1,4 +1,4 @@
-"""What the rows of a step add to its memory beside the traced tensors: read once, then known at every batch size."""
+"""Computes the memory that a step's rows need beyond the traced tensors, at every batch size."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,25 +16,23 @@ from advisor.records.prediction import FloatArray
 from advisor.records.workload import Row, Workload
 
 _KEPT_COUNT = 8
-"""Tables kept: one answer asks hundreds of times for those of few workloads, at three widths."""
+"""Cached tables: one answer needs those of few workloads, at three widths, hundreds of times."""
 _ELEMENTS_AT_ONCE = 2**20
 _DROPOUT_SCORES = 3
-"""Copies of attention's scores that the math path keeps for backward: of softmax, of the mask, of their product."""
+"""Tensors of the size of the attention scores that the math path keeps for backward: softmax, mask, their product."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Sizes:
-    """Bytes of one operand of each of several calls: its dimensions a + b x batch, (calls, dims), filled up with ones.
-
-    An element has no bytes where a call has no such operand.
-    """
+    """The sizes of one operand in several calls: its dimensions are a + b x batch, (calls, dims), padded with ones."""
 
     a: FloatArray
     b: FloatArray
     element_bytes: FloatArray
+    """Bytes of an element; 0 if a call has no such operand."""
 
     def at(self, batches: FloatArray, calls: slice) -> FloatArray:
-        """Of these calls, (calls, batches)."""
+        """Return the bytes of these calls, (calls, batches)."""
         numel = np.ones((len(self.element_bytes[calls]), len(batches)))
         for index in range(self.a.shape[1]):
             numel *= self.a[calls, index, None] + self.b[calls, index, None] * batches
@@ -43,28 +41,26 @@ class _Sizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowMemory:
-    """What `row_memory` found.
-
-    `half_copies_bytes`: autocast keeps a half copy of every fp32 parameter that a low-precision operator of forward
-    reads. `has_product`: a library of matrix products is used.
-    """
+    """The memory that rows need beyond the traced tensors."""
 
     half_copies_bytes: float
+    """Bytes of autocast's 16-bit copies of the fp32 parameters that low-precision operators of forward read."""
     has_product: bool
+    """True if a matmul library is used."""
     _score_bytes: float
     _scores: tuple[tuple[Row, int], ...]
     _convolution_count: int
     _convolutions: tuple[_Sizes, ...]
 
     def dropout_scores_bytes(self, batches: FloatArray) -> FloatArray:
-        """What attention with dropout keeps on a CPU, where torch has no fused kernel for it."""
+        """Return the bytes that attention with dropout keeps on a CPU, where torch has no fused kernel for it."""
         total = np.zeros(len(batches))
         for row, count in self._scores:
             total = total + count * _DROPOUT_SCORES * _score_count(row, batches) * self._score_bytes
         return total
 
     def largest_convolution_bytes(self, batches: FloatArray) -> FloatArray:
-        """All operands of the convolution that has most."""
+        """Return the bytes of all operands of the convolution with the most."""
         largest = np.zeros(len(batches))
         calls_at_once = max(1, _ELEMENTS_AT_ONCE // len(batches))
         for first in range(0, self._convolution_count, calls_at_once):
@@ -75,12 +71,12 @@ class RowMemory:
 
 
 def row_memory(workload: Workload, *, width: Width) -> RowMemory:
-    """What the rows of `workload` add at this width."""
+    """Return the memory that the rows of `workload` need at this width."""
     return _of_rows(_Rows(workload.rows), width)
 
 
 class _Rows:
-    """The rows of a workload, which are the same where they are the same object."""
+    """The rows of a workload, hashed and compared by identity."""
 
     def __init__(self, rows: tuple[Row, ...]) -> None:
         self.rows = rows
@@ -133,7 +129,7 @@ def _half_copies_bytes(row: Row) -> float:
 
 
 def _distinct_scores(rows: Iterable[Row]) -> tuple[tuple[Row, int], ...]:
-    """A row for each pair of shapes, with how many calls have them; none where nothing goes backward."""
+    """Return a row for each set of attention shapes with dropout, with its calls; empty without a backward pass."""
     if all(row.op != "attention_backward" for row in rows):
         return ()
     found: dict[Any, tuple[Row, int]] = {}

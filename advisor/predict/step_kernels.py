@@ -1,4 +1,4 @@
-"""A workload in, the kernels of its step on any kind of device at any precision and batch sizes out, each made once."""
+"""Lowers a workload to kernels on demand, and keeps them by kind of device, precision and batch size."""
 
 from collections.abc import Mapping
 
@@ -11,11 +11,14 @@ from advisor.records.prediction import IndexArray
 from advisor.records.workload import Workload
 
 _IN_FP16: Mapping[Precision, Precision] = {"amp-bf16": "amp-fp16", "bf16": "fp16"}
-"""Precisions of the same kernels, on the units of the other half."""
+"""The fp16 precision with the same kernels as a bf16 one; they differ only in the compute unit."""
 
 
 class StepKernels:
-    """The rows are counted at the batch sizes that are asked for first, and anew where these do not hold later ones."""
+    """A cache of lowered kernels.
+
+    The rows are counted for the first batch sizes requested, and counted again if a later request has others.
+    """
 
     def __init__(self, workload: Workload, *, compile_mode: CompileMode) -> None:
         self.workload, self.compile_mode = workload, compile_mode
@@ -24,7 +27,7 @@ class StepKernels:
         self._kernels: dict[tuple[DeviceKind, Precision], Kernels] = {}
 
     def at(self, batches: IndexArray, *, kind: DeviceKind, precision: Precision) -> Kernels:
-        """The kernels at these batch sizes."""
+        """Return the kernels at these batch sizes."""
         if not set(batches.tolist()).issubset(self._batches.tolist()):
             self._batches = np.unique(batches)
             self._counts, self._kernels = {}, {}
@@ -33,7 +36,7 @@ class StepKernels:
         return kernels if is_all else kernels.at(np.searchsorted(self._batches, batches))
 
     def _lowered(self, kind: DeviceKind, precision: Precision) -> Kernels:
-        """At all batch sizes that are counted."""
+        """Return the kernels at all counted batch sizes."""
         key = (kind, precision)
         if key not in self._kernels:
             in_fp16 = _IN_FP16.get(precision)

@@ -1,4 +1,4 @@
-"""Peak memory of a step at every batch size, part by part: tensors from the trace, the rest from named sources."""
+"""Predicts the peak memory of a step at every batch size: tensors from the trace, other parts from published sizes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,29 +22,30 @@ _TRACED: Mapping[MemoryPart, str] = {
     "temporaries": "temporaries",
     "KV cache": "kv_cache",
 }
-"""The parts that the trace counts, with their fields of `MemoryLine`."""
+"""The parts that are counted in the trace, with their fields of `MemoryLine`."""
 
 _CUDA_CONTEXT_BYTES = (287_047_680.0, 666_632_192.0)
-"""With no kernel loaded and with all of PyTorch's (pytorch/pytorch pull request 86509)."""
+"""With no kernels loaded and with all of PyTorch's kernels (pytorch/pytorch pull request 86509)."""
 _CPU_PROCESS_BYTES = (0.5e9, 1.0e9)
-"""Operating system, Python and torch: an idle cloud image takes 0.3 to 0.6 GB, `import torch` 0.2 to 0.4 GB."""
+"""Operating system, Python and torch: an idle cloud image uses 0.3 to 0.6 GB and `import torch` 0.2 to 0.4 GB."""
 _CUBLAS_BYTES = (8_519_680.0, 33_554_432.0)
 """PyTorch's default CUBLAS_WORKSPACE_CONFIG, `:4096:2:16:8`, and on Hopper 32 MiB (ATen/cuda/CublasHandlePool.cpp)."""
 _FIRST_STEP_BYTES = (4e6, 36e6)
-"""Code pages, 4 to 28 MB (`code_bytes` of tests/data/measured/own/memory_check.csv), and up to 8 MB of primitives."""
+"""Code pages, 4 to 28 MB (`code_bytes` in tests/data/measured/own/memory_check.csv), and up to 8 MB of primitives."""
 _HEAP_SPREAD_RATIO = 0.17
-"""Of the tensors: how far the heap is off in 90 % of the steps of tests/data/measured/own/memory_check.csv."""
+"""Error of the predicted heap relative to the tensors, in 90 % of the steps in
+tests/data/measured/own/memory_check.csv."""
 _SOURCES: Mapping[DeviceKind, Mapping[MemoryPart, str]] = {
     "gpu": {
-        "half copies": "autocast's cache of weights in half",
+        "half copies": "autocast's cache of 16-bit weights",
         "workspaces": "cuBLAS 8.5 to 33.6 MB; cuDNN up to a copy of the operands of the largest convolution",
-        "allocator": "what torch's caching allocator reserves for this step beyond its tensors; given back when short",
+        "allocator": "memory that torch's caching allocator reserves beyond the tensors; freed when memory runs short",
         "process": "CUDA context, 287 MB without kernels to 667 MB with all of PyTorch's",
     },
     "cpu": {
-        "half copies": "autocast's cache of weights in half",
-        "workspaces": "code and oneDNN's primitives that the first step brings in",
-        "allocator": "what glibc's heap holds for this step beyond its tensors, oneDNN's copies in between",
+        "half copies": "autocast's cache of 16-bit weights",
+        "workspaces": "code and oneDNN primitives that the first step loads",
+        "allocator": "memory that glibc's heap holds beyond the tensors, with oneDNN's temporary copies",
         "process": "operating system, Python and torch",
     },
 }
@@ -52,7 +53,7 @@ _SOURCES: Mapping[DeviceKind, Mapping[MemoryPart, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SpreadBytes:
-    """What is most likely, between a least and a most; arrays (batches,)."""
+    """A most likely size with a lower and an upper bound; arrays (batches,)."""
 
     low: FloatArray
     mid: FloatArray
@@ -60,38 +61,39 @@ class SpreadBytes:
 
     @classmethod
     def exactly(cls, size: FloatArray) -> "SpreadBytes":
-        """What is counted."""
+        """Return a size that is known exactly."""
         return cls(low=size, mid=size, high=size)
 
     @classmethod
     def between(cls, low: FloatArray, high: FloatArray) -> "SpreadBytes":
-        """What may be anywhere between them."""
+        """Return a size that may be anywhere between the two."""
         return cls(low=low, mid=(low + high) / 2, high=high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StepMemory:
-    """The peak of a step at every batch size. `moments` index the workload's memory lines, (batches,)."""
+    """The peak memory of a step at every batch size."""
 
     parts: Mapping[MemoryPart, SpreadBytes]
     moments: IndexArray
+    """The workload's memory line with the peak, as an index, (batches,)."""
     kind: DeviceKind
 
     @property
     def total(self) -> SpreadBytes:
-        """All parts together."""
+        """Return the sum of all parts."""
         low, mid, high = (
             np.sum([getattr(part, end) for part in self.parts.values()], axis=0) for end in ("low", "mid", "high")
         )
         return SpreadBytes(low=low, mid=mid, high=high)
 
     def source_of(self, part: MemoryPart) -> str:
-        """Where the bytes of a part come from."""
+        """Return where the bytes of a part come from, in words."""
         return _SOURCES[self.kind].get(part, "counted in the trace")
 
 
 def step_memory(workload: Workload, *, batches: FloatArray, width: Width, kind: DeviceKind) -> StepMemory:
-    """What the worst moment of a step needs: its tensors, and what allocator, libraries and process add."""
+    """Predict the peak memory of a step: tensors at the worst moment, allocator, libraries and process."""
     rows = row_memory(workload, width=width)
     beside: dict[MemoryPart, FloatArray] = {"half copies": np.full(len(batches), rows.half_copies_bytes)}
     if kind == "cpu":
@@ -118,19 +120,19 @@ def step_memory(workload: Workload, *, batches: FloatArray, width: Width, kind: 
 
 
 def peak_memory_bytes(workload: Workload, *, batches: FloatArray, width: Width, kind: DeviceKind) -> FloatArray:
-    """The middle of the peak, (batches,)."""
+    """Return the most likely peak memory, (batches,)."""
     return step_memory(workload, batches=batches, width=width, kind=kind).total.mid
 
 
 def verdict_of(*, low_bytes: float, high_bytes: float, memory_bytes: float) -> Verdict:
-    """Whether a peak between `low_bytes` and `high_bytes` fits."""
+    """Return "fits", "tight" or "does not fit" for a peak between `low_bytes` and `high_bytes`."""
     if high_bytes <= memory_bytes:
         return "fits"
     return "tight" if low_bytes <= memory_bytes else "does not fit"
 
 
 def phase_of(workload: Workload, moment: int) -> Phase:
-    """The phase of one of the moments."""
+    """Return the phase of a memory line, given by index."""
     return workload.memory[moment].phase
 
 
@@ -142,7 +144,7 @@ def _moment(
     batches: FloatArray,
     width: Width,
 ) -> dict[MemoryPart, FloatArray]:
-    """What is live at one moment, by part: what was traced, and beside it what a pass adds, or the optimizer."""
+    """Return the live bytes at one moment, by part: the traced tensors, and what a pass or the optimizer adds."""
     traced = _all_stored_bytes([getattr(line, name) for name in _TRACED.values()], batches=batches, width=width)
     live: dict[MemoryPart, FloatArray] = dict(zip(_TRACED, traced, strict=True))
     if line.phase == "optimizer":
@@ -152,13 +154,13 @@ def _moment(
 
 
 def stored_bytes(part: StoredBytes, *, batches: FloatArray, width: Width) -> FloatArray:
-    """Bytes of one kind of memory as the precision stores them."""
+    """Return the bytes of one kind of memory at the precision's width."""
     bytes_of_one: FloatArray = _all_stored_bytes([part], batches=batches, width=width)[0]
     return bytes_of_one
 
 
 def _all_stored_bytes(parts: Sequence[StoredBytes], *, batches: FloatArray, width: Width) -> FloatArray:
-    """`stored_bytes` of each, (parts, batches)."""
+    """Return `stored_bytes` of each part, (parts, batches)."""
     low_ratio = 1.0 if width == "full" else 0.5
     float_ratio = 0.5 if width == "half" else 1.0
     affine = np.array([(part.low, part.full, part.other) for part in parts], dtype=np.float64)
@@ -168,13 +170,13 @@ def _all_stored_bytes(parts: Sequence[StoredBytes], *, batches: FloatArray, widt
 
 
 def optimizer_rows(workload: Workload) -> tuple[Row, ...]:
-    """The steps of its optimizers."""
+    """Return the rows of the workload's optimizers."""
     return tuple(row for row in workload.rows if row.op == "optimizer")
 
 
 @refusing_rows
 def attribute(row: Row, name: str) -> float:
-    """An attribute that is a number."""
+    """Return a numeric attribute; raise `DocumentError` if it is missing or not a number."""
     value = row.attributes[name]
     if not isinstance(value, (int, float)):
         raise TypeError(f"{name} is {value!r}")
@@ -182,7 +184,7 @@ def attribute(row: Row, name: str) -> float:
 
 
 def gradient_bytes(workload: Workload) -> float:
-    """All gradients at once, as traced: as large as what the optimizers write of the parameters."""
+    """Return the bytes of all gradients, as traced: as many as the optimizers write to the parameters."""
     return sum(
         attribute(row, "element_count")
         * (attribute(row, "write_bytes_per_element") - attribute(row, "state_bytes_per_element"))
@@ -191,9 +193,10 @@ def gradient_bytes(workload: Workload) -> float:
 
 
 def _foreach_bytes(workload: Workload) -> float:
-    """On CUDA optimizers go over all tensors at once, with one list of intermediates as large as the parameters.
+    """Return the bytes of a foreach optimizer's intermediates on CUDA, which are as large as the parameters.
 
-    torch.optim, "foreach": "uses ~ sizeof(params) more peak memory than the for-loop version". A fused one has none.
+    torch.optim, "foreach": "uses ~ sizeof(params) more peak memory than the for-loop version". A fused optimizer has
+    none.
     """
     looped = [row for row in optimizer_rows(workload) if attribute(row, "calls_per_tensor") > 1]
     return max((attribute(row, "element_count") * 4.0 for row in looped), default=0.0)
@@ -209,7 +212,7 @@ def _workspaces(rows: RowMemory, *, batches: FloatArray, kind: DeviceKind) -> Sp
 
 
 def _allocator(workload: Workload, tensors: FloatArray, *, kind: DeviceKind) -> SpreadBytes:
-    """CUDA's gives its reserve back before it fails; a heap keeps what it has."""
+    """Return the allocator's overhead, whose lower bound is 0 on CUDA: it frees its reserve before it fails."""
     if kind == "gpu":
         return SpreadBytes.between(0.0 * tensors, (workload.taken.cache - 1) * tensors)
     taken, spread = (workload.taken.heap - 1) * tensors, _HEAP_SPREAD_RATIO * tensors

@@ -1,4 +1,4 @@
-"""Workload, devices and efficiencies in, step times and memory of all of them at every batch size out."""
+"""Predicts the time and memory of a workload's step on every device at every batch size."""
 
 from collections.abc import Iterator, Sequence
 from typing import get_args
@@ -19,7 +19,7 @@ from advisor.records.prediction import PARTS, Anchor, IndexArray, Predictions
 from advisor.records.workload import Workload
 
 _CHUNK_LENGTH = 500_000
-"""Elements of (devices, kernels, batches) at a time: however many rows and batches there are, memory stays bounded."""
+"""Elements of (devices, kernels, batches) computed at a time, which bounds the memory for many rows and batches."""
 
 
 def predict(
@@ -35,10 +35,11 @@ def predict(
     anchors: Sequence[Anchor] = (),
     step_kernels: StepKernels | None = None,
 ) -> Predictions:
-    """Predict one step of the workload on every device at every batch size, its data loaded on the device's machine.
+    """Predict one step of the workload on every device at every batch size.
 
-    `anchors` are steps of this workload that were timed, in this layout and compiled alike. `step_kernels` are those
-    of this workload, compiled alike, where it is predicted more than once.
+    With `loader_s_per_sample`, data is loaded on the device's machine. `anchors` are timed steps of this workload, in
+    the same layout and compile mode. `step_kernels` are kernels of this workload in the same compile mode, for reuse
+    over several predictions.
 
     Devices of one kind and precision run the same kernels and are predicted together.
     """
@@ -93,14 +94,14 @@ def predict(
 
 
 def has_kernels(workload: Workload, kind: DeviceKind) -> bool:
-    """Whether torch can run every operator there: its `quantized` ones are for CPUs alone (docs, "Quantization")."""
+    """Return whether torch has kernels for every operator; `quantized` ones run only on CPUs (docs, "Quantization")."""
     return kind == "cpu" or not any(row.op.startswith("quantized.") for row in workload.rows)
 
 
 def _efficiencies_of(
     devices: Sequence[Device], precisions: Sequence[Precision | None], *, efficiencies: Sequence[Efficiency]
 ) -> dict[int, Efficiency]:
-    """The efficiency of every device that has a precision, by its index."""
+    """Return the efficiency of every device that has a precision, by index."""
     calibrated = {efficiency.device for efficiency in efficiencies} - {ANY}
     by_type: dict[tuple[object, ...], Efficiency] = {}
     found: dict[int, Efficiency] = {}
@@ -118,7 +119,7 @@ def _efficiencies_of(
 def _groups(
     devices: Sequence[Device], precisions: Sequence[Precision | None]
 ) -> dict[tuple[DeviceKind, Precision], list[int]]:
-    """The indices of the devices that run the same kernels: of one kind, at one precision."""
+    """Return the indices of the devices that run the same kernels, by kind and precision."""
     groups: dict[tuple[DeviceKind, Precision], list[int]] = {}
     for index, (device, precision) in enumerate(zip(devices, precisions, strict=True)):
         if precision is not None:
@@ -127,13 +128,13 @@ def _groups(
 
 
 def _chunks(members: list[int], kernels: Kernels) -> Iterator[list[int]]:
-    """Some of the devices after the others, at least one at a time."""
+    """Split the devices into chunks of bounded size, with at least one device each."""
     count = max(1, _CHUNK_LENGTH // max(1, kernels.flops.size))
     return (members[start : start + count] for start in range(0, len(members), count))
 
 
 def _time_source(device: Device, efficiency: Efficiency) -> TimeSource:
-    """Fitted where measurements of the device's own generation were fitted, else as good as its datasheet."""
+    """Return the source of a time: "fitted" only if the device's own generation was measured, else "datasheet"."""
     if efficiency.device != ANY:
         return "calibrated"
     if device.source != "datasheet":

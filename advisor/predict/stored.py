@@ -1,4 +1,4 @@
-"""Bytes that a workload stores in, their sums and shares out: what remedies and plans over several GPUs take apart."""
+"""Adds and scales the bytes that a workload stores, for remedies and for plans over several GPUs."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -9,12 +9,12 @@ from advisor.records.workload import StoredBytes, Workload
 
 
 def scaled(stored: StoredBytes, ratio: float) -> StoredBytes:
-    """So much of each kind of memory."""
+    """Return each kind of memory multiplied by `ratio`."""
     return StoredBytes(**{field.name: _times(getattr(stored, field.name), ratio) for field in fields(StoredBytes)})
 
 
 def added(parts: Sequence[StoredBytes]) -> StoredBytes:
-    """All of them together."""
+    """Return the sum of the parts."""
 
     def total(name: str) -> tuple[float, float]:
         lines = [getattr(part, name) for part in parts]
@@ -24,15 +24,15 @@ def added(parts: Sequence[StoredBytes]) -> StoredBytes:
 
 
 def all_gradients(workload: Workload) -> StoredBytes:
-    """Every gradient at once, as from one pass to the next where they are added up."""
+    """Return the bytes of all gradients, which stay in memory between passes under gradient accumulation."""
     return StoredBytes(full=(gradient_bytes(workload), 0.0))
 
 
 def gathered(workload: Workload, *, block_ratio: float = 1.0) -> StoredBytes:
-    """What of the parameters is whole on every GPU under FSDP: what lies outside of blocks always, and two blocks.
+    """Return the parameters that every GPU holds unsharded under FSDP: all outside of blocks, and two blocks.
 
-    Those are the block that runs and the next, with its default prefetch (Zhao et al., PyTorch FSDP, 2023, section 3).
-    Where each GPU has but a part of every block to begin with, `block_ratio` is that part.
+    The two are the running block and the next one, which FSDP prefetches by default (Zhao et al., PyTorch FSDP, 2023,
+    section 3). If each GPU has only a part of every block before sharding, `block_ratio` is that part.
     """
     blocks = outermost(workload.blocks)
     outside_bytes = workload.parameter_bytes - sum(one.parameter_bytes for one in blocks)

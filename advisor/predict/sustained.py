@@ -1,4 +1,4 @@
-"""A GPU's profile in, what it keeps up for minutes out: its power limit against its appetite, and its memory's kind."""
+"""Estimates the rates that a GPU sustains for minutes, from its power limit, memory type and architecture."""
 
 from collections.abc import Mapping
 
@@ -18,53 +18,60 @@ _JOULE_PER_FLOP: Mapping[str, tuple[float, float]] = {
 }
 """Energy of a FLOP (vector units, tensor cores) at the rated clock, by compute capability.
 
-From the datasheets of the parts named: those of their generation that have the most power for what they compute. The
-A100 PCIe is held back by its 250 W: in NeuSight's linear layers it reaches 0.85 of its peak at most, a V100 0.93.
+From the datasheets of the named parts, which have the most power per FLOP of their generation. The A100 PCIe is limited
+by its 250 W: in NeuSight's linear layers it reaches at most 0.85 of its peak, and a V100 0.93.
 """
 
 _NARROW_FLOPS_PER_CYCLE = 600.0
-"""Of one multiprocessor's tensor cores, in half: 512 on GeForce, 1024 and more on others of the same generation."""
+"""Limit for the 16-bit FLOP per cycle of an SM's tensor cores: 512 on GeForce, 1024 and more on other GPUs of the same
+generation."""
 
 _STREAMING_RATIOS: Mapping[str, float] = {
     "GDDR5": 0.77, "GDDR5X": 0.80, "GDDR6": 0.80, "GDDR6X": 0.92, "GDDR7": 0.92,
     "HBM2": 0.90, "HBM2e": 0.87, "HBM3": 0.90, "HBM3e": 0.90,
 }  # fmt: skip
-"""Share of the rated bandwidth that large elementwise operators reach, by kind of memory.
+"""Share of the rated bandwidth that large elementwise operators reach, by type of memory.
 
-NeuSight's operators: P4 (GDDR5) 0.77, T4 (GDDR6) 0.78, V100 (HBM2) 0.92, A100 0.87; the others are taken from the
-nearest of these, and the fitted ratios are relative to them.
+Measured in NeuSight's operators: P4 (GDDR5) 0.77, T4 (GDDR6) 0.78, V100 (HBM2) 0.92, A100 0.87. The others are taken
+from the nearest of these. The fitted ratios are relative to these values.
 """
 _UNKNOWN_STREAMING_RATIO = 0.85
 _OWN_STREAMING_RATIOS: Mapping[str, float] = {"6.0": 0.75}
-"""P100, by NeuSight's operators: the first HBM2."""
+"""Exceptions by compute capability. P100, the first GPU with HBM2, from NeuSight's operators."""
 _ISSUE_CONTENTIONS: Mapping[str, float] = {
     "8.6": 1.0, "8.7": 1.0, "8.9": 1.0, "9.0": 0.5, "10.0": 0.5, "10.3": 0.5, "12.0": 1.0, "12.1": 1.0,
 }  # fmt: skip
-"""Lanes by compute capability: CUDA C programming guide, throughput of native arithmetic instructions.
+"""Contention for fp32 issue slots, by compute capability; see `issue_contention`.
 
-Where power allows, products of 8,192 and more in fp32 reach 0.54 to 0.78 of the rated peak there (an H100 0.74 to
-0.77), and 0.8 to 1.06 on GPUs before (scripts/data/matmuls.csv)."""
+The lanes are from the CUDA C programming guide, throughput of native arithmetic instructions. If power allows, fp32
+matmuls of size 8,192 and more reach 0.54 to 0.78 of the rated peak on these GPUs (an H100 0.74 to 0.77), and 0.8 to
+1.06 on earlier GPUs (scripts/data/matmuls.csv)."""
 _RESIDENT_THREADS: Mapping[str, float] = {"7.5": 1024, "8.6": 1536, "8.9": 1536, "12.0": 1536}
-"""Where they are not 2,048 (CUDA C programming guide, technical specifications by compute capability).
+"""Maximum resident threads per SM, if not 2,048 (CUDA C programming guide, technical specifications by compute
+capability).
 
-AMD's compute units are taken for as many: nothing was measured there that depends on it.
+AMD's compute units are assumed to hold 2,048; no measurement there depends on it.
 """
 _NVLINK_RATIOS: Mapping[str, float] = {
     "6.0": 18 / 20, "7.0": 20 / 25, "7.5": 20 / 25, "8.0": 20 / 25, "8.6": 12 / 14.0625, "9.0": 20.6 / 25,
     "10.0": 40.1 / 50, "10.3": 40.1 / 50,
 }  # fmt: skip
-"""What collective operations reach of one NVLink, in one direction, over its rate, by compute capability.
+"""Share of an NVLink's rate that collective operations such as all-reduce reach, in one direction, by compute
+capability.
 
-NCCL's own figures (src/graph/topo.h: `SM80_NVLINK_BW` and its like, by which it takes Turing as Volta).
+NCCL's own figures (src/graph/topo.h: `SM80_NVLINK_BW` and similar; it treats Turing as Volta).
 """
 
 
 _INFINITY_FABRIC_RATIOS: Mapping[str, float] = {"CDNA 3.0": 48 / 64}
-"""The same of AMD's links, by generation (RCCL, src/graph/topo.h: `GFX94X_XGMI_WIDTH`)."""
+"""The same for AMD's links, by generation (RCCL, src/graph/topo.h: `GFX94X_XGMI_WIDTH`)."""
 
 
 def nvlink_bytes_per_s(gpu: Gpu) -> float | None:
-    """What a GPU sends by NVLink to the others of its machine, in one direction; None: it reaches one at most."""
+    """Return the NVLink rate from a GPU to the others of its machine, in one direction.
+
+    None if NVLink connects it to at most one other GPU.
+    """
     ratio = _NVLINK_RATIOS.get(gpu.compute_capability or "")
     if gpu.nvlink_bytes_per_s is None or gpu.nvlink_reach != "machine" or ratio is None:
         return None
@@ -72,7 +79,7 @@ def nvlink_bytes_per_s(gpu: Gpu) -> float | None:
 
 
 def peer_link_bytes_per_s(gpu: Gpu) -> float | None:
-    """What a GPU sends to one other of its machine by Infinity Fabric, in one direction; None: it has no such links."""
+    """Return the Infinity Fabric rate from a GPU to one other of its machine, in one direction; None without links."""
     ratio = _INFINITY_FABRIC_RATIOS.get(gpu.generation)
     if gpu.infinity_fabric_link_bytes_per_s is None or ratio is None:
         return None
@@ -80,7 +87,7 @@ def peer_link_bytes_per_s(gpu: Gpu) -> float | None:
 
 
 def power_ratios(gpu: Gpu) -> dict[str, float]:
-    """The power limit over the power at full rate, by unit and 1 at most; empty where nothing is known."""
+    """Return the power limit relative to the power at full rate, by unit, at most 1; empty if unknown."""
     energies = _JOULE_PER_FLOP.get(gpu.compute_capability or "")
     if energies is None or gpu.tdp_w is None:
         return {}
@@ -93,18 +100,21 @@ def power_ratios(gpu: Gpu) -> dict[str, float]:
 
 
 def streaming_ratio(gpu: Gpu) -> float:
-    """The share of the rated bandwidth that long copies reach."""
+    """Return the share of the rated bandwidth that long copies reach."""
     own = _OWN_STREAMING_RATIOS.get(gpu.compute_capability or "")
     return own or _STREAMING_RATIOS.get(gpu.memory_type or "", _UNKNOWN_STREAMING_RATIO)
 
 
 def resident_threads(gpu: Gpu) -> float:
-    """How many threads one of its multiprocessors holds at a time."""
+    """Return the maximum number of resident threads per SM."""
     return _RESIDENT_THREADS.get(gpu.compute_capability or "", REFERENCE_RESIDENT_THREADS)
 
 
 def has_narrow_tensor_cores(gpu: Gpu) -> bool:
-    """NVIDIA halves the rate of GeForce's tensor cores that sum in fp32; caches and registers then keep them fed."""
+    """Return whether the tensor cores have half the usual rate, as on GeForce cards, with fp32 accumulation.
+
+    Caches and registers can then supply them better, so they reach a larger share of their peak.
+    """
     half = gpu.fp16_tensor_flops_per_s
     if gpu.compute_capability is None or half is None:
         return False
@@ -112,14 +122,14 @@ def has_narrow_tensor_cores(gpu: Gpu) -> bool:
 
 
 def issue_contention(gpu: Gpu) -> float:
-    """How much all other instructions are in the way of multiply-adds in fp32, outside tensor cores.
+    """Return how much other instructions slow down fp32 multiply-adds outside tensor cores, from 0 to 1.
 
-    0: half as many lanes as there are slots to issue, or two instructions in a slot. Else there are 128 of both, and
-    the integers that count and address take slots (0.5), or lanes as well (1).
+    0 if an SM has half as many fp32 lanes as issue slots, or issues two instructions per slot. Otherwise it has 128 of
+    both, and integer instructions for loops and addresses take issue slots (0.5), or lanes as well (1).
     """
     return _ISSUE_CONTENTIONS.get(gpu.compute_capability or "", 0.0)
 
 
 def exceeds_rated_clock(gpu: Gpu) -> bool:
-    """GeForce and TITAN cards raise their clock above the rated boost as long as power and temperature allow."""
+    """Return whether the GPU exceeds its rated boost clock if power and temperature allow, as GeForce and TITAN do."""
     return gpu.name.startswith(("GeForce", "TITAN"))

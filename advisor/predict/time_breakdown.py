@@ -1,4 +1,4 @@
-"""A step as predicted on one device in, where its time goes out: by operator family, module and phase."""
+"""Breaks down the predicted time of a step on one device by operator family, module and phase."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,17 +20,17 @@ from advisor.records.prediction import FloatArray
 from advisor.records.workload import Row, Workload
 
 INPUTS = "(inputs)"
-"""The group of the copies to the device, where these set the pace."""
+"""The group of the copies to the device, if they limit the step."""
 LOADING = "(loading)"
-"""The group of the loading of data: on a GPU what it waits for that, on a CPU what that takes of its cores."""
+"""The group of data loading: on a GPU the time it waits for data, on a CPU the time loading takes on its cores."""
 FIRST = "(first dispatch)"
-"""The group of the time that passes on a GPU before the first kernel starts."""
+"""The group of the time until a GPU starts its first kernel."""
 _RECURRENT_OPS = ("rnn", "rnn_backward")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _RowFigures:
-    """What groups add up, of all calls of each row, (rows,); `unit_flops` are (units, rows)."""
+    """The figures of all calls of each row, (rows,), which groups add up; `unit_flops` is (units, rows)."""
 
     kernels_s: FloatArray
     compute_s: FloatArray
@@ -56,7 +56,7 @@ def explain_step(
     layout: Layout = "nchw",
     compile_mode: CompileMode = "eager",
 ) -> ExplainedStep:
-    """Take a predicted step apart; `name` is what to call the device, `device_count` how many its machine has."""
+    """Break down a predicted step; `name` is shown for the device, of which its machine has `device_count`."""
     efficiency = efficiency_of(device, precision=predicted.precision, efficiencies=efficiencies)
     figures = _row_figures(
         workload, predicted, device=device, efficiency=efficiency, layout=layout, compile_mode=compile_mode
@@ -142,7 +142,7 @@ def _row_figures(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Parts:
-    """The rows of a step on a device, and their sums."""
+    """The rows of a step on a device, which it sums by group."""
 
     rows: tuple[Row, ...]
     figures: _RowFigures
@@ -150,7 +150,7 @@ class _Parts:
     predicted: PredictedStep
 
     def groups(self, by: GroupBy) -> tuple[ExplainedGroup, ...]:
-        """The parts of the step, the longest first; what is in no module goes by its phase: "(optimizer)"."""
+        """Return the groups of the step, longest first; rows outside of modules are in a group like "(optimizer)"."""
         members: dict[str, list[int]] = {}
         for index, row in enumerate(self.rows):
             if row.family != "view":
@@ -167,13 +167,16 @@ class _Parts:
         return tuple(sorted(groups, key=lambda group: (-group.time_s, -group.kernels_s, group.name)))
 
     def total(self) -> ExplainedGroup:
-        """The whole step."""
+        """Return the whole step as one group."""
         return self._group(
             "all", list(range(len(self.rows))), time_s=self.predicted.step_s.mid, bound=self.predicted.bound
         )
 
     def _of_rows(self, name: str, indices: Sequence[int]) -> ExplainedGroup:
-        """A GPU's kernels hide their dispatch, or the dispatch hides the kernels; a CPU does both on the same cores."""
+        """Return the group of some rows.
+
+        On a GPU, kernels and dispatch overhead overlap, so only the longer counts. A CPU does both on the same cores.
+        """
         figures = self.figures
         parts_s = [part[indices].sum() for part in (figures.compute_s, figures.memory_s, figures.launch_s)]
         kernels_s, dispatch_s = figures.kernels_s[indices].sum(), figures.dispatch_s[indices].sum()
@@ -186,12 +189,12 @@ class _Parts:
         return self._group(name, indices, time_s=float(time_s), bound=bound)
 
     def _inputs(self) -> ExplainedGroup:
-        """What the copies take longer than the kernels, which hide the rest."""
+        """Return the group of the copies, with the part of their time that the kernels do not hide."""
         nothing = self._group(INPUTS, [], time_s=self._waiting_s(), bound="transfer")
         return replace(nothing, moved_bytes=self.figures.transfer_bytes, flops_per_byte=0.0)
 
     def _waiting_s(self) -> float:
-        """How long the GPU stands still in a step."""
+        """Return the idle time of the GPU in a step."""
         return self.predicted.step_s.mid - float(self.figures.kernels_s.sum())
 
     def _group(self, name: str, indices: Sequence[int], *, time_s: float, bound: Bound) -> ExplainedGroup:
@@ -220,14 +223,14 @@ class _Parts:
         )
 
     def _ridge(self, indices: Sequence[int]) -> float:
-        """Peak over bandwidth, both from the datasheet, of the unit that does most of the FLOP."""
+        """Return the arithmetic intensity at the roofline's ridge, by the datasheet, of the unit with the most FLOP."""
         unit = UNITS[np.argmax(self.figures.unit_flops[:, indices].sum(axis=1))]
         peaks = self.device.peak_flops_per_s
         return peaks.get(unit, peaks["fp32"]) / self.device.memory_bytes_per_s
 
 
 def _chains(rows: Sequence[Row], *, batch: int) -> tuple[SequentialChain, ...]:
-    """The recurrent layers: their kernels are two for each time step, and each needs the result of the one before."""
+    """Return the recurrent layers: two kernels per time step, each of which needs the result of the previous one."""
     batches = np.array([batch], dtype=np.float64)
     return tuple(
         SequentialChain(module=row.module, op=row.op, kernel_count=int(launches * row.count))

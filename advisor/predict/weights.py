@@ -1,7 +1,7 @@
-"""A workload and a format for weights in, the same with the matrices of its repeated blocks stored so out.
+"""Applies weight-only quantization to a workload: changes the storage format of the matrices in its repeated blocks.
 
-Weight-only quantisation: kernels read weights as they are stored and compute in the precision of the rest (Frantar et
-al., GPTQ, 2022; Lin et al., AWQ, 2023; Frantar et al., Marlin, 2024). Embedding, norms and output stay as they are.
+Kernels read the weights in that format and compute in the precision of the model (Frantar et al., GPTQ, 2022; Lin et
+al., AWQ, 2023; Frantar et al., Marlin, 2024). Embedding, norms and output layer are not quantized.
 """
 
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ from advisor.records.workload import Row, StoredBytes, Workload
 
 _DTYPES: Mapping[WeightFormat, str] = {"bf16": "bfloat16", "fp8": "float8_e4m3fn", "int8": "int8", "int4": "int4"}
 _MATRIX_DIMS = 2
-"""A vector is a bias."""
+"""Dimensions of a weight; a vector is a bias."""
 
 
 def with_weights(workload: Workload, weights: WeightFormat) -> Workload:
-    """The workload with these weights, in what passes read and in memory; "auto" are those that it has.
+    """Return the workload with weights in this format, in its operands and in its memory; "auto" changes nothing.
 
-    Raises ValueError where it has others already.
+    Raises ValueError if the workload already has another format.
     """
     generation = workload.generation
     if generation is None or weights in ("auto", generation.weights):
@@ -45,7 +45,7 @@ def with_weights(workload: Workload, weights: WeightFormat) -> Workload:
 
 
 def _matrices(row: Row) -> list[int]:
-    """The operands of a product in a block that are weights, as traced in fp32."""
+    """Return the indices of the operands that are fp32 weights of a matmul in a block."""
     if row.family != "matmul" or not block_of(row):
         return []
     return [

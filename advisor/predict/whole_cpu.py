@@ -1,4 +1,4 @@
-"""A CPU by itself in, rather than an instance that rents it, a `Device` out."""
+"""Makes a `Device` of a CPU by itself, rather than of a rented instance."""
 
 import math
 
@@ -9,18 +9,16 @@ from advisor.records.price import Offer
 
 
 def whole_cpu_device(cpu: Cpu, *, cores: int | None, measured_bytes_per_s: float | None = None) -> Device:
-    """All cores of one socket with its whole bandwidth and cache; or `cores` of them, as an instance has them.
+    """Return a device with all cores of one socket, or with `cores` of them, as an instance would have.
 
-    `measured_bytes_per_s` is the bandwidth of so many cores, where it is known.
-
-    Memory is taken as unlimited: it is the machine's, not the socket's. Raises `UsageError` where the profile does not
-    say what is needed, or has fewer cores.
+    `measured_bytes_per_s` is the bandwidth of these cores, if known. The memory is unlimited, since it belongs to the
+    machine, not the socket. Raises `UsageError` if the profile lacks core count or clock, or has fewer cores.
     """
     if cpu.cores_per_socket is None and cores is None:
-        raise UsageError(f"the profile of {cpu.id} names no cores", hint=f"write {cpu.id}@CORES")
+        raise UsageError(f"the profile of {cpu.id} has no core count", hint=f"write {cpu.id}@CORES")
     if cores is not None and cpu.cores_per_socket is not None and not 1 <= cores <= cpu.cores_per_socket:
         raise UsageError(
-            f"{cpu.id} has {cpu.cores_per_socket} cores, not {cores}", hint="name physical cores of one socket"
+            f"{cpu.id} has {cpu.cores_per_socket} cores, not {cores}", hint="give the physical cores of one socket"
         )
     threads_per_core = cpu.threads_per_core or 1
     rented = Offer(
@@ -41,5 +39,5 @@ def whole_cpu_device(cpu: Cpu, *, cores: int | None, measured_bytes_per_s: float
     )
     device = cpu_device(cpu, rented)
     if device is None:
-        raise UsageError(f"the profile of {cpu.id} names no clock", hint="add base_hz or sustained_hz")
+        raise UsageError(f"the profile of {cpu.id} has no clock", hint="add base_hz or sustained_hz")
     return device

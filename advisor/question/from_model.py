@@ -1,10 +1,23 @@
 """Builds a question from a model that the caller holds."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from advisor.question.from_source import profile_source, single_batch
+from advisor.calibrate.measured_beside import Measuring
+from advisor.calibrate.step_request import MeasureRequest
+from advisor.machine.this_machine import this_machine
+from advisor.question.from_source import (
+    ReadMachine,
+    calibrations_for,
+    catalog_of,
+    check_named,
+    question_from_source,
+    question_of,
+    single_batch,
+)
+from advisor.question.record import Question
 from advisor.question.served_model import asks_for_tokens, config_source
 from advisor.records.options import Options
 from advisor.records.workload import Workload
@@ -13,8 +26,10 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from advisor.workload.loaded import LoadedModel
 
-def trace_live(
+
+def question_from_model(
     model: "nn.Module",
     example_inputs: Any,
     options: Options,
@@ -22,17 +37,51 @@ def trace_live(
     loss: Callable[[Any, Any], "torch.Tensor"] | None = None,
     optimizer: "Callable[[Iterable[Any]], torch.optim.Optimizer] | torch.optim.Optimizer | None" = None,
     train_step: Callable[["nn.Module", Any], Any] | None = None,
-) -> Workload:
-    """One step of the model, which is left as it was; what is given is as `recommend` takes it.
+    on: Sequence[str] = (),
+    read_machine: ReadMachine | None = this_machine,
+) -> Question:
+    """Trace one step of the model, which stays as it was, and collect everything else that an answer needs.
 
-    With `prompt_tokens` it is that of a service, made from the model's config alone.
+    The model, its inputs and functions are as `recommend` takes them; `on` and `read_machine` are as
+    `question_from_source` takes them. With `prompt_tokens` the model's config alone is traced.
     """
+    check_named(on, options)
     if asks_for_tokens(options):
         with config_source(model) as source:
-            at_one_batch = options if single_batch(options) else replace(options, batch="")
-            return profile_source(source, at_one_batch).workload
-    from advisor.workload import live_trace
+            question = question_from_source(source, options, on=on, read_machine=read_machine)
+        return replace(question, trace_at=None, trace_fused=None)  # the source is gone
+    from advisor.workload.live_trace import trace_live
     from advisor.workload.sources.live import load_live
 
+    catalog = catalog_of(options)
     loaded = load_live(model, example_inputs, loss=loss, optimizer=optimizer, train_step=train_step)
-    return live_trace.trace_live(loaded, mode=options.mode, batch=single_batch(options), attention=options.attention)
+
+    def trace_at(batch: int | None) -> Workload:
+        return trace_live(loaded, mode=options.mode, batch=batch, attention=options.attention)
+
+    workload = trace_at(single_batch(options))
+    machine = read_machine() if read_machine and not options.no_local else None
+    return question_of(
+        workload,
+        options,
+        catalog=catalog,
+        machine=machine,
+        calibrated=calibrations_for(machine, catalog, options),
+        measuring=_measuring(loaded, options) if options.measure else None,
+        trace_at=trace_at,
+    )
+
+
+def _measuring(loaded: "LoadedModel", options: Options) -> Measuring:
+    from advisor.calibrate.run_step import time_loaded
+    from advisor.workload.live_trace import gradients_allowed
+
+    request = MeasureRequest(
+        source=loaded.name,
+        mode=options.mode,
+        attention=options.attention,
+        layout=options.layout,
+        compile=options.compile,
+    )
+    time_it = gradients_allowed()(partial(time_loaded, loaded))
+    return Measuring(request=request, time_it=time_it, precision=options.precision)

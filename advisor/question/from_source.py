@@ -1,11 +1,12 @@
-"""Builds a question from a source that a user names: a file, a named model or a saved workload."""
+"""Builds a question from a source: a file, a named model or a saved workload."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from advisor.calibrate.in_force import calibrations_in_force
+from advisor.calibrate.in_force import calibrations_in_force, with_calibrations
 from advisor.calibrate.measured_beside import Measuring
 from advisor.calibrate.step_process import measure_source
 from advisor.calibrate.step_request import MeasureRequest
@@ -13,17 +14,28 @@ from advisor.calibrate.store import Stored
 from advisor.catalog.load import load_catalog
 from advisor.errors import CoverageError, UsageError
 from advisor.machine.this_machine import this_machine
-from advisor.question.record import Question, ReadCalibrations
-from advisor.question.served_model import check_generation
+from advisor.question.record import Question, TraceAt
+from advisor.question.served_model import as_served, check_generation
 from advisor.records.answer import Group, GroupBy, WorkloadSummary
 from advisor.records.flag_values import is_workload_file, single_batch_of
 from advisor.records.machine import LOCAL, Machine
 from advisor.records.options import Options
 from advisor.records.price import Catalog
-from advisor.records.workload import SecondCount, Workload
+from advisor.records.workload import Attention, SecondCount, Workload
 from advisor.workload.file import read_workload, workload_from_json
-from advisor.workload.spawn import PendingProfile, ProfileRequest, start_profile
+from advisor.workload.spawn import SCHEMES, ProfileRequest, start_profile
 from advisor.workload.summary import group_rows, summarize
+from advisor.workload.trace_many import trace_many
+
+MAX_DEVICES = 6
+"""The most devices that `--on` may name: side by side, each needs columns of its own."""
+_CHOOSE_AN_OFFER = ("provider", "region", "tier", "device")
+_SEVERAL_ATTENTIONS = ("hf:", "timm:")
+"""Sources whose models implement attention in several ways."""
+
+ReadMachine = Callable[[], Machine]
+ReadCalibrations = Callable[[Machine, Catalog], Stored]
+"""Returns the calibrations of this machine: those made before, or one that is made now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,57 +47,110 @@ class Profile:
 
     @property
     def summary(self) -> WorkloadSummary:
-        """Totals, coverage and assumptions."""
+        """Return totals, coverage and assumptions."""
         return summarize(self.workload, batch=self.workload.batch)
 
     def groups(self, by: GroupBy) -> tuple[Group, ...]:
-        """The step by family, module or phase."""
+        """Return the step by family, module or phase."""
         return group_rows(self.workload, by=by, batch=self.workload.batch)
 
 
-def question_of(
+def question_from_source(
     source: str,
     options: Options,
     *,
     run: bool = False,
     script_args: tuple[str, ...] = (),
-    read_machine: Callable[[], Machine] = this_machine,
+    on: Sequence[str] = (),
+    use_trace_cache: bool = False,
+    read_machine: ReadMachine | None = this_machine,
     read_calibrations: ReadCalibrations = calibrations_in_force,
 ) -> Question:
-    """Trace the model in `source`, or read it where it is saved, and all that its answer is made from."""
+    """Trace the model in `source`, or read a saved workload, and collect everything else that an answer needs.
+
+    `on` are the devices to explain. With `use_trace_cache` the trace of a model of a package or a config is kept and
+    read the next time. `read_machine` None leaves this machine out. The answer for a saved workload is the same on
+    every machine, so this one is read only if `on` or `--device` says `local`.
+    """
+    check_named(on, options)
     check_source(source, options, run=run)
+    is_here_named = any(name.casefold() == LOCAL for name in (*on, *options.device))
     if is_workload_file(source):
-        workload = read_saved(source, options)
-        return Question(
-            workload=workload,
-            options=as_saved(options, workload, where=source),
-            catalog=catalog_of(options),
-            machine=read_machine() if LOCAL in options.device else None,
+        workload = read_workload(Path(source))
+        machine = read_machine() if read_machine and is_here_named else None
+        return question_of(
+            workload, as_saved(options, workload, where=source), catalog=catalog_of(options), machine=machine
         )
 
-    def start(batch: int | None) -> PendingProfile:
-        return start_profile(request_of(source, options, batch=batch, run=run, script_args=script_args))
+    def request_at(batch: int | None, attention: Attention = options.attention) -> ProfileRequest:
+        asked = replace(options, attention=attention)
+        return request_of(source, asked, batch=batch, run=run, script_args=script_args)
 
+    def trace(request: ProfileRequest) -> Workload:
+        return workload_from_json(start_profile(request).result(), where=source)
+
+    batch = single_batch(options)
     measuring = _measuring(source, options, run=run) if options.measure else None
-    with start(single_batch(options)) as pending:
+    is_kept = use_trace_cache and not run and source.partition(":")[0] in SCHEMES
+    with nullcontext() if is_kept else start_profile(request_at(batch)) as pending:
         catalog = catalog_of(options)  # while the child imports torch
-        machine = None if options.no_local else read_machine()
-        workload = workload_from_json(pending.result(), where=source)
-    return Question(
-        workload=workload,
-        options=options,
+        machine = read_machine() if read_machine and (is_here_named or not options.no_local) else None
+        workload = (
+            workload_from_json(pending.result(), where=source) if pending else _trace_or_read_cache(request_at(batch))
+        )
+    return question_of(
+        workload,
+        options,
         catalog=catalog,
-        trace_at=lambda batch: workload_from_json(start(batch).result()),
         machine=machine,
         calibrated=calibrations_for(machine, catalog, options, read=read_calibrations),
         measuring=measuring,
+        trace_at=lambda batch: trace(request_at(batch)),
+        trace_fused=(lambda: trace(request_at(batch, "fused"))) if source.startswith(_SEVERAL_ATTENTIONS) else None,
     )
+
+
+def question_of(
+    workload: Workload,
+    options: Options,
+    *,
+    catalog: Catalog,
+    machine: Machine | None = None,
+    calibrated: Stored | None = None,
+    measuring: Measuring | None = None,
+    trace_at: TraceAt | None = None,
+    trace_fused: Callable[[], Workload] | None = None,
+) -> Question:
+    """Build the question about a workload; `catalog` is without the calibrations.
+
+    Raises `CoverageError` under --strict, and `UsageError` where the options do not suit the workload.
+    """
+    check_coverage(workload, options)
+    workload, options = as_served(workload, options)
+    calibrated = calibrated or Stored()
+    return Question(
+        workload=workload,
+        options=options,
+        catalog=with_calibrations(catalog, calibrated.calibrations),
+        machine=machine,
+        calibrated=calibrated,
+        measuring=measuring,
+        trace_at=trace_at,
+        trace_fused=trace_fused,
+    )
+
+
+def _trace_or_read_cache(request: ProfileRequest) -> Workload:
+    outcome = trace_many([request])[request]
+    if isinstance(outcome, Workload):
+        return outcome
+    raise outcome
 
 
 def _measuring(source: str, options: Options, *, run: bool) -> Measuring:
     if run:
         raise UsageError(
-            f"--measure: {source} is a script, of which one step alone cannot be run over and over",
+            f"--measure: {source} is a script, and one step of a script cannot be run again and again",
             hint="time its own steps: `with advisor.observe(model) as seen:` around its loop",
         )
     traced = asdict(request_of(source, options, batch=None))
@@ -96,7 +161,7 @@ def _measuring(source: str, options: Options, *, run: bool) -> Measuring:
 def calibrations_for(
     machine: Machine | None, catalog: Catalog, options: Options, *, read: ReadCalibrations = calibrations_in_force
 ) -> Stored:
-    """Those of the machine at hand, where the answer may depend on it."""
+    """Return the calibrations of this machine; none where it, or its calibrations, are to be left out."""
     return Stored() if machine is None or options.no_calibrate else read(machine, catalog)
 
 
@@ -108,17 +173,18 @@ def profile_source(
     script_args: tuple[str, ...] = (),
     second_count: bool = False,
 ) -> Profile:
-    """Count one step of the model in `source` at `options.batch`, or at the source's own batch."""
+    """Count one step of the model in `source` at `options.batch`, or at the source's own batch size."""
     check_source(source, options, run=run)
     wanted = single_batch(options)
     if wanted is None and options.batch not in ("", "auto"):
         raise UsageError(
-            f"--batch {options.batch}: a profile is of one batch", hint="write one number, or leave it out"
+            f"--batch {options.batch}: a profile takes one batch size", hint="write one number, or leave it out"
         )
     if is_workload_file(source):
         if second_count:
             raise UsageError(f"{source} is a saved workload: fvcore needs the model", hint="name the model's own file")
-        workload, count = read_saved(source, options), None
+        workload, count = read_workload(Path(source)), None
+        as_saved(options, workload, where=source)
     else:
         request = request_of(source, options, batch=wanted, run=run, script_args=script_args, second_count=second_count)
         with start_profile(request) as pending:
@@ -128,8 +194,17 @@ def profile_source(
     return Profile(workload=replace(workload, batch=profiled_batch(workload, wanted)), second_count=count)
 
 
+def check_named(on: Sequence[str], options: Options) -> None:
+    """Raise `UsageError` if `on`, the devices to explain, are too many or would make other options useless."""
+    chosen_by = next((flag for flag in _CHOOSE_AN_OFFER if getattr(options, flag)), None)
+    if on and chosen_by:
+        raise UsageError(f"--on names the device, so --{chosen_by} has none to choose", hint="keep one of them")
+    if len(on) > MAX_DEVICES:
+        raise UsageError(f"--on: {len(on)} devices, at most {MAX_DEVICES} stand side by side", hint="ask for fewer")
+
+
 def check_source(source: str, options: Options, *, run: bool) -> None:
-    """Refuse what would otherwise be ignored: the source has settled it."""
+    """Raise `UsageError` for options that this kind of source would ignore."""
     if run and not source.endswith(".py"):
         raise UsageError(f"--run: {source} is no script", hint="name a Python file, without ::NAME, or leave --run out")
     check_generation(source, options, run=run)
@@ -142,25 +217,18 @@ def check_source(source: str, options: Options, *, run: bool) -> None:
         raise UsageError(f"--input: {source} is {kind} and has inputs of its own", hint="leave --input out")
 
 
-def read_saved(source: str, options: Options) -> Workload:
-    """Read a saved workload; raise `UsageError` where the options contradict it."""
-    workload = read_workload(Path(source))
-    as_saved(options, workload, where=source)
-    return workload
-
-
 def as_saved(options: Options, workload: Workload, *, where: str) -> Options:
-    """The options with the mode of a saved workload, which is the job's; `--mode training` may not contradict it."""
+    """Return the options with the mode of the saved workload; raise `UsageError` if they contradict it."""
     if options.mode == "training" and workload.mode == "inference":
         raise UsageError(
-            f"--mode training: {where} is a saved step of inference",
+            f"--mode training: {where} is a saved inference step",
             hint="save it with `advise profile SOURCE --mode training -o workload.json`",
         )
     return replace(options, mode=workload.mode)
 
 
 def request_of(source: str, options: Options, *, batch: int | None, **how: Any) -> ProfileRequest:
-    """What the child that traces the source is asked for."""
+    """Return the request for the child process that traces the source."""
     return ProfileRequest(
         source=source,
         mode=options.mode,
@@ -175,19 +243,19 @@ def request_of(source: str, options: Options, *, batch: int | None, **how: Any) 
 
 
 def catalog_of(options: Options) -> Catalog:
-    """All profiles and prices in force, the user's own included."""
+    """Load all profiles and prices, the user's own included."""
     return load_catalog(
         profiles=Path(options.profiles) if options.profiles else None, prices=[Path(path) for path in options.prices]
     )
 
 
 def single_batch(options: Options) -> int | None:
-    """The batch where one number was asked for."""
+    """Return the batch size if `--batch` is one number."""
     return single_batch_of(options.batch)
 
 
 def profiled_batch(workload: Workload, wanted: int | None) -> int:
-    """The batch to count at; raise `UsageError` where the workload cannot have it."""
+    """Return the batch size to count at; raise `UsageError` where the workload cannot have it."""
     if wanted is None or workload.batch_is_affine:
         return wanted or workload.batch
     if wanted != workload.batch:
@@ -198,8 +266,8 @@ def profiled_batch(workload: Workload, wanted: int | None) -> int:
 def other_batch(workload: Workload, batch: int) -> UsageError:
     """Return the error for a batch size that the workload cannot have."""
     return UsageError(
-        f"{workload.name} can be predicted at batch {workload.batch} alone, not at {batch}: its dimensions do "
-        "not grow with the batch in a straight line, or its batch is fixed",
+        f"{workload.name} can be predicted only at batch {workload.batch}, not at {batch}: its dimensions do not grow "
+        "linearly with the batch, or its batch is fixed",
         hint=f"leave --batch out, or make the source's own batch {batch}",
     )
 

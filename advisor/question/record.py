@@ -1,30 +1,42 @@
-"""A question: one step, the options, the catalog in force, and what is known of this machine."""
+"""Defines `Question`, the input of every answer."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from advisor.calibrate.measured_beside import Measuring
 from advisor.calibrate.store import Stored
-from advisor.records.machine import Machine
+from advisor.records.machine import LOCAL, Machine
 from advisor.records.options import Options
 from advisor.records.price import Catalog
 from advisor.records.workload import Workload
 
 TraceAt = Callable[[int], Workload]
-"""Traces the source anew at a batch size, for models whose dimensions are not affine in it."""
-
-ReadCalibrations = Callable[[Machine, Catalog], Stored]
-"""What was timed on the machine at hand, or is timed now."""
+"""Traces the model again at another batch size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What an answer is made from: a step, the options, every profile and price, and what is known of this machine."""
+    """Everything that an answer is computed from. `question_from_source` and `question_from_model` build it."""
 
     workload: Workload
+    """One step of the model; for a served language model with the weights that `options` ask for."""
     options: Options
+    """The user's options; for a served language model as an engine runs it, see `as_served`."""
     catalog: Catalog
-    trace_at: TraceAt | None = None
+    """Profiles, prices and efficiencies, including those that were calibrated on this machine."""
     machine: Machine | None = None
-    calibrated: Stored | None = None
+    """This machine; None where the answer is about offers only."""
+    calibrated: Stored = field(default_factory=Stored)
+    """The calibrations that `catalog` includes, and the problems met while reading them."""
     measuring: Measuring | None = None
+    """How to time the step on this machine; None where nothing is to be timed."""
+    trace_at: TraceAt | None = None
+    """Needed for models whose dimensions are not affine in the batch."""
+    trace_fused: Callable[[], Workload] | None = None
+    """Traces the model again with fused attention, where its source offers that."""
+
+    def without_machine(self) -> "Question":
+        """Return the question about offers only, at the batch that was traced; calibrations stay in force."""
+        rented = tuple(name for name in self.options.device if name != LOCAL)
+        options = replace(self.options, measure=False, device=rented)
+        return replace(self, options=options, machine=None, measuring=None, trace_at=None)

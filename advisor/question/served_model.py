@@ -1,4 +1,4 @@
-"""Language models in service on one page: the flags that ask for one -> what is traced -> how an engine runs it."""
+"""Checks the options of served language models, and settles how an engine runs them."""
 
 import json
 from collections.abc import Iterator
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 _TOKENS = ("prompt_tokens", "output_tokens")
 _OF_SERVICE = ("concurrency", "weights", "max_ttft", "max_tpot")
-"""What only a language model in service has."""
+"""Options that only a served language model takes."""
 _SETTLED = ("input", "attention", "compile", "layout", "measure")
-"""What is an engine's own choice, or cannot be asked of it."""
+"""Options that a served language model does not take: its engine decides."""
 
 
 def check_generation(source: str, options: Options, *, run: bool = False) -> None:
-    """Refuse flags of a language model in service that contradict each other or the source."""
+    """Raise `UsageError` if the options of a served language model contradict each other or the source."""
     given = [name for name in (*_TOKENS, *_OF_SERVICE) if _is_given(options, name)]
     if not given or (is_workload_file(source) and not set(given) & set(_TOKENS)):
         return
@@ -59,10 +59,10 @@ def check_generation(source: str, options: Options, *, run: bool = False) -> Non
 
 
 def as_served(workload: Workload, options: Options) -> tuple[Workload, Options]:
-    """The workload with the weights asked for, and the options as an engine runs it; any other workload as it is.
+    """Return a served language model with the requested weights, and the options as an engine runs it.
 
-    Engines fuse kernels, hold the whole model in half, and have as many requests in flight as `--concurrency` says.
-    Raises `UsageError` where the options ask for what the workload is not.
+    Engines fuse kernels, hold the whole model in half precision, and keep `--concurrency` requests in flight. Any other
+    workload is returned unchanged. Raises `UsageError` if the options do not suit the workload.
     """
     generation = workload.generation
     if generation is None:
@@ -95,15 +95,15 @@ def as_served(workload: Workload, options: Options) -> tuple[Workload, Options]:
 
 
 def asks_for_tokens(options: Options) -> bool:
-    """Whether the tokens of a request are given, or one of the two that say them."""
+    """Return whether `--prompt-tokens` or `--output-tokens` is given."""
     return any(_is_given(options, name) for name in _TOKENS)
 
 
 @contextmanager
 def config_source(model: "nn.Module") -> Iterator[str]:
-    """A model of transformers by its config alone, as a source: what is served is built anew, as engines run it.
+    """Give the config of a transformers model as a source, from which the served model is built.
 
-    Raises `LoadError` for any other model. What is raised inside names the model, not the file of its config.
+    Raises `LoadError` for any other model. Errors raised inside name the model, not the temporary file.
     """
     kind, to_json = type(model).__name__, getattr(getattr(model, "config", None), "to_json_string", None)
     if to_json is None:

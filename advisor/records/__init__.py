@@ -1,1 +1,1 @@
-"""Every type that crosses a room: frozen, slotted, keyword-only dataclasses with no work in them."""
+"""Defines every type that passes between packages: frozen, slotted, keyword-only dataclasses without logic."""

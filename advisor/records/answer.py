@@ -1,4 +1,4 @@
-"""The recommendation: ranked quotes, what was left out, and what everything rests on."""
+"""Defines the recommendation: ranked quotes, rejected offers, and the assumptions behind them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ CostPart = Literal[
 ]  # fmt: skip
 
 Z_90 = 1.645
-"""Half the width of a 90 % interval in standard deviations of a normal."""
+"""Half the width of the 90 % interval of a normal distribution, in standard deviations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A middle and the ends of the 90 % interval around it: low <= mid <= high, whatever rounding made of the three."""
+    """A middle value and the ends of its 90 % interval; low <= mid <= high is enforced against rounding errors."""
 
     mid: float
     low: float
@@ -42,7 +42,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotedDevice:
-    """What the instance computes on, and how many of it there are."""
+    """The device of an instance, and how many of it the instance has."""
 
     id: str
     name: str
@@ -52,7 +52,10 @@ class QuotedDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostParts:
-    """What the middle of a cost is the sum of. `lost_work`: done again after interruptions, restarts included."""
+    """The parts, in dollars, that add up to the middle of a cost.
+
+    - `lost_work`: work repeated after interruptions, with the restarts
+    """
 
     compute: float
     start_up: float = 0.0
@@ -66,15 +69,18 @@ class CostParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenQuote:
-    """A language model in service on an offer.
+    """Time and cost per token of LLM serving on an offer.
 
-    `ttft_s`: time to first token, `tpot_s`: time per output token after it, with prompts of other requests read in
-    between; `decode_s` is that of a pass of decode by itself. Tokens a second are those of answers, of one instance.
-    Dollars are of a million tokens of answers, and of prompts and answers together: all that the job costs.
-
-    `kv_cache_bytes` are of all requests in flight on an instance, at most; `weight_bytes` of one copy of the model.
-    `compute_bound_from`: the fewest requests in flight on an instance, of the powers of two on each copy, with which
-    decode is bound by computing and no longer by memory; None: its caches keep it bound by memory.
+    - `ttft_s`: time to first token
+    - `tpot_s`: time per output token after the first, including prefill of other requests in between
+    - `decode_s`: time of one decode pass alone
+    - `output_tokens_per_s`: throughput of one instance
+    - `usd_per_million_output_tokens`, `usd_per_million_tokens`: the full cost of the job per million output tokens, and
+      per million prompt and output tokens together
+    - `kv_cache_bytes`: the maximum over all requests in flight on an instance
+    - `weight_bytes`: the weights of one replica
+    - `compute_bound_from`: the fewest requests in flight on an instance at which decode is compute-bound, checked at
+      powers of two per replica; None if decode is bandwidth-bound at all of them
     """
 
     ttft_s: Interval
@@ -90,28 +96,30 @@ class TokenQuote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quote:
-    """One offer with the predicted time and the cost of the job on it.
+    """One offer with the predicted time and cost of the job.
 
-    `job_s` is from asking for the instance to the last step, so it holds `wait_s`, in which none can be had,
-    `start_up_s` and `lost_s`, the time that interruptions of spot instances are expected to cost; of a service it
-    is a month. `job_usd` is what `covers` names. `usd_per_million_samples` is of computing alone. `interruption`:
-    the share of such spot instances that its provider took back within a month. `commitment_usd`: what the price
-    obliges to, used or not. `on_pareto_front`: no other quote is both cheaper and sooner (of a service, with a
-    shorter step).
-
-    `price_marks` say why the price is doubtful: STALE (known to be out of date), SUSPECT (not credible), OLD.
-    `loader_vcpus`: of an instance with a GPU, the vCPUs that it needs to load data as fast as the GPU takes it; of one
-    without, those that loading takes from the computing. None: nothing is known of the loader.
-
-    `is_tight`: whether the peak fits lies within the spread of what is not known of it exactly.
-
-    `gpus_used` are those of all machines. Where a step runs on several, or in several passes, `plan` says how, and
-    `scaling_efficiency_ratio` how long a step would take if they never waited for each other and divided all work, over
-    how long it takes; `batch` is that of all together, `peak_memory_bytes` of one. `tokens`: where it is a
-    language model in service.
-
-    `chance_cheapest` is a ratio: the chance that no other ranked offer costs less. `indistinguishable`: the interval of
-    its cost overlaps that of the first. Both look at the error that each device has of its own.
+    - `gpus_used`: GPUs used on all machines together
+    - `price_marks`: why the price is doubtful: STALE (known to be out of date), SUSPECT (not credible), OLD
+    - `batch`: the global batch over all GPUs
+    - `usd_per_million_samples`: cost of the computing time only
+    - `job_usd`: cost of the parts that `covers` names
+    - `job_s`: time from requesting the instance to the last step, including `wait_s`, `start_up_s` and `lost_s`; for a
+      service, a month
+    - `peak_memory_bytes`: peak memory of one device
+    - `chance_cheapest`: the probability that no other ranked offer costs less, from 0 to 1; it counts only the error of
+      each device, not the error that all devices share
+    - `indistinguishable`: the interval of the cost overlaps that of the first quote, by the same errors
+    - `on_pareto_front`: no other quote is both cheaper and faster (for a service, with a shorter step)
+    - `wait_s`: wait for the instance, from the user's overlay
+    - `lost_s`: expected time lost to spot interruptions
+    - `interruption`: the share of these spot instances that the provider interrupts within a month
+    - `commitment_usd`: what a committed price must be paid over its term, used or not
+    - `loader_vcpus`: vCPUs needed to load data at the speed of the GPU, or, on an instance without a GPU, vCPUs that
+      loading takes from computing; None if the loader is not known
+    - `is_tight`: the peak memory may or may not fit, within its uncertainty
+    - `plan`: how the step is spread over several GPUs or passes; None if it is not
+    - `scaling_efficiency_ratio`: step time with perfect scaling (all work divided, no waiting) over the predicted one
+    - `tokens`: times and costs per token in LLM serving
     """
 
     id: str
@@ -163,14 +171,15 @@ class Quote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredStep:
-    """A step of the model timed on a device of this machine, beside what was predicted for it.
+    """A step of the model timed on a device of this machine, and its prediction.
 
-    `step_s`: the median of the faster half of `step_count` steps, and the ends between which 90 % of them took;
-    `iqr_ratio` is their interquartile range over their median, `others_cpu_count` how many CPUs other processes kept
-    busy meanwhile, 0 where that was not looked at.
-    `predicted_s` is without it, by `time_source`. `carried_ratio`: what the times of other devices of its kind were
-    multiplied by, where the same resource bounds the step. `loader_wait_s`: what the device waited for the data of a
-    step, None where that was not seen.
+    - `step_s`: the median of the faster half of `step_count` steps, and the range of 90 % of them
+    - `iqr_ratio`: interquartile range of the steps over their median
+    - `others_cpu_count`: CPUs that other processes kept busy during the timing; 0 if not checked
+    - `predicted_s`: the prediction without this measurement, from `time_source`
+    - `carried_ratio`: the factor applied to the times of other devices of the same kind, where the step has the same
+      bottleneck
+    - `loader_wait_s`: how long the device waited for the data of a step; None if not observed
     """
 
     device: QuotedDevice
@@ -189,9 +198,10 @@ class MeasuredStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchPoint:
-    """One step at one batch size; its cost is of computing alone. What does not fit is shown as if it did.
+    """One step at one batch size; a batch that does not fit is predicted as if it did.
 
-    `ttft_s` and `tpot_s` are of a language model in service.
+    - `usd_per_million_samples`: cost of the computing time only
+    - `ttft_s`, `tpot_s`: set for LLM serving only
     """
 
     batch: int
@@ -207,7 +217,7 @@ class BatchPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSweep:
-    """The curves of throughput and cost over the batch on the offer `id`, which is ranked at `batch`."""
+    """Throughput and cost over the batch size on the offer `id`; the ranking uses `batch`."""
 
     id: str
     provider: str
@@ -222,9 +232,9 @@ class BatchSweep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachinePoint:
-    """The job on so many machines of one type; fields are those of a `Quote`.
+    """The job on `instance_count` machines of one type, with fields as in `Quote`.
 
-    `keeps_deadline`: the middle of `job_s` is within `--deadline`, or there is none.
+    - `keeps_deadline`: the middle of `job_s` is within `--deadline`, or there is no deadline
     """
 
     instance_count: int
@@ -241,10 +251,9 @@ class MachinePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineSweep:
-    """The curves of time and cost over the machines of the offer `id`, which is ranked with `instance_count` of them.
+    """Time and cost over the number of machines of the offer `id`; the ranking uses `instance_count`.
 
-    Each point has the plan and the batch that serve it best; numbers of machines that the step does not fit are left
-    out.
+    Each point has its best plan and batch. Numbers of machines on which the step does not fit are left out.
     """
 
     id: str
@@ -260,7 +269,7 @@ class MachineSweep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLimits:
-    """What an offer must keep to be ranked. None: no such limit. `min_samples_per_s` is of one instance."""
+    """Limits that an offer must keep to be ranked; None means no limit. `min_samples_per_s` applies to one instance."""
 
     deadline_s: float | None = None
     max_usd: float | None = None
@@ -273,13 +282,14 @@ class JobLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What is to be done. `assumed`: the user named no size, so one million samples with the device kept busy.
+    """The job to price.
 
-    `loader_s_per_sample`: how long one vCPU takes to load a sample, None where it is not known, and then nothing waits.
-
-    With `requests_per_day` it is a service that is on all day; `samples` are then the requests of a month.
-    `requests_per_second`: the load was given so. Of a `generation` a sample is a request, and a batch the requests in
-    flight on one instance.
+    - `samples`: all samples of the job; for a service, the requests of a month
+    - `assumed`: the user gave no size, so the job is one million samples on a busy device
+    - `requests_per_day`: set for an always-on service
+    - `requests_per_second`: set if the user gave the load in this unit
+    - `generation`: set for LLM serving, where a sample is a request and a batch is the requests in flight per instance
+    - `loader_s_per_sample`: time one vCPU needs to load a sample; None if not known, then nothing waits for data
     """
 
     mode: Mode
@@ -304,7 +314,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """One step at the job's batch size (the source's own where the batch is chosen per device), in fp32 as traced."""
+    """One step in fp32 as traced, at the job's batch size, or the source's own if the batch is chosen per device."""
 
     batch: int
     flops: float
@@ -317,7 +327,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """The part of a step that one family, module or phase does; `flops_ratio` is its share of all FLOP."""
+    """The part of a step in one operator family, module or phase; `flops_ratio` is its share of all FLOP."""
 
     name: str
     flops: float
@@ -329,7 +339,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadSummary:
-    """What was counted, how much of it the formulas cover, how it was traced and what was assumed."""
+    """The counts of a step, the share covered by formulas, the tracing method and the assumptions."""
 
     name: str
     totals: Totals
@@ -342,18 +352,19 @@ class WorkloadSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Recommendation:
-    """The answer. In a terminal and in a notebook it shows itself as a table.
+    """The answer; it is displayed as a table in a terminal and in a notebook.
 
-    `quotes` are cheapest first, or as `job.objective` says.
-
-    `at_hand` is the device of this machine that does the job first, beside the ranking and not in it; its provider is
-    "local" and its price the electricity of the user's own hardware, 0 where none is known. `quotes` hold it too where
-    `--device local` asks for it. None: the answer leaves the machine at hand out, or no device of it can do the job.
-    `notes` are what the headline rests on (defaults, overlays in force); `warnings` are what may make it wrong. Text is
-    in the currency of `exchange_rate`; figures are dollars. `measured` are the steps that were timed here for it.
-    `batch_sweeps` are of the best, of the best of the other kind of device and of devices that were named, where there
-    are several sizes to choose from.
-    `machine_sweep` is of the first quote that several machines can be had of, where `--max-machines` allows them.
+    - `quotes`: cheapest first, or in the order of `job.objective`
+    - `notes`: what the answer is based on, such as defaults and overlays in use
+    - `warnings`: what may make the answer wrong
+    - `at_hand`: the device of this machine that finishes the job first, outside the ranking. Its provider is "local"
+      and its price the electricity of the user's own hardware, 0 if not known. With `--device local` it is in `quotes`
+      too. None if this machine is ignored or no device of it can do the job
+    - `measured`: steps timed on this machine for this answer
+    - `batch_sweeps`: the best quote, the best of the other device kind and the devices named by the user, if there are
+      several batch sizes to choose from
+    - `machine_sweep`: the first quote that can use several machines, if `--max-machines` allows them
+    - `exchange_rate`: the currency of text; numbers are in dollars
     """
 
     schema_version: int
@@ -383,10 +394,10 @@ class Recommendation:
         return render_html(self)
 
     def save(self, file: "str | Path", *, top: int = 10) -> None:
-        """Write the answer as `advise SOURCE -o FILE` does, in the format that the suffix names: .txt .json .csv .md.
+        """Write the answer like `advise SOURCE -o FILE`, in the format of the suffix: .txt .json .csv .md.
 
-        `top`: rows of the formats for people; .json and .csv hold every row. Raises `UsageError` for another suffix.
-        A report, .html, shows more than the answer: `advisor.save_report` writes it.
+        `top` limits the rows of .txt and .md; .json and .csv hold every row. Raises `UsageError` for another suffix. An
+        .html report shows more than the answer; `advisor.save_report` writes it.
         """
         from pathlib import Path
 

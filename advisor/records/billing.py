@@ -1,4 +1,4 @@
-"""What a job costs beside the hours of computing: start-up, increments, and what the user adds."""
+"""Defines what a job costs beyond its computing time: start-up, billing increments and the user's extra costs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillingRule:
-    """How a provider bills the time of a machine: in whole increments, and at least the minimum."""
+    """How a provider bills machine time: in whole increments, and at least `minimum_s`."""
 
     increment_s: float
     minimum_s: float = 0.0
@@ -17,9 +17,10 @@ class BillingRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartUp:
-    """Seconds from the create call on one cloud, measured on `sample_count` instances, nearly all without a GPU.
+    """Start-up times of one cloud, measured on `sample_count` instances, nearly all without a GPU.
 
-    To the first line of the boot script, and to a running container: apt, Docker and its image come between.
+    Times run from the create call to the first line of the boot script, or to a running container, which includes apt,
+    Docker and the image download.
     """
 
     sample_count: int
@@ -31,10 +32,11 @@ class StartUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extras:
-    """What no price list here holds, from the user's overlay; None: not known, so not in a cost.
+    """Costs from the user's overlay that no price list contains; None: not known and not in the cost.
 
-    `storage_usd_per_month` is of the disks of one machine, `egress_usd` of all results of the job or of a month of the
-    service, `tax_percent` on everything.
+    - `storage_usd_per_month`: the disks of one machine
+    - `egress_usd`: all results of the job, or of a month of the service
+    - `tax_percent`: tax on the whole cost
     """
 
     storage_usd_per_month: float | None = None
@@ -44,7 +46,7 @@ class Extras:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Billing:
-    """By provider. One without a rule or a start-up time has none that is known."""
+    """Billing rules and start-up times by provider; a provider that is missing has none known."""
 
     rules: Mapping[str, BillingRule] = field(default_factory=dict)
     start_ups: Mapping[str, StartUp] = field(default_factory=dict)

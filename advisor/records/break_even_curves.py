@@ -1,4 +1,4 @@
-"""Where the cheapest CPU and the cheapest GPU cost the same, over what the job or the model may be."""
+"""Defines the break-even answer: where the cheapest CPU and the cheapest GPU cost the same."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,11 +13,11 @@ CurveKind = Literal["batch", "requests_per_day", "samples", "parameter"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindCost:
-    """The cheapest offer of one kind of device, and what the cheapest of the kind costs if predictions err.
+    """The cheapest offer of one device kind, and the range of the lowest cost of that kind.
 
-    `own_usd`: where every device is slower or faster by the 90 % interval of its own error; `shared_usd`: by that of
-    the error which comes from the model and is the same on all. Both spreads are of the step of `quote`, one standard
-    deviation of the logarithm.
+    - `own_usd`: the lowest cost with every device at the ends of the 90 % interval of its own error
+    - `shared_usd`: the same for the error that comes from the model and is equal on all devices
+    - `own_log_spread`, `shared_log_spread`: standard deviations of the logarithm of the step of `quote`
     """
 
     quote: Quote
@@ -29,7 +29,7 @@ class KindCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """The cheapest offer of one kind of device, and the cost of the job on it."""
+    """The cheapest offer of one device kind, and the cost of the job on it."""
 
     id: str
     name: str
@@ -44,10 +44,10 @@ class Contender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePoint:
-    """The two contenders at one place of a curve; None: no offer of that kind does the job within the limits.
+    """The CPU and the GPU at one point of a curve; None if no offer of that kind does the job within the limits.
 
-    `cost_ratio` is the cost on the CPU over that on the GPU, above 1 where the GPU is the cheaper one; its interval
-    leaves out what a wrong count or trace would do to both. None where one is missing.
+    - `cost_ratio`: CPU cost over GPU cost, above 1 if the GPU is cheaper; None if one is missing. Its interval leaves
+      out errors of counts and traces, which affect both alike
     """
 
     at: int
@@ -58,9 +58,10 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossing:
-    """From `at` on, `cheaper` is the cheaper kind. `low` and `high` are the ends of the 90 % interval.
+    """A point of a curve from which on `cheaper` is the cheaper device kind.
 
-    Before `low` it is the dearer one for sure, from `high` on the cheaper one; None: not within the range of the curve.
+    - `low`, `high`: ends of the 90 % interval of `at`: below `low` the kind is surely more expensive, from `high` on
+      surely cheaper; None if the end lies outside the curve
     """
 
     at: int
@@ -71,10 +72,11 @@ class Crossing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """Costs over the batch, the requests of a day, the samples of the job, or a parameter of the model's factory.
+    """Costs over the batch, the requests per day, the samples of the job, or a parameter of the model's factory.
 
-    `name` is that of the parameter, else of the kind. Between the points of a parameter, each of which is a trace, the
-    logarithm of the cost ratio is taken as a straight line over that of the parameter; all other crossings are exact.
+    `name` is the parameter's name, else the kind. Each point of a parameter curve is one trace; between them, the
+    logarithm of the cost ratio is interpolated linearly over the logarithm of the parameter. All other crossings are
+    exact.
     """
 
     kind: CurveKind
@@ -85,9 +87,11 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolkRule:
-    """The best CPU and the best GPU of the job as asked for: "take a GPU if it is faster by more than its price".
+    """The cheapest CPU and GPU for the job, to check the rule "take a GPU if its speedup exceeds its price ratio".
 
-    `price_ratio` is of an hour, `speed_ratio` of samples a second, `cost_ratio` of the job on the CPU over the GPU.
+    - `price_ratio`: hourly GPU price over CPU price
+    - `speed_ratio`: GPU samples per second over those of the CPU
+    - `cost_ratio`: cost of the job on the CPU over the GPU
     """
 
     cpu: Contender
@@ -99,10 +103,12 @@ class FolkRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class BreakEven:
-    """The answer; in a terminal it shows itself as text. `left_out` says which curves are missing, and why.
+    """The break-even answer; it is displayed as text in a terminal.
 
-    `folk_rule` is None where only one kind of device does the job. `notes` name the overlays in force.
-    Text is in the currency of `exchange_rate`.
+    - `folk_rule`: None if only one device kind can do the job
+    - `left_out`: the curves that are missing, with the reason
+    - `exchange_rate`: the currency of text
+    - `notes`: the overlays in use
     """
 
     schema_version: int

@@ -1,4 +1,4 @@
-"""What short timings on one machine gave: which machine, when, how disturbed, and its efficiencies."""
+"""Defines the calibration of a machine: the key it is valid for, its timings and the fitted efficiencies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,17 +8,20 @@ from typing import Any
 from advisor.records.device import Efficiency, Precision
 
 NET = "net of "
-"""How the names of those timed modules begin that are whole nets in small."""
+"""Prefix of the names of timed modules that are small complete networks."""
 TIMED_HERE = "operators timed on this machine"
-"""The `FamilyEfficiency.source` of a family that was timed, and not taken over from the shipped efficiency."""
+"""The `FamilyEfficiency.source` of a family that was timed on this machine rather than taken from the shipped data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationKey:
-    """What timings depend on beside the operator: where any of it differs, a calibration does not hold.
+    """The conditions of a calibration; it is not valid if any of them differs.
 
-    `device` is the id of a profile. A CPU has `core_count` and `thread_count`, a GPU `driver` and `power_limit_w`.
-    `program` are digests of the code that predicts from the coefficients, and of the device's datasheet.
+    - `device`: id of the device's profile
+    - `core_count`, `thread_count`: set for a CPU
+    - `driver`, `power_limit_w`: set for a GPU
+    - `torch`: version of torch
+    - `program`: digests of the code that uses the coefficients, and of the device's datasheet
     """
 
     device: str
@@ -32,12 +35,13 @@ class CalibrationKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """Efficiencies fitted on timings of `n` operators of the `planned_count` that were designed for it.
+    """Efficiencies fitted on the timings of one device.
 
-    `at` is in UTC, ISO 8601; where some of the precisions were timed earlier than others, it is of the earliest, and
-    `warnings` are those of all. `median_ape` is the median of |fitted / measured - 1| over the operators.
-    `warnings` say what disturbed the timings, with the remedy. `host_to_device_bytes_per_s`: how fast a GPU's inputs
-    are copied to it, None of what has none to copy.
+    - `at`: time of the calibration in UTC, ISO 8601; of the oldest part if precisions were timed at different times
+    - `n`, `planned_count`: operators that were timed, out of those planned
+    - `median_ape`: median of |fitted / measured - 1| over the operators
+    - `warnings`: what disturbed the timings, and what to do about it
+    - `host_to_device_bytes_per_s`: rate at which inputs are copied to a GPU; None for a device without copies
     """
 
     key: CalibrationKey
@@ -52,9 +56,10 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibrated:
-    """A calibration that was just made, and the file that keeps it; `problem` says why none does.
+    """A calibration that was just made.
 
-    `is_disturbed`: so much that it says less than the datasheet.
+    - `file`: where it is stored; None if it could not be stored, for the reason in `problem`
+    - `is_disturbed`: the timings were disturbed so much that the datasheet is more reliable
     """
 
     calibration: Calibration
@@ -73,10 +78,12 @@ class NotCalibrated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedOperator:
-    """One step of a designed module, its trace as JSON; `iqr_ratio` is the spread of its blocks over their median.
+    """The timing of one step of a calibration module.
 
-    `pace_ratio` is how much slower than usual in the calibration the device was at that moment. On a CPU `step_s` is
-    what the step would have taken at the usual pace: `pace_ratio` times that is what it took.
+    - `workload`: its trace as JSON
+    - `step_s`: time of the step; on a CPU, corrected to the usual pace: the measured time is `pace_ratio` times this
+    - `iqr_ratio`: interquartile range of the timed blocks over their median
+    - `pace_ratio`: how much slower the device was at that moment than usual during the calibration
     """
 
     name: str
@@ -90,9 +97,11 @@ class TimedOperator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """What was timed before time ran out; `others_cpu_count` is how many CPUs other processes kept busy meanwhile.
+    """All timings within the time budget.
 
-    `is_interrupted`: the user pressed Ctrl-C.
+    - `planned_count`: operators that were planned
+    - `others_cpu_count`: CPUs that other processes kept busy during the timings
+    - `is_interrupted`: the user pressed Ctrl-C
     """
 
     operators: tuple[TimedOperator, ...]
@@ -104,9 +113,11 @@ class Timings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectedDevice:
-    """A profile of `file` from calibrations that came back: of which device, and the latest of their times.
+    """A device whose collected calibrations were merged into the profile `file`.
 
-    `core_count` None: a GPU. `torch` are the versions that it was timed with, oldest first.
+    - `core_count`: None for a GPU
+    - `torch`: versions of torch used for the timings, oldest first
+    - `at`: time of the latest calibration
     """
 
     device: str
@@ -119,7 +130,7 @@ class CollectedDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """What came back from a fleet; `problems` say of every file that is not in a profile, or differs, why."""
+    """The calibrations collected from a fleet; `problems` explains every file that was not used or that differs."""
 
     devices: tuple[CollectedDevice, ...]
     problems: tuple[str, ...]

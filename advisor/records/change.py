@@ -1,4 +1,4 @@
-"""What a change did to a step and to its job: two answers, or two saved workloads, side by side."""
+"""Defines the comparison of two answers or of two saved workloads."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -21,9 +21,10 @@ Measure = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One figure before and after. `ratio` is after / before, None where there is nothing to divide by.
+    """One number before and after.
 
-    `is_inside_interval`: the new figure lies inside the 90 % interval of the old one; None of what is counted or known.
+    - `ratio`: after / before; None if `before` is 0
+    - `is_inside_interval`: the new number lies in the 90 % interval of the old one; None for numbers that are exact
     """
 
     measure: Measure
@@ -35,7 +36,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceChange:
-    """Time and cost on an instance before and after: "provider instance (device)", in `batch` and `precision`."""
+    """Time and cost before and after on two instances, each given as "provider instance (device)"."""
 
     before: str
     after: str
@@ -44,7 +45,7 @@ class InstanceChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleChange:
-    """A module that does more or less than before, or is new, or is gone."""
+    """A module that changed, was added or was removed."""
 
     name: str
     flops: Change
@@ -53,10 +54,13 @@ class ModuleChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """`counted` is of one step, exact. `cheapest` compares the best of each side, `same_instance` the base's best with
-    what it is now where that is no longer the best: None where a side has none, and of workloads, which have no prices.
+    """The differences between a base and a new answer or workload.
 
-    `modules` are those of workloads that changed, the largest change of FLOP first. `notes` say what else differs.
+    - `counted`: exact counts of one step
+    - `cheapest`: the best offer of each side; None if a side has none, and for workloads, which have no prices
+    - `same_instance`: the base's best offer before and after, if it is no longer the best; else None
+    - `modules`: modules that changed, for workloads, largest change of FLOP first
+    - `notes`: other differences
     """
 
     schema_version: int

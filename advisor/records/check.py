@@ -1,4 +1,4 @@
-"""What was tried on this machine, how it went, and what mends it."""
+"""Defines the results of the checks that `advise doctor` runs."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,9 +8,11 @@ CheckState = Literal["ok", "note", "missing", "fails"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing tried. "note": so it is here; "missing": the main job goes on without it; "fails": it cannot run.
+    """The result of one check.
 
-    `found` is what was seen; `remedy`, where there is one, what the user can do.
+    - `state`: "note" is information; "missing" means that ranking works without it; "fails" means that it does not
+    - `found`: what the check found
+    - `remedy`: what the user can do, if anything
     """
 
     name: str

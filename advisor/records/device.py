@@ -1,4 +1,4 @@
-"""Datasheet records of GPUs and CPUs, and the one shape of what a device can do."""
+"""Defines the datasheets of GPUs and CPUs, the device that is predicted for, and the fitted efficiencies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,28 +6,28 @@ from typing import Literal
 
 DeviceKind = Literal["cpu", "gpu"]
 Precision = Literal["fp32", "tf32", "amp-fp16", "amp-bf16", "bf16", "fp16"]
-"""How the step runs: fp32, fp32 with TF32 matmuls, autocast, or the whole model in half."""
+"""How the step runs: fp32, fp32 with TF32 matmuls, autocast, or the whole model in half precision."""
 Layout = Literal["nchw", "nhwc"]
 CompileMode = Literal["eager", "compile"]
 NvlinkReach = Literal["machine", "pair"]
 TimeSource = Literal["measured", "calibrated", "fitted", "datasheet"]
 
 ANY = "*"
-"""What an `Efficiency` is of, or an entry of its families, where it is of all of them."""
+"""Matches everything in a field of an `Efficiency` or as a key of its families."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A GPU's published figures. Tensor rates are dense. None: the part has no such unit, or no figure is known.
+    """A GPU's datasheet; None means that the GPU has no such unit or the figure is not known.
 
-    The `sustained` ratios are two figures of its own, from measured steps (`advise fit-device`): how fast it computes
-    and streams beside what is predicted from the figures above.
-
-    `fp32_matrix_flops_per_s` is of AMD's matrix cores, which take fp32 as it is; NVIDIA's need TF32.
-
-    NVLink's rate is the sum of both directions. It reaches every GPU of a "machine" (SXM boards, NVSwitch), or one
-    other by a bridge that a "pair" of cards may have or not. AMD's boards link every pair of their GPUs by an Infinity
-    Fabric link of its own, whose rate is the sum of both directions too.
+    - `*_tensor_flops_per_s`: dense rates of tensor cores
+    - `fp32_matrix_flops_per_s`: rate of AMD's matrix cores in plain fp32, which NVIDIA's run only as TF32
+    - `nvlink_bytes_per_s`: the sum of both directions
+    - `nvlink_reach`: "machine" if NVLink connects all GPUs of a machine (SXM boards, NVSwitch), "pair" if an optional
+      bridge connects two cards
+    - `infinity_fabric_link_bytes_per_s`: the link between each pair of AMD GPUs, as the sum of both directions
+    - `sustained_compute_ratio`, `sustained_memory_ratio`: measured over predicted rate of computing and of memory, from
+      `advise fit-device`
     """
 
     id: str
@@ -65,9 +65,12 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cpu:
-    """A CPU model. Bandwidth is of one socket; of a hybrid CPU only the performance cores count.
+    """A CPU's datasheet; on a hybrid CPU only the performance cores count.
 
-    `sustained_hz` is the clock of all cores at work, `boost_hz` that of a single one; each where it is known.
+    - `sustained_hz`: clock with all cores busy, if known
+    - `boost_hz`: highest clock of a single core, if known
+    - `memory_bytes_per_s`: bandwidth of one socket
+    - `sustained_compute_ratio`, `sustained_memory_ratio`: as in `Gpu`
     """
 
     id: str
@@ -97,35 +100,39 @@ class Cpu:
 REFERENCE_RESIDENT_THREADS = 2048.0
 REFERENCE_HOST_HZ = 4e9
 REFERENCE_CLOCK_HZ = 1.41e9
-"""Of a core of the A100, on which `FamilyEfficiency.core_bytes_per_s` was measured."""
+"""Clock of an SM of the A100, on which `FamilyEfficiency.core_bytes_per_s` was measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """What one device can do, from a datasheet, a fit or a calibration: what prediction reads and nothing else.
+    """Everything that prediction knows about one device, from a datasheet, a fit or a calibration.
 
-    For a CPU this is the whole instance: its usable cores, its memory, its measured bandwidth.
-    `peak_flops_per_s` is by unit: "fp32", "tf32", "fp16", "bf16" are what a matmul of that dtype reaches at most
-    (tensor cores, AMX or SIMD); "vector" is fp32 outside them, "scalar" what a CPU's cores do without vectors, an
-    operation in a cycle. A dtype the device has no native unit for is absent.
-    `vcpu_count`: the hardware threads of the machine, of a GPU those of its host; None: not known.
-    `gpu_count`: how many of it the machine has; `nvlink_bytes_per_s`: what one sends to the others of the machine by
-    NVLink, in one direction and as far as collective operations reach it; `peer_link_bytes_per_s`: what it sends to
-    each of them by a link of their own. Without both they talk by way of the host.
-    `network_bytes_per_s`: what the machine sends to others of its type; None: not known.
-    `power_ratio` is by unit too: the power limit over the power that the unit would draw at its peak, 1 at most.
-    `streaming_ratio`: the share of the datasheet's bandwidth that long copies reach on its kind of memory.
-    `resident_threads_per_core`, `clock_hz`: of a GPU, how many threads a core has under way at a time, and the clock of
-    its peaks.
-    `host_time_ratio`: how long the same code of a program takes on one core, over what it takes at `REFERENCE_HOST_HZ`;
-    of a CPU, which dispatches its own kernels. What hosts GPUs have nobody knows: 1.
-    `exceeds_rated_clock`: it is cooled and powered to run above the clock that its peak was computed from.
-    `has_narrow_tensor_cores`: they have half the rate of others of their generation.
-    `issue_contention`: how much other instructions are in the way of products in fp32 outside tensor cores, 1 at most.
-    `cache_bytes_per_s`: how fast what lies in the last cache is read; None: nothing is known of it.
-    `near_cache_bytes`: what of `cache_bytes` are the CPU cores' own caches.
-    The `sustained` ratios are its own, measured beside what is predicted without them.
-    `log_spread`: how uncertain the figures themselves are, one standard deviation of the logarithm; 0 of a datasheet.
+    A CPU device is the whole instance: its usable cores, its memory and its measured bandwidth.
+
+    - `core_count`: SMs of a GPU, physical cores of a CPU
+    - `peak_flops_per_s`: by unit. "fp32", "tf32", "fp16" and "bf16" are the peak of a matmul of that dtype (tensor
+      cores, AMX or SIMD); "vector" is fp32 outside those units; "scalar" is a CPU's cores without SIMD, at one
+      operation per cycle. A dtype without a native unit is missing
+    - `cache_bytes_per_s`: bandwidth of the last-level cache; None if not known
+    - `near_cache_bytes`: the part of `cache_bytes` in the private caches of CPU cores
+    - `vcpu_count`: hardware threads of the machine, for a GPU those of its host; None if not known
+    - `gpu_count`: GPUs in the machine
+    - `nvlink_bytes_per_s`: rate of one GPU to the others in the machine over NVLink, in one direction, as collective
+      operations reach it
+    - `peer_link_bytes_per_s`: rate to each other GPU, if every pair has its own link. Without either, GPUs communicate
+      through the host
+    - `network_bytes_per_s`: rate of the machine to others of its type; None if not known
+    - `power_ratio`: by unit, the power limit over the power that the unit would draw at its peak, at most 1
+    - `streaming_ratio`: share of the datasheet's bandwidth that long copies reach on this type of memory
+    - `resident_threads_per_core`: threads in flight per SM
+    - `clock_hz`: the clock of a GPU's peaks
+    - `host_time_ratio`: time of the same code on one core over its time at `REFERENCE_HOST_HZ`; for a CPU, which
+      dispatches its own kernels. The hosts of GPUs are not known, so it is 1 there
+    - `exceeds_rated_clock`: cooling and power allow a higher clock than the one its peak was computed from
+    - `has_narrow_tensor_cores`: tensor cores with half the rate of others of their generation
+    - `issue_contention`: how much other instructions slow down fp32 products outside tensor cores, at most 1
+    - `sustained_compute_ratio`, `sustained_memory_ratio`: as in `Gpu`
+    - `log_spread`: uncertainty of these figures, one standard deviation of the logarithm; 0 for a datasheet
     """
 
     id: str
@@ -163,11 +170,13 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FamilyEfficiency:
-    """Share of the peak and of the bandwidth that one family of kernels sustains.
+    """The achieved share of peak compute and of bandwidth in one kernel family.
 
-    `log_spread` is one standard deviation of log(measured / predicted) of a step that is all of this family.
-    `core_bytes_per_s`: what a core with `REFERENCE_RESIDENT_THREADS` moves at most, however fast the memory is; None:
-    as much as memory gives. `launch_s`: what a kernel takes beside its work; None: as those of other families.
+    - `log_spread`: standard deviation of log(measured / predicted) for a step of this family alone
+    - `n`: number of measurements
+    - `core_bytes_per_s`: the most that an SM with `REFERENCE_RESIDENT_THREADS` moves, however fast the memory is; None
+      if only memory limits it
+    - `launch_s`: launch overhead of a kernel; None: the same as in other families
     """
 
     compute_ratio: float
@@ -181,49 +190,61 @@ class FamilyEfficiency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Efficiency:
-    """Fitted coefficients of one kind of device (and generation, and precision), with what they were fitted on.
+    """Fitted coefficients for one device kind, generation and precision; the defaults describe an ideal device.
 
-    A calibration is of one `device`, by its id, and of a CPU with `core_count` cores of it; "*" and None: of any.
+    Validity:
+    - `generation`, `precision`: "*" is the fallback for all; `precision` "half" means every one on 16-bit units
+    - `device`, `core_count`: a calibration is valid for this device id and, on a CPU, for this number of cores; "*" and
+      None mean any
 
-    `generation` "*" and `precision` "*" are the fallback; `precision` "half" stands for every one on 16-bit units.
-    All defaults are those of an ideal device.
+    Overheads:
+    - `dispatch_s`: host time per operator call in eager mode (dispatch overhead)
+    - `backward_dispatch_s`: the same in the backward pass, which runs without Python
+    - `compiled_dispatch_s`: host time per kernel under torch.compile
+    - `launch_s`: launch overhead of a kernel on the device
+    - `join_s`: waking and joining n cores adds `join_s` (n^0.7 - 1)
+    - `library_s`: added on a CPU if a library runs the operator (convolutions; in eager mode also norms and pools), for
+      its lookup and descriptors
+    - `overlap_ratio`: share of the shorter of compute and memory time that is hidden behind the longer; 1.0 is the
+      plain roofline
 
-    Host: `dispatch_s` is its time per operator call in eager mode, `backward_dispatch_s` in the backward pass, which
-    runs without Python, and `compiled_dispatch_s` per kernel that torch.compile has left. Device: `launch_s` is what
-    one kernel takes beside its work, and n cores, which are woken and wait for each other, add `join_s` (n^0.7 - 1);
-    where a CPU's library runs it (convolutions, in eager mode norms and pools) it takes `library_s` more, to look up
-    how and to describe its operands. `overlap_ratio`: the share of the shorter one of compute and memory time that
-    hides behind the longer (1.0: the plain roofline).
+    Matrix products (m, k) x (k, n) and convolutions:
+    - `edge_ramp`, `depth_ramp`: the m or n, and the k, at which half the rate is reached
+    - `tile_rows`, `tile_columns`: size of a tile; one wave is one tile per core
+    - `wave_ratio`: exponent of wave quantization, the idle share of the last wave
+    - `winograd_speedup`: speedup of 3 x 3 convolutions in fp32
+    - `direct_ratio`: share of the vector unit's peak that a GPU reaches with generic convolution kernels, which reload
+      every operand: weight gradients of grouped channels-last convolutions with 64 channels per group. Depthwise
+      convolutions with large kernels reach a multiple of it
 
-    Matrix products (m, k) x (k, n): `edge_ramp` and `depth_ramp` are the m or n, and the k, at which half the rate is
-    reached; they run in tiles of `tile_rows` x `tile_columns`, one wave of them per `core_count` at a time, and
-    `wave_ratio` is the exponent with which the emptiness of the last wave counts. `winograd_speedup`: of 3 x 3
-    convolutions in fp32. `direct_ratio`: the share of the vector unit's peak that a GPU reaches with kernels that load
-    every operand anew, where none is written for a convolution's shapes: for gradients of grouped convolutions' weights
-    channels-last, 64 channels a group; for depthwise convolutions with large kernels a multiple of that.
+    Bytes:
+    - `nchw_transposed_ratio`: share of a convolution's images that is transposed and back for tensor cores or a CPU
+      library, if the model keeps NCHW
+    - `bias_pass_ratio`: share of a convolution's output that is read and written again to add the bias
+    - `repack_ratio`: share of a convolution's parameters that a CPU library reorders in every call, with one more read
+      and write
+    - `cast_ratio`: share of autocast's casts that go through memory
+    - `cache_kept_ratio`: share of the last-level cache that still holds the output of the previous operator
+    - `cache_exponent`: growth of the sustained bandwidth with the cache size over `REFERENCE_CACHE_BYTES`
+    - `narrow_product_ratio`: share of a long copy's rate at which a product of at most one tile of rows reads its
+      parameters; 0: like other products
 
-    Bytes: `nchw_transposed_ratio`: the share of a convolution's images that tensor cores, or a CPU's library,
-    transpose, in and back, where the model keeps them as NCHW; `bias_pass_ratio`: of a convolution's result that adding
-    its bias reads and writes again; `repack_ratio`: of a convolution's parameters that a CPU's library puts into its
-    own order at every call, a read and a write more; `cast_ratio`: of the casts of autocast that memory sees.
-    `cache_kept_ratio`: the share of the last cache that still holds what the operator before has written;
-    `cache_exponent`: how the sustained bandwidth grows with the cache over `REFERENCE_CACHE_BYTES`, since it catches
-    what kernels read twice. `narrow_product_ratio`: the share of a long copy's rate at which a product of no more than
-    one tile of rows reads its parameters, each once; 0: as others do.
+    Generation and clocks:
+    - `generation_compute_ratio`, `generation_memory_ratio`: sustained rates of this generation relative to all others
+    - `power_exponent`: decrease of the sustained rate with `Device.power_ratio`
+    - `clock_ratio`: sustained over rated clock of devices that exceed it, except under `Device.issue_contention`
+    - `narrow_tensor_speedup`: achieved share of peak of narrow tensor cores relative to others
+    - `shared_issue_ratio`: relative rate of fp32 products at an `issue_contention` of 1
 
-    The generation beside all others: `generation_compute_ratio`, `generation_memory_ratio`, of what is sustained.
-    Clocks: `power_exponent`: how the sustained rate falls with `Device.power_ratio`; `clock_ratio`: the sustained over
-    the rated clock of those that exceed it, but where `Device.issue_contention` acts. `narrow_tensor_speedup`: of
-    narrow tensor cores, in share of peak; `shared_issue_ratio`: of products in fp32 where that contention is 1.
+    Spreads, each one standard deviation of log(measured / predicted):
+    - `device_log_spread`: an offset of one device on all workloads
+    - `workload_log_spread`: an offset of one workload on all devices
+    - `host_log_spread`: of the host's time, weighted by its share of the step
+    - `backward_log_spread`, `compiled_log_spread`: added for a step with a backward pass, and under torch.compile
+    - `other_vendor_log_spread`: added for a device whose vendor is not in `fitted_vendors`
 
-    Spread, each one standard deviation of log(measured / predicted): `device_log_spread` is an offset that a device has
-    for all workloads, `workload_log_spread` one that a workload has on all devices, `host_log_spread` one of the host's
-    time, which counts by its share of the step; `backward_log_spread` and `compiled_log_spread` are more than these in
-    a step with a backward pass, or by torch.compile. `other_vendor_log_spread` is that of a device whose vendor is not
-    among the `fitted_vendors`, beside the rest.
-
-    `operator_ratios`, of what calibrations start from: how long operators took over and over where whole steps were
-    timed, by their names, over what these coefficients say of them in a net.
+    Start of calibrations:
+    - `operator_ratios`: by operator name, time of the operator in a loop over its predicted time within a network
     """
 
     kind: DeviceKind
@@ -274,4 +295,4 @@ class Efficiency:
 
 
 REFERENCE_CACHE_BYTES = 6e6
-"""The last cache of the GPUs that most was measured on (RTX 3090, V100): `cache_exponent` counts from there."""
+"""Last-level cache of the GPUs with the most measurements (RTX 3090, V100), the reference for `cache_exponent`."""

@@ -1,4 +1,4 @@
-"""Whether a step fits a device's memory: what it needs, part by part, and what would make it need less."""
+"""Defines the memory needs of a step on a device, part by part, and the changes that reduce them."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,7 +10,7 @@ from advisor.records.workload import Mode, Phase
 
 MEMORY_SCHEMA_VERSION = 1
 Verdict = Literal["fits", "tight", "does not fit"]
-"""tight: whether it fits lies within the spread of what is not known exactly."""
+"""tight: it may or may not fit, within the uncertainty of the peak."""
 MemoryPart = Literal[
     "parameters", "buffers", "gradients", "optimizer state", "activations", "temporaries", "KV cache", "half copies",
     "workspaces", "allocator", "process",
@@ -23,7 +23,7 @@ RemedyName = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryTerm:
-    """One part of the peak. `low_bytes` and `high_bytes` are equal where it is counted in the trace."""
+    """One part of the peak; `low_bytes` and `high_bytes` are equal if it is counted exactly in the trace."""
 
     part: MemoryPart
     mid_bytes: float
@@ -34,10 +34,11 @@ class MemoryTerm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """What one change would do to the same step on the same device: its peak, and whether that fits.
+    """One change that reduces the memory of the same step on the same device.
 
-    `change` is in words. `batch` is that of one device and one pass; `extra_flops_ratio` what is computed again, as a
-    share of the step's FLOP.
+    - `change`: the change in words
+    - `batch`: batch of one device in one pass
+    - `extra_flops_ratio`: recomputed FLOP over the step's FLOP
     """
 
     name: RemedyName
@@ -52,10 +53,12 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceMemory:
-    """A step on one device: the peak with its spread, the verdict, and the largest batches.
+    """The memory of a step on one device.
 
-    `largest_batch` is sure to fit, `largest_batch_at_most` may; 0: none. `phase` is where the peak is. None and nothing
-    where the device has no `precision` for the step.
+    - `phase`: the phase of the peak
+    - `peak_low_bytes`, `peak_high_bytes`: ends of the interval of the peak
+    - `largest_batch`: largest batch that surely fits; 0 if none does
+    - `largest_batch_at_most`: largest batch that may fit; 0 if none does
     """
 
     name: str
@@ -76,9 +79,9 @@ class DeviceMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class MemoryAnswer:
-    """The step on every device asked for, the smallest memory first; in a terminal it shows itself as tables.
+    """The memory of a step on every requested device, smallest memory first; displayed as tables in a terminal.
 
-    Of a `generation` batches are requests in flight.
+    If `generation` is set, batches are requests in flight.
     """
 
     schema_version: int

@@ -1,4 +1,4 @@
-"""Why a step takes as long as it does: its time by operator family, module and phase; and what would save most."""
+"""Defines the breakdown of a step's time by operator family, module and phase, and the changes that save most."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,9 +15,9 @@ ChangeKind = Literal["precision", "batch", "layout", "compile", "attention", "we
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedStep:
-    """One step on one device as it is predicted: what an explanation takes apart.
+    """One predicted step on one device.
 
-    `loading_s`: how long the machine takes to load a batch; 0 where nothing is known of the loader.
+    - `loading_s`: time the machine needs to load a batch; 0 if the loader is not known
     """
 
     batch: int
@@ -30,16 +30,16 @@ class PredictedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedGroup:
-    """What one family, module or phase takes of a step, over all its calls.
+    """The part of a step in one family, module or phase, over all its calls.
 
-    `time_s` adds up to the step. On a CPU it is the time of the kernels and of their dispatch; on a GPU, where host and
-    device work side by side, of whichever sets the pace of the step. `kernels_s` is less than the sum of `compute_s`,
-    `memory_s` and `launch_s` where compute and memory overlap.
-
-    `flops_per_byte` is the arithmetic intensity, `ridge_flops_per_byte` the one from which the unit that does most of
-    the FLOP is held up by its peak, not by memory. `roofline_s` is the plain roofline at the datasheet's figures,
-    `roofline_ratio` its share of `time_s`: above 1 where caches or Winograd's convolutions save what it counts. None:
-    nothing to divide by, or no FLOP.
+    - `time_s`: its share of the step; all groups add up to the step. On a CPU this is kernels plus dispatch; on a GPU,
+      where host and device run in parallel, it is the slower of the two over the whole step
+    - `kernels_s`: less than `compute_s` + `memory_s` + `launch_s` where compute and memory overlap
+    - `flops_per_byte`: arithmetic intensity; None if nothing is moved or computed
+    - `ridge_flops_per_byte`: arithmetic intensity from which the unit that does most of the FLOP is compute-bound
+    - `roofline_s`: the plain roofline with datasheet figures
+    - `roofline_ratio`: `roofline_s` over `time_s`; above 1 if caches or Winograd convolutions save work that the
+      roofline counts
     """
 
     name: str
@@ -62,7 +62,7 @@ class ExplainedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequentialChain:
-    """Recurrent layers whose time steps wait for each other: `kernel_count` kernels of which no two run at once."""
+    """Recurrent layers whose time steps depend on each other: `kernel_count` kernels that run one at a time."""
 
     module: str
     op: str
@@ -71,9 +71,10 @@ class SequentialChain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One thing done otherwise, and what the whole job then costs: as `advise` says with the flag of that name.
+    """One changed setting and the cost of the job with it, as `advise` gives it with the flag of that name.
 
-    `to` is its new value, of another instance its provider and name. `saved_ratio` is of the cost without it.
+    - `to`: the new value; for another instance, its provider and name
+    - `saved_ratio`: saving over the cost without the change
     """
 
     kind: ChangeKind
@@ -87,11 +88,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedStep(PredictedStep):
-    """One step on one device, taken apart; groups come with the longest first.
+    """The breakdown of one step on one device; groups are sorted by time, longest first.
 
-    `name` is the offer's provider and instance, or the device as it was named. `transfer_s` is the time of the copies
-    of the inputs to the device. `job_usd` is what the job costs on the offer, None of a device by itself, and `changes`
-    are the three that would save most of it, one by one. `memory_bytes_per_s`: the datasheet's.
+    - `name`: provider and instance of the offer, or the device as the user named it
+    - `memory_bytes_per_s`: bandwidth from the datasheet
+    - `transfer_s`: time to copy the inputs to the device
+    - `job_usd`: cost of the job on the offer; None for a device without an offer
+    - `changes`: the three single changes that save most
     """
 
     name: str
@@ -110,10 +113,11 @@ class ExplainedStep(PredictedStep):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Explanation:
-    """The same step on every device asked for; in a terminal it shows itself as tables.
+    """The breakdown of one step on every requested device; it is displayed as tables in a terminal.
 
-    `samples` are those of the job, which are requests of a `generation`. `notes` name the overlays in force.
-    Text is in the currency of `exchange_rate`; figures are dollars.
+    - `samples`: samples of the job; requests if `generation` is set
+    - `exchange_rate`: the currency of text; numbers are in dollars
+    - `notes`: the overlays in use
     """
 
     schema_version: int

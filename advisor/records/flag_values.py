@@ -1,4 +1,4 @@
-"""A field of `Options` and what a user gave for it in, its value out: for the command line, Python and the service."""
+"""Converts what a user gives for a field of `Options` on the command line, in Python or to the service."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field
@@ -13,21 +13,22 @@ from advisor import units
 from advisor.errors import UsageError
 
 TAKES_COMMAS = frozenset({"provider", "region", "tier", "device"})
-"""Names never hold a comma; file names and input specifications may."""
+"""Fields that take comma-separated names; file names and input specifications may contain commas."""
 
 _BATCH_DIGITS = 9
-"""A step of a thousand million samples fits nowhere."""
+"""A step with more digits of samples fits no device."""
 
 
 def flag_name(field: str) -> str:
-    """`max_usd` as it is typed: `--max-usd`."""
+    """Return the flag of a field: `--max-usd` for `max_usd`."""
     return f"--{field.replace('_', '-')}"
 
 
 def converter(field: Field[Any], *, called: str = "") -> Callable[[Any], Any]:
-    """From text to one value of the field: a number that does not say how it is read is a count from 1 or a time.
+    """Return a function that converts text to one value of the field.
 
-    The converter raises `UsageError` that begins with `called`, the flag where nothing else is said.
+    A field without its own parser is a count of at least 1 if it is an int, and a time if it is a float. The converter
+    raises `UsageError` with a message that begins with `called`, by default the flag.
     """
     called, item_type = called or flag_name(field.name), value_type(field.type)
     if get_origin(item_type) is Literal:
@@ -39,7 +40,7 @@ def converter(field: Field[Any], *, called: str = "") -> Callable[[Any], Any]:
 
 
 def reader(called: str, read: Callable[[str], Any]) -> Callable[[Any], Any]:
-    """`read`, with what it raises said of `called`, the flag or the keyword."""
+    """Wrap `read` so that its errors begin with `called`, the flag or the keyword."""
 
     def convert(text: Any) -> Any:
         try:
@@ -51,9 +52,9 @@ def reader(called: str, read: Callable[[str], Any]) -> Callable[[Any], Any]:
 
 
 def option_value(field: Field[Any], value: Any, *, called: str) -> Any:
-    """The value of the field that is meant by text as on the command line, a number, true or false, or several names.
+    """Return the value of the field for text as on the command line, a number, a boolean or several names.
 
-    Raises `UsageError` that begins with `called`: all that the command line refuses is refused here.
+    Raises `UsageError`, with a message that begins with `called`, for everything that the command line refuses.
     """
     if field.type is bool:
         if isinstance(value, bool):
@@ -75,7 +76,7 @@ def option_value(field: Field[Any], value: Any, *, called: str) -> Any:
 
 
 def _as_typed(value: Any, *, called: str) -> str:
-    """Text as it is; a number as it is typed, without an exponent."""
+    """Return text unchanged, and a number as digits without an exponent."""
     if isinstance(value, (str, Path)):
         return str(value)
     if isinstance(value, Real) and not isinstance(value, bool):
@@ -84,17 +85,17 @@ def _as_typed(value: Any, *, called: str) -> str:
 
 
 def _wrong_type(value: Any, wanted: str, *, called: str) -> UsageError:
-    return UsageError(f"{called}: found {value!r:.80}, expected {wanted}", hint=f"give {wanted}, or leave it out")
+    return UsageError(f"{called}: found {value!r:.80}, expected {wanted}", hint=f"use {wanted}, or leave it out")
 
 
 def single_batch_of(text: str) -> int | None:
-    """The batch size where `--batch text` is one number that a step can have."""
+    """Return the batch size if the text of `--batch` is a single number of at most 9 digits, else None."""
     digits = text.strip()
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= _BATCH_DIGITS else None
 
 
 def choice(flag: str, choices: tuple[str, ...]) -> Callable[[str], str]:
-    """A converter that takes one of `choices` in any case, and says which one was probably meant."""
+    """Return a converter that accepts one of `choices` in any case and suggests the closest one otherwise."""
 
     def convert(text: str) -> str:
         if text.lower() in choices:
@@ -102,29 +103,29 @@ def choice(flag: str, choices: tuple[str, ...]) -> Callable[[str], str]:
         close = get_close_matches(text.lower(), choices, n=1)
         listed = f"one of {', '.join(choices)}"
         raise UsageError(
-            f"{flag}: {text!r} is not {listed}", hint=f"did you mean {close[0]}?" if close else f"give {listed}"
+            f"{flag}: {text!r} is not {listed}", hint=f"did you mean {close[0]}?" if close else f"use {listed}"
         )
 
     return convert
 
 
 def comma_list(convert: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
-    """Each value between commas; nothing between two commas is nothing."""
+    """Return a converter for comma-separated values; empty values are skipped."""
     return lambda text: tuple(convert(part.strip()) for part in text.split(",") if part.strip())
 
 
 def value_type(annotation: Any) -> Any:
-    """`int` of `int | None`, `str` of `tuple[str, ...]`, any other type itself."""
+    """Return `int` for `int | None`, `str` for `tuple[str, ...]`, and any other type unchanged."""
     if get_origin(annotation) is UnionType or get_origin(annotation) is tuple:
         return next(member for member in get_args(annotation) if member not in (type(None), Ellipsis))
     return annotation
 
 
 def is_several(field: Field[Any]) -> bool:
-    """Whether the flag can be repeated."""
+    """Return whether the flag can be repeated."""
     return get_origin(field.type) is tuple
 
 
 def is_workload_file(source: str) -> bool:
-    """Whether SOURCE is what `advise profile -o` writes."""
+    """Return whether SOURCE is a file from `advise profile -o`."""
     return source.endswith(".json") and not source.startswith("hf:")

@@ -1,19 +1,21 @@
-"""A request to a language model in service: its tokens, and how an engine stores the weights that answer it."""
+"""Defines a request to a served language model: its tokens and the storage format of the weights."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 WeightFormat = Literal["auto", "bf16", "fp8", "int8", "int4"]
-"""How the weights of the repeated blocks lie in memory; auto: in the precision of the rest, which all compute in."""
+"""Storage format of the weights of the repeated blocks; auto: the precision that the model computes in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """What makes a step the generation of one answer for each request in flight.
+    """Describes a step that generates one answer for each request in flight.
 
-    The prompt is read in one pass (prefill), which gives the first token; each other is a pass of its own (decode).
-    `weights` is how the workload's rows and memory have the blocks' weights. Attention has `head_count` heads (None:
-    not known), which tensor parallel GPUs divide evenly, and `kv_head_count` of keys and values.
+    One prefill pass reads the prompt and gives the first token; each other token is one decode pass.
+
+    - `weights`: the storage format that the workload's rows and memory assume
+    - `head_count`: attention heads, which tensor-parallel GPUs divide evenly; None if not known
+    - `kv_head_count`: heads of keys and values
     """
 
     prompt_tokens: int
@@ -24,10 +26,10 @@ class Generation:
 
     @property
     def token_count(self) -> int:
-        """Of prompt and answer together."""
+        """Return the tokens of prompt and answer together."""
         return self.prompt_tokens + self.output_tokens
 
     @property
     def decode_count(self) -> int:
-        """Passes of decode."""
+        """Return the number of decode passes."""
         return self.output_tokens - 1

@@ -1,4 +1,4 @@
-"""What a task file says, whatever engine reads it."""
+"""Defines a task that runs a program on rented machines, independent of the launcher."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from advisor.records.price import PriceKind, Tier
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchMachine:
-    """What is rented: `instance_count` machines of one type, and a process for each of `gpus_used` on all of them."""
+    """The machines to rent: `instance_count` of one type, with one process per GPU for `gpus_used` GPUs in all."""
 
     provider: str
     tier: Tier
@@ -22,12 +22,14 @@ class LaunchMachine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchTask:
-    """A program on rented machines.
+    """A program to run on rented machines.
 
-    `setup` are lines of shell, and `script` is the end of one that `interpreter` begins, the file or module with its
-    arguments; they are run in the folder that is copied to each machine: `folder`, as seen from the task file's.
-    `python` is a version such as "3.11".
-    `max_duration_s` None: the length of the job is not known. `max_usd_per_hour` is of one machine.
+    - `setup`: shell commands to run first
+    - `script`: file or module with its arguments, run by `interpreter`
+    - `python`: a version such as "3.11"
+    - `folder`: the folder copied to each machine, in which the commands run, relative to the task file's folder
+    - `max_duration_s`: None if the length of the job is not known
+    - `max_usd_per_hour`: limit for one machine
     """
 
     name: str
@@ -44,7 +46,7 @@ class LaunchTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFile:
-    """The text of a task file, the command that runs it but for the file's name, and what the user should know."""
+    """The text of a task file, the command that runs it (without the file name), and notes for the user."""
 
     text: str
     command: str
@@ -53,7 +55,7 @@ class TaskFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetTask:
-    """The task file that calibrates one type of machine; `name` is that of the file, and of the rented machine."""
+    """The task file that calibrates one machine type; `name` names the file and the rented machine."""
 
     name: str
     text: str

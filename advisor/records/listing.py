@@ -1,4 +1,4 @@
-"""What a price file knows of its types, and what the provider's own list says of them today."""
+"""Defines what a price refresh asks for and what a provider's price lists return."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from advisor.records.price import PriceBasis, PriceKind, Tier
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedType:
-    """One instance type of a price file. `gpu` is a device id."""
+    """One instance type of a price file; `gpu` is a device id."""
 
     instance: str
     vcpus: int | None
@@ -20,10 +20,11 @@ class ListedType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The types and regions to fetch, and the pairs of them (instance, region) that the file has.
+    """The instance types and regions to fetch.
 
-    `etags` are those of the lists that the file was last written from, by address. `gpu_id` finds the id of a GPU by
-    the name that a driver or a provider gives it and its memory in GiB where that is known, or None.
+    - `rows`: the pairs (instance, region) in the price file
+    - `etags`: ETags of the lists that the file was last written from, by URL
+    - `gpu_id`: finds a GPU's id by its name at a driver or provider, and its memory in GiB if known; None if not found
     """
 
     types: Mapping[str, ListedType]
@@ -35,7 +36,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListSource:
-    """One list that prices came from: its address, and how they were had from it."""
+    """One list that prices came from; `how` says how they were derived from it."""
 
     url: str
     how: str = ""
@@ -57,11 +58,12 @@ class ListedPrice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """What a provider's lists say.
+    """The content of a provider's price lists.
 
-    `covered` are the (instance, region, kind) of the file's rows that the lists have as long as they are sold: one that
-    is not among `prices` is sold no longer. `unchanged` are the addresses of lists that are as the file has them.
-    `problems` say what was refused, and why.
+    - `covered`: (instance, region, kind) that the lists contain while they are on sale, so a row of the price file in
+      `covered` but not in `prices` is no longer sold
+    - `unchanged`: URLs of lists that have not changed since the file was written
+    - `problems`: entries that were refused, and why
     """
 
     sources: Mapping[str, ListSource]

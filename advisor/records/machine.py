@@ -1,4 +1,4 @@
-"""What the machine at hand is, as far as it says so itself."""
+"""Describes this machine as its operating system and torch report it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from advisor.records.device import Cpu, Device, Gpu
 
 BUS_ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-"""For a process that is to count GPUs as the driver does: by itself CUDA puts the fastest of unlike cards first."""
+"""Environment that makes CUDA number GPUs like the driver; by default it puts the fastest GPU first."""
 LOCAL = "local"
-"""What `--device` calls the machine at hand, and the provider of its quotes."""
+"""The name of this machine in `--device`, and the provider of its quotes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalGpu:
-    """One GPU that torch can use here: `id` is torch's name of it, "cuda:0" or "mps".
+    """One GPU that torch can use on this machine; None means that the value could not be read.
 
-    `memory_bytes` is what a process can see of it. None: nothing at hand could be asked for it.
+    - `id`: torch's name for it, "cuda:0" or "mps"
+    - `memory_bytes`: memory that a process can use
     """
 
     id: str
@@ -28,15 +29,19 @@ class LocalGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What this process may use of the machine it runs on. None: it could not be read; `notes` say why.
+    """What this process may use of this machine; None means that the value could not be read, and `notes` say why.
 
-    `cpu_name` is what /proc/cpuinfo calls it; `cpu_signature` is vendor, family and model as CPUID counts them
-    ("AuthenticAMD 26 2"), or implementer and part of an Arm core ("0x41 0xd0c"): a virtual machine may hide the name.
-    `core_count` counts physical cores, of a hybrid CPU the performance cores, and `thread_count` hardware threads; both
-    are of this process alone: its affinity mask and its cgroup's CPU quota, a share of a core where the quota is one.
-    `affinity_count` are the hardware threads of the mask, whatever the quota; None: as many as `thread_count`.
-    The clocks are the rated one of all cores and the highest of one, where the kernel names them. `l2_bytes` and
-    `l3_bytes` are of all caches that these cores reach, `memory_bytes` the least of the machine's and its cgroup's.
+    - `cpu_name`: the name in /proc/cpuinfo
+    - `cpu_signature`: vendor, family and model from CPUID ("AuthenticAMD 26 2"), or implementer and part of an Arm core
+      ("0x41 0xd0c"); it identifies the CPU if a virtual machine hides the name
+    - `core_count`: physical cores, on a hybrid CPU only performance cores, within the affinity mask and the cgroup's
+      CPU quota of this process; fractional if the quota is
+    - `thread_count`: hardware threads within the same limits
+    - `affinity_count`: hardware threads of the affinity mask alone; None: the same as `thread_count`
+    - `base_hz`: rated clock of all cores
+    - `boost_hz`: highest clock of a single core
+    - `l2_bytes`, `l3_bytes`: all caches that these cores can use
+    - `memory_bytes`: the lower of the machine's memory and the cgroup's limit
     """
 
     cpu_name: str | None = None
@@ -57,9 +62,9 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TorchSeen:
-    """What torch says of itself: its version, the threads of its operators and its GPUs.
+    """What torch reports: its version, the number of threads of its operators, and its GPUs.
 
-    `problem` says why it says nothing, and then `version` is "".
+    If torch could not be asked, `problem` says why and `version` is "".
     """
 
     version: str = ""
@@ -70,12 +75,15 @@ class TorchSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalDevice:
-    """A device of the machine at hand as far as prediction knows it: `id` is torch's name, "cpu", "cuda:0" or "mps".
+    """A device of this machine.
 
-    `device` is what this process may use of it, None where nothing can be predicted. Without a `profile` of its own the
-    figures are those of others of its kind, and `Device.log_spread` says how far these lie apart. `note` says why.
-    `thread_count` is of the host: hardware threads that this process may use, and `affinity_count` as the machine's.
-    `uuid` is a GPU's.
+    - `id`: torch's name for it, "cpu", "cuda:0" or "mps"
+    - `thread_count`: hardware threads of the host that this process may use
+    - `device`: what this process may use of it; None if it cannot be predicted, for the reason in `note`
+    - `profile`: None if no profile describes it; `device` is then estimated from similar devices, with their spread in
+      `Device.log_spread`
+    - `affinity_count`: as in `Machine`
+    - `uuid`: set for a GPU
     """
 
     id: str
@@ -90,11 +98,11 @@ class LocalDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """The machine at hand, what torch makes of it, and its devices beside their profiles.
+    """This machine, what torch reports, and the devices with their profiles.
 
-    `calibrated_at` has the time (UTC, ISO 8601) of the calibration in force by the id of `LocalDevice.device`. `others`
-    are profiles of devices that are not here, where they were asked for. `notes` are the machine's, torch's, and those
-    of calibrations that cannot be read.
+    - `calibrated_at`: time (UTC, ISO 8601) of the calibration in use, by the id of `LocalDevice.device`
+    - `others`: profiles of other devices, if requested
+    - `notes`: notes about the machine, torch and calibrations that could not be read
     """
 
     machine: Machine

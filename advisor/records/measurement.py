@@ -1,4 +1,4 @@
-"""Measured step times, what is predicted for them, and how far the two are apart."""
+"""Defines measured step times, their predictions and the accuracy scores."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,10 +13,12 @@ MeasuredMode = Literal["inference", "forward_backward", "training"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedStep:
-    """One step that somebody timed; the fields are the columns of a measurements file, in order.
+    """One measured step; the fields are the columns of a measurements file, in order.
 
-    `model` is a source as `advise` takes it, `input` what `--input` would take, with blanks between several. `device`
-    is the id or an alias of a profile, or ID@N: N physical cores of a CPU. `source` says who published the time.
+    - `model`: a source as `advise` takes it
+    - `input`: as for `--input`, separated by blanks
+    - `device`: id or alias of a profile, or ID@N for N physical cores of a CPU
+    - `source`: who published the time
     """
 
     model: str
@@ -34,7 +36,7 @@ class TimedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement(TimedStep):
-    """A row of a measurements file, and where it stands."""
+    """A row of a measurements file, with its file and line."""
 
     file: str
     line: int
@@ -42,7 +44,7 @@ class Measurement(TimedStep):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRow:
-    """A measurement with what it is grouped by. `device` is the profile's id, or the name as written where none is."""
+    """A measurement with its group keys; `device` is the profile's id, or the name in the file if there is none."""
 
     measurement: Measurement
     device: str
@@ -52,11 +54,12 @@ class MeasuredRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedRow(MeasuredRow):
-    """A measurement with its prediction and the ends of its 90 % interval.
+    """A measurement with its prediction.
 
-    `without_own_s` is what is predicted without the two figures that the device has of its own, None where it has none.
-    `roofline_s` is the plain roofline at datasheet figures. `usd_per_hour` is the least on-demand price of the device,
-    None where it is not on offer by itself.
+    - `low_s`, `high_s`: ends of the 90 % interval of the prediction
+    - `without_own_s`: the prediction without the device's own `sustained` ratios; None if it has none
+    - `roofline_s`: the plain roofline with datasheet figures
+    - `usd_per_hour`: lowest on-demand price of the single device; None if nobody rents it alone
     """
 
     predicted_s: float
@@ -77,12 +80,12 @@ class FailedRow(MeasuredRow):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """How far predictions are from `n` measurements; all are ratios, so a `mape` of 0.09 is 9 %.
+    """The accuracy of predictions for `n` measurements, as ratios: a `mape` of 0.09 is 9 %.
 
-    None: nothing to tell it from. `advisor.answers.accuracy_score` defines each.
+    `advisor.answers.accuracy_score` defines each score; None means that it cannot be computed.
 
-    `own_figures_count` rows ran on devices with figures of their own; `mape_without_own_figures` is the error of all
-    rows where none has any.
+    - `own_figures_count`: rows on devices with their own `sustained` ratios
+    - `mape_without_own_figures`: error of all rows predicted without these ratios
     """
 
     n: int
@@ -101,7 +104,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredGroup:
-    """The score of the rows that have these values in common: `{"device": "t4"}`."""
+    """The score of the rows with these column values: `{"device": "t4"}`."""
 
     by: Mapping[str, str]
     score: Score
@@ -109,10 +112,11 @@ class ScoredGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
-    """Everything `advise validate` found.
+    """The result of `advise validate`.
 
-    `kendall_devices` is the rank correlation over the devices that ran the same step. Taking the device of the least
-    predicted cost is right in `cheapest_right_ratio` of the steps and costs `mean_extra_cost_ratio` more than the best.
+    - `kendall_devices`: rank correlation over the devices that ran the same step
+    - `cheapest_right_ratio`: share of steps for which the device with the lowest predicted cost is the cheapest
+    - `mean_extra_cost_ratio`: mean extra cost of that device over the cheapest one
     """
 
     overall: Score
@@ -126,11 +130,12 @@ class Accuracy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnFit:
-    """What `advise fit-device` found: the device's profile with two figures of its own, and what they are worth.
+    """The result of `advise fit-device`: the device's profile with its two `sustained` ratios, and their accuracy.
 
-    The log sigmas are one standard deviation of each figure's logarithm. The errors are means over `n` steps of
-    `model_count` models, as `Score.mape`: without the figures, with them, and `left_out_mape` with those that were
-    fitted on other models than the step's.
+    - `compute_log_sigma`, `memory_log_sigma`: standard deviation of the logarithm of each ratio
+    - `n`, `model_count`: steps and models of the fit
+    - `mape_without`, `mape`: mean absolute percentage error without and with the ratios, as `Score.mape`
+    - `left_out_mape`: the error of each model with ratios fitted on the other models
     """
 
     profile: Gpu | Cpu

@@ -1,4 +1,4 @@
-"""Every flag of `advise`, once: the command line, `recommend()` and the service read this record."""
+"""Defines every flag of `advise` once, for the command line, `recommend()` and the service."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,11 +25,11 @@ _PROVIDERS = {
     **dict.fromkeys(("vast", "vastai"), "vast-ai"),
     "datacrunch": "verda",
 }
-"""What people call providers beside the names in price files; case and punctuation do not count."""
+"""Other common names of providers, mapped to the names in price files; case and punctuation are ignored."""
 
 
 def provider_id(name: str) -> str:
-    """`aws` of "Amazon"; a name that is no other's stays as it is."""
+    """Return the provider's name in price files: `aws` for "Amazon"; an unknown name is returned unchanged."""
     return _PROVIDERS.get("".join(filter(str.isalnum, name.lower())), name)
 
 
@@ -39,95 +39,112 @@ def _flag(default: Any, help_text: str, *, metavar: str = "", parse: Callable[[s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the user asks for. Empty tuples and None mean: no such limit."""
+    """Hold the values of all flags. An empty tuple or None means no such limit."""
 
-    mode: Mode = _flag("inference", "inference, or training: forward, loss, backward and optimizer")
+    mode: Mode = _flag("inference", "inference, or training (forward, loss, backward and optimizer)")
     precision: PrecisionChoice = _flag(
         "auto",
-        "auto: bf16 autocast where native, else fp16 autocast on tensor cores, else fp32; of --prompt-tokens half: the "
-        "whole model in bf16 where native, else in fp16 on GPUs, else in fp32",
+        "auto: bf16 autocast if native, else fp16 autocast on tensor cores, else fp32; with --prompt-tokens, "
+        "same as half: the whole model in bf16 if native, else in fp16 on GPUs, else in fp32",
     )
-    batch: str = _flag("", "global batch: N | N,M | A..B | auto (the cheapest per device)", metavar="N|N,M|A..B|auto")
+    batch: str = _flag("", "global batch size; auto: the cheapest for each device", metavar="N|N,M|A..B|auto")
     prompt_tokens: int | None = _flag(
-        None, "of hf: a language model in service: the tokens of a request's prompt", metavar="N",
+        None, "LLM serving (hf: models): prompt tokens per request", metavar="N",
     )  # fmt: skip
     output_tokens: int | None = _flag(
-        None, "the tokens of its answer, 2 or more", metavar="N",
+        None, "LLM serving: output tokens per request, at least 2", metavar="N",
         parse=partial(units.parse_count, least=2),
     )  # fmt: skip
-    concurrency: str = _flag("", "requests in flight on one instance: N | N,M | A..B | auto", metavar="N|N,M|A..B|auto")
+    concurrency: str = _flag(
+        "",
+        "LLM serving: requests in flight per instance; auto: the cheapest for each device",
+        metavar="N|N,M|A..B|auto",
+    )
     weights: WeightFormat = _flag(
-        "auto", "how the matrices of a language model's blocks are stored; auto: in its precision"
+        "auto", "LLM serving: storage format of the weight matrices in the blocks; auto: the model's precision"
     )
-    accumulate: int = _flag(1, "passes in which each GPU's batch runs before the optimizer steps", metavar="N")
+    accumulate: int = _flag(1, "gradient accumulation: micro-batches per GPU in one optimizer step", metavar="N")
     checkpoint_activations: bool = _flag(
-        False, "backward computes again what forward did in repeated blocks, and keeps less of it"
+        False, "recompute the activations of repeated blocks in the backward pass, which saves memory"
     )
-    gpus: int | None = _flag(None, "so many GPUs of each machine, no more and no fewer", metavar="N")
-    max_gpus: int | None = _flag(None, "at most so many GPUs of each machine", metavar="N")
+    gpus: int | None = _flag(None, "use exactly N GPUs per machine", metavar="N")
+    max_gpus: int | None = _flag(None, "use at most N GPUs per machine", metavar="N")
     max_machines: int = _flag(
-        1, "in training, as many machines of one type where their network is known", metavar="N",
+        1, "training: use at most N machines of one type, if the speed of their network is known", metavar="N",
     )  # fmt: skip
     sharding: ShardingChoice = _flag(
-        "auto", "what GPUs divide: none (DDP), zero1 optimizer state, zero2 and gradients, zero3 (FSDP) and parameters"
+        "auto",
+        "what GPUs shard: none (DDP), zero1: optimizer state, zero2: also gradients, zero3 (FSDP): also parameters",
     )
-    input: tuple[str, ...] = _flag((), "input without the batch dimension: 3x224x224 or ids=1024:int64", metavar="SPEC")
+    input: tuple[str, ...] = _flag(
+        (), "shape of an input without the batch dimension: 3x224x224 or ids=1024:int64", metavar="SPEC"
+    )
     layout: Layout = _flag("nchw", "memory layout of images")
-    compile: CompileMode = _flag("eager", "eager, or compile for torch.compile")
+    compile: CompileMode = _flag("eager", "eager, or compile (torch.compile)")
     attention: Attention = _flag(
-        "auto", "auto: as the model has it; eager: its scores travel through memory; fused: one kernel where it has one"
+        "auto",
+        "auto: as the model sets it; eager: scores are written to memory; fused: one kernel, where the model has one",
     )
     samples: int | None = _flag(None, "job size in samples", metavar="N")
     epochs: int | None = _flag(None, "passes over --samples", metavar="N")
-    steps: int | None = _flag(None, "job size in steps of the batch", metavar="N")
-    tokens: int | None = _flag(None, "job size in tokens; the model's input says how many a sample has", metavar="N")
+    steps: int | None = _flag(None, "job size in steps at the job's batch size", metavar="N")
+    tokens: int | None = _flag(None, "job size in tokens; the model's input gives the tokens per sample", metavar="N")
     requests_per_day: int | None = _flag(
-        None, "a service that is on all day: requests of one sample, spread evenly; costs are of a month", metavar="N"
+        None, "always-on service: requests per day, one sample each, evenly spread; costs are per month", metavar="N"
     )
-    requests_per_second: float | None = _flag(None, "the same by the second", metavar="N", parse=units.parse_positive)
+    requests_per_second: float | None = _flag(
+        None, "always-on service: requests per second", metavar="N", parse=units.parse_positive
+    )
     checkpoint_every: float | None = _flag(
-        None, "time between checkpoints: an interrupted spot instance loses no more than that", metavar="TIME"
+        None, "time between checkpoints: the most work that a spot interruption can lose", metavar="TIME"
     )
     loader_s_per_sample: float | None = _flag(
-        None, "how long one vCPU takes to load and prepare a sample: 0.004 or 4ms", metavar="TIME"
+        None, "time one vCPU needs to load and prepare a sample: 0.004 or 4ms", metavar="TIME"
     )
     provider: tuple[str, ...] = _flag((), "only these providers", metavar="NAME", parse=provider_id)
     region: tuple[str, ...] = _flag((), "only these regions", metavar="REGION|US|EU|JP")
     tier: tuple[TierChoice, ...] = _flag(
-        (), "only these tiers; without it marketplaces are left out, unless named by --provider"
+        (), "only these tiers; by default all but marketplaces, which --provider can also name"
     )
-    device: tuple[str, ...] = _flag((), "only cpu, gpu, local or these devices", metavar="cpu|gpu|local|NAME")
-    no_local: bool = _flag(False, "say nothing of the machine at hand: the answer is then the same on every machine")
-    no_calibrate: bool = _flag(False, "do not time this machine on the first run, nor use what was timed before")
-    measure: bool = _flag(False, "run some steps for real on this machine, and rest on what they took")
-    price: PriceChoice = _flag("on-demand", "the price to pay")
-    objective: Objective = _flag(
-        "cost", "what the ranking is by; cost-time: by cost x time, and marks the Pareto front"
+    device: tuple[str, ...] = _flag(
+        (), "only these devices; cpu or gpu: all of a kind; local: this machine", metavar="cpu|gpu|local|NAME"
     )
-    deadline: float | None = _flag(None, "the job is done by then, start-up included", metavar="TIME")
+    no_local: bool = _flag(False, "ignore this machine, so that the answer is the same on every machine")
+    no_calibrate: bool = _flag(False, "do not calibrate this machine on the first run, and ignore earlier calibrations")
+    measure: bool = _flag(False, "time some real steps on this machine, and base the prediction on them")
+    price: PriceChoice = _flag("on-demand", "which price to use")
+    objective: Objective = _flag("cost", "how to rank; cost-time: by cost x time, with the Pareto front marked")
+    deadline: float | None = _flag(None, "time limit of the job, start-up included", metavar="TIME")
     max_usd: float | None = _flag(
-        None, "the most that the job may cost, or a month of the service", metavar="USD", parse=units.parse_positive
+        None, "limit on the cost of the job, or of a month of the service", metavar="USD", parse=units.parse_positive
     )
     max_hourly: float | None = _flag(
-        None, "the most that an hour of all its instances may cost", metavar="USD", parse=units.parse_positive
+        None, "limit on the hourly price of all its instances", metavar="USD", parse=units.parse_positive
     )
     max_latency: float | None = _flag(
-        None, "the most that a step may take; in a service a request may wait for another step first", metavar="TIME"
+        None,
+        "limit on the latency of a step; in a service, a request may wait for one more step; LLM serving: of the whole "
+        "request",
+        metavar="TIME",
     )
-    max_ttft: float | None = _flag(None, "the most that a request's first token may take", metavar="TIME")
-    max_tpot: float | None = _flag(None, "the most between two tokens of an answer, on average", metavar="TIME")
+    max_ttft: float | None = _flag(None, "LLM serving: limit on the time to first token", metavar="TIME")
+    max_tpot: float | None = _flag(
+        None, "LLM serving: limit on the mean time between two output tokens", metavar="TIME"
+    )
     min_throughput: float | None = _flag(
-        None, "the fewest samples a second of one instance", metavar="N", parse=units.parse_positive
+        None, "minimum throughput of one instance, in samples per second", metavar="N", parse=units.parse_positive
     )
-    max_price_age: int = _flag(180, "older prices are marked OLD", metavar="DAYS", parse=units.parse_days)
+    max_price_age: int = _flag(180, "mark prices older than this as OLD", metavar="DAYS", parse=units.parse_days)
     drop_prices: DropPrices = _flag(
-        "flagged", "doubtful prices to leave out: none, flagged (STALE or SUSPECT), or old ones too"
+        "flagged", "doubtful prices to leave out: none, flagged (STALE or SUSPECT), or old (OLD ones too)"
     )
     currency: str = _flag(
-        "USD", "currency of the text; its exchange rate stands in an overlay. JSON and CSV hold dollars", metavar="CODE"
+        "USD",
+        "currency of text output; needs its exchange rate in an overlay. JSON and CSV stay in dollars",
+        metavar="CODE",
     )
-    top: int = _flag(10, "rows shown", metavar="N")
+    top: int = _flag(10, "rows to show", metavar="N")
     strict: bool = _flag(False, "fail if an operator has no formula")
-    timeout: float = _flag(120.0, "seconds the model's file may take", metavar="SECONDS")
-    profiles: str | None = _flag(None, "folder of profiles that win over ours", metavar="DIR")
-    prices: tuple[str, ...] = _flag((), "prices and terms that win over ours", metavar="FILE")
+    timeout: float = _flag(120.0, "timeout for loading and tracing the model", metavar="SECONDS")
+    profiles: str | None = _flag(None, "folder of profiles that override the built-in ones", metavar="DIR")
+    prices: tuple[str, ...] = _flag((), "prices and terms that override the built-in ones", metavar="FILE")

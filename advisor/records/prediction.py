@@ -1,4 +1,4 @@
-"""Step times and memory of every device at every batch size, as arrays."""
+"""Defines the predicted step time and memory of every device at every batch size, as arrays."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -17,24 +17,27 @@ PARTS = (
     "forward", "block_forward", "inner_forward", "cached_forward", "backward", "block_backward", "inner_backward",
     "optimizer",
 )  # fmt: skip
-"""Of a step's time. "block": in the repeated blocks of the model; "inner": between a block's norms and its residual
-additions, which is what tensor parallelism divides; "cached": attention to a KV cache, whose heads it hands out."""
+"""The parts of a step's time. "block": in the model's repeated blocks; "inner": between a block's norms and its
+residual additions, which tensor parallelism divides; "cached": attention over a KV cache, which it divides by heads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Predictions:
     """One step of one workload; two-dimensional arrays are (devices, batches).
 
-    `step_low_s` and `step_high_s` are the ends of the 90 % interval. `log_spread` is one standard deviation of
-    log(measured / predicted), `own_log_spread` that of the part which is independent from device to device: the rest
-    comes from the model and is the same on all. `bound` indexes `answer.BOUNDS`. A device with precision None has no
-    unit for the one asked for, or no kernels for the step: its times and spreads are infinite and nothing fits.
-    `measured`: this very step was timed on this very device; None: none was.
-    `is_tight`: whether the peak fits lies within the spread of what is not known exactly; None: not known where.
-    `loader_vcpus` are as in `answer.Quote`; None: nothing is known of the loader.
-    `part_ratio`, (parts, devices, batches): the share that each of `PARTS` has of the device's time; None: not counted.
-    `scaling`: how steps are spread over several GPUs; None: every one runs on one device.
-    `tokens`: of a language model in service; None: the step generates none.
+    - `precisions`: None for a device without a unit for the requested precision or without kernels for the step; its
+      times and spreads are infinite and no batch fits
+    - `step_low_s`, `step_high_s`: ends of the 90 % interval
+    - `log_spread`: standard deviation of log(measured / predicted)
+    - `own_log_spread`: its part that is independent between devices; the rest comes from the model and is the same on
+      all devices
+    - `bound`: index into `answer.BOUNDS`
+    - `is_tight`: the peak memory may or may not fit, within its uncertainty; None if not computed
+    - `loader_vcpus`: as in `answer.Quote`; None if the loader is not known
+    - `measured`: this step was timed on this device; None if no step was
+    - `part_ratio`: the share of each of `PARTS` in the device's time, (parts, devices, batches); None if not counted
+    - `scaling`: how steps are spread over several GPUs; None if every step runs on one device
+    - `tokens`: token times in LLM serving; None if the step generates no tokens
     """
 
     devices: tuple[Device, ...]
@@ -60,10 +63,10 @@ class Predictions:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Scaling:
-    """How each step is spread over the GPUs of its machines, (devices, batches); batches are those of all.
+    """How each step is spread over the GPUs of its machines, (devices, batches); batches are global.
 
-    `plan` indexes `plans`. `efficiency_ratio`: how long steps would take if GPUs never waited for each other and
-    divided all work, over how long they take.
+    - `plan`: index into `plans`
+    - `efficiency_ratio`: step time with perfect scaling (all work divided, no waiting) over the predicted one
     """
 
     plans: tuple[Plan, ...]
@@ -73,12 +76,15 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TokenTimes:
-    """Of each step of a generation, (devices, batches).
+    """Token times of LLM serving, (devices, batches).
 
-    `first_s`: until the first token of a request that finds the others in flight; `between_s`: the mean time between
-    two tokens of an answer, in which prompts of others are read too; `pass_s`: one pass of decode by itself.
-    `compute_bound_from`: the fewest requests in flight, of the powers of two, with which a pass is bound by computing;
-    infinity: never. `kv_cache_bytes` are of all requests, `weight_bytes` of one copy of the model.
+    - `first_s`: time to first token of a request that arrives while the others are in flight
+    - `between_s`: mean time between two output tokens, including prefill of other requests
+    - `pass_s`: one decode pass alone
+    - `compute_bound_from`: the fewest requests in flight, of the powers of two, at which decode is compute-bound;
+      infinity if never
+    - `kv_cache_bytes`: of all requests in flight
+    - `weight_bytes`: of one replica
     """
 
     first_s: FloatArray
@@ -91,9 +97,10 @@ class TokenTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anchor:
-    """A step of the workload that was timed on one device, and what was predicted for it there.
+    """A step of the workload that was timed on one device, with its prediction.
 
-    Bound, ends and spreads are as in `Predictions`: the ends of the timings, the others of the prediction.
+    `step_s`, `step_low_s` and `step_high_s` come from the timings; `predicted_s`, `bound` and the spreads come from the
+    prediction, as in `Predictions`.
     """
 
     device: Device
@@ -110,9 +117,10 @@ class Anchor:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fleet:
-    """The distinct devices behind a list of offers: offer i runs on `devices[device_index[i]]`, on none where -1.
+    """The distinct devices of a list of offers.
 
-    `problems[i]` says why offer i has no device.
+    - `device_index`: offer i runs on `devices[device_index[i]]`; -1 means that it has no device
+    - `problems`: `problems[i]` says why offer i has no device
     """
 
     devices: tuple[Device, ...]

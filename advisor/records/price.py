@@ -1,4 +1,4 @@
-"""Offers: what a provider rents, where, at which price, with date and source."""
+"""Defines offers and their prices, with dates and sources."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ Tier = Literal["hyperscaler", "neocloud", "marketplace", "owned"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """One price of a whole machine, billed by the hour or a part of it."""
+    """One hourly price of a whole machine."""
 
     kind: PriceKind
     usd_per_hour: float
@@ -29,13 +29,17 @@ class Price:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """One instance type in one region. `gpu` and `cpu` are device ids; a machine without a GPU is a CPU offer.
+    """One instance type in one region; a machine without a GPU is a CPU offer.
 
-    `vcpus` can be used; `threads_per_core` 2 means that a vCPU is half a core. `network_bytes_per_s` is what it
-    sends to others of its type, where that was looked up. `billed_separately` names what the price
-    leaves out; `excluded` says which of the user's lines rules the offer out. `purchase_usd` and `running_usd_per_hour`
-    are those of owned hardware: what was paid for it, and what it costs beside that in an hour of use. By the user's
-    overlay, `quota_instances` of them may run at once and one is waited for `wait_s`; None: it does not say.
+    - `vcpus`: vCPUs that the user can use
+    - `threads_per_core`: 2 means that a vCPU is half a core
+    - `cpu`, `gpu`: device ids
+    - `network_bytes_per_s`: rate to other machines of the same type; None if not known
+    - `billed_separately`: what the price leaves out
+    - `excluded`: the entry of the user's overlay that excludes the offer
+    - `purchase_usd`, `running_usd_per_hour`: purchase price and hourly running cost of owned hardware
+    - `quota_instances`: instances that may run at once, from the user's overlay; None if not given
+    - `wait_s`: wait for an instance, from the user's overlay; None if not given
     """
 
     id: str
@@ -65,7 +69,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricedOffer:
-    """An offer with one of its prices, and what makes that doubtful."""
+    """An offer with one of its prices, and the marks of a doubtful price."""
 
     offer: Offer
     price: Price
@@ -74,7 +78,7 @@ class PricedOffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceChange:
-    """One price of an offer in two catalogs; None: it has none there."""
+    """One price of an offer in two catalogs; None if it has no such price there."""
 
     offer_id: str
     kind: PriceKind
@@ -89,12 +93,12 @@ RejectionCode = Literal[
     "over-latency", "over-ttft", "over-tpot", "under-throughput", "over-quota", "over-deadline", "over-max-usd",
     "over-max-hourly", "dearer-region",
 ]  # fmt: skip
-"""What keeps an offer out: of the catalog, of the offers asked for, and of the ranking, in the order of the checks."""
+"""Reasons why an offer is not in the catalog, not selected or not ranked, in the order of the checks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """An offer that is not in the ranking, and why; `code` groups."""
+    """An offer that is not in the ranking; `code` is the group of the `reason`."""
 
     id: str
     provider: str
@@ -106,7 +110,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeRate:
-    """What one unit of a currency was worth on a day. `currency` is its ISO 4217 code."""
+    """The value of one unit of a currency in dollars on a date; `currency` is an ISO 4217 code."""
 
     currency: str
     usd: float
@@ -115,10 +119,12 @@ class ExchangeRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalog:
-    """All profiles in force. `overlays` names the files that changed ours, first wins; `doubts` say what they hold that
-    is not credible, and `own_dates` are the days of prices that are not ours, each with an offer.
+    """All profiles and prices in use.
 
-    `copies_at_hand` is by the id of a GPU of this machine: how fast its inputs are copied to it, where that was timed.
+    - `overlays`: the user's files that override the built-in data; the first one wins
+    - `doubts`: values in those files that are not credible
+    - `own_dates`: dates of the user's own prices, each with an offer
+    - `copies_at_hand`: measured copy rate in bytes/s to each GPU of this machine, by id
     """
 
     gpus: Mapping[str, Gpu]

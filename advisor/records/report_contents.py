@@ -1,4 +1,4 @@
-"""What a report shows beside the ranking: a few devices looked at closely, break-even, prices, accuracy."""
+"""Defines the contents of a report beyond the ranking: device details, break-even, price sources, accuracy."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,9 +14,10 @@ Role = Literal["best GPU", "best CPU", "at hand"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseLook:
-    """One device: its quote, its step taken apart, the same step at other batch sizes, and what it keeps in memory.
+    """One device in detail: its quote, the breakdown of its step, other batch sizes and its memory.
 
-    No batches: how the step grows with the batch is not known. `memory` None: the device has no unit for its precision.
+    - `batches`: empty if it is not known how the step grows with the batch
+    - `memory`: None if the device has no unit for the precision
     """
 
     role: Role
@@ -28,7 +29,7 @@ class CloseLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceSource:
-    """Where the prices of ranked offers are from, with the dates of the oldest and the newest of them."""
+    """One source of the prices of ranked offers; `oldest` and `newest` are dates."""
 
     provider: str
     basis: PriceBasis
@@ -40,9 +41,10 @@ class PriceSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccuracyGroup:
-    """How far predictions are from measured steps; errors are of |predicted / measured - 1|, in ratios.
+    """The accuracy of predictions against measured steps; errors are |predicted / measured - 1|, as ratios.
 
-    `by` is what the rows have in common ("device"), `name` which ("t4"); both are "" for all rows.
+    - `by`: the column that the rows are grouped by ("device"), "" for all rows
+    - `name`: the value of that column ("t4"), "" for all rows
     """
 
     by: str
@@ -57,9 +59,9 @@ class AccuracyGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A recommendation with what it rests on, by which version of this program and on which day.
+    """A recommendation with its details, the version of the program and the date.
 
-    `break_even` None: it is asked for by itself, or one kind of device has no offer.
+    - `break_even`: None if it was not computed, or one device kind has no offer
     """
 
     recommendation: Recommendation

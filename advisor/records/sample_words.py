@@ -1,19 +1,19 @@
-"""What a sample and a batch are called: of a language model in service, requests and those of them in flight."""
+"""Formats samples and batches in words; in LLM serving these are requests and requests in flight."""
 
 from advisor.records.generation import Generation
 
 
 def samples_text(count: int, generation: Generation | None) -> str:
-    """So many of them: "1,000 samples", "1 request"."""
+    """Return a count of samples or requests: "1,000 samples", "1 request"."""
     name = "sample" if generation is None else "request"
     return f"{count:,} {name}{'' if count == 1 else 's'}"
 
 
 def batch_text(batch: int, generation: Generation | None) -> str:
-    """What is computed at once: "batch 8", "8 requests in flight"."""
+    """Return a batch in words: "batch 8", "8 requests in flight"."""
     return f"batch {batch:,}" if generation is None else f"{samples_text(batch, generation)} in flight"
 
 
 def at_batch_text(batch: int, generation: Generation | None) -> str:
-    """The same with its preposition: "at batch 8", "with 8 requests in flight"."""
+    """Return a batch in words with its preposition: "at batch 8", "with 8 requests in flight"."""
     return f"{'at' if generation is None else 'with'} {batch_text(batch, generation)}"

@@ -1,10 +1,10 @@
-"""How a step runs on several GPUs, and what links them."""
+"""Defines how a step is spread over several GPUs, and the links between them."""
 
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-if TYPE_CHECKING:  # the command line's help reads this file, and is to be there at once
+if TYPE_CHECKING:  # the command line's help imports this file and must not wait for numpy
     from advisor.records.prediction import FloatArray
 
 Sharding = Literal["none", "zero1", "zero2", "zero3"]
@@ -13,13 +13,13 @@ Rate: TypeAlias = "float | FloatArray"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The same step, spread over `machines` x GPUs: `data` x `tensor` x `pipeline` of them in all.
+    """How one step is spread over `data` x `tensor` x `pipeline` GPUs on `machines` machines.
 
-    Tensor and pipeline parallelism divide the model inside a machine; `data` are the groups that do, over all machines.
-    `sharding` is over the data-parallel GPUs, as ZeRO counts: 1 the optimizer's state, 2 the gradients too, 3 the
-    parameters too (FSDP); "none" is DDP. `accumulate`: the passes in which a GPU's batch runs, one after the other,
-    before the optimizer does; of a pipeline, those that follow each other through it. `checkpoint_activations`:
-    backward computes again what forward did inside the model's repeated blocks.
+    - `data`: data-parallel groups over all machines; tensor and pipeline parallelism stay inside a machine
+    - `sharding`: what data-parallel GPUs shard: "none" (DDP), "zero1" optimizer state, "zero2" also gradients, "zero3"
+      (FSDP) also parameters
+    - `accumulate`: micro-batches per optimizer step; in a pipeline, the micro-batches that pass through it
+    - `checkpoint_activations`: backward recomputes the activations inside the model's repeated blocks
     """
 
     machines: int = 1
@@ -33,10 +33,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Link:
-    """What one GPU sends to the next: after `latency_s`, at `bytes_per_s` in each direction.
+    """A link between GPUs or machines; the fields may be arrays, one entry per fabric.
 
-    Of the network between machines, the rate is that of a whole machine. Where every pair of GPUs has a link of its
-    own, one sends no more than `peer_bytes_per_s` to each. All may be arrays, of several fabrics alike.
+    - `bytes_per_s`: rate in each direction, of one GPU inside a machine or of a whole machine on the network
+    - `peer_bytes_per_s`: limit to one other GPU, if every pair of GPUs has its own link
     """
 
     latency_s: Rate
@@ -46,7 +46,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fabric:
-    """What links `gpu_count` GPUs of one machine, and `machines` of these; None: there is but one."""
+    """The links inside a machine of `gpu_count` GPUs and between `machines`; `between` is None for one machine."""
 
     gpu_count: int
     inside: Link
@@ -56,10 +56,10 @@ class Fabric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spreading:
-    """Over what a step may be spread. None: whatever serves best.
+    """How the user allows a step to be spread; None means that the best choice is made.
 
-    `gpus`: exactly so many of a machine; `max_gpus`: no more than that. `max_machines`: as many as that of one type;
-    `machines`: exactly so many of them.
+    - `gpus`, `machines`: exactly this number, of GPUs per machine and of machines
+    - `max_gpus`, `max_machines`: at most this number
     """
 
     gpus: int | None = None

@@ -1,15 +1,17 @@
-"""A step that was run for real: how long it took, and how often it was timed."""
+"""Defines the timing of a real step."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTiming:
-    """Steps of `batch` samples: the median of the faster half, and the ends between which 90 % of them took.
+    """The times of `step_count` steps of `batch` samples.
 
-    `iqr_ratio` is their interquartile range over their median.
-    `others_cpu_count` is how many CPUs other processes kept busy meanwhile, 0 where that was not looked at.
-    `loader_wait_s`: what the device waited for the data of a step, at the mean; None: its data was at hand.
+    - `step_s`: median of the faster half
+    - `low_s`, `high_s`: range of 90 % of the steps
+    - `iqr_ratio`: interquartile range over the median
+    - `others_cpu_count`: CPUs that other processes kept busy during the timing; 0 if not checked
+    - `loader_wait_s`: mean time the device waited for the data of a step; None if the data was already in memory
     """
 
     batch: int

@@ -1,4 +1,4 @@
-"""One step of a model as a device-neutral list of operator calls."""
+"""Defines one step of a model as a list of operator calls, independent of the device."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ SCHEMA_VERSION = 1
 
 Mode = Literal["inference", "training"]
 Attention = Literal["auto", "eager", "fused"]
-"""How scores of attention travel: as the model has it, through memory, or within one kernel."""
+"""How attention is computed: as the model sets it, with scores written to memory, or in one fused kernel."""
 Phase = Literal["forward", "loss", "backward", "optimizer", "prefill", "decode"]
-"""Of a generation: prefill reads the prompts, decode adds a token to each answer."""
+"""In LLM serving, prefill reads the prompts and decode adds a token to each answer."""
 Dim = int | tuple[float, float]
 """A dimension: a constant, or (a, b) for a + b x batch."""
 Attribute = bool | int | float | str | tuple[bool | int | float | str, ...] | None
@@ -22,14 +22,12 @@ Attribute = bool | int | float | str | tuple[bool | int | float | str, ...] | No
 class Operand:
     """One tensor that an operator reads or writes.
 
-    `low`: stored in half precision when the model runs under autocast.
-
-    Under torch.compile: `fused` operands do not pass through memory here, since the kernel that makes them reads them.
-    `joined`: an output that its kernel goes on with, so that the operator launches nothing of its own.
-    `narrowed`: in memory in half only, under autocast, since every reader would cast it.
-
-    `kept`: it lies in memory from one pass to the next, as parameters do, though it grows with the batch: a KV cache.
-    `varies`: no parameter, buffer or gradient of one, in a trace of one batch, whose shapes do not tell.
+    - `low`: stored in half precision under autocast
+    - `fused`: under torch.compile, produced and read in one kernel, so it is not written to memory
+    - `joined`: under torch.compile, an output that its kernel continues with, so the operator needs no launch
+    - `narrowed`: under torch.compile and autocast, stored only in half precision because every reader would cast it
+    - `kept`: stays in memory between passes like parameters but grows with the batch: a KV cache
+    - `varies`: not a parameter, buffer or gradient of one; needed in a trace of one batch, whose shapes do not tell
     """
 
     shape: tuple[Dim, ...]
@@ -46,9 +44,9 @@ class Operand:
 class Row:
     """`count` calls of one operator with the same operands and attributes.
 
-    `op` is the operator's name without overload ("aten.convolution") or a composite caught above the dispatcher
-    ("attention", "attention_backward", "rnn", "rnn_backward", "encoder_layer", "optimizer"). `module` is the path of
-    the innermost module, with list indices as `*` ("layers.*.attn.q_proj").
+    - `op`: the operator's name without overload ("aten.convolution"), or a composite caught above the dispatcher
+      ("attention", "attention_backward", "rnn", "rnn_backward", "encoder_layer", "optimizer")
+    - `module`: path of the innermost module, with list indices as `*` ("layers.*.attn.q_proj")
     """
 
     op: str
@@ -65,7 +63,9 @@ class Row:
 class StoredBytes:
     """Bytes of one kind of memory, each (a, b) for a + b x batch.
 
-    `low`: float32 that autocast stores in half; `full`: other float32; `other`: every other dtype.
+    - `low`: float32 tensors that autocast stores in half precision
+    - `full`: other float32 tensors
+    - `other`: tensors of all other dtypes
     """
 
     low: tuple[float, float] = (0.0, 0.0)
@@ -75,9 +75,9 @@ class StoredBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryLine:
-    """What is live at one moment of the step that is the peak for some batch size or precision.
+    """The memory in use at a moment of the step that is the peak for some batch size or precision.
 
-    `kv_cache`: the keys and values of all tokens of the requests in flight.
+    - `kv_cache`: keys and values of all tokens of the requests in flight
     """
 
     phase: Phase
@@ -92,13 +92,14 @@ class MemoryLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocks:
-    """The modules of a list that repeats, `layers.*`: what activation checkpointing and sharding take apart.
+    """The repeated blocks of a model, `layers.*`, along which checkpointing and sharding divide it.
 
-    `kept` is what all of them hold when backward begins, `largest_kept` the one that holds most, and `results` the part
-    that they hand to each other. `largest_parameter_bytes` is of one of them.
-
-    Of a generation each phase goes through them, decode as often as it has passes, which `count` and `results` add up;
-    prefill's have the parameters.
+    - `count`: number of blocks; in the decode phase of LLM serving, blocks times passes
+    - `parameter_bytes`: of all blocks; in LLM serving, counted in the prefill phase only
+    - `largest_parameter_bytes`: of the largest block
+    - `kept`: activations of all blocks at the start of backward
+    - `largest_kept`: the most that one block keeps
+    - `results`: outputs that blocks pass to each other; in decode, summed over all passes
     """
 
     path: str
@@ -113,9 +114,10 @@ class Blocks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenRatios:
-    """What allocators take from the system over what tensors need, at the peak and the source's own batch.
+    """Memory reserved by allocators over memory used by tensors, at the peak of the source's own batch.
 
-    `heap` is of glibc's malloc on CPUs, `cache` of torch's caching allocator on CUDA.
+    - `heap`: glibc's malloc on CPUs
+    - `cache`: torch's caching allocator on CUDA
     """
 
     heap: float
@@ -124,15 +126,15 @@ class TakenRatios:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """One step, traced once and predicted anywhere.
+    """One traced step, from which every device is predicted.
 
-    `batch` is the batch size the source itself names. `batch_is_affine` is False when the dimensions do not grow as
-    a + b x batch; the rows then hold for `batch` alone. `method`: "fake" (fake tensors), "symbolic" (fake tensors with
-    data-dependent sizes assumed, see `assumptions`) or "cpu_step" (a real step was run).
-    `inputs` are the tensors that travel to the device each step.
-
-    Of a `generation` a sample is a request, and a step serves as many as are in flight once, from the prompt to the
-    last token: the mean step of continuous batching.
+    - `batch`: the batch size of the source
+    - `batch_is_affine`: False if dimensions do not grow as a + b x batch; the rows then hold only for `batch`
+    - `method`: "fake" (fake tensors), "symbolic" (fake tensors with assumed data-dependent sizes, see `assumptions`) or
+      "cpu_step" (a real step was run)
+    - `inputs`: tensors copied to the device in each step
+    - `generation`: set for LLM serving, where a sample is a request and a step serves every request in flight once,
+      from prompt to last token: the mean step of continuous batching
     """
 
     schema_version: int
@@ -158,9 +160,9 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondCount:
-    """The forward FLOP that fvcore counts on the real model at `batch`, a multiply-add taken as two, as ours are.
+    """The forward FLOP that fvcore counts on the real model at `batch`, with a multiply-add counted as two.
 
-    `unsupported_ops` are the operators it does not know, with their calls: it counts them as nothing.
+    - `unsupported_ops`: number of calls of operators that fvcore does not know and counts as 0
     """
 
     batch: int

@@ -1,6 +1,6 @@
 """States the accuracy of the predictions for LLM serving.
 
-The numbers are for devices left out of the fit (CONTRIBUTING.md, "Accuracy"); docs/language-models.md quotes the
+The numbers are for devices left out of the fit (docs/accuracy.md); docs/language-models.md quotes the
 sentences.
 """
 

@@ -1,1 +1,1 @@
-"""One GPU's steps and how several are linked in, the steps of all of them together out."""
+"""Predicts steps that run on several GPUs, from the steps of one GPU and the links between them."""

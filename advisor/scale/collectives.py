@@ -1,7 +1,7 @@
-"""Bytes and a fabric in, the seconds of a collective operation among all its GPUs out.
+"""Predicts the time of collective operations among all GPUs of a fabric.
 
-Each is some steps of latency, bytes over a bandwidth, and what a call takes at all. Rings and trees leave and enter
-every machine once, as NCCL's do.
+Each time is the latency of all steps, plus bytes over bandwidth, plus a constant per call. Rings and trees leave and
+enter every machine once, as in NCCL.
 """
 
 import math
@@ -15,19 +15,19 @@ from advisor.records.scale import Fabric, Rate
 Seconds: TypeAlias = NDArray[np.float64]
 
 CALL_S = 8.4e-6
-"""Of any collective (NCCL 2.21, src/graph/tuning.cc, `baseLat`, protocol Simple)."""
+"""Constant time of any collective (NCCL 2.21, src/graph/tuning.cc, `baseLat`, protocol Simple)."""
 
 
 def rank_count(fabric: Fabric) -> int:
-    """The GPUs of all machines."""
+    """Return the number of GPUs on all machines."""
     return fabric.gpu_count * fabric.machines
 
 
 def all_gather_s(total_bytes: Any, fabric: Fabric) -> Seconds:
-    """Until every GPU has all of `total_bytes`, of which each began with its share.
+    """Return the time of an all-gather, after which every GPU has all of `total_bytes`.
 
-    A ring: n - 1 steps, in each of which every GPU passes 1/n on (Thakur, Rabenseifner, Gropp, 2005). A reduce-scatter
-    is the same backwards.
+    A ring takes n - 1 steps, and each GPU sends 1/n of the bytes in each step (Thakur, Rabenseifner, Gropp, 2005). A
+    reduce-scatter is the same operation in reverse and takes as long.
     """
     ranks = rank_count(fabric)
     if ranks == 1:
@@ -37,26 +37,26 @@ def all_gather_s(total_bytes: Any, fabric: Fabric) -> Seconds:
 
 
 def all_reduce_s(total_bytes: Any, fabric: Fabric) -> Seconds:
-    """Until every GPU has the sum of all, by whichever of ring, tree and hierarchy is soonest."""
+    """Return the time of an all-reduce with the fastest of the ring, tree and hierarchical algorithms."""
     if rank_count(fabric) == 1:
         return np.zeros_like(total_bytes, dtype=np.float64)
-    soonest = np.minimum(ring_all_reduce_s(total_bytes, fabric), tree_all_reduce_s(total_bytes, fabric))
+    fastest_s = np.minimum(ring_all_reduce_s(total_bytes, fabric), tree_all_reduce_s(total_bytes, fabric))
     if fabric.machines > 1 and fabric.gpu_count > 1:
-        soonest = np.minimum(soonest, hierarchical_all_reduce_s(total_bytes, fabric))
-    return soonest
+        fastest_s = np.minimum(fastest_s, hierarchical_all_reduce_s(total_bytes, fabric))
+    return fastest_s
 
 
 def ring_all_reduce_s(total_bytes: Any, fabric: Fabric) -> Seconds:
-    """A reduce-scatter and an all-gather: 2 (n - 1) steps of 1/n each (Thakur, Rabenseifner, Gropp, 2005)."""
+    """Return the time of a ring all-reduce: 2 (n - 1) steps of 1/n each (Thakur, Rabenseifner, Gropp, 2005)."""
     ranks = rank_count(fabric)
     moved_s = 2 * (ranks - 1) / ranks * total_bytes / _bytes_per_s(fabric)
     return np.asarray(CALL_S + 2 * _ring_latency_s(fabric) + moved_s)
 
 
 def tree_all_reduce_s(total_bytes: Any, fabric: Fabric) -> Seconds:
-    """Up a tree and down again: the GPUs of a machine in a chain, machines in a double binary tree.
+    """Return the time of a tree all-reduce: the GPUs of a machine form a chain, the machines a double binary tree.
 
-    Every GPU passes all bytes on twice (NCCL 2.21, src/graph/tuning.cc: a tree has half the bandwidth of its links;
+    Every GPU sends all bytes twice (NCCL 2.21, src/graph/tuning.cc: a tree has half the bandwidth of its links;
     Sanders, Speck, Träff, 2009).
     """
     depth_s = (fabric.gpu_count - 1) * fabric.inside.latency_s
@@ -66,9 +66,9 @@ def tree_all_reduce_s(total_bytes: Any, fabric: Fabric) -> Seconds:
 
 
 def hierarchical_all_reduce_s(total_bytes: Any, fabric: Fabric) -> Seconds:
-    """Reduce-scatter inside each machine, all-reduce of every GPU's share with its like elsewhere, all-gather inside.
+    """Return the time of a reduce-scatter inside each machine, an all-reduce between machines and an all-gather inside.
 
-    The g GPUs of a machine share its network: each has 1/g of the bytes to send over 1/g of it.
+    The g GPUs of a machine share its network: each sends 1/g of the bytes at 1/g of the bandwidth.
     """
     inside = Fabric(gpu_count=fabric.gpu_count, inside=fabric.inside)
     machines = Fabric(gpu_count=fabric.machines, inside=fabric.between or fabric.inside)
@@ -76,21 +76,24 @@ def hierarchical_all_reduce_s(total_bytes: Any, fabric: Fabric) -> Seconds:
 
 
 def send_s(total_bytes: Any, fabric: Fabric) -> Seconds:
-    """From one GPU to the next of its machine."""
+    """Return the time to send bytes from one GPU to another in the same machine."""
     inside = fabric.inside
     bytes_per_s = np.minimum(inside.bytes_per_s, inside.peer_bytes_per_s)
     return np.asarray(CALL_S + inside.latency_s + total_bytes / bytes_per_s)
 
 
 def _ring_latency_s(fabric: Fabric) -> Rate:
-    """Of n - 1 steps, as many of them over the network as there are machines but one."""
+    """Return the latency of the n - 1 steps of a ring; with m machines, m - 1 of them go over the network."""
     network_steps = fabric.machines - 1
     latency_s = (rank_count(fabric) - 1 - network_steps) * fabric.inside.latency_s
     return latency_s if fabric.between is None else latency_s + network_steps * fabric.between.latency_s
 
 
 def _bytes_per_s(fabric: Fabric) -> Rate:
-    """The links inside a machine, by as many rings as they allow, in series with its network, which all rings share."""
+    """Return the bandwidth of a ring: the lower of the links inside a machine and the network between machines.
+
+    If each pair of GPUs has its own link, the rings together use all of them; all rings share the network.
+    """
     if fabric.between is not None and fabric.machines > 1 and fabric.gpu_count == 1:
         return fabric.between.bytes_per_s
     inside = np.minimum(fabric.inside.bytes_per_s, (fabric.gpu_count - 1) * fabric.inside.peer_bytes_per_s)

@@ -1,4 +1,4 @@
-"""The user's limits on time in, how far steps by a plan are over them out."""
+"""Computes by how much the steps of a plan exceed the user's time limits."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,10 @@ def lateness_of(
     start_up_s: FloatArray | float,
     clock: TokenClock | None,
 ) -> Lateness:
-    """Of steps at these batches on the devices `rows`, which are indices of those of `start_up_s` and `clock`."""
+    """Return a function that gives predicted over allowed time for the steps of a plan.
+
+    `rows` are the indices of the devices in `start_up_s` and `clock`. The ratio is the largest over all limits.
+    """
     if job.limits == JobLimits():
         return never_late
     most_step_s = _most_step_s(job, batches, start_up_s=start_up_s)
@@ -29,7 +32,7 @@ def lateness_of(
         of_all = [rows[member] for member in members]
         tokens = None if clock is None else clock.times(step_s, plan, rows=of_all)
         most_s = most_step_s if len(most_step_s) == 1 else most_step_s[of_all]
-        with np.errstate(divide="ignore", invalid="ignore"):  # where no time is left, or no step is possible
+        with np.errstate(divide="ignore", invalid="ignore"):  # no time left, or no possible step
             ratios = [step_s / most_s, *(one.taken_s / one.limit_s for one in time_limits(step_s, tokens, job=job))]
         largest: FloatArray = np.where(np.isfinite(step_s), np.max(ratios, axis=0), np.inf)
         return largest
@@ -38,7 +41,7 @@ def lateness_of(
 
 
 def _most_step_s(job: Job, batches: IndexArray, *, start_up_s: FloatArray | float) -> FloatArray:
-    """What a step may take for the deadline and the throughput, (devices, batches); one row where all start alike."""
+    """Return the longest step that keeps the deadline and the throughput, (devices, batches) or (1, batches)."""
     limits, most_s = job.limits, np.full((1, len(batches)), np.inf)
     if limits.min_samples_per_s is not None:
         most_s = batches[np.newaxis] / limits.min_samples_per_s

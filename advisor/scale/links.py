@@ -1,4 +1,4 @@
-"""Devices in, what links the GPUs of their machines out."""
+"""Finds the links between the GPUs of a machine, and between machines."""
 
 import math
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from advisor.records.scale import Fabric, Link, Plan
 _NVLINK_STEP_S = 3.4e-6
 _PCIE_STEP_S = 5.7e-6
 _NETWORK_STEP_S = 14e-6
-"""One step of a ring (NCCL 2.21, src/graph/tuning.cc, `hwLat`, protocol Simple)."""
+"""Latency of one ring step over each kind of link (NCCL 2.21, src/graph/tuning.cc, `hwLat`, protocol Simple)."""
 
 
 def inside_link(devices: Sequence[Device]) -> Link:
-    """NVLink where it reaches all GPUs of the machine, AMD's links where each pair has one, else PCIe by way of the
-    host; arrays are (devices, 1).
+    """Return the link between the GPUs of each device's machine; arrays are (devices, 1).
 
-    What passes through the host is no faster than a copy to it, and each GPU has its own lanes.
+    It is NVLink if that connects all GPUs of the machine, Infinity Fabric if each pair has its own link, else PCIe
+    through the host, at the rate of a copy to the host. Each GPU has its own PCIe lanes.
     """
     links = [_inside_link(device) for device in devices]
     latencies_s, rates, peer_rates = np.array(links, dtype=np.float64).T[:, :, np.newaxis]
@@ -26,7 +26,10 @@ def inside_link(devices: Sequence[Device]) -> Link:
 
 
 def _inside_link(device: Device) -> tuple[float, float, float]:
-    """Seconds of a step, bytes/s in all and to each other GPU. RCCL takes Infinity Fabric for NVLink."""
+    """Return the seconds of a step, the total bytes/s, and the bytes/s to each other GPU.
+
+    RCCL treats Infinity Fabric like NVLink.
+    """
     if device.nvlink_bytes_per_s is not None:
         return _NVLINK_STEP_S, device.nvlink_bytes_per_s, math.inf
     if device.peer_link_bytes_per_s is not None:
@@ -35,13 +38,13 @@ def _inside_link(device: Device) -> tuple[float, float, float]:
 
 
 def network_link(devices: Sequence[Device]) -> Link:
-    """The network of each machine."""
+    """Return the network link of each device's machine."""
     rates = [device.network_bytes_per_s or np.nan for device in devices]
     return Link(latency_s=_NETWORK_STEP_S, bytes_per_s=np.array(rates)[:, np.newaxis])
 
 
 def fabric_of(devices: Sequence[Device], plan: Plan) -> Fabric:
-    """What links the GPUs of the plan, of each device's machines."""
+    """Return the links between the GPUs that the plan uses, for each device."""
     return Fabric(
         gpu_count=plan.data * plan.tensor * plan.pipeline // plan.machines,
         inside=inside_link(devices),
@@ -51,12 +54,15 @@ def fabric_of(devices: Sequence[Device], plan: Plan) -> Fabric:
 
 
 def inner_fabric(fabric: Fabric, *, ways: int) -> Fabric:
-    """What links the GPUs of one machine that divide a model `ways` ways."""
+    """Return the fabric of the GPUs in one machine that split a model `ways` ways."""
     return Fabric(gpu_count=ways, inside=fabric.inside)
 
 
 def outer_fabric(fabric: Fabric, *, ways: int) -> Fabric:
-    """What links a GPU with its like of the other groups of `ways`: all pairs share a machine's network."""
+    """Return the fabric that links one GPU to the same rank in the other groups of `ways` GPUs.
+
+    The `ways` fabrics share the network of a machine.
+    """
     between = fabric.between
     if between is not None:
         between = Link(latency_s=between.latency_s, bytes_per_s=between.bytes_per_s / ways)

@@ -1,4 +1,4 @@
-"""A ranking in, what the job takes and costs on 1, 2, 4, ... machines of its best offer out."""
+"""Computes the time and the cost of a job on 1, 2, 4, ... machines of the best offer."""
 
 from collections.abc import Sequence
 
@@ -25,9 +25,10 @@ def sweep_machines(
     job: Job,
     anchors: Sequence[Anchor] = (),
 ) -> MachineSweep | None:
-    """The curve over the machines, of the first quote that several can be had of; None: nobody asked for several.
+    """Return the curve over the number of machines for the first quote whose network is known.
 
-    `fleet` is of the selection's offers. Each number of machines has its own best plan and batch.
+    Return None unless several machines were requested. `fleet` belongs to the offers of `selection`. Each number of
+    machines has its own best plan and batch.
     """
     if options.max_machines == 1 or not workload.batch_is_affine:
         return None

@@ -1,4 +1,4 @@
-"""What a machine has and what was asked for in, the plans to compare out."""
+"""Lists the parallel plans to compare for a machine."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,19 +10,18 @@ from advisor.records.workload import Workload
 
 _SHARDINGS: tuple[Sharding, ...] = ("none", "zero1", "zero2", "zero3")
 _PIPELINE_SHARDINGS: tuple[Sharding, ...] = ("none", "zero1")
-"""Gradients and parameters are needed in every one of a pipeline's passes, so that dividing them would move them
-anew in each (Rajbhandari et al., 2020; deepspeed/runtime/pipe/engine.py refuses it)."""
+"""Every micro-batch of a pipeline needs all gradients and parameters of its stage, so sharding them would move them
+again for each (Rajbhandari et al., 2020; deepspeed/runtime/pipe/engine.py does not allow it)."""
 _PIPELINE_PASSES = 4
-"""For each stage: with so many its gaps are negligible (Huang et al., GPipe, 2019, section 2.3)."""
+"""Micro-batches per stage: with this many, pipeline bubbles are negligible (Huang et al., GPipe, 2019, section 2.3)."""
 
 
 def plans_of(workload: Workload, *, gpu_count: int, machines: int, asked: Spreading) -> Iterator[Plan]:
-    """The plans on all of `gpu_count` GPUs of each machine, those that ask least of the user first.
+    """Yield the plans that use `gpu_count` GPUs of each machine, those that need the fewest code changes first.
 
-    Inference is replicated, or a model that needs to be is divided among all GPUs of one machine. A model is divided
-    along its repeated blocks, and inside one machine alone, where its GPUs are near to each other; in training the
-    groups that do so may be several, data parallel with each other. A language model in service is tensor parallel in
-    groups that are copies of each other.
+    A model is split along its repeated blocks, and only inside one machine, where links are fast. Training may combine
+    several such groups with data parallelism. Inference is replicated, or split among all GPUs of one machine. LLM
+    serving uses replicas, each tensor-parallel.
     """
     passes = asked.accumulate if workload.mode == "training" else 1
     common = Plan(machines=machines, accumulate=passes, checkpoint_activations=asked.checkpoint_activations)
@@ -53,19 +52,22 @@ def plans_of(workload: Workload, *, gpu_count: int, machines: int, asked: Spread
 
 
 def _divides_heads(generation: Generation, ways: int) -> bool:
-    """Whether every GPU has as many heads, and of keys and values as many, or as many GPUs have each (as vLLM asks)."""
+    """Return whether query heads and key-value heads divide evenly among the GPUs, as vLLM requires.
+
+    With fewer key-value heads than GPUs, each head must be copied to the same number of GPUs.
+    """
     kv_heads = generation.kv_head_count
     return (generation.head_count or ways) % ways == 0 and (kv_heads % ways == 0 or ways % kv_heads == 0)
 
 
 def _ways(gpu_count: int) -> list[int]:
-    """Into how many parts the GPUs of a machine can divide a model: all of them, and the powers of two that go in."""
+    """Return the ways to split a model in one machine: `gpu_count`, and the powers of two that divide it."""
     powers = (1 << exponent for exponent in range(1, gpu_count.bit_length()))
     return sorted({gpu_count, *(power for power in powers if gpu_count % power == 0)} - {1})
 
 
 def runs_as_it_is(*, gpu_count: int, has_network: bool, asked: Spreading) -> bool:
-    """Whether one device does the whole step in one pass, and nothing else was asked for."""
+    """Return whether one device runs the whole step in one pass, and the user requested nothing else."""
     return (
         (asked.gpus is None and asked.accumulate == 1 and not asked.checkpoint_activations)
         and gpu_counts(gpu_count, asked=asked) == [1]
@@ -74,7 +76,7 @@ def runs_as_it_is(*, gpu_count: int, has_network: bool, asked: Spreading) -> boo
 
 
 def gpu_counts(available: int, *, asked: Spreading) -> list[int]:
-    """How many GPUs of a machine to try: the powers of two, and all that may be used; none where it has too few."""
+    """Return the numbers of GPUs per machine to try: powers of two and the maximum; none if there are too few GPUs."""
     most = min(available, asked.max_gpus or available)
     if asked.gpus is not None:
         return [asked.gpus] if asked.gpus <= most else []
@@ -82,7 +84,7 @@ def gpu_counts(available: int, *, asked: Spreading) -> list[int]:
 
 
 def machine_counts(*, has_network: bool, asked: Spreading) -> list[int]:
-    """How many machines to try: the powers of two up to the most that may be used; none where it has too few."""
+    """Return the numbers of machines to try: powers of two and the maximum; none if too few are allowed."""
     most = asked.max_machines if has_network else 1
     if asked.machines is not None:
         return [asked.machines] if asked.machines <= most else []

@@ -1,4 +1,4 @@
-"""Several GPUs on one page: options -> what may be spread -> single devices' steps -> the steps of all together."""
+"""Predicts the step on every device, using several GPUs or machines where that is best."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -22,9 +22,9 @@ from advisor.scale.spread_out import IndivisibleBatchError, compared_plans, spre
 from advisor.scale.tokens import PredictPart, token_clock, with_token_times
 
 _PredictSome: TypeAlias = Callable[[IndexArray, Sequence[int]], Predictions]
-"""Predicts the step on single devices, by their indices, at these batch sizes."""
+"""Predicts the step at these batch sizes on single devices, given by index."""
 _OF_TRAINING = (("max_machines", 1), ("sharding", "auto"), ("accumulate", 1), ("checkpoint_activations", False))
-"""Flags of training alone, by what they are without it."""
+"""Flags that only training uses, with their default values."""
 
 
 def predict_on_all(
@@ -38,9 +38,9 @@ def predict_on_all(
     start_up_s: FloatArray | float = 0.0,
     anchors: Sequence[Anchor] = (),
 ) -> Predictions:
-    """Predict the step at each global batch on every device, on all of its machine's GPUs where that serves best.
+    """Predict the step at each global batch on every device, with the best plan over the GPUs of its machine.
 
-    `start_up_s`, (devices,), is what a deadline leaves less of.
+    `start_up_s`, (devices,), is the part of a deadline that start-up takes.
     """
     predict_at = _predictor(workload, devices=devices, efficiencies=efficiencies, options=options, anchors=anchors)
     asked = spreading_of(options)
@@ -65,7 +65,7 @@ def predict_on_all(
             by_cost=job.objective == "cost",
         )
         parts.append((several, spread))
-    if alone or not several:  # most devices: spared the smaller batches that several GPUs divide a batch into
+    if alone or not several:  # most devices; they skip the smaller batches that only several GPUs need
         parts.append((alone, predict_at(batches, alone)))
     return _with_loader(with_token_times(join_devices(parts), clock), options)
 
@@ -80,9 +80,9 @@ def predict_by_machines(
     job: Job,
     anchors: Sequence[Anchor] = (),
 ) -> Predictions:
-    """Predict the step on 1, 2, 4, ... machines with that device, each number in the place of a device.
+    """Predict the step on 1, 2, 4, ... machines with that device; each number takes the place of one device.
 
-    It ends where the batch has too few samples for more machines.
+    Stop when the batch has too few samples for more machines.
     """
     predict_at = _predictor(workload, devices=[device], efficiencies=efficiencies, options=options, anchors=anchors)
     asked = spreading_of(options)
@@ -150,19 +150,19 @@ def _with_loader(predictions: Predictions, options: Options) -> Predictions:
 
 
 def _as_they_are(devices: Sequence[Device], asked: Spreading) -> list[int]:
-    """The indices of the devices on which nothing is spread; hundreds of machines have as many GPUs as another."""
+    """Return the indices of the devices that run the step alone."""
     machines = [(device.gpu_count, device.network_bytes_per_s is not None) for device in devices]
     is_alone = {one: runs_as_it_is(gpu_count=one[0], has_network=one[1], asked=asked) for one in set(machines)}
     return [index for index, one in enumerate(machines) if is_alone[one]]
 
 
 def spreading_of(options: Options) -> Spreading:
-    """What the user allows; raise `UsageError` where that contradicts itself."""
+    """Return what the options allow; raise `UsageError` if they contradict each other."""
     for name in ("gpus", "max_gpus", "max_machines", "accumulate"):
         value = getattr(options, name)
         if value is not None and value < 1:
             flag = flag_name(name)
-            raise UsageError(f"{flag} {value}: must be 1 or more", hint=f"leave {flag} out")
+            raise UsageError(f"{flag} {value}: must be 1 or more", hint=f"leave out {flag}")
     if options.gpus is not None and options.max_gpus is not None and options.gpus > options.max_gpus:
         raise UsageError(
             f"--gpus {options.gpus} is more than --max-gpus {options.max_gpus}", hint="leave one of them out"
@@ -172,8 +172,8 @@ def spreading_of(options: Options) -> Spreading:
             if getattr(options, name) != default:
                 flag = flag_name(name)
                 raise UsageError(
-                    f"{flag} is of training alone",
-                    hint=f"add --mode training or leave {flag} out",
+                    f"{flag} applies only to training",
+                    hint=f"add --mode training, or leave out {flag}",
                 )
     return Spreading(
         gpus=options.gpus,

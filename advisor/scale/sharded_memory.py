@@ -1,4 +1,4 @@
-"""A workload and a plan in, the memory of one of its GPUs out: its part of parameters, gradients, state, activations.
+"""Predicts the memory that one GPU of a parallel plan needs.
 
 ZeRO's stages: Rajbhandari et al., 2020; tensor parallelism: Shoeybi et al., Megatron-LM, 2019; checkpoints: Chen
 et al., 2016.
@@ -18,15 +18,15 @@ from advisor.records.workload import MemoryLine, Row, StoredBytes, Workload
 
 _STATES = ("parameters", "gradients", "optimizer_state")
 _STAGES_OF = {"optimizer_state": ("zero1", "zero2", "zero3"), "gradients": ("zero2", "zero3"), "parameters": ("zero3",)}
-"""The ways of sharding under which a GPU holds but its part."""
+"""The sharding levels at which a GPU holds only its shard of each state."""
 
 
 def memory_of_one(
     workload: Workload, plan: Plan, *, batches: FloatArray, width: Width, kind: DeviceKind = "gpu"
 ) -> StepMemory:
-    """The peak on the fullest GPU, where `batches` are what one of them takes in one pass.
+    """Return the peak memory of the fullest GPU; `batches` are the samples of one GPU in one pass.
 
-    FSDP computes in half with states in full where others use autocast (its `MixedPrecision`).
+    Where other plans use autocast, FSDP computes in half precision and keeps its states in full (`MixedPrecision`).
     """
     has_masters = plan.sharding == "zero3" and plan.data > 1 and width == "autocast"
     lines = tuple(_line(line, workload, plan, state_ratio=2.0 if has_masters else 1.0) for line in workload.memory)
@@ -35,7 +35,7 @@ def memory_of_one(
 
 
 def _stepped_part(row: Row, plan: Plan) -> Row:
-    """An optimizer's row, with the elements of this GPU's part alone."""
+    """Return an optimizer's row with only the elements that this GPU updates; other rows unchanged."""
     if row.op != "optimizer":
         return row
     parts = plan.tensor * plan.pipeline * (plan.data if plan.sharding != "none" else 1)
@@ -43,7 +43,7 @@ def _stepped_part(row: Row, plan: Plan) -> Row:
 
 
 def _line(line: MemoryLine, workload: Workload, plan: Plan, *, state_ratio: float) -> MemoryLine:
-    """What of one moment a GPU holds."""
+    """Return what one GPU holds at this moment of the step."""
     line = _accumulated(line, workload, plan)
     line = _inside_blocks(line, workload, plan)
     line = _states(line, dict.fromkeys(_STATES, _tensor_ratio(workload, plan.tensor)))
@@ -53,19 +53,20 @@ def _line(line: MemoryLine, workload: Workload, plan: Plan, *, state_ratio: floa
 
 
 def _accumulated(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLine:
-    """Gradients live on from one pass to the next."""
+    """Keep all gradients live if they are accumulated over several passes."""
     if plan.accumulate == 1 or workload.mode == "inference":
         return line
     return replace(line, gradients=all_gradients(workload))
 
 
 def _inside_blocks(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLine:
-    """With checkpoints blocks keep what they hand to each other, and one at a time all it makes.
+    """Reduce the activations of blocks by checkpointing and tensor parallelism.
 
-    Of a tensor-parallel group each GPU has its part of what lies between a norm and a residual addition: of what blocks
-    keep, all but their results and what their norms give, which is taken to be as much.
+    With checkpointing, blocks keep only their results, and one block at a time keeps all of its activations. With
+    tensor parallelism, each GPU has its part of the activations between a norm and a residual addition. These are all
+    that blocks keep except their results and the outputs of their norms, which are taken to be as large.
 
-    Where a moment holds less than blocks do when backward begins, backward is part done, and both save less.
+    A moment that holds less than the blocks keep at the start of backward is left unchanged: backward is partly done.
     """
     blocks = outermost(workload.blocks)
     kept = added([one.kept for one in blocks])
@@ -84,9 +85,9 @@ def _inside_blocks(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLi
 
 
 def _tensor_ratio(workload: Workload, ways: int) -> float:
-    """The share of the parameters that a GPU has: of blocks its part, and all that is outside.
+    """Return the share of the parameters on one GPU: its part of the blocks, and everything outside them.
 
-    Engines divide embedding and output too (vLLM: `VocabParallelEmbedding`).
+    Serving engines divide embedding and output too (vLLM: `VocabParallelEmbedding`).
     """
     if workload.generation is not None:
         return 1 / ways
@@ -95,13 +96,13 @@ def _tensor_ratio(workload: Workload, ways: int) -> float:
 
 
 def _cache_part(line: MemoryLine, workload: Workload, ways: int) -> MemoryLine:
-    """The heads of the KV cache that a GPU of a tensor-parallel group has; each lies whole on one at least."""
+    """Keep this GPU's heads of the KV cache; a head is never split between GPUs."""
     head_count = 1 if workload.generation is None else workload.generation.kv_head_count
     return replace(line, kv_cache=scaled(line.kv_cache, 1 / min(ways, head_count)))
 
 
 def _stage(line: MemoryLine, plan: Plan) -> MemoryLine:
-    """One of the stages of a pipeline: its part of all, and of what every pass keeps that is under way (GPipe)."""
+    """Keep one pipeline stage: its part of the states and of the activations of all micro-batches in flight (GPipe)."""
     if plan.pipeline == 1:
         return line
     part = 1 / plan.pipeline
@@ -110,7 +111,7 @@ def _stage(line: MemoryLine, plan: Plan) -> MemoryLine:
 
 
 def _data_part(line: MemoryLine, workload: Workload, plan: Plan, *, state_ratio: float) -> MemoryLine:
-    """The shards of this GPU; beside them what FSDP has gathered, or DDP's buckets, which hold all gradients."""
+    """Keep the shards of this GPU, and add FSDP's gathered parameters or DDP's buckets, which hold all gradients."""
     if plan.data == 1 or workload.mode == "inference":
         return line
     part, ways = state_ratio / plan.data, plan.tensor
@@ -125,7 +126,7 @@ def _data_part(line: MemoryLine, workload: Workload, plan: Plan, *, state_ratio:
 
 
 def _states(line: MemoryLine, ratios: Mapping[str, float]) -> MemoryLine:
-    """The line with these shares of its parameters, gradients and state."""
+    """Return the line with its parameters, gradients and optimizer state scaled by these ratios."""
     return replace(
         line,
         parameters=scaled(line.parameters, ratios["parameters"]),
@@ -135,5 +136,5 @@ def _states(line: MemoryLine, ratios: Mapping[str, float]) -> MemoryLine:
 
 
 def _size(stored: StoredBytes) -> float:
-    """For comparisons alone: of one sample in fp32."""
+    """Return the bytes at one sample in fp32, for comparisons only."""
     return sum(sum(getattr(stored, field.name)) for field in fields(StoredBytes))

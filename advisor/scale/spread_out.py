@@ -1,4 +1,4 @@
-"""A workload and devices whose machines have one or more of them in, its steps on all of these together out."""
+"""Finds the best parallel plan for each device and batch, and predicts the step under it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -20,13 +20,13 @@ from advisor.scale.sharded_memory import memory_of_one
 from advisor.scale.traffic import traffic_of
 
 PredictAt = Callable[[IndexArray], Predictions]
-"""Predicts the step on single devices at these batch sizes."""
+"""Predicts the step at these batch sizes on single devices."""
 Lateness = Callable[[FloatArray, Plan, Sequence[int]], FloatArray]
-"""Of steps, (members, batches), by the plan on the devices at these indices: how many times what they may take."""
+"""Returns predicted over allowed time of steps, (members, batches), under the plan on the devices at these indices."""
 
 
 class IndivisibleBatchError(UsageError):
-    """No batch has a sample for each pass of each GPU."""
+    """No batch has enough samples for every pass of every GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class _Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
-    """Some devices of a candidate that run the same kernels."""
+    """Devices of a candidate that have the same kind and store tensors in the same width."""
 
     plan: Plan
     members: list[int]
@@ -49,10 +49,10 @@ class _Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Best:
-    """The best plan so far of each device at each batch, (devices, batches), and what it comes to.
+    """The best plan so far for each device and batch, (devices, batches), and its step.
 
-    `alone` are the batches of one pass, as indices of those that were predicted; `rank` is what the best is by, in
-    order of weight: what it asks of the user, how much too late it is, and then cost, time or memory.
+    `alone` is the batch of one pass, as an index of the predicted batches. `rank` holds the sort keys, most important
+    first: changes to the model's code, excess over the time limits, then cost, time or memory.
     """
 
     plan: IndexArray
@@ -67,7 +67,7 @@ class _Best:
 
     @classmethod
     def none_yet(cls, shape: tuple[int, int]) -> "_Best":
-        """No plan."""
+        """Return an empty result, worse than every plan."""
         infinite = {name: np.full(shape, np.inf) for name in ("step_s", "waiting_s", "efficiency_ratio", "peak_bytes")}
         return cls(
             plan=np.zeros(shape, dtype=np.intp),
@@ -79,7 +79,7 @@ class _Best:
         )
 
     def take(self, members: list[int], offered: "_Best") -> None:
-        """Take of `offered`, (members, batches), what is better."""
+        """Replace the entries for which `offered`, (members, batches), is better."""
         held = self.rank[:, members]
         is_better = offered.rank[2] < held[2]
         for weight in (1, 0):
@@ -90,12 +90,12 @@ class _Best:
 
 
 def never_late(step_s: FloatArray, plan: Plan, members: Sequence[int]) -> FloatArray:
-    """Steps may take as long as they like."""
+    """Return 0 for every step: no time limit is set."""
     return np.zeros_like(step_s)
 
 
 def compared_plans(workload: Workload, devices: Sequence[Device], asked: Spreading) -> list[Plan]:
-    """Every plan that `spread_out` looks at."""
+    """Return every plan that `spread_out` compares."""
     return [candidate.plan for candidate in _candidates(workload, devices, asked)]
 
 
@@ -109,18 +109,19 @@ def spread_out(
     lateness: Lateness = never_late,
     by_cost: bool = True,
 ) -> Predictions:
-    """The step at each global batch, by the plan that costs least (or is soonest) of those that fit and are in time.
+    """Predict the step at each global batch under the cheapest (or fastest) plan that fits and keeps the time limits.
 
-    Where none is in time it is the one that is least late. A device alone in its machine, not asked to do otherwise,
-    is as `predict_at` predicts it. Raises `IndivisibleBatchError` where no batch can be divided as asked.
+    If no plan keeps the limits, the one closest to them is used. If every device runs alone and nothing else was
+    requested, the result is that of `predict_at`. Raises `IndivisibleBatchError` if no batch can be divided as
+    requested.
     """
-    candidates = sorted(_candidates(workload, devices, asked), key=lambda one: _asks_much(one.plan, workload))
+    candidates = sorted(_candidates(workload, devices, asked), key=lambda one: _needs_code_changes(one.plan, workload))
     if all(candidate.plan == Plan() for candidate in candidates) and asked.gpus is None:
         return predict_at(batches)
     passes = {candidate.plan: pass_batches(batches, candidate.plan) for candidate in candidates}
     if not any(_divides(batches, plan).any() for plan in passes):
         raise IndivisibleBatchError(
-            f"--accumulate {asked.accumulate}: the batch has fewer samples", hint="make --batch larger or leave it out"
+            f"--accumulate {asked.accumulate}: the batch has too few samples", hint="increase --batch or leave it out"
         )
     sizes = np.unique(np.concatenate([batches, *passes.values()])) if workload.batch_is_affine else batches
     alone = predict_at(sizes)
@@ -129,26 +130,30 @@ def spread_out(
     for number, candidate in enumerate(candidates):
         at = np.searchsorted(sizes, passes[candidate.plan])
         if not np.isin(passes[candidate.plan], sizes).all():
-            continue  # the step is known at its own batch alone
+            continue  # the step is known only at its own batch size
         weight = candidate.plan.machines if by_cost else 1
         is_divided = _divides(batches, candidate.plan)
-        asks_much = _asks_much(candidate.plan, workload)
-        if asks_much:  # what fits without is never divided
+        needs_code_changes = _needs_code_changes(candidate.plan, workload)
+        if needs_code_changes:  # a model that fits on one GPU is never split
             candidate = replace(candidate, members=[one for one in candidate.members if best.rank[0, one].any()])
         for group in _of_one_width(candidate, alone):
             offered = _offered(workload, group, alone=alone, at=at, is_divided=is_divided)
             late = np.maximum(1.0, lateness(offered.step_s, candidate.plan, group.members))
             last = np.where(offered.fits, offered.step_s * np.where(late > 1, 1, weight), offered.peak_bytes)
             offered.plan[:] = number
-            offered.rank[:] = np.where(offered.fits, float(asks_much), 2.0), np.where(offered.fits, late, 1.0), last
+            offered.rank[:] = (
+                np.where(offered.fits, float(needs_code_changes), 2.0),
+                np.where(offered.fits, late, 1.0),
+                last,
+            )
             best.take(group.members, offered)
     return _predictions(best, alone, batches=batches, plans=tuple(candidate.plan for candidate in candidates))
 
 
 def _candidates(workload: Workload, devices: Sequence[Device], asked: Spreading) -> Iterator[_Candidate]:
-    """Every plan once, with all devices that can run it."""
+    """Return every plan once, with all devices that can run it."""
     members: dict[Plan, list[int]] = {}
-    plans: dict[tuple[int, bool], list[Plan]] = {}  # hundreds of devices are alone in their machines
+    plans: dict[tuple[int, bool], list[Plan]] = {}  # hundreds of devices have the same key
     for index, device in enumerate(devices):
         key = (device.gpu_count, device.network_bytes_per_s is not None)
         if key not in plans:
@@ -159,31 +164,31 @@ def _candidates(workload: Workload, devices: Sequence[Device], asked: Spreading)
 
 
 def _plans(workload: Workload, *, gpu_count: int, has_network: bool, asked: Spreading) -> Iterator[Plan]:
-    """All that a machine with so many GPUs, and others like it, can run."""
+    """Yield every plan for one or more machines with `gpu_count` GPUs each."""
     for machines in machine_counts(has_network=has_network, asked=asked):
         for used in gpu_counts(gpu_count, asked=asked):
             if machines == 1 or used == gpu_count:
                 yield from plans_of(workload, gpu_count=used, machines=machines, asked=asked)
 
 
-def _asks_much(plan: Plan, workload: Workload) -> bool:
-    """Whether each GPU has but a part of the model, which its code has to allow for; engines see to that themselves."""
+def _needs_code_changes(plan: Plan, workload: Workload) -> bool:
+    """Return whether the plan splits the model, which needs changes to its code; serving engines do it themselves."""
     return workload.generation is None and (plan.tensor > 1 or plan.pipeline > 1)
 
 
 def pass_batches(batches: IndexArray, plan: Plan) -> IndexArray:
-    """What one pass hands to a data-parallel GPU: the fullest of them sets the pace."""
+    """Return the samples per pass of the fullest data-parallel GPU, which sets the pace."""
     parts = plan.data * plan.accumulate
     return -(-batches // parts)
 
 
 def _divides(batches: IndexArray, plan: Plan) -> BoolArray:
-    """Whether every pass of every GPU has a sample."""
+    """Return whether every pass of every GPU gets at least one sample."""
     return batches >= plan.data * plan.accumulate
 
 
 def _of_one_width(candidate: _Candidate, alone: Predictions) -> Iterator[_Group]:
-    """The candidate's devices, those together that are of one kind and store operands alike."""
+    """Group the candidate's devices by kind and by the width of their tensors."""
     groups: dict[tuple[DeviceKind, Width], list[int]] = {}
     for index in candidate.members:
         precision = alone.precisions[index]
@@ -194,7 +199,7 @@ def _of_one_width(candidate: _Candidate, alone: Predictions) -> Iterator[_Group]
 
 
 def _offered(workload: Workload, group: _Group, *, alone: Predictions, at: IndexArray, is_divided: BoolArray) -> _Best:
-    """What the plan comes to on its devices, (members, batches); `is_divided`: every pass of every GPU has a sample."""
+    """Return the step under the plan, (members, batches); `is_divided`: every pass of every GPU has a sample."""
     shape = (len(group.members), len(at))
     devices = [alone.devices[index] for index in group.members]
     batches = alone.batches[at].astype(np.float64)
@@ -228,7 +233,7 @@ def _offered(workload: Workload, group: _Group, *, alone: Predictions, at: Index
 
 
 def _predictions(best: _Best, alone: Predictions, *, batches: IndexArray, plans: tuple[Plan, ...]) -> Predictions:
-    """The steps by the best plans. Their relative errors are the device's: nothing is known of those of links."""
+    """Return the steps under the best plans, with the relative errors of the device: those of links are unknown."""
     rows = np.arange(len(alone.devices))[:, np.newaxis]
 
     def at(array: Any) -> Any:

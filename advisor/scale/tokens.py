@@ -1,7 +1,7 @@
-"""Predicted steps of a generation in, the times of its tokens by the same plans out.
+"""Predicts the time to first token and the time per output token of LLM serving.
 
-A step of c requests on one replica is their prefill and the passes of decode. In steady state these lie side by side:
-while a request decodes, each of the others is read in once.
+A step of c requests on one replica is their prefill and the decode passes. In steady state these overlap: while one
+request decodes, the prompt of each other request is processed once.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -23,18 +23,18 @@ from advisor.scale.spread_out import pass_batches
 from advisor.scale.traffic import traffic_of
 
 PredictPart = Callable[[Workload, IndexArray], Predictions]
-"""Predicts a part of the step on every single device at these batch sizes."""
+"""Predicts a part of the step at these batch sizes on every single device."""
 _LARGEST = 4096
 _COMPARED = tuple(1 << exponent for exponent in range(_LARGEST.bit_length()))
-"""The concurrencies at which decode is looked at for what bounds it."""
+"""The concurrencies at which decode is checked for being compute-bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TokenClock:
-    """Tells how long the tokens of steps take, by any of some plans.
+    """Computes the token times of steps under any of the given plans.
 
-    `batches` are those of the steps. `prompts` are the prefill of one request, `passes` the passes of decode of as many
-    as a plan leaves to a replica, each on every single device.
+    `batches` are the batches of the steps. `prompts` predicts the prefill of one request, and `passes` one decode pass
+    at every number of requests that a plan gives to a replica, both on every single device.
     """
 
     workload: Workload
@@ -46,7 +46,10 @@ class TokenClock:
     passes: Predictions
 
     def times(self, step_s: FloatArray, plan: Plan, *, rows: Sequence[int] | IndexArray) -> TokenTimes:
-        """Of steps by the plan on the devices at the indices `rows`, (rows, batches); infinite where there is none."""
+        """Return the token times of steps under the plan on the devices `rows`, (rows, batches).
+
+        Times of impossible steps are infinite.
+        """
         in_flight = pass_batches(self.batches, plan)
         at = np.searchsorted(self.passes.batches, in_flight)
         prompt_s = self._spread_s(self.prefill, self.prompts, plan, rows=rows, at=np.zeros_like(at))
@@ -57,7 +60,8 @@ class TokenClock:
         others_s = (1 - 1 / in_flight) * np.maximum(np.where(is_possible, step_s, 0.0) - decode_s, 0.0)
         first_s = prompt_s + np.where(in_flight > 1, pass_s, 0.0)
         between_s = pass_s + others_s / decode_count
-        held_times = plan.tensor / min(plan.tensor, self.generation.kv_head_count)  # each head on one GPU at least
+        # A head is never split, so GPUs beyond the number of heads hold copies.
+        held_times = plan.tensor / min(plan.tensor, self.generation.kv_head_count)
         return TokenTimes(
             first_s=np.where(is_possible, first_s, np.inf),
             between_s=np.where(is_possible, between_s, np.inf),
@@ -70,14 +74,14 @@ class TokenClock:
     def _spread_s(
         self, part: Workload, alone: Predictions, plan: Plan, *, rows: Sequence[int] | IndexArray, at: IndexArray
     ) -> FloatArray:
-        """A part of the step by the plan, (rows, batches), both as indices of those of `alone`."""
+        """Return the time of a part of the step under the plan, (rows, batches); both are indices into `alone`."""
         step_s = alone.step_s[rows][:, at]
         if plan.tensor == 1:
             return step_s
         if alone.part_ratio is None:
             raise ValueError("the parts of the step were not counted")
         precisions = [alone.precisions[row] for row in rows]
-        # One choice of precision is as wide on all GPUs, and only these are tensor parallel.
+        # A precision has the same width on all GPUs, and only GPUs are tensor-parallel.
         (width,) = {width_of(precision) for precision in precisions if precision is not None}
         spread = spread_step(
             Alone(
@@ -92,7 +96,8 @@ class TokenClock:
         return spread.step_s
 
     def _compute_bound_from(self, rows: Sequence[int] | IndexArray) -> FloatArray:
-        """The fewest requests compared from which decode is bound by computing, (rows, 1); infinity: never."""
+        """Return the fewest requests of those compared at which decode is compute-bound, (rows, 1), or infinity."""
+
         passes = self.passes
         compared = np.isin(passes.batches, _COMPARED)
         bound, step_s = (array[rows][:, compared] for array in (passes.bound, passes.step_s))
@@ -102,7 +107,7 @@ class TokenClock:
         return found
 
     def _stored(self, name: str, rows: Sequence[int] | IndexArray, *, batches: FloatArray) -> FloatArray:
-        """What all requests, or one copy of the model, take in memory, (rows, batches)."""
+        """Return the bytes of the memory part `name`, (rows, batches)."""
         stored: StoredBytes = getattr(self.workload.memory[0], name)
         precisions = [self.passes.precisions[row] for row in rows]
         by_width = {
@@ -116,7 +121,7 @@ class TokenClock:
 def token_clock(
     workload: Workload, *, batches: IndexArray, plans: Iterable[Plan], predict_part: PredictPart
 ) -> TokenClock | None:
-    """For steps at these batches by these plans; None of a workload that generates nothing."""
+    """Return the clock for steps at these batches under these plans; None if the workload generates no tokens."""
     generation = workload.generation
     if generation is None:
         return None
@@ -134,7 +139,7 @@ def token_clock(
 
 
 def with_token_times(predictions: Predictions, clock: TokenClock | None) -> Predictions:
-    """The predictions with the times of tokens by the plans that were chosen; as they are without a clock."""
+    """Add the token times under the chosen plans; without a clock, return the predictions unchanged."""
     if clock is None:
         return predictions
     found = {field.name: np.full(predictions.step_s.shape, np.inf) for field in fields(TokenTimes)}
@@ -152,7 +157,7 @@ def with_token_times(predictions: Predictions, clock: TokenClock | None) -> Pred
 
 
 def part_of_generation(workload: Workload, phase: Phase) -> Workload:
-    """All of prefill, or one pass of decode, as a step by itself."""
+    """Return the whole prefill, or one decode pass, as a workload of its own."""
     if workload.generation is None:
         raise ValueError(f"{workload.name} generates nothing")
     count = workload.generation.decode_count if phase == "decode" else 1
@@ -176,7 +181,8 @@ def _blocks_of_pass(blocks: Blocks, count: int) -> Blocks:
 
 
 def _plans(predictions: Predictions) -> tuple[tuple[Plan, ...], IndexArray]:
-    """The plans, and which of them each (device, batch) runs by."""
+    """Return the plans, and the index of the plan of each (device, batch)."""
+
     scaling = predictions.scaling
     if scaling is None:
         return (Plan(),), np.zeros(predictions.step_s.shape, dtype=np.intp)

@@ -1,4 +1,4 @@
-"""A workload at a precision in, what its GPUs have to tell each other out."""
+"""Counts the bytes that GPUs exchange in one pass of a step."""
 
 from dataclasses import dataclass, replace
 
@@ -10,17 +10,18 @@ from advisor.records.scale import Plan
 from advisor.records.workload import Operand, Workload
 
 _BUCKET_BYTES = 25 * 2**20
-"""torch.nn.parallel.DistributedDataParallel, `bucket_cap_mb`."""
+"""Bucket size of torch.nn.parallel.DistributedDataParallel, `bucket_cap_mb`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Traffic:
-    """Bytes of one pass. FSDP's `gathered_bytes` of parameters and `scattered_bytes` of gradients are in half where
-    matrix products are; DDP's gradients are as wide as the parameters.
+    """Bytes that GPUs exchange in one pass.
 
-    DDP sends `bucket_count` buckets, of which the last holds `last_bucket_bytes`. FSDP's units are the `block_count`
-    blocks and the rest. `result_bytes` of one block are of a whole batch, (batches,); `block_ratio` is the share of the
-    parameters that blocks have.
+    DDP sends gradients as wide as the parameters, in `bucket_count` buckets, of which the last holds
+    `last_bucket_bytes`. FSDP all-gathers `gathered_bytes` of parameters and reduce-scatters `scattered_bytes` of
+    gradients, in half precision if matrix products are; its units are the `block_count` blocks and the rest.
+    `result_bytes`, (batches,), is the output of one block for the whole batch. `block_ratio` is the share of the
+    parameters that lies in blocks.
     """
 
     gradient_bytes: float
@@ -34,7 +35,7 @@ class Traffic:
 
 
 def traffic_of(workload: Workload, *, batches: FloatArray, width: Width) -> Traffic:
-    """What one pass at each of `batches` moves between GPUs."""
+    """Return the traffic of one pass at each of `batches`."""
     blocks = outermost(workload.blocks)
     count = sum(one.count for one in blocks)
     half_ratio = 1.0 if width == "full" else 0.5
@@ -55,7 +56,7 @@ def traffic_of(workload: Workload, *, batches: FloatArray, width: Width) -> Traf
 
 
 def _last_gradient_bytes(workload: Workload) -> float:
-    """Of the parameter whose gradient backward finds last, such as an embedding's: a bucket holds it whole."""
+    """Return the bytes of the last gradient of backward, such as an embedding's: one bucket holds all of it."""
     for row in reversed(workload.rows):
         sizes = [_constant_bytes(operand) for operand in row.outputs] if row.phase == "backward" else []
         if any(sizes):
@@ -64,7 +65,7 @@ def _last_gradient_bytes(workload: Workload) -> float:
 
 
 def _constant_bytes(operand: Operand) -> float:
-    """0 where it grows with the batch."""
+    """Return the bytes of the operand in fp32, or 0 if its shape depends on the batch."""
     elements = 4.0
     for dim in operand.shape:
         if not isinstance(dim, int):
@@ -74,7 +75,7 @@ def _constant_bytes(operand: Operand) -> float:
 
 
 def part_of(traffic: Traffic, plan: Plan) -> Traffic:
-    """What of it one GPU tells its like elsewhere: of blocks its part, of a pipeline its stage."""
+    """Return the traffic of one GPU with the same rank in other groups: its part of the blocks, or its stage."""
     ratio = (1 - traffic.block_ratio * (1 - 1 / plan.tensor)) / plan.pipeline
     gradients = traffic.gradient_bytes * ratio
     return replace(

@@ -4,19 +4,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
 
-from advisor.answers.break_even import breakeven_workload
-from advisor.answers.explanation import check_named, explain_workload
+from advisor.answers.break_even import break_even
+from advisor.answers.explanation import explain
 from advisor.answers.price_list import list_prices
-from advisor.answers.ranking import rank_workload
+from advisor.answers.ranking import rank
 from advisor.catalog.locate import shipped_profiles
 from advisor.errors import AdvisorError, DocumentError, LoadError
 from advisor.files.json_text import parse_json
+from advisor.question.from_source import check_named, question_of
 from advisor.question.record import Question
 from advisor.records.price import Catalog
 from advisor.report.prices_json import render_prices_json
 from advisor.report.record_json import record_json
 from advisor.serve.problem import Problem, problem_of
-from advisor.serve.request import options_of, read_request
+from advisor.serve.request import Asked, options_of, read_request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,36 +39,35 @@ def answer(question: str, body: bytes, *, catalog: Catalog) -> Reply:
         return Reply(status=problem.status, body=problem.body())
 
 
+def _question(asked: Asked, catalog: Catalog) -> Question:
+    return question_of(asked.workload, asked.options, catalog=catalog)
+
+
 def _recommend(body: bytes, catalog: Catalog) -> bytes:
-    asked = read_request(body)
-    return record_json(rank_workload(asked.workload, asked.options, catalog=catalog))
+    return record_json(rank(_question(read_request(body), catalog)))
 
 
 def _explain(body: bytes, catalog: Catalog) -> bytes:
     asked = read_request(body, takes_on=True)
     check_named(asked.on, asked.options)
-    return record_json(explain_workload(asked.workload, asked.options, on=asked.on, catalog=catalog))
+    return record_json(explain(_question(asked, catalog), on=asked.on))
 
 
 def _breakeven(body: bytes, catalog: Catalog) -> bytes:
-    asked = read_request(body)
-    return record_json(breakeven_workload(asked.workload, asked.options, catalog=catalog))
+    return record_json(break_even(_question(read_request(body), catalog)))
 
 
 def _report(body: bytes, catalog: Catalog) -> bytes:
-    from advisor.answers.full_report import report_question
-    from advisor.report.html_document import document_of  # only for the page; imported late so that workers start fast
+    from advisor.answers.full_report import report
+    from advisor.report.html_document import document_of  # only the page needs it, and a worker should start quickly
 
-    asked = read_request(body)
-    question = Question(workload=asked.workload, options=asked.options, catalog=catalog)
-    return record_json(document_of(report_question(question, with_break_even=False)))
+    return record_json(document_of(report(_question(read_request(body), catalog), with_break_even=False)))
 
 
 def _break_even_section(body: bytes, catalog: Catalog) -> bytes:
     from advisor.report.html_break_even import break_even_section
 
-    asked = read_request(body)
-    return record_json(break_even_section(breakeven_workload(asked.workload, asked.options, catalog=catalog)))
+    return record_json(break_even_section(break_even(_question(read_request(body), catalog))))
 
 
 def _devices(_: bytes, catalog: Catalog) -> bytes:

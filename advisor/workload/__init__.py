@@ -1,1 +1,1 @@
-"""A model source in, one step of it as a device-neutral Workload out."""
+"""Loads a model and traces one step of it as a device-neutral Workload."""

@@ -12,13 +12,14 @@ from advisor.workload.recorder import CallKey, OperandKey, Recording, row_of
 from advisor.workload.storages import CATEGORIES, CELL, STORINGS
 
 _STORED_RATIOS = ({"low": 1.0, "full": 1.0}, {"low": 0.5, "full": 1.0}, {"low": 0.5, "full": 0.5})
-"""Bytes kept of each way of storing: as traced, under autocast, with the whole model in half."""
+"""Bytes stored per traced byte, by way of storing: as traced, under autocast, and with the whole model in half."""
 
 
 def merge_rows(recordings: Sequence[Recording], batches: Sequence[int]) -> tuple[Row, ...] | None:
-    """Rows from traces at `batches`; the first two give the dimensions, the others check them.
+    """Return rows merged from traces at `batches`; the first two determine the dimensions, the others check them.
 
-    None where the program or a dimension is not affine in the batch. One recording gives rows for its batch alone.
+    Return None if the sequence of calls or a dimension is not affine in the batch. Rows from a single recording hold
+    only for its batch.
     """
     if len(recordings) == 1:
         calls = zip(recordings[0].calls, recordings[0].varying, strict=True)
@@ -69,7 +70,7 @@ def _merge_operands(traced: Sequence[tuple[OperandKey, ...]], batches: Sequence[
 
 
 def merge_shape(shapes: Sequence[tuple[int, ...]], batches: Sequence[int]) -> tuple[Dim, ...] | None:
-    """The shape that is `shapes[i]` at `batches[i]`, or None if its rank changes or a dimension is not affine."""
+    """Return the shape that is `shapes[i]` at `batches[i]`; None if the rank changes or a dimension is not affine."""
     if len({len(shape) for shape in shapes}) != 1:
         return None
     dims = [merge_dim(sizes, batches) for sizes in zip(*shapes, strict=True)]
@@ -77,10 +78,10 @@ def merge_shape(shapes: Sequence[tuple[int, ...]], batches: Sequence[int]) -> tu
 
 
 def merge_dim(sizes: Sequence[int], batches: Sequence[int]) -> Dim | None:
-    """The dimension that is `sizes[i]` at `batches[i]`, or None if no a + b x batch is.
+    """Return the dimension that is `sizes[i]` at `batches[i]`, or None if it is not of the form a + b x batch.
 
-    A line that falls, or is below zero at a batch of one, is that of no tensor at other batches: padding to a fixed
-    length, or what is left of a slice.
+    A size that falls with the batch, or is negative at a batch of one, does not hold at other batches: it comes from
+    padding to a fixed length, or from the rest of a slice.
     """
     if all(size == sizes[0] for size in sizes):
         return sizes[0]
@@ -94,11 +95,11 @@ def merge_dim(sizes: Sequence[int], batches: Sequence[int]) -> Dim | None:
 
 
 def memory_lines(recordings: Sequence[Recording], batches: Sequence[int]) -> tuple[MemoryLine, ...]:
-    """The moments of the step that are its peak of memory for some batch size of at least 1, or at some precision.
+    """Return the moments of the step at which memory peaks, for any batch size of at least 1 and any precision.
 
-    Every storage is affine in the batch, so the live bytes of every moment are a line over the batch and the peak is
-    the upper envelope of these lines. With one recording the lines are flat. The optimizer's state, made in the first
-    step, is live in every moment of the later ones.
+    Every storage is affine in the batch, so the live bytes at each moment are a line over the batch, and the peak is
+    the upper envelope of these lines. With one recording the lines are flat. The optimizer's state is created in the
+    first step and is live throughout all later ones.
     """
     live = [np.array(recording.live_bytes, dtype=np.float64) for recording in recordings[:2]]
     if len(live) == 2 and live[0].shape == live[1].shape:
@@ -113,14 +114,14 @@ def memory_lines(recordings: Sequence[Recording], batches: Sequence[int]) -> tup
         moments.update(_upper_envelope(starts @ weights, slopes @ weights))
     phases = recordings[0].phases
     in_optimizer = np.flatnonzero(np.array(phases) == "optimizer")
-    if in_optimizer.size:  # which on CUDA needs more than here, and may then be the peak
+    if in_optimizer.size:  # on CUDA the optimizer needs more memory than on the CPU, and may become the peak
         heights = starts[in_optimizer].sum(axis=1) + slopes[in_optimizer].sum(axis=1)
         moments.add(int(in_optimizer[heights.argmax()]))
     return tuple(_line(phases[moment], starts[moment], slopes[moment]) for moment in sorted(moments))
 
 
 def merged_blocks(recordings: Sequence[Recording], batches: Sequence[int]) -> tuple[Blocks, ...]:
-    """The blocks, with what they hold as a line over the batch; none where the traces do not run the same ones."""
+    """Return the blocks with the bytes they hold as lines over the batch; empty if the traces run different blocks."""
     first, second = recordings[0].blocks, recordings[min(1, len(recordings) - 1)].blocks
     step = max(1, batches[min(1, len(batches) - 1)] - batches[0])
 
@@ -151,7 +152,7 @@ def merged_blocks(recordings: Sequence[Recording], batches: Sequence[int]) -> tu
 
 
 def taken_ratios(recording: Recording) -> TakenRatios:
-    """What the allocators of CPUs and of CUDA take for the step over what its tensors need."""
+    """Return the peak memory that CPU and CUDA allocators reserve, relative to what the step's tensors need."""
     allocations = recording.allocations
     return TakenRatios(
         heap=allocations.taken_ratio(GlibcHeap(), has_scratch=True),
@@ -160,7 +161,7 @@ def taken_ratios(recording: Recording) -> TakenRatios:
 
 
 def _upper_envelope(starts: "np.ndarray[Any, Any]", slopes: "np.ndarray[Any, Any]") -> list[int]:
-    """Indices of the lines start + slope x batch that are the highest somewhere in batch >= 1, from 1 upwards."""
+    """Return the indices of the lines start + slope x batch that are highest somewhere in batch >= 1, in that order."""
     batch = 1.0
     found = []
     while True:

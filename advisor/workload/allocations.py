@@ -1,4 +1,4 @@
-"""What a step allocates and frees, in order, in; how much more than the tensors need an allocator takes for it out."""
+"""Replays a step's allocations to see how much more memory an allocator reserves than the tensors need."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,28 +6,28 @@ from dataclasses import dataclass
 from advisor.workload.allocators import Allocator
 
 Event = tuple[int, int | None]
-"""A storage's serial number and the bytes it is made with, or None where it is freed."""
+"""A storage's serial number, and its size in bytes if it is allocated, or None if it is freed."""
 
 _STEP_COUNT = 2
-"""The second step has the optimizer's state and the gaps that the first has left."""
+"""The second step adds the optimizer's state, and reuses the gaps that the first step left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocations:
-    """A step's events, after those of the `model_count` parameters and buffers that were there before.
-
-    `scratch` are blocks that only CPUs allocate. `gradients` live on until the next step begins, whose optimizer then
-    has its state, `state_bytes` in all.
-    """
+    """The allocations and frees of a step, in order."""
 
     events: tuple[Event, ...] = ()
     model_count: int = 0
+    """The first so many events allocate the model's parameters and buffers, before the step."""
     gradients: frozenset[int] = frozenset()
+    """Serial numbers of gradients, which live until the next step begins."""
     scratch: frozenset[int] = frozenset()
+    """Serial numbers of blocks that only CPUs allocate."""
     state_bytes: int = 0
+    """The optimizer's state, allocated in the first step and kept."""
 
     def taken_ratio(self, allocator: Allocator, *, has_scratch: bool) -> float:
-        """The most that the allocator holds over two steps beside the most that their tensors do."""
+        """Return the allocator's peak over two steps divided by the tensors' peak; at least 1."""
         replay = _Replay(self, allocator, has_scratch=has_scratch)
         for step in range(_STEP_COUNT):
             replay.step()
@@ -37,7 +37,7 @@ class Allocations:
 
 
 class _Replay:
-    """Asks an allocator for what a step does; `most_bytes` is the most that its tensors need at once."""
+    """Replays a step on an allocator; `most_bytes` is the most that its tensors need at once."""
 
     def __init__(self, allocations: Allocations, allocator: Allocator, *, has_scratch: bool) -> None:
         self.most_bytes = 0
@@ -51,7 +51,7 @@ class _Replay:
         self._model = frozenset(self._live)
 
     def step(self) -> None:
-        """Zero the gradients, do the step, and forget what it leaves behind."""
+        """Free the gradients, replay the step, and free what it leaves behind except new gradients."""
         gradients = self._allocations.gradients
         self._free_all(serial for serial in list(self._live) if serial in gradients)
         for serial, size_bytes in self._allocations.events[self._allocations.model_count :]:
@@ -62,7 +62,7 @@ class _Replay:
         self._free_all(serial for serial in list(self._live) if serial not in self._model and serial not in gradients)
 
     def add_state(self) -> None:
-        """Make the optimizer's state: each gradient's share of it."""
+        """Allocate the optimizer's state, split in proportion to the gradients' sizes."""
         shares = {serial: self._live[serial][1] for serial in self._allocations.gradients if serial in self._live}
         gradient_bytes = sum(shares.values())
         for size_bytes in shares.values():

@@ -1,8 +1,6 @@
-"""Sizes that are allocated and freed in, the memory that an allocator takes from the system for them out.
+"""Models how much memory two allocators take from the system: glibc's heap, and torch's caching allocator on CUDA.
 
-Two models of what stands between tensors and the system: glibc's heap under torch on CPUs, and torch's caching
-allocator on CUDA. Both keep freed blocks for later ones, whole or in parts; what lies between those in use is lost
-meanwhile.
+Both keep freed blocks and reuse them, whole or split; gaps between blocks in use are lost to fragmentation.
 """
 
 from bisect import bisect_left, insort
@@ -12,30 +10,30 @@ _MIB = 2**20
 
 
 class Allocator(Protocol):
-    """Gives blocks and takes them back; `peak_bytes` is the most that it has held of the system's memory."""
+    """Allocates and frees blocks; `peak_bytes` is the most memory that it has held from the system."""
 
     peak_bytes: int
 
     def allocate(self, size_bytes: int) -> int:
-        """The address of a block."""
+        """Return the address of a new block."""
 
     def free(self, address: int) -> None:
-        """Take back the block at an address that `allocate` gave."""
+        """Free the block at an address that `allocate` returned."""
 
 
 class GlibcHeap:
-    """glibc's malloc as it is without settings (malloc/malloc.c, 2.36), once its thresholds have grown with use.
+    """glibc's malloc with default settings (malloc/malloc.c, 2.36), after its dynamic thresholds have grown.
 
-    Blocks of 32 MiB and more are mapped alone and go back to the system when freed. All others come from the heap, the
-    smallest free one that is large enough, and stay with the process. To align a tensor to 64 bytes malloc looks for
-    96 more than it needs, and frees what is left before and behind; small objects, which come and go with the tensor,
-    take that, and keep the gap that the tensor leaves too small for the next one of its size.
+    Blocks of 32 MiB and more are mapped separately and returned to the system when freed. All others come from the
+    heap (best fit) and stay with the process. To align a tensor to 64 bytes, malloc searches for 96 bytes more than
+    needed and frees the rest on both sides. Small objects that live as long as the tensor take that space, so the gap
+    that the tensor leaves is too small for the next one of its size.
     """
 
-    _MAPPED = 32 * _MIB  # DEFAULT_MMAP_THRESHOLD_MAX, where the threshold goes with the first such blocks freed
+    _MAPPED = 32 * _MIB  # DEFAULT_MMAP_THRESHOLD_MAX, which the threshold reaches once such blocks were freed
     _ALIGNMENT = 64  # c10/core/alignment.h
     _SMALLEST = 32
-    _OBJECTS = (32, 64)  # fit into what aligning leaves over
+    _OBJECTS = (32, 64)  # small enough for the space that alignment leaves
 
     def __init__(self) -> None:
         self.peak_bytes = 0
@@ -49,7 +47,7 @@ class GlibcHeap:
         self._next_map = -1
 
     def allocate(self, size_bytes: int) -> int:
-        """The address of a block, with the objects beside it; those mapped alone have negative ones."""
+        """Return the address of a new block, negative if it is mapped; also allocate the objects beside it."""
         size = max(self._SMALLEST, _rounded(size_bytes + 8, 16))
         is_mapped = size + self._ALIGNMENT + self._SMALLEST >= self._MAPPED
         address = self._map(size) if is_mapped else self._aligned(size)
@@ -58,7 +56,7 @@ class GlibcHeap:
         return address
 
     def free(self, address: int) -> None:
-        """Give a mapped block back to the system, another and all objects to the heap."""
+        """Return a mapped block to the system, or another block to the heap, and the objects to the heap."""
         if address < 0:
             self._mapped_bytes -= self._mapped.pop(address)
         else:
@@ -73,7 +71,7 @@ class GlibcHeap:
         return address
 
     def _aligned(self, size: int) -> int:
-        """As `_int_memalign` has it."""
+        """Allocate an aligned block like `_int_memalign`."""
         start = self._take(size + self._ALIGNMENT + self._SMALLEST)
         end = start + self._size_at.pop(start)
         aligned = _rounded(start + 16, self._ALIGNMENT) - 16
@@ -110,11 +108,11 @@ class GlibcHeap:
 
 
 class CachingAllocator:
-    """torch's allocator on CUDA as it is without settings (c10/cuda/CUDACachingAllocator.cpp).
+    """torch's CUDA caching allocator with default settings (c10/cuda/CUDACachingAllocator.cpp).
 
-    Blocks come from segments: of 2 MiB for those up to 1 MiB, of 20 MiB for those below 10 MiB, else of their own size.
-    A freed block is kept, merged with free neighbours of its segment, and split for smaller ones. Segments go back to
-    the system only where an allocation would fail, which is not followed here.
+    Blocks come from segments: 2 MiB for blocks up to 1 MiB, 20 MiB for blocks below 10 MiB, else the block's own size.
+    A freed block is kept, merged with free neighbours in its segment, and split for smaller ones. Segments are
+    returned to the system only when an allocation would fail, which is not modelled here.
     """
 
     _SMALL = _MIB
@@ -122,12 +120,12 @@ class CachingAllocator:
 
     def __init__(self) -> None:
         self.peak_bytes = 0
-        self._pools = {True: _FreeBlocks(), False: _FreeBlocks()}  # of small blocks, of others
+        self._pools = {True: _FreeBlocks(), False: _FreeBlocks()}  # True: small blocks
         self._blocks: dict[int, tuple[int, bool]] = {}
         self._next_segment = 0
 
     def allocate(self, size_bytes: int) -> int:
-        """The address of a block."""
+        """Return the address of a new block."""
         size = _rounded(max(size_bytes, 1), 512)
         is_small = size <= self._SMALL
         pool = self._pools[is_small]
@@ -140,7 +138,7 @@ class CachingAllocator:
         return address
 
     def free(self, address: int) -> None:
-        """Keep the block for later ones."""
+        """Keep the block for later allocations."""
         size, is_small = self._blocks.pop(address)
         pool = self._pools[is_small]
         pool.add(*pool.merged(address, size))
@@ -153,13 +151,13 @@ class CachingAllocator:
         else:
             segment = _rounded(size, 2 * _MIB)
         start = self._next_segment
-        self._next_segment += segment + 1  # no segment is another's neighbour
+        self._next_segment += segment + 1  # the gap keeps blocks of different segments from merging
         self.peak_bytes += segment
         return start, segment
 
 
 class _FreeBlocks:
-    """Free blocks; neighbours become one."""
+    """Free blocks, merged with their free neighbours."""
 
     def __init__(self) -> None:
         self._by_size: list[tuple[int, int]] = []
@@ -167,7 +165,7 @@ class _FreeBlocks:
         self._start_of_end: dict[int, int] = {}
 
     def take_best(self, size: int) -> tuple[int, int] | None:
-        """Address and size of the smallest of at least `size`, the lowest of equals."""
+        """Remove and return (address, size) of the smallest block of at least `size`, the lowest address first."""
         index = bisect_left(self._by_size, (size, -1))
         if index == len(self._by_size):
             return None
@@ -176,7 +174,7 @@ class _FreeBlocks:
         return start, found_size
 
     def merged(self, start: int, size: int) -> tuple[int, int]:
-        """The block with its free neighbours, which are taken out."""
+        """Return the block merged with its free neighbours, which are removed."""
         after = self._size_at.get(start + size)
         if after is not None:
             self._take(start + size, after)
@@ -189,7 +187,7 @@ class _FreeBlocks:
         return start, size
 
     def add(self, start: int, size: int) -> None:
-        """Put a block in that has no free neighbour."""
+        """Add a block that has no free neighbour."""
         insort(self._by_size, (size, start))
         self._size_at[start] = size
         self._start_of_end[start + size] = start

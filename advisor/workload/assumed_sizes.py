@@ -1,8 +1,8 @@
-"""Numbers for sizes that depend on data, which fake tensors do not have.
+"""Assumes numbers for sizes that depend on data, which fake tensors do not have.
 
-A mask's size is its elements times the share that is expected to be true. Where a mask comes from a choice among n
-(`topk`, `argmax`), as in the routing of a mixture of experts, every one is taken to be chosen equally often, so the
-share is 1 / n; of any other mask nothing is known, and a half is off by the least factor on either side.
+The number of elements that a mask selects is its size times the share expected to be true. If the mask comes from a
+choice among n (`topk`, `argmax`), as in mixture-of-experts routing, all are assumed equally frequent, so the share is
+1 / n. Nothing is known about other masks; they are assumed to be half true.
 """
 
 import math
@@ -23,27 +23,27 @@ _INTEGERS = frozenset({torch.int64, torch.int32, torch.bool})
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Every element is one of `count` values, equally often."""
+    """A tensor whose elements are one of `count` values, each equally frequent."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Mask:
-    """This share of the elements is expected to be true, or not zero."""
+    """A tensor of whose elements the share `true_ratio` is expected to be true, or nonzero."""
 
     true_ratio: float
 
 
 class AssumedSizes:
-    """Turns sizes into numbers. A plain size is itself; one that only the data would tell is assumed and noted."""
+    """Turns sizes into numbers; a size that depends on data is assumed and listed in `notes`."""
 
     def __init__(self) -> None:
         self._assumed: dict[Any, int] = {}
         self._known: Any = WeakIdKeyDictionary()
 
     def __call__(self, size: Any) -> int:
-        """The number for `size`, an int or a symbol of torch's."""
+        """Return the number for `size`, an int or a torch symbol."""
         if isinstance(size, int):
             return size
         expression = size.node.expr
@@ -53,13 +53,13 @@ class AssumedSizes:
         return max(0, int(expression.subs(self._assumed)))
 
     def value_of(self, expression: Any) -> Any:
-        """The expression with the assumed numbers in it; None where it holds a symbol that no size has."""
+        """Return the expression with the assumed numbers filled in, or None if it has a symbol without one."""
         if not expression.free_symbols <= self._assumed.keys():
             return None
         return expression.subs(self._assumed)
 
     def observe(self, op: str, args: tuple[Any, ...], results: list[torch.Tensor]) -> None:
-        """Learn what the results of an operator are likely to hold; called for every operator, in order."""
+        """Learn what an operator's results are likely to contain; must be called for every operator, in order."""
         tensors = [value for value in _flat(args) if isinstance(value, torch.Tensor)]
         if not tensors:
             return
@@ -85,7 +85,7 @@ class AssumedSizes:
                 self._known[result] = _Choice(self(args[0].shape[dim]))
 
     def _assume_selected(self, tensors: list[torch.Tensor], results: list[torch.Tensor]) -> None:
-        """Number the symbol that this operator made, from the mask it selects by."""
+        """Assume a number for the size symbol that this operator created, from the mask that it selects by."""
         mask = next((tensor for tensor in tensors[::-1] if tensor.dtype is torch.bool), tensors[0])
         known = self._known.get(mask)
         ratio = known.true_ratio if isinstance(known, _Mask) else _TRUE_RATIO
@@ -101,19 +101,19 @@ class AssumedSizes:
         return int(upper) if upper.is_Integer and upper < torch.iinfo(torch.int32).max else 0
 
     def notes(self) -> tuple[str, ...]:
-        """What was assumed, in words."""
+        """Return what was assumed, in words."""
         sizes = [size for size in self._assumed.values() if size > 0]
         if not sizes:
             return ()
         shown = ", ".join(str(size) for size in sizes[:6]) + (", ..." if len(sizes) > 6 else "")
         return (
-            f"{len(sizes)} sizes depend on data, assumed {shown}: masks are {_TRUE_RATIO:.0%} true, "
+            f"{len(sizes)} sizes depend on data and are assumed to be {shown}: masks are {_TRUE_RATIO:.0%} true, "
             "choices (experts) equally frequent",
         )
 
 
 def _passed_on(op: str, known: _Choice | _Mask, args: tuple[Any, ...], result: torch.Tensor) -> Any:
-    """What an operator's result is known to hold, from what its first input is."""
+    """Return what is known about an operator's result, given what is known about its first input."""
     if isinstance(known, _Choice):
         return _Mask(1 / known.count) if op in _EQUALITIES else _same_elements(op, known, args, result)
     if op in _INEQUALITIES and result.dtype is torch.bool:
@@ -125,7 +125,7 @@ def _passed_on(op: str, known: _Choice | _Mask, args: tuple[Any, ...], result: t
 
 
 def _same_elements(op: str, known: Any, args: tuple[Any, ...], result: torch.Tensor) -> Any:
-    """Views and conversions hold what they are of."""
+    """Return `known` if the operator is a view or a conversion, which keep the elements; else None."""
     is_view = result.untyped_storage()._cdata == args[0].untyped_storage()._cdata
     return known if is_view or op in _SAME_ELEMENTS else None
 

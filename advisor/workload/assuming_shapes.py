@@ -1,4 +1,4 @@
-"""A ShapeEnv that answers branches on data-dependent sizes, such as `if tokens.numel() == 0`, from what is assumed."""
+"""Decides branches on data-dependent sizes, such as `if tokens.numel() == 0`, from the assumed sizes."""
 
 from typing import Any
 
@@ -8,15 +8,17 @@ from advisor.workload.assumed_sizes import AssumedSizes
 
 
 class AssumingShapeEnv(ShapeEnv):
-    """Lets sizes and scalars that only data would tell through as symbols. `sizes` are those of the step being traced;
-    a branch on anything else that is not known, a loss say, is torch's own error."""
+    """A ShapeEnv in which data-dependent sizes and scalars are symbols, and branches on sizes use the assumed numbers.
+
+    `sizes` belongs to the step being traced. A branch on any other unknown value, such as a loss, raises torch's error.
+    """
 
     def __init__(self) -> None:
         super().__init__(allow_dynamic_output_shape_ops=True, allow_scalar_outputs=True)
         self.sizes = AssumedSizes()
 
     def evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
-        """What `orig_expr` is, with numbers in the place of the sizes assumed."""
+        """Return the value of `orig_expr`, with assumed numbers for data-dependent sizes."""
         try:
             return super().evaluate_expr(orig_expr, *args, **kwargs)
         except GuardOnDataDependentSymNode:

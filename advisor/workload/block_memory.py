@@ -1,4 +1,4 @@
-"""The repeated blocks of a model, and what each of them holds for backward."""
+"""Measures how much memory each repeated block of a model holds for backward."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -8,21 +8,20 @@ from torch import nn
 from advisor.workload.storages import CATEGORIES, STORINGS, Stored
 
 Amounts = tuple[int, ...]
-"""Bytes by `STORINGS`."""
+"""Bytes for each of `STORINGS`."""
 _ACTIVATIONS = CATEGORIES.index("activations")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldBlocks:
-    """The blocks of one path, in the order in which they run, each with what it holds when backward begins.
-
-    `results` is the part that a block hands on.
-    """
+    """The blocks of one path in the order of the model, with one entry per block in each field."""
 
     path: str
     parameter_bytes: tuple[int, ...]
     kept: tuple[Amounts, ...]
+    """Activations held when backward begins."""
     results: tuple[Amounts, ...]
+    """The part of `kept` that is the block's output."""
 
 
 @dataclass(slots=True)
@@ -35,7 +34,7 @@ class _Block:
 
 
 class BlockMemory:
-    """Follows which blocks are running; a storage belongs to all that were when it was made."""
+    """Follows which blocks are running; a storage belongs to all blocks that were running when it was allocated."""
 
     def __init__(self, model: nn.Module, *, paths: Mapping[int, str]) -> None:
         self._blocks = {
@@ -48,29 +47,29 @@ class BlockMemory:
         self._results: dict[int, set[int]] = {}
 
     def enter(self, module: nn.Module) -> None:
-        """A module begins to run."""
+        """Note that a module begins to run."""
         block = self._blocks.get(id(module))
         if block is not None:
             block.runs = True
             self._running.append(id(module))
 
     def leave(self, module: nn.Module, results: Iterable[Stored]) -> None:
-        """It ends, and hands on `results`."""
+        """Note that a module ends and returns `results`."""
         if id(module) in self._blocks:
             self._running.remove(id(module))
             self._results[id(module)] = {stored.serial for stored in results}
 
     def is_block(self, module: nn.Module) -> bool:
-        """Whether it is one of a list."""
+        """Return True if the module is one of a list of repeated blocks."""
         return id(module) in self._blocks
 
     def made(self, stored: Stored) -> None:
-        """A storage is written; the blocks that run have made it, if it is new."""
+        """Note that a storage is written; if it is new, it belongs to the running blocks."""
         if self._running:
             self._makers.setdefault(stored.serial, tuple(self._running))
 
     def hold(self, live: Iterable[Stored]) -> None:
-        """Note what is live when backward begins."""
+        """Count the storages that are live when backward begins."""
         for stored in live:
             category, storing = divmod(stored.cell, len(STORINGS))
             if category != _ACTIVATIONS:
@@ -82,7 +81,7 @@ class BlockMemory:
                     block.results[storing] += stored.size_bytes
 
     def held(self) -> tuple[HeldBlocks, ...]:
-        """The blocks that ran, by path."""
+        """Return the blocks that ran, grouped by path."""
         by_path: dict[str, list[_Block]] = {}
         for block in self._blocks.values():
             if block.runs:

@@ -1,7 +1,7 @@
-"""Operations caught above the dispatcher, before they fall apart into the kernels of one kind of device.
+"""Records attention and recurrent layers as one call each, before torch decomposes them for one kind of device.
 
-Attention with dropout becomes a chain of `bmm` on a CPU and one kernel on a GPU; recurrent layers unroll. Each is
-recorded as one call with its arguments, and each kind of device lowers it in its own way.
+Attention with dropout becomes a chain of `bmm` on a CPU but one kernel on a GPU, and recurrent layers are unrolled.
+They are caught above the dispatcher and recorded with their arguments, and each device lowers them in its own way.
 """
 
 import math
@@ -29,26 +29,28 @@ _ATTENTION: Callable[..., torch.Tensor] = functional.scaled_dot_product_attentio
 
 _FAST_NORM_MODULES = ("timm.layers.norm", "timm.layers.norm_act")
 _FUSED_DIMS = 4
-"""Of all that fused kernels take (ATen's sdp_utils_cpp.h: check_tensor_shapes)."""
+"""Dimensions that fused attention kernels require of their operands (ATen's sdp_utils_cpp.h: check_tensor_shapes)."""
 
 Tensors = tuple[torch.Tensor, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """How one composite is recorded. Both functions take its inputs and hold no tensor themselves: autograd keeps a
-    plan for as long as the graph lives, and a tensor in it would count as live for as long.
+    """How one composite is recorded.
 
-    `allocate` makes results of the right shape: the first `results` are what the user sees, the rest is kept for
-    backward. `run` computes them for real; it is None on fake tensors.
+    Both functions take the composite's inputs and must not hold tensors: autograd keeps the plan as long as the graph,
+    so the tensors would count as live for that time.
     """
 
     recorder: Recorder
     op: str
     attributes: dict[str, Attribute]
     allocate: Callable[[Sequence[torch.Tensor]], Tensors]
+    """Allocates results of the right shape."""
     results: int
+    """The number of results that the user sees; the others are kept for backward."""
     run: Callable[[Sequence[torch.Tensor]], Tensors] | None
+    """Computes the results on real tensors; None on fake tensors."""
 
 
 class _Composite(torch.autograd.Function):
@@ -89,7 +91,7 @@ def _gradients(
     wanted: Sequence[int],
     grads: Sequence[torch.Tensor | None],
 ) -> list[torch.Tensor]:
-    """Real gradients, by running forward again: an inner graph kept from the first time would count as memory."""
+    """Compute real gradients by running forward again: a graph kept from the first run would count as memory."""
     leaves = [tensor.detach().requires_grad_(index in wanted) for index, tensor in enumerate(inputs)]
     with torch.enable_grad():
         made = run(leaves)
@@ -119,10 +121,10 @@ def _apply(plan: _Plan, inputs: Sequence[torch.Tensor]) -> Tensors:
 
 
 class Composites(TorchFunctionMode):
-    """Catches attention and recurrent layers while it is active. `real`: compute them too, on real tensors.
+    """Catches attention and recurrent layers while active; with `real` it also computes them, on real tensors.
 
-    Where `attention` is "eager", or its operands are not (samples, heads, length, width), it falls apart into the
-    products and the softmax of torch's math path instead.
+    If `attention` is "eager", or the operands are not (samples, heads, length, width), attention is decomposed into
+    the products and softmax of torch's math path instead.
     """
 
     def __init__(self, recorder: Recorder, *, real: bool, attention: Attention = "auto") -> None:
@@ -133,8 +135,11 @@ class Composites(TorchFunctionMode):
 
     @contextmanager
     def catching(self) -> Iterator[None]:
-        """Catch what calls torch.nn.functional by its name, too: torch's own `multi_head_attention_forward` runs with
-        the mode switched off, and so does backward, in which checkpoints run forward again."""
+        """Catch composites inside, including those that the function mode alone would miss.
+
+        torch's `multi_head_attention_forward` runs with the mode switched off, and so does backward, in which
+        checkpoints run forward again.
+        """
         run_backward = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
 
         def run_backward_caught(*args: Any, **kwargs: Any) -> Any:
@@ -201,7 +206,10 @@ class Composites(TorchFunctionMode):
         return _apply(plan, inputs)[0]
 
     def _recurrent(self, func: Any, mode: str, args: Any) -> Tensors:
-        """`args`: (input, states, weights, settings...), or (input, batch_sizes, states, ...) of a packed sequence."""
+        """Record a recurrent layer; `args` are (input, states, weights, settings...).
+
+        For a packed sequence they are (input, batch_sizes, states, weights, settings...).
+        """
         batch_sizes = args[1] if isinstance(args[3], (list, tuple)) else None
         source, states, weights, *settings = args if batch_sizes is None else (args[0], *args[2:])
         _, num_layers, _, _, bidirectional, *rest = settings  # biases, layers, dropout, training
@@ -244,8 +252,10 @@ class Composites(TorchFunctionMode):
 
 
 def _allocate_attention(inputs: Sequence[torch.Tensor]) -> Tensors:
-    """The result, laid out as the query is (`alloc_with_matching_layout` in torch/_meta_registrations.py), and the
-    logarithm of each row's sum, as fused kernels keep them for backward."""
+    """Return the result and the log-sum-exp of each row, which fused kernels keep for backward.
+
+    The result has the query's layout (`alloc_with_matching_layout` in torch/_meta_registrations.py).
+    """
     query, key, value = inputs[:3]
     samples = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
     heads, length, width = query.shape[-3], query.shape[-2], value.shape[-1]
@@ -258,7 +268,7 @@ def _allocate_attention(inputs: Sequence[torch.Tensor]) -> Tensors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layers:
-    """A stack of recurrent layers, as far as its results depend on it."""
+    """The properties of a stack of recurrent layers that determine its results."""
 
     gates: int
     hidden_size: int
@@ -268,7 +278,7 @@ class _Layers:
     direction_count: int
 
     def allocate(self, inputs: Sequence[torch.Tensor]) -> Tensors:
-        """The output, the last states and what backward needs: every gate's activation, and the cell of an LSTM."""
+        """Return the output, the last states, and a tensor for what backward needs: gate activations and LSTM cells."""
         source, states = inputs[0], inputs[1 : 1 + self.state_count]
         tokens = source.shape[:-1]
         output = source.new_empty((*tokens, self.direction_count * self.recurrent_size))
@@ -279,7 +289,7 @@ class _Layers:
 
 
 def _check_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, enable_gqa: bool) -> None:
-    """The checks torch would have made, so that a user's wrong shape is still an error."""
+    """Raise `RuntimeError` for wrong shapes, as torch would have done."""
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
         raise RuntimeError(
             "scaled_dot_product_attention: query, key and value do not fit together: "
@@ -293,7 +303,7 @@ def _check_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
 
 
 def _fast_norms_followed(recorder: Recorder) -> Iterator[Patch]:
-    """timm's fast norms cast what they normalise to the type of autocast, and then switch it off."""
+    """Yield patches that record timm's fast norms in half: they cast their input like autocast, then switch it off."""
 
     def followed(original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
@@ -309,7 +319,7 @@ def _fast_norms_followed(recorder: Recorder) -> Iterator[Patch]:
 
 
 def fast_paths() -> AbstractContextManager[None]:
-    """Let torch's encoder layers take their fused path, which they do not while a function mode is active."""
+    """Let torch's encoder layers take their fused path, which an active function mode would prevent."""
 
     def without_modes(original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)

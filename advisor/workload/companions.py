@@ -1,4 +1,4 @@
-"""A file's functions in, what they reach besides the model out: other networks, optimizers, schedulers, scalers."""
+"""Finds the objects that training functions use besides the model: other networks, optimizers, schedulers, scalers."""
 
 from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType, MethodType
@@ -12,14 +12,14 @@ from torch.optim.lr_scheduler import LRScheduler
 _KINDS = (nn.Module, Optimizer, LRScheduler, torch.amp.GradScaler)
 _LIBRARIES = ("torch", "builtins", "numpy", "transformers", "timm", "torchvision")
 _LONGEST = 1000
-"""Longer lists hold data."""
+"""Longer collections are taken to be data and are not searched."""
 
 
 def companions_of(model: nn.Module, roots: Iterable[Any]) -> list[Any]:
-    """What `roots`, functions above all, can reach by name and that a step may change; without parts of the model.
+    """Return the objects that `roots` (mostly functions) can reach and a step may change, without parts of the model.
 
     Follows the globals that a function names, its closure and defaults, the object it is bound to, and the attributes
-    of objects whose class is the user's own.
+    of objects of the user's own classes.
     """
     known = {id(module) for module in model.modules()}
     seen: set[int] = set()
@@ -59,6 +59,6 @@ def _reached_from(value: Any) -> Iterator[Any]:
 
 
 def _names(code: CodeType) -> set[str]:
-    """The names that a function and those defined inside it look up."""
+    """Return the names that a function and its inner functions look up."""
     inner = [_names(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
     return set(code.co_names).union(*inner)

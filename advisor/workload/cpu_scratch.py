@@ -1,4 +1,4 @@
-"""An operator's call in, what oneDNN allocates for it on a CPU beside its tensors out."""
+"""Estimates the scratch memory that oneDNN allocates on a CPU for convolutions and LSTMs, besides their tensors."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,38 +6,41 @@ from dataclasses import dataclass
 from advisor.records.workload import Attribute
 
 _STATE_COPIES = 6
-"""Of a layer's states for each token: h for the next layer, h and c for the next step, each with a row to begin with.
+"""Copies of a layer's states per token: h for the next layer, h and c for the next step, each with an initial row.
 
-oneDNN, src/cpu/rnn/rnn_utils.hpp, `set_workspace_sizes`: (layers + 1) x tokens of each, one layer a call in torch."""
+oneDNN, src/cpu/rnn/rnn_utils.hpp, `set_workspace_sizes`: (layers + 1) x tokens of each; torch calls one layer at a
+time."""
 _GATES = 4
 _TRACED_COPIES = _GATES + 1
-"""What the trace counts for backward: gates and cell."""
+"""Copies that the trace already counts for backward: the gates and the cell."""
 _ITEM_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scratch:
-    """Blocks that one call holds, and bytes that live on as long as its last result."""
+    """Scratch memory of one call."""
 
     held_bytes: tuple[int, ...] = ()
+    """Blocks that are freed when the call ends."""
     kept_bytes: int = 0
+    """Bytes that live as long as the call's last result."""
 
 
 def conv_scratch(operand_bytes: Sequence[int]) -> Scratch:
-    """Images and weights in blocked layouts of its own (ATen/native/mkldnn/Conv.cpp reorders plain ones)."""
+    """Return copies of all operands in oneDNN's blocked layouts (ATen/native/mkldnn/Conv.cpp reorders plain ones)."""
     return Scratch(held_bytes=tuple(operand_bytes))
 
 
 def lstm_scratch(attributes: Mapping[str, Attribute], *, token_count: int, is_training: bool) -> Scratch:
-    """The gates of all tokens of one layer and direction, and its states; for backward all layers keep theirs.
+    """Return the gates of all tokens of one layer and direction, and its states; training keeps them for all layers.
 
-    Other recurrent layers run as torch's own operators.
+    Other recurrent layers have no scratch memory, because they run as torch's own operators.
     """
     if attributes["mode"] != "lstm" or attributes["proj_size"]:
         return Scratch()
     layers, hidden_size = attributes["num_layers"], attributes["hidden_size"]
     if not isinstance(layers, int) or not isinstance(hidden_size, int):
-        raise TypeError(f"num_layers {layers!r} and hidden_size {hidden_size!r} are no whole numbers")
+        raise TypeError(f"num_layers {layers!r} and hidden_size {hidden_size!r} are not integers")
     unit_bytes = token_count * hidden_size * _ITEM_BYTES
     if not is_training:
         return Scratch(held_bytes=(_GATES * unit_bytes, _STATE_COPIES * unit_bytes))

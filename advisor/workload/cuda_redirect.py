@@ -1,8 +1,8 @@
-"""Requests for an accelerator in, the CPU out: what asks for CUDA runs on a machine without a GPU.
+"""Redirects requests for CUDA and other accelerators to the CPU, so that models for GPUs run without one.
 
-Left as they are, because they already do the right thing without a GPU: `torch.cuda.is_available()` and
-`device_count()` (False and 0: most code then takes the CPU itself), autocast for CUDA and GradScaler (off, so that the
-trace is in the model's own precision, which `--precision` then changes).
+These stay unchanged, because they already do the right thing without a GPU: `torch.cuda.is_available()` and
+`device_count()` return False and 0, so most code then chooses the CPU itself; autocast for CUDA and GradScaler are off,
+so the trace is in the model's own precision, which `--precision` then changes.
 """
 
 import re
@@ -25,9 +25,9 @@ _NAMED = re.compile(rf"(?:{'|'.join(_ACCELERATORS)})(?::\d+)?")
 
 @contextmanager
 def cuda_redirected(*, in_all_threads: bool = True) -> Iterator[None]:
-    """Send every device request to the CPU, make `torch.compile` and `torch.jit` leave the model as it is.
+    """Send every device request to the CPU, and make `torch.compile` and `torch.jit` return the model unchanged.
 
-    `in_all_threads`: the process exists for the trace; else other threads keep their devices.
+    With `in_all_threads` the redirection holds for all threads, for a process that exists only for the trace.
     """
     with warnings.catch_warnings(), patched(_patches(), in_all_threads=in_all_threads), _RedirectMode():
         warnings.filterwarnings("ignore", message=".*CUDA is not available")
@@ -45,7 +45,9 @@ class _RedirectMode(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in _STAY:
             return args[0]
-        if func is torch.device:  # naming a GPU is no request: autocast for it must stay off, not become the CPU's
+        if (
+            func is torch.device
+        ):  # constructing a device requests nothing: autocast for CUDA must stay off, not become autocast for the CPU
             return func(*args, **kwargs)
         if func is torch.Tensor.to:
             args = tuple(map(_device_or_index, args))
@@ -62,7 +64,7 @@ _STAY = {torch.Tensor.cuda, torch.Tensor.pin_memory}
 
 
 def _device(value: Any) -> Any:
-    """The CPU for an accelerator, anything else as it is."""
+    """Return the CPU for an accelerator, and any other value unchanged."""
     if isinstance(value, torch.device) and value.type in _ACCELERATORS:
         return _CPU
     if isinstance(value, str) and _NAMED.fullmatch(value):
@@ -71,12 +73,12 @@ def _device(value: Any) -> Any:
 
 
 def _device_or_index(value: Any) -> Any:
-    """As `_device`, where a bare number too is the number of a GPU."""
+    """Return `_device(value)`, taking an integer as a GPU index."""
     return _CPU if type(value) is int else _device(value)
 
 
 class _Idle:
-    """Stands for a CUDA stream or event: its work is done when it is asked for."""
+    """Replaces a CUDA stream or event; its work counts as finished at once."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
@@ -91,7 +93,7 @@ class _Idle:
         return True
 
     def elapsed_time(self, _: Any) -> float:
-        return 1.0  # milliseconds; not 0, by which scripts divide
+        return 1.0  # milliseconds; not 0, because scripts divide by it
 
     def _nothing(self, *_: Any, **__: Any) -> None:
         pass
@@ -104,14 +106,14 @@ def _nothing() -> Callable[..., None]:
 
 
 def _identity() -> Callable[..., Any]:
-    """`torch.compile(model)` and `@torch.compile(...)` alike."""
+    """Return an identity that works as `torch.compile(model)` and as `@torch.compile(...)`."""
     return lambda model=None, *_, **__: (lambda function: function) if model is None else model
 
 
 def _patches() -> Iterator[Patch]:
-    """(owner, name, replacement) of what does not pass through `__torch_function__`.
+    """Yield (owner, name, replacement) for functions that do not pass through `__torch_function__`.
 
-    Each replacement is an object of its own: torch._dynamo, if it is imported meanwhile, wants them distinct.
+    Each replacement is a separate object, because torch._dynamo requires distinct ones if it is imported meanwhile.
     """
     for name in ("init", "set_device", "synchronize", "ipc_collect", "reset_peak_memory_stats"):
         yield torch.cuda, name, _nothing()
@@ -134,7 +136,7 @@ def _patches() -> Iterator[Patch]:
 
 
 def _module_to(to: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
-    """`Module.to`, which reads its device before any tensor method is called."""
+    """Return a redirected `Module.to`, which parses its device before it calls any tensor method."""
 
     def redirected(module: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
         return to(module, *map(_device_or_index, args), **{name: _device_or_index(kwargs[name]) for name in kwargs})

@@ -1,9 +1,9 @@
-"""A model in, which of its layers are kernels of an engine's own out, and which are part of another.
+"""Maps a model's layers to the fused kernels of LLM serving engines.
 
-Products of one input are one: queries, keys and values, gate and up projections (vLLM: `QKVParallelLinear`,
-`MergedColumnParallelLinear`). A norm is one kernel (`rms_norm`), which goes on from the addition before it
-(`fused_add_rms_norm`); so are the rotation of queries and keys (`rotary_embedding`), an activation with its gate
-(`silu_and_mul`), and the sorting of tokens by expert (`moe_align_block_size`).
+Engines merge products of the same input into one: queries, keys and values; gate and up projections (vLLM:
+`QKVParallelLinear`, `MergedColumnParallelLinear`). A norm is one kernel (`rms_norm`), which includes the addition
+before it (`fused_add_rms_norm`). The rotation of queries and keys (`rotary_embedding`), an activation with its gate
+(`silu_and_mul`) and the sorting of tokens by expert (`moe_align_block_size`) are one kernel each.
 """
 
 import inspect
@@ -21,12 +21,12 @@ from advisor.records.workload import Row
 from advisor.workload.recorder import generic_paths
 
 MERGED_FAMILIES = frozenset({"matmul", "reduction", "gather", "scan", "creation"})
-"""What of a module that is merged belongs to another kernel."""
+"""The operator families in a merged module that become part of another kernel."""
 _ROTATION = "apply_rotary_pos_emb"
 _ROTATION_TAKES = ["q", "k", "cos", "sin", "unsqueeze_dim"]
-"""What nearly all models of transformers call it, and its parameters. Where they differ it is traced as it stands."""
+"""The rotation function's name and parameters in nearly all transformers models; any other is traced as it is."""
 _ACTIVATIONS = frozenset({"transformers.activations", "torch.nn.modules.activation"})
-"""The Python modules that hold nothing but activations, and attention, which has children."""
+"""Python modules whose classes are activations, apart from attention, which is told apart by its child modules."""
 
 _LIBRARY = torch.library.Library("engine", "DEF")
 _LIBRARY.define("norm(Tensor states, Tensor[] weights) -> Tensor")
@@ -41,7 +41,7 @@ _LIBRARY.impl("gate", lambda gates, states: torch.empty_like(states), "Composite
 
 @contextmanager
 def engine_kernels(model: nn.Module) -> Iterator[None]:
-    """Its norms and rotations are operators of their own inside, `engine.norm` and `engine.rotary`."""
+    """Run the model's norms and rotations as the operators `engine.norm` and `engine.rotary`."""
     with ExitStack() as patches:
         for module in model.modules():
             if _is_engine_norm(module):
@@ -55,7 +55,7 @@ def engine_kernels(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _replaced(owner: object, name: str, value: object) -> Iterator[None]:
-    """What the owner itself holds by that name, if anything, is back afterwards."""
+    """Set an attribute of `owner`, and restore its own attribute of that name, if any, afterwards."""
     held = vars(owner)
     before = {name: held[name]} if name in held else {}
     held[name] = value
@@ -67,7 +67,7 @@ def _replaced(owner: object, name: str, value: object) -> Iterator[None]:
 
 
 def _is_engine_norm(module: nn.Module) -> bool:
-    """Whether it divides by the root of the mean square; others are kernels of torch."""
+    """Return True for an RMS norm; other norms run as torch's kernels."""
     return type(module).__name__.endswith("RMSNorm")
 
 
@@ -82,7 +82,10 @@ def _norm_of(module: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
 def _rotated(
     queries: torch.Tensor, keys: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int = 1
 ) -> tuple[torch.Tensor, ...]:
-    """Heads, which are the dimension `unsqueeze_dim`, lie beside each other in memory: (batch, tokens, all of them)."""
+    """Rotate queries and keys as one operator, laid out as (batch, tokens, heads x width).
+
+    The heads are the dimension `unsqueeze_dim` of the arguments.
+    """
     flat = [states.movedim(unsqueeze_dim, -2).flatten(-2) for states in (queries, keys)]
     width = queries.shape[-1]
     return tuple(
@@ -92,8 +95,8 @@ def _rotated(
 
 @contextmanager
 def following_inputs(seen: set[int]) -> Iterator[None]:
-    """Add to `seen` the ids of linear layers that are called inside with the very input of the last one."""
-    last: Any = lambda: None  # noqa: E731 - as a weak reference that is dead
+    """Add to `seen` the ids of linear layers that are called with the same input as the linear layer before."""
+    last: Any = lambda: None  # noqa: E731 - behaves like a dead weak reference
 
     def on_call(module: nn.Module, inputs: tuple[Any, ...]) -> None:
         nonlocal last
@@ -111,19 +114,22 @@ def following_inputs(seen: set[int]) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineLayers:
-    """Paths of modules: `merged`, whose product or reduction is part of another kernel; `normalising`, which add what
-    an engine's norm goes on from; `activations`, and `gated`, the modules around these."""
+    """Paths of modules that engines run in their own kernels."""
 
     merged: frozenset[str] = frozenset()
+    """Modules whose product or reduction is part of another kernel."""
     normalising: frozenset[str] = frozenset()
+    """Modules that contain an engine's norm, which takes over their residual addition."""
     activations: frozenset[str] = frozenset()
+    """Activations."""
     gated: frozenset[str] = frozenset()
+    """Modules that contain an activation."""
 
 
 def engine_layers(model: nn.Module, *, same_input: Collection[int]) -> EngineLayers:
-    """Those of a model; `same_input` are the ids of its layers that have the input of another.
+    """Return the engine layers of a model; `same_input` are the ids of layers found by `following_inputs`.
 
-    Every family of models has classes of its own for norms and sets of experts.
+    Norms and experts are recognised by their class names, because every model family defines its own classes.
     """
 
     def paths(chosen: Callable[[nn.Module], bool]) -> frozenset[str]:
@@ -140,7 +146,7 @@ def engine_layers(model: nn.Module, *, same_input: Collection[int]) -> EngineLay
 
 
 def engine_rows(rows: Sequence[Row], layers: EngineLayers) -> Iterator[Row]:
-    """The rows of a pass; residuals are added in the norm's kernel, and activations computed in that of their gate."""
+    """Yield a pass's rows, with residual additions moved into norm kernels and activations into gate kernels."""
     with_gate = {row.module for row in rows if _is_gate(row, layers)}
     for row in rows:
         if _is_gate(row, layers):
@@ -157,7 +163,7 @@ def engine_rows(rows: Sequence[Row], layers: EngineLayers) -> Iterator[Row]:
 
 
 def _is_gate(row: Row, layers: EngineLayers) -> bool:
-    """Whether it multiplies what an activation has computed in the same kernel with as large a tensor."""
+    """Return True if the row multiplies an activation's result, in the same kernel, by a tensor of the same shape."""
     if row.op != "aten.mul" or row.module not in layers.gated or len(row.inputs) < 2:
         return False
     return row.inputs[0].shape == row.inputs[1].shape and any(one.fused for one in row.inputs)

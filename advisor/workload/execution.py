@@ -1,4 +1,4 @@
-"""How a step runs for real: its precision, its end on a device that works by itself, what becomes of freed memory."""
+"""Sets up real runs of a step on a device: precision, synchronization, and how freed memory is kept."""
 
 import ctypes
 import sys
@@ -15,7 +15,7 @@ _WHOLE: Mapping[Precision, torch.dtype] = {"fp16": torch.float16, "bf16": torch.
 
 
 def device_problem(device: torch.device) -> str:
-    """Why torch cannot use the device; "" where it can."""
+    """Return why torch cannot use the device, or "" if it can."""
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         return f"torch {torch.__version__} sees {torch.cuda.device_count()} CUDA devices"
     if device.type == "mps" and not torch.backends.mps.is_available():
@@ -24,19 +24,19 @@ def device_problem(device: torch.device) -> str:
 
 
 def whole_dtype(precision: Precision) -> torch.dtype | None:
-    """What the whole model and its inputs are cast to; None where they stay as they are."""
+    """Return the dtype to cast the whole model and its inputs to, or None to leave them unchanged."""
     return _WHOLE.get(precision)
 
 
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[Any]:
-    """Autocast where the precision is one of its."""
+    """Return an autocast context for "amp-fp16" and "amp-bf16", and an empty context for other precisions."""
     dtype = _AUTOCAST.get(precision)
     return torch.autocast(device.type, dtype=dtype) if dtype else nullcontext()
 
 
 @contextmanager
 def float32_products(precision: Precision) -> Iterator[None]:
-    """TF32 inside for "tf32", and for nothing else; as it was afterwards."""
+    """Enable TF32 for the precision "tf32", disable it for others, and restore the setting afterwards."""
     before, cudnn_before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
@@ -48,17 +48,18 @@ def float32_products(precision: Precision) -> Iterator[None]:
 
 
 def synchronizer(device: torch.device) -> Callable[[], None]:
-    """What waits until the device has done all that was asked of it."""
+    """Return a function that waits until the device has finished all queued work."""
     if device.type == "cuda":
         return lambda: torch.cuda.synchronize(device)
     return torch.mps.synchronize if device.type == "mps" else lambda: None
 
 
 def keep_freed_memory() -> None:
-    """Let glibc keep what is freed: mallopt(3), its thresholds for M_MMAP (-3) and M_TRIM (-1) as high as they go.
+    """Make glibc keep freed memory by raising M_MMAP_THRESHOLD (-3) and M_TRIM_THRESHOLD (-1) to the maximum.
 
-    Else it returns each freed block above 32 MB to the kernel, and the page faults of the next one can take ten times
-    what the operator does on a virtual machine. Every measurement that the shipped efficiencies come from does so.
+    Otherwise it returns each freed block above 32 MB to the kernel, and on a virtual machine the page faults of the
+    next one can take ten times as long as the operator. All measurements behind the shipped efficiencies use this
+    setting. See mallopt(3).
     """
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)

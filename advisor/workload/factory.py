@@ -1,4 +1,4 @@
-"""`NAME(parameter=value, ...)` behind the `::` of a Python file: read, written, and found without running the file."""
+"""Parses and edits the `NAME(parameter=value, ...)` in `FILE.py::NAME(...)` without running the file."""
 
 import ast
 from collections.abc import Mapping
@@ -9,16 +9,17 @@ from advisor.errors import LoadError
 from advisor.files.regular_file import read_regular_file
 
 FACTORIES = ("get_model", "build_model", "make_model")
-"""What a file's factory is called where nothing names it."""
+"""Factory names to look for if the source does not name one."""
 Arguments: TypeAlias = Mapping[str, bool | int | float | str | None]
 
 
 def split_call(text: str) -> tuple[str, Arguments]:
-    """ "get_model(width=64)" as its name and its keyword arguments; raise `LoadError` for what is no such call."""
+    """Split "get_model(width=64)" into its name and keyword arguments; raise `LoadError` if it is not such a call."""
     if "(" not in text:
         return text, {}
     problem = LoadError(
-        f"{text!r} is no call by keywords", hint="write FILE.py::get_model(width=64, depth=4), with plain values"
+        f"{text!r} is not a call with keyword arguments",
+        hint="write FILE.py::get_model(width=64, depth=4), with plain values",
     )
     try:
         call = ast.parse(text, mode="eval").body
@@ -39,7 +40,7 @@ def split_call(text: str) -> tuple[str, Arguments]:
 
 
 def with_argument(source: str, name: str, value: int) -> str:
-    """The source `FILE.py[::NAME[(...)]]` with one argument set."""
+    """Return the source `FILE.py[::NAME[(...)]]` with one argument set."""
     path, _, call = source.partition("::")
     factory, arguments = split_call(call or _only_factory(Path(path)))
     listed = ", ".join(f"{key}={argument!r}" for key, argument in {**arguments, name: value}.items())
@@ -47,7 +48,7 @@ def with_argument(source: str, name: str, value: int) -> str:
 
 
 def whole_number_parameters(source: str) -> Mapping[str, int]:
-    """The parameters of the source's factory whose default is a whole number, with what they are for this source."""
+    """Return the integer parameters of the source's factory, with their values for this source."""
     path, _, call = source.partition("::")
     factory, arguments = split_call(call or _only_factory(Path(path)))
     found = _parameters(_definition(_tree(Path(path)), factory))
@@ -57,13 +58,13 @@ def whole_number_parameters(source: str) -> Mapping[str, int]:
 
 
 def _only_factory(path: Path) -> str:
-    """The factory or the one class that a source without a NAME means."""
+    """Return the name of the factory or the single class that a source without a NAME refers to."""
     tree = _tree(path)
     functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
     classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
     found = [name for name in ("model", *FACTORIES) if name in functions] or classes
     if len(found) != 1:
-        raise LoadError(f"{path}: which of its functions or classes makes the model?", hint=f"name it: {path}::NAME")
+        raise LoadError(f"{path}: cannot tell which function or class makes the model", hint=f"name it: {path}::NAME")
     return found[0]
 
 
@@ -75,7 +76,7 @@ def _tree(path: Path) -> ast.Module:
 
 
 def _definition(tree: ast.Module, name: str) -> ast.FunctionDef | None:
-    """The function of that name, or the constructor of the class."""
+    """Return the function of that name, or the constructor of the class of that name."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == name:
             return node
@@ -85,7 +86,7 @@ def _definition(tree: ast.Module, name: str) -> ast.FunctionDef | None:
 
 
 def _parameters(definition: ast.FunctionDef | None) -> dict[str, object]:
-    """The constants among the defaults, by the name of the parameter."""
+    """Return the constant default values by parameter name."""
     if definition is None:
         return {}
     positional = [*definition.args.posonlyargs, *definition.args.args]

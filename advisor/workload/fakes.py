@@ -1,4 +1,4 @@
-"""Fake tensors: tensors swapped for storage-less twins, and everything put back as it was."""
+"""Swaps a model's tensors for fake ones without storage, and restores everything afterwards."""
 
 import random
 import sys
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 StandIn = Callable[[torch.Tensor], torch.Tensor]
 _CONTAINERS = (dict, OrderedDict, defaultdict, Counter, list, deque, set)
-"""Exactly these: a subclass may refuse to be emptied."""
+"""Exactly these types: a subclass may not allow clearing."""
 
 
 def fake_mode(*, symbolic: bool, isolated: bool) -> "FakeTensorMode":
-    """A FakeTensorMode; `symbolic` lets data-dependent sizes and `.item()` through as unbacked symbols.
+    """Return a FakeTensorMode; with `symbolic`, data-dependent sizes and `.item()` become unbacked symbols.
 
-    `isolated`: this process exists for the trace alone, so torch's compiler need not be imported.
+    `isolated` means that this process exists only for the trace, so torch's compiler need not be imported.
     """
     if symbolic:
         from torch._subclasses.fake_tensor import FakeTensorMode
@@ -37,31 +37,31 @@ def fake_mode(*, symbolic: bool, isolated: bool) -> "FakeTensorMode":
 
 
 def to_fake(mode: "FakeTensorMode", tensor: torch.Tensor) -> torch.Tensor:
-    """A fake CPU tensor like `tensor`, whatever device that lies on; parameters stay parameters."""
+    """Return a fake CPU tensor like `tensor`, whatever its device; parameters stay parameters."""
     if tensor.layout is not torch.strided or type(tensor) not in (torch.Tensor, nn.Parameter):
         return mode.from_tensor(tensor)
     with mode:
         fake = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
     fake.requires_grad_(tensor.requires_grad)
     if isinstance(tensor, nn.Parameter):
-        # As nn.Parameter marks tensor subclasses; its constructor would import torch.distributed to ask which.
+        # As nn.Parameter marks tensor subclasses. Its constructor would import torch.distributed for a type check.
         fake._is_param = True
     return fake
 
 
 def fake_inputs(mode: "FakeTensorMode", make_inputs: Callable[[int], Any], batch: int) -> Any:
-    """`make_inputs(batch)` as fake tensors: built as such where its code allows it, else really and then converted."""
+    """Return `make_inputs(batch)` as fake tensors, built as fakes if its code allows, else converted from real ones."""
     try:
         with mode:
             made = make_inputs(batch)
     except (RuntimeError, NotImplementedError, TypeError, ValueError):
-        # The user's own function, which may well call .numpy() or .item(); run for real, its own errors are raised.
+        # The user's function may call .numpy() or .item(). The real run raises its own errors.
         made = make_inputs(batch)
     return pytree.tree_map_only(torch.Tensor, lambda tensor: _as_fake(mode, tensor), made)
 
 
 def real_inputs(make_inputs: Callable[[int], Any], batch: int) -> Any:
-    """`make_inputs(batch)`, of which autograd can keep what it needs: not so of tensors made in inference mode."""
+    """Return `make_inputs(batch)`, with tensors made in inference mode cloned, because autograd cannot save those."""
 
     def usual(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.clone() if tensor.is_inference() else tensor
@@ -77,11 +77,11 @@ def _as_fake(mode: "FakeTensorMode", tensor: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def untouched(objects: Sequence[Any]) -> Iterator[None]:
-    """Put back afterwards whatever the traced step does to `objects` and to the interpreter.
+    """Restore `objects` and the interpreter's state after the traced step.
 
     Covers the attributes of each object and of each module in it (parameters, buffers, gradients, training flag, hooks,
-    what is cached in nested lists, dicts and sets), the random generators of torch, Python and numpy, the default dtype
-    and the grad mode.
+    contents of nested lists, dicts and sets), the random generators of torch, Python and numpy, the default dtype and
+    the grad mode.
     """
     attributes = [(owner, dict(vars(owner))) for owner in _owners(objects)]
     contents = _containers(value for _, saved in attributes for value in saved.values())
@@ -123,11 +123,11 @@ def untouched(objects: Sequence[Any]) -> Iterator[None]:
 
 
 def with_tensors(objects: Sequence[Any], stand_in: StandIn) -> dict[int, torch.Tensor]:
-    """Put `stand_in(tensor)` in the place of every parameter and buffer; returns them by the id of the real one.
+    """Replace every parameter and buffer by `stand_in(tensor)`; return the replacements by the id of the original.
 
-    Tied tensors stay tied, and other references to them (an optimizer's groups, the flat weights of an RNN) follow.
-    Tensors kept in any other attribute are small constants that code may read, or are written in place: they become
-    copies. Call inside `untouched`, which puts the real ones back.
+    Tied tensors stay tied, and other references to them (an optimizer's groups, the flat weights of an RNN) are
+    replaced too. Tensors in other attributes are small constants that code may read or write in place; they become
+    copies. Call inside `untouched`, which restores the originals.
     """
     owners = _owners(objects)
     registries = [
@@ -148,7 +148,7 @@ def with_tensors(objects: Sequence[Any], stand_in: StandIn) -> dict[int, torch.T
             return tuple(map(replacement, value))
         return value
 
-    # The state of an optimizer belongs to the real parameters: those that stand in for them get their own.
+    # An optimizer's state belongs to the real parameters; their replacements get their own state.
     places = _containers(owner.param_groups if isinstance(owner, Optimizer) else vars(owner) for owner in owners)
     for container in places:
         if isinstance(container, dict):
@@ -163,7 +163,7 @@ def with_tensors(objects: Sequence[Any], stand_in: StandIn) -> dict[int, torch.T
 
 
 def _script_slots(owners: Iterable[Any]) -> list[tuple[Any, str, torch.Tensor]]:
-    """(registry, name, tensor) of each parameter and buffer that lies in a compiled module, outside of Python."""
+    """Return (registry, name, tensor) of each parameter and buffer of a TorchScript module, stored outside Python."""
     compiled = [owner for owner in owners if isinstance(owner, torch.jit.ScriptModule)]
     registries: list[Any] = [registry for owner in compiled for registry in (owner._parameters, owner._buffers)]
     return [(registry, name, tensor) for registry in registries for name, tensor in registry.items()]
@@ -174,7 +174,7 @@ def _holds_tensor(value: Any) -> bool:
 
 
 def _owners(objects: Sequence[Any]) -> list[Any]:
-    """`objects` with the modules inside those that are modules, each once."""
+    """Return `objects` and all their submodules, each once."""
     owners: dict[int, Any] = {}
     for found in objects:
         for owner in found.modules() if isinstance(found, nn.Module) else (found,):
@@ -183,7 +183,7 @@ def _owners(objects: Sequence[Any]) -> list[Any]:
 
 
 def _containers(values: Iterable[Any]) -> list[Any]:
-    """The dicts, lists, deques and sets in `values` and inside each other, each once."""
+    """Return the dicts, lists, deques and sets in `values`, nested ones included, each once."""
     found: dict[int, Any] = {}
     waiting = list(values)
     while waiting:
@@ -202,10 +202,10 @@ def _fill(container: Any, content: Any) -> None:
 
 
 def to_clone(tensor: torch.Tensor) -> torch.Tensor:
-    """A CPU tensor of its own with the values of `tensor`, small random ones where that has none."""
+    """Return a CPU copy of `tensor`, with small random values if it is a meta tensor."""
     if tensor.is_meta:
         values = torch.empty(tensor.shape, dtype=tensor.dtype)
-        # 0.02 is the usual spread of initial weights: it keeps activations finite.
+        # 0.02 is the usual standard deviation of initial weights; it keeps activations finite.
         values = values.normal_(std=0.02) if values.is_floating_point() else values.zero_()
     else:
         values = tensor.detach().cpu().clone()

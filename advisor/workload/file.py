@@ -1,4 +1,4 @@
-"""The Workload as a JSON document: rows as columns, with the totals a reader wants beside them."""
+"""Writes a Workload as JSON, with totals for readers, and reads and validates it."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 _DERIVED = frozenset({"totals", "by_family", "by_module", "by_phase", "coverage_ratio", "unknown_ops", "second_count"})
 _COLUMNS = ("op", "family", "phase", "module", "count", "inputs", "outputs", "attributes")
 _LARGEST = 2.0**63
-"""torch has its sizes and whole numbers below."""
+"""torch's sizes and integers are below this."""
 _MOST_ELEMENTS = 2.0**48
-"""Processors address as many bytes; a tensor of more has no place."""
+"""Processors cannot address more bytes, so no tensor has more elements."""
 _MOST_BYTES = 2.0**57
-"""Those with five levels of page tables address as many."""
+"""Address space of processors with five levels of page tables."""
 _MOST_CALLS = 1e9
-"""Each takes a microsecond and more, so that one step would be of a quarter of an hour."""
+"""A call takes at least a microsecond, so a step of more calls would take over a quarter of an hour."""
 _MOST_BATCH = 1e9
-"""As `--batch` has it."""
+"""The limit of `--batch`."""
 _MOST_TAKEN_RATIO = 1e7
-"""A caching allocator takes 20 MB for a tensor of 4 bytes."""
+"""The caching allocator may reserve 20 MB for a tensor of 4 bytes."""
 _MOST_BYTES_PER_PARAMETER = 16.0
-"""Of complex128."""
+"""The size of complex128."""
 
 
 def workload_to_json(workload: Workload) -> dict[str, Any]:
-    """The document. Totals and groups are at its batch, for readers."""
+    """Return the JSON document; its totals and groups are for readers, at the workload's batch."""
     document = {
         name: getattr(workload, name)
         for name in Workload.__dataclass_fields__
@@ -75,19 +75,19 @@ def _operand_to_json(operand: Operand) -> dict[str, Any]:
 
 
 def workload_from_json(document: Any, *, where: str = "workload") -> Workload:
-    """The Workload in `document`; raise `DocumentError` where it is not one.
+    """Return the Workload in `document`; raise `DocumentError` if it is not valid.
 
-    Keys that follow from the rows are not read: which operators have no formula is for this program to say.
+    Keys derived from the rows are ignored and computed anew, such as the operators without a formula.
     """
     if not isinstance(document, Mapping):
         raise _refused(f"found {type(document).__name__}, not a workload document", where=where)
     version = document.get("schema_version")
     if version != SCHEMA_VERSION:
         raise _refused(
-            f"found {version!r:.80}, this program reads {SCHEMA_VERSION}",
+            f"found {version!r:.80}, but this version reads {SCHEMA_VERSION}",
             where=where,
             key="schema_version",
-            hint="write the workload anew with `advise profile SOURCE -o workload.json`",
+            hint="create the workload again with `advise profile SOURCE -o workload.json`",
         )
     fields = {name: value for name, value in document.items() if name not in _DERIVED}
     _reject_unknown(fields, Workload.__dataclass_fields__, where=where)
@@ -100,7 +100,7 @@ def workload_from_json(document: Any, *, where: str = "workload") -> Workload:
 
 
 def read_workload(path: Path) -> Workload:
-    """The Workload in a JSON file; raise LoadError where it cannot be read."""
+    """Return the Workload in a JSON file; raise `LoadError` if it cannot be read."""
     try:
         text = read_regular_file(path)
     except OSError as error:
@@ -108,7 +108,7 @@ def read_workload(path: Path) -> Workload:
     return workload_from_json(parse_json(text, where=str(path), hint=HINT), where=str(path))
 
 
-HINT = "a workload is what `advise profile SOURCE -o workload.json` writes"
+HINT = "create a workload with `advise profile SOURCE -o workload.json`"
 
 
 def _refused(problem: str, *, where: str, key: str = "", hint: str = HINT) -> DocumentError:
@@ -123,14 +123,14 @@ def _adapter() -> "TypeAdapter[Workload]":
 
 
 def _rows(columns: Any, *, where: str) -> Iterator[dict[str, Any]]:
-    """The rows that the columns hold."""
+    """Yield the rows stored in the columns."""
     if not isinstance(columns, Mapping):
         raise _refused(f"found {type(columns).__name__}, not a table of columns", where=where, key="rows")
     _reject_unknown(columns, _COLUMNS, where=where, key="rows")
     lengths = {}
     for name in _COLUMNS:
         if not isinstance(columns.get(name), list):
-            raise _refused("no list is there", where=where, key=f"rows.{name}")
+            raise _refused("expected a list", where=where, key=f"rows.{name}")
         lengths[name] = len(columns[name])
     if len(set(lengths.values())) > 1:
         raise _refused(f"the columns differ in length: {lengths}", where=where, key="rows")
@@ -147,25 +147,25 @@ def _reject_unknown(found: Mapping[str, Any], known: Any, *, where: str, key: st
 
 
 _Problem = tuple[str, str]
-"""Where in the document, and what."""
+"""Key in the document, and what is wrong with it."""
 
 
 def _problems(workload: Workload) -> Iterator[_Problem]:
-    """What the types do not say: counts and sizes are those of something real, and every row can be counted."""
+    """Yield problems that type checks cannot find: impossible counts and sizes, and rows whose cost fails."""
     yield from _outside(workload.batch, least=1, most=_MOST_BATCH, key="batch")
     yield from _outside(workload.parameter_count, most=_MOST_ELEMENTS, key="parameter_count")
     most_bytes = _MOST_BYTES_PER_PARAMETER * max(workload.parameter_count, 0)
     yield from _outside(workload.parameter_bytes, most=most_bytes, key="parameter_bytes")
     for key in ("traced_batches", "memory"):
         if not getattr(workload, key):
-            yield key, "nothing is there"
+            yield key, "is empty"
     for batch in workload.traced_batches:
         yield from _outside(batch, least=1, most=_MOST_BATCH, key="traced_batches")
     if workload.generation is not None:
         for key, least in (("prompt_tokens", 1), ("output_tokens", 2), ("head_count", 1), ("kv_head_count", 1)):
             number = getattr(workload.generation, key)
             yield from _outside(least if number is None else number, least=least, most=1e9, key=f"generation.{key}")
-    # Where sizes do not grow as a + b x batch, the workload is never asked for another batch than its own.
+    # A workload whose sizes are not a + b x batch is never evaluated at another batch than its own.
     least_batch = 1 if workload.batch_is_affine else workload.batch
     for index, operand in enumerate(workload.inputs):
         yield from _operand_problems(operand, workload.batch, least_batch=least_batch, key=f"inputs.{index}")
@@ -201,16 +201,16 @@ def _row_problems(row: Row, batch: int, *, least_batch: int, key: str) -> Iterat
         yield key, row_problem(error)
         return
     if least_batch != batch:
-        with suppress(*ROW_ERRORS):  # at a batch of one an operand may be empty; whoever asks for it is told
+        with suppress(*ROW_ERRORS):  # an operand may be empty at a batch of one; evaluating that batch reports it
             costs += [row_cost(row, batch=at) for at in (least_batch, _MOST_BATCH)]
     for cost in costs:
         if not all(0 <= number < math.inf for number in (cost.flops, cost.read_bytes, cost.write_bytes)):
-            yield key, "its operands and attributes give FLOP or bytes that no call can have"
+            yield key, "its operands and attributes give negative or infinite FLOP or bytes"
 
 
 def _operand_problems(operand: Operand, batch: int, *, least_batch: int, key: str) -> Iterator[_Problem]:
     if operand.dtype not in ITEMSIZE_BYTES:
-        yield f"{key}.dtype", f"found {operand.dtype!r:.80}, which is no dtype of torch"
+        yield f"{key}.dtype", f"found {operand.dtype!r:.80}, which is not a torch dtype"
     numel = 1.0
     for dim in operand.shape:
         constant, per_sample = dim if isinstance(dim, tuple) else (dim, 0)
@@ -227,7 +227,7 @@ def _stored_problems(stored: StoredBytes, batch: int, *, least_batch: int, key: 
 
 
 def _line_problems(start: float, per_sample: float, *, least_batch: int, key: str) -> Iterator[_Problem]:
-    """A size is at least 0 at the smallest batch, and does not fall: then it is one at every batch."""
+    """Check that a size is at least 0 at the smallest batch and does not fall, so that it is valid at every batch."""
     for number in (start, per_sample):
         yield from _outside(number, least=-_LARGEST, key=key)
     if per_sample < 0:
@@ -237,5 +237,5 @@ def _line_problems(start: float, per_sample: float, *, least_batch: int, key: st
 
 
 def _outside(number: float, *, least: float = 0, most: float = _LARGEST, key: str) -> Iterator[_Problem]:
-    if not (least <= number <= most and number < _LARGEST):  # NaN is neither
+    if not (least <= number <= most and number < _LARGEST):  # also catches NaN
         yield key, f"found {number:g}, expected {least:g} to {most:g}"

@@ -1,7 +1,7 @@
-"""What a trace read of the user's own: each file and folder with what was in it, so that a change of any is noticed.
+"""Records which of the user's files and folders a trace reads, so that a later change to any of them is noticed.
 
-Python announces every file that it opens, also through libraries (PEP 578). Not seen are files that programs of their
-own read, or that C++ and Rust open without Python: weights, mostly, whose values no trace depends on.
+Python's audit events report every file that it opens, also through libraries (PEP 578). They miss files read by other
+programs, or opened by C++ and Rust code; these are mostly weights, whose values do not affect a trace.
 """
 
 import hashlib
@@ -17,16 +17,16 @@ from typing import Any
 from advisor.workload.user_error import is_user_file
 
 _BY_CONTENT_BYTES = 64 * 2**20
-"""A larger file is known by its size and its time of change: reading it would take longer than the trace."""
+"""Larger files are identified by size and modification time: reading them would take longer than the trace."""
 _NO_FILES = ("/proc/", "/sys/", "/dev/")
 _recording: list[dict[str, str]] = []
-"""What is being written down; an audit hook cannot be removed, so one is there for the life of the process."""
+"""The active records. An audit hook cannot be removed, so one stays for the life of the process."""
 _is_hooked = False
 
 
 @contextmanager
 def files_read(*named: str) -> Iterator[dict[str, str]]:
-    """Write down what is read inside, and the files `named`: path -> fingerprint, taken before the file is read."""
+    """Record the files read inside, and the files `named`: path -> fingerprint, taken before the file is read."""
     global _is_hooked
     if not _is_hooked:
         sys.addaudithook(_on_event)
@@ -42,14 +42,14 @@ def files_read(*named: str) -> Iterator[dict[str, str]]:
 
 
 def are_unchanged(files: Mapping[str, str]) -> bool:
-    """Whether each file and folder is as it was."""
+    """Return True if every file and folder is unchanged."""
     return all(_fingerprint(path, kind=known.partition(" ")[0]) == known for path, known in files.items())
 
 
 def _on_event(event: str, arguments: tuple[Any, ...]) -> None:
     if not _recording or event not in ("open", "os.listdir", "os.scandir"):
         return
-    with suppress(Exception):  # whatever the user's code gave: what is wrong with it, the call itself says
+    with suppress(Exception):  # the user's code may pass anything; the call itself then raises the error
         if event == "open":
             path, _, flags = arguments
             if flags & (os.O_WRONLY | os.O_RDWR) == 0:
@@ -61,18 +61,18 @@ def _on_event(event: str, arguments: tuple[Any, ...]) -> None:
 
 def _note(path: Any, *, kind: str) -> None:
     if isinstance(path, int):
-        return  # a descriptor: its file was opened before
+        return  # a descriptor: its file was recorded when it was opened
     path = os.path.abspath(os.fsdecode(path))
     if path.endswith(".pyc"):
         path = source_from_cache(path)
     if path.startswith(_NO_FILES) or not is_user_file(path) or path in _recording[-1]:
         return
-    _recording[-1][path] = ""  # it is opened again below
+    _recording[-1][path] = ""  # set first, because taking the fingerprint opens the file again
     _recording[-1][path] = _fingerprint(path, kind=kind)
 
 
 def _fingerprint(path: str, *, kind: str) -> str:
-    """`kind` and what tells a change: of a file, of the names in a folder, or of those that an import may find."""
+    """Return `kind` and a fingerprint of a file, of a folder's names, or of the names that an import could find."""
     try:
         if kind == "names":
             return f"{kind} {_digest(os.listdir(path))}"

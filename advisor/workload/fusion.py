@@ -1,7 +1,7 @@
-"""What torch.compile merges: the calls of a step in, which of their operands never pass through memory out.
+"""Predicts which operators torch.compile fuses, and so which of their operands never pass through memory.
 
-Inductor's schedule without its cost model: an operator joins the kernel of the one before it where both can be fused
-and nothing that cannot stands between them on any path (torch/_inductor/scheduler.py).
+Follows Inductor's scheduler without its cost model: an operator joins the kernel of its producer if both can be fused
+and no path between them passes through another kernel (torch/_inductor/scheduler.py).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -14,20 +14,20 @@ from typing import Protocol
 from advisor.records.workload import Attribute, Phase
 
 _GRAPH_OF: Mapping[Phase, int] = {"forward": 0, "loss": 0, "backward": 1, "optimizer": 2}
-"""Forward with loss, and backward, are two graphs: what crosses from one to the other is written and read."""
+"""Forward with loss, and backward, are two graphs; values passed from one to the other go through memory."""
 _READS_ANEW = frozenset({"pool", "interpolate"})
-"""Each result reads many elements, which are therefore written first (torch/_inductor/lowering.py, `realize_hint`)."""
+"""Each result reads many elements, so the input is written first (torch/_inductor/lowering.py, `realize_hint`)."""
 _NORMS_OF_MANY = ("batch_norm", "group_norm")
-"""Their statistics are of more elements than one block of threads holds: a pass of their own, as reductions are."""
+"""Norms over more elements than a thread block holds; their statistics need a separate pass, like reductions."""
 _MOST_JOINED = 8
-"""Parts of a concatenation computed where they are used (torch/_inductor/config.py, `max_pointwise_cat_inputs`)."""
+"""A concatenation of more parts is not fused into readers (torch/_inductor/config.py, `max_pointwise_cat_inputs`)."""
 
 Described = tuple[tuple[int, ...], str, bool]
-"""Shape, dtype, whether autocast stores it in half."""
+"""Shape, dtype, and True if autocast stores it in half."""
 
 
 class Fusable(Protocol):
-    """What fusion needs to know of a call. `reads` and `writes` number the values of `inputs` and `outputs`."""
+    """The properties of a call that fusion needs; `reads` and `writes` number the values of `inputs` and `outputs`."""
 
     op: str
     family: str
@@ -43,17 +43,20 @@ class Fusable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """Under torch.compile: reads, as (call, value), that stay in the call's kernel; values that nobody writes; values
-    that the kernel which makes them goes on with; values that are written in half, since every reader casts them."""
+    """The operands that torch.compile keeps out of memory."""
 
     read_inside: set[tuple[int, int]] = field(default_factory=set)
+    """Reads, as (call, value), that do not read memory because the value is already in the call's kernel."""
     unwritten: set[int] = field(default_factory=set)
+    """Values that are never written."""
     joined: set[int] = field(default_factory=set)
+    """Values whose kernel continues with the call that reads them."""
     narrowed: set[int] = field(default_factory=set)
+    """Values that are written in half, because every reader casts them."""
 
 
 def fuse(calls: Sequence[Fusable]) -> Fusion:
-    """The operands that torch.compile keeps out of memory."""
+    """Return the operands that torch.compile keeps out of memory."""
     readers: dict[int, list[int]] = {}
     for index, call in enumerate(calls):
         for value in call.reads:
@@ -62,7 +65,7 @@ def fuse(calls: Sequence[Fusable]) -> Fusion:
     fusion, reach, kernels = Fusion(), _Reach(), _FusedKernels()
     makers: dict[int, int] = {}
     taken: set[int] = set()
-    """Values that are written over, or have their place in a concatenation: one place is all that a value has."""
+    """Values that were overwritten or have a place in a concatenation; a value has only one place."""
     for index, call in enumerate(calls):
         made_by = {value: makers[value] for value in call.reads if _in_one_graph(makers.get(value), call, calls)}
         free = {value: maker for value, maker in made_by.items() if value not in taken and calls[maker].fusable}
@@ -93,15 +96,17 @@ def fuse(calls: Sequence[Fusable]) -> Fusion:
 
 @dataclass(frozen=True, slots=True)
 class _Reach:
-    """Of every call so far, as bits: the calls it needs, and those it needs through another kernel than its own."""
+    """The dependencies of every call so far, as bit sets of call indices."""
 
     needed: list[int] = field(default_factory=list)
+    """All calls that it depends on."""
     apart: list[int] = field(default_factory=list)
+    """The calls that it depends on through a kernel other than its own."""
 
     def add(self, made_by: Mapping[int, int], *, wanted: set[int]) -> set[int]:
-        """Add a call that needs the values `made_by` earlier calls; those of `wanted` whose kernel it can be part of.
+        """Add a call that reads the values in `made_by`; return the values of `wanted` whose kernels it can join.
 
-        It cannot where it also needs, through another kernel, the call that makes the value.
+        It cannot join the kernel of a value's maker if it also depends on that maker through another kernel.
         """
         through = {value: self.needed[maker] | 1 << maker for value, maker in made_by.items()}
         joined = set(wanted)
@@ -119,12 +124,12 @@ class _Reach:
 
 @dataclass(frozen=True, slots=True)
 class _FusedKernels:
-    """Of every call so far one of its kernel that came before it, or itself: the way to the first."""
+    """Union-find over calls: `of[i]` is an earlier call in the same kernel as call i, or i itself."""
 
     of: list[int] = field(default_factory=list)
 
     def add(self, makers: Iterable[int]) -> None:
-        """Add a call to the kernels of `makers`, which are one from now on."""
+        """Add a call to the kernels of `makers`, which are merged into one."""
         index = len(self.of)
         self.of.append(index)
         for maker in makers:
@@ -137,7 +142,7 @@ class _FusedKernels:
         return index
 
     def read_again(self, calls: Sequence[Fusable], read_inside: Set[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-        """The reads, as (call, value), of what another call of the same kernel has read from memory."""
+        """Yield the reads, as (call, value), of values that another call in the same kernel has already read."""
         known: set[tuple[int, int]] = set()
         for index, call in enumerate(calls):
             for value in set(call.reads) if call.fusable else ():
@@ -149,10 +154,10 @@ class _FusedKernels:
 
 
 def _is_recomputed(value: int, maker: int, readers: Sequence[int], calls: Sequence[Fusable], fusion: Fusion) -> bool:
-    """Whether every kernel that reads the value computes it again, from the one tensor as large that its maker reads.
+    """Return True if every kernel that reads the value recomputes it from the single equally large input of its maker.
 
-    Inductor does so where that takes up to four reads (torch/_inductor/ir.py, `should_realize_on_reuse`): of more than
-    one such tensor it is as many bytes as to write the value once.
+    Inductor recomputes if that takes up to four reads (torch/_inductor/ir.py, `should_realize_on_reuse`). With more
+    than one such input, recomputing moves as many bytes as writing the value once.
     """
     call = calls[maker]
     if call.family != "pointwise" or len(call.outputs) != 1 or len(set(readers)) < 2:
@@ -168,7 +173,7 @@ def _is_recomputed(value: int, maker: int, readers: Sequence[int], calls: Sequen
 
 
 def _recompute(value: int, maker: int, call: Fusable, readers: Sequence[int], fusion: Fusion) -> None:
-    """Readers in other kernels read what it is computed of in its place; without any in its own it needs none."""
+    """Let readers in other kernels recompute the value; if no reader is in its maker's kernel, drop that kernel."""
     fusion.unwritten.add(value)
     if not any((index, value) in fusion.read_inside for index in readers):
         fusion.joined.add(value)
@@ -178,7 +183,7 @@ def _recompute(value: int, maker: int, call: Fusable, readers: Sequence[int], fu
 def _settle(
     value: int, readers: Sequence[int], calls: Sequence[Fusable], in_place: frozenset[int], fusion: Fusion
 ) -> None:
-    """Whether a value that a fused kernel makes is written, and how wide."""
+    """Decide if a value made by a fused kernel is written to memory, and at which width."""
     outside = [index for index in readers if index in in_place or (index, value) not in fusion.read_inside]
     if readers and not outside:
         fusion.unwritten.add(value)
@@ -187,9 +192,9 @@ def _settle(
 
 
 def _can_join(call: Fusable, *, reader_count: int) -> bool:
-    """Whether it can run in the kernel that makes what it reads: not where others need that too, and it reduces it.
+    """Return True if the call can join its producer's kernel; a reduction cannot if the value has other readers.
 
-    Long reductions are split over blocks of threads, in loops that other kernels do not share.
+    Long reductions are split over thread blocks, in loops that other kernels do not share.
     """
     if call.family == "reduction" and reader_count > 1:
         return False
@@ -197,7 +202,7 @@ def _can_join(call: Fusable, *, reader_count: int) -> bool:
 
 
 def _goes_on(call: Fusable) -> bool:
-    """Whether a kernel can go on with the results: a reduction's are known only when it has ended."""
+    """Return True if the kernel can continue with the call's results; a reduction's are known only when it ends."""
     return call.family != "reduction"
 
 
@@ -211,7 +216,7 @@ def _is_two_passes(call: Fusable) -> bool:
 
 
 def _is_in_place(call: Fusable, calls: Sequence[Fusable], readers: Mapping[int, Sequence[int]]) -> bool:
-    """Whether the parts of a concatenation are written to their place: unless they are few, for readers that fuse."""
+    """Return True if the parts of a concatenation are written in place, unless they are few and all readers fuse."""
     if call.op != "aten.cat":
         return False
     users = [index for value in call.writes for index in readers.get(value, ())]
@@ -219,7 +224,7 @@ def _is_in_place(call: Fusable, calls: Sequence[Fusable], readers: Mapping[int, 
 
 
 def _is_whole(value: int, call: Fusable, maker: Fusable) -> bool:
-    """Whether the call reads all of the value, not a part that lies among others."""
+    """Return True if the call reads the whole value and not a part of it."""
     read, made = call.inputs[call.reads.index(value)], maker.outputs[maker.writes.index(value)]
     return _as_large(read, made)
 

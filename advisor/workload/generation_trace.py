@@ -1,8 +1,8 @@
-"""A language model and the tokens of a request in, the generation of one answer as a Workload out.
+"""Traces how a language model answers a request, prefill and decode, as a Workload.
 
-A step serves every request in flight once: their prompts are read in one pass, and each further token of all answers is
-a pass of its own. That is the mean of continuous batching, where the passes of different requests lie side by side (Yu
-et al., Orca, 2022; Kwon et al., PagedAttention, 2023).
+A step serves every request in flight once: one pass reads all prompts, and one pass per further token decodes all
+answers. This is the average of continuous batching, which interleaves the passes of different requests (Yu et al.,
+Orca, 2022; Kwon et al., PagedAttention, 2023).
 """
 
 from collections import Counter
@@ -29,13 +29,13 @@ from advisor.workload.sources.language_model import LanguageModel
 from advisor.workload.trace import trace
 
 CHUNK_TOKENS = 8192
-"""Of prompts in one pass: engines hold the activations of no more (vLLM's default of `max_num_batched_tokens`)."""
+"""Prompt tokens that an engine processes in one pass (vLLM's default of `max_num_batched_tokens`)."""
 _TRACED_BYTES = 4.0
-"""Of an element, as traced: `StoredBytes.full`."""
+"""Size of an element as traced, in float32: `StoredBytes.full`."""
 
 
 def trace_generation(model: LanguageModel, generation: Generation, *, isolated: bool = False) -> Workload:
-    """Trace the reading of the prompts and the mean pass of decode, and put them together."""
+    """Trace prefill and an average pass of decode, and combine them into one Workload."""
     prompt_tokens, windows = generation.prompt_tokens, model.windows
     read = _Pass(model, token_count=prompt_tokens, past=0, lengths=[one.seen(prompt_tokens) for one in windows])
     mean = prompt_tokens + generation.output_tokens // 2
@@ -44,8 +44,8 @@ def trace_generation(model: LanguageModel, generation: Generation, *, isolated: 
     prefill, decode = read.traced(isolated=isolated), written.traced(isolated=isolated)
     if not (prefill.batch_is_affine and decode.batch_is_affine):
         raise TraceError(
-            f"{model.name}: how its passes grow with the requests in flight is not known",
-            hint="leave --prompt-tokens and --output-tokens out to rank one forward pass over a prompt",
+            f"{model.name}: its sizes do not grow linearly with the requests in flight",
+            hint="omit --prompt-tokens and --output-tokens to rank one forward pass over a prompt",
         )
     count, experts_per_token = generation.decode_count, model.experts_per_token
     return replace(
@@ -66,9 +66,9 @@ def trace_generation(model: LanguageModel, generation: Generation, *, isolated: 
 
 
 class _Pass:
-    """One pass through the model, of `token_count` tokens of each request after `past` others.
+    """One pass through the model over `token_count` tokens per request, after `past` earlier tokens.
 
-    `layers` are those that engines run in kernels of their own, once it is traced.
+    `layers` is set by `traced`.
     """
 
     def __init__(self, model: LanguageModel, *, token_count: int, past: int, lengths: Sequence[int]) -> None:
@@ -77,7 +77,7 @@ class _Pass:
         self.layers = EngineLayers()
 
     def traced(self, *, isolated: bool) -> Workload:
-        """The pass as a step of inference."""
+        """Return the pass, traced as an inference step."""
         loaded = LoadedModel(
             name=self._model.name,
             model=self._model.model,
@@ -101,24 +101,24 @@ class _Pass:
         return (), {"input_ids": tokens, "past_key_values": self._cache, "use_cache": True, "logits_to_keep": 1}
 
     def results(self, blocks: Blocks) -> StoredBytes:
-        """What these blocks hand to each other, as traced."""
+        """Return the bytes that these blocks pass to each other, as traced."""
         return StoredBytes(full=(0.0, _TRACED_BYTES * blocks.count * self._token_count * self._model.width))
 
     @property
     def kv_head_count(self) -> int:
-        """Of the layer that has fewest."""
+        """The number of key/value heads in the layer that has the fewest."""
         fewest: int = min(layer.head_count for layer in self._cache.layers)
         return fewest
 
     def kv_bytes(self, generation: Generation) -> float:
-        """Of one request when its last token is written, as traced."""
+        """Return the size of one request's KV cache when its last token is written, as traced."""
         layers = zip(self._cache.layers, self._model.windows, strict=True)
         elements: int = sum(layer.token_numel * window.seen(generation.token_count) for layer, window in layers)
         return _TRACED_BYTES * elements
 
 
 def _mean_seen(window: LayerWindow, generation: Generation) -> int:
-    """The mean over all passes of decode, its own token included: what attention costs is affine in it."""
+    """Return the mean number of tokens seen per decode pass, the new one included; attention's cost is affine in it."""
     first = generation.prompt_tokens + 1
     passes = range(first, first + generation.decode_count)
     return round(sum(map(window.seen, passes)) / len(passes))
@@ -133,7 +133,7 @@ def _rows(
 
 
 def _as_engines_run_it(row: Row, *, layers: EngineLayers, experts_per_token: int) -> Row:
-    """Keys and values of decode are those of the cache; what is merged with another kernel launches nothing."""
+    """Mark the KV cache as kept in decode's attention, and rows that are merged into another kernel as joined."""
     if row.op == "attention" and row.phase == "decode":
         query, *cached = row.inputs
         return replace(row, inputs=(query, *(replace(one, kept=True) for one in cached)))
@@ -145,7 +145,7 @@ def _as_engines_run_it(row: Row, *, layers: EngineLayers, experts_per_token: int
 
 
 def _line(line: MemoryLine, generation: Generation, *, kv_bytes: float) -> MemoryLine:
-    """Activations of one chunk of prompts, however many requests there are, and the cache of all of these."""
+    """Return the memory with activations of one chunk of prompt tokens, at any batch, and the KV cache per request."""
     prompts = CHUNK_TOKENS / generation.prompt_tokens
 
     def of_chunk(stored: StoredBytes) -> StoredBytes:
@@ -162,7 +162,7 @@ def _line(line: MemoryLine, generation: Generation, *, kv_bytes: float) -> Memor
 
 
 def _passed(blocks: Blocks, results: StoredBytes, *, count: int) -> Blocks:
-    """The blocks as decode goes through them: over and over, with the parameters that prefill has counted."""
+    """Return the blocks as decode runs them, `count` times, without parameters, which prefill already counts."""
     return replace(
         blocks,
         phase="decode",

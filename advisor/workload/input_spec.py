@@ -1,4 +1,4 @@
-"""The texts of `--input` in, shapes and dtypes out. No torch, so that a typing error costs no import of it."""
+"""Parses `--input` into shapes and dtypes, without torch, so that a typing error is reported at once."""
 
 import re
 from collections.abc import Iterable
@@ -16,21 +16,21 @@ _HINT = "write --input 3x224x224 or --input ids=1024:int64, without the batch di
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputSpec:
-    """One argument of the model's forward without its batch dimension; without a name it is passed by position."""
+    """One argument of the model's forward, without the batch dimension; an unnamed one is passed by position."""
 
     name: str | None
     shape: tuple[int, ...]
     dtype: str
 
     def __str__(self) -> str:
-        """The text that `--input` takes."""
+        """Return the text that `--input` takes."""
         name = f"{self.name}=" if self.name else ""
         dtype = f":{self.dtype}" if self.dtype != "float32" else ""
         return f"{name}{'x'.join(map(str, self.shape))}{dtype}"
 
 
 def parse_input_spec(text: str) -> InputSpec:
-    """Read `[NAME=]SIZExSIZE[:DTYPE]`; `:int64` alone is one number a sample. Raise `UsageError` otherwise."""
+    """Parse `[NAME=]SIZExSIZE[:DTYPE]`; raise `UsageError` if invalid. `:int64` alone is one number per sample."""
     match = _SPEC.fullmatch(text)
     if match is None or not text or text.endswith("="):
         raise UsageError(f"--input {text}: not a shape", hint=_HINT)
@@ -44,10 +44,10 @@ def parse_input_spec(text: str) -> InputSpec:
 
 
 def parse_input_specs(texts: Iterable[str]) -> tuple[InputSpec, ...]:
-    """Read all `--input`; raise `UsageError` when a name comes twice."""
+    """Parse all `--input`; raise `UsageError` if a name is repeated."""
     specs = tuple(parse_input_spec(text) for text in texts)
     names = [spec.name for spec in specs if spec.name]
     for name in names:
         if names.count(name) > 1:
-            raise UsageError(f"--input {name}=... is given twice", hint="one --input for each argument")
+            raise UsageError(f"--input {name}=... is given twice", hint="give one --input per argument")
     return specs

@@ -1,4 +1,4 @@
-"""The user's `example_inputs` or `--input` in, the forward's arguments for any batch size out."""
+"""Makes the forward's arguments for any batch size, from the user's `example_inputs` or `--input`."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -14,25 +14,27 @@ from advisor.workload.loaded import Inputs
 from advisor.workload.user_error import hands_on
 
 DEFAULT_BATCH = 32
-"""Where nothing names a batch size; the answer says so."""
+"""Batch size if the source gives none; a note says so."""
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputPlan:
-    """How to make the forward's arguments. `batch_is_fixed`: for `batch` alone."""
+    """How to make the forward's arguments."""
 
     make: Callable[[int], Inputs]
     batch: int
+    """The default batch size."""
     batch_is_fixed: bool = False
+    """`make` works only for `batch`."""
     notes: tuple[str, ...] = ()
 
 
 def plan_from_example(example: Any, *, model: nn.Module) -> InputPlan:
     """Plan from `example_inputs`: a function of the batch size, or a value whose leading dimension is the batch.
 
-    A tuple holds positional arguments, a mapping of parameter names keyword arguments; anything else, a list too, is
-    the one argument.
+    A tuple holds positional arguments, and a mapping of parameter names holds keyword arguments. Anything else, also a
+    list, is the only argument.
     """
     if not callable(example) or isinstance(example, torch.Tensor):
         return _plan_from_value(example, model)
@@ -65,23 +67,23 @@ def plan_from_specs(specs: Sequence[InputSpec], *, batch: int = DEFAULT_BATCH) -
 
 
 def _assumed_batch(batch: int) -> str:
-    """True beside `--batch` too, which may ask for any other: the same trace serves all of them."""
-    return f"the source names no batch size: {batch:,} where --batch gives none"
+    """Return a note that is also true if `--batch` is given, because one trace serves all batch sizes."""
+    return f"the source gives no batch size: {batch:,} unless --batch is set"
 
 
 def arguments_of(example: Any, *, model: nn.Module) -> Inputs:
-    """The forward's positional and keyword arguments that `example` stands for."""
+    """Return the forward's positional and keyword arguments that `example` describes."""
     if example is None:
-        raise LoadError("example_inputs gave None", hint="return the tensors that the model takes")
+        raise LoadError("example_inputs returned None", hint="return the tensors that the model takes")
     if isinstance(example, Mapping) and _are_keywords(example, model):
         return (), dict(example)
     return (example if type(example) is tuple else (example,)), {}
 
 
 def resized(value: Any, batch: int, size: int) -> Any:
-    """`value` with the leading dimension `batch` of its tensors made `size`.
+    """Return `value` with the leading dimension of its tensors changed from `batch` to `size`.
 
-    It is cut or repeated, so that values (indices, above all) stay in their range.
+    Tensors are cut or repeated, so that values such as indices stay in range.
     """
     if isinstance(value, torch.Tensor):
         if size == batch or value.dim() == 0 or value.shape[0] != batch:
@@ -97,13 +99,13 @@ def resized(value: Any, batch: int, size: int) -> Any:
 
 
 def describe_inputs(inputs: Inputs) -> str:
-    """The arguments as `images: (32, 3, 224, 224) float32, ...` for error messages."""
+    """Describe the arguments for error messages, as in `(32, 3, 224, 224) float32, mask=(32, 128) bool`."""
     args, kwargs = inputs
     return ", ".join([*map(_describe, args), *(f"{name}={_describe(value)}" for name, value in kwargs.items())])
 
 
 def suggest_inputs(model: nn.Module) -> str:
-    """An `--input` for each argument that this model's forward needs; sizes from its first layer where that tells."""
+    """Return an `--input` for each argument that the forward requires, with sizes from the first layer if known."""
     shape = _first_layer_shape(model)
     names = _required_arguments(model) or ["x"]
     return " ".join(["--input " + (shape if len(names) == 1 else f"{name}={shape}") for name in names])
@@ -115,8 +117,8 @@ def _plan_from_value(value: Any, model: nn.Module) -> InputPlan:
     sized = [tensor for tensor in tensors if tensor.dim() > 0]
     if not sized:
         raise LoadError(
-            "example_inputs holds no tensor with a batch dimension",
-            hint="give the tensors that the model takes, or a function of the batch size that makes them",
+            "example_inputs has no tensor with a batch dimension",
+            hint="provide the tensors that the model takes, or a function of the batch size that returns them",
         )
     batch = sized[0].shape[0]
     kept = [tuple(tensor.shape) for tensor in sized if tensor.shape[0] != batch]

@@ -1,24 +1,24 @@
-"""What the user's file may replace in the interpreter that runs it, and how it is put back.
+"""Restores Python's own functions after the user's file has replaced some of them.
 
-The answer is made in the same interpreter: a file that replaces `len` or `json.dumps` must not make it.
+The answer is written by the same interpreter, so a file that replaces `len` or `json.dumps` must not affect it.
 """
 
 import sys
 from collections.abc import Mapping
 from typing import Any
 
-_is_callable = callable  # which may be replaced too
+_is_callable = callable  # saved because the file may replace it too
 
 
 class StandardLibrary:
-    """The functions and classes of Python's own modules as they are when they are remembered."""
+    """Remembers the functions and classes of the standard library, and restores them."""
 
     def __init__(self) -> None:
         self._modules: list[tuple[str, dict[str, Any], Mapping[str, Any]]] = []
         self._recursion_limit = sys.getrecursionlimit()
 
     def remember(self) -> None:
-        """Keep what the modules that are imported so far hold."""
+        """Save the contents of all standard library modules imported so far."""
         self._modules = [
             (name, vars(module), dict(vars(module)))
             for name, module in tuple(sys.modules.items())
@@ -26,7 +26,7 @@ class StandardLibrary:
         ]
 
     def restore(self) -> list[str]:
-        """Put them back; give the names of those that were replaced."""
+        """Restore replaced functions and classes; return their names."""
         replaced = []
         for module, now, before in self._modules:
             for name, value in before.items():

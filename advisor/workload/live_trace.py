@@ -1,4 +1,4 @@
-"""A model of the caller's own process in, one step of it as a Workload out; the process goes on as it was."""
+"""Traces one step of a model in the caller's own process, and leaves the process unchanged."""
 
 import threading
 from collections.abc import Iterator
@@ -13,19 +13,19 @@ from advisor.workload.torch_log import fake_tensor_log_silenced
 from advisor.workload.trace import trace
 
 _ONE_AT_A_TIME = threading.RLock()
-"""Random generators, the filters of warnings and torch's own functions belong to the process. A thread may come back:
-its patches are laid over its own, and taken away first."""
+"""Random generators, warning filters and torch's functions are shared by the process. The lock is reentrant: patches of
+a nested trace lie on top and are removed first."""
 
 
 @contextmanager
 def gradients_allowed() -> Iterator[None]:
-    """Inside, a step can be trained, also where the caller is in `torch.no_grad()` or `torch.inference_mode()`."""
+    """Allow training inside, even if the caller is in `torch.no_grad()` or `torch.inference_mode()`."""
     with torch.inference_mode(mode=False), torch.enable_grad():
         yield
 
 
 def trace_live(loaded: LoadedModel, *, mode: Mode, batch: int | None, attention: Attention) -> Workload:
-    """Trace one step as `trace` does, one thread at a time; other threads see torch as it is."""
+    """Trace one step as `trace` does, one thread at a time; other threads see torch unpatched."""
     with (
         _ONE_AT_A_TIME,
         gradients_allowed(),

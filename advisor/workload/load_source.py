@@ -1,4 +1,4 @@
-"""A source as the user names it in, a model with its inputs out. Runs in the child process: sources are code."""
+"""Loads the model and inputs that a source names. Runs only in the child process, because sources are code."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -16,14 +16,14 @@ _SCHEMES = {"torchvision": "torchvision", "timm": "timm", "hf": "huggingface"}
 
 
 class Source(Protocol):
-    """What each module of `sources/` that a source text can name offers."""
+    """The interface of the modules in `sources/` that a source can name."""
 
     def load(
         self, reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Attention = "auto"
     ) -> LoadedModel:
-        """Find and build the model; raise `LoadError`. What the user's code raises passes through.
+        """Find and build the model; raise `LoadError` if that fails. Errors of the user's code pass through.
 
-        A source whose models have their attention in several forms builds the one asked for; the others ignore it.
+        A source that can build several forms of attention builds the requested one; the others ignore `attention`.
         """
 
 
@@ -39,10 +39,10 @@ def load(source: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Atte
 
 
 def load_language_model(source: str, generation: Generation) -> "LanguageModel":
-    """Load `hf:CONFIG_DIR_OR_JSON` as a model that answers prompts as `generation` says."""
+    """Load `hf:CONFIG_DIR_OR_JSON` as a model that generates text as `generation` describes."""
     from advisor.workload.sources.huggingface import offline_transformers
 
     offline_transformers()
-    from advisor.workload.sources import language_model  # which is built on it
+    from advisor.workload.sources import language_model  # needs transformers
 
     return language_model.load(source.partition(":")[2], generation)

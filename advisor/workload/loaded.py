@@ -1,4 +1,4 @@
-"""What loading hands to tracing: a model, its inputs for any batch size, and how it is trained."""
+"""Defines the loaded model that tracing takes: the model, its inputs for any batch size, and how it is trained."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,20 +13,21 @@ Inputs = tuple[tuple[Any, ...], Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModel:
-    """A model ready to be traced.
-
-    `make_inputs(batch)` gives the forward's arguments with `batch` samples; it raises `LoadError` when `batch_is_fixed`
-    and another batch is asked for. `loss(output, batch)` gives a scalar, `optimizer(parameters)` a torch optimizer,
-    `train_step(model, batch)` does the whole step; `batch` there is what `example_inputs` gave. None: the tracer's own
-    defaults (mean of the float outputs; AdamW). `notes` tell the user what was assumed.
-    """
+    """A model ready to be traced."""
 
     name: str
     model: nn.Module
     make_inputs: Callable[[int], Inputs]
+    """Returns the forward's arguments for a batch size; raises `LoadError` if the batch is fixed at another size."""
     batch: int
+    """The default batch size."""
     batch_is_fixed: bool
+    """No other batch size works."""
     loss: Callable[[Any, Any], torch.Tensor] | None
+    """`loss(output, batch)` returns a scalar; `batch` is what `example_inputs` returned. None: see `loss_of`."""
     optimizer: Callable[[Any], torch.optim.Optimizer] | None
+    """`optimizer(parameters)` returns a torch optimizer. None: AdamW."""
     train_step: Callable[[nn.Module, Any], Any] | None
+    """`train_step(model, batch)` runs the whole step. None: forward, loss, backward, optimizer step."""
     notes: tuple[str, ...]
+    """Tell the user what was assumed."""

@@ -1,4 +1,4 @@
-"""What operands say of the order in which their elements lie in memory, and what a GPU's kernels do about it."""
+"""Records the memory layout of operands where it affects a GPU's kernels."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,11 +15,11 @@ _IMAGE_DIMS = 4
 _GROUP_NORM = torch.ops.aten.native_group_norm.default
 _GROUP_NORM_BACKWARD = torch.ops.aten.native_group_norm_backward.default
 _NORMALISED = {"aten.native_layer_norm": 1, "aten.native_group_norm": 1, "aten.native_layer_norm_backward": 2}
-"""How many of the first operands the kernel takes in the order of their dimensions alone, and copies otherwise."""
+"""How many of the first operands must be contiguous; the kernel copies those that are not."""
 
 
 def memory_order(op: str, family: str, inputs: Sequence[torch.Tensor]) -> tuple[tuple[str, Attribute], ...]:
-    """The attributes of a call that say so: `CHANNELS_LAST`, `MADE_CONTIGUOUS`."""
+    """Return the layout attributes of a call: `CHANNELS_LAST` or `MADE_CONTIGUOUS`."""
     if family in _OF_IMAGES and inputs:
         image = inputs[1 if op == "aten.convolution_backward" else 0]
         return ((CHANNELS_LAST, True),) if _is_channels_last(image) else ()
@@ -29,10 +29,10 @@ def memory_order(op: str, family: str, inputs: Sequence[torch.Tensor]) -> tuple[
 
 @hands_on
 def called_as_on_gpu(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The result of the call, in the order that a GPU leaves it in: a group norm and its gradient give NCHW.
+    """Run the call and return its result in the layout that a GPU gives it: NCHW for a group norm and its gradient.
 
-    In a real step they run so too: torch 2.13's CPU kernel of the gradient crashes on channels-last images that need
-    no gradient themselves.
+    This also avoids a crash in a real step: torch 2.13's CPU kernel of the gradient crashes on channels-last images
+    that need no gradient themselves.
     """
     if func is _GROUP_NORM:
         args = (args[0].contiguous(), *args[1:])
@@ -42,14 +42,14 @@ def called_as_on_gpu(func: Callable[..., Any], args: tuple[Any, ...], kwargs: di
 
 
 def _is_channels_last(image: torch.Tensor) -> bool:
-    """As kernels ask (c10::MemoryFormat): a part of a larger tensor counts too, an image of one pixel does not."""
+    """Return True for channels-last, as kernels test it (c10::MemoryFormat): slices count, one-pixel images do not."""
     if image.dim() != _IMAGE_DIMS or image.is_nested or image.layout is not torch.strided:
         return False
     return not image.is_contiguous() and suggest_memory_format(image) is torch.channels_last
 
 
 def _is_permuted(tensor: torch.Tensor) -> bool:
-    """Parts of a larger tensor are not: the cast of autocast packs them."""
+    """Return True for a dense tensor with permuted dimensions; slices do not count, because autocast packs them."""
     if tensor.is_nested or tensor.layout is not torch.strided or tensor.is_contiguous():
         return False
     by_step = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)

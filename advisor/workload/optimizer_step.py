@@ -1,4 +1,4 @@
-"""The optimizer's step as one composite: what it does per element, and what state it keeps."""
+"""Records the optimizer's step as one composite, with its cost per element and the state it keeps."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -17,30 +17,35 @@ from advisor.workload.recorder import CompositeCost, Recorder
 
 @dataclass(slots=True, kw_only=True)
 class _Step:
-    """A step that is running: each group as it was, and by a parameter's id for how many it stands."""
+    """A step that is running."""
 
     groups: list[dict[str, Any]]
+    """The optimizer's original parameter groups."""
     counts: dict[int, int] = field(default_factory=dict)
+    """Parameter id -> how many parameters it represents."""
 
 
 @dataclass(slots=True)
 class OptimizerSteps:
-    """Follows `Optimizer.step`. Optimizers treat each parameter by itself and alike for equal shapes, so the step runs
-    on one parameter of each shape and is multiplied; with a closure, which makes the gradients, it runs on all.
+    """Follows `Optimizer.step`.
 
-    It runs twice: the first step, which makes the state, is not the one that training repeats. `fakes` maps the id of a
-    real parameter to its fake: an optimizer built before tracing may hold the real ones.
+    Optimizers update each parameter separately, and parameters of equal shape in the same way, so the step runs on one
+    parameter of each shape and is multiplied. With a closure, which computes the gradients, it runs on all. It runs
+    twice, because the first step creates the state and is not the one that training repeats.
     """
 
     recorder: Recorder
     fakes: dict[int, torch.Tensor]
+    """Id of a real parameter -> its fake; an optimizer built before tracing may hold the real ones."""
     names: list[str] = field(default_factory=list)
+    """Class names of the optimizers that stepped."""
     on_step: Callable[[], None] | None = None
+    """Called after each step."""
     _running: dict[Optimizer, _Step] = field(default_factory=dict)
 
     @contextmanager
     def following(self) -> Iterator[None]:
-        """Catch every step of every optimizer inside."""
+        """Record every step of every optimizer inside."""
         before = register_optimizer_step_pre_hook(in_this_thread(self._before, otherwise=_let_be))
         after = register_optimizer_step_post_hook(in_this_thread(self._after, otherwise=_let_be))
         try:
@@ -48,7 +53,7 @@ class OptimizerSteps:
         finally:
             before.remove()
             after.remove()
-            for optimizer, step in self._running.items():  # steps that raised
+            for optimizer, step in self._running.items():  # only steps that raised are left
                 self._put_back(optimizer, step)
 
     def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
@@ -58,7 +63,7 @@ class OptimizerSteps:
         for group in optimizer.param_groups:
             group["params"] = [self.fakes.get(id(parameter), parameter) for parameter in group["params"]]
             if group.get("foreach"):
-                group["foreach"] = False  # the loop shows what is done to each tensor; devices fuse it in their own way
+                group["foreach"] = False  # the loop shows the work per tensor; devices fuse it in their own way
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
         if closure is not None:
             self.recorder.begin_composite()
@@ -103,8 +108,10 @@ class OptimizerSteps:
             self.on_step()
 
     def _after_closure(self, optimizer: Optimizer) -> None:
-        """A step that began before tracing did: its closure made the first call of the model. The gradients are there,
-        so the update is made again, unless the optimizer (LBFGS) cannot without its closure."""
+        """Record a step that began before tracing, because its closure made the first call of the model.
+
+        The gradients exist, so the update is run again, unless the optimizer (LBFGS) requires its closure.
+        """
         if inspect.signature(type(optimizer).step).parameters["closure"].default is None:
             type(optimizer).step(optimizer)
             return
@@ -115,7 +122,7 @@ class OptimizerSteps:
     def _record(
         self, name: str, cost: CompositeCost, *, stepped: list[torch.Tensor], counts: list[int], state_bytes: int
     ) -> None:
-        """Write the step down; `counts` says for how many parameters each that was stepped stands."""
+        """Record the step; `counts` says how many parameters each parameter in `stepped` represents."""
         stepped_elements = sum(parameter.numel() for parameter in stepped)
         element_count = sum(count * p.numel() for p, count in zip(stepped, counts, strict=True))
         item_bytes = sum(count * p.numel() * p.element_size() for p, count in zip(stepped, counts, strict=True))
@@ -134,7 +141,7 @@ class OptimizerSteps:
                 "flops_per_element": cost.flops / stepped_elements,
                 "loop_read_bytes_per_element": cost.read_bytes / stepped_elements,
                 "loop_write_bytes_per_element": cost.write_bytes / stepped_elements,
-                # Once over memory: parameter, gradient and state are read, parameter and state written.
+                # A fused step reads parameter, gradient and state once, and writes parameter and state once.
                 "read_bytes_per_element": 2 * item_bytes_per_element + state_bytes_per_element,
                 "write_bytes_per_element": item_bytes_per_element + state_bytes_per_element,
                 "state_bytes_per_element": state_bytes_per_element,
@@ -142,7 +149,7 @@ class OptimizerSteps:
         )
 
     def _put_back(self, optimizer: Optimizer, step: _Step) -> None:
-        """The optimizer as it was: its groups, and no state for tensors that stand in for its own."""
+        """Restore the optimizer's groups, and remove the state of fake parameters."""
         for group, saved in zip(optimizer.param_groups, step.groups, strict=True):
             group.clear()
             group.update(saved)
@@ -151,7 +158,7 @@ class OptimizerSteps:
 
 
 def _let_be(*_: Any) -> None:
-    """The hook of an optimizer that another thread steps."""
+    """Do nothing: the hook for optimizers of other threads."""
 
 
 def _state_tensors(optimizer: Optimizer) -> list[torch.Tensor]:
@@ -167,7 +174,7 @@ def _tensors(state: Any) -> list[torch.Tensor]:
 
 
 def _one_of_each_shape(parameters: list[torch.Tensor]) -> tuple[list[torch.Tensor], dict[int, int]]:
-    """One trained parameter of each shape and dtype, and by its id for how many it stands."""
+    """Return one trained parameter of each shape and dtype, and the number that each represents, by id."""
     chosen: dict[Any, torch.Tensor] = {}
     counts: dict[int, int] = {}
     for parameter in parameters:

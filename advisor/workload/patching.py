@@ -1,4 +1,4 @@
-"""Functions of torch replaced for one thread and put back, whatever happens."""
+"""Replaces functions of torch for one thread, and always restores them."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -6,14 +6,14 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 Patch = tuple[Any, str, Any]
-"""Owner, name and what is to stand there."""
+"""Owner, attribute name and replacement."""
 
 
 @contextmanager
 def patched(patches: Iterable[Patch], *, in_all_threads: bool = False) -> Iterator[None]:
-    """Have `patches` in force in this thread alone; other threads of the process go on with what was there.
+    """Apply `patches` in this thread; other threads keep the originals unless `in_all_threads` is set.
 
-    `in_all_threads`: in those that the code inside starts, too, where the process exists for it.
+    Set `in_all_threads` if the process exists only for the code inside, which may start threads.
     """
     with ExitStack() as stack:
         for owner, name, replacement in patches:
@@ -24,7 +24,7 @@ def patched(patches: Iterable[Patch], *, in_all_threads: bool = False) -> Iterat
 
 
 def in_this_thread(replacement: Any, *, otherwise: Callable[..., Any]) -> Any:
-    """What does as `replacement` where this thread calls it, and as `otherwise` in every other one."""
+    """Return a callable that acts as `replacement` in this thread and as `otherwise` in every other thread."""
     thread_id = threading.get_ident()
     if isinstance(replacement, type):
 

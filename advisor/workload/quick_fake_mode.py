@@ -1,7 +1,7 @@
 """A FakeTensorMode that starts and dispatches faster, for a process that exists for one trace.
 
-torch's own mode imports the whole compiler in its constructor (0.6 s beside a torch import of 0.8 s), and its own table
-of known calls costs as much as a meta kernel. What this mode cannot answer in the short way goes to torch's own.
+torch's own mode imports the whole compiler in its constructor (0.6 s on top of a torch import of 0.8 s), and a look-up
+in its cache of known calls costs as much as a meta kernel. Calls without a fast path go to torch's own mode.
 """
 
 import importlib
@@ -41,25 +41,25 @@ _PLAIN_TYPES = (
 
 
 class _NotPlainError(Exception):
-    """An argument that only torch's own mode handles: a real tensor, a constant, a symbol, an object."""
+    """Raised for an argument that only torch's own mode handles: a real tensor, a constant, a symbol, an object."""
 
 
 class QuickFakeMode(FakeTensorMode):
-    """Answers operators on plain fake CPU tensors by their meta kernel, and repeated calls from a table of shapes."""
+    """Runs operators on plain fake CPU tensors by their meta kernels, and repeated calls from a table of shapes."""
 
     _answers: dict[Any, _Answer | None]
     _shapes: dict[Any, Any]
 
     @classmethod
     def create(cls) -> "QuickFakeMode":
-        """The mode, without torch._dynamo where that is not imported yet."""
+        """Return the mode, without importing torch._dynamo unless it is already imported."""
         if "torch._dynamo" not in sys.modules:
             _stand_in_for_dynamo()
         return cls.create_beside_the_compiler()
 
     @classmethod
     def create_beside_the_compiler(cls) -> "QuickFakeMode":
-        """The mode; it imports torch._dynamo, as torch's own does."""
+        """Return the mode; this imports torch._dynamo, as torch's own mode does."""
         mode = cls(allow_non_fake_inputs=True)
         mode._answers = {}
         mode._shapes = {}
@@ -93,7 +93,7 @@ class QuickFakeMode(FakeTensorMode):
 
     @hands_on
     def _answer_constant(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Numbers that code makes into tensors keep their values, as in torch's own mode: optimizers count in them."""
+        """Keep the values of tensors made from numbers, as torch's own mode does: optimizers count steps in them."""
         if func in FakeTensorMode.lift_fns:
             return self._constant(args[0].clone()) if self._may_be_constant(args[0]) else NotImplemented
         values = [value.constant if isinstance(value, FakeTensor) else value for value in args]
@@ -125,7 +125,9 @@ class QuickFakeMode(FakeTensorMode):
     def _answer_as_torch(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         import torch._dynamo
 
-        _ = torch._dynamo.reset  # has the real one imported, in whole, before torch imports parts of it
+        _ = (
+            torch._dynamo.reset
+        )  # makes the stand-in import the real package as a whole, before torch imports parts of it
         return super()._cached_dispatch_impl(func, types, args, kwargs)
 
     def _key(self, values: Iterable[Any]) -> tuple[Any, ...]:
@@ -157,7 +159,7 @@ class QuickFakeMode(FakeTensorMode):
 
 
 def _shapes_of(func: Any, result: Any, args: tuple[Any, ...]) -> Any:
-    """What to answer when the same call comes again; None where the result shares memory with an argument."""
+    """Return the answer for repeated calls, or None if the result shares memory with an argument."""
     returns = func._schema.returns
     if len(returns) == 1 and returns[0].alias_info is not None:
         return "in place" if returns[0].alias_info.is_write and result is args[0] else None
@@ -173,7 +175,7 @@ def _shapes_of(func: Any, result: Any, args: tuple[Any, ...]) -> Any:
 
 
 def _short_answer(func: Any) -> _Answer | None:
-    """How torch's mode would answer `func` in the end, found once per operator."""
+    """Return how torch's mode would finally answer `func`, or None without a fast path; called once per operator."""
     if not isinstance(func, torch._ops.OpOverload):
         return None
     if func.namespace == "prims" and hasattr(func, "prim_meta_impl"):
@@ -224,7 +226,7 @@ def _run_as_it_is(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs:
 
 
 def _grouped_mm(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The products of a mixture of experts. torch's meta kernel takes bf16 alone, its CPU kernel every float type.
+    """Answer a mixture of experts' products: torch's meta kernel takes only bf16, its CPU kernel every float type.
 
     (tokens, k) x (experts, k, n) is (tokens, n); (k, tokens) x (tokens, n), the weights' gradient, is (experts, k, n).
     """
@@ -241,7 +243,7 @@ def _grouped_mm(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: d
 
 
 _OWN_ANSWERS: dict[str, _Answer] = {"aten::_grouped_mm": _grouped_mm}
-"""By the operators' names, of which an older torch may lack some."""
+"""By operator name, because an older torch may lack some of the operators."""
 
 
 @hands_on
@@ -256,8 +258,8 @@ def _run_meta_kernel(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwar
 def _stand_in_for_dynamo() -> None:
     """Let FakeTensorMode read torch._dynamo's settings without importing the compiler.
 
-    The mode needs the settings module; dispatch and optimizers call `disable` and `graph_break`, which outside
-    compilation change nothing. A bare package answers these; any other attribute imports the real one.
+    The mode needs the settings module; dispatch and optimizers call `disable` and `graph_break`, which do nothing
+    outside compilation. A bare package provides these; any other attribute imports the real package.
     """
     package = types.ModuleType("torch._dynamo")
     package.__path__ = [os.path.join(os.path.dirname(torch.__file__), "_dynamo")]
@@ -275,11 +277,11 @@ def _stand_in_for_dynamo() -> None:
     package.__dict__["__getattr__"] = load_real
     sys.modules["torch._dynamo"] = package
     importlib.import_module("torch._dynamo.config")
-    del package.__path__  # whoever imports another part gets the whole
+    del package.__path__  # importing any other submodule then imports the real package
 
 
 def _import_dynamo(*, instead_of: types.ModuleType) -> None:
-    """Import the real torch._dynamo, with the parts that were imported already: torch 2.6 reads them by attribute."""
+    """Import the real torch._dynamo and keep submodules that were already imported, which torch 2.6 reads from it."""
     del sys.modules["torch._dynamo"]
     spec = importlib.util.find_spec("torch._dynamo")
     if spec is None or spec.loader is None:
@@ -288,6 +290,6 @@ def _import_dynamo(*, instead_of: types.ModuleType) -> None:
     parts = {name: value for name, value in vars(instead_of).items() if isinstance(value, types.ModuleType)}
     vars(dynamo).update(parts)
     sys.modules["torch._dynamo"] = dynamo
-    with torch._C._EnableTorchFunction():  # with which torch 2.6 finds its own methods while it is imported
+    with torch._C._EnableTorchFunction():  # torch 2.6 needs this to find its own methods during the import
         spec.loader.exec_module(dynamo)
     torch._dynamo = dynamo

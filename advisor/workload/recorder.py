@@ -26,9 +26,9 @@ from advisor.workload.storages import CELL, Category, Storages, Stored
 from advisor.workload.user_error import hands_on
 
 OperandKey = tuple[tuple[int, ...], str, tuple[str, ...]]
-"""Shape, dtype, the flags of `Operand` that are set."""
+"""Shape, dtype, and the flags of `Operand` that are set."""
 CallKey = tuple[str, str, Phase, str, tuple[OperandKey, ...], tuple[OperandKey, ...], tuple[tuple[str, Attribute], ...]]
-"""Op, family, phase, module, inputs, outputs, attributes: what a row is made of."""
+"""Op, family, phase, module, inputs, outputs and attributes of a row."""
 
 _ALLOCATIONS = frozenset(f"aten.{name}" for name in ("empty", "empty_like", "empty_strided", "new_empty"))
 _COMPOSITE_OF = {
@@ -36,13 +36,13 @@ _COMPOSITE_OF = {
     "aten._scaled_dot_product_flash_attention_for_cpu_backward": "attention_backward",
     "aten._transformer_encoder_layer_fwd": "encoder_layer",
 }
-"""Fused CPU operators that every kind of device has in its own form."""
+"""Fused CPU operators -> composites, which each kind of device lowers in its own way."""
 _SAME_VALUE = "aten._unsafe_view"
-"""A view that torch does not call one: on fake tensors its result has a storage of its own."""
+"""A view that torch's schema does not declare as one: on fake tensors its result has its own storage."""
 _SHAPE_QUESTIONS = FunctionalTensor.metadata_fns
-"""What kernels ask of a tensor whose sizes are symbols: the dispatcher does not know these operators."""
+"""Metadata queries on tensors with symbolic sizes, which must not be recorded as operators."""
 _LSTM_RESULTS = 3
-"""Output and two states; a fourth is what backward needs."""
+"""Output and two states; a fourth result is kept for backward."""
 _NAMES = {torch.float32: "float32", torch.int64: "int64", torch.bool: "bool"}
 
 
@@ -64,7 +64,7 @@ class _Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Operator:
-    """What the recorder needs to know of an operator, looked up once."""
+    """The properties of an operator that the recorder needs, looked up once."""
 
     op: str
     formula: Formula | None
@@ -74,37 +74,43 @@ class _Operator:
     out_names: frozenset[str]
     is_view: bool
     falls_apart: bool
+    """It is recorded as the operators that it decomposes into."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """A traced step. `live_bytes` are samples of the live memory by `storages.CELL`, one after each call and one before
-    all; `phases` are theirs. `recomputed` are the modules that backward ran again. `varying` says of every operand of
-    each call, inputs before outputs, whether it is none of the model's own nor a gradient of one."""
+    """A traced step."""
 
     calls: tuple[CallKey, ...]
     varying: tuple[tuple[bool, ...], ...]
+    """For each call, one flag per operand, inputs first: False for parameters, buffers and gradients of parameters."""
     live_bytes: tuple[tuple[int, ...], ...]
+    """Samples of the live memory by `storages.CELL`, one before all calls and one after each."""
     phases: tuple[Phase, ...]
+    """The phase of each sample."""
     optimizer_state_bytes: int
     unknown_ops: dict[str, int]
+    """Operators without a formula -> number of calls."""
     allocations: Allocations = field(default_factory=Allocations)
     blocks: tuple[HeldBlocks, ...] = ()
     recomputed: tuple[str, ...] = ()
+    """Modules that ran again in backward."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _OpenComposite:
-    """Calls that become one; the most they held at once, above what was live when they began."""
+    """Calls that are being merged into one composite."""
 
     calls: list[_Call]
     start_bytes: int
+    """Memory that was live when the composite began."""
     most_bytes: int = 0
+    """The most memory held at once above `start_bytes`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompositeCost:
-    """The sum over the calls a composite was made of."""
+    """The total cost of the calls in a composite."""
 
     call_count: int
     flops: float
@@ -113,7 +119,7 @@ class CompositeCost:
 
 
 class Recorder(TorchDispatchMode):
-    """Writes down what the dispatcher is asked to do while it is active. Use inside a FakeTensorMode, or for real."""
+    """Records the operators that torch dispatches while it is active, on fake tensors or on real ones."""
 
     def __init__(
         self, model: nn.Module, *, companions: Sequence[nn.Module] = (), sizes: AssumedSizes, symbolic: bool
@@ -163,7 +169,7 @@ class Recorder(TorchDispatchMode):
 
     @contextmanager
     def following(self) -> Iterator[None]:
-        """Follow modules as they are entered and left, so that calls and gradients are laid to the right one."""
+        """Follow modules as they are entered and left, to attribute calls and gradients to the right module."""
         hooks = nn.modules.module
         before = hooks.register_module_forward_pre_hook(in_this_thread(self._on_enter, otherwise=_let_be))
         after = hooks.register_module_forward_hook(in_this_thread(self._on_leave, otherwise=_let_be), always_call=True)
@@ -198,7 +204,7 @@ class Recorder(TorchDispatchMode):
             self.phase = "loss"
 
     def _mark(self) -> None:
-        """Autograd numbers its nodes in order: gradients of nodes made from here on belong to this module."""
+        """Note the current module for gradients: autograd numbers its nodes in order, so later nodes belong to it."""
         self._sequence_numbers.append(torch._C._autograd._get_sequence_nr())
         self._sequence_modules.append(self._stack[-1] if self._stack else "")
 
@@ -217,13 +223,13 @@ class Recorder(TorchDispatchMode):
             if not self._backward_ids:
                 self._blocks.hold(self._storages.live)
             self._backward_ids.add(torch._C._current_graph_task_id())
-            self.phase = "optimizer"  # what follows the gradients: clipping, the optimizer's step
+            self.phase = "optimizer"  # after the gradients come clipping and the optimizer's step
             return "backward"
         return self.phase
 
     @property
     def backward_count(self) -> int:
-        """How many times gradients were computed."""
+        """The number of backward passes."""
         return len(self._backward_ids)
 
     def _on_gradient(self, parameter: torch.Tensor) -> None:
@@ -235,7 +241,7 @@ class Recorder(TorchDispatchMode):
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Record nothing: what runs inside is part of a composite that is recorded as one call."""
+        """Record nothing inside, where a composite runs that is recorded as one call."""
         self._paused += 1
         try:
             yield
@@ -244,7 +250,7 @@ class Recorder(TorchDispatchMode):
 
     @contextmanager
     def in_half(self) -> Iterator[None]:
-        """What runs inside is part of an operator that autocast casts as a whole, and is called without it."""
+        """Treat calls inside as parts of an operator that autocast runs in half as a whole."""
         self._in_half += 1
         try:
             yield
@@ -253,9 +259,9 @@ class Recorder(TorchDispatchMode):
 
     @hands_on
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.ops.prim.device.default:  # one call in two; a fake tensor knows its own
+        if func is torch.ops.prim.device.default:  # half of all calls; a fake tensor has its own device
             return getattr(args[0], "fake_device", None) or func(*args)
-        # From here on, every look at a tensor's shape would ask the function modes, the kernels of fake tensors' too.
+        # Otherwise every access to a tensor's shape, also in fake tensors' kernels, would call the function modes.
         with torch._C.DisableTorchFunction():
             return self._follow(func, args, kwargs or {})
 
@@ -266,12 +272,12 @@ class Recorder(TorchDispatchMode):
         operator = self._operators.get(func)
         if operator is None:
             operator = self._operators[func] = _look_up(func)
-        if operator.falls_apart and not any(map(_is_nested, args)):  # which have kernels of their own
+        if operator.falls_apart and not any(map(_is_nested, args)):  # nested tensors have their own kernels
             with self:
                 return func.decompose(*args, **kwargs)
         result = called_as_on_gpu(func, args, kwargs)
         if not operator.is_view and any(map(_is_sparse, (*args, result))):
-            # Formulas are of dense operators.
+            # Formulas hold for dense tensors only.
             operator = replace(operator, op=f"{operator.op}[sparse]", formula=None, family="unknown")
         self._record_operator(operator, args, kwargs, result)
         return result
@@ -304,7 +310,7 @@ class Recorder(TorchDispatchMode):
         outputs: Iterable[torch.Tensor | None],
         attributes: dict[str, Attribute],
     ) -> None:
-        """Write down a composite, caught above the dispatcher, as one call."""
+        """Record a composite, caught above the dispatcher, as one call."""
         formula = formula_of(op)
         if formula is None:
             raise ValueError(f"composite {op} has no formula")
@@ -380,7 +386,7 @@ class Recorder(TorchDispatchMode):
         outputs: list[torch.Tensor],
         attributes: dict[str, Attribute],
     ) -> None:
-        """What CPUs allocate for the call beside its tensors."""
+        """Note the scratch memory that CPUs allocate for the call."""
         if operator.family == "conv":
             operands = (*inputs, *outputs)
             scratch = conv_scratch([self.sizes(tensor.numel()) * tensor.element_size() for tensor in operands])
@@ -393,9 +399,9 @@ class Recorder(TorchDispatchMode):
             self._storages.keep_with(self._storages.of(outputs[-1], "activations"), scratch.kept_bytes)
 
     def _output_is_low(self, operator: _Operator, read: list[tuple[torch.Tensor, Stored]], *, policy: Autocast) -> bool:
-        """Whether autocast leaves the results in half: its policy for the operator, or the widest of the inputs.
+        """Return True if autocast leaves the results in half, by the operator's policy or the widest input.
 
-        Norms return the dtype of what they normalise, whatever their weights are.
+        Norms return the dtype of their first input, whatever their weights are.
         """
         if policy != "widest":
             return policy == "low"
@@ -409,7 +415,7 @@ class Recorder(TorchDispatchMode):
         if tensor.is_nested:
             return shape, str(tensor.dtype).removeprefix("torch."), stored.low
         if as_stored and 0 in tensor.stride():
-            # An expanded tensor is read by the bytes that it has.
+            # Only the stored bytes of an expanded tensor are read.
             shape = tuple(1 if step == 0 else size for size, step in zip(shape, tensor.stride(), strict=True))
         name = _NAMES.get(tensor.dtype) or str(tensor.dtype).removeprefix("torch.")
         return shape, name, stored.low and tensor.dtype is torch.float32
@@ -432,16 +438,16 @@ class Recorder(TorchDispatchMode):
 
     @property
     def in_composite(self) -> bool:
-        """Whether a composite was begun."""
+        """True between `begin_composite` and `end_composite`."""
         return self._open is not None
 
     def begin_composite(self) -> None:
-        """What follows, until `end_composite`, is measured but not written down."""
+        """Begin a composite: until `end_composite`, calls are measured but not recorded."""
         self._open = _OpenComposite(calls=[], start_bytes=sum(self._storages.live_bytes))
 
     @contextmanager
     def outside_composite(self) -> Iterator[None]:
-        """Write down what runs inside though a composite is open: an optimizer's closure is a step of the model."""
+        """Record calls inside although a composite is open: an optimizer's closure runs a step of the model."""
         composite, self._open = self._open, None
         before_bytes = sum(self._storages.live_bytes)
         try:
@@ -452,10 +458,10 @@ class Recorder(TorchDispatchMode):
                 composite.start_bytes += sum(self._storages.live_bytes) - before_bytes
 
     def end_composite(self, *, owner: int, state: Sequence[torch.Tensor], state_bytes: int) -> "CompositeCost":
-        """What the calls since `begin_composite` cost; their memory becomes one sample, of the most they held at once.
+        """End the composite and return the cost of its calls; their peak memory becomes one sample.
 
-        `state` are the tensors that the composite keeps from one step to the next: they are no longer counted, since
-        the `state_bytes` of each `owner` are live in every moment of the later steps.
+        `state` are the tensors that the composite keeps from one step to the next. They are no longer counted among the
+        live storages, because the `state_bytes` of each `owner` are added to all moments of the step.
         """
         composite, self._open = self._open, None
         if composite is None:
@@ -477,12 +483,12 @@ class Recorder(TorchDispatchMode):
         )
 
     def leave_out(self, state: Iterable[torch.Tensor]) -> None:
-        """Count no memory for these tensors: whoever keeps them says how much they are."""
+        """Stop counting these tensors' memory, which their owner reports separately."""
         for tensor in state:
             self._storages.leave_out(tensor)
 
     def finish(self) -> Recording:
-        """The recording, once the step is over."""
+        """Return the recording, once the step is over."""
         fusion = fuse(self._calls)
         constant = self._own_storages | self._gradients
         made_before = {value for call in self._calls if call.phase in ("forward", "loss") for value in call.writes}
@@ -506,7 +512,7 @@ class Recorder(TorchDispatchMode):
 
 
 def row_of(key: CallKey, varying: Sequence[bool] = (), *, count: int = 1) -> Row:
-    """The row of one call at the batch size it was traced with; `varying` as in `Recording`, where it is known."""
+    """Return the row of one call at its traced batch size; `varying` as in `Recording`, or empty if unknown."""
     op, family, phase, module, inputs, outputs, attributes = key
     varies = list(varying) or [False] * (len(inputs) + len(outputs))
     operands = [_operand_of(key, varies=mark) for key, mark in zip((*inputs, *outputs), varies, strict=True)]
@@ -536,13 +542,13 @@ def _is_sparse(value: Any) -> bool:
 
 
 def _mean_shape(nested: torch.Tensor) -> list[int]:
-    """(samples, mean of each dimension): a ragged tensor as a dense one with as many elements, or nearly."""
+    """Return (samples, mean of each dimension): a dense shape with about as many elements as the ragged tensor."""
     sizes = nested._nested_tensor_size()
     return [len(sizes), *(round(size) for size in sizes.double().mean(dim=0).tolist())]
 
 
 def _let_be(*_: Any) -> None:
-    """The hook of a module that another thread calls."""
+    """Do nothing: the hook for modules called by other threads."""
 
 
 def _in_backward() -> bool:
@@ -550,9 +556,9 @@ def _in_backward() -> bool:
 
 
 def generic_paths(module: nn.Module, path: str = "") -> Iterator[tuple[int, str]]:
-    """Each module's id and path, `layers.*.attn` for `layers.3.attn`: the blocks of a list are one.
+    """Yield each module's id and generic path: repeated blocks share one, such as `layers.*.attn` for `layers.3.attn`.
 
-    The single layers of a Sequential keep their numbers: each does a work of its own.
+    Single layers of a Sequential keep their numbers, because they are not repetitions of each other.
     """
     yield id(module), path
     kinds = Counter(type(child) for child in module.children())
@@ -563,7 +569,7 @@ def generic_paths(module: nn.Module, path: str = "") -> Iterator[tuple[int, str]
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors in `value`; of a sparse one its indices and its values."""
+    """Yield the tensors in `value`; for a sparse tensor, its indices and values."""
     if isinstance(value, torch.Tensor):
         if _is_sparse(value):
             yield from (value._indices(), value._values())
@@ -599,14 +605,14 @@ def _look_up(func: Any) -> _Operator:
         ),
         out_names=frozenset(argument.name for argument in schema.arguments if argument.is_out),
         is_view=is_view,
-        # Autograd takes these apart; without it (inference mode) they come as they are. Some have a kernel all the same
-        # (SiLU's gradient), which real tensors run.
+        # Autograd decomposes these operators, but inference mode does not. Some (SiLU's gradient) have a kernel anyway,
+        # which real tensors run.
         falls_apart=func._can_decompose() and not func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CPU),
     )
 
 
 def _key(index: int, call: _Call, fusion: Fusion, made_before: set[int]) -> CallKey:
-    """What a row is made of. Backward finds the half copies that autocast made in forward, the values `made_before`."""
+    """Return a call's row key; backward reuses autocast's half copies of forward's values, `made_before`."""
     finds_halves = call.phase == "backward" and call.casts_low
 
     def operand(described: tuple[tuple[int, ...], str, bool], flags: dict[str, bool]) -> OperandKey:

@@ -1,4 +1,4 @@
-"""An ordinary script in, its first step as a Workload out: the script runs for real until it calls its model."""
+"""Traces the first step of an ordinary script, which runs for real until it calls its model."""
 
 import inspect
 from collections.abc import Sequence
@@ -20,12 +20,12 @@ from advisor.workload.user_error import raised_by_us
 
 
 def trace_script(path: Path, argv: Sequence[str], *, mode: Mode, attention: Attention = "auto") -> Workload:
-    """Run the script until its first step is over: in training the optimizer's step, in inference the model's call.
+    """Run the script until its first step ends: the optimizer's step in training, the model's call in inference.
 
-    In training, calls without gradients before it (a first evaluation) run for real. On fake tensors, with
-    data-dependent sizes assumed; where the step needs values, the script runs once more with the step on real ones. The
-    step holds for the batch that the script makes. Raises what the script raises, LoadError where it ends without
-    calling a model and TraceError where it ends without the step.
+    In training, earlier calls without gradients (a first evaluation) run for real. The step is traced on fake tensors
+    with assumed data-dependent sizes. If it needs values, the script runs again with the step on real tensors. The
+    result holds only for the script's batch. Raises whatever the script raises, `LoadError` if it ends without calling
+    a model, and `TraceError` if it ends before the step does.
     """
     capture = _Capture(mode=mode, method="symbolic", attention=attention)
     try:
@@ -39,7 +39,7 @@ def trace_script(path: Path, argv: Sequence[str], *, mode: Mode, attention: Atte
 
 
 class _Capture:
-    """Switches tracing on at the script's first call of its model, and ends the script when the step is over."""
+    """Starts tracing at the script's first call of its model, and ends the script when the step is over."""
 
     def __init__(self, *, mode: Mode, method: Method, attention: Attention) -> None:
         self._mode = mode
@@ -55,18 +55,18 @@ class _Capture:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the script has called its model."""
+        """True once the script has called its model."""
         return self._model is not None
 
     def run(self, path: Path, argv: Sequence[str]) -> Workload:
         self._path = path
-        # The script's own `no_grad` ends before ours, which would put back what that had set.
+        # Our `no_grad` may begin inside the script's and end after it, and would then restore the wrong grad mode.
         with torch.set_grad_enabled(torch.is_grad_enabled()), self._open:
             run_script(path, argv, on_first_forward=self._begin, with_gradients=self._mode == "training")
         if self._model is None or self._follower is None or not self._is_over:
             raise TraceError(
                 f"{path} ended before an optimizer's step",
-                hint="ask for --mode inference, or pass arguments that train",
+                hint="use --mode inference, or pass arguments with which the script trains",
             )
         step = self._follower.step(self._inputs)
         batch, passes = self._batch(self._follower.recorder.backward_count)
@@ -105,7 +105,7 @@ class _Capture:
         self._batches.append(tensors[0].shape[0] if tensors else 1)
 
     def _batch(self, backward_count: int) -> tuple[int, int]:
-        """Samples of the step, and its passes: with a backward for each forward, gradients are accumulated."""
+        """Return the step's samples and passes; with one backward per forward, gradients are accumulated."""
         passes = len(self._batches) if backward_count >= len(self._batches) else 1
         return sum(self._batches[:passes]), passes
 
@@ -115,7 +115,7 @@ class _Capture:
 
 
 def _companions(model: nn.Module, *, path: Path) -> list[Any]:
-    """What the script's functions that are running hold besides the model: optimizers, other networks."""
+    """Return the objects that the script's running functions use besides the model: optimizers, other networks."""
     roots: list[Any] = []
     frame = inspect.currentframe()
     while frame is not None:

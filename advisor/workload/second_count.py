@@ -1,4 +1,4 @@
-"""A second, independent count of the forward FLOP: fvcore on the real model."""
+"""Counts the forward FLOP a second time, independently, with fvcore on the real model."""
 
 import logging
 import warnings
@@ -17,7 +17,7 @@ _FLOPS_PER_FVCORE_FLOP = 2
 
 
 class _Keywords(nn.Module):
-    """Calls a model by keyword, which fvcore's tracer cannot."""
+    """Passes positional values on as keyword arguments, which fvcore's tracer cannot do."""
 
     def __init__(self, model: nn.Module, names: tuple[str, ...], positional: int) -> None:
         super().__init__()
@@ -31,14 +31,14 @@ class _Keywords(nn.Module):
 
 
 def count_with_fvcore(loaded: LoadedModel, *, batch: int) -> SecondCount:
-    """Run fvcore's FlopCountAnalysis on a real copy of the parameters; takes seconds, and the memory of a forward.
+    """Run fvcore's FlopCountAnalysis on a copy of the parameters; takes seconds, and the memory of a forward pass.
 
-    Raises LoadError where fvcore's jit tracer cannot trace the model.
+    Raises `LoadError` if fvcore's jit tracer cannot trace the model.
     """
     args, kwargs = loaded.make_inputs(batch)
     logging.getLogger("fvcore").setLevel(logging.ERROR)
     with untouched([loaded.model]), torch.no_grad(), warnings.catch_warnings():
-        # fvcore's import warns of what it uses of torch.jit, and torch.jit's tracer of every branch on a size.
+        # fvcore's import warns about its use of torch.jit, and torch.jit's tracer about every branch on a size.
         warnings.simplefilter("ignore")
         from fvcore.nn import FlopCountAnalysis
 
@@ -51,7 +51,8 @@ def count_with_fvcore(loaded: LoadedModel, *, batch: int) -> SecondCount:
             by_op = analysis.by_operator()
         except (RuntimeError, TypeError, ValueError) as error:
             raise LoadError(
-                f"fvcore cannot trace {loaded.name}: {error}", hint="leave --second-count out; ours needs no jit trace"
+                f"fvcore cannot trace {loaded.name}: {error}",
+                hint="omit --second-count; the main count needs no jit trace",
             ) from error
         return SecondCount(
             batch=batch,

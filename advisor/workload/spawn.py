@@ -1,9 +1,9 @@
-"""A source in, its Workload as JSON out, by way of a child process: the parent never imports torch.
+"""Traces sources in a child process, so that the parent never imports torch.
 
-The user's file may print, abort, fork or loop for ever. So it runs in a session of its own, without a terminal, under
-a supervisor (`supervisor.py`) that leaves nothing of it behind: when nothing more is asked, when time runs out, on any
-error, and when the parent dies. Requests go to it on one pipe and answers come back on another, in frames (see
-`packed`) that nothing the file writes can be taken for.
+The user's file may print, abort, fork or loop forever. It therefore runs in its own session, without a terminal, under
+a supervisor (`supervisor.py`) that kills everything it started when it is no longer needed, on a timeout, on any error,
+or when the parent dies. Requests go through one pipe and answers through another, in frames (see `packed`) that the
+file's own output cannot imitate.
 """
 
 import json
@@ -32,7 +32,7 @@ SCHEMES = ("torchvision", "timm", "hf")
 _SOURCES = "FILE.py, FILE.py::NAME, FILE.pt2, torchvision:NAME, timm:NAME or hf:CONFIG"
 _WEIGHTS = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
 _GRACE_S = 2.0
-"""The child itself says where the file was when time ran out; this long the parent waits for that."""
+"""How long the parent waits after a timeout for the child to report where the file was."""
 _POLL_S = 0.1
 _NO_GPUS = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
 _ERRORS: dict[str, type[AdvisorError]] = {
@@ -41,25 +41,25 @@ _ERRORS: dict[str, type[AdvisorError]] = {
 
 
 class SourceDiedError(LoadError):
-    """The process that read the source ended without a word."""
+    """The process that read the source ended without an answer."""
 
 
-class ChildFailure(RuntimeError):  # noqa: N818 - not the user's error but ours, with the child's traceback
-    """The process that reads sources failed through a mistake of our own."""
+class ChildFailure(RuntimeError):  # noqa: N818 - our own bug, not the user's error; carries the child's traceback
+    """The process that reads sources failed because of a bug of our own."""
 
 
 def packed(payload: bytes, *, token: bytes) -> bytes:
-    """A frame: the token, eight bytes of length, the payload, the token again.
+    """Return a frame: the token, eight bytes of length, the payload, the token again.
 
-    Every request has a token of its own, drawn at random, which its answer repeats. So bytes that the user's code
-    writes into the pipe are never taken for an answer; where they come into one, its second token is out of place.
+    Every request has its own random token, which its answer repeats. So bytes that the user's code writes into the pipe
+    are never mistaken for an answer, and bytes written into an answer displace its second token.
     """
     return token + len(payload).to_bytes(LENGTH_BYTES, "big") + payload + token
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileRequest:
-    """What the child is to trace. `run`: the source is a script, run as `__main__` with `script_args`."""
+    """A request to trace a source; with `run` the source is a script, run as `__main__` with `script_args`."""
 
     source: str
     mode: Mode = "inference"
@@ -75,25 +75,23 @@ class ProfileRequest:
 
     @property
     def generation(self) -> Generation | None:
-        """What each request to a language model asks for; None: the source is traced as it is."""
+        """The tokens of a request to a language model, or None to trace the source as it is."""
         if self.prompt_tokens is None or self.output_tokens is None:
             return None
         return Generation(prompt_tokens=self.prompt_tokens, output_tokens=self.output_tokens)
 
     def check(self) -> None:
-        """Raise `UsageError` for an `--input` that cannot be read and `LoadError` for a file that is not there."""
+        """Raise `UsageError` for an invalid `--input`, and `LoadError` for a missing file."""
         parse_input_specs(self.inputs)
         _check_source(self)
 
 
 @dataclass(slots=True, kw_only=True)
 class SourceProcess:
-    """A child that answers one request after the other. Close it: nothing of the user's code stays behind.
-
-    `is_ready`: it can be asked again, for it has answered and lives on.
-    """
+    """A child process that answers one request after the other; closing it kills all of the user's processes."""
 
     is_ready: bool = field(default=True, init=False)
+    """The child can take a request: it has answered all others and still runs."""
     _process: subprocess.Popen[bytes]
     _request_fd: int
     _result_fd: int
@@ -105,10 +103,10 @@ class SourceProcess:
     def start(
         cls, *, thread_count: int | None = None, module: str = "advisor.workload.trace_child", sees_gpus: bool = False
     ) -> Self:
-        """Start the child, which imports torch with its first request; `thread_count` is for torch's own operators.
+        """Start the child, which imports torch at its first request; `thread_count` applies to torch's operators.
 
-        `module` has the `main` that serves. A trace is one program for everyone, with or without a GPU: what asks for
-        CUDA is redirected in the child.
+        `module` contains the `main` that serves requests. Without `sees_gpus` the child sees no GPU, so that a trace
+        is the same on every machine; requests for CUDA are redirected in the child.
         """
         threads = {} if thread_count is None else {"OMP_NUM_THREADS": str(thread_count)}
         child_request_fd, request_fd = os.pipe()
@@ -131,11 +129,11 @@ class SourceProcess:
 
     @property
     def pid(self) -> int:
-        """The supervisor of the child."""
+        """Process id of the child's supervisor."""
         return self._process.pid
 
     def ask(self, request: ProfileRequest) -> None:
-        """Hand the child its next request; `answer` waits for what it says."""
+        """Send the child its next request; `answer` waits for the result."""
         self.is_ready = False
         self._request = request
         self._deadline_s = time.monotonic() + request.timeout_s + _GRACE_S
@@ -145,7 +143,7 @@ class SourceProcess:
             requests.write(frame)
 
     def answer(self) -> dict[str, Any]:
-        """Wait for the answer to the last request. Raise what went wrong in the child as `LoadError`, ..."""
+        """Wait for the answer to the last request; raise errors of the child as `LoadError`, `TraceError`, ..."""
         if self._request is None:
             raise ValueError("nothing has been asked")
         payload = self._receive(self._request)
@@ -158,11 +156,11 @@ class SourceProcess:
         return message
 
     def kill(self) -> None:
-        """Kill the child and all that it started; `answer`, where it waits in another thread, then raises."""
+        """Kill the child and everything it started; an `answer` that waits in another thread then raises."""
         supervisor.interrupt(self._process)
 
     def close(self) -> None:
-        """Kill what is left of the child and of all that it started; do nothing the second time."""
+        """Kill the child and everything it started; do nothing if already closed."""
         if self._result_fd < 0:
             return
         supervisor.end(self._process)
@@ -172,7 +170,7 @@ class SourceProcess:
         self.is_ready = False
 
     def _receive(self, request: ProfileRequest) -> bytes | None:
-        """The child's message; None if it ended without one."""
+        """Return the child's message, or None if it ended without one."""
         buffer = bytearray()
         ended = False
         with selectors.DefaultSelector() as selector:
@@ -199,7 +197,7 @@ class SourceProcess:
                     ended = self._process.poll() is not None
 
     def _frame(self, buffer: bytearray, *, source: str) -> bytes | None:
-        """The payload, where the whole frame is there; what stands before the frame is removed."""
+        """Return the payload if the frame is complete, else None; bytes before the frame are removed."""
         start = buffer.find(self._token)
         del buffer[: start if start >= 0 else max(0, len(buffer) - TOKEN_BYTES)]
         head_bytes = TOKEN_BYTES + LENGTH_BYTES
@@ -210,7 +208,7 @@ class SourceProcess:
             raise LoadError(
                 f"the workload of {source} is {length / 2**20:.0f} MiB of JSON, "
                 f"over the limit of {RESULT_LIMIT_BYTES // 2**20} MiB",
-                hint="trace one layer, or fewer steps of the loop, and multiply",
+                hint="trace one layer or fewer loop iterations, and multiply the result",
             )
         if len(buffer) < head_bytes + length + TOKEN_BYTES:
             return None
@@ -223,12 +221,14 @@ class SourceProcess:
             self._process.wait(_GRACE_S)
         code = self._process.poll()
         if code is None:
-            raise SourceDiedError(f"{source} closed every descriptor of its process", hint="do not detach in the file")
+            raise SourceDiedError(
+                f"{source} closed every file descriptor of its process", hint="do not daemonize in the file"
+            )
         if code == -signal.SIGKILL:
             raise SourceDiedError(
-                f"{source} was killed (SIGKILL), most likely for want of memory",
-                hint="give a factory `get_model()` instead of a model made on import: "
-                "it is built without allocating its weights",
+                f"{source} was killed (SIGKILL), most likely because memory ran out",
+                hint="define a factory `get_model()` instead of building the model on import: "
+                "it is then built without allocating its weights",
             )
         if code < 0:
             raise SourceDiedError(
@@ -236,20 +236,21 @@ class SourceProcess:
                 hint=f"run `python {source.partition('::')[0]}` to see why",
             )
         raise SourceDiedError(
-            f"{source} ended the interpreter with exit code {code}", hint="remove os._exit() from what runs on import"
+            f"{source} ended the interpreter with exit code {code}",
+            hint="remove os._exit() from code that runs on import",
         )
 
 
 @dataclass(slots=True, kw_only=True)
 class PendingProfile:
-    """A child at work on its one request. Close it, or use it in a `with`."""
+    """A child that works on a single request; close it, or use it in a `with`."""
 
     second_count: dict[str, Any] | None = field(default=None, init=False)
-    """fvcore's count, after `result()`, where the request asks for it."""
+    """fvcore's count, set by `result()` if the request asks for it."""
     _process: SourceProcess
 
     def result(self) -> dict[str, Any]:
-        """Wait for the Workload's JSON. Raise what went wrong in the child as `LoadError`, `TraceError`, ..."""
+        """Wait for the Workload's JSON; raise errors of the child as `LoadError`, `TraceError`, ..."""
         try:
             message = self._process.answer()
         finally:
@@ -259,22 +260,22 @@ class PendingProfile:
         return workload
 
     def close(self) -> None:
-        """Kill what is left of the child; do nothing the second time."""
+        """Kill the child; do nothing if already closed."""
         self._process.close()
 
     def __enter__(self) -> Self:
-        """Give the pending profile itself."""
+        """Return self."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Close."""
+        """Close the profile."""
         self.close()
 
 
 def start_profile(request: ProfileRequest) -> PendingProfile:
-    """Start the child at once, so that torch's import overlaps the parent's work; raise what `check` raises."""
+    """Start the child and send the request, so that torch's import overlaps the parent's work; raise as `check`."""
     request.check()
     process = SourceProcess.start()
     process.ask(request)
@@ -287,9 +288,7 @@ def _check_source(request: ProfileRequest) -> None:
         return
     path = Path(request.source.partition("::")[0])
     if path.is_dir():
-        raise LoadError(
-            f"{path} is a folder", hint=f"for a Hugging Face config write hf:{path}, else name the file inside"
-        )
+        raise LoadError(f"{path} is a folder", hint=f"for a Hugging Face config write hf:{path}; otherwise name a file")
     if not path.is_file():
         raise LoadError(
             f"there is no file {path}",
@@ -297,13 +296,13 @@ def _check_source(request: ProfileRequest) -> None:
         )
     if not request.run and path.suffix not in (".py", ".pt2"):
         raise LoadError(
-            f"{path} is no Python file" + (": weights are not a model" if path.suffix in _WEIGHTS else ""),
+            f"{path} is not a Python file" + (": weights are not a model" if path.suffix in _WEIGHTS else ""),
             hint=f"a model is {_SOURCES}",
         )
 
 
 def _message(payload: bytes, *, source: str) -> dict[str, Any]:
-    """The child's answer; raises LoadError where the user's code has made something else of it."""
+    """Parse the child's answer; raise `LoadError` if the user's code has corrupted it."""
     try:
         message = json.loads(payload)
     except (ValueError, RecursionError):
@@ -315,8 +314,8 @@ def _message(payload: bytes, *, source: str) -> dict[str, Any]:
 
 def _garbled(source: str) -> LoadError:
     return SourceDiedError(
-        f"{source} wrote into the pipe of its process's answer, or changed what makes the answer",
-        hint="leave descriptors that the file has not opened, and Python's own functions, as they are",
+        f"{source} wrote into the pipe that carries the answer, or replaced functions that create it",
+        hint="do not write to file descriptors that the file did not open, or replace Python's own functions",
     )
 
 
@@ -324,6 +323,6 @@ def _raise_error(error: dict[str, str]) -> NoReturn:
     if error["kind"] in _ERRORS:
         raise _ERRORS[error["kind"]](error["message"], hint=error["hint"])
     raise ChildFailure(
-        f"the process that reads sources failed. This is a mistake of ours: report it with the lines below.\n"
+        f"the process that reads sources failed. This is a bug in the program: report it with the lines below.\n"
         f"{error['message']}"
     )

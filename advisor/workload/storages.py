@@ -1,4 +1,4 @@
-"""Live memory over a step, from the lifetimes of tensor storages."""
+"""Tracks live memory over a step by the lifetimes of tensor storages."""
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -26,13 +26,13 @@ CELL = {
     for row, category in enumerate(CATEGORIES)
     for column, storing in enumerate(STORINGS)
 }
-"""Where a (category, storing) pair stands in a sample of live bytes."""
+"""Index of a (category, storing) pair in a sample of live bytes."""
 
 SizeOf = Callable[[int | torch.SymInt], int]
 
 
 class Stored:
-    """One storage: a serial number in order of first sight, whether autocast keeps it in half, and its bytes."""
+    """A tensor storage, numbered in order of appearance; `low` means that autocast keeps it in half."""
 
     __slots__ = ("cell", "low", "reference", "serial", "size_bytes", "value")
 
@@ -46,8 +46,11 @@ class Stored:
 
 
 class Storages:
-    """The storages seen in a step. `live_bytes` is by (category, storing), see `CELL`; `events` say when each came and
-    went, and `scratch` which of them are no tensor's."""
+    """The storages seen in a step.
+
+    `live_bytes` is indexed by `CELL`, `events` lists allocations and frees, and `scratch` contains the serial numbers
+    of blocks that belong to no tensor.
+    """
 
     def __init__(self, *, size_of: SizeOf) -> None:
         self.live_bytes = [0] * len(CELL)
@@ -59,7 +62,7 @@ class Storages:
         self._serials = 0
 
     def of(self, tensor: torch.Tensor, category: Category) -> Stored:
-        """The storage of `tensor`; counted as live in `category` when it is seen for the first time."""
+        """Return the storage of `tensor`; a new one is counted as live in `category`."""
         storage = tensor.untyped_storage()
         address = storage._cdata
         stored = self._by_address.get(address)
@@ -74,16 +77,16 @@ class Storages:
 
     @property
     def live(self) -> Iterator[Stored]:
-        """Those that were not freed yet."""
+        """The storages that are not freed yet."""
         return iter(self._by_address.values())
 
     def hold(self, sizes_bytes: Sequence[int]) -> None:
-        """Note blocks that one call holds at once, and nothing after it."""
+        """Record blocks that one call holds at the same time and frees when it ends."""
         serials = [self._new_scratch(size_bytes) for size_bytes in sizes_bytes]
         self.events += ((serial, None) for serial in serials)
 
     def keep_with(self, stored: Stored, size_bytes: int) -> None:
-        """Note a block that lives as long as `stored`."""
+        """Record a block that lives as long as `stored`."""
         self._kept_with[stored.serial] = self._new_scratch(size_bytes)
 
     def _new_scratch(self, size_bytes: int) -> int:
@@ -93,26 +96,26 @@ class Storages:
         return serial
 
     def new_serial(self) -> int:
-        """The next number for a storage or for a value written in place."""
+        """Return the next number for a storage or for a value written in place."""
         self._serials += 1
         return self._serials
 
     def mark_low(self, stored: Stored, *, dtype: torch.dtype) -> None:
-        """Autocast keeps this storage in half."""
+        """Mark a float32 storage as kept in half under autocast."""
         if dtype is torch.float32 and not stored.low:
             self._leave(stored)
             stored.low = True
             self._enter(stored, CATEGORIES[stored.cell // len(STORINGS)], dtype)
 
     def move(self, tensor: torch.Tensor, category: Category) -> None:
-        """Count the storage of `tensor` in another category, where autocast keeps fp32."""
+        """Count the storage of `tensor` in another category, and as kept in fp32 under autocast."""
         stored = self.of(tensor, category)
         self._leave(stored)
         stored.low = False
         self._enter(stored, category, tensor.dtype)
 
     def leave_out(self, tensor: torch.Tensor) -> int:
-        """Count the storage of `tensor` no more; the bytes that it was counted with."""
+        """Stop counting the storage of `tensor`; return the bytes that it was counted with."""
         stored = self.of(tensor, "temporaries")
         counted_bytes = stored.size_bytes
         self._leave(stored)

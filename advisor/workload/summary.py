@@ -1,4 +1,4 @@
-"""Totals, groups and coverage of a Workload at a batch size."""
+"""Computes totals, groups and formula coverage of a Workload at a batch size."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ KINDS = ("parameters", "buffers", "gradients", "optimizer_state", "activations",
 
 
 def summarize(workload: Workload, *, batch: int) -> WorkloadSummary:
-    """What an answer says of the workload."""
+    """Return the summary of the workload that answers contain."""
     return WorkloadSummary(
         name=workload.name,
         totals=totals(workload, batch=batch),
@@ -25,7 +25,7 @@ def summarize(workload: Workload, *, batch: int) -> WorkloadSummary:
 
 
 def totals(workload: Workload, *, batch: int) -> Totals:
-    """One step at `batch`, in the dtypes it was traced in."""
+    """Return the totals of one step at `batch`, in the traced dtypes."""
     groups = group_rows(workload, by="phase", batch=batch)
     return Totals(
         batch=batch,
@@ -39,7 +39,7 @@ def totals(workload: Workload, *, batch: int) -> Totals:
 
 
 def group_rows(workload: Workload, *, by: GroupBy, batch: int) -> tuple[Group, ...]:
-    """The groups of a step at `batch`; those with the most FLOP, then the most bytes, first."""
+    """Return the groups of a step at `batch`, sorted by FLOP and then by bytes, largest first."""
     sums: dict[str, list[float]] = {}
     for row in workload.rows:
         cost = row_cost(row, batch=batch)
@@ -62,13 +62,13 @@ def group_rows(workload: Workload, *, by: GroupBy, batch: int) -> tuple[Group, .
 
 
 def coverage_ratio(workload: Workload) -> float:
-    """The share of operator calls that a formula counts; 1.0 is all of them. Views do not count."""
+    """Return the share of operator calls that a formula counts; 1.0 is all of them. Views are left out."""
     total = sum(row.count for row in workload.rows)
     return 1.0 - sum(unknown_ops(workload.rows).values()) / total if total else 1.0
 
 
 def unknown_ops(rows: Iterable[Row]) -> dict[str, int]:
-    """The operators that no formula counts, with their calls."""
+    """Return the operators without a formula, with their number of calls."""
     counts: Counter[str] = Counter()
     for row in rows:
         if formula_of(row.op) is None and row.family != "pointwise":

@@ -1,9 +1,9 @@
-"""Starts a process for code that is not ours under a supervisor, which lets nothing that it starts outlive it.
+"""Runs foreign code in a process under a supervisor, which kills everything that the code has started.
 
-The supervisor is a process of ours between this one and that code, so that the user's own process stays as it is. All
-that the code starts, daemons in sessions of their own included, becomes the supervisor's child when its parent ends:
-it is a subreaper. When the code ends, or when its starter asks for it or dies, the supervisor kills all that is left
-and ends as the code did, with the same exit code or signal. Elsewhere than on Linux it kills the code's process group.
+The supervisor is a separate process between this one and the code, so that this process needs no changes. It is a
+subreaper: every process that the code starts, even a daemon in its own session, becomes the supervisor's child when its
+parent ends. When the code ends, or its starter requests it or dies, the supervisor kills all remaining processes and
+exits with the code's exit code or signal. On systems other than Linux it kills the code's process group.
 """
 
 import os
@@ -18,16 +18,16 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 _ROOT = str(Path(__file__).resolve().parents[2])
-# Not `-m`, which would put the working folder, with whatever `random.py` lies there, before the standard library.
+# Not `-m`, which would put the working directory, with its `random.py` if any, before the standard library.
 _START = (
     "import sys; sys.path.append(sys.argv.pop(1)); from advisor.workload.supervisor import supervise; supervise(); "
     "from {module} import main; main()"
 )
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _SET_PARENT_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
-"""Of prctl(2)."""
+"""Options of prctl(2)."""
 _SWEEP_S = 5.0
-"""A process that the kernel does not let go for as long is left alone."""
+"""How long to try to kill the remaining processes."""
 _SWEEP_POLL_S = 0.002
 
 
@@ -40,10 +40,10 @@ def start(
     stdout: int | None = None,
     stderr: IO[bytes] | None = None,
 ) -> "subprocess.Popen[bytes]":
-    """Start `main` of `module` with these `sys.argv` under a supervisor, in a session of its own; `end` ends both."""
-    return subprocess.Popen(  # noqa: S603 - this very interpreter, and no shell in between
+    """Start `main` of `module` with these arguments under a supervisor, in its own session; `end` ends both."""
+    return subprocess.Popen(  # noqa: S603 - this same interpreter, started without a shell
         [sys.executable, "-P", "-c", _START.format(module=module), _ROOT, str(os.getpid()), *arguments],
-        stdin=subprocess.PIPE,  # it closes with this process, and then all ends
+        stdin=subprocess.PIPE,  # closes when this process ends, which ends the supervisor too
         stdout=stdout,
         stderr=stderr,
         pass_fds=pass_fds,
@@ -53,13 +53,13 @@ def start(
 
 
 def interrupt(process: "subprocess.Popen[bytes]") -> None:
-    """Let the supervisor kill all that it stands over, without waiting for it."""
+    """Tell the supervisor to kill its processes, without waiting for it."""
     process.terminate()
     process.send_signal(signal.SIGCONT)  # the code may have stopped it
 
 
 def end(process: "subprocess.Popen[bytes]") -> None:
-    """Kill all that the supervisor stands over, and wait until it is gone."""
+    """Kill the supervisor's processes, and wait until it has ended."""
     interrupt(process)
     if process.stdin is not None:
         process.stdin.close()
@@ -71,7 +71,7 @@ def end(process: "subprocess.Popen[bytes]") -> None:
 
 
 def supervise() -> None:
-    """Fork, and return in the fork alone, which goes on with the code: the other process is the supervisor."""
+    """Fork; return only in the child, which continues with the code. The parent becomes the supervisor."""
     starter_pid, supervisor_pid = int(sys.argv.pop(1)), os.getpid()
     _prctl(_SET_CHILD_SUBREAPER, 1)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*_ENDING, signal.SIGCHLD})
@@ -83,13 +83,13 @@ def supervise() -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     _prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-    if os.getppid() != supervisor_pid:  # it died before it could be noticed
+    if os.getppid() != supervisor_pid:  # the supervisor died before the death signal was set
         os._exit(1)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _prctl(option: int, value: int) -> None:
-    """Set what Linux has; other systems go without."""
+    """Set a process option on Linux; do nothing on other systems."""
     if sys.platform == "linux":
         import ctypes
 
@@ -97,7 +97,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _stand_over(child_pid: int, *, starter_pid: int) -> NoReturn:
-    """Wait for the code to end, or for a reason to end it; then leave nothing behind."""
+    """Wait until the code ends or must be ended; then kill all remaining processes and exit."""
     _close_all_but_stdin_and_stderr()
     wake_fd = _woken_by_signals()
     watched = [0, wake_fd, *_watch(starter_pid)]
@@ -116,7 +116,7 @@ def _stand_over(child_pid: int, *, starter_pid: int) -> NoReturn:
 
 
 def _close_all_but_stdin_and_stderr() -> None:
-    """The ends of the code's pipes are the code's: they close with it."""
+    """Close inherited descriptors, so that the code's pipes close when the code ends."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)
     for name in os.listdir("/dev/fd"):
@@ -126,7 +126,7 @@ def _close_all_but_stdin_and_stderr() -> None:
 
 
 def _woken_by_signals() -> int:
-    """A descriptor that brings the number of each signal."""
+    """Return a descriptor from which the number of each signal received can be read."""
     read_fd, write_fd = os.pipe()
     os.set_blocking(write_fd, False)
     signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
@@ -137,9 +137,9 @@ def _woken_by_signals() -> int:
 
 
 def _watch(starter_pid: int) -> tuple[int, ...]:
-    """A descriptor that is ready once the starter is dead, where the system has it.
+    """Return a descriptor that becomes ready when the starter dies, if the system supports it.
 
-    Its pipe alone does not tell: a fork of the starter may hold it open.
+    The pipe alone is not enough, because a fork of the starter may hold it open.
     """
     if not hasattr(os, "pidfd_open"):
         return ()
@@ -150,7 +150,7 @@ def _watch(starter_pid: int) -> tuple[int, ...]:
 
 
 def _ended() -> Iterator[tuple[int, int]]:
-    """The children that have ended, each with its status; raises ChildProcessError where no child is left."""
+    """Yield (pid, status) of the children that have ended; raise `ChildProcessError` if no child is left."""
     while True:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if not pid:
@@ -159,7 +159,7 @@ def _ended() -> Iterator[tuple[int, int]]:
 
 
 def _sweep(child_pid: int) -> None:
-    """Kill what is left until nothing is: whose parent is killed becomes a child of this process."""
+    """Kill descendants until none are left; those whose parent is killed become children of this process."""
     deadline_s = time.monotonic() + _SWEEP_S
     with suppress(ChildProcessError):
         while time.monotonic() < deadline_s:
@@ -172,7 +172,7 @@ def _sweep(child_pid: int) -> None:
 
 
 def _descendants(ancestor_pid: int) -> list[int]:
-    """Its children, theirs and so on, as /proc shows them now; none where there is no /proc."""
+    """Return all descendants that /proc currently lists; empty without /proc."""
     children: dict[int, list[int]] = {}
     with suppress(FileNotFoundError):
         for name in os.listdir("/proc"):
@@ -187,7 +187,7 @@ def _descendants(ancestor_pid: int) -> list[int]:
 
 
 def _leave(status: int) -> NoReturn:
-    """End as the code did."""
+    """Exit with the code's exit code or signal."""
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         import resource

@@ -1,4 +1,4 @@
-"""Run in a child process: nothing in, what torch is and which GPUs it can use on stdout, as JSON."""
+"""Prints torch's version, threads and GPUs as JSON; runs in a child process."""
 
 import json
 from typing import Any
@@ -7,25 +7,25 @@ import torch
 
 
 def torch_devices() -> dict[str, Any]:
-    """Version, threads of its operators, and the GPUs by torch's own names."""
+    """Return torch's version, the thread count of its operators, and the GPUs under torch's names."""
     return {"version": torch.__version__, "thread_count": torch.get_num_threads(), "gpus": [*_cuda(), *_mps()]}
 
 
 def gpu_uuid(index: int) -> str | None:
-    """As the driver writes it; None where torch does not say (before 2.5)."""
+    """Return the GPU's UUID as the driver writes it, or None if torch does not report it (before 2.5)."""
     uuid = getattr(torch.cuda.get_device_properties(index), "uuid", None)
     return f"GPU-{uuid}" if uuid else None
 
 
 def torch_name(name: str, *, uuid: str | None) -> str:
-    """What torch calls, in this process, the GPU that the driver counts as `name`: they may count in another order."""
+    """Return this process's torch name of the GPU that the driver lists as `name`; their orders may differ."""
     if uuid is None or not torch.cuda.is_available():
         return name
     return next((f"cuda:{index}" for index in range(torch.cuda.device_count()) if gpu_uuid(index) == uuid), name)
 
 
 def _cuda() -> list[dict[str, Any]]:
-    """NVIDIA's, and AMD's in a ROCm build, which torch calls CUDA too."""
+    """Return NVIDIA's GPUs, or AMD's in a ROCm build, where torch calls them CUDA too."""
     found = []
     for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         properties = torch.cuda.get_device_properties(index)
@@ -48,5 +48,5 @@ def _mps() -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Print them on one line, the last that this process prints."""
-    print(json.dumps(torch_devices()))  # noqa: T201 - a process of its own, whose stdout is the answer
+    """Print the devices on one line, the last line of output."""
+    print(json.dumps(torch_devices()))  # noqa: T201 - a separate process, whose stdout is the answer

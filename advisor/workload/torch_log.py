@@ -1,4 +1,4 @@
-"""torch's own log, quiet while a step is traced."""
+"""Silences torch's log while a step is traced."""
 
 import logging
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ _FAKE_TENSORS = logging.getLogger("torch._subclasses.fake_tensor")
 
 @contextmanager
 def fake_tensor_log_silenced() -> Iterator[None]:
-    """What goes wrong on fake tensors comes as an exception; the log would print it with torch's traceback as well."""
+    """Silence the fake tensor log, which would print errors with torch's traceback in addition to raising them."""
     level = _FAKE_TENSORS.level
     _FAKE_TENSORS.setLevel(logging.CRITICAL)
     try:

@@ -1,4 +1,4 @@
-"""A loaded model in, one step of it as a Workload out, without running it where that can be avoided."""
+"""Traces one step of a loaded model as a Workload, without running it if possible."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -29,36 +29,39 @@ if TYPE_CHECKING:
 Method = Literal["fake", "symbolic", "cpu_step"]
 
 _CPU_STEP_BATCH = 4
-"""A real step is traced at this batch at most, twice and three times of it: sizes are learned, not speeds."""
+"""Largest base batch of a real step, which is also traced at 2 and 3 times it; only sizes are needed, not times."""
 _CPU_STEP_COPIES = {"inference": 2, "training": 6}
-"""Copies of the parameters a real step needs room for: ours and activations; in training gradients and state too."""
+"""Memory of a real step in copies of the parameters: a copy and activations; in training also gradients and state."""
 
 
 class NotAffineError(Exception):
-    """The steps traced at several batch sizes do not follow from one another."""
+    """The steps traced at several batch sizes do not grow as a + b x batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One traced step: what was recorded, the tensors that were handed in, the optimizers that stepped, what was
-    assumed of sizes, in words, and whether the loss was what the model itself gave as such."""
+    """One traced step."""
 
     recording: Recording
     inputs: tuple[tuple[tuple[int, ...], str], ...]
+    """Shape and dtype of each input tensor."""
     optimizers: tuple[str, ...]
+    """Class names of the optimizers that stepped."""
     assumed: tuple[str, ...]
+    """Assumptions about data-dependent sizes, in words."""
     has_own_loss: bool = False
+    """The model's output contains a loss."""
 
 
 def trace(
     loaded: LoadedModel, *, mode: Mode, batch: int | None, isolated: bool = False, attention: Attention = "auto"
 ) -> Workload:
-    """Trace one step of `loaded` on fake tensors; where its code needs values, on assumed sizes; else by a real step.
+    """Trace one step on fake tensors; if its code needs values, with assumed sizes; if that fails, by a real step.
 
-    `batch` matters only where dimensions are not affine in the batch, or the batch is fixed. `isolated`: the process
-    exists for tracing alone. Where `attention` is "eager", what attention the model leaves to torch takes torch's math
-    path. Raises whatever the user's code raises, and TraceError when a real step would be needed and does not fit in
-    this machine's memory. A mistake of our own is no reason to try another way.
+    `batch` matters only if the dimensions are not affine in the batch. `isolated` means that the process exists only
+    for tracing. With `attention` "eager", attention that the model leaves to torch takes torch's math path. Raises
+    whatever the user's code raises, and `TraceError` if a real step is needed but does not fit in this machine's
+    memory. Bugs of our own are raised at once, without trying the next method.
     """
     first_error: Exception | None = None
     for method in ("fake", "symbolic"):
@@ -76,7 +79,7 @@ def trace(
 
 
 class _Tracer:
-    """Traces one model by one method; keeps the fake mode, which knows the calls it has seen."""
+    """Traces one model by one method; keeps the fake mode, which caches the calls it has seen."""
 
     def __init__(
         self, loaded: LoadedModel, *, mode: Mode, method: Method, isolated: bool, attention: Attention
@@ -94,22 +97,22 @@ class _Tracer:
         if self._loaded.batch_is_fixed:
             return self._merged([self._loaded.batch], [self._step(self._loaded.batch)])
         base = min(self._loaded.batch, _CPU_STEP_BATCH) if self._method == "cpu_step" else self._loaded.batch
-        # A batch of one may take other ways through torch (squeezes, strides): it follows from larger ones.
+        # A batch of one may take other paths through torch (squeezes, strides), so it is derived from larger ones.
         batches = [2, 4, 3] if base == 1 else [base, 2 * base, 3 * base]
         try:
             steps = [self._step(size) for size in batches]
         except AdvisorError:
             raise
-        except Exception as error:  # the user's code, which may take no batch but its own
+        except Exception as error:  # the user's code, which may accept only its own batch size
             if raised_by_us(error):
                 raise
-            reason = f"others fail ({str(error).strip().partition(chr(10))[0]})"
+            reason = f"other batch sizes fail ({str(error).strip().partition(chr(10))[0]})"
         else:
             try:
                 return self._merged(batches, steps)
             except NotAffineError:
                 reason = f"sizes at {', '.join(map(str, batches))} do not grow as a + b x batch"
-        return self._merged([wanted], [self._step(wanted)], notes=(f"traced at batch {wanted} alone: {reason}",))
+        return self._merged([wanted], [self._step(wanted)], notes=(f"traced only at batch {wanted}: {reason}",))
 
     def _step(self, batch: int) -> Step:
         loaded, fake = self._loaded, self._fake
@@ -136,9 +139,9 @@ class _Tracer:
         if self._mode == "training" and loaded.train_step is None:
             if loaded.loss is None:
                 which = "the output's own" if steps[0].has_own_loss else "the mean of the float outputs"
-                assumptions.append(f"loss: {which}, since the file defines none")
+                assumptions.append(f"loss: {which}, because the file defines none")
             if loaded.optimizer is None:
-                assumptions.append("optimizer: AdamW, since the file defines none")
+                assumptions.append("optimizer: AdamW, because the file defines none")
         return merged_workload(
             model=loaded.model,
             name=loaded.name,
@@ -159,7 +162,7 @@ class Follower:
     optimizers: OptimizerSteps
 
     def step(self, inputs: Any) -> Step:
-        """The step, once it is over."""
+        """Return the step, once it is over."""
         return Step(
             recording=self.recorder.finish(),
             inputs=tuple(
@@ -176,8 +179,11 @@ class Follower:
 def following_step(
     model: nn.Module, *, companions: Sequence[Any], fake: "FakeTensorMode | None", attention: Attention = "auto"
 ) -> Iterator[Follower]:
-    """Record what happens inside, on stand-ins for the tensors of `model` and `companions`: fake ones with `fake`, real
-    copies without. Call inside `untouched`, or where the process ends with the step."""
+    """Record the step inside, on replacements of the tensors of `model` and `companions`.
+
+    The replacements are fake tensors if `fake` is given, else real copies. Call inside `untouched`, unless the process
+    ends with the step.
+    """
     replaced = with_tensors([model, *companions], to_clone if fake is None else lambda tensor: to_fake(fake, tensor))
     networks = [companion for companion in companions if isinstance(companion, nn.Module)]
     sizes = AssumedSizes()
@@ -199,7 +205,7 @@ def following_step(
 
 
 def _training_step(loaded: LoadedModel, inputs: Inputs, recorder: Recorder) -> bool:
-    """Forward, loss, backward, optimizer, as the file defines them or by default; whether the output had a loss."""
+    """Run forward, loss, backward and optimizer, the file's or the defaults; return True if the output has a loss."""
     batch = batch_value(inputs)
     if loaded.train_step is not None:
         loaded.train_step(loaded.model, batch)
@@ -223,9 +229,9 @@ def merged_workload(
     method: Method,
     assumptions: Sequence[str],
 ) -> Workload:
-    """The Workload of `steps`, traced at `batches`; with one step it holds for that batch alone.
+    """Return the Workload of `steps`, traced at `batches`; with one step it holds only for that batch.
 
-    Raises NotAffineError where rows or inputs do not grow with the batch as a + b x batch.
+    Raises `NotAffineError` if rows or inputs do not grow as a + b x batch.
     """
     recordings = [step.recording for step in steps]
     rows, inputs = merge_rows(recordings, batches), _merged_inputs(steps, batches)
@@ -256,7 +262,7 @@ def merged_workload(
 
 
 def _recomputed_notes(recording: Recording) -> tuple[str, ...]:
-    """What the user must know where the model saves memory by itself."""
+    """Return a note if the model recomputes modules in backward to save memory."""
     if not recording.recomputed:
         return ()
     paths = [blocks.path for blocks in recording.blocks]
@@ -264,12 +270,12 @@ def _recomputed_notes(recording: Recording) -> tuple[str, ...]:
         next((path for path in paths if f"{name}.".startswith(f"{path}.")), name) for name in recording.recomputed
     )
     listed = ", ".join(dict.fromkeys(enclosing))
-    return (f"torch.utils.checkpoint: {listed} run again in backward, and keep nothing for it",)
+    return (f"torch.utils.checkpoint: {listed} run again in backward and keep no activations for it",)
 
 
 def _merged_inputs(steps: Sequence[Step], batches: Sequence[int]) -> tuple[Operand, ...] | None:
     if len({len(step.inputs) for step in steps}) != 1:
-        return None  # a list of as many tensors as samples
+        return None  # a list with one tensor per sample
     operands = []
     for traced in zip(*(step.inputs for step in steps), strict=True):
         shape = merge_shape([sizes for sizes, _ in traced], batches)
@@ -280,20 +286,20 @@ def _merged_inputs(steps: Sequence[Step], batches: Sequence[int]) -> tuple[Opera
 
 
 def method_notes(method: Method, step: Step) -> tuple[str, ...]:
-    """What the user must know of how the step was traced."""
+    """Return notes on how the step was traced."""
     if method == "cpu_step":
-        return ("traced by a real step on this CPU, since the code needs values that fake tensors do not have",)
+        return ("traced by a real step on this CPU, because the code needs values that fake tensors do not have",)
     return step.assumed
 
 
 def _require_memory_for_cpu_step(loaded: LoadedModel, mode: Mode, error: Exception | None) -> None:
-    """Raise TraceError where the parameters alone show that a real step cannot fit."""
+    """Raise `TraceError` if a real step cannot fit in memory, judged by the parameters alone."""
     free_bytes = free_memory_bytes()
     parameter_bytes = sum(parameter.numel() * parameter.element_size() for parameter in loaded.model.parameters())
     needed_bytes = _CPU_STEP_COPIES[mode] * parameter_bytes
     if free_bytes is not None and needed_bytes > free_bytes:
         raise TraceError(
             f"{loaded.name} cannot be traced on fake tensors ({type(error).__name__}: {error}), and a real step needs "
-            f"about {needed_bytes / 2**30:.0f} GiB of the {free_bytes / 2**30:.0f} GiB that are free",
-            hint="trace a smaller configuration, or keep .item(), .tolist() and branches on values out of the step",
+            f"about {needed_bytes / 2**30:.0f} GiB, but only {free_bytes / 2**30:.0f} GiB are free",
+            hint="trace a smaller configuration, or avoid .item(), .tolist() and branches on values in the step",
         ) from error

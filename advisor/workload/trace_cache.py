@@ -1,8 +1,8 @@
-"""Traced Workloads to files and back: a request that was traced before is not traced again.
+"""Caches traced Workloads in files, so that the same request is not traced again.
 
-The name of a file is a hash of the request, the working folder, the tracer's own code, and the versions of torch and
-the model libraries. In it stands what the trace read of the user's own; it holds as long as all of that is unchanged.
-A file that was cut short, is forged or holds something else is ignored.
+The file name is a hash of the request, the working directory, the tracer's code, and the versions of torch and the
+model libraries. The file also lists which of the user's files the trace read; it is valid while these are unchanged.
+Truncated, forged or otherwise invalid files are ignored.
 """
 
 import contextlib
@@ -28,19 +28,19 @@ from advisor.workload.spawn import RESULT_LIMIT_BYTES, ProfileRequest
 _PACKAGES = ("torch", "torchvision", "timm", "transformers")
 _ROOMS = tuple(Path(__file__).resolve().parents[1] / name for name in ("ops", "workload"))
 _KEPT_COUNT = 8192
-"""Workloads kept, of some 10 KB each."""
+"""Number of Workloads kept, about 10 KB each."""
 _OWN_FILE = 0o600
-"""For this user alone: the workload of a model shows how it is built."""
+"""Readable only by this user, because a workload shows how the model is built."""
 _NO_PART_OF_THE_TRACE = ("timeout_s",)
 
 
 def folder() -> Path:
-    """Where this user's workloads are kept."""
+    """Return the folder of this user's cached workloads."""
     return platformdirs.user_cache_path("advisor") / "workloads"
 
 
 def read(request: ProfileRequest) -> Workload | None:
-    """The Workload that this request gave before, from the same files; or None."""
+    """Return the cached Workload of this request, or None if there is none or the files it read have changed."""
     try:
         file = _file(request)
         if not file.is_file():
@@ -48,12 +48,12 @@ def read(request: ProfileRequest) -> Workload | None:
         with gzip.open(file) as kept:
             entry = json.loads(kept.read(2 * RESULT_LIMIT_BYTES))
         return workload_from_json(entry["workload"], where=request.source) if are_unchanged(entry["files"]) else None
-    except Exception:  # noqa: BLE001 - there is no end to what a forged file makes go wrong, and a trace mends all of it
+    except Exception:  # noqa: BLE001 - an invalid file can fail in any way, and tracing again always works
         return None
 
 
 def write(request: ProfileRequest, document: dict[str, Any], *, files: Mapping[str, str]) -> None:
-    """Keep the Workload's JSON, made from `files`, in one step; a folder that cannot be written is let be."""
+    """Store the Workload's JSON, made from `files`, atomically; do nothing if the folder is not writable."""
     with contextlib.suppress(OSError):
         file = _file(request)
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def write(request: ProfileRequest, document: dict[str, Any], *, files: Mapping[s
 
 
 def forget_oldest() -> None:
-    """Remove the Workloads written first, beyond those that are kept."""
+    """Remove the oldest Workloads beyond the number kept."""
     with contextlib.suppress(OSError):
         newest_first = sorted(folder().glob("*.json.gz"), key=lambda file: file.stat().st_mtime, reverse=True)
         for outdated in newest_first[_KEPT_COUNT:]:
@@ -71,7 +71,7 @@ def forget_oldest() -> None:
 
 def _file(request: ProfileRequest) -> Path:
     asked = {name: value for name, value in asdict(request).items() if name not in _NO_PART_OF_THE_TRACE}
-    if request.source.partition(":")[0] not in _PACKAGES:  # of which each source is the same everywhere
+    if request.source.partition(":")[0] not in _PACKAGES:  # whose sources mean the same in every directory
         asked["folder"] = str(Path.cwd())
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode())
     digest.update(_program_digest())
@@ -80,7 +80,7 @@ def _file(request: ProfileRequest) -> Path:
 
 @cache
 def _program_digest() -> bytes:
-    """Of the code and the packages that turn a source into a Workload."""
+    """Return a digest of the code and package versions that turn a source into a Workload."""
     digest = hashlib.sha256()
     for package in _PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):

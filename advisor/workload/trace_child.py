@@ -1,8 +1,8 @@
-"""The process that runs the user's file: requests on one descriptor in, each one's answer as JSON on another out.
+"""Runs the user's file in the child process that `spawn.py` starts, and answers requests with JSON.
 
-Started by `spawn.py`. From its first line on, what the file prints goes to stderr, the process group dies with the
-parent, and a watchdog says where the file is when time runs out. Every failure is answered, or ends the process without
-a word: the file may have replaced whatever an answer is made with.
+Requests arrive on one descriptor, and answers leave on another. The file's output goes to stderr, the process group
+dies with the parent, and a watchdog reports where the file is on a timeout. A failure is reported as an answer; if the
+file has broken the functions that make answers, the process exits without one.
 """
 
 import fcntl
@@ -34,31 +34,31 @@ if TYPE_CHECKING:
     from advisor.workload.loaded import LoadedModel
 
 _NAMED_COUNT = 3
-"""Replaced functions named in a message."""
+"""Most replaced functions that a message names."""
 _MESSAGE_CHARACTERS = 2**14
 _PRIVATE_FD = 200
-"""Descriptors are given out from 0 up: no stray write of the user's code lands on one up here."""
+"""Descriptors are assigned from 0 up, so stray writes of the user's code do not reach one this high."""
 
 
 class ResultChannel:
-    """The way to the parent."""
+    """The pipe that carries answers to the parent."""
 
     def __init__(self, fd: int) -> None:
         self._fd = _private(fd)
         os.register_at_fork(after_in_child=self._disown)
 
     def _disown(self) -> None:
-        """In a fork of the user's code: the result is not its to send."""
-        if self._fd >= 0:  # else it is a fork of a fork
+        """Close the pipe in a fork made by the user's code, which must not send an answer."""
+        if self._fd >= 0:  # otherwise this is a fork of a fork
             os.close(self._fd)
             self._fd = -1
 
     def send(self, frame: bytes) -> None:
-        """Send `frame`; end the process where nobody takes it."""
+        """Send `frame`; end the process if nobody reads it."""
         if self._fd < 0:
             os._exit(0)
         for stream in (sys.stdout, sys.stderr):
-            with suppress(BaseException):  # the user's code may have closed it, or replaced it by anything
+            with suppress(BaseException):  # the user's code may have closed or replaced the stream
                 stream.flush()
         try:
             with open(self._fd, "wb", closefd=False) as result:
@@ -68,7 +68,7 @@ class ResultChannel:
 
 
 class Turn:
-    """One request's answer, which the first to speak gives: the trace or its watchdog."""
+    """The answer to one request, sent by whichever finishes first, the trace or its watchdog."""
 
     def __init__(self, channel: ResultChannel, *, token: bytes) -> None:
         self._channel = channel
@@ -78,27 +78,27 @@ class Turn:
     def answer(self, payload: bytes) -> None:
         """Send the answer, a message as JSON."""
         if not self._first_sender.acquire(blocking=False):
-            threading.Event().wait()  # for ever: the other thread has answered
+            threading.Event().wait()  # waits forever, because the other thread has answered
         self._channel.send(packed(payload, token=self._token))
 
     def end(self, error: AdvisorError) -> NoReturn:
-        """Send the user's mistake and end the process, which cannot go on."""
+        """Send the user's error and end the process, which cannot continue."""
         self.answer(_payload(_failure(error), is_last=True))
         os._exit(0)
 
 
 def _payload(message: dict[str, Any], *, is_last: bool) -> bytes:
-    """`is_last`: the process cannot be asked again."""
+    """Return the message as JSON; `is_last` means that the process takes no further request."""
     return json.dumps({**message, "is_last": is_last}).encode()
 
 
 def _failure(error: AdvisorError) -> dict[str, Any]:
-    message = error.message[:_MESSAGE_CHARACTERS]  # names of the user's stand in many
+    message = error.message[:_MESSAGE_CHARACTERS]  # messages may contain long names from the user's code
     return {"error": {"kind": type(error).__name__, "message": message, "hint": error.hint[:_MESSAGE_CHARACTERS]}}
 
 
 def _private(fd: int) -> int:
-    """The descriptor moved out of the way, and closed where the user's code starts another program."""
+    """Return the descriptor moved to a high number, and closed when the user's code starts another program."""
     moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _PRIVATE_FD)
     os.close(fd)
     return moved
@@ -108,12 +108,12 @@ Request = TypeVar("Request", bound=ProfileRequest)
 
 
 def main() -> NoReturn:
-    """Serve requests for a step's Workload."""
+    """Serve requests to trace a step."""
     serve(ProfileRequest, _profile)
 
 
 def serve(kind: type[Request], answer: Callable[[Request], dict[str, Any]]) -> NoReturn:
-    """Serve requests until the parent closes their pipe: `sys.argv` holds its descriptor and the results'."""
+    """Serve requests until the parent closes the pipe; `sys.argv` has the descriptors for requests and answers."""
     channel = ResultChannel(int(sys.argv[2]))
     os.dup2(2, 1)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
@@ -127,7 +127,7 @@ def serve(kind: type[Request], answer: Callable[[Request], dict[str, Any]]) -> N
 
 @contextmanager
 def _without_a_word() -> Iterator[None]:
-    """End the process where even an answer about what went wrong cannot be made; the parent says so."""
+    """End the process if not even an error can be answered; the parent then reports that."""
     leave = os._exit
     try:
         yield
@@ -139,7 +139,7 @@ def _serve(request: Request, turn: Turn, answer: Callable[[Request], dict[str, A
     library = StandardLibrary()
     watchdog = _start_watchdog(request, turn, library)
     if not request.run:
-        gc.disable()  # collecting would take a sixth of a trace
+        gc.disable()  # collection would take a sixth of the trace's time
     try:
         _pose_as(request)
         library.remember()
@@ -152,14 +152,14 @@ def _serve(request: Request, turn: Turn, answer: Callable[[Request], dict[str, A
     watchdog.cancel()
     turn.answer(payload)
     gc.collect()
-    gc.freeze()  # what is left are modules and tables: the next collection need not go through them
+    gc.freeze()  # only modules and tables are left, which the next collection can skip
 
 
 def _what_went_wrong(error: BaseException, request: ProfileRequest, *, replaced: Sequence[str]) -> dict[str, Any]:
     if isinstance(error, AdvisorError):
         return _failure(error)
     if raised_by_us(error):
-        if replaced:  # by the user's file: ours goes on with them
+        if replaced:  # the user's file replaced functions that our code uses
             return _failure(_replaced(error, request, replaced=replaced))
         return {"error": {"kind": "internal", "message": traceback.format_exc(), "hint": ""}}
     hint = "pass the script's own arguments after `--`" if request.run else ""
@@ -168,8 +168,8 @@ def _what_went_wrong(error: BaseException, request: ProfileRequest, *, replaced:
 
 def _replaced(error: BaseException, request: ProfileRequest, *, replaced: Sequence[str]) -> LoadError:
     names = ", ".join(replaced[:_NAMED_COUNT])
-    reason = explain(error, what=f"{request.source} replaces {names}, without which it cannot be read").message
-    return LoadError(reason, hint="leave Python's own functions as they are, or put them back at the end of the file")
+    reason = explain(error, what=f"{request.source} replaces {names}, which the program needs").message
+    return LoadError(reason, hint="do not replace Python's own functions, or restore them at the end of the file")
 
 
 def _profile(request: ProfileRequest) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def _profile(request: ProfileRequest) -> dict[str, Any]:
 
 
 def _traced(request: ProfileRequest) -> dict[str, Any]:
-    # torch is imported here, not above: the channel and the watchdog are there before it.
+    # torch is imported here, so that the channel and the watchdog exist before it.
     from advisor.workload.cuda_redirect import cuda_redirected
     from advisor.workload.file import workload_to_json
     from advisor.workload.torch_log import fake_tensor_log_silenced
@@ -213,7 +213,7 @@ def _generation(request: ProfileRequest, generation: "Generation") -> "Workload"
     from advisor.workload.load_source import load_language_model
 
     model = load_language_model(request.source, generation)
-    from advisor.workload.generation_trace import trace_generation  # which needs transformers
+    from advisor.workload.generation_trace import trace_generation  # needs transformers
 
     return trace_generation(model, generation, isolated=True)
 
@@ -227,7 +227,7 @@ def _trace(loaded: "LoadedModel", request: ProfileRequest) -> "Workload":
 
 @contextmanager
 def user_errors_in_step(loaded: "LoadedModel", request: ProfileRequest) -> Iterator[None]:
-    """What the user's code raises inside becomes a `TraceError` that says what the model was given."""
+    """Turn errors of the user's code into a `TraceError` that says what inputs the model was given."""
     from advisor.workload.inputs import describe_inputs
 
     try:
@@ -247,9 +247,9 @@ def _request(text: bytes, kind: type[Request]) -> Request:
 
 
 def _pose_as(request: ProfileRequest) -> None:
-    """Give the user's file the `sys.argv` and the first `sys.path` entry that `python FILE` gives it.
+    """Set `sys.argv` and the first `sys.path` entry as `python FILE` does.
 
-    After torch's import, which a `random.py` in the file's folder would break.
+    This happens after torch's import, which a `random.py` in the file's folder would break.
     """
     import_module("torch")
     path = Path(request.source.partition("::")[0])
@@ -259,13 +259,15 @@ def _pose_as(request: ProfileRequest) -> None:
 
 
 def _receive_requests(fd: int) -> "queue.SimpleQueue[tuple[bytes, bytes]]":
-    """The requests as they come, each with its token. Where the other end of the pipe, held by the parent alone,
-    closes, the whole process group is killed."""
+    """Return a queue of incoming requests, each as (token, request).
+
+    When the pipe closes, whose other end only the parent holds, the whole process group is killed.
+    """
     pipe = _private(fd)
     received: queue.SimpleQueue[tuple[bytes, bytes]] = queue.SimpleQueue()
 
     def receive() -> None:
-        with suppress(BaseException), open(pipe, "rb", closefd=False) as requests:  # the user's code may have closed it
+        with suppress(BaseException), open(pipe, "rb", closefd=False) as requests:  # user code may close it
             while token := requests.read(TOKEN_BYTES):
                 length = int.from_bytes(requests.read(LENGTH_BYTES), "big")
                 received.put((token, requests.read(length + TOKEN_BYTES)[:length]))
@@ -279,7 +281,7 @@ def _start_watchdog(request: ProfileRequest, turn: Turn, library: StandardLibrar
     main_thread_id = threading.get_ident()
 
     def end() -> None:
-        with suppress(BaseException):  # the parent then says that time has run out
+        with suppress(BaseException):  # the parent then reports the timeout
             library.restore()
             report()
 
@@ -288,7 +290,7 @@ def _start_watchdog(request: ProfileRequest, turn: Turn, library: StandardLibrar
         still = f"was still running after {request.timeout_s:g} s"
         hint = "give it more time with --timeout"
         place = frames[0].strip().partition(": ")[0] if frames else request.source
-        if frames and not request.run and " in " not in place:  # at the top level, while the file is imported
+        if frames and not request.run and " in " not in place:  # at module level, while the file is imported
             hint = f'put it under `if __name__ == "__main__":`, run the file as a script with --run, or {hint}'
         turn.end(LoadError("\n".join([f"{place} {still}", *frames]), hint=hint))
 
@@ -299,12 +301,12 @@ def _start_watchdog(request: ProfileRequest, turn: Turn, library: StandardLibrar
 
 
 def _limit_memory() -> None:
-    """Make an allocation that this machine cannot hold fail, instead of bringing the machine down.
+    """Make allocations beyond this machine's memory fail, so that they do not bring the machine down.
 
-    RLIMIT_DATA counts private writable memory. RLIMIT_AS would count reserved addresses too, of which torch has plenty.
+    RLIMIT_DATA counts private writable memory. RLIMIT_AS would also count reserved addresses, of which torch has many.
     """
     import resource
 
     memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    with suppress(ValueError, OSError):  # a lower limit is in force already
+    with suppress(ValueError, OSError):  # a lower limit is already set
         resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))

@@ -1,6 +1,6 @@
-"""Requests in, the Workload of each out, or the error it met: from the cache, else by several children at work at once.
+"""Traces many requests, from the cache or in several child processes in parallel.
 
-A source that crashes or never ends costs only itself: its child is replaced.
+A source that crashes or hangs affects only its own request; its child is replaced.
 """
 
 import os
@@ -17,14 +17,17 @@ from advisor.workload.spawn import SCHEMES, ChildFailure, ProfileRequest, Source
 
 Outcome: TypeAlias = Workload | AdvisorError | ChildFailure
 OnProgress: TypeAlias = Callable[[int, int], None]
-"""Called with how many of how many requests are done."""
+"""Called with the number of finished requests and the number of all requests."""
 _POLL_S = 0.1
 
 
 def trace_many(
     requests: Iterable[ProfileRequest], *, on_progress: OnProgress | None = None
 ) -> dict[ProfileRequest, Outcome]:
-    """Trace each distinct request once, as many at a time as this process may use cores."""
+    """Trace each distinct request once, with one child per CPU core that this process may use.
+
+    Return each request's Workload, or the error that it raised.
+    """
     wanted = tuple(dict.fromkeys(requests))
     outcomes: dict[ProfileRequest, Outcome] = {}
     missing = []
@@ -46,7 +49,7 @@ def trace_many(
 
 
 class _Crew:
-    """Threads that each keep one child busy. Leaving the `with` ends all children at once."""
+    """Threads that each drive one child; leaving the `with` ends all children at once."""
 
     def __init__(self, requests: Iterable[ProfileRequest]) -> None:
         self._waiting: queue.SimpleQueue[ProfileRequest] = queue.SimpleQueue()
@@ -59,7 +62,7 @@ class _Crew:
         self._threads = [threading.Thread(target=self._work, args=(worker,)) for worker in self._workers]
 
     def next_outcome(self) -> tuple[ProfileRequest, Outcome]:
-        """The next request that is done, in no order."""
+        """Return the next finished request and its outcome, in order of completion."""
         outcome = self._outcomes.get()
         if isinstance(outcome, BaseException):
             raise outcome
@@ -84,21 +87,21 @@ class _Crew:
                 self._outcomes.put((request, worker.trace(request)))
         except queue.Empty:
             pass
-        except BaseException as mistake:  # noqa: BLE001 - our own, which the thread that waits raises
+        except BaseException as mistake:  # noqa: BLE001 - a bug of our own, which the waiting thread raises
             self._outcomes.put(mistake)
         finally:
             worker.close()
 
 
 class _Worker:
-    """One child, replaced when it has ended or has run a file of the user's, which may have left anything behind."""
+    """Drives one child, and replaces it when it has ended or has run a user's file, which may have changed anything."""
 
     def __init__(self, *, is_over: threading.Event) -> None:
         self._is_over = is_over
         self._child: SourceProcess | None = None
 
     def trace(self, request: ProfileRequest) -> Outcome:
-        """The Workload, kept for the next time, or what went wrong."""
+        """Trace the request and cache the Workload; return it, or the error."""
         try:
             request.check()
             message = self._ask(request)
@@ -109,7 +112,7 @@ class _Worker:
         return workload
 
     def kill(self) -> None:
-        """End the child under the hands of the thread that uses it."""
+        """Kill the child, even while another thread waits for its answer."""
         if self._child is not None:
             self._child.kill()
 
@@ -126,7 +129,7 @@ class _Worker:
         except SourceDiedError:
             if not is_used or self._is_over.is_set():
                 raise
-        # What the child served before may have filled its memory: the source is judged by a fresh one.
+        # Earlier requests may have filled the child's memory, so the source is tried again in a fresh one.
         return self._ask_once(request)
 
     def _ask_once(self, request: ProfileRequest) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the user's code raised, or where it is, in their own lines: never ours, torch's or the standard library's."""
+"""Explains errors of the user's code by their own lines, without frames of ours, torch or the standard library."""
 
 import linecache
 import os
@@ -20,25 +20,25 @@ _LIBRARIES = tuple(
 )
 _MESSAGE_LINES = 12
 _COMPLAINTS = (TypeError, ValueError, IndexError)
-"""Of torch about arguments, beside RuntimeError (torch/csrc/Exceptions.h)."""
+"""Errors that torch raises for wrong arguments, besides RuntimeError (torch/csrc/Exceptions.h)."""
 _HANDING_ON: set[tuple[str, str]] = set()
-"""File and name of each function that `hands_on` marks."""
+"""File and name of each function marked by `hands_on`."""
 _LINE_CHARACTERS = 500
 _FRAMES_AT_EACH_END = 8
 _NO_CONNECTION = frozenset(("URLError", "ConnectionError", "ConnectError"))
-"""Of urllib, of Python's sockets and requests, of httpx: by name, as none of them need be imported."""
+"""Errors of urllib, of sockets and requests, and of httpx; by name, because none of them need be imported."""
 _OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "cannot allocate memory")
 
 
 def display_path(filename: str) -> str:
-    """The path as seen from the working folder, where the file lies below it."""
+    """Return the path relative to the working directory if the file is below it, else unchanged."""
     relative = os.path.relpath(filename)
     return filename if relative.startswith(os.pardir) else relative
 
 
 @cache
 def is_user_file(filename: str) -> bool:
-    """Whether `filename` is part of no library, and none of ours."""
+    """Return True if the file belongs neither to a library nor to this program."""
     if filename.startswith("<"):
         return False
     path = os.path.realpath(filename)
@@ -47,20 +47,22 @@ def is_user_file(filename: str) -> bool:
 
 
 def hands_on(function: _F) -> _F:
-    """Mark a function of ours that calls what the user's code or torch has given it, written in C: what is wrong with
-    the arguments of that call is raised in our line."""
+    """Mark a function of ours that passes the user's arguments on to C code.
+
+    Errors about these arguments are raised in our line, but they are the user's.
+    """
     _HANDING_ON.add((function.__code__.co_filename, function.__code__.co_name))
     return function
 
 
 def raised_by_us(error: BaseException) -> bool:
-    """Whether it is our mistake: the last line outside the standard library is ours, and it is no complaint of torch.
+    """Return True for our own bug: the last frame outside the standard library is ours, and torch did not raise it.
 
-    Kernels of torch complain with a RuntimeError, in whatever line of ours they are called for the user's code; about
-    arguments also with other errors, in the functions that hand calls on.
+    torch's kernels raise RuntimeError in any line of ours that calls them for the user's code. In functions marked by
+    `hands_on` they also raise other errors about arguments.
     """
     if not isinstance(error, Exception) or isinstance(error, (SyntaxError, MemoryError, Warning)):
-        return False  # a SyntaxError is raised where we compile their file
+        return False  # a SyntaxError is raised where our code compiles the user's file
     frames = [(filename, function) for filename, _, function in _frames(error)]
     last = next((frame for frame in reversed(frames) if not _is_of_python(frame[0])), None)
     if last is None or not os.path.realpath(last[0]).startswith(_OWN):
@@ -75,7 +77,7 @@ def _is_of_python(filename: str) -> bool:
 
 
 def user_frames(frames: Iterable[tuple[str, int, str]]) -> list[str]:
-    """`file:line in function: code` for each (filename, line, function) that is the user's; of many, both ends."""
+    """Return `file:line in function: code` for each of the user's frames; of many, only the first and last ones."""
     theirs = [frame for frame in frames if is_user_file(frame[0])]
     left_out = theirs[_FRAMES_AT_EACH_END:-_FRAMES_AT_EACH_END]
     if not left_out:
@@ -91,12 +93,12 @@ def _frame_line(filename: str, line: int, function: str) -> str:
 
 
 def _cut(text: str) -> str:
-    """A line that a terminal can show."""
+    """Return the text cut to a length that a terminal can show."""
     return text if len(text) <= _LINE_CHARACTERS else f"{text[:_LINE_CHARACTERS]} ... ({len(text):,} characters)"
 
 
 def where_now(thread_id: int) -> list[str]:
-    """The user's frames of a running thread, outermost first."""
+    """Return the user's frames of a running thread, outermost first."""
     frame: FrameType | None = sys._current_frames().get(thread_id)
     frames = []
     while frame is not None:
@@ -106,9 +108,9 @@ def where_now(thread_id: int) -> list[str]:
 
 
 def explain(error: BaseException, *, what: str, hint: str = "") -> LoadError:
-    """The user's exception as a `LoadError`: `what` failed, its message and their frames.
+    """Return the user's exception as a `LoadError` with `what` failed, its message and the user's frames.
 
-    `hint` is for where the kind of exception itself tells no remedy. It holds for any class of the user's own.
+    `hint` is used if the kind of exception itself suggests no remedy. Never fails, whatever the exception's class does.
     """
     try:
         return _explained(error, what=what, hint=hint)
@@ -118,7 +120,7 @@ def explain(error: BaseException, *, what: str, hint: str = "") -> LoadError:
 
 def _explained(error: BaseException, *, what: str, hint: str) -> LoadError:
     if isinstance(error, SyntaxError) and error.filename:
-        return LoadError(_syntax_message(error), hint="mend the line; nothing was run")
+        return LoadError(_syntax_message(error), hint="fix the line; nothing was run")
     frames = user_frames(_frames(error))
     if isinstance(error, SystemExit):
         called = f"{what}: the file called sys.exit({_cut(repr(error.code))})"
@@ -131,8 +133,8 @@ def _explained(error: BaseException, *, what: str, hint: str) -> LoadError:
 
 
 def _frames(error: BaseException) -> list[tuple[str, int, str]]:
-    """File, line and function of each call, the outermost first."""
-    passed = vars(BaseException)["__traceback__"].__get__(error)  # the error's class may have another
+    """Return the file, line and function of each call, outermost first."""
+    passed = vars(BaseException)["__traceback__"].__get__(error)  # the error's class may override the attribute
     return [(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in traceback.walk_tb(passed)]
 
 
@@ -165,21 +167,21 @@ def _summary(error: BaseException, text: str) -> str:
 
 def _hint(error: BaseException, text: str) -> str:
     if isinstance(error, MemoryError) or any(phrase in text.lower() for phrase in _OUT_OF_MEMORY):
-        return "give a factory `get_model()` or a class: it is built without allocating its weights"
+        return "define a factory `get_model()` or a class: it is built without allocating its weights"
     if isinstance(error, ModuleNotFoundError) and error.name:
-        return f"install {error.name} into {sys.prefix}, or run advise where the model runs"
+        return f"install {error.name} into {sys.prefix}, or run advise in the model's environment"
     if isinstance(error, ImportError) and "relative import" in text:
         return "name a file outside the package that imports the model from it"
     if not _NO_CONNECTION.isdisjoint(kind.__name__ for kind in type(error).__mro__):
-        return "the file downloads when it is loaded: leave the weights out (weights=None), as no prediction needs them"
+        return "the file downloads something when it is loaded: use weights=None, because predictions need no weights"
     if isinstance(error, EOFError):
         return "the file has no terminal here: its input is empty"
     return ""
 
 
 def _gpu_hint(error: BaseException, text: str, frames: Sequence[str]) -> str:
-    """For code that insists on a GPU: `assert torch.cuda.is_available()`, or a question that only one can answer."""
-    is_refusal = isinstance(error, AssertionError) or "NVIDIA" in text  # a torch with, one without CUDA
+    """Return a hint for code that requires a GPU: `assert torch.cuda.is_available()`, or a query of GPU properties."""
+    is_refusal = isinstance(error, AssertionError) or "NVIDIA" in text  # torch's messages, with or without CUDA
     if is_refusal and frames and "cuda" in frames[-1]:
-        return "there is no GPU here: ask torch.cuda.is_available() first; what then asks for cuda gets the CPU"
+        return "there is no GPU here: check torch.cuda.is_available() first; requests for cuda are sent to the CPU"
     return ""

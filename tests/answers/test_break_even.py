@@ -18,9 +18,10 @@ import torch
 from torch import nn
 
 import advisor
-from advisor.answers.break_even import breakeven_workload
+from advisor.answers.break_even import break_even
 from advisor.cli.main import run
 from advisor.errors import ExitCode, NothingFitsError, UsageError
+from advisor.question.from_source import question_of
 from advisor.question.variations import Variation
 from advisor.records.answer import Interval
 from advisor.records.billing import Billing, BillingRule
@@ -65,8 +66,8 @@ def catalog(*, cpu_spread: float = 0.0, shared_spread: float = 0.0, billing: Bil
 
 
 def found(*, options: Options | None = None, step: Workload | None = None, **of_catalog: Any) -> BreakEven:
-    return breakeven_workload(
-        step or net(), replace(options or Options(), precision="fp32"), catalog=catalog(**of_catalog)
+    return break_even(
+        question_of(step or net(), replace(options or Options(), precision="fp32"), catalog=catalog(**of_catalog))
     )
 
 
@@ -138,10 +139,10 @@ def test_over_a_parameter_of_the_factory() -> None:
     # 4e-5 + 1e-7 w dollars. The logarithms of the ratios are log(32 / 43.2) = -0.3001 at 32 and log(64 / 46.4) =
     # 0.3216 at 64: zero at 32 x 2^0.4827 = 44.7. (The costs themselves are the same at 44.4.)
     widths = Variation(parameter="width", workloads={width: net(width=width * 10**7) for width in (16, 32, 64)})
-    break_even = breakeven_workload(
-        net(), Options(batch="10", precision="fp32"), catalog=catalog(), variations=[widths]
+    answer = break_even(
+        question_of(net(), Options(batch="10", precision="fp32"), catalog=catalog()), variations=[widths]
     )
-    one = curve(break_even, "parameter")
+    one = curve(answer, "parameter")
     assert (one.name, [point.at for point in one.points]) == ("width", [16, 32, 64])
     assert [change.at for change in one.crossings] == [45]
 

@@ -53,7 +53,12 @@ def test_an_answer_and_a_workload_are_not_compared(answer: Path, tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [("", "not JSON"), ("{}", "schema_version"), ("[1]", "schema_version"), ('{"schema_version": NaN}', "no number")],
+    [
+        ("", "not JSON"),
+        ("{}", "schema_version"),
+        ("[1]", "schema_version"),
+        ('{"schema_version": NaN}', "not a finite number"),
+    ],
 )
 def test_what_is_neither_is_refused_with_the_file(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(AdvisorError, match=problem) as caught:

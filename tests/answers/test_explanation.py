@@ -1,7 +1,7 @@
 """`advise explain` and `advisor.explain` from a model to where the time of its step goes."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -11,12 +11,13 @@ import torch
 from torch import nn
 
 import advisor
-from advisor.answers.explanation import explain_source
-from advisor.answers.ranking import rank_source
+from advisor.answers import explanation
+from advisor.answers.ranking import rank
 from advisor.calibrate.store import Stored
 from advisor.cli.main import run
 from advisor.errors import ExitCode, NothingFitsError, UsageError
-from advisor.question.from_source import profile_source
+from advisor.question.from_source import profile_source, question_from_source
+from advisor.records.explained_step import Explanation
 from advisor.records.options import Options
 from advisor.workload.file import workload_to_json
 from tests.calibrate.toys import EPYC, calibration
@@ -32,6 +33,10 @@ NET = """
     def example_inputs(batch=16):
         return torch.zeros(batch, 512)
 """
+
+
+def explain_source(source: str, options: Options, *, on: Sequence[str] = (), **how: Any) -> Explanation:
+    return explanation.explain(question_from_source(source, options, on=on, **how), on=on)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +99,7 @@ def test_of_a_step_on_several_gpus_one_pass_of_one_of_them_is_explained(net: str
 
 
 def test_an_offer_outside_the_ranking_is_explained_as_its_like_within(source: str) -> None:
-    quotes = rank_source(source, Options(device=("t4",))).quotes
+    quotes = rank(question_from_source(source, Options(device=("t4",)))).quotes
     (alone,) = explain_source(source, Options(), on=("t4",)).steps
     # The GPU by itself, which nobody rents out, at the batch that a T4 in the ranking takes.
     assert alone.name == "t4"
@@ -152,7 +157,7 @@ def test_the_table_names_the_device_and_its_parts(source: str, capsys: pytest.Ca
     ("on", "options", "message"),
     [
         ("gtx-9999", Options(), "--on gtx-9999: no offer has this name, and no profile describes the device"),
-        ("t4@4", Options(), "only a CPU is divided, into physical cores"),
+        ("t4@4", Options(), "@N must be a number of physical cores of a CPU"),
         ("aws-graviton2", Options(precision="bf16"), "aws-graviton2 has no unit for bf16"),
         ("t4", Options(device=("gpu",)), "--on names the device, so --device has none to choose"),
         ("g6f.2xlarge", Options(), "--on g6f.2xlarge: rents a part of one l4, not a whole one"),
@@ -201,27 +206,26 @@ def test_keywords_are_those_of_recommend() -> None:
         advisor.explain(nn.Linear(8, 8), torch.zeros(1, 8), precision="fp31")
 
 
-def test_the_machine_at_hand_is_explained_as_local_and_from_its_calibration(
-    net: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_machine_at_hand_is_explained_as_local_and_from_its_calibration(net: str) -> None:
     calibrated = Stored(calibrations=(calibration(),))
-    monkeypatch.setattr("advisor.answers.explanation.this_machine", lambda: EPYC)
-    monkeypatch.setattr("advisor.answers.explanation.calibrations_for", lambda *_: calibrated)
 
-    found = explain_source(net, Options(precision="fp32"), on=["local"])
+    found = explain_source(
+        net,
+        Options(precision="fp32"),
+        on=["local"],
+        read_machine=lambda: EPYC,
+        read_calibrations=lambda *_: calibrated,
+    )
 
     (step,) = found.steps
     assert (step.name, step.device.id, step.core_count) == ("this machine's cpu", "amd-epyc-7763", 4.0)
     assert step.time_source == "calibrated"
 
 
-def test_the_machine_at_hand_is_explained_where_it_is_the_one_that_is_ranked(
-    net: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("advisor.answers.explanation.this_machine", lambda: EPYC)
-    monkeypatch.setattr("advisor.answers.explanation.calibrations_for", lambda *_: Stored())
+def test_the_machine_at_hand_is_explained_where_it_is_the_one_that_is_ranked(net: str) -> None:
+    options = Options(precision="fp32", device=("local",))
 
-    (step,) = explain_source(net, Options(precision="fp32", device=("local",))).steps
+    (step,) = explain_source(net, options, read_machine=lambda: EPYC, read_calibrations=lambda *_: Stored()).steps
 
     assert (step.name, step.device.id, step.core_count) == ("this machine's cpu", "amd-epyc-7763", 4.0)
 

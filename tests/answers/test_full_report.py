@@ -10,33 +10,37 @@ import torch
 from torch import nn
 
 import advisor
-from advisor.answers.full_report import report_question, report_source, shipped_accuracy
+from advisor.answers.full_report import report, shipped_accuracy
+from advisor.calibrate.measured_beside import Measuring
+from advisor.calibrate.step_request import MeasureRequest
 from advisor.errors import UsageError
-from advisor.question.record import Question
+from advisor.question.from_source import question_from_source, question_of
 from advisor.records.options import Options
 from advisor.records.report_contents import Report
+from advisor.records.timing import StepTiming
 from advisor.report.html import render_report
 from tests.answers.test_break_even import CPU_OFFER, GPU_OFFER, catalog, net
+from tests.machines import machine
 
 
 def found(*, options: Options | None = None, **how: Any) -> Report:
     asked = replace(options or Options(), precision="fp32")
-    question = Question(workload=net(), options=asked, catalog=catalog())
-    return report_question(question, today=date(2026, 3, 1), **how)
+    question = question_of(net(), asked, catalog=catalog())
+    return report(question, today=date(2026, 3, 1), **how)
 
 
 def test_the_best_of_each_kind_is_looked_at_closely() -> None:
-    report = found(with_break_even=False)
-    assert [(look.role, look.quote.id) for look in report.looks] == [
+    shown = found(with_break_even=False)
+    assert [(look.role, look.quote.id) for look in shown.looks] == [
         ("best GPU", GPU_OFFER.id),
         ("best CPU", CPU_OFFER.id),
     ]
-    for look in report.looks:
+    for look in shown.looks:
         assert look.step.step_s == look.quote.step_s
         assert look.memory is not None
         assert look.memory.batch == look.quote.batch
         assert look.memory.peak_bytes == pytest.approx(look.quote.peak_memory_bytes)
-    assert (report.made_on, report.break_even) == ("2026-03-01", None)
+    assert (shown.made_on, shown.break_even) == ("2026-03-01", None)
 
 
 def test_a_batch_costs_what_its_step_takes() -> None:
@@ -67,10 +71,22 @@ def test_break_even_comes_with_it_unless_one_kind_alone_is_left() -> None:
     assert one.break_even is None
 
 
+def test_a_report_may_rest_on_timed_steps() -> None:
+    def refuse(_: MeasureRequest) -> StepTiming:
+        raise UsageError("not today", hint="tomorrow")
+
+    measuring = Measuring(request=MeasureRequest(source="net.py"), time_it=refuse)
+    options = Options(precision="fp32", measure=True)
+    shown = report(question_of(net(), options, catalog=catalog(), machine=machine(), measuring=measuring))
+    # The break-even point and the savings are about offers, on which nothing can be timed.
+    assert shown.break_even is not None
+    assert len(shown.looks) >= 2
+
+
 def test_nothing_is_looked_at_where_nothing_fits() -> None:
-    report = found(options=Options(max_usd=1e-9))
-    assert report.recommendation.best is None
-    assert report.looks == ()
+    shown = found(options=Options(max_usd=1e-9))
+    assert shown.recommendation.best is None
+    assert shown.looks == ()
 
 
 def test_the_shipped_accuracy_begins_with_all_rows() -> None:
@@ -103,6 +119,6 @@ def test_a_report_is_written_into_no_other_file(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_report_over_all_offers_is_no_larger_than_an_attachment_may_be() -> None:
     workload = Path(__file__).parents[2] / "advisor" / "serve" / "page_files" / "examples" / "resnet50-training.json"
-    report = report_source(str(workload), Options())
-    assert len(report.recommendation.quotes) > 400
-    assert len(render_report(report).encode()) < 1.5e6
+    found = report(question_from_source(str(workload), Options()))
+    assert len(found.recommendation.quotes) > 400
+    assert len(render_report(found).encode()) < 1.5e6

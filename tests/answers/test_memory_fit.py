@@ -11,10 +11,11 @@ import torch
 from torch import nn
 
 import advisor
-from advisor.answers.memory_fit import memory_workload
-from advisor.answers.ranking import rank_workload
+from advisor.answers.memory_fit import memory_fit
+from advisor.answers.ranking import rank
 from advisor.cli.main import run
 from advisor.errors import ExitCode, NothingFitsError, UsageError
+from advisor.question.from_source import question_of
 from advisor.records.device_memory import DeviceMemory, MemoryAnswer
 from advisor.records.options import Options
 from advisor.records.price import Catalog
@@ -47,7 +48,7 @@ def gpus() -> Catalog:
 
 def answer(*on: str, of: Catalog | None = None, **options: Any) -> MemoryAnswer:
     settings = Options(**({"mode": "training", "precision": "fp32"} | options))
-    return memory_workload(STEP, settings, on=on, catalog=of or gpus())
+    return memory_fit(question_of(STEP, settings, catalog=of or gpus()), on=on)
 
 
 def only(found: MemoryAnswer) -> DeviceMemory:
@@ -105,8 +106,8 @@ def test_limits_that_leave_no_offer_are_refused() -> None:
 
 
 def test_the_ranking_marks_what_is_tight_and_says_what_would_make_the_rest_fit() -> None:
-    recommendation = rank_workload(
-        STEP, Options(mode="training", precision="fp32", batch="8", device=("gpu",)), catalog=gpus()
+    recommendation = rank(
+        question_of(STEP, Options(mode="training", precision="fp32", batch="8", device=("gpu",)), catalog=gpus())
     )
     assert {quote.device.name: quote.is_tight for quote in recommendation.quotes} == {"A100": False, "RTX": True}
     [note] = [note for note in recommendation.notes if note.startswith("too small")]
@@ -148,7 +149,11 @@ def test_what_fits_nowhere_is_told_with_another_exit_code(source: str, capsys: p
 
 @pytest.mark.parametrize(
     ("batch", "reason"),
-    [("1..8", "memory is of one batch"), ("auto", "memory is of one batch"), ("0", "not a positive whole number")],
+    [
+        ("1..8", "memory takes one batch size"),
+        ("auto", "memory takes one batch size"),
+        ("0", "not a positive whole number"),
+    ],
 )
 def test_memory_is_of_one_batch(source: str, batch: str, reason: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["memory", source, "--batch", batch]) == ExitCode.USAGE
@@ -158,5 +163,5 @@ def test_memory_is_of_one_batch(source: str, batch: str, reason: str, capsys: py
 
 
 def test_a_batch_that_the_model_cannot_have_is_refused() -> None:
-    with pytest.raises(UsageError, match="batch 8 alone, not at 16"):
-        memory_workload(replace(STEP, batch_is_affine=False), Options(batch="16"), on=("A100",), catalog=gpus())
+    with pytest.raises(UsageError, match="only at batch 8, not at 16"):
+        memory_fit(question_of(replace(STEP, batch_is_affine=False), Options(batch="16"), catalog=gpus()), on=("A100",))

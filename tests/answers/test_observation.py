@@ -1,6 +1,7 @@
 """`advisor.observe`: a loop of one's own, and the recommendation that rests on it."""
 
 from collections.abc import Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ from advisor.answers import observation as observing
 from advisor.answers.observation import Observed
 from advisor.calibrate.observer import Observer
 from advisor.errors import UsageError
+from advisor.question.from_model import question_from_model
 from advisor.records.timing import StepTiming
 from tests.machines import gpu, machine
 
@@ -130,7 +132,7 @@ def test_a_model_that_was_not_called_says_so() -> None:
     with advisor.observe(nn.Linear(8, 4)) as seen:
         pass
 
-    with pytest.raises(UsageError, match="0 steps of the model were seen"):
+    with pytest.raises(UsageError, match="only 0 steps of the model were observed"):
         seen.recommend()
 
 
@@ -141,7 +143,7 @@ def test_flags_that_do_not_exist_are_refused_as_by_recommend() -> None:
 
     with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
         seen.recommend(colour=4)
-    with pytest.raises(UsageError, match="none of a service"):
+    with pytest.raises(UsageError, match="prompt_tokens: the steps of a loop were timed"):
         seen.recommend(prompt_tokens=8, output_tokens=2)
 
 
@@ -158,7 +160,8 @@ def test_the_observer_keeps_the_inputs_of_one_call_without_their_graph() -> None
 
 
 def test_a_loop_on_fewer_threads_than_cores_says_nothing_of_the_whole_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("advisor.answers.observation.this_machine", lambda: machine(core_count=4.0, thread_count=4))
+    here = partial(question_from_model, read_machine=lambda: machine(core_count=4.0, thread_count=4))
+    monkeypatch.setattr("advisor.answers.observation.question_from_model", here)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     model = TwoInputs()
     with advisor.observe(model) as seen:
@@ -188,6 +191,6 @@ def test_what_was_seen_prints_its_steps_or_what_is_missing() -> None:
     for figure in ("12 steps", "batch 32", "20 ms [18-30]", "5 ms"):
         assert figure in shown
 
-    with observing.observe(nn.Linear(2, 2)) as seen:
+    with advisor.observe(nn.Linear(2, 2)) as seen:
         pass
     assert "0 steps" in repr(seen)

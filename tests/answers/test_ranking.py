@@ -14,10 +14,10 @@ import torch
 from torch import nn
 
 from advisor import recommend
-from advisor.answers.ranking import rank_source, rank_workload
+from advisor.answers.ranking import rank
 from advisor.catalog.load import load_catalog
 from advisor.errors import CoverageError, TraceError, UsageError
-from advisor.question.from_source import catalog_of, profile_source
+from advisor.question.from_source import catalog_of, profile_source, question_from_source, question_of
 from advisor.records.answer import Recommendation
 from advisor.records.options import Options
 from advisor.records.price import Catalog
@@ -45,7 +45,7 @@ def test_a_saved_workload_gives_the_same_answer_as_its_model_to_the_digit(tmp_pa
     saved = tmp_path / "workload.json"
     saved.write_text(json.dumps(workload_to_json(profile_source(source, options).workload)))
 
-    direct, from_file = rank_source(source, options), rank_source(str(saved), options)
+    direct, from_file = rank(question_from_source(source, options)), rank(question_from_source(str(saved), options))
 
     assert asdict(from_file) == asdict(direct)
 
@@ -55,8 +55,9 @@ def test_ranking_a_saved_workload_imports_no_torch(tmp_path: Path) -> None:
     profile = profile_source(str(EXAMPLES / "mlp.py"), Options())
     saved.write_text(json.dumps(workload_to_json(profile.workload)))
     code = (
-        "import sys; from advisor.answers.ranking import rank_source; from advisor.records.options import Options;"
-        f"answer = rank_source({str(saved)!r}, Options()); assert answer.best is not None;"
+        "import sys; from advisor.answers.ranking import rank; from advisor.records.options import Options;"
+        "from advisor.question.from_source import question_from_source;"
+        f"answer = rank(question_from_source({str(saved)!r}, Options())); assert answer.best is not None;"
         "sys.exit('torch' in sys.modules or 'fvcore' in sys.modules)"
     )
 
@@ -71,7 +72,7 @@ def test_recommend_answers_as_the_command_does_for_a_file_with_the_model(tmp_pat
         "example_inputs = torch.zeros(4, 8)\n"
     )
 
-    from_file = rank_source(str(file), Options(samples=1000))
+    from_file = rank(question_from_source(str(file), Options(samples=1000)))
     from_python = recommend(two_layers(), torch.zeros(4, 8), samples=1000)
 
     assert from_python.quotes == from_file.quotes
@@ -99,7 +100,7 @@ def test_the_answer_shows_itself_in_a_prompt_and_in_a_notebook() -> None:
 
 
 def test_cpu_and_gpu_are_both_ranked_and_the_cheapest_is_first(catalog: Catalog, linear_workload: Workload) -> None:
-    answer = rank_workload(linear_workload, Options(), catalog=catalog)
+    answer = rank(question_of(linear_workload, Options(), catalog=catalog))
 
     costs = [quote.job_usd.mid for quote in answer.quotes]
     assert costs == sorted(costs)
@@ -108,14 +109,14 @@ def test_cpu_and_gpu_are_both_ranked_and_the_cheapest_is_first(catalog: Catalog,
 
 
 def test_every_offer_is_quoted_or_rejected_once(catalog: Catalog, linear_workload: Workload) -> None:
-    answer = rank_workload(linear_workload, Options(), catalog=catalog)
+    answer = rank(question_of(linear_workload, Options(), catalog=catalog))
 
     listed = [quote.id for quote in answer.quotes] + [rejection.id for rejection in answer.rejected]
     assert len(listed) == len(set(listed)) == len(catalog.offers) + len(catalog.rejected)
 
 
 def test_a_device_is_found_by_any_of_its_names(catalog: Catalog, linear_workload: Workload) -> None:
-    answer = rank_workload(linear_workload, Options(device=("Tesla T4",)), catalog=catalog)
+    answer = rank(question_of(linear_workload, Options(device=("Tesla T4",)), catalog=catalog))
 
     assert {quote.device.id for quote in answer.quotes} == {"t4"}
 
@@ -124,8 +125,8 @@ def test_strict_fails_on_an_operator_without_a_formula(catalog: Catalog, linear_
     workload = replace(linear_workload, unknown_ops={"mine.magic": 2})
 
     with pytest.raises(CoverageError, match=r"mine\.magic"):
-        rank_workload(workload, Options(strict=True), catalog=catalog)
-    assert "mine.magic (2 calls)" in " ".join(rank_workload(workload, Options(), catalog=catalog).warnings)
+        rank(question_of(workload, Options(strict=True), catalog=catalog))
+    assert "mine.magic (2 calls)" in " ".join(rank(question_of(workload, Options(), catalog=catalog)).warnings)
 
 
 def test_dimensions_that_are_not_affine_are_traced_again_at_each_batch_asked(
@@ -138,7 +139,7 @@ def test_dimensions_that_are_not_affine_are_traced_again_at_each_batch_asked(
         traced.append(batch)
         return replace(fixed, batch=batch)
 
-    answer = rank_workload(fixed, Options(batch="4,8,16"), catalog=catalog, trace_at=trace_at, today=TODAY)
+    answer = rank(question_of(fixed, Options(batch="4,8,16"), catalog=catalog, trace_at=trace_at), today=TODAY)
 
     assert traced == [8, 16]
     assert {quote.batch for quote in answer.quotes} <= {4, 8, 16}
@@ -148,8 +149,8 @@ def test_dimensions_that_are_not_affine_are_traced_again_at_each_batch_asked(
 def test_a_fixed_batch_refuses_another(catalog: Catalog, linear_workload: Workload) -> None:
     fixed = replace(linear_workload, batch_is_affine=False)
 
-    with pytest.raises(UsageError, match="at batch 4 alone, not at 8"):
-        rank_workload(fixed, Options(batch="8"), catalog=catalog)
+    with pytest.raises(UsageError, match="only at batch 4, not at 8"):
+        rank(question_of(fixed, Options(batch="8"), catalog=catalog))
 
 
 @pytest.fixture
@@ -202,8 +203,8 @@ def test_the_layout_reaches_the_prediction(catalog: Catalog) -> None:
     source = str(EXAMPLES / "resnet50.py")
     workload = profile_source(source, options).workload
 
-    nchw = rank_workload(workload, options, catalog=catalog)
-    nhwc = rank_workload(workload, replace(options, layout="nhwc"), catalog=catalog)
+    nchw = rank(question_of(workload, options, catalog=catalog))
+    nhwc = rank(question_of(workload, replace(options, layout="nhwc"), catalog=catalog))
 
     assert nchw.best is not None
     assert nhwc.best is not None
@@ -217,15 +218,15 @@ def _saved(workload: Workload, folder: Path) -> str:
 
 
 def test_a_saved_step_of_training_is_ranked_as_training(tmp_path: Path, linear_workload: Workload) -> None:
-    answer = rank_source(_saved(replace(linear_workload, mode="training"), tmp_path), Options())
+    answer = rank(question_from_source(_saved(replace(linear_workload, mode="training"), tmp_path), Options()))
 
     assert answer.job.mode == "training"
     assert answer.job.batch == "4"
 
 
 def test_a_saved_step_of_inference_is_no_answer_for_training(tmp_path: Path, linear_workload: Workload) -> None:
-    with pytest.raises(UsageError, match="is a saved step of inference"):
-        rank_source(_saved(linear_workload, tmp_path), Options(mode="training"))
+    with pytest.raises(UsageError, match="is a saved inference step"):
+        rank(question_from_source(_saved(linear_workload, tmp_path), Options(mode="training")))
 
 
 @pytest.mark.parametrize(
@@ -240,13 +241,13 @@ def test_a_saved_step_of_inference_is_no_answer_for_training(tmp_path: Path, lin
 def test_what_a_source_has_settled_is_refused_and_not_ignored(
     source: str, run: bool, options: Options, message: str
 ) -> None:
-    for ask in (rank_source, profile_source):
+    for ask in (question_from_source, profile_source):
         with pytest.raises(UsageError, match=message):
             ask(source, options, run=run)
 
 
 def test_a_profile_is_of_one_batch(tmp_path: Path, linear_workload: Workload) -> None:
-    with pytest.raises(UsageError, match="--batch 2,3: a profile is of one batch"):
+    with pytest.raises(UsageError, match="--batch 2,3: a profile takes one batch size"):
         profile_source(_saved(linear_workload, tmp_path), Options(batch="2,3"))
 
 
@@ -269,17 +270,17 @@ def test_a_saved_fixed_batch_is_not_profiled_at_another(tmp_path: Path, linear_w
     saved = _saved(replace(linear_workload, batch_is_affine=False), tmp_path)
 
     assert profile_source(saved, Options(batch="4")).workload.batch == 4
-    with pytest.raises(UsageError, match="at batch 4 alone, not at 8"):
+    with pytest.raises(UsageError, match="only at batch 4, not at 8"):
         profile_source(saved, Options(batch="8"))
 
 
 def test_a_step_without_operators_has_no_price(catalog: Catalog, linear_workload: Workload) -> None:
     with pytest.raises(TraceError, match="nothing to predict"):
-        rank_workload(replace(linear_workload, rows=()), Options(), catalog=catalog)
+        rank(question_of(replace(linear_workload, rows=()), Options(), catalog=catalog))
 
 
 def test_the_job_names_the_only_batch_there_is(catalog: Catalog, linear_workload: Workload) -> None:
-    answer = rank_workload(replace(linear_workload, batch_is_affine=False), Options(), catalog=catalog, today=TODAY)
+    answer = rank(question_of(replace(linear_workload, batch_is_affine=False), Options(), catalog=catalog), today=TODAY)
 
     assert answer.job.batch == "4"
     assert answer.warnings == ("how the step grows with the batch is not known: predicted at batch 4 alone",)
@@ -306,8 +307,8 @@ def test_recommend_prints_nothing_when_the_model_fails() -> None:
 
 
 def test_the_totals_are_of_the_batch_asked_for(catalog: Catalog, linear_workload: Workload) -> None:
-    asked = rank_workload(linear_workload, Options(batch="7"), catalog=catalog).workload.totals
-    chosen = rank_workload(linear_workload, Options(batch="7,9"), catalog=catalog).workload.totals
+    asked = rank(question_of(linear_workload, Options(batch="7"), catalog=catalog)).workload.totals
+    chosen = rank(question_of(linear_workload, Options(batch="7,9"), catalog=catalog)).workload.totals
 
     assert (asked.batch, asked.flops) == (7, 2 * 7 * 1024 * 1024)
     assert (chosen.batch, chosen.flops) == (4, 2 * 4 * 1024 * 1024)
@@ -316,8 +317,8 @@ def test_the_totals_are_of_the_batch_asked_for(catalog: Catalog, linear_workload
 def test_the_machine_at_hand_stands_beside_the_ranking_and_changes_none_of_it(
     catalog: Catalog, linear_workload: Workload
 ) -> None:
-    without = rank_workload(linear_workload, Options(), catalog=catalog)
-    answer = rank_workload(linear_workload, Options(), catalog=catalog, machine=machine())
+    without = rank(question_of(linear_workload, Options(), catalog=catalog))
+    answer = rank(question_of(linear_workload, Options(), catalog=catalog, machine=machine()))
 
     assert answer.quotes == without.quotes
     assert answer.rejected == without.rejected
@@ -330,14 +331,14 @@ def test_of_the_devices_at_hand_the_fastest_is_shown(catalog: Catalog, linear_wo
     large = Options(batch="65536")  # enough work for a GPU to pay off
     here = machine(gpus=(gpu("NVIDIA A100-SXM4-40GB"),))
 
-    at_hand = rank_workload(linear_workload, large, catalog=catalog, machine=here).at_hand
+    at_hand = rank(question_of(linear_workload, large, catalog=catalog, machine=here)).at_hand
 
     assert at_hand is not None
     assert (at_hand.instance, at_hand.gpus_used) == ("this machine's cuda:0", 1)
 
 
 def test_the_machine_at_hand_alone_is_ranked_where_it_is_asked_for(catalog: Catalog, linear_workload: Workload) -> None:
-    answer = rank_workload(linear_workload, Options(device=("local",)), catalog=catalog, machine=machine())
+    answer = rank(question_of(linear_workload, Options(device=("local",)), catalog=catalog, machine=machine()))
 
     assert [quote.id for quote in answer.quotes] == ["local/cpu"]
     assert answer.best is not None
@@ -349,8 +350,8 @@ def test_the_machine_at_hand_alone_is_ranked_where_it_is_asked_for(catalog: Cata
 def test_a_cpu_without_a_profile_is_predicted_with_a_wider_interval_and_says_so(
     catalog: Catalog, linear_workload: Workload
 ) -> None:
-    named = rank_workload(linear_workload, Options(), catalog=catalog, machine=machine())
-    hidden = rank_workload(linear_workload, Options(), catalog=catalog, machine=machine(cpu_name="AMD EPYC"))
+    named = rank(question_of(linear_workload, Options(), catalog=catalog, machine=machine()))
+    hidden = rank(question_of(linear_workload, Options(), catalog=catalog, machine=machine(cpu_name="AMD EPYC")))
 
     def width(answer: Recommendation) -> float:
         assert answer.at_hand is not None
@@ -364,7 +365,7 @@ def test_a_cpu_without_a_profile_is_predicted_with_a_wider_interval_and_says_so(
 def test_a_job_too_large_for_the_machine_at_hand_says_so(catalog: Catalog, linear_workload: Workload) -> None:
     tiny = machine(memory_bytes=1e3)
 
-    answer = rank_workload(linear_workload, Options(batch="8"), catalog=catalog, machine=tiny)
+    answer = rank(question_of(linear_workload, Options(batch="8"), catalog=catalog, machine=tiny))
 
     assert answer.at_hand is None
     assert any("this machine's cpu, AMD EPYC 7763: needs " in note for note in answer.notes)
@@ -375,8 +376,8 @@ def test_a_saved_workload_knows_the_machine_at_hand_only_where_it_is_asked_for(t
     workload = profile_source(str(EXAMPLES / "mlp.py"), Options()).workload
     saved.write_text(json.dumps(workload_to_json(workload)))
 
-    usual = rank_source(str(saved), Options(), read_machine=machine)
-    asked = rank_source(str(saved), Options(device=("local",)), read_machine=machine)
+    usual = rank(question_from_source(str(saved), Options(), read_machine=machine))
+    asked = rank(question_from_source(str(saved), Options(device=("local",)), read_machine=machine))
 
     assert usual.at_hand is None
     assert [quote.device.id for quote in asked.quotes] == ["amd-epyc-7763"]
@@ -384,7 +385,7 @@ def test_a_saved_workload_knows_the_machine_at_hand_only_where_it_is_asked_for(t
 
 def test_the_machine_at_hand_cannot_be_asked_for_and_left_out() -> None:
     with pytest.raises(UsageError, match="--device local") as caught:
-        rank_source(str(EXAMPLES / "mlp.py"), Options(device=("local",), no_local=True))
+        rank(question_from_source(str(EXAMPLES / "mlp.py"), Options(device=("local",), no_local=True)))
 
     assert caught.value.hint == "leave --no-local out"
 
@@ -400,7 +401,7 @@ def test_owned_hardware_of_the_same_cpu_gives_the_machine_at_hand_its_price(
     )
     options = Options(prices=(str(overlay),))
 
-    at_hand = rank_workload(linear_workload, options, catalog=catalog_of(options), machine=machine()).at_hand
+    at_hand = rank(question_of(linear_workload, options, catalog=catalog_of(options), machine=machine())).at_hand
 
     assert at_hand is not None
     assert at_hand.usd_per_hour == pytest.approx(0.09)  # 0.3 kW x 0.30 $/kWh: the purchase is paid already
@@ -409,8 +410,8 @@ def test_owned_hardware_of_the_same_cpu_gives_the_machine_at_hand_its_price(
 
 def test_a_job_of_a_given_size_pays_for_start_up_and_says_so(catalog: Catalog, linear_workload: Workload) -> None:
     aws = Options(device=("l4",), provider=("aws",), batch="64")
-    kept_busy = rank_workload(linear_workload, aws, catalog=catalog).best
-    given = rank_workload(linear_workload, replace(aws, samples=1_000_000), catalog=catalog).best
+    kept_busy = rank(question_of(linear_workload, aws, catalog=catalog)).best
+    given = rank(question_of(linear_workload, replace(aws, samples=1_000_000), catalog=catalog)).best
 
     assert kept_busy is not None
     assert given is not None
@@ -423,9 +424,9 @@ def test_a_job_of_a_given_size_pays_for_start_up_and_says_so(catalog: Catalog, l
 
 
 def test_limits_are_kept_and_what_breaks_them_is_listed(catalog: Catalog, linear_workload: Workload) -> None:
-    free = rank_workload(linear_workload, Options(), catalog=catalog)
+    free = rank(question_of(linear_workload, Options(), catalog=catalog))
     limit_usd = free.quotes[len(free.quotes) // 2].job_usd.mid
-    limited = rank_workload(linear_workload, Options(max_usd=limit_usd), catalog=catalog)
+    limited = rank(question_of(linear_workload, Options(max_usd=limit_usd), catalog=catalog))
 
     assert {quote.id for quote in limited.quotes} == {
         quote.id for quote in free.quotes if quote.job_usd.mid <= limit_usd
@@ -439,7 +440,7 @@ def test_limits_are_kept_and_what_breaks_them_is_listed(catalog: Catalog, linear
 
 def test_a_service_is_ranked_by_the_month(catalog: Catalog, linear_workload: Workload) -> None:
     options = Options(requests_per_day=10**12, max_latency=0.05)
-    answer = rank_workload(linear_workload, options, catalog=catalog)
+    answer = rank(question_of(linear_workload, options, catalog=catalog))
 
     assert answer.best is not None
     for quote in answer.quotes:
@@ -450,7 +451,7 @@ def test_a_service_is_ranked_by_the_month(catalog: Catalog, linear_workload: Wor
 
 def test_tokens_are_those_of_the_models_input(catalog: Catalog, linear_workload: Workload) -> None:
     ids = Operand(shape=((0.0, 1.0), 128), dtype="int64")
-    answer = rank_workload(replace(linear_workload, inputs=(ids,)), Options(tokens=128_000), catalog=catalog)
+    answer = rank(question_of(replace(linear_workload, inputs=(ids,)), Options(tokens=128_000), catalog=catalog))
 
     assert answer.job.samples == 1000
 

@@ -8,8 +8,8 @@ from typing import Any
 import platformdirs
 import pytest
 
-from advisor.answers.ranking import rank_workload
-from advisor.question.from_source import catalog_of, profile_source
+from advisor.answers import ranking
+from advisor.question.from_source import catalog_of, profile_source, question_of
 from advisor.records.answer import Recommendation
 from advisor.records.options import Options
 from advisor.records.workload import Workload
@@ -45,7 +45,7 @@ def rank(workload: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def call(*, overlay: str = "", today: date = date(2026, 9, 6), **options: Any) -> Recommendation:
         (tmp_path / "advisor.yaml").write_text(overlay)
         given = Options(no_local=True, batch="1024", **options)
-        return rank_workload(workload, given, catalog=catalog_of(given), today=today)
+        return ranking.rank(question_of(workload, given, catalog=catalog_of(given)), today=today)
 
     return call
 
@@ -59,7 +59,7 @@ def test_owned_hardware_stands_in_the_ranking_and_says_when_it_pays_back(rank: A
     rented = next(quote for quote in answer.quotes if quote.tier != "owned")
     # The hours of use in which rent for the same work, less the electricity, comes to the purchase.
     rent_usd_per_hour = rented.job_usd.mid / (box.job_s.mid / 3600)
-    (note,) = (note for note in answer.notes if "of your own" in note)
+    (note,) = (note for note in answer.notes if "pays back" in note)
     if rent_usd_per_hour > 0.15:
         assert f"pays back after {3504 / (rent_usd_per_hour - 0.15):,.0f} hours of use" in note
     else:

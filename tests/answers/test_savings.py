@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from advisor.answers.explanation import explain_workload
+from advisor.answers.explanation import explain
 from advisor.catalog.load import load_catalog
 from advisor.cli.main import run
 from advisor.errors import ExitCode
-from advisor.question.from_source import profile_source
+from advisor.question.from_source import profile_source, question_of
 from advisor.records.options import Options
 from advisor.records.workload import Workload
 from advisor.workload.file import workload_to_json
@@ -91,7 +91,7 @@ def test_a_larger_batch_and_another_instance_by_hand() -> None:
     # Nothing else helps: the toys are as fast in any precision, compiled or not, and there is no convolution.
     # Half per million steps of two stay per million samples in larger batches.
     options = Options(batch="2", precision="fp32", steps=500_000)
-    step = explain_workload(net(), options, on=("gpu",), catalog=catalog()).steps[0]
+    step = explain(question_of(net(), options, catalog=catalog()), on=("gpu",)).steps[0]
     assert step.job_usd is not None
     assert step.job_usd.mid == pytest.approx(210.0)
     larger, other = (change for change in step.changes if change.kind in ("batch", "instance"))
@@ -101,7 +101,7 @@ def test_a_larger_batch_and_another_instance_by_hand() -> None:
 
 def test_a_change_that_does_not_save_is_not_recited() -> None:
     # In batches of 4096 the GPU is the best there is at what it does.
-    step = explain_workload(net(), Options(batch="4096", precision="fp32"), on=("gpu",), catalog=catalog()).steps[0]
+    step = explain(question_of(net(), Options(batch="4096", precision="fp32"), catalog=catalog()), on=("gpu",)).steps[0]
     assert {change.kind for change in step.changes} <= {"precision", "compile"}
     assert all(change.saved_ratio >= 0.01 for change in step.changes)
 
@@ -132,14 +132,14 @@ def test_what_is_fused_already_is_not_traced_again() -> None:
     def trace_fused() -> Workload:
         raise AssertionError("traced again")
 
-    explain_workload(net(), Options(precision="fp32"), on=("gpu",), catalog=catalog(), trace_fused=trace_fused)
+    explain(question_of(net(), Options(precision="fp32"), catalog=catalog(), trace_fused=trace_fused), on=("gpu",))
 
 
 def test_a_language_model_in_service_is_offered_narrower_weights() -> None:
     pytest.importorskip("transformers")
     workload = traced("llama3_8b", prompt_tokens=1024, output_tokens=256)
     options = Options(no_local=True, device=("a100-sxm4-80gb",), concurrency="1")
-    (step,) = explain_workload(workload, options, on=(), catalog=load_catalog()).steps
+    (step,) = explain(question_of(workload, options, catalog=load_catalog())).steps
 
     # Alone it reads all weights for each token; another number of requests saves more still, but was not asked for.
     assert [(change.kind, change.to) for change in step.changes if change.kind == "weights"] == [("weights", "int4")]

@@ -144,7 +144,7 @@ def test_what_cannot_be_predicted_is_listed_and_counts_as_100_percent(validate: 
     assert reasons[3].endswith("broken.py ended the interpreter: SIGABRT")
     assert reasons[4] == "there is no file missing.py"
     assert reasons[5] == "no profile describes the device 'gtx-9999'"
-    assert reasons[6] == "t4@4: only a CPU is divided, into physical cores"
+    assert reasons[6] == "t4@4: @N must be a number of physical cores of a CPU"
     assert reasons[7] == "aws-graviton2 has no unit for bf16, or no kernels for the step"
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from advisor.answers.ranking import rank_source, rank_workload
+from advisor.answers.ranking import rank
 from advisor.calibrate import store
 from advisor.calibrate.store import Stored
 from advisor.catalog.load import load_catalog
+from advisor.question.from_source import question_from_source, question_of
 from advisor.records.answer import Quote, Recommendation
 from advisor.records.options import Options
 from advisor.records.workload import Workload
@@ -27,7 +28,7 @@ HALF_AS_FAST = calibration(
 
 def answer(*calibrations: object) -> Recommendation:
     stored = Stored(calibrations=calibrations)  # type: ignore[arg-type]
-    return rank_workload(COPIES, OPTIONS, catalog=load_catalog(), machine=EPYC, calibrated=stored)
+    return rank(question_of(COPIES, OPTIONS, catalog=load_catalog(), machine=EPYC, calibrated=stored))
 
 
 def test_only_offers_of_the_same_cpu_with_as_many_cores_change() -> None:
@@ -56,13 +57,16 @@ def test_a_saved_workload_is_ranked_alike_on_every_machine(tmp_path: Path, monke
     saved = tmp_path / "workload.json"
     saved.write_text(json.dumps(workload_to_json(COPIES)))
     monkeypatch.setattr(store, "folder", lambda: tmp_path / "calibrations")
-    before = rank_source(str(saved), OPTIONS, read_machine=lambda: EPYC)
-    at_hand_before = rank_source(str(saved), replace(OPTIONS, device=("local",)), read_machine=lambda: EPYC)
+
+    def ranked() -> list[Recommendation]:
+        asked = (OPTIONS, replace(OPTIONS, device=("local",)))
+        return [rank(question_from_source(str(saved), options, read_machine=lambda: EPYC)) for options in asked]
+
+    before = ranked()
 
     store.keep(HALF_AS_FAST)
 
-    assert rank_source(str(saved), OPTIONS, read_machine=lambda: EPYC) == before
-    assert rank_source(str(saved), replace(OPTIONS, device=("local",)), read_machine=lambda: EPYC) == at_hand_before
+    assert ranked() == before
 
 
 @pytest.mark.parametrize("flag", ["no_calibrate", "no_local"])
@@ -76,9 +80,9 @@ def test_calibrations_are_not_even_read_where_they_are_not_wanted(tmp_path: Path
         raise AssertionError("calibrations were read")
 
     options = replace(OPTIONS, **{flag: True})
-    assert rank_source(str(source), options, read_machine=lambda: EPYC, read_calibrations=refuse).quotes
+    assert rank(question_from_source(str(source), options, read_machine=lambda: EPYC, read_calibrations=refuse)).quotes
     with pytest.raises(AssertionError, match="were read"):
-        rank_source(str(source), OPTIONS, read_machine=lambda: EPYC, read_calibrations=refuse)
+        rank(question_from_source(str(source), OPTIONS, read_machine=lambda: EPYC, read_calibrations=refuse))
 
 
 def test_copies_that_were_timed_hold_for_the_gpu_at_hand_and_for_no_rented_one() -> None:
@@ -89,7 +93,7 @@ def test_copies_that_were_timed_hold_for_the_gpu_at_hand_and_for_no_rented_one()
 
     def ranked(calibrated: Stored) -> dict[str, Quote]:
         options = Options(device=("t4", "local"), precision="fp32", batch="4096")
-        answer = rank_workload(program, options, catalog=load_catalog(), machine=WITH_T4, calibrated=calibrated)
+        answer = rank(question_of(program, options, catalog=load_catalog(), machine=WITH_T4, calibrated=calibrated))
         return {quote.id: quote for quote in answer.quotes}
 
     before, after = ranked(Stored()), ranked(stored)

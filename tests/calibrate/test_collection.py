@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from advisor.answers.ranking import rank_workload
+from advisor.answers.ranking import rank
 from advisor.calibrate.collection import collect
 from advisor.calibrate.key import key_of, targets
 from advisor.calibrate.store import calibration_text
 from advisor.catalog.device_files import read_efficiencies
 from advisor.catalog.load import load_catalog
 from advisor.errors import UsageError
-from advisor.question.from_source import catalog_of
+from advisor.question.from_source import catalog_of, question_of
 from advisor.records.answer import Quote
 from advisor.records.calibration import Calibration
 from advisor.records.machine import Machine
@@ -68,7 +68,7 @@ def ranked(profiles: Path | None) -> Iterator[Quote]:
     options = Options(batch="2", device=("t4", "t4g"), precision="fp32", no_local=True, top=1000)
     options = replace(options, profiles=None if profiles is None else str(profiles))
     step = workload(row("aten.relu", (images,), (images,), family="pointwise"))
-    yield from rank_workload(step, options, catalog=catalog_of(options)).quotes
+    yield from rank(question_of(step, options, catalog=catalog_of(options))).quotes
 
 
 def test_what_was_collected_is_what_a_ranking_rests_on(tmp_path: Path) -> None:
@@ -92,8 +92,11 @@ def test_the_newest_torch_holds_and_the_other_is_named(tmp_path: Path) -> None:
     whole = shipped(local(WITH_T4, "cuda:0")).families["pointwise"].memory_ratio
     assert sustained(tmp_path, "t4.yaml") == [pytest.approx(0.25 * whole, rel=1e-3)]
     assert found.devices[0].torch == ("2.10.0",)
-    assert found.problems[0] == f"{older}: left out for {newer}, which was timed with torch 2.10.0, not 2.9.1+cu128"
-    assert found.problems[1].startswith(f"{newer}: timed with torch 2.10.0, here is ")
+    assert (
+        found.problems[0]
+        == f"{older}: left out in favor of {newer}, which was timed with torch 2.10.0, not 2.9.1+cu128"
+    )
+    assert found.problems[1].startswith(f"{newer}: timed with torch 2.10.0; this machine has ")
 
 
 def test_of_one_torch_the_one_of_most_operators_holds_then_the_latest(tmp_path: Path) -> None:
@@ -101,8 +104,9 @@ def test_of_one_torch_the_one_of_most_operators_holds_then_the_latest(tmp_path: 
     early = came_back(tmp_path, "b", of_t4(n=80, at="2026-11-20T12:00:00+00:00"))
     held = came_back(tmp_path, "c", of_t4(n=80, at="2026-11-21T12:00:00+00:00"))
     assert collect(tmp_path, CATALOG).problems == (
-        f"{few}: left out for {held}, which is of 80 operators, not 10",
-        f"{early}: left out for {held}, which is of 2026-11-21T12:00:00+00:00, not 2026-11-20T12:00:00+00:00",
+        f"{few}: left out in favor of {held}, which has 80 operators, not 10",
+        f"{early}: left out in favor of {held}, which was made at 2026-11-21T12:00:00+00:00, "
+        "not 2026-11-20T12:00:00+00:00",
     )
 
 
@@ -141,7 +145,7 @@ def of_others(kept: Calibration) -> str:
         ("", "no efficiencies in it"),
         (calibration_text(of_t4())[:400], "expected keys and values"),
         (foreign(of_t4()), "no profile describes the device 'gpu-of-nobody'"),
-        (of_others(of_t4()), "holds efficiencies of other devices than t4"),
+        (of_others(of_t4()), "contains efficiencies of devices other than t4"),
         (of_another_program(of_t4()), "made by another version of advise"),
     ],
 )
@@ -163,7 +167,7 @@ def test_where_nothing_can_be_used_nothing_is_written(tmp_path: Path) -> None:
         collect(tmp_path, CATALOG)
     for name in ("bad", "worse"):
         (tmp_path / "back" / f"{name}.yaml").write_text("{")
-    with pytest.raises(UsageError, match="no file of 2 can be used") as caught:
+    with pytest.raises(UsageError, match="none of 2 files can be used") as caught:
         collect(tmp_path, CATALOG)
     _, bad, worse = caught.value.message.splitlines()
     assert "bad.yaml" in bad

@@ -126,11 +126,11 @@ def test_a_calibration_of_other_conditions_is_not_shown(capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (["--on", "cuda:0"], "error: --on cuda:0: there is no such device here\nhint: found: cpu\n"),
-        (["--time-budget", "1"], "error: --time-budget: 1 s are too short to time anything\n"),
+        (["--on", "cuda:0"], "error: --on cuda:0: this machine has no such device\nhint: found: cpu\n"),
+        (["--time-budget", "1"], "error: --time-budget: 1 s is too short to time anything\n"),
         (["--time-budget", "soon"], "error: --time-budget: 'soon' is not a duration\n"),
-        (["--threads", "9"], "error: --threads: this process may use 4 cores, each with a thread of torch, not 9\n"),
-        (["--show", "--on", "cuda:7"], "error: --on cuda:7: there is no such device here\nhint: found: cpu\n"),
+        (["--threads", "9"], "error: --threads 9: this process may use only 4 cores, with one thread each\n"),
+        (["--show", "--on", "cuda:7"], "error: --on cuda:7: this machine has no such device\nhint: found: cpu\n"),
         (["--show", "--threads", "1"], "error: --show and --threads do not go together\n"),
         (["--show", "--precision", "fp32"], "error: --show and --precision do not go together\n"),
         (["--collect", "fleet", "--show"], "error: --collect and --show do not go together\n"),

@@ -101,4 +101,4 @@ def test_a_calibration_that_was_disturbed_too_much_is_not_used() -> None:
 def test_a_machine_that_cannot_be_timed_is_ranked_from_its_datasheet() -> None:
     stored, _ = first_use(UsageError("no operator could be timed in 5 s"))
 
-    assert stored == Stored(problems=("the CPU here is not calibrated: no operator could be timed in 5 s",))
+    assert stored == Stored(problems=("this CPU is not calibrated: no operator could be timed in 5 s",))

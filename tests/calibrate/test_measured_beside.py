@@ -124,7 +124,7 @@ def test_a_step_that_does_not_grow_in_a_straight_line_is_timed_at_its_own_batch_
 
     assert [request.batch for request in timer.asked] == [8]
     assert found.problems == (
-        "not measured on this machine's cpu: its steps are of 100 samples, and can be predicted at 8 alone",
+        "not measured on this machine's cpu: the batch size is 100, but this workload can only be predicted at 8",
     )
 
 
@@ -147,7 +147,7 @@ def test_the_copy_of_the_parameters_needs_room_too() -> None:
 def test_steps_that_lie_far_apart_are_said() -> None:
     (problem,) = measured(CPU, timer=Timer(iqr_ratio=0.4)).problems
 
-    assert problem == "the steps timed on this machine's cpu lie 40 % apart: end other programs, measure again"
+    assert problem == "the steps timed on this machine's cpu vary by 40 %: close other programs and measure again"
 
 
 def test_what_is_shown_is_the_calibrated_prediction_and_what_is_carried_the_error_without_it() -> None:
@@ -172,7 +172,7 @@ def test_others_that_keep_the_cpus_of_the_step_busy_are_said(thread_count: int, 
 
     problems = measured(machine, timer=Timer(others_cpu_count=1.2)).problems
 
-    said = "other processes kept 1.2 CPUs busy while this machine's cpu was timed: end them, measure again"
+    said = "other processes kept 1.2 CPUs busy while this machine's cpu was timed: close them and measure again"
     assert problems == ((said,) if is_said else ())
 
 

@@ -24,7 +24,7 @@ def test_a_quiet_machine_is_not_warned_of() -> None:
 def test_blocks_that_lie_apart_are_said() -> None:
     noise = noise_of(quiet(iqr_ratio=0.2), spare_cpu_count=0, used_cpu_count=4)
 
-    assert "20% apart" in noise.warnings[0]
+    assert "vary by 20%" in noise.warnings[0]
     assert noise.log_spread == pytest.approx(0.2 / 1.349)
 
 

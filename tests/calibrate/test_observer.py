@@ -143,7 +143,7 @@ def test_steps_of_which_no_three_have_the_same_batch_are_too_few(clock: Clock) -
             optimizer.step()
 
     with pytest.raises(
-        UsageError, match="7 steps of the model were seen, 2 of them of the same batch after the first 2"
+        UsageError, match="only 7 steps of the model were observed, 2 of one batch size after the first 2"
     ):
         observer.timing()
 
@@ -219,7 +219,8 @@ def test_too_few_steps_say_how_many_are_needed(calls: int) -> None:
             model(torch.zeros(4, 3))
 
     with pytest.raises(
-        UsageError, match=f"{calls} steps of the model were seen; 3 of one batch are needed after the first 2"
+        UsageError,
+        match=f"only {calls} steps of the model were observed; 3 of one batch size are needed after the first 2",
     ):
         observer.timing()
 

@@ -152,12 +152,12 @@ def test_a_train_step_of_its_own_is_run_with_its_optimizer_and_leaves_both_as_th
 
 
 def test_a_model_without_parameters_cannot_be_trained() -> None:
-    with pytest.raises(TraceError, match="no parameter to train"):
+    with pytest.raises(TraceError, match="no trainable parameters"):
         timed(nn.Flatten(), mode="training")
 
 
 def test_a_step_that_needs_more_memory_than_is_free_is_refused_before_it_runs() -> None:
-    with pytest.raises(UsageError, match=r"its step needs 1 EiB.*are free"):
+    with pytest.raises(UsageError, match=r"the step needs 1 EiB.*are free"):
         timed(Net(), needed_bytes=2.0**60)
     assert SEEN == []
 

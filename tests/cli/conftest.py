@@ -15,13 +15,15 @@ from tests.report.toys import GENOA, L4, T4, recommendation
 
 @dataclass
 class Pipeline:
-    """Stands in for `advisor.answers.ranking`: keeps what it was asked and returns `answer`, or raises it."""
+    """Stands in for the question and the ranking: keeps what was asked and returns `answer`, or raises it."""
 
     answer: Recommendation | BaseException = field(default_factory=lambda: recommendation(L4, T4, GENOA))
     asked: list[dict[str, Any]] = field(default_factory=list)
 
-    def rank_source(self, source: str, options: Any, **more: Any) -> Recommendation:
+    def question_from_source(self, source: str, options: Any, **more: Any) -> None:
         self.asked.append({"source": source, "options": options, **more})
+
+    def rank(self, question: None) -> Recommendation:
         if isinstance(self.answer, BaseException):
             raise self.answer
         return self.answer
@@ -30,9 +32,10 @@ class Pipeline:
 @pytest.fixture
 def pipeline(monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     stand_in = Pipeline()
-    module = ModuleType("advisor.answers.ranking")
-    module.rank_source = stand_in.rank_source  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "advisor.answers.ranking", module)
+    for name, function in (("question.from_source", "question_from_source"), ("answers.ranking", "rank")):
+        module = ModuleType(f"advisor.{name}")
+        setattr(module, function, getattr(stand_in, function))
+        monkeypatch.setitem(sys.modules, module.__name__, module)
     return stand_in
 
 

@@ -117,11 +117,16 @@ def test_a_choice_may_be_written_in_capitals(advise: Advise, pipeline: Pipeline)
     ("flag", "value", "error", "hint"),
     [
         ("--mode", "trainin", "--mode: 'trainin' is not one of inference, training", "did you mean training?"),
-        ("--price", "x", "--price: 'x' is not one of on-demand, spot, commit-1y, commit-3y", "give one of on-demand,"),
+        ("--price", "x", "--price: 'x' is not one of on-demand, spot, commit-1y, commit-3y", "use one of on-demand,"),
         ("--tier", "neocloud,hyper", "--tier: 'hyper' is not one of", "did you mean hyperscaler?"),
-        ("--top", "0", "--top: '0' is not a whole number from 1", "write it out, or as 1e6"),
-        ("--samples", "-5", "--samples: '-5' is not a whole number from 1", "write it out, or as 1e6"),
-        ("--max-price-age", "old", "--max-price-age: 'old' is not a whole number of days from 1", "write 180 or 180d"),
+        ("--top", "0", "--top: '0' is not a whole number of at least 1", "write for example 1e6"),
+        ("--samples", "-5", "--samples: '-5' is not a whole number of at least 1", "write for example 1e6"),
+        (
+            "--max-price-age",
+            "old",
+            "--max-price-age: 'old' is not a whole number of days, at least 1",
+            "write 180 or 180d",
+        ),
         ("--timeout", "soon", "--timeout: 'soon' is not a duration", "write seconds,"),
     ],
 )

@@ -190,7 +190,8 @@ def test_the_list_of_commands_imports_nothing_slow_that_click_does_without() -> 
 def _process(*arguments: str, stdout: int) -> tuple[int, bytes]:
     """Exit code and stderr of `advise` in a process of its own, which flushes stdout once more as it ends."""
     stand_in = (
-        "import sys; from tests.cli.conftest import Pipeline; sys.modules['advisor.answers.ranking'] = Pipeline();"
+        "import sys; from tests.cli.conftest import Pipeline; stand_in = Pipeline();"
+        "sys.modules['advisor.answers.ranking'] = sys.modules['advisor.question.from_source'] = stand_in;"
         "from advisor.cli.main import main; main()"
     )
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
@@ -225,7 +226,14 @@ def test_a_signal_to_end_ends_as_ctrl_c_does(number: signal.Signals, tmp_path: P
     (tmp_path / "model.py").write_text(text)
     root = Path(__file__).parents[2]
     advise = subprocess.Popen(
-        [sys.executable, "-c", "from advisor.cli.main import main; main()", "profile", "model.py"],
+        # Whoever runs the tests may ignore SIGHUP, as under nohup.
+        [
+            sys.executable,
+            "-c",
+            f"import signal; signal.signal({number:d}, signal.SIG_DFL); from advisor.cli.main import main; main()",
+            "profile",
+            "model.py",
+        ],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(root)},
     )

@@ -18,17 +18,11 @@ Advise = Callable[..., Result]
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, pipeline: Pipeline) -> list[dict[str, Any]]:
-    """Stands in for `advisor.answers.full_report`, which answers with what the pipeline would; what it was asked."""
-    found: list[dict[str, Any]] = []
-
-    def report_source(source: str, options: Any, **how: Any) -> Any:
-        found.append({"source": source, "options": options, **how})
-        return report(pipeline.rank_source(source, options))
-
+    """Stands in for `advisor.answers.full_report`: reports the pipeline's answer, and returns what was asked."""
     module = ModuleType("advisor.answers.full_report")
-    module.report_source = report_source  # type: ignore[attr-defined]
+    module.report = lambda question: report(pipeline.rank(question))  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "advisor.answers.full_report", module)
-    return found
+    return pipeline.asked
 
 
 def test_the_suffix_of_a_file_asks_for_a_report(advise: Advise, asked: list[dict[str, Any]], tmp_path: Path) -> None:

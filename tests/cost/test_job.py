@@ -62,7 +62,7 @@ def test_tokens_are_counted_in_whole_samples_of_the_input() -> None:
 
 
 def test_tokens_need_an_input_that_has_them() -> None:
-    with pytest.raises(UsageError, match="--tokens 5: no input of the model"):
+    with pytest.raises(UsageError, match="--tokens 5: the model has no integer input"):
         job(tokens=5, inputs=(IMAGES, Operand(shape=((0.0, 1.0),), dtype="int64")))
 
 
@@ -105,9 +105,9 @@ def test_a_load_by_the_second_is_one_by_the_day() -> None:
     served = job(requests_per_second=0.5)
     assert (served.requests_per_day, served.samples) == (43_200, 1_314_000)
     assert not served.assumed
-    with pytest.raises(UsageError, match="--requests-per-day and --requests-per-second both give the size"):
+    with pytest.raises(UsageError, match="--requests-per-day and --requests-per-second each give the size"):
         job(requests_per_second=0.5, requests_per_day=5)
-    with pytest.raises(UsageError, match="--requests-per-second: nobody serves a step of training"):
+    with pytest.raises(UsageError, match="--requests-per-second: a service cannot run training"):
         job(requests_per_second=0.5, mode="training")
 
 

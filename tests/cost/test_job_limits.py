@@ -50,15 +50,15 @@ def test_a_budget_for_the_job() -> None:
 def test_a_budget_for_an_hour() -> None:
     assert outcome(ranked(max_usd_per_hour=5.0)) == (
         ["slow"],
-        [("fast", "over-max-hourly", "costs an hour $7.20, $2.20 more than --max-hourly $5.00")],
+        [("fast", "over-max-hourly", "costs per hour $7.20, $2.20 more than --max-hourly $5.00")],
     )
 
 
 @pytest.mark.parametrize(
     ("quota", "reason"),
     [
-        (2, "needs 3 instances, and your quota is enough for 2"),
-        (0, "needs 3 instances, and your quota is enough for 0"),
+        (2, "needs 3 instances, but your quota allows 2"),
+        (0, "needs 3 instances, but your quota allows 0"),
     ],
 )
 def test_a_quota_that_the_service_exceeds(quota: int, reason: str) -> None:
@@ -122,7 +122,7 @@ def test_a_step_that_takes_too_long_at_every_batch() -> None:
 def test_a_throughput_that_is_not_reached() -> None:
     assert outcome(ranked(min_samples_per_s=4.0)) == (
         ["fast"],
-        [("slow", "under-throughput", "does 1 samples/s at most, 3 fewer than --min-throughput 4")],
+        [("slow", "under-throughput", "reaches at most 1 samples/s, 3 fewer than --min-throughput 4")],
     )
 
 
@@ -152,7 +152,7 @@ def test_latency_and_throughput_must_be_kept_at_the_same_batch() -> None:
             (
                 "m1",
                 "under-throughput",
-                "does 10 samples/s at most within --max-latency, 5 fewer than --min-throughput 15",
+                "reaches at most 10 samples/s within --max-latency, 5 fewer than --min-throughput 15",
             )
         ],
     )
@@ -184,9 +184,9 @@ def test_the_hour_of_a_service_is_that_of_all_its_instances() -> None:
     # 3 of the fast one at $7.20 are $21.60 an hour.
     ranking = ranked(size={"requests_per_day": 30 * 86400}, max_usd_per_hour=21.0)
 
-    assert ("fast", "over-max-hourly", "costs an hour $21.60, $0.60 more than --max-hourly $21.00") in outcome(ranking)[
-        1
-    ]
+    assert ("fast", "over-max-hourly", "costs per hour $21.60, $0.60 more than --max-hourly $21.00") in outcome(
+        ranking
+    )[1]
 
 
 def test_what_is_set_apart_is_praised_only_within_the_limits() -> None:

@@ -29,17 +29,17 @@ def test_renting_is_counted_for_the_work_that_the_owned_machine_does_in_an_hour(
     quote, box = owned(job_s=3600.0, purchase_usd=1600.0, running_usd_per_hour=0.02)
     # L4's job costs 0.42 $; the box does it in an hour: 1,600 / (0.42 - 0.02) = 4,000 h
     assert payback_notes((L4, quote), [box]) == (
-        "box of your own pays back after 4,000 hours of use: "
-        "renting aws g6.xlarge for an hour of its work costs $0.42, its electricity $0.02",
+        "your own box pays back after 4,000 hours of use: "
+        "one hour of its work costs $0.42 on rented aws g6.xlarge, and $0.02 for its own electricity",
     )
     # In two hours: 0.21 $ of rent for an hour of its work: 1,600 / (0.21 - 0.01) = 8,000 h
     quote, box = owned(job_s=7200.0, purchase_usd=1600.0, running_usd_per_hour=0.01)
-    assert payback_notes((quote, L4), [box])[0].startswith("box of your own pays back after 8,000 hours")
+    assert payback_notes((quote, L4), [box])[0].startswith("your own box pays back after 8,000 hours")
 
 
 def test_a_slow_machine_says_that_it_never_pays_back() -> None:
     quote, box = owned(job_s=36000.0, purchase_usd=100.0, running_usd_per_hour=0.05)
-    assert payback_notes((L4, quote), [box])[0].startswith("box of your own never pays back with this job")
+    assert payback_notes((L4, quote), [box])[0].startswith("your own box never pays back with this job")
 
 
 def test_without_a_rented_or_an_owned_machine_there_is_nothing_to_compare() -> None:

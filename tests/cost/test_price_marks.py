@@ -28,4 +28,4 @@ def test_doubtful_prices_in_the_ranking_are_one_warning_and_none_where_there_are
     (warning,) = mark_warnings([L4, replace(T4, price_marks=("OLD",))], max_age_days=180)
     assert warning.startswith("1 of the 2 ranked prices are marked OLD (OLD: more than 180 days")
     (warning,) = mark_warnings([replace(L4, price_marks=("OLD", "STALE"))], max_age_days=180)
-    assert "marked OLD, STALE, that of the best of 2025-11-02 among them" in warning
+    assert "marked OLD, STALE, including the best one (2025-11-02)" in warning

@@ -106,7 +106,7 @@ def test_what_no_plan_can_spread_is_rejected_without_numbers() -> None:
         peak_memory_bytes=np.array([[np.inf]]),
     )
     ranking = rank(selection(CHEAP), fleet=fleet(0, devices=(SLOW,)), predictions=nothing, job=job())
-    assert ranking.rejected[0].reason == "its batch cannot be divided among the GPUs as asked"
+    assert ranking.rejected[0].reason == "the batch cannot be divided among its GPUs as requested"
 
 
 def test_a_device_without_the_precision_is_rejected() -> None:
@@ -196,7 +196,7 @@ def test_marketplaces_never_win_but_what_they_would_save_is_told() -> None:
     ranking = ranked(CHEAP, host, device_index=(0, 0))
     assert instances(ranking) == ["m2"]
     assert codes(ranking) == {host.id: "marketplace"}
-    assert ranking.notes == ("marketplaces are left out; they would save up to 75% (acme h1)",)  # 0.9 against 3.6 $/h
+    assert ranking.notes == ("marketplaces are left out; they could save up to 75% (acme h1)",)  # 0.9 against 3.6 $/h
 
 
 def test_marketplaces_that_save_nothing_are_not_praised() -> None:

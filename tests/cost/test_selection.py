@@ -73,8 +73,8 @@ def test_machines_with_fewer_gpus_than_asked_for_are_left_out() -> None:
     chosen = selection(HERE, four, eight, gpus=8)
     assert [one.offer.instance for one in chosen.priced] == ["m8"]
     assert [(one.code, one.reason) for one in chosen.rejected] == [
-        ("too-few-gpus", "has 0 GPUs, not 8"),
-        ("too-few-gpus", "has 4 GPUs, not 8"),
+        ("too-few-gpus", "has 0 GPUs, needs 8"),
+        ("too-few-gpus", "has 4 GPUs, needs 8"),
     ]
 
 
@@ -111,7 +111,7 @@ def test_doubtful_prices_are_marked_and_left_out_as_asked(drop_prices: DropPrice
 def test_a_price_that_is_left_out_for_its_age_says_its_date() -> None:
     options = Options(drop_prices="old", max_price_age=30)
     chosen = select_offers([HERE], options=options, price_kind="on_demand", today=TODAY)
-    assert chosen.rejected[0].reason == "the price is of 2026-01-01"
+    assert chosen.rejected[0].reason == "the price dates from 2026-01-01"
 
 
 def test_what_the_user_excludes_is_out_with_the_line_that_does_it() -> None:

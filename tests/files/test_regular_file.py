@@ -71,15 +71,15 @@ def test_so_does_every_door_for_files_of_the_users(tmp_path: Path, door: str) ->
 READS = {"open", "read_text", "read_bytes"}
 OF_OUR_OWN = {
     # Files that are part of the program, its wheel among them.
-    "calibrate/key.py", "catalog/locate.py", "launch/own_wheel.py", "report/html_assets.py", "reporting.py",
-    "serve/answers.py", "serve/openapi.py", "serve/page.py", "serve/worker.py",
+    "answers/full_report.py", "calibrate/key.py", "catalog/locate.py", "launch/own_wheel.py", "report/html_assets.py",
+    "serve/endpoints.py", "serve/openapi.py", "serve/page.py", "serve/worker.py",
     # Files of the kernel, and descriptors.
-    "calibrate/load.py", "cli/terminal.py", "machine/kernel_file.py", "workload/child.py", "workload/spawn.py",
-    "workload/supervisor.py",
+    "calibrate/cpu_load.py", "cli/terminal.py", "machine/kernel_file.py", "workload/spawn.py",
+    "workload/supervisor.py", "workload/trace_child.py",
     # The file that is being written, and the one that reads.
-    "whole_file.py", "regular_file.py",
+    "files/regular_file.py", "files/whole_file.py",
     # Traces that the program itself has kept, and what they were made from: regular files, of a size, by their digests.
-    "workload/trace_cache.py", "workload/files_read.py",
+    "workload/files_read.py", "workload/trace_cache.py",
 }  # fmt: skip
 
 

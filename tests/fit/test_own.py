@@ -79,3 +79,10 @@ def test_of_many_models_each_is_left_out_once() -> None:
 def test_without_another_model_the_figures_are_1() -> None:
     assert left_out_seconds([streaming("only", 2.0)] * 3) == pytest.approx([1.0] * 3)
     assert OwnFigures() == OwnFigures(compute_ratio=1.0, memory_ratio=1.0)
+
+
+def test_an_odd_model_of_many_rows_hardly_moves_the_figures_either() -> None:
+    # Its hundred rows count as one model, and beyond 10 % they pull as that with 1 / 0.1 at most.
+    steps = [streaming(str(index), 1.0) for index in range(9)]
+    odd = [streaming("odd", 2.0)] * 100
+    assert math.log(fit_own([*steps, *odd]).memory_ratio) == pytest.approx(0.0, abs=0.012)

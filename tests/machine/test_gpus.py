@@ -86,7 +86,7 @@ def test_without_a_driver_there_are_none_and_it_is_said() -> None:
     found = read_nvidia_gpus()
 
     assert found.gpus == ()
-    assert found.notes == ("no NVIDIA driver answers: neither NVML nor nvidia-smi is at hand",)
+    assert found.notes == ("no NVIDIA driver found: neither NVML nor nvidia-smi is available",)
 
 
 def test_nvml_tells_memory_driver_and_power_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def test_nvml_without_permission_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
 
     found = read_nvidia_gpus()
 
-    assert (found.gpus, found.notes) == ((), ("NVML does not list the GPUs: Not Supported",))
+    assert (found.gpus, found.notes) == ((), ("NVML cannot list the GPUs: Not Supported",))
     assert nvml.is_shut_down
 
 
@@ -129,7 +129,7 @@ def test_where_nothing_answers_nvmls_own_words_are_told(monkeypatch: pytest.Monk
 
     (note,) = read_nvidia_gpus().notes
 
-    assert note.endswith("neither NVML nor nvidia-smi is at hand (NVML: Driver Not Loaded)")
+    assert note.endswith("neither NVML nor nvidia-smi is available (NVML: Driver Not Loaded)")
 
 
 def test_where_nvml_does_not_start_nvidia_smi_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_nvidia_smi_that_fails_is_quoted(tmp_path: Path) -> None:
     found = read_nvidia_gpus()
 
     assert found.gpus == ()
-    assert found.notes[0].startswith("nvidia-smi fails: NVIDIA-SMI has failed")
+    assert found.notes[0].startswith("nvidia-smi failed: NVIDIA-SMI has failed")
 
 
 @pytest.mark.parametrize(
@@ -180,4 +180,4 @@ def test_a_gpu_divided_by_mig_is_left_out_and_said(tmp_path: Path) -> None:
     found = read_nvidia_gpus()
 
     assert [gpu.id for gpu in found.gpus] == ["cuda:0"]
-    assert found.notes == ("cuda:1, NVIDIA A100-SXM4-40GB, is divided by MIG: its instances are not predicted",)
+    assert found.notes == ("cuda:1, NVIDIA A100-SXM4-40GB, is in MIG mode: its instances are not predicted",)

@@ -55,7 +55,7 @@ def test_a_quota_below_the_cores_leaves_a_share_of_them_and_says_so(tmp_path: Pa
     found = read_linux(affinity={0, 1, 2, 3}, root=root)
 
     assert (found.core_count, found.thread_count) == (1.5, 2)
-    assert "leaves it 1.5 of 4 hardware threads" in found.notes[0]
+    assert "1.5 of 4 hardware threads" in found.notes[0]
 
 
 def test_a_quota_between_cores_and_threads_leaves_all_cores(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_virtual_machine_that_shows_no_siblings_is_doubted(tmp_path: Path) -> 
     found = read_linux(affinity={0, 1}, root=root)
 
     assert found.is_virtual
-    assert any("may be hardware threads of its host" in note for note in found.notes)
+    assert any("may be hardware threads of the host" in note for note in found.notes)
 
 
 def test_caches_shared_by_cpus_are_counted_once(tmp_path: Path) -> None:
@@ -136,8 +136,8 @@ def test_what_cannot_be_read_is_none_and_said(tmp_path: Path) -> None:
     assert (found.cpu_name, found.cpu_signature, found.memory_bytes, found.l3_bytes) == (None, None, None, None)
     assert (found.core_count, found.thread_count) == (2.0, 2)
     assert [note.partition(" (")[0] for note in found.notes] == [
-        "which hardware threads share a core is not known: each counts as one",
-        "the size of the memory is not known",
+        "it is unknown which hardware threads share a core",
+        "the memory size is unknown",
     ]
 
 

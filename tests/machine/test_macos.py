@@ -31,4 +31,4 @@ def test_a_mac_of_one_kind_of_core_counts_them_all() -> None:
     found = read_macos(ask=lambda key: intel.get(key, ""))
 
     assert (found.core_count, found.thread_count) == (4.0, 8)
-    assert found.notes == ("the size of the memory is not known (sysctl hw.memsize)",)
+    assert found.notes == ("the memory size is unknown (sysctl hw.memsize)",)

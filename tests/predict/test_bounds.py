@@ -1,4 +1,4 @@
-"""No prediction is faster than the hardware: every family of kernels, on every device that ships, at every precision."""
+"""No prediction is faster than the hardware: each family of kernels, on each device that ships, at each precision."""
 
 from typing import get_args
 

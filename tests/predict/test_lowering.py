@@ -499,3 +499,23 @@ def test_products_with_narrow_weights_are_a_family_of_their_own() -> None:
     assert kernels.families == ("matmul_quantized",)
     assert UNITS[kernels.unit[0]] == "bf16"
     assert kernels.weight_bytes.tolist() == [[128.0, 128.0]]
+
+
+def test_a_compiled_average_takes_a_cpu_the_flop_of_a_fused_addition_and_no_less() -> None:
+    images, result = operand((0.0, 1.0), 8, 16, 16), operand((0.0, 1.0), 8, 8, 8)
+    pool = row("aten.avg_pool2d", (images,), (result,), family="pool", attributes={"kernel_size": (2, 2)})
+    compiled = lowered(workload(pool), kind="cpu", compile_mode="compile")
+    assert compiled.nchw_flop_ratio.tolist() == [[0.1, 0.1]]
+
+
+def test_an_encoder_layer_computes_its_linear_layers_on_a_cpus_unit_for_products() -> None:
+    """8 sequences of 10 tokens, width 16, hidden layer 64: 491,520 FLOP of products and 51,200 of attention."""
+    x = operand((0.0, 1.0), 10, 16)
+    sizes = ((48, 16), (48,), (16, 16), (16,), (16,), (16,), (16,), (16,), (64, 16), (64,), (16, 64), (16,))
+    layer = row("encoder_layer", (x, *(operand(*size) for size in sizes)), (x,), family="attention")
+    found = lowered(workload(layer), kind="cpu", batches=np.array([8.0]))
+    flops = {
+        (found.families[family], UNITS[unit]): found.flops[(found.family == family) & (found.unit == unit)].sum()
+        for family, unit in zip(found.family.tolist(), found.unit.tolist(), strict=True)
+    }
+    assert flops == pytest.approx({("matmul", "fp32"): 491_520, ("attention", "vector"): 51_200})

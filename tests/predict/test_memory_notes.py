@@ -21,7 +21,7 @@ def test_the_largest_that_is_too_small_is_named_with_the_numbers_and_what_would_
     [note] = notes(small, larger, device())
     # 11 GB and a CUDA context of 0.48 GB are 10.7 GiB; B has 8 GB, 7.45 GiB.
     assert note.startswith(
-        "too small at batch 8: B, which has 7.45 GiB, and smaller ones: the step needs 10.7 GiB in fp32; would fit: "
+        "B (7.45 GiB) and smaller devices have too little memory at batch 8: the step needs 10.7 GiB in fp32; it would "
     )
     # Of 3 GB and 8 x 0.5 GB, with the context, are 6.96 GiB.
     assert "activation checkpointing 6.96 GiB" in note
@@ -35,7 +35,7 @@ def test_nothing_is_said_where_all_fit() -> None:
 def test_where_nothing_helps_that_is_said() -> None:
     # Even sharded over 64 GPUs 0.625 GB of parameters are whole on each, beside the context.
     [note] = notes(device(memory_bytes=0.5 * GB))
-    assert "nothing that is known here makes it fit" in note
+    assert "no known change makes it fit" in note
 
 
 def test_of_gpus_that_share_the_step_the_least_that_each_needs_is_told_and_no_change_for_one() -> None:
@@ -45,7 +45,7 @@ def test_of_gpus_that_share_the_step_the_least_that_each_needs_is_told_and_no_ch
     shared = replace(alone, peak_memory_bytes=np.array([[3.0 * 2**30]]), scaling=scaling)
     [note] = memory_notes(net(), shared)
     assert note == (
-        "too small at batch 8: B, of which each has 1.86 GiB, and smaller ones: spread over 4 the step needs 3 GiB of "
+        "B (1.86 GiB each) and smaller devices have too little memory at batch 8: on 4 of them the step needs 3 GiB "
         "each in fp32."
     )
 

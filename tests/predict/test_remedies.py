@@ -108,7 +108,7 @@ def test_accumulation_halves_the_batch_until_it_fits_and_keeps_the_gradients() -
     # Batch 8 needs 3 + 1 + 8 GB with the gradients of the pass before, batch 4 8 GB, batch 2 6 GB, batch 1 5 GB.
     fits_8_gb = remedied("gradient accumulation", memory_bytes=9 * GB)
     assert fits_8_gb is not None
-    assert (fits_8_gb.step.batch, fits_8_gb.change) == (4, "2 passes of 4")
+    assert (fits_8_gb.step.batch, fits_8_gb.change) == (4, "2 passes with 4 samples each")
     assert tensors(fits_8_gb) == 8
     assert remedied("gradient accumulation", memory_bytes=5.9 * GB).step.batch == 1  # type: ignore[union-attr]
 
@@ -149,7 +149,7 @@ def test_sharding_divides_all_but_what_is_gathered() -> None:
     # Two GPUs: 0.5 GB of parameters, 1 of state, 4 samples; whole are the 0.5 GB outside blocks and 2 blocks of 1/16.
     found = remedied("sharding", memory_bytes=8 * GB)
     assert found is not None
-    assert found.change == "2 GPUs with FSDP, a batch of 4 on each"
+    assert found.change == "2 GPUs with FSDP, batch 4 on each"
     assert tensors(found) == pytest.approx(0.5 + 1 + 4 + 0.5 + 2 / 16)
 
 
@@ -198,4 +198,4 @@ def test_a_model_in_service_may_have_narrow_weights_or_be_divided() -> None:
     base = float(step(4, toy).peak.mid[0]) - 2000 - 400
     assert parts["narrow weights"] == pytest.approx(base + 1303.90625 + 400)
     assert parts["sharding"] == pytest.approx(base + 1000 + 200)
-    assert found["sharding"].change == "2 GPUs, tensor parallel"
+    assert found["sharding"].change == "2 GPUs with tensor parallelism"

@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from torch import nn
 
 from advisor import breakeven, explain, memory, recommend
-from advisor.answers.ranking import rank_source, rank_workload
+from advisor.answers.ranking import rank
 from advisor.catalog.load import load_catalog
 from advisor.errors import LoadError, UsageError
 from advisor.predict.capability import gpu_device
 from advisor.predict.step_time import predict
 from advisor.predict.weights import with_weights
-from advisor.question.from_source import Profile
+from advisor.question.from_source import question_from_source, question_of
+from advisor.question.record import Question
 from advisor.question.served_model import as_served, check_generation
 from advisor.records.answer import Quote
 from advisor.records.generation import WeightFormat
@@ -80,7 +81,7 @@ def predicted(workload: Workload, concurrencies: Sequence[int]) -> tuple[Predict
 @cache
 def quoted(**options: Any) -> tuple[Quote, ...]:
     catalog = load_catalog()
-    return rank_workload(llama(), Options(no_local=True, **options), catalog=catalog).quotes
+    return rank(question_of(llama(), Options(no_local=True, **options), catalog=catalog)).quotes
 
 
 # -- flags ------------------------------------------------------------------------------------------------------------
@@ -144,8 +145,8 @@ def test_a_config_is_ranked_by_way_of_the_process_that_reads_sources(tmp_path):
     file.write_text(json.dumps(CONFIGS["llama"]))
     options = Options(prompt_tokens=512, output_tokens=65, concurrency="4", no_local=True, device=("l4",))
 
-    there = rank_source(f"hf:{file}", options)
-    here = rank_workload(traced("llama"), options, catalog=load_catalog())
+    there = rank(question_from_source(f"hf:{file}", options))
+    here = rank(question_of(traced("llama"), options, catalog=load_catalog()))
     assert there.quotes == here.quotes
     assert there.job.generation == here.job.generation
 
@@ -162,7 +163,9 @@ def small_llama() -> nn.Module:
 def test_from_python_the_config_of_a_model_at_hand_says_the_same(tmp_path):
     file = tmp_path / "LlamaForCausalLM.json"
     file.write_text(json.dumps(CONFIGS["llama"]))
-    there = rank_source(f"hf:{file}", served(concurrency="4", no_local=True, device=("l4",), max_tpot=0.1))
+    there = rank(
+        question_from_source(f"hf:{file}", served(concurrency="4", no_local=True, device=("l4",), max_tpot=0.1))
+    )
     model = small_llama()
 
     here = recommend(
@@ -176,11 +179,12 @@ def test_from_python_the_config_of_a_model_at_hand_says_the_same(tmp_path):
 def test_from_python_explanations_memory_and_break_even_take_the_same_keywords(monkeypatch: pytest.MonkeyPatch):
     asked: list[tuple[str, Options]] = []
 
-    def profile(source: str, options: Options) -> Profile:
+    def from_source(source: str, options: Options, **_: Any) -> Question:
         asked.append((json.loads(Path(source.removeprefix("hf:")).read_text())["architectures"], options))
-        return Profile(workload=traced("llama", prompt_tokens=1024, output_tokens=256), second_count=None)
+        workload = traced("llama", prompt_tokens=1024, output_tokens=256)
+        return question_of(workload, options, catalog=load_catalog())
 
-    monkeypatch.setattr("advisor.question.from_model.profile_source", profile)
+    monkeypatch.setattr("advisor.question.from_model.question_from_source", from_source)
     model = small_llama()
     flags = {"prompt_tokens": 1024, "output_tokens": 256, "concurrency": 4, "max_tpot": "100ms", "no_local": True}
 
@@ -197,7 +201,7 @@ def test_from_python_explanations_memory_and_break_even_take_the_same_keywords(m
 
 
 def test_from_python_memory_is_of_one_number_of_requests():
-    with pytest.raises(UsageError, match=r"--concurrency 1\.\.8: memory is of one batch"):
+    with pytest.raises(UsageError, match=r"--concurrency 1\.\.8: memory takes one batch size"):
         memory(small_llama(), prompt_tokens=1024, output_tokens=256, concurrency="1..8")
 
 
@@ -208,7 +212,7 @@ def test_from_python_an_error_names_the_model_and_no_file():
         model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=8, n_head=1, n_positions=64))
     with pytest.raises(UsageError) as refused:
         recommend(model, prompt_tokens=1024, output_tokens=256, no_local=True)
-    assert str(refused.value) == "GPT2LMHeadModel takes 64 tokens at most; prompt and output have 1,280"
+    assert str(refused.value) == "GPT2LMHeadModel takes at most 64 tokens; prompt and output have 1,280"
 
 
 def test_from_python_a_model_without_a_config_is_no_service():
@@ -267,8 +271,8 @@ def test_enough_replicas_carry_the_load():
 
 def test_limits_on_tokens_hold_for_every_quote_and_say_who_breaks_them():
     catalog = load_catalog()
-    answer = rank_workload(
-        llama(), Options(no_local=True, max_tpot=0.02, max_ttft=0.1, device=("gpu",)), catalog=catalog
+    answer = rank(
+        question_of(llama(), Options(no_local=True, max_tpot=0.02, max_ttft=0.1, device=("gpu",)), catalog=catalog)
     )
 
     assert answer.quotes
@@ -342,7 +346,9 @@ def test_a_longer_prompt_never_has_its_first_token_sooner() -> None:
 
 def test_fewer_heads_of_keys_need_less_memory() -> None:
     shared, own = (
-        rank_workload(traced(name), Options(no_local=True, concurrency="64", device=("l4",)), catalog=load_catalog())
+        rank(
+            question_of(traced(name), Options(no_local=True, concurrency="64", device=("l4",)), catalog=load_catalog())
+        )
         for name in ("llama", "llama_all_heads")
     )
     assert shared.quotes[0].peak_memory_bytes < own.quotes[0].peak_memory_bytes
@@ -355,5 +361,6 @@ def test_the_ranking_of_a_saved_generation_is_that_of_the_trace() -> None:
     saved = replace(workload_from_json(workload_to_json(llama())), name="llama3_8b")
     catalog = load_catalog()
     assert (
-        rank_workload(saved, options, catalog=catalog).quotes == rank_workload(llama(), options, catalog=catalog).quotes
+        rank(question_of(saved, options, catalog=catalog)).quotes
+        == rank(question_of(llama(), options, catalog=catalog)).quotes
     )

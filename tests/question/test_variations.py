@@ -7,7 +7,8 @@ from textwrap import dedent
 import pytest
 
 from advisor.errors import LoadError, UsageError
-from advisor.question.variations import parse_variation, trace_base, trace_variations
+from advisor.question.from_source import question_from_source
+from advisor.question.variations import parse_variation, trace_variations
 from advisor.records.options import Options
 from advisor.records.workload import Workload
 from advisor.workload.spawn import ProfileRequest
@@ -76,7 +77,7 @@ def test_a_value_without_a_trace_is_told(source: str) -> None:
 
 
 def test_a_parameter_that_the_factory_does_not_take_is_an_error(source: str) -> None:
-    with pytest.raises(LoadError, match=r"Net\(.*\) takes no height"):
+    with pytest.raises(LoadError, match=r"Net\(.*\) has no parameter height"):
         trace_variations(source, Options(), vary=["height=1..4"], run=False)
 
 
@@ -99,8 +100,9 @@ def test_a_language_model_in_service_is_traced_as_one(monkeypatch: pytest.Monkey
         asked.extend(requests)
         return dict.fromkeys(requests, toy())
 
-    monkeypatch.setattr("advisor.question.variations.trace_many", trace)
-    trace_base("hf:config.json", Options(prompt_tokens=8, output_tokens=2), run=False, script_args=())
+    monkeypatch.setattr("advisor.question.from_source.trace_many", trace)
+    options = Options(prompt_tokens=8, output_tokens=2, no_local=True)
+    question_from_source("hf:config.json", options, use_trace_cache=True)
     assert [(request.prompt_tokens, request.output_tokens) for request in asked] == [(8, 2)]
     with pytest.raises(UsageError, match="needs --output-tokens"):
-        trace_base("hf:config.json", Options(prompt_tokens=8), run=False, script_args=())
+        question_from_source("hf:config.json", Options(prompt_tokens=8), use_trace_cache=True)

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from advisor.answers.comparison import compare_files, read_base
-from advisor.answers.explanation import explain_workload
+from advisor.answers.explanation import explain
 from advisor.answers.measurement_file import read_measurements
-from advisor.answers.memory_fit import memory_workload
-from advisor.answers.ranking import rank_workload
+from advisor.answers.memory_fit import memory_fit
+from advisor.answers.ranking import rank
 from advisor.calibrate import store
 from advisor.catalog.cache import catalog_to_json, read_cached
 from advisor.catalog.invariants import catalog_warnings
@@ -26,7 +26,7 @@ from advisor.catalog.parse import parse_catalog
 from advisor.catalog.strict_yaml import Document, parse_documents, read_documents
 from advisor.errors import AdvisorError
 from advisor.files.regular_file import MOST_BYTES
-from advisor.question.from_source import as_saved
+from advisor.question.from_source import as_saved, question_of
 from advisor.records.options import Options
 from advisor.records.price import Catalog
 from advisor.records.workload import Workload
@@ -114,7 +114,7 @@ def workload(example: dict[str, Any]) -> Workload:
 
 def check_answer(workload: Workload, catalog: Catalog, **options: Any) -> None:
     """A ranking of every offer: what costs nothing or less, or takes no time, is none."""
-    found = rank_workload(workload, Options(samples=10**6, **options), catalog=catalog, today=TODAY)
+    found = rank(question_of(workload, Options(samples=10**6, **options), catalog=catalog), today=TODAY)
     for quote in found.quotes:
         check_numbers(quote)
         assert quote.job_usd.mid > 0
@@ -151,7 +151,7 @@ def test_mutated_workloads(attack: Attack, example: dict[str, Any], catalog: Cat
             workload = read_workload(path)
             options = as_saved(Options(batch=chance.choice(["", "1", "1..4096", "999999999"])), workload, where="file")
             check_answer(workload, catalog, mode=options.mode, batch=options.batch)
-            memory = memory_workload(workload, Options(mode=workload.mode), on=("t4",), catalog=catalog)
+            memory = memory_fit(question_of(workload, Options(mode=workload.mode), catalog=catalog), on=("t4",))
             assert all(0 < device.peak_bytes < math.inf for device in memory.devices)
 
     attack.each(check)
@@ -164,7 +164,7 @@ def test_mutated_requests_to_the_service(attack: Attack, example: dict[str, Any]
         body = json_text(mutated(request, chance), chance).encode(errors="surrogatepass")
         with contextlib.suppress(AdvisorError):
             asked = read_request(body, takes_on=True)
-            explained = explain_workload(asked.workload, asked.options, on=asked.on, catalog=catalog)
+            explained = explain(question_of(asked.workload, asked.options, catalog=catalog), on=asked.on)
             check_numbers(explained.steps)
 
     attack.each(check)
@@ -303,7 +303,7 @@ def test_forged_entries_of_the_catalog_cache(
 
 
 def test_mutated_answers(attack: Attack, catalog: Catalog, workload: Workload, tmp_path: Path) -> None:
-    answer = record_json(rank_workload(workload, Options(samples=10**6), catalog=catalog, today=TODAY))
+    answer = record_json(rank(question_of(workload, Options(samples=10**6), catalog=catalog), today=TODAY))
     base, new = tmp_path / "base.json", tmp_path / "new.json"
     base.write_bytes(answer)
     values = json.loads(answer)

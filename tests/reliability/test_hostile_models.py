@@ -92,8 +92,11 @@ def daemon(chance: Random) -> str:
     return f"import multiprocessing, os, subprocess, sys, time\n{start}\n{then}"
 
 
+GARBAGE = (b"{}", b"\0" * 24, b'{"is_last": false, "workload": {}}', b"\xff" * 5000)
+
+
 def garbage(chance: Random) -> str:
-    text = chance.choice([b"{}", b"\0" * 24, b'{"is_last": false, "workload": {}}', b"\xff" * 5000])
+    text = chance.choice(GARBAGE)
     first = chance.choice([0, 1, 3, 100, 200])
     write = f"    try: os.write(fd, {text!r})\n    except OSError: pass"
     loop = f"for fd in range({first}, 400):\n{write}"
@@ -195,7 +198,10 @@ def test_hostile_models(attack: Attack, tmp_path: Path) -> None:
         shown = f"{where}: {hostile[:300]}\n{said[-2000:]}"
         assert run.returncode in (0, 4), f"exit code {run.returncode}, {shown}"
         assert "advisor/" not in said.replace(str(file), "") or "Traceback" not in said, shown
-        assert len(said) < 60_000, shown
+        ours = run.stderr
+        for theirs in GARBAGE:  # stderr is open to them, and a thread fills it for as long as it runs
+            ours = ours.replace(theirs, b"")
+        assert len(ours) < 60_000, shown
         time.sleep(0.05)
         assert not list(alive(f"{MARK}={mark}")), shown
 

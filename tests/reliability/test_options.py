@@ -15,14 +15,11 @@ import pytest
 import torch
 from torch import nn
 
-from advisor.answers.break_even import breakeven, breakeven_source
-from advisor.answers.explanation import explain, explain_source
-from advisor.answers.memory_fit import memory, memory_source
-from advisor.answers.ranking import rank_source
-from advisor.api import recommend
+from advisor import breakeven, explain, memory, recommend
+from advisor.answers import break_even, explanation, memory_fit, ranking
 from advisor.cli.main import run
 from advisor.errors import AdvisorError, ExitCode
-from advisor.question.from_source import profile_source
+from advisor.question.from_source import profile_source, question_from_source
 from advisor.question.option_values import checked_options
 from advisor.records.flag_values import flag_name, value_type
 from advisor.records.options import Options
@@ -34,9 +31,12 @@ pytestmark = pytest.mark.slow
 
 SOURCE = str(EXAMPLE_WORKLOAD)
 DOORS: dict[str, Callable[..., Any]] = {
-    "rank": rank_source, "explain": explain_source, "memory": memory_source, "breakeven": breakeven_source,
+    "rank": lambda *asked: ranking.rank(question_from_source(*asked)),
+    "explain": lambda *asked: explanation.explain(question_from_source(*asked)),
+    "memory": lambda *asked: memory_fit.memory_fit(question_from_source(*asked)),
+    "breakeven": lambda *asked: break_even.break_even(question_from_source(*asked)),
     "profile": profile_source,
-}  # fmt: skip
+}
 OPTIONS = {field.name: field for field in fields(Options)}
 TEXTS = (
     "", " ", "0", "-1", "nan", "inf", "1e999", "1e308", "5e-324", "9" * 5000, "1,2", "1..2", "4096..1", "..", ",", "²",

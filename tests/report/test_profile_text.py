@@ -53,5 +53,5 @@ def test_what_has_no_formula_is_listed() -> None:
 
 
 def test_the_optimizer_is_named_once() -> None:
-    summary = replace(SUMMARY, optimizer="AdamW", assumptions=("optimizer: AdamW, since the file defines none",))
+    summary = replace(SUMMARY, optimizer="AdamW", assumptions=("optimizer: AdamW, because the file defines none",))
     assert render_profile(summary, GROUPS, by="module", view=View(width=100)).count("AdamW") == 1

@@ -106,10 +106,10 @@ def test_pairs_of_groups_share_the_network_of_their_machines() -> None:
     # buckets the first is ready at 1/8 of backward, 4 s and its all-reduces; from then on the link is never idle.
     links = fabric(gpus=2, machines=2, network_gb_per_s=0.1)
     found = spread_step(WHOLE, Plan(machines=2, tensor=2, data=2), traffic=traffic(), fabric=links)
-    told_s = 18 * float(all_reduce_s(1e8, fabric(gpus=2)))
+    tensor_all_reduce_s = 18 * float(all_reduce_s(1e8, fabric(gpus=2)))
     half = fabric(gpus=1, machines=2, network_gb_per_s=0.05)
     all_s = 7 * float(all_reduce_s(6.5e8 / 7, half)) + float(all_reduce_s(1e8, half))
-    expected_s = (6.75 + 2 * told_s) - (4 + told_s) * 7 / 8 + all_s
+    expected_s = (6.75 + 2 * tensor_all_reduce_s) - (4 + tensor_all_reduce_s) * 7 / 8 + all_s
     assert second(found.step_s) == pytest.approx(expected_s)
 
 

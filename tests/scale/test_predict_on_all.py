@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from advisor.answers.ranking import rank_workload
+from advisor.answers.ranking import rank
 from advisor.errors import UsageError
-from advisor.question.from_source import catalog_of
+from advisor.question.from_source import catalog_of, question_of
 from advisor.records.answer import Recommendation
 from advisor.records.options import Options
 from advisor.records.prediction import Predictions
@@ -35,7 +35,7 @@ def workload() -> Workload:
 
 def ranked(workload: Workload, *, samples: int = 1_000_000, **options: Any) -> Recommendation:
     asked = Options(mode="training", samples=samples, no_local=True, **options)
-    return rank_workload(workload, asked, catalog=catalog_of(asked))
+    return rank(question_of(workload, asked, catalog=catalog_of(asked)))
 
 
 def test_machines_with_several_gpus_are_ranked(workload: Workload) -> None:
@@ -91,9 +91,9 @@ def test_more_machines_are_rented_where_one_is_too_slow(workload: Workload, limi
         ({"gpus": 0}, "--gpus 0: must be 1 or more"),
         ({"accumulate": 0}, "--accumulate 0: must be 1 or more"),
         ({"gpus": 4, "max_gpus": 2}, "--gpus 4 is more than --max-gpus 2"),
-        ({"sharding": "zero3", "mode": "inference"}, "--sharding is of training alone"),
-        ({"max_machines": 8, "mode": "inference"}, "--max-machines is of training alone"),
-        ({"accumulate": 2, "mode": "inference"}, "--accumulate is of training alone"),
+        ({"sharding": "zero3", "mode": "inference"}, "--sharding applies only to training"),
+        ({"max_machines": 8, "mode": "inference"}, "--max-machines applies only to training"),
+        ({"accumulate": 2, "mode": "inference"}, "--accumulate applies only to training"),
     ],
 )
 def test_what_contradicts_itself_is_refused(options: dict[str, Any], message: str) -> None:

@@ -49,7 +49,7 @@ def test_options_are_the_flags_as_text_numbers_or_lists() -> None:
 
 def test_the_mode_is_the_workloads() -> None:
     assert read().options.mode == WORKLOAD["mode"] == "inference"
-    with pytest.raises(UsageError, match="saved step of inference"):
+    with pytest.raises(UsageError, match="saved inference step"):
         read({"mode": "training"})
 
 

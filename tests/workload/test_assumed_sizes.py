@@ -74,7 +74,7 @@ def test_what_was_assumed_is_said_in_short():
     for size in symbols(8):
         sizes(size)
     [note] = sizes.notes()
-    assert note.startswith("8 sizes depend on data, assumed 50, 50, 50, 50, 50, 50, ...")
+    assert note.startswith("8 sizes depend on data and are assumed to be 50, 50, 50, 50, 50, 50, ...")
     assert "50% true" in note
 
 

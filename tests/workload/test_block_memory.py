@@ -55,7 +55,7 @@ def test_nothing_is_held_in_inference():
 def test_checkpoints_are_seen_as_such(reentrant):
     model = stack(lambda layer, x: checkpoint(layer, x.requires_grad_(), use_reentrant=reentrant))
     workload = training(model)
-    note = "torch.utils.checkpoint: layers.* run again in backward, and keep nothing for it"
+    note = "torch.utils.checkpoint: layers.* run again in backward and keep no activations for it"
     assert note in workload.assumptions
     [blocks] = workload.blocks
     assert blocks.kept == blocks.results

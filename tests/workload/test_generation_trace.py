@@ -211,10 +211,10 @@ def test_a_saved_generation_is_read_as_it_was():
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"model_type": "bert", "architectures": ["BertForMaskedLM"]}, "no causal language model"),
-        ({"model_type": "t5", "architectures": ["T5ForConditionalGeneration"]}, "no causal language model"),
-        ({"model_type": "bloom", "architectures": ["BloomForCausalLM"]}, "attention of its own"),
-        ({"model_type": "mamba", "architectures": ["MambaForCausalLM"]}, "attention of its own"),
+        ({"model_type": "bert", "architectures": ["BertForMaskedLM"]}, "not a causal language model"),
+        ({"model_type": "t5", "architectures": ["T5ForConditionalGeneration"]}, "not a causal language model"),
+        ({"model_type": "bloom", "architectures": ["BloomForCausalLM"]}, "its own attention code"),
+        ({"model_type": "mamba", "architectures": ["MambaForCausalLM"]}, "its own attention code"),
         ({"model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"]}, "compressed keys and values"),
         ({"model_type": "jamba", "architectures": ["JambaForCausalLM"]}, "LinearAttentionLayer"),
     ],
@@ -222,9 +222,9 @@ def test_a_saved_generation_is_read_as_it_was():
 def test_what_engines_run_otherwise_is_refused_with_what_to_do(config, message):
     with pytest.raises(LoadError, match=message) as refused:
         trace_config(json.dumps(config), name="other", prompt_tokens=16, output_tokens=4)
-    assert "leave --prompt-tokens and --output-tokens out" in refused.value.hint
+    assert "omit --prompt-tokens and --output-tokens" in refused.value.hint
 
 
 def test_more_tokens_than_the_model_has_positions_for_are_refused():
-    with pytest.raises(UsageError, match="takes 1,024 tokens at most; prompt and output have 1,056"):
+    with pytest.raises(UsageError, match="takes at most 1,024 tokens; prompt and output have 1,056"):
         traced("gpt2", prompt_tokens=1000, output_tokens=56)

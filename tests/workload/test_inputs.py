@@ -41,7 +41,7 @@ def test_a_function_without_a_default_batch_gets_one_and_a_note() -> None:
     plan = plan_from_example(lambda batch: torch.zeros(batch, 3), model=nn.Linear(3, 1))
     assert (plan.batch, plan.notes) == (
         DEFAULT_BATCH,
-        (f"the source names no batch size: {DEFAULT_BATCH} where --batch gives none",),
+        (f"the source gives no batch size: {DEFAULT_BATCH} unless --batch is set",),
     )
 
 
@@ -102,7 +102,7 @@ def test_inputs_without_any_batch_dimension_are_refused() -> None:
 
 def test_a_function_that_gives_nothing_is_refused() -> None:
     plan = plan_from_example(lambda batch: None, model=nn.Identity())
-    with pytest.raises(LoadError, match="gave None"):
+    with pytest.raises(LoadError, match="returned None"):
         plan.make(2)
 
 
@@ -116,7 +116,7 @@ def test_specs_become_tensors_of_their_shape_by_position_and_name() -> None:
         "half": ((5, 2), torch.float16),
     }
     assert keywords["attention_mask"].all()  # a mask of zeros would mask everything
-    assert plan.notes == (f"the source names no batch size: {DEFAULT_BATCH} where --batch gives none",)
+    assert plan.notes == (f"the source gives no batch size: {DEFAULT_BATCH} unless --batch is set",)
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,8 @@ def test_a_name_used_for_something_else_is_left_out_with_a_note() -> None:
     loaded = load_live(MODEL, INPUTS, loss=0.5, train_step=lambda model, optimizer, x, y: None)
     assert (loaded.loss, loaded.train_step) == (None, None)
     assert loaded.notes == (
-        "`loss` is no function of (output, batch): left out",
-        "`train_step` is no function of (model, batch): left out",
+        "`loss` is not a function of (output, batch): ignored",
+        "`train_step` is not a function of (model, batch): ignored",
     )
 
 

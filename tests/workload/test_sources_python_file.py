@@ -170,7 +170,7 @@ def test_without_a_model_the_classes_are_listed_with_a_get_model_to_paste(load_t
 
 def test_a_named_class_that_needs_arguments_gets_a_get_model_to_paste(load_text: LoadText) -> None:
     text = NET + "\n    class Wide(Net):\n        def __init__(self, width): super().__init__(width)\n"
-    with pytest.raises(LoadError, match=r"Wide\(width\) does not build without width") as caught:
+    with pytest.raises(LoadError, match=r"Wide\(width\) requires width") as caught:
         load_text(text, name="Wide")
     assert caught.value.hint.endswith("def get_model():\n    return Wide(width=...)")
 
@@ -178,7 +178,7 @@ def test_a_named_class_that_needs_arguments_gets_a_get_model_to_paste(load_text:
 def test_an_instance_of_another_name_is_proposed(load_text: LoadText) -> None:
     with pytest.raises(LoadError) as caught:
         load_text("from torch import nn\nnetwork = nn.Linear(3, 3)\n")
-    assert caught.value.hint == "choose with net.py::network"
+    assert caught.value.hint == "choose one, for example net.py::network"
 
 
 def test_a_file_without_any_model_is_sent_to_run(load_text: LoadText) -> None:
@@ -199,7 +199,7 @@ def test_a_name_of_something_else_says_what_it_is(load_text: LoadText) -> None:
 
 
 def test_a_factory_that_gives_no_module_says_what_it_gave(load_text: LoadText) -> None:
-    with pytest.raises(LoadError, match=r"get_model\(\) gave dict, not a torch.nn.Module"):
+    with pytest.raises(LoadError, match=r"get_model\(\) returned dict, not a torch.nn.Module"):
         load_text(NET + "\n    def get_model(): return {}\n")
 
 
@@ -251,12 +251,12 @@ def test_arguments_reach_the_class_and_the_inputs_that_take_them(load_text: Load
 
 
 def test_arguments_that_nothing_takes_are_refused(load_text: LoadText) -> None:
-    with pytest.raises(LoadError, match=r"Net\(width=5\) takes no depth"):
+    with pytest.raises(LoadError, match=r"Net\(width=5\) has no parameter depth"):
         load_text(NET, name="Net(depth=2)")
-    with pytest.raises(LoadError, match="a model already"):
+    with pytest.raises(LoadError, match="already a model"):
         load_text(NET + "\n    model = Net(7)\n", name="model(width=2)")
 
 
 def test_a_factory_that_still_lacks_an_argument_says_which(load_text: LoadText) -> None:
-    with pytest.raises(LoadError, match="does not build without classes"):
+    with pytest.raises(LoadError, match="requires classes"):
         load_text(NET + "\n    def get_model(width, classes): return Net(width)\n", name="get_model(width=2)")

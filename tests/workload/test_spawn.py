@@ -210,7 +210,7 @@ def test_a_script_that_calls_no_model_is_an_error(write: Write) -> None:
     [
         ("missing.py", "there is no file missing.py"),
         (".", ". is a folder"),
-        ("weights.safetensors", "weights.safetensors is no Python file: weights are not a model"),
+        ("weights.safetensors", "weights.safetensors is not a Python file: weights are not a model"),
     ],
 )
 def test_what_is_no_source_is_refused_without_a_child(
@@ -462,8 +462,8 @@ def test_an_answer_that_is_torn_is_an_error() -> None:
     frame = spawn.packed(payload, token=b"t" * 16)
     for sent, problem in (
         (frame[:-20] + b"print" + frame[-20:], "wrote into the pipe"),
-        (spawn.packed(b"[1]", token=b"t" * 16), "changed what makes"),
-        (spawn.packed(b"\xff", token=b"t" * 16), "changed what makes"),
+        (spawn.packed(b"[1]", token=b"t" * 16), "replaced functions that create"),
+        (spawn.packed(b"\xff", token=b"t" * 16), "replaced functions that create"),
     ):
         process = spawn.SourceProcess(_process=None, _request_fd=-1, _result_fd=read_fd)  # type: ignore[arg-type]
         process._request, process._token = ProfileRequest(source="net.py"), b"t" * 16

@@ -105,7 +105,7 @@ def test_what_is_not_affine_is_traced_at_the_batch_asked_for_and_said():
         assert (workload.batch, workload.traced_batches) == (batch, (batch,))
         pair_count = batch * (batch - 1) / 2
         assert flops_by_op(workload, batch=batch)["aten.addmm"] == 2 * pair_count * 8 * 2
-        assert any(f"traced at batch {batch} alone" in note for note in workload.assumptions)
+        assert any(f"traced only at batch {batch}:" in note for note in workload.assumptions)
 
 
 def test_a_fixed_batch_is_traced_once():
@@ -135,7 +135,9 @@ def test_a_model_that_takes_no_batch_but_its_own_is_traced_at_that():
     model = Calls(run, layer=nn.GRU(8, 5, batch_first=True), state=torch.zeros(1, 4, 5))
     workload = traced(model, sequences, batch=4)
     assert not workload.batch_is_affine
-    assert any("traced at batch 4 alone: others fail (Expected hidden size" in note for note in workload.assumptions)
+    assert any(
+        "traced only at batch 4: other batch sizes fail (Expected hidden" in note for note in workload.assumptions
+    )
 
 
 def test_inputs_that_do_not_follow_the_batch_are_said():
@@ -160,8 +162,8 @@ def test_inputs_are_what_travels_to_the_device():
 
 def test_defaults_are_said():
     assert traced(mlp(), vectors, mode="training").assumptions == (
-        "loss: the mean of the float outputs, since the file defines none",
-        "optimizer: AdamW, since the file defines none",
+        "loss: the mean of the float outputs, because the file defines none",
+        "optimizer: AdamW, because the file defines none",
     )
     said = traced(mlp(), vectors, mode="training", loss=lambda output, batch: output.mean(), optimizer=torch.optim.SGD)
     assert (said.assumptions, said.optimizer) == ((), "SGD")
@@ -200,7 +202,7 @@ def test_an_output_without_floats_cannot_be_trained_on():
 
 
 def test_a_model_without_parameters_cannot_be_trained():
-    with pytest.raises(TraceError, match="no parameter to train"):
+    with pytest.raises(TraceError, match="no trainable parameters"):
         traced(nn.ReLU(), vectors, mode="training")
 
 
@@ -251,7 +253,7 @@ def test_a_real_step_that_does_not_fit_is_refused_with_the_numbers(monkeypatch):
     for mode, needed in (("inference", 16), ("training", 48)):
         with pytest.raises(TraceError) as caught:
             traced(Calls(run, inner=model), vectors, mode=mode)
-        assert f"a real step needs about {needed} GiB of the 4 GiB that are free" in caught.value.message
+        assert f"a real step needs about {needed} GiB, but only 4 GiB are free" in caught.value.message
         assert ".item()" in caught.value.hint
 
 
@@ -273,7 +275,7 @@ def test_the_record_names_its_source():
     [(lambda output, batch: 3.0, "a float"), (lambda output, batch: output, r"a tensor of shape \(4, 8\)")],
 )
 def test_a_loss_that_is_no_single_number_is_refused(loss, found):
-    with pytest.raises(TraceError, match=rf"gave {found}, not a tensor with one element"):
+    with pytest.raises(TraceError, match=rf"returned {found}, not a tensor with one element"):
         traced(nn.Linear(8, 8), vectors, mode="training", loss=loss)
 
 
@@ -321,7 +323,7 @@ def test_the_loss_of_an_output_is_what_is_trained(make):
 
     workload = traced(Calls(run, layer=nn.Linear(8, 8)), vectors, mode="training")
     assert op_counts(workload)["aten.mse_loss_backward"] == 1
-    assert "loss: the output's own, since the file defines none" in workload.assumptions
+    assert "loss: the output's own, because the file defines none" in workload.assumptions
 
 
 def test_an_output_without_a_loss_is_trained_on_the_mean_of_its_floats():
@@ -329,7 +331,7 @@ def test_an_output_without_a_loss_is_trained_on_the_mean_of_its_floats():
         return Output(self.layer(x))
 
     workload = traced(Calls(run, layer=nn.Linear(8, 8)), vectors, mode="training")
-    assert "loss: the mean of the float outputs, since the file defines none" in workload.assumptions
+    assert "loss: the mean of the float outputs, because the file defines none" in workload.assumptions
 
 
 @pytest.mark.parametrize("mode", ["inference", "training"])

@@ -17,7 +17,7 @@ from tests.workload.tracing import (
     vectors,
 )
 
-REAL_STEP = "traced by a real step on this CPU, since the code needs values that fake tensors do not have"
+REAL_STEP = "traced by a real step on this CPU, because the code needs values that fake tensors do not have"
 
 
 def train(step, *, model=None, make_inputs=vectors, **options):
@@ -234,7 +234,7 @@ def test_sequences_of_different_lengths_are_packed():
     assert not workload.batch_is_affine
     # Lengths 1, 2, 3 and 4: 10 tokens of 24, each 2 x 4 x 5 x (8 + 5).
     assert flops_by_op(workload, batch=4)["rnn"] == 10 * 520
-    assert {REAL_STEP, "traced at batch 4 alone: sizes at 4, 8, 12 do not grow as a + b x batch"} <= set(
+    assert {REAL_STEP, "traced only at batch 4: sizes at 4, 8, 12 do not grow as a + b x batch"} <= set(
         workload.assumptions
     )
 
@@ -246,7 +246,7 @@ def test_a_boolean_mask_is_taken_to_be_half_true(mode):
     assert workload.batch_is_affine
     # Half of 20 samples: 2 x 10 x 8 x 4.
     assert flops_by_op(workload, batch=20)["aten.addmm"] == 640
-    assert any("50% true" in note and "assumed 2" in note for note in workload.assumptions)
+    assert any("50% true" in note and "assumed to be 2" in note for note in workload.assumptions)
 
 
 def test_nonzero_is_taken_to_find_half():

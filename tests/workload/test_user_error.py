@@ -209,7 +209,7 @@ def test_where_a_thread_is_shows_the_users_lines_outermost_first(
     ],
 )
 def test_code_that_insists_on_a_gpu_is_told_to_ask_first(tmp_path: Path, text: str) -> None:
-    assert message_of(tmp_path, text).hint.startswith("there is no GPU here: ask torch.cuda.is_available() first")
+    assert message_of(tmp_path, text).hint.startswith("there is no GPU here: check torch.cuda.is_available() first")
 
 
 def test_other_assertions_have_nothing_to_do_with_a_gpu(tmp_path: Path) -> None:

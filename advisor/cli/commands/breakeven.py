@@ -58,20 +58,23 @@ def command(
       advise breakeven model.py::get_model --vary width=64..4096
       advise breakeven hf:./gpt2 --mode training --samples 50000 -o curves.json
     """
-    from advisor.answers.break_even import breakeven_source
+    from advisor.answers.break_even import break_even
     from advisor.cli.flags import options_from
     from advisor.cli.output import view_of, write
+    from advisor.question.from_source import question_from_source
+    from advisor.question.variations import trace_variations
 
     check_script_args(source, script_args, run=run)
     options = options_from(params)
     with progress(f"reading {source}"):
-        break_even = breakeven_source(source, options, vary=vary, run=run, script_args=script_args)
+        question = question_from_source(source, options, run=run, script_args=script_args, use_trace_cache=True)
+        answer = break_even(question, variations=trace_variations(source, options, vary=vary, run=run))
     if output.format == "json":
         from advisor.report.as_json import to_json
 
-        write(to_json(break_even), output)
+        write(to_json(answer), output)
     else:
         from advisor.report.break_even_text import render_break_even
 
-        write(render_break_even(break_even, view=view_of(output, top=options.top)), output)
+        write(render_break_even(answer, view=view_of(output, top=options.top)), output)
     return ExitCode.ANSWER

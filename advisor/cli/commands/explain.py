@@ -59,14 +59,15 @@ def command(
       advise explain model.py --on c7a.xlarge --on g6.xlarge
       advise explain model.py --on l4 -o explanation.json
     """
-    from advisor.answers.explanation import explain_source
+    from advisor.answers.explanation import explain
     from advisor.cli.flags import options_from
     from advisor.cli.output import view_of, write
+    from advisor.question.from_source import question_from_source
 
     check_script_args(source, script_args, run=run)
     options = options_from(params)
     with progress(f"reading {source}"):
-        explanation = explain_source(source, options, on=on, run=run, script_args=script_args)
+        explanation = explain(question_from_source(source, options, run=run, script_args=script_args, on=on), on=on)
     if output.format == "json":
         from advisor.report.as_json import to_json
 

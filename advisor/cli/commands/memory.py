@@ -63,14 +63,17 @@ def command(
       advise memory model.py --mode training --batch 64 --on t4
       advise memory hf:./llama --on g5.xlarge --on a100-sxm4-80gb -o json
     """
-    from advisor.answers.memory_fit import memory_source
+    from advisor.answers.memory_fit import check_one_batch, memory_fit
     from advisor.cli.flags import options_from
     from advisor.cli.output import view_of, write
+    from advisor.question.from_source import question_from_source
 
     check_script_args(source, script_args, run=run)
     options = options_from(params)
+    check_one_batch(options)
     with progress(f"reading {source}"):
-        answer = memory_source(source, options, on=on, run=run, script_args=script_args)
+        question = question_from_source(source, options, run=run, script_args=script_args, read_machine=None)
+        answer = memory_fit(question, on=on)
     if output.format == "json":
         from advisor.report.as_json import to_json
 

@@ -81,12 +81,12 @@ def command(
       advise model.py --compare-to answer.json --fail-if-cost-rises 10%
       advise train.py --run --emit skypilot -o task.yaml -- --epochs 3
     """
-    from advisor.answers.ranking import rank_source
     from advisor.calibrate.first_use import calibrations_on_first_use
     from advisor.cli.comparison_output import check_compared, write_comparison
     from advisor.cli.flags import options_from
     from advisor.cli.output import PAGE_SUFFIXES, view_of, write
     from advisor.cli.task_output import check_task_output, write_task
+    from advisor.question.from_source import question_from_source
     from advisor.report.formats import format_module
 
     check_script_args(source, script_args, run=run)
@@ -100,15 +100,17 @@ def command(
         base = read_base(compare_to)  # before anything is traced
     how: dict[str, Any] = {"run": run, "script_args": script_args, "read_calibrations": calibrations_on_first_use}
     if output.format in PAGE_SUFFIXES:
-        from advisor.answers.full_report import report_source
+        from advisor.answers.full_report import report
         from advisor.report.html import render_report
 
         with progress(f"reading {source}"):
-            report = report_source(source, options, **how)
-        write(render_report(report), output)
-        return ExitCode.ANSWER if report.recommendation.best else ExitCode.NOTHING_FITS
+            found = report(question_from_source(source, options, **how))
+        write(render_report(found), output)
+        return ExitCode.ANSWER if found.recommendation.best else ExitCode.NOTHING_FITS
+    from advisor.answers.ranking import rank
+
     with progress(f"reading {source}"):
-        recommendation = rank_source(source, options, **how)
+        recommendation = rank(question_from_source(source, options, **how))
     if emit is not None:
         write_task(
             recommendation,

@@ -1,1 +1,1 @@
-"""One file per kind of model source; `load.py` chooses among them."""
+"""Loads models, one file per kind of source; `load_source.py` chooses among them."""

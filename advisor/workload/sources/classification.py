@@ -1,6 +1,6 @@
-"""How an image classifier is trained where nothing else is said: cross-entropy, and SGD with momentum.
+"""Defines the default training of image classifiers: cross-entropy, and SGD with momentum.
 
-The defaults of timm's `train.py` and of torchvision's `references/classification/train.py`.
+These are the defaults of timm's `train.py` and of torchvision's `references/classification/train.py`.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 
 def cross_entropy(output: Any, batch: Any) -> torch.Tensor:
-    """Cross-entropy of logits (batch, classes) with integer labels, summed over auxiliary heads as Inception has."""
+    """Return the cross-entropy of logits (batch, classes), summed over auxiliary heads such as Inception's."""
     logits = [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
     labels = torch.zeros(logits[0].shape[:1], dtype=torch.long, device=logits[0].device)
     losses = [functional.cross_entropy(head, labels) for head in logits]
@@ -20,5 +20,5 @@ def cross_entropy(output: Any, batch: Any) -> torch.Tensor:
 
 
 def sgd_with_momentum(parameters: Iterable[Any]) -> torch.optim.Optimizer:
-    """SGD with a momentum of 0.9."""
+    """Return SGD with a momentum of 0.9."""
     return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)

@@ -1,4 +1,4 @@
-"""`FILE.pt2`: a program saved by `torch.export.save`. Loading it unpickles, so it is code like any other source."""
+"""Loads `FILE.pt2`, a program saved by `torch.export.save`. Loading unpickles, so it can run any code."""
 
 import types
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ from advisor.workload.loaded import Inputs, LoadedModel
 def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Attention = "auto") -> LoadedModel:
     """Load an exported program with the inputs it was exported with.
 
-    Its batch is fixed, unless the leading dimension of its first input was exported as dynamic. It cannot change
-    between training and evaluation; the notes say so.
+    Its batch is fixed, unless the leading dimension of its first input was exported as dynamic. It cannot switch
+    between training and evaluation; a note says so.
     """
     if not Path(reference).is_file():
         raise LoadError(f"{reference}: no such file", hint="name a file that torch.export.save wrote")
@@ -28,7 +28,7 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
     if specs or program.example_inputs is None:
         raise LoadError(
             f"{reference}: an exported program takes the inputs it was exported with",
-            hint="leave --input out and export with the shapes you mean",
+            hint="omit --input, and export the program with the shapes you need",
         )
     inputs: Inputs = program.example_inputs
     batch, batch_is_fixed = _batch(program, reference)
@@ -56,7 +56,7 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
 
 
 def _module(program: ExportedProgram) -> nn.Module:
-    """The program's module, whose `train()` and `eval()` do nothing instead of raising."""
+    """Return the program's module, with `train()` and `eval()` that do nothing instead of raising."""
     module = program.module()
     for name in ("train", "eval"):
         setattr(module, name, types.MethodType(lambda self, *_: self, module))
@@ -64,7 +64,7 @@ def _module(program: ExportedProgram) -> nn.Module:
 
 
 def _batch(program: ExportedProgram, reference: str) -> tuple[int, bool]:
-    """The leading dimension of the first input that has one, and whether it is fixed."""
+    """Return the leading dimension of the first input that has one, and True if it is fixed."""
     user_inputs = set(program.graph_signature.user_inputs)
     sizes: list[Any] = [
         node.meta["val"].shape[0]

@@ -1,4 +1,4 @@
-"""`hf:CONFIG_DIR_OR_JSON`: a Hugging Face model from its config alone: no weights, no download, never remote code."""
+"""Loads `hf:CONFIG_DIR_OR_JSON`, a Hugging Face model, from its config alone: no weights, downloads or remote code."""
 
 import inspect
 import json
@@ -26,16 +26,16 @@ _IMAGE_SIZE = 224
 _AUDIO_SAMPLES = 16_000
 """One second at the 16 kHz that speech models take."""
 _ATTENTION = {"eager": "eager", "fused": "sdpa"}
-"""What transformers calls them."""
+"""Forms of attention -> transformers' names for them."""
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_target_positions")
 
 Makers = dict[str, Callable[[int], torch.Tensor]]
-"""An argument's name, and how to make it for a batch size."""
+"""Argument name -> function that makes it for a batch size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundConfig:
-    """A config as the installed transformers reads it, and what the model is called."""
+    """A config as the installed transformers reads it, with the model's name."""
 
     config: Any
     name: str
@@ -44,7 +44,7 @@ class FoundConfig:
 
 
 def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Attention = "auto") -> LoadedModel:
-    """Build the model that a `config.json`, or the folder that holds it, describes; in training with its own loss."""
+    """Build the model that a `config.json` or its folder describes; in training mode with the model's own loss."""
     found = read_config(reference, {"attn_implementation": _ATTENTION[attention]} if attention in _ATTENTION else {})
     config, name = found.config, found.name
     kind = _model_class(found.transformers, config, found.path)
@@ -61,7 +61,7 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
 
 
 def offline_transformers() -> Any:
-    """The installed package, which asks no hub and says nothing."""
+    """Return the transformers package, set to stay offline and quiet."""
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
     transformers = require("transformers")
     transformers.logging.set_verbosity_error()
@@ -69,7 +69,7 @@ def offline_transformers() -> Any:
 
 
 def read_config(reference: str, settings: Mapping[str, Any]) -> FoundConfig:
-    """The `config.json` of a file or a folder, with these settings in the place of its own."""
+    """Read the config in a file or folder; `settings` override its own values."""
     path = Path(reference)
     config_path = path / "config.json" if path.is_dir() else path
     own = _settings(config_path)
@@ -83,26 +83,27 @@ def read_config(reference: str, settings: Mapping[str, Any]) -> FoundConfig:
 
 
 def built(kind: Callable[[Any], nn.Module], config: Any, reference: str) -> nn.Module:
-    """The model without weights, where its code allows that."""
+    """Build the model, without weights if its code allows."""
     return build(lambda: kind(config), reference)
 
 
 def position_count(config: Any) -> int | None:
-    """The most tokens that the model takes; None: its config does not say."""
+    """Return the most tokens that the model takes, or None if its config does not say."""
     return min(_known(getattr(config, "text_config", config), _POSITIONS), default=None)
 
 
 def _settings(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise LoadError(
-            f"there is no config {path}", hint="give a folder with a config.json, or the JSON file itself; no hub names"
+            f"there is no config {path}",
+            hint="give a folder with a config.json, or the JSON file; hub names do not work",
         )
     try:
         settings = json.loads(read_regular_file(path))
     except OSError as error:
         raise LoadError(f"{path}: {error.strerror}", hint="check the path and its permissions") from error
     except (ValueError, RecursionError) as error:
-        raise LoadError(f"{path}: {error}", hint="a config is a JSON object") from error
+        raise LoadError(f"{path}: {error}", hint="a config must be a JSON object") from error
     if not isinstance(settings, dict) or not isinstance(settings.get("model_type"), str):
         raise LoadError(f"{path} has no model_type", hint="give the config.json of a transformers model")
     # `auto_map` names code to download and run; only the classes of the installed transformers are used.
@@ -116,7 +117,9 @@ def _config(transformers: Any, settings: Mapping[str, Any], path: Path) -> Any:
         close = get_close_matches(model_type, list(known), n=1)
         raise LoadError(
             f"{path}: transformers {transformers.__version__} has no model_type {model_type}",
-            hint=f"did you mean {close[0]}?" if close else "remote code is never run; write a FILE.py that builds it",
+            hint=f"did you mean {close[0]}?"
+            if close
+            else "remote code is never run; write a FILE.py that builds the model",
         )
     config = known[model_type].from_dict(dict(settings))
     config.use_cache = False  # one forward pass over the whole input
@@ -124,7 +127,7 @@ def _config(transformers: Any, settings: Mapping[str, Any], path: Path) -> Any:
 
 
 def _model_class(transformers: Any, config: Any, path: Path) -> Callable[[Any], nn.Module]:
-    """The class that `architectures` names; the bare model where it names none."""
+    """Return the class that `architectures` names, or the base model if it names none."""
     if not config.architectures:
         return transformers.MODEL_MAPPING[type(config)]  # type: ignore[no-any-return]
     architecture = config.architectures[0]
@@ -132,13 +135,13 @@ def _model_class(transformers: Any, config: Any, path: Path) -> Callable[[Any], 
     if kind is None:
         raise LoadError(
             f"{path}: transformers {transformers.__version__} has no {architecture}",
-            hint="remote code is never run; write a FILE.py that builds it, or remove `architectures`",
+            hint="remote code is never run; write a FILE.py that builds the model, or remove `architectures`",
         )
     return kind  # type: ignore[no-any-return]
 
 
 def _inputs(model: Any, config: Any, path: Path) -> tuple[Makers, str]:
-    """What the model's forward takes, and a note of the sizes chosen."""
+    """Return functions that make the forward's arguments, and a note on the assumed sizes."""
     forward = inspect.signature(model.forward).parameters
     text = getattr(config, "text_config", config)
     vision = getattr(config, "vision_config", config)
@@ -161,7 +164,7 @@ def _inputs(model: Any, config: Any, path: Path) -> tuple[Makers, str]:
         note = f"{_AUDIO_SAMPLES} audio samples assumed"
     else:
         raise LoadError(
-            f"{path}: what {type(model).__name__} takes as {main} is not known",
+            f"{path}: the shape of {type(model).__name__}'s input {main} is unknown",
             hint=f"pass --input {main}=SIZExSIZE:DTYPE",
         )
     if config.is_encoder_decoder and "decoder_input_ids" in forward:
@@ -171,7 +174,7 @@ def _inputs(model: Any, config: Any, path: Path) -> tuple[Makers, str]:
 
 
 def _labels(architecture: str, makers: Makers) -> Makers:
-    """The labels with which the model computes its own loss; none where their form is not known."""
+    """Return functions that make the labels for the model's own loss; empty if the labels' form is unknown."""
     if architecture.endswith(("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForPreTraining")):
         return {"labels": makers["input_ids"]} if "input_ids" in makers else {}
     if architecture.endswith("ForConditionalGeneration") and "decoder_input_ids" in makers:
@@ -190,7 +193,7 @@ def _loss_of_output(output: Any, batch: Any) -> torch.Tensor:
 
 
 def _known(config: Any, names: Sequence[str]) -> list[int]:
-    """The positive values of those settings that the config has; some families write -1 or 0 for no limit."""
+    """Return the positive values of these settings; some model families write -1 or 0 for no limit."""
     return [value for name in names if isinstance(value := getattr(config, name, None), int) and value > 0]
 
 

@@ -1,4 +1,4 @@
-"""An optional package by name in, the imported package out, or what to install."""
+"""Imports optional packages, or says what to install."""
 
 import sys
 from collections.abc import Iterable
@@ -19,11 +19,11 @@ _TORCHVISION_SCHEMAS = {
     "nms": "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms": "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
 }
-"""The operators of its C++ library that torchvision looks up on import (torchvision/_meta_registrations.py)."""
+"""Operators of torchvision's C++ library that its import looks up (torchvision/_meta_registrations.py)."""
 
 
 def require(package: str) -> Any:
-    """Import `package`; raise `LoadError` with the remedy if it is not installed or does not fit this torch."""
+    """Import `package`; raise `LoadError` with the remedy if it is missing or does not work with this torch."""
     if find_spec(package) is None:
         raise LoadError(f"{package} is not installed", hint=f"pip install {package}")
     declare_torchvision_operators()
@@ -38,7 +38,7 @@ def require(package: str) -> Any:
 
 
 class _BeforeTorchvision(MetaPathFinder):
-    """Declares the operators once torchvision is asked for, and leaves finding it to the others."""
+    """Declares torchvision's operators just before its import, and leaves finding it to the other finders."""
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
         if fullname == "torchvision":
@@ -47,21 +47,21 @@ class _BeforeTorchvision(MetaPathFinder):
 
 
 def declare_operators_on_import() -> None:
-    """Declare torchvision's operators as soon as a file of the user's, or what it imports, imports it."""
+    """Declare torchvision's operators as soon as the user's file imports it, directly or through another package."""
     if "torchvision" not in sys.modules and not any(isinstance(finder, _BeforeTorchvision) for finder in sys.meta_path):
         sys.meta_path.insert(0, _BeforeTorchvision())
 
 
 def declare_torchvision_operators() -> None:
-    """Let a torchvision be imported whose C++ library is built for another torch, as beside a CPU build of torch.
+    """Make torchvision importable even if its C++ library was built for another torch, such as a CUDA build.
 
-    timm and transformers import it too. Shapes are all that a trace needs, and only detectors call these operators.
+    timm and transformers import it too. A trace needs only shapes, and only detectors call these operators.
     """
     spec = find_spec("torchvision")
     if spec is None or spec.origin is None:
         return
     for file in Path(spec.origin).parent.glob("_C.*"):
-        with suppress(OSError):  # torchvision lets it be in the same way
+        with suppress(OSError):  # torchvision ignores the error too
             torch.ops.load_library(str(file))
     for name, schema in _TORCHVISION_SCHEMAS.items():
         if not hasattr(torch.ops.torchvision, name):
@@ -69,10 +69,10 @@ def declare_torchvision_operators() -> None:
 
 
 def known_name(name: str, *, names: Iterable[str], package: str) -> str:
-    """`name`, if `package` has such a model; else raise `LoadError` with the nearest ones."""
+    """Return `name` if `package` has such a model; otherwise raise `LoadError` with the closest names."""
     names = list(names)
     if name in names:
         return name
     close = get_close_matches(name, names, n=3)
     hint = f"did you mean {' or '.join(close)}?" if close else f"{package} knows {len(names)} models"
-    raise LoadError(f"{package} has no model {name or 'without a name'}", hint=hint)
+    raise LoadError(f"{package} has no model {name or 'with an empty name'}", hint=hint)

@@ -1,4 +1,4 @@
-"""`hf:CONFIG_DIR_OR_JSON` as a model that writes text: built as engines run it, with their attention and KV cache."""
+"""Loads `hf:CONFIG_DIR_OR_JSON` as a language model with a serving engine's attention and KV cache."""
 
 import inspect
 from collections.abc import Mapping
@@ -13,27 +13,27 @@ from advisor.workload.kv_cache import ENGINE_ATTENTION, LayerWindow, attend, lay
 from advisor.workload.sources import huggingface
 
 _CAUSAL = ("ForCausalLM", "LMHeadModel")
-"""How the names of architectures end that write the next token."""
+"""Endings of the names of causal architectures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanguageModel:
-    """A causal model without weights, and how far back each of its layers looks.
-
-    `width`: the elements of a token that its blocks hand to each other; `head_count` of queries.
-    """
+    """A causal language model without weights."""
 
     name: str
     model: nn.Module
     width: int
+    """Hidden size: the elements per token that blocks pass to each other."""
     head_count: int
+    """Number of query heads."""
     windows: tuple[LayerWindow, ...]
+    """The attention window of each layer."""
     experts_per_token: int = 1
     notes: tuple[str, ...] = ()
 
 
 def load(reference: str, generation: Generation) -> LanguageModel:
-    """Build the model of a config; raise `LoadError` where it is no causal one, or its attention is its own code."""
+    """Build the model of a config; raise `LoadError` if it is not causal or its attention cannot be replaced."""
     from transformers.modeling_utils import AttentionInterface
 
     AttentionInterface.register(ENGINE_ATTENTION, attend)
@@ -58,15 +58,15 @@ def _causal_class(transformers: Any, config: Any, *, where: str) -> Any:
     kinds: Mapping[Any, Any] = transformers.MODEL_FOR_CAUSAL_LM_MAPPING
     if type(config) not in kinds or (named and not named.endswith(_CAUSAL)):
         raise LoadError(
-            f"{where}: {named or type(config).__name__} is no causal language model",
-            hint="leave --prompt-tokens and --output-tokens out, or give the config of its text model alone",
+            f"{where}: {named or type(config).__name__} is not a causal language model",
+            hint="omit --prompt-tokens and --output-tokens, or give the config of its text model",
         )
     kind = kinds[type(config)]
     takes = inspect.signature(kind.forward).parameters
     if not kind._can_set_attn_implementation() or not {"past_key_values", "logits_to_keep"} <= set(takes):
         raise LoadError(
-            f"{where}: {kind.__name__} has attention of its own, whose decode cannot be traced as engines run it",
-            hint="leave --prompt-tokens and --output-tokens out to rank one forward pass over a prompt",
+            f"{where}: {kind.__name__} has its own attention code: its decode cannot be traced as engines run it",
+            hint="omit --prompt-tokens and --output-tokens to rank one forward pass over a prompt",
         )
     return kind
 
@@ -76,6 +76,6 @@ def _check_length(config: Any, generation: Generation, *, where: str) -> None:
     asked = generation.token_count
     if most is not None and asked > most:
         raise UsageError(
-            f"{where} takes {most:,} tokens at most; prompt and output have {asked:,}",
-            hint="ask for fewer --prompt-tokens or --output-tokens",
+            f"{where} takes at most {most:,} tokens; prompt and output have {asked:,}",
+            hint="reduce --prompt-tokens or --output-tokens",
         )

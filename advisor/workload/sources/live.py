@@ -1,4 +1,4 @@
-"""A model that the user holds as an object, with its inputs and training functions, in; a `LoadedModel` out."""
+"""Prepares a model object, with its inputs and training functions, for tracing."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -26,10 +26,11 @@ def load_live(
     train_step: Any = None,
     notes: Sequence[str] = (),
 ) -> LoadedModel:
-    """Make a model and its inputs ready to be traced. `specs`, where given, win over `example_inputs`.
+    """Return the model ready to be traced; `specs` take precedence over `example_inputs`.
 
-    `optimizer` is a function of the parameters, or an optimizer whose settings are taken over. A file may use these
-    names for something else: what cannot be called as needed is left out with a note. Raise `LoadError` without inputs.
+    `optimizer` is a function of the parameters, or an optimizer whose settings are copied. A file may use these names
+    for something else, so objects that cannot be called as needed are ignored with a note. Raise `LoadError` if there
+    are no inputs.
     """
     if not isinstance(model, nn.Module):
         found = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
@@ -40,7 +41,7 @@ def load_live(
     functions = {"loss": loss, "optimizer": optimizer, "train_step": train_step}
     used = {role: function for role, function in functions.items() if _takes(function, _ARGUMENTS[role])}
     ignored = [role for role, function in functions.items() if function is not None and role not in used]
-    left_out = [f"`{role}` is no function of ({', '.join(_ARGUMENTS[role])}): left out" for role in ignored]
+    left_out = [f"`{role}` is not a function of ({', '.join(_ARGUMENTS[role])}): ignored" for role in ignored]
     return LoadedModel(
         name=name or type(model).__name__,
         model=model,
@@ -61,13 +62,13 @@ def _plan(model: nn.Module, example_inputs: Any, specs: Sequence[InputSpec]) -> 
         return plan_from_example(example_inputs, model=model)
     signature = inspect.signature(model.forward)
     raise LoadError(
-        f"what {type(model).__name__}.forward{signature} takes is not known: there are no `example_inputs`",
-        hint=f"add `example_inputs(batch)` to the file, or pass for instance {suggest_inputs(model)}",
+        f"the inputs of {type(model).__name__}.forward{signature} are unknown: there are no `example_inputs`",
+        hint=f"add `example_inputs(batch)` to the file, or pass, for example, {suggest_inputs(model)}",
     )
 
 
 def _takes(function: Any, arguments: tuple[str, ...]) -> bool:
-    """Whether `function` can be called with so many arguments by position."""
+    """Return True if `function` can be called with these arguments by position."""
     if not callable(function):
         return False
     try:

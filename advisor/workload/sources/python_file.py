@@ -1,4 +1,4 @@
-"""`FILE.py[::NAME]`: import the file, find the model in it, build it without its weights where its code allows."""
+"""Loads `FILE.py[::NAME]`: imports the file, finds the model and builds it, without weights if its code allows."""
 
 import functools
 import inspect
@@ -26,9 +26,9 @@ from advisor.workload.sources.live import load_live
 
 
 def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Attention = "auto") -> LoadedModel:
-    """Load a model from a Python file. `specs`, where given, win over the file's `example_inputs`.
+    """Load a model from a Python file; `specs` take precedence over the file's `example_inputs`.
 
-    Arguments of NAME that `example_inputs` takes too are handed to both.
+    Arguments of NAME that `example_inputs` accepts too are passed to both.
     """
     path, _, call = reference.partition("::")
     name, arguments = split_call(call)
@@ -50,10 +50,10 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
 
 
 def import_file(path: Path, *, name: str | None = None) -> types.ModuleType:
-    """Run the file as a module called `name`, else by its own name; leaves no bytecode beside it."""
+    """Run the file as a module called `name` (default: the file's name), without writing bytecode."""
     try:
         code = compile(read_regular_file(path), str(path), "exec")
-    except (OSError, ValueError) as error:  # not readable, or no text
+    except (OSError, ValueError) as error:  # not readable, or not Python source
         raise LoadError(f"{path}: {error}", hint="name a Python file") from error
     if name is None:
         name = path.stem if path.stem not in sys.modules else f"_advised_{path.stem}"
@@ -61,7 +61,7 @@ def import_file(path: Path, *, name: str | None = None) -> types.ModuleType:
     module = types.ModuleType(name)
     module.__file__ = str(path)
     sys.modules[name] = module  # dataclasses and pickle look modules up by name
-    exec(code, module.__dict__)  # noqa: S102 - this is what the user asks for, and the help says so
+    exec(code, module.__dict__)  # noqa: S102 - running the file is the purpose, and the help says so
     return module
 
 
@@ -70,7 +70,7 @@ _WITH_WEIGHTS = ContextVar("with_weights", default=False)
 
 @contextmanager
 def with_weights() -> Iterator[None]:
-    """What is built inside has the weights that its code makes: it can run."""
+    """Build models inside with the weights that their code makes, so that they can run."""
     token = _WITH_WEIGHTS.set(True)
     try:
         yield
@@ -79,13 +79,13 @@ def with_weights() -> Iterator[None]:
 
 
 def build(found: Any, path: str) -> nn.Module:
-    """The model that `found` (a module, a class or a factory) stands for; weightless where its code allows."""
+    """Return the model of `found` (a module, a class or a factory), without weights if its code allows."""
     if isinstance(found, nn.Module):
         return found
     required = [parameter.name for parameter in _parameters(found) if _is_required(parameter)]
     if required:
         raise LoadError(
-            f"{path}: {_call_text(found)} does not build without {', '.join(required)}",
+            f"{path}: {_call_text(found)} requires {', '.join(required)}",
             hint=f"add this to {path} and fill in the dots:\n{_get_model_text(found)}",
         )
     model = None if _WITH_WEIGHTS.get() else build_on_meta(found)
@@ -93,25 +93,25 @@ def build(found: Any, path: str) -> nn.Module:
         model = found()
     if not isinstance(model, nn.Module):
         raise LoadError(
-            f"{path}: {_call_text(found)} gave {type(model).__name__}, not a torch.nn.Module",
+            f"{path}: {_call_text(found)} returned {type(model).__name__}, not a torch.nn.Module",
             hint="return the model itself",
         )
     return model
 
 
 def build_on_meta(factory: Callable[[], Any]) -> Any:
-    """What `factory` gives under the meta device, or None if its code needs real tensors."""
+    """Return the factory's result under the meta device, or None if its code needs real tensors."""
     with torch.device("meta"), warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*meta")
         try:
             model = factory()
-        except Exception:  # noqa: BLE001 - the user's code; if it fails without the meta device too, that is reported
+        except Exception:  # noqa: BLE001 - the user's code; if it also fails without the meta device, that is reported
             return None
     return None if isinstance(model, nn.Module) and _holds_loose_meta_tensors(model) else model
 
 
 def _holds_loose_meta_tensors(model: nn.Module) -> bool:
-    """Whether a module keeps a meta tensor that is neither parameter nor buffer, where no tracer would replace it."""
+    """Return True if a module keeps a meta tensor outside its parameters and buffers; tracing would not replace it."""
     registered = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
     return any(
         tensor.is_meta and id(tensor) not in registered
@@ -129,14 +129,16 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 
 def _with_arguments(found: Any, arguments: Arguments, path: str) -> Callable[[], Any]:
-    """A factory or class with some of its arguments set."""
+    """Return a factory or class with some of its arguments set."""
     if isinstance(found, nn.Module):
-        raise LoadError(f"{path}: what takes no arguments is a model already", hint="name a class or a factory")
+        raise LoadError(f"{path}: arguments were given, but this is already a model", hint="name a class or a factory")
     parameters = {parameter.name: parameter for parameter in _parameters(found)}
     takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
     unknown = [name for name in arguments if name not in parameters and not takes_any]
     if unknown:
-        raise LoadError(f"{path}: {_call_text(found)} takes no {unknown[0]}", hint="use the names that it has")
+        raise LoadError(
+            f"{path}: {_call_text(found)} has no parameter {unknown[0]}", hint="use the parameters of its signature"
+        )
     return functools.partial(found, **arguments)
 
 
@@ -162,7 +164,7 @@ def _named(module: types.ModuleType, name: str, path: str) -> Any:
 
 
 def _only(module: types.ModuleType, path: str) -> Any:
-    """`model`, or the one factory, or the one class that builds without arguments."""
+    """Return `model`, or the only factory, or the only class that needs no arguments."""
     model = getattr(module, "model", None)
     if isinstance(model, nn.Module) or callable(model):
         return model
@@ -173,23 +175,23 @@ def _only(module: types.ModuleType, path: str) -> Any:
         return getattr(module, found[0])
     if found:
         raise LoadError(
-            f"{path} has several models: {', '.join(found)}", hint=f"choose one, for instance {path}::{found[-1]}"
+            f"{path} has several models: {', '.join(found)}", hint=f"choose one, for example {path}::{found[-1]}"
         )
     instances = _instances(module)
     if instances:
         raise LoadError(
-            f"{path} has no `model`, but {', '.join(instances)}",
-            hint=f"choose with {path}::{instances[-1]}",
+            f"{path} has no `model`, but it has {', '.join(instances)}",
+            hint=f"choose one, for example {path}::{instances[-1]}",
         )
     if classes:
         listed = "\n".join(f"  {_call_text(kind)}" for kind in classes)
         raise LoadError(
-            f"{path}: no class builds without arguments:\n{listed}",
+            f"{path}: every class requires arguments:\n{listed}",
             hint=f"add this to {path} and fill in the dots:\n{_get_model_text(classes[-1])}",
         )
     raise LoadError(
         f"{path} has no model: neither `model`, `get_model` nor a torch.nn.Module class",
-        hint="add `def get_model(): return ...`, or, if it is a script, use --run",
+        hint="add `def get_model(): return ...`, or use --run if it is a script",
     )
 
 
@@ -202,7 +204,7 @@ def _factories(module: types.ModuleType) -> list[str]:
 
 
 def _classes(module: types.ModuleType) -> list[type[nn.Module]]:
-    """The file's own module classes, in its order, each once; what it imports is not meant."""
+    """Return the module classes defined in the file, in order, each once; imported classes are left out."""
     found = [
         value
         for value in vars(module).values()
@@ -227,12 +229,12 @@ def _call_text(function: Callable[..., Any]) -> str:
 
 
 def _name_of(function: Callable[..., Any]) -> str:
-    """Also of one with some arguments set."""
+    """Return the function's name, also if some of its arguments are set."""
     return getattr(getattr(function, "func", function), "__name__", type(function).__name__)
 
 
 def _get_model_text(function: Callable[..., Any]) -> str:
-    """A `get_model()` to paste, which calls `function` with what it requires."""
+    """Return the text of a `get_model()` that calls `function` with its required arguments."""
     name = _name_of(function)
     arguments = [
         "..." if parameter.kind is inspect.Parameter.POSITIONAL_ONLY else f"{parameter.name}=..."

@@ -1,4 +1,4 @@
-"""`SCRIPT.py --run -- ARGS`: run an ordinary script as `__main__` until its first step is captured."""
+"""Runs an ordinary script (`SCRIPT.py --run -- ARGS`) as `__main__` until its first step is captured."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ FirstForward = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]
 
 
 class StepCaptured(BaseException):
-    """Ends the script: the step is known. Not an `Exception`, so that the script's own handlers let it pass."""
+    """Ends the script once the step is captured. Not an `Exception`, so that the script's handlers do not catch it."""
 
 
 def run_script(
@@ -23,10 +23,10 @@ def run_script(
 ) -> None:
     """Run `path` as `__main__` with `argv`; call `on_first_forward(module, args, kwargs)` before its first model call.
 
-    The first model is the first called module that has parameters: a criterion or an augmentation before it is passed
-    over, and `with_gradients` a call under `no_grad`. Returns when the script raises `StepCaptured` or, its model
-    called, ends in any other way. Raise `LoadError`
-    if it ends without calling a model; what the script raises before that passes through.
+    The model is the first called module that has parameters, so a criterion or an augmentation before it is skipped,
+    and so is a call under `no_grad` if `with_gradients` is set. Returns when `StepCaptured` is raised, or when the
+    script exits after calling its model. Raise `LoadError` if it ends without calling a model; other exceptions of the
+    script pass through.
     """
     call = nn.Module.__call__
     called = False
@@ -54,5 +54,5 @@ def run_script(
     if not called:
         raise LoadError(
             f"{path} ended without calling a model",
-            hint="pass the arguments with which it trains after `--`, or name the model: FILE.py::NAME",
+            hint="pass the script's training arguments after `--`, or name the model: FILE.py::NAME",
         )

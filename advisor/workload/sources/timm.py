@@ -1,6 +1,6 @@
-"""`timm:NAME[@SIZE]`: a model of timm's registry, without weights, at its own or the given image size.
+"""Loads `timm:NAME[@SIZE]`: a model of timm's registry, without weights, at its own or the given image size.
 
-It runs as in timm's own benchmark: trained with SGD; in inference group norms stay in half under autocast.
+It runs as in timm's own benchmark: training uses SGD, and in inference group norms stay in half under autocast.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,13 +24,13 @@ _FAST_NORMS = "group norms stay in half under autocast, as in timm's benchmark (
 
 
 def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Attention = "auto") -> LoadedModel:
-    """Build the model `reference` (a name, or `NAME@SIZE` for square images of SIZE pixels) of timm."""
+    """Build timm's model `reference`, a name, or `NAME@SIZE` for square images of SIZE x SIZE pixels."""
     timm = require("timm")
     full_name, _, size_text = reference.partition("@")
-    name, dot, tag = full_name.partition(".")  # `vit_base_patch16_224.augreg_in1k`: the tag chooses weights
+    name, dot, tag = full_name.partition(".")  # `vit_base_patch16_224.augreg_in1k`: the tag selects weights
     known_name(name, names=timm.list_models(), package="timm")
     if size_text and not size_text.isdecimal():
-        raise LoadError(f"timm:{reference}: {size_text} is no image size", hint=f"write timm:{full_name}@384")
+        raise LoadError(f"timm:{reference}: {size_text} is not an image size", hint=f"write timm:{full_name}@384")
     size = int(size_text) if size_text else None
     with _attention_chosen(timm.layers, attention):
         model = _build(timm, name + dot + tag, size)
@@ -54,11 +54,11 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
 
 
 def _make_group_norms_fast(model: nn.Module) -> bool:
-    """What `timm.layers.set_fast_norm()` before the model is built does to them; whether it has any.
+    """Make group norms fast, as `timm.layers.set_fast_norm()` before building would; return True if there are any.
 
-    The times of timm's benchmark of torch 2.4 show it: ResNet-50 with group norms takes 12 % longer there than with
-    batch norms, and in fp32 they alone would move as much as all else. Layer norms do not show it, most of which were
-    torch's own.
+    timm's benchmark with torch 2.4 must have used this: ResNet-50 takes only 12 % longer with group norms than with
+    batch norms, but in fp32 the group norms would move as many bytes as all other operators. Its layer norms show no
+    such effect; most were torch's own.
     """
     norms = [module for module in model.modules() if isinstance(module, nn.GroupNorm) and hasattr(module, _SWITCH)]
     for norm in norms:
@@ -68,7 +68,7 @@ def _make_group_norms_fast(model: nn.Module) -> bool:
 
 @contextmanager
 def _attention_chosen(layers: Any, attention: Attention) -> Iterator[None]:
-    """timm's models choose the form of their attention once, when they are built, by a switch of the whole process."""
+    """Set timm's process-wide attention switch, which models read when they are built, and restore it afterwards."""
     before, before_experimental = layers.use_fused_attn(), layers.use_fused_attn(experimental=True)
     if attention != "auto":
         layers.set_fused_attn(attention == "fused")
@@ -83,5 +83,5 @@ def _build(timm: Any, name: str, size: int | None) -> nn.Module:
         try:
             return build(lambda: timm.create_model(name, img_size=size), f"timm:{name}")
         except TypeError:
-            pass  # a convolutional network takes any size and no such argument
+            pass  # a convolutional network takes any image size and has no such argument
     return build(lambda: timm.create_model(name), f"timm:{name}")

@@ -1,4 +1,4 @@
-"""`torchvision:NAME`: a model of torchvision's registry, without weights, with inputs of the size it was trained on."""
+"""Loads `torchvision:NAME`: a model of torchvision's registry, without weights, with inputs of its usual size."""
 
 import inspect
 from collections.abc import Sequence
@@ -18,22 +18,22 @@ from advisor.workload.sources.python_file import build
 _VIDEO_FRAMES = 16
 """Frames of a clip in torchvision's video references (references/video_classification, --clip-len)."""
 _DENSE = frozenset({"detection", "segmentation", "optical_flow"})
-"""Categories of models that are no classifiers."""
+"""Categories of models that are not classifiers."""
 _DETECTION_SIZE = (800, 1066)
 """A 640 x 480 image after the detection models' own resizing (their min_size 800)."""
 
 
 def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Attention = "auto") -> LoadedModel:
-    """Build the model `reference` of torchvision."""
+    """Build torchvision's model `reference`."""
     models = require("torchvision").models
     name = known_name(reference, names=models.list_models(), package="torchvision")
     builder = models.get_model_builder(name)
     category = builder.__module__.removeprefix("torchvision.models.").partition(".")[0]
     arguments: dict[str, Any] = {"weights": None}
     if "weights_backbone" in inspect.signature(builder).parameters:
-        arguments["weights_backbone"] = None  # else it is downloaded
+        arguments["weights_backbone"] = None  # otherwise the weights are downloaded
     if category in ("inception", "googlenet"):
-        arguments["init_weights"] = False  # else they warn
+        arguments["init_weights"] = False  # otherwise these models warn
     model = build(lambda: builder(**arguments), f"torchvision:{name}")
     height, width = _image_size(models, name, model, category)
 
@@ -52,7 +52,7 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
 
 
 def _image_size(models: Any, name: str, model: nn.Module, category: str) -> tuple[int, int]:
-    """(height, width): what the model itself fixes, else what its published weights were evaluated on."""
+    """Return (height, width): the model's fixed size, or else the size its published weights were evaluated on."""
     if category == "detection":
         return _DETECTION_SIZE
     if isinstance(getattr(model, "image_size", None), int):
