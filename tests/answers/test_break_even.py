@@ -167,7 +167,7 @@ def test_where_a_device_can_do_no_more_the_other_takes_over() -> None:
 def test_training_has_no_requests_and_a_fixed_batch_no_curve() -> None:
     training = found(step=replace(net(), mode="training"), options=Options(mode="training"))
     assert [one.kind for one in training.curves] == ["batch", "samples"]
-    assert training.left_out == ("over requests per day: nobody serves a step of training",)
+    assert training.left_out == ("over requests a day: nobody serves a step of training",)
     fixed = found(step=replace(net(), batch_is_affine=False))
     assert [one.kind for one in fixed.curves] == ["requests_per_day", "samples"]
     assert fixed.left_out[0].startswith("over the batch: how the step grows with it is not known")
@@ -254,6 +254,6 @@ def test_a_saved_workload_is_enough(source: str, tmp_path: Path, capsys: pytest.
     saved = str(tmp_path / "net.json")
     assert run(["profile", source, "-o", saved]) == ExitCode.ANSWER
     assert run(["breakeven", saved]) == ExitCode.ANSWER
-    assert "Over requests per day" in capsys.readouterr().out
+    assert "By requests per day" in capsys.readouterr().out
     assert run(["breakeven", saved, "--vary", "width=1..8"]) == ExitCode.USAGE
     assert "names no factory" in capsys.readouterr().err

@@ -94,7 +94,7 @@ def test_names_are_of_any_case_and_each_counts_once() -> None:
         ("awss:g6.xlarge", "--fleet awss:g6.xlarge: no such offer", "aws:g6.xlarge"),
         ("g6.xlarge", "--fleet g6.xlarge: no such offer", "aws:g6.xlarge"),
         ("???", "no such offer", "aws, azure, gcp, lambda, runpod"),
-        ("salad:RTX 3090 24GB PCIe", "no such offer|cannot launch it: it knows no salad", ""),
+        ("salad:RTX 3090 24GB PCIe", "no such offer|cannot launch it: it does not support salad", ""),
         ("gcp:n4-standard-16", "has no profile", "name another instance"),
         ("", "no such offer", ""),
     ],
@@ -176,7 +176,7 @@ def test_the_wheel_that_the_machines_get_installs_and_answers(tmp_path: Path) ->
 
 def test_what_contradicts_itself_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["calibrate", "--fleet", "aws:g6.xlarge", "--show"]) == 2
-    assert capsys.readouterr().err.startswith("error: --fleet and --show do not go together")
+    assert capsys.readouterr().err.startswith("error: --fleet and --show cannot be used together")
 
 
 def test_nothing_to_collect_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -113,7 +113,7 @@ def test_a_device_that_sustains_less_is_predicted_with_figures_of_its_own(advise
     fit = ("fit-device", "--measurements", "mine.csv", "--device", "Tesla T4")
     code, out, err = advise(*fit, "-o", "own/devices/gpu/t4.yaml")
     assert (code, err) == (ExitCode.ANSWER, "")
-    assert "Fitted on 8 measured steps of 4 models" in out
+    assert "Fitted to 8 measured steps of 4 models" in out
     (fitted,) = read_gpus([Path("own/devices/gpu/t4.yaml")], measured=None).values()
     # Two models of each kind outweigh the prior 200 : 44, less where they compute and stream at once.
     assert 0.7 < (fitted.sustained_compute_ratio or 1) < 0.8
@@ -140,7 +140,7 @@ def test_all_sizes_of_a_cpu_share_its_figures(advise: Advise) -> None:
     write([{"model": "nets.py::wide", "device": size} for size in (*sizes, "aws-graviton2")])
     code, out, _ = advise("fit-device", "--measurements", "mine.csv", "--device", "aws-graviton3", "-o", "cpu.yaml")
     assert code == ExitCode.ANSWER
-    assert "Fitted on 3 measured steps of 1 models" in out
+    assert "Fitted to 3 measured steps of 1 models" in out
     (cpu,) = read_cpus([Path("cpu.yaml")], measured=None).values()
     assert cpu.id == "aws-graviton3"
     assert cpu.sustained_compute_ratio not in (None, 1.0)
@@ -171,7 +171,7 @@ def test_what_cannot_be_fitted_is_said_with_its_reason(
 def test_a_profile_goes_to_a_yaml_file_alone(advise: Advise) -> None:
     code, _, err = advise("fit-device", "--measurements", "mine.csv", "--device", "t4", "-o", "t4.json")
     assert code == ExitCode.USAGE
-    assert err.startswith("error: -o t4.json: neither a format nor a file")
+    assert err.startswith("error: -o t4.json: not a format, and not a file")
 
 
 def test_the_help_says_that_files_are_executed(advise: Advise) -> None:
