@@ -44,7 +44,7 @@ def test_the_file_says_what_it_runs_where_for_how_long_and_for_how_much() -> Non
         "# Written by advise on 2026-11-02: `sky launch FILE` runs it.\n"
         "# aws g5.xlarge (1x A10G) in us-east-1: predicted 30 min [27-33] at batch 64,\n"
         "#   amp-bf16, eager.\n"
-        "# Predicted cost: $0.42 for 500 samples, on-demand, compute, prices of\n"
+        "# Predicted cost: $0.42 for 500 samples, on-demand; includes compute; prices of\n"
         "#   2025-11-02.\n"
         "# Stopped after 15 idle minutes; its disk is kept, and billed until `sky down`\n"
         "#   removes both.\n"
@@ -81,7 +81,7 @@ def test_where_the_engine_cannot_launch_the_best_the_next_is_taken_and_that_is_s
     task = emitted(SALAD, LAMBDA_A10, A10G)
     assert values(task)["resources"]["infra"] == "lambda"
     assert task.notes == (
-        "skypilot cannot launch the best, salad RTX 3090 24GB PCIe: it knows no salad. The task is for number 2, "
+        "skypilot cannot launch the best, salad RTX 3090 24GB PCIe: it does not support salad. The task is for number 2, "
         "lambda NVIDIA A10 24GB PCIe: $0.42 instead of $0.42",
     )
     assert "compare what you are offered" in task.text
@@ -90,7 +90,7 @@ def test_where_the_engine_cannot_launch_the_best_the_next_is_taken_and_that_is_s
 
 def test_where_it_can_launch_none_that_is_an_error_which_names_its_providers() -> None:
     with pytest.raises(
-        NothingFitsError, match="dstack can launch none of the 1 ranked instances: it knows no salad"
+        NothingFitsError, match="dstack can launch none of the 1 ranked instances: it does not support salad"
     ) as caught:
         emitted(SALAD, engine="dstack")
     assert caught.value.hint.startswith("--provider aws,azure,digitalocean")

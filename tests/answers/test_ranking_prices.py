@@ -72,7 +72,7 @@ def test_what_the_user_excludes_is_left_out_with_its_reason(rank: Any) -> None:
     assert not any(quote.provider == "novita" for quote in answer.quotes)
     excluded = [rejection for rejection in answer.rejected if rejection.code == "excluded"]
     assert {rejection.provider for rejection in excluded} == {"novita"}
-    assert excluded[0].reason.endswith("advisor.yaml:1: exclude.provider rules it out")
+    assert excluded[0].reason.endswith("advisor.yaml:1: exclude.provider excludes it")
 
 
 def test_text_is_in_the_currency_asked_for_and_figures_are_dollars(rank: Any) -> None:
@@ -84,7 +84,7 @@ def test_text_is_in_the_currency_asked_for_and_figures_are_dollars(rank: Any) ->
     # 0.40 dollars / 1.25 = 0.32 euros
     (line,) = (line for line in text.splitlines() if " gpu-box " in line and "own  " in line)
     assert "EUR 0.32" in line
-    assert "converted at 1.25 dollars per EUR (rate of 2026-11-01.)" in text
+    assert "converted at 1.25 dollars per EUR (rate of 2026-11-01)." in text
     assert box.usd_per_hour == pytest.approx(0.40)
 
 

@@ -196,5 +196,5 @@ def test_a_wrong_file_or_bound_is_a_usage_error(folder: Path, capsys: pytest.Cap
     assert run(["validate", "--measurements", str(folder / "mine.csv")]) == ExitCode.USAGE
     assert f"error: {folder}/mine.csv:2: batch: found 'many'" in capsys.readouterr().err
     assert run(["validate", "--measurements", str(folder / "mine.csv"), "--max-mape", "20%"]) == ExitCode.USAGE
-    assert capsys.readouterr().err == "error: --max-mape: '20%' is not a ratio\nhint: write 0.2 for 20 %\n"
+    assert capsys.readouterr().err == "error: --max-mape: '20%' is not a ratio\nhint: for example 0.2 for 20 %\n"
     assert run(["validate"]) == ExitCode.USAGE

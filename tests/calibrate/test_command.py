@@ -131,9 +131,9 @@ def test_a_calibration_of_other_conditions_is_not_shown(capsys: pytest.CaptureFi
         (["--time-budget", "soon"], "error: --time-budget: 'soon' is not a duration\n"),
         (["--threads", "9"], "error: --threads 9: this process may use only 4 cores, with one thread each\n"),
         (["--show", "--on", "cuda:7"], "error: --on cuda:7: this machine has no such device\nhint: found: cpu\n"),
-        (["--show", "--threads", "1"], "error: --show and --threads do not go together\n"),
-        (["--show", "--precision", "fp32"], "error: --show and --precision do not go together\n"),
-        (["--collect", "fleet", "--show"], "error: --collect and --show do not go together\n"),
+        (["--show", "--threads", "1"], "error: --show and --threads cannot be used together\n"),
+        (["--show", "--precision", "fp32"], "error: --show and --precision cannot be used together\n"),
+        (["--collect", "fleet", "--show"], "error: --collect and --show cannot be used together\n"),
         (["--export", "no/such/folder/x.yaml"], "error: --export no/such/folder/x.yaml: there is no folder"),
     ],
 )
