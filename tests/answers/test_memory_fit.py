@@ -137,11 +137,7 @@ def test_the_command_and_python_agree(source: str, capsys: pytest.CaptureFixture
 def test_the_table_names_all_devices_on_offer(source: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["memory", source, "--device", "gpu", "--top", "3"]) == ExitCode.ANSWER
     out = capsys.readouterr().out
-<<<<<<< HEAD
-    assert out.startswith("net: an inference step at batch 16, ")
-=======
     assert out.startswith("net: an inference step at batch 16, verdicts for ")
->>>>>>> p4
     assert "more (--top" in out
     assert "CUDA context" in out
 

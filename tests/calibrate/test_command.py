@@ -34,7 +34,7 @@ def test_a_calibration_is_shown_with_what_each_timed_family_sustains(capsys: pyt
 
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "amd-epyc-7763 with 4 cores: calibrated just now"
-    assert lines[1].startswith("10 of 10 operators and small nets timed with torch")
+    assert lines[1].startswith("10 of 10 operators and small networks timed with torch")
     shown = [line.split()[0] for line in lines if line.endswith(("  3", "  4"))]
     assert shown == ["matmul", "norm", "pointwise"]
 
@@ -61,7 +61,7 @@ def test_without_a_calibration_there_is_nothing_to_show(capsys: pytest.CaptureFi
     assert run(["calibrate", "--show"]) == 2
 
     assert capsys.readouterr().err == (
-        "error: no calibration is in force for this machine\nhint: make one with `advise calibrate`\n"
+        "error: no calibration is in force for this machine\nhint: run `advise calibrate` first\n"
     )
 
 
@@ -95,7 +95,7 @@ def test_what_was_disturbed_too_much_is_not_exported(
 
     assert run(["calibrate", "--export", str(file)]) == 2
 
-    assert "nothing was timed well enough" in capsys.readouterr().err
+    assert "no measurement was stable enough" in capsys.readouterr().err
     assert not file.exists()
 
 
@@ -134,7 +134,10 @@ def test_a_calibration_of_other_conditions_is_not_shown(capsys: pytest.CaptureFi
         (["--show", "--threads", "1"], "error: --show and --threads cannot be used together\n"),
         (["--show", "--precision", "fp32"], "error: --show and --precision cannot be used together\n"),
         (["--collect", "fleet", "--show"], "error: --collect and --show cannot be used together\n"),
-        (["--export", "no/such/folder/x.yaml"], "error: --export no/such/folder/x.yaml: there is no folder"),
+        (
+            ["--export", "no/such/folder/x.yaml"],
+            "error: --export no/such/folder/x.yaml: folder no/such/folder does not exist",
+        ),
     ],
 )
 def test_bad_input_is_said_before_anything_is_timed(

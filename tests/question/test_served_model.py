@@ -94,7 +94,7 @@ def quoted(**options: Any) -> tuple[Quote, ...]:
         ("hf:config.json", Options(concurrency="8"), "needs --prompt-tokens and --output-tokens"),
         ("model.py", served(), "model.py is no language model"),
         ("workload.json", served(), "is a saved workload, whose tokens are settled"),
-        ("hf:config.json", served(mode="training"), "nobody serves a step of training"),
+        ("hf:config.json", served(mode="training"), "a service cannot run training"),
         ("hf:config.json", served(attention="eager"), "served as an engine runs it"),
         ("hf:config.json", served(measure=True), "served as an engine runs it"),
         ("hf:config.json", served(batch="8", concurrency="8"), "both say how many requests"),
