@@ -46,7 +46,7 @@ def test_the_file_says_what_it_runs_where_for_how_long_and_for_how_much() -> Non
         "#   amp-bf16, eager.\n"
         "# Predicted cost: $0.42 for 500 samples, on-demand; includes compute; prices of\n"
         "#   2025-11-02.\n"
-        "# Stopped after 15 idle minutes; its disk is kept, and billed until `sky down`\n"
+        "# Stopped after 15 idle minutes; its disk is kept and billed until `sky down`\n"
         "#   removes both.\n"
         "name: my-train\n"
         'workdir: "."\n'

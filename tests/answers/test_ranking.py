@@ -358,7 +358,7 @@ def test_a_cpu_without_a_profile_is_predicted_with_a_wider_interval_and_says_so(
         return answer.at_hand.step_s.high / answer.at_hand.step_s.low
 
     assert width(hidden) > width(named)
-    assert any("this machine's cpu, AMD EPYC: no profile describes it" in note for note in hidden.notes)
+    assert any("this machine's cpu, AMD EPYC: it has no profile" in note for note in hidden.notes)
     assert not any("this machine" in note for note in named.notes)
 
 

@@ -64,7 +64,7 @@ def test_owned_hardware_stands_in_the_ranking_and_says_when_it_pays_back(rank: A
         assert f"pays back after {3504 / (rent_usd_per_hour - 0.15):,.0f} hours of use" in note
     else:
         assert "never pays back" in note
-    assert f"renting {rented.provider} {rented.instance}" in note
+    assert f"rented {rented.provider} {rented.instance}" in note
 
 
 def test_what_the_user_excludes_is_left_out_with_its_reason(rank: Any) -> None:

@@ -142,7 +142,7 @@ def of_others(kept: Calibration) -> str:
     ("text", "why"),
     [
         ("{", "not valid YAML"),
-        ("", "no efficiencies in it"),
+        ("", "the file has no efficiencies"),
         (calibration_text(of_t4())[:400], "expected keys and values"),
         (foreign(of_t4()), "no profile describes the device 'gpu-of-nobody'"),
         (of_others(of_t4()), "contains efficiencies of devices other than t4"),

@@ -45,7 +45,7 @@ def test_each_device_is_a_row_with_its_profile_and_calibration() -> None:
 def test_notes_of_devices_and_of_the_machine_follow() -> None:
     text = render_inventory(inventory(), view=View(width=200))
 
-    assert "cuda:1, Riva TNT: no profile describes it" in text
+    assert "cuda:1, Riva TNT: it has no profile" in text
     assert text.rstrip().endswith("a note of the machine")
 
 
