@@ -81,8 +81,8 @@ def test_where_the_engine_cannot_launch_the_best_the_next_is_taken_and_that_is_s
     task = emitted(SALAD, LAMBDA_A10, A10G)
     assert values(task)["resources"]["infra"] == "lambda"
     assert task.notes == (
-        "skypilot cannot launch the best, salad RTX 3090 24GB PCIe: it does not support salad. The task is for number 2, "
-        "lambda NVIDIA A10 24GB PCIe: $0.42 instead of $0.42",
+        "skypilot cannot launch the best, salad RTX 3090 24GB PCIe: it does not support salad. "
+        "The task is for number 2, lambda NVIDIA A10 24GB PCIe: $0.42 instead of $0.42",
     )
     assert "compare what you are offered" in task.text
     assert emitted(A10G, SALAD).notes == ()
