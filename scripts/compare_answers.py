@@ -52,7 +52,7 @@ def commands() -> dict[str, tuple[str, ...]]:
 
 
 def answer(command: tuple[str, ...]) -> dict[str, Any]:
-    """What the command prints, or its error."""
+    """Return the exit code and the JSON that the command prints, or its error."""
     done = subprocess.run([sys.executable, "-m", "advisor", *command], capture_output=True, text=True, check=False)
     return {"exit_code": done.returncode, "answer": json.loads(done.stdout) if done.stdout else done.stderr}
 

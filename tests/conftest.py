@@ -1,4 +1,4 @@
-"""What every test needs before it imports torchvision, and the options of the attacks in tests/reliability."""
+"""Declares the operators that torchvision imports, and adds the options of tests/reliability."""
 
 from pathlib import Path
 

@@ -17,7 +17,7 @@ desktop's background load."""
 _MOST_LOG_SPREAD = 0.3
 """Spread of the shipped efficiencies on an unmeasured CPU (`device_log_spread`)."""
 _IQR_PER_SIGMA = 1.349
-"""Of a normal distribution."""
+"""Interquartile range of a normal distribution, in standard deviations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

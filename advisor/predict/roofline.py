@@ -30,7 +30,7 @@ class StepTimes:
     own_log_spread: FloatArray
     """The part of `log_spread` that differs from device to device; the rest is common to all of them."""
     bound: IndexArray
-    """What limits the step, as an index of `BOUNDS`."""
+    """Index in `BOUNDS` of the resource that limits the step."""
     part_ratio: FloatArray
     """As in `Predictions`."""
 

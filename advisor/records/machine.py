@@ -29,7 +29,7 @@ class LocalGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What this process may use of this machine; None means that the value could not be read, and `notes` say why.
+    """The resources that this process may use; None means that the value could not be read, and `notes` say why.
 
     - `cpu_name`: the name in /proc/cpuinfo
     - `cpu_signature`: vendor, family and model from CPUID ("AuthenticAMD 26 2"), or implementer and part of an Arm core
@@ -62,7 +62,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TorchSeen:
-    """What torch reports: its version, the number of threads of its operators, and its GPUs.
+    """Values that torch reports: its version, the number of threads of its operators, and its GPUs.
 
     If torch could not be asked, `problem` says why and `version` is "".
     """

@@ -176,7 +176,7 @@ def test_the_wheel_that_the_machines_get_installs_and_answers(tmp_path: Path) ->
 
 def test_what_contradicts_itself_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["calibrate", "--fleet", "aws:g6.xlarge", "--show"]) == 2
-    assert capsys.readouterr().err.startswith("error: --fleet and --show")
+    assert capsys.readouterr().err.startswith("error: --fleet and --show cannot be used together")
 
 
 def test_nothing_to_collect_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

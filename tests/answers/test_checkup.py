@@ -148,4 +148,4 @@ def test_a_device_without_a_profile_is_missing_with_what_helps() -> None:
 
     assert (found["cpu"].state, found["cpu"].remedy) == ("missing", "`advise calibrate` measures it")
     assert found["cuda:0"].state == "missing"
-    assert found["cuda:0"].found.startswith("Riva TNT: it has no profile")
+    assert found["cuda:0"].found.startswith("Riva TNT: it has no profile: put one")

@@ -171,7 +171,7 @@ def test_what_cannot_be_fitted_is_said_with_its_reason(
 def test_a_profile_goes_to_a_yaml_file_alone(advise: Advise) -> None:
     code, _, err = advise("fit-device", "--measurements", "mine.csv", "--device", "t4", "-o", "t4.json")
     assert code == ExitCode.USAGE
-    assert err.startswith("error: -o t4.json: not a format")
+    assert err.startswith("error: -o t4.json: not a format, and not a file with the suffix of one")
 
 
 def test_the_help_says_that_files_are_executed(advise: Advise) -> None:

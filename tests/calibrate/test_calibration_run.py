@@ -205,7 +205,7 @@ def test_a_gpu_without_a_profile_is_passed_over_with_the_reason() -> None:
 
     assert isinstance(found[0], Calibrated)
     assert isinstance(found[1], NotCalibrated)
-    assert (found[1].device, found[1].reason[:28]) == ("cuda:0", "Toaster 9000: it has no prof")
+    assert (found[1].device, found[1].reason[:31]) == ("cuda:0", "Toaster 9000: it has no profile")
 
 
 @pytest.mark.parametrize("change", [{"driver": "560.0"}, {"power_limit_w": 60.0}])

@@ -46,7 +46,7 @@ OTHERWISE = {
     "intel-xeon-2-8-ghz": ("Intel(R) Xeon(R) CPU @ 2.80GHz",),
     "intel-skylake-broadwell-haswell-2-0-2-3-ghz": ("Intel(R) Xeon(R) CPU @ 2.00GHz", "Intel(R) Xeon(R) CPU @ 2.30GHz"),
 }
-"""What does not follow from the name of the profile."""
+"""System names that do not follow from the name of the profile."""
 SHARED = {
     "m40-24gb": "Tesla M40 24GB",
     "rtx-3080-12gb": "NVIDIA GeForce RTX 3080",

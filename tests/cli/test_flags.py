@@ -86,9 +86,9 @@ GIVEN: dict[str, tuple[tuple[str, ...], Any]] = {
     "profiles": (("mine",), "mine"),
     "prices": (("a,b.yaml",), ("a,b.yaml",)),  # a file name may hold a comma
 }
-"""Of every field the values that are typed, each after the flag, and what the record then holds."""
+"""For each field: the values typed after the flag, and the value that the record then holds."""
 NO_FIELDS = {"source", "script_args", "run", "emit", "idle_minutes", "compare_to", "fail_if_cost_rises", "output"}
-"""What the command takes beside the record."""
+"""Flags of the command that are not fields of the record."""
 
 
 def test_every_flag_of_the_command_reaches_the_record(advise: Advise, pipeline: Pipeline) -> None:

@@ -27,7 +27,7 @@ DOORS = {
 
 
 def special_files(place: Path) -> dict[str, Path]:
-    """What is no regular file, or too large a one."""
+    """Return paths that are not regular files, or are too large."""
     os.mkfifo(place / "pipe")
     (place / "link").symlink_to(place / "nowhere")
     with (place / "large").open("wb") as file:

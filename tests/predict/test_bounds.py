@@ -25,7 +25,7 @@ FLOPS, DATA_BYTES = 1e12, 1e13
 MOST_CLOCK_RATIO = 1.25
 """What GeForce and TITAN cards exceed their rated clock by at most (`clock_ratio`)."""
 MOST_CAUGHT_RATIO = 1.2
-"""What a large L2 catches of what kernels read twice: an RTX 4090 streams 14 % more than its memory (CONTRIBUTING)."""
+"""Allowance for reads that a large L2 serves: an RTX 4090 streams 14 % above its rating (docs/experiments.md)."""
 
 
 def shipped(kind: DeviceKind) -> list[Device]:
