@@ -1,17 +1,16 @@
 """Write the answer of the README's first command into the README, between its ```text fences.
 
-`python scripts/write_demo.py`. So that the answer is the same on every machine and day, the machine at hand is left out
-and the age of prices is counted on the day of the newest shipped price; the README says both under the block.
+`python scripts/write_demo.py` runs the command as a new user would, on this machine and today, and dates the block. The
+test repeats it for that date and without a local machine, so that it passes anywhere and on any day.
 """
 
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
-
-from advisor.question.from_source import catalog_of
-from advisor.records.options import Options
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
@@ -21,7 +20,7 @@ _COLUMNS = 80
 _LAST_SECTION = "\nLeft out ("
 """The README shows the answer up to here and says in a sentence what follows."""
 _BLOCK = re.compile(r"(?<=^```text\n).*?(?=^```)", flags=re.MULTILINE | re.DOTALL)
-_DAY = re.compile(r"(?<=newest shipped price, )\d{4}-\d{2}-\d{2}")
+_DAY = re.compile(r"(?<=This is the answer of )\d{4}-\d{2}-\d{2}")
 _PROGRAM = """
 import sys
 from datetime import date
@@ -33,15 +32,10 @@ main()
 """
 
 
-def newest_price_day() -> str:
-    """Return the date of the newest shipped price, as YYYY-MM-DD."""
-    return max(price.date for offer in catalog_of(Options()).offers for price in offer.prices)
-
-
-def demo() -> str:
-    """Return the command and the beginning of its answer, as a terminal of 80 columns shows it."""
+def demo(day: str, *, flags: Sequence[str] = ()) -> str:
+    """Return the command and the beginning of its answer on a day, as a terminal of 80 columns shows it."""
     done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, newest_price_day(), MODEL, "--no-local"],
+        [sys.executable, "-c", _PROGRAM, day, MODEL, *flags],
         cwd=ROOT,
         env=os.environ | {"COLUMNS": str(_COLUMNS), "XDG_CONFIG_HOME": "/nonexistent"},
         capture_output=True,
@@ -72,7 +66,8 @@ def shown_day() -> str:
 
 if __name__ == "__main__":
     text = README.read_text(encoding="utf-8")
-    answer = demo()
+    today = date.today().isoformat()
+    answer = demo(today)
     text = _BLOCK.sub(lambda _: answer, text, count=1)
-    README.write_text(_DAY.sub(newest_price_day(), text, count=1), encoding="utf-8")
+    README.write_text(_DAY.sub(today, text, count=1), encoding="utf-8")
     print(f"wrote {README}")
