@@ -18,9 +18,8 @@ from advisor.fit.coefficients import (
     starts,
 )
 from advisor.fit.robust_loss import PRIOR_SCALE, ROBUST_LOG_SCALE, robust
-from advisor.fit.sample import Sample, part_of
-from advisor.predict.kernel_time import kernel_times
-from advisor.predict.lowering import Kernels
+from advisor.fit.sample import Sample
+from advisor.predict.kernel_time import Kernels, kernel_times
 from advisor.predict.rates import RateTable, rate_table
 from advisor.predict.roofline import first_dispatch_s
 from advisor.records.device import ANY, Device, Efficiency, FamilyEfficiency
@@ -91,7 +90,7 @@ class Fit:
         self._families = [
             _Family(
                 name=name,
-                kernels=part_of(kernels, chosen),
+                kernels=kernels.only(chosen),
                 step=sample.step[chosen],
                 line=line.ravel()[sample.step[chosen]],
                 is_nchw=is_nchw[sample.step[chosen]],

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.predict.efficiency import distinct_efficiencies, family_efficiencies
-from advisor.predict.kernel_time import Rates
-from advisor.predict.lowering import TENSOR_UNITS, UNITS
+from advisor.predict.kernel_time import TENSOR_UNITS, UNITS, Rates
 from advisor.records.device import (
     ANY,
     REFERENCE_CACHE_BYTES,

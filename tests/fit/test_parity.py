@@ -1,6 +1,5 @@
 """A fit and a prediction with the same coefficients give every step the same time, whatever kernels it has."""
 
-from dataclasses import fields
 from typing import Any, get_args
 
 import numpy as np
@@ -12,10 +11,9 @@ from advisor.fit.sample import MeasuredStep, sample_of
 from advisor.fit.solve import Fit
 from advisor.ops.registry import formulas
 from advisor.predict.efficiency import BY_TOKEN, known_families, precision_class
-from advisor.predict.lowering import UNITS, Kernels
+from advisor.predict.kernel_time import TERMS, UNITS, Kernels
 from advisor.predict.roofline import step_times
 from advisor.records.device import Device, DeviceKind, Layout, Precision
-from advisor.records.prediction import FloatArray
 from tests.predict.toys import device, kernels
 
 FAMILIES = sorted({*known_families(), *(one.family for one in formulas())})
@@ -47,14 +45,14 @@ def a_device(kind: DeviceKind, name: str, **changes: Any) -> Device:
 def one_kernel(family: str, unit: int, dispatched: str, random: np.random.Generator) -> Kernels:
     """All figures drawn at random, so that each of them shows in the time."""
     drawn: dict[str, Any] = {}
-    for field in fields(Kernels):
-        if field.name in DISPATCHED:
-            drawn[field.name] = np.array([3.0 if field.name == dispatched else 0.0])
-        elif field.name in ("calls", "transfer_bytes", "parameter_bytes"):
-            drawn[field.name] = random.uniform(1, 3, 1)
-        elif field.type is FloatArray and field.name not in ("flops", "data_bytes"):
-            largest = 1e9 if field.name.endswith(("bytes", "direct_flops")) else 300
-            drawn[field.name] = random.uniform(1, largest, (1, 1))
+    for name, term in TERMS.items():
+        if name in DISPATCHED:
+            drawn[name] = np.array([3.0 if name == dispatched else 0.0])
+        elif name == "calls" or term.of.startswith("step"):
+            drawn[name] = random.uniform(1, 3, 1)
+        elif term.of == "call" and name not in ("flops", "data_bytes"):
+            largest = 1e9 if name.endswith(("bytes", "direct_flops")) else 300
+            drawn[name] = random.uniform(1, largest, (1, 1))
     figures = {"flops": random.uniform(1e9, 1e11, (1, 1)), "data_bytes": random.uniform(1e7, 1e9, (1, 1))}
     return kernels(
         **figures,

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from advisor.predict.kernel_time import (
     LOAD_S,
     NHWC_COPY_RATIO,
+    Kernels,
     KernelTimes,
     Rates,
     kernel_times,
     smooth_maximum,
     utilisation,
 )
-from advisor.predict.lowering import Kernels
 from tests.predict.toys import kernels
 
 WORK = st.just(0.0) | st.floats(1e-9, 1e15)

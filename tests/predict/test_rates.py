@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.predict.kernel_time import Rates
-from advisor.predict.lowering import UNITS
+from advisor.predict.kernel_time import UNITS, Rates
 from advisor.predict.rates import (
     cache_bytes_per_s,
     join_s,
