@@ -10,6 +10,7 @@ from scipy.optimize import least_squares
 from advisor.fit.coefficients import (
     BY_PRECISION,
     COMPUTING,
+    COPY,
     GENERATION,
     GRADIENT_OF,
     HOST,
@@ -208,7 +209,7 @@ class Fit:
         if sample.devices[0].kind == "cpu":
             added: FloatArray = device_s + dispatch_s
             return added
-        copy_s = sample.copied_bytes * self._host(logs) * self.value(logs, "copy_s_per_byte")
+        copy_s = sample.copied_bytes * self._host(logs) * self.value(logs, COPY)
         first_s = first_dispatch_s(kernels, dispatch_s)
         longer: FloatArray = np.maximum(device_s + first_s, dispatch_s) + copy_s
         return longer
