@@ -24,7 +24,7 @@ from advisor.fit.residuals import LeftOut, Spread, left_out, log_spreads, spread
 from advisor.fit.sample import MeasuredStep, sample_of
 from advisor.fit.solve import Fit
 from advisor.predict.efficiency import efficiency_of, precision_class
-from advisor.predict.lowering import Kernels
+from advisor.predict.kernel_time import Kernels
 from advisor.records.device import ANY, Device, DeviceKind, Efficiency, FamilyEfficiency
 from advisor.records.measurement import Measurement
 from advisor.records.prediction import FloatArray

@@ -13,9 +13,11 @@ from advisor.answers.model_family import family_of
 from advisor.catalog.load import load_catalog
 from advisor.devices.named_device import named_device
 from advisor.errors import AdvisorError, UsageError
-from advisor.predict.lowering import Kernels, count_rows, lower
+from advisor.predict.kernel_time import Kernels
+from advisor.predict.lowering import lower
 from advisor.predict.plain_roofline import plain_roofline
 from advisor.predict.precision import resolve_precision, width_of
+from advisor.predict.row_work import count_rows
 from advisor.predict.step_time import predict
 from advisor.records.device import Device, Efficiency, Precision
 from advisor.records.flag_values import is_workload_file

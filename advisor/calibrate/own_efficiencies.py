@@ -11,9 +11,10 @@ from advisor.fit.coefficients import BY_PRECISION, COMPUTING, Coefficient
 from advisor.fit.sample import MeasuredStep, Sample, sample_of
 from advisor.fit.solve import Fit
 from advisor.predict.efficiency import efficiency_of, family_efficiencies, precision_class
-from advisor.predict.lowering import count_rows, lower
+from advisor.predict.lowering import lower
 from advisor.predict.precision import width_of
 from advisor.predict.roofline import step_times
+from advisor.predict.row_work import count_rows
 from advisor.records.calibration import NET, TIMED_HERE, TimedOperator
 from advisor.records.device import Device, Efficiency, FamilyEfficiency, Precision
 from advisor.records.prediction import FloatArray

@@ -1,12 +1,12 @@
 """Lists the coefficients of a fit, each with its start, its bounds and the width of its prior."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from advisor.fit.sample import Sample
-from advisor.records.device import Device, DeviceKind
+from advisor.records.device import Device, DeviceKind, Efficiency, Prior
 from advisor.records.prediction import BoolArray, FloatArray
 
 
@@ -24,14 +24,6 @@ class Coefficient:
     """The kernel families whose time it changes; none if it changes only the host's time."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Prior:
-    start: float
-    low: float
-    high: float
-    log_sigma: float = 0.5
-
-
 COMPUTING = (
     "matmul", "conv", "conv_backward", "conv_grouped", "conv_grouped_backward", "conv_depthwise",
     "conv_depthwise_backward", "attention", "attention_backward", "rnn",
@@ -46,67 +38,35 @@ GRADIENT_OF: Mapping[str, str] = {
 }  # fmt: skip
 """The forward family of each gradient family: its products have the same size, so their rates are proportional."""
 
-_SCALARS: Mapping[DeviceKind, Mapping[str, _Prior]] = {
-    "gpu": {
-        "launch_s": _Prior(4e-6, 1e-6, 8e-6),
-        "overlap_ratio": _Prior(0.6, 0.2, 1.0),
-        "wave_ratio": _Prior(0.5, 0.05, 1.0),
-        "winograd_speedup": _Prior(1.6, 1.0, 2.25),  # 2.25: F(2 x 2, 3 x 3), Lavin and Gray 2016
-        "nchw_transposed_ratio": _Prior(0.27, 0.02, 1.0),  # 1: every image is transposed
-        "bias_pass_ratio": _Prior(0.5, 0.02, 1.0),
-        "cast_ratio": _Prior(0.5, 0.02, 1.0),
-        "cache_kept_ratio": _Prior(0.3, 0.02, 1.0),
-        "cache_exponent": _Prior(0.05, 0.01, 0.12, 0.3),
-        "narrow_product_ratio": _Prior(0.95, 0.5, 1.1, 0.1),
-        "power_exponent": _Prior(0.75, 0.4, 1.2, 0.08),
-        "clock_ratio": _Prior(1.12, 1.0, 1.25, 0.03),  # GeForce boards run at 1.85 to 2.75 GHz, rated 1.7 to 2.52
-        # 0.008 on a V100 with cuDNN 7.6, github.com/pytorch/pytorch/issues/34977; the start lies between that and the
-        # start of depthwise gradients
-        "direct_ratio": _Prior(0.034, 0.002, 1.0, 1.0),
-        "narrow_tensor_speedup": _Prior(1.1, 1.0, 1.4, 0.15),
-        "shared_issue_ratio": _Prior(0.7, 0.5, 1.0, 0.3),
-        "dispatch_s": _Prior(35e-6, 5e-6, 80e-6, 0.1),  # hosts of 2020, which bound most rows, are slower
-        "backward_dispatch_s": _Prior(35e-6, 5e-6, 80e-6),
-        "compiled_dispatch_s": _Prior(8e-6, 2e-6, 4e-5),
-        "copy_s_per_byte": _Prior(1 / 6e9, 1 / 16e9, 1 / 2e9),  # from pageable memory over PCIe 3.0 x16
-    },
-    "cpu": {
-        "launch_s": _Prior(2e-6, 2e-7, 3e-5),
-        "join_s": _Prior(2e-6, 1e-8, 4e-5, 0.7),
-        "overlap_ratio": _Prior(0.6, 0.2, 1.0),
-        "wave_ratio": _Prior(0.5, 0.05, 1.0),
-        "winograd_speedup": _Prior(1.1, 1.0, 2.25),
-        STREAMING_COMPUTE: _Prior(0.1, 0.02, 1.0, 0.3),
-        "repack_ratio": _Prior(0.7, 0.02, 2.0),
-        "nchw_transposed_ratio": _Prior(0.5, 0.02, 1.0),
-        "library_s": _Prior(2e-5, 1e-6, 2e-4, 0.7),
-        "cache_kept_ratio": _Prior(0.6, 0.05, 1.0),
-        "dispatch_s": _Prior(2e-6, 2e-7, 3e-5),
-        "backward_dispatch_s": _Prior(8e-6, 1e-6, 3e-5),
-        "compiled_dispatch_s": _Prior(2e-6, 2e-7, 3e-5),
-    },
+_FIELDS = [field for field in fields(Efficiency) if "priors" in field.metadata]
+BY_PRECISION = tuple(field.name for field in _FIELDS if field.metadata["by_precision"])
+"""Fields of `Efficiency` with a coefficient for each precision; the others have one for all."""
+COPY = "copy_s_per_byte"
+"""Time of copies from pageable memory, which some measurements contain."""
+HOST = ("dispatch_s", "backward_dispatch_s", "compiled_dispatch_s", COPY)
+_BESIDE_FIELDS: Mapping[DeviceKind, Mapping[str, Prior]] = {
+    "gpu": {COPY: Prior(1 / 6e9, 1 / 16e9, 1 / 2e9)},  # over PCIe 3.0 x16
+    "cpu": {STREAMING_COMPUTE: Prior(0.1, 0.02, 1.0, 0.3)},
 }
-HOST = ("dispatch_s", "backward_dispatch_s", "compiled_dispatch_s", "copy_s_per_byte")
-BY_PRECISION: Mapping[str, _Prior] = {"edge_ramp": _Prior(8.0, 0.5, 64.0), "depth_ramp": _Prior(8.0, 0.5, 64.0)}
-"""Coefficients of each precision: tensor cores use larger tiles than vector units."""
-_COMPUTE = _Prior(0.75, 0.05, 1.0)
-_DEPTHWISE = _Prior(0.2, 0.01, 1.0)
-_RECURRENT = _Prior(0.75, 0.05, 1.0, 0.15)
+"""Coefficients without a field in `Efficiency`."""
+_COMPUTE = Prior(0.75, 0.05, 1.0)
+_DEPTHWISE = Prior(0.2, 0.01, 1.0)
+_RECURRENT = Prior(0.75, 0.05, 1.0, 0.15)
 """Recurrent layers compute products like those of linear layers. Few measured nets have them, and these ran compiled on
 a single CPU."""
-_GRADIENT = _Prior(0.75, 0.03, 2.0)
+_GRADIENT = Prior(0.75, 0.03, 2.0)
 """Ratio of a gradient's rate to the forward rate, for all precisions."""
-_GRADIENT_AT_PRECISION = _Prior(1.0, 0.2, 5.0, 0.15)
+_GRADIENT_AT_PRECISION = Prior(1.0, 0.2, 5.0, 0.15)
 """Correction of that ratio at one precision."""
-_MEMORY = _Prior(0.9, 0.15, 1.1)
+_MEMORY = Prior(0.9, 0.15, 1.1)
 GENERATION = ("generation_compute", "generation_memory")
 """Coefficients of each generation."""
-_GENERATION = _Prior(1.0, 0.6, 1.6, 0.06)
-_OTHER_ARCHITECTURE = _Prior(1.0, 0.4, 1.6, 0.3)
+_GENERATION = Prior(1.0, 0.6, 1.6, 0.06)
+_OTHER_ARCHITECTURE = Prior(1.0, 0.4, 1.6, 0.3)
 """The prior for GPUs without tensor cores or of another vendor: their libraries differ, so they say little about
 today's NVIDIA GPUs."""
-_DEVICE = _Prior(1.0, 0.5, 2.0, 0.06)
-_HOST = _Prior(1.0, 0.3, 3.0, 0.3)
+_DEVICE = Prior(1.0, 0.5, 2.0, 0.06)
+_HOST = Prior(1.0, 0.3, 3.0, 0.3)
 
 
 def coefficients_of(sample: Sample, *, kind: DeviceKind) -> tuple[Coefficient, ...]:
@@ -115,12 +75,17 @@ def coefficients_of(sample: Sample, *, kind: DeviceKind) -> tuple[Coefficient, .
     everything = frozenset(families)
     products = frozenset(families) & frozenset(COMPUTING)
     precisions = sorted({step.precision for step in sample.steps})
+    priors: dict[str, Prior] = {
+        **{field.name: field.metadata["priors"][kind] for field in _FIELDS if kind in field.metadata["priors"]},
+        **_BESIDE_FIELDS[kind],
+    }
+    ramps = {name: priors.pop(name) for name in BY_PRECISION}
     found = [
-        _coefficient(name, prior, families=frozenset() if name[0] in HOST else everything)
-        for name, prior in (((key,), prior) for key, prior in _SCALARS[kind].items())
+        _coefficient((name,), prior, families=frozenset() if name in HOST else everything)
+        for name, prior in priors.items()
     ]
     for precision in precisions:
-        found += [_coefficient((name, precision), prior, families=products) for name, prior in BY_PRECISION.items()]
+        found += [_coefficient((name, precision), prior, families=products) for name, prior in ramps.items()]
         present = _families_at(sample, precision)
         found += [
             _coefficient(("compute_ratio", precision, family), _compute_prior(family), families=_moved_by(family))
@@ -145,7 +110,7 @@ def coefficients_of(sample: Sample, *, kind: DeviceKind) -> tuple[Coefficient, .
     return tuple(found)
 
 
-def _compute_prior(family: str) -> _Prior:
+def _compute_prior(family: str) -> Prior:
     if family in GRADIENT_OF:
         return _GRADIENT_AT_PRECISION
     if family == "rnn":
@@ -181,11 +146,11 @@ def _has_tensor_cores(device: Device) -> bool:
     return device.vendor == "NVIDIA" and peaks.get("fp16", 0.0) > 2.01 * peaks["vector"]
 
 
-def _pair(level: str, name: str, prior: _Prior, *, families: frozenset[str]) -> list[Coefficient]:
+def _pair(level: str, name: str, prior: Prior, *, families: frozenset[str]) -> list[Coefficient]:
     return [_coefficient((f"{level}_{what}", name), prior, families=families) for what in ("compute", "memory")]
 
 
-def _coefficient(name: tuple[str, ...], prior: _Prior, *, families: frozenset[str]) -> Coefficient:
+def _coefficient(name: tuple[str, ...], prior: Prior, *, families: frozenset[str]) -> Coefficient:
     return Coefficient(
         name=name, start=prior.start, low=prior.low, high=prior.high, log_sigma=prior.log_sigma, families=families
     )

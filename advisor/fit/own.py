@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from advisor.fit.robust_loss import robust
-from advisor.predict.lowering import Kernels
+from advisor.predict.kernel_time import Kernels
 from advisor.predict.roofline import step_times
 from advisor.records.device import Device, Efficiency, Layout
 from advisor.records.prediction import FloatArray

@@ -1,11 +1,12 @@
 """Concatenates the kernels of all measured steps, so that one evaluation predicts every step."""
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.predict.lowering import Kernels
+from advisor.predict.kernel_time import Kernels, joined_kernels
 from advisor.records.device import Device
 from advisor.records.prediction import FloatArray, IndexArray
 
@@ -52,10 +53,6 @@ class Sample:
         return self.device_of_step[self.step]
 
 
-_PER_STEP = ("dispatches", "backward_dispatches", "compiled_dispatches", "transfer_bytes")
-_PER_KERNEL = tuple(
-    field.name for field in fields(Kernels) if field.name not in (*_PER_STEP, "families", "family", "parameter_bytes")
-)
 _GROUP_EXPONENT = -0.25
 """How the weight of a row falls with the size of its group: a thousand nets on one GPU count more than ten on another,
 but not a hundred times as much."""
@@ -63,37 +60,18 @@ but not a hundred times as much."""
 
 def sample_of(steps: Sequence[MeasuredStep]) -> Sample:
     """Concatenate the steps."""
-    families = tuple(sorted({family for one in steps for family in one.kernels.families}))
-    place = {family: index for index, family in enumerate(families)}
     counts = [len(one.kernels.family) for one in steps]
     devices = tuple({one.device.id: one.device for one in steps}.values())
     identifiers = [device.id for device in devices]
-    sizes: dict[tuple[str, ...], int] = {}
-    for one in steps:
-        sizes[one.group] = sizes.get(one.group, 0) + 1
+    sizes = Counter(one.group for one in steps)
     weights = np.array([one.trust * sizes[one.group] ** _GROUP_EXPONENT for one in steps])
-    kernels = Kernels(
-        families=families,
-        family=np.concatenate([[place[one.kernels.families[index]] for index in one.kernels.family] for one in steps]),
-        **{name: np.concatenate([getattr(one.kernels, name) for one in steps]) for name in _PER_KERNEL},
-        **{name: np.array([getattr(one.kernels, name)[0] for one in steps]) for name in _PER_STEP},
-        parameter_bytes=np.repeat([one.kernels.parameter_bytes[0] for one in steps], counts)[:, np.newaxis],
-    )
     return Sample(
         steps=tuple(steps),
         devices=devices,
-        kernels=kernels,
+        kernels=joined_kernels([one.kernels for one in steps]),
         step=np.repeat(np.arange(len(steps)), counts),
         device_of_step=np.array([identifiers.index(one.device.id) for one in steps], dtype=np.intp),
         measured_s=np.array([one.measured_s for one in steps]),
         copied_bytes=np.array([one.copied_bytes for one in steps]),
         weights=weights / weights.mean(),
     )
-
-
-def part_of(kernels: Kernels, chosen: IndexArray) -> Kernels:
-    """Return only the chosen kernels of a sample."""
-    values = {field.name: getattr(kernels, field.name) for field in fields(Kernels)}
-    for name in (*_PER_KERNEL, "family", "parameter_bytes"):
-        values[name] = values[name][chosen]
-    return Kernels(**values)

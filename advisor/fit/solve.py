@@ -10,6 +10,7 @@ from scipy.optimize import least_squares
 from advisor.fit.coefficients import (
     BY_PRECISION,
     COMPUTING,
+    COPY,
     GENERATION,
     GRADIENT_OF,
     HOST,
@@ -18,9 +19,8 @@ from advisor.fit.coefficients import (
     starts,
 )
 from advisor.fit.robust_loss import PRIOR_SCALE, ROBUST_LOG_SCALE, robust
-from advisor.fit.sample import Sample, part_of
-from advisor.predict.kernel_time import kernel_times
-from advisor.predict.lowering import Kernels
+from advisor.fit.sample import Sample
+from advisor.predict.kernel_time import Kernels, kernel_times
 from advisor.predict.rates import RateTable, rate_table
 from advisor.predict.roofline import first_dispatch_s
 from advisor.records.device import ANY, Device, Efficiency, FamilyEfficiency
@@ -91,7 +91,7 @@ class Fit:
         self._families = [
             _Family(
                 name=name,
-                kernels=part_of(kernels, chosen),
+                kernels=kernels.only(chosen),
                 step=sample.step[chosen],
                 line=line.ravel()[sample.step[chosen]],
                 is_nchw=is_nchw[sample.step[chosen]],
@@ -209,7 +209,7 @@ class Fit:
         if sample.devices[0].kind == "cpu":
             added: FloatArray = device_s + dispatch_s
             return added
-        copy_s = sample.copied_bytes * self._host(logs) * self.value(logs, "copy_s_per_byte")
+        copy_s = sample.copied_bytes * self._host(logs) * self.value(logs, COPY)
         first_s = first_dispatch_s(kernels, dispatch_s)
         longer: FloatArray = np.maximum(device_s + first_s, dispatch_s) + copy_s
         return longer

@@ -8,16 +8,15 @@ from operator import attrgetter
 import numpy as np
 
 from advisor.predict.sustained import (
+    architecture_of,
     exceeds_rated_clock,
     has_narrow_tensor_cores,
-    issue_contention,
     nvlink_bytes_per_s,
     peer_link_bytes_per_s,
     power_ratios,
-    resident_threads,
     streaming_ratio,
 )
-from advisor.records.device import REFERENCE_HOST_HZ, Cpu, Device, Gpu
+from advisor.records.device import REFERENCE_HOST_HZ, REFERENCE_RESIDENT_THREADS, Cpu, Device, Gpu
 from advisor.records.prediction import Fleet
 from advisor.records.price import Offer
 
@@ -93,7 +92,7 @@ def gpu_device(
         "bf16": gpu.bf16_tensor_flops_per_s,
         "fp16": gpu.fp16_tensor_flops_per_s or _native_fp16(gpu),
     }
-    pcie = gpu.pcie_bytes_per_s
+    pcie, architecture = gpu.pcie_bytes_per_s, architecture_of(gpu)
     return Device(
         id=gpu.id,
         name=gpu.name,
@@ -116,11 +115,11 @@ def gpu_device(
         tdp_w=gpu.tdp_w,
         power_ratio=power_ratios(gpu),
         streaming_ratio=streaming_ratio(gpu),
-        resident_threads_per_core=resident_threads(gpu),
+        resident_threads_per_core=architecture.resident_threads if architecture else REFERENCE_RESIDENT_THREADS,
         clock_hz=gpu.boost_hz,
         exceeds_rated_clock=exceeds_rated_clock(gpu),
         has_narrow_tensor_cores=has_narrow_tensor_cores(gpu),
-        issue_contention=issue_contention(gpu),
+        issue_contention=architecture.issue_contention if architecture else 0.0,
         sustained_compute_ratio=gpu.sustained_compute_ratio or 1.0,
         sustained_memory_ratio=gpu.sustained_memory_ratio or 1.0,
     )

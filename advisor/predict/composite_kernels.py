@@ -1,16 +1,14 @@
-"""Describes how a kind of device runs one call of a row: launches, dispatches, extra bytes and slower FLOP."""
+"""Describes how a kind of device runs an operator call: launches, dispatches, extra bytes and slower FLOP."""
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from advisor.ops.evaluate import call_at
-from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS, Number, counted_as
+from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS, Call, Number, aten
+from advisor.ops.rnn import layers_of
 from advisor.predict.products import recurrent_steps
-from advisor.predict.row_errors import refusing_rows
 from advisor.records.device import DeviceKind
-from advisor.records.prediction import FloatArray
-from advisor.records.workload import Row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +37,7 @@ class Program:
     """True if NCHW images are processed without SIMD, one element at a time."""
     repacks: bool = False
     """True if a library repacks the parameters into its own layout at every call."""
-    keeps_halves_channels_last: bool = False
+    saves_half_rereads: bool = False
     """True if the second read of `reread_ratio` is saved for channels-last 16-bit images."""
 
 
@@ -55,105 +53,91 @@ Measured by `scripts/measure_functions.py` in fp32 on a Zen 4, torch 2.13; bf16,
 FUSED_FLOP_RATIO = 0.1
 """Time of an operator whose operands are in registers, relative to an eager addition: only its FLOP, a tenth of the
 cycles (`streaming_compute_ratio`)."""
-_MAX_POOL = Program(is_scalar=True)
-_AVG_POOL = Program(is_scalar=True, flop_ratio=0.5)
-"""An element of a window takes 10 and 5 cycles (the same script): torch uses SIMD only for channels-last images."""
 _IMAGE_DIMS = 4
 """Dimensions of a tensor that can be channels-last: samples, channels, height and width."""
 _ONE_KERNEL = Program()
-_TWO_PASSES = Program(reread_ratio=1.0)
-_Lowering = Callable[[Row, float, FloatArray], Program]
+_Lowering = Callable[[Call, float], Program]
+"""Returns the program of a call whose elements have this number of bytes."""
 
 
-@refusing_rows
-def program_of(row: Row, *, kind: DeviceKind, itemsize_bytes: float, batches: FloatArray) -> Program:
-    """Return the program of one call of the row: one kernel, unless the operator is known to need more."""
-    lowering = (_ON_GPU if kind == "gpu" else _ON_CPU).get(counted_as(row.op))
-    return lowering(row, itemsize_bytes, batches) if lowering else _ONE_KERNEL
-
-
-def _kernels(launches: float) -> _Lowering:
-    def lowering(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
-        return Program(launches=launches)
-
-    return lowering
+def program_of(call: Call, *, kind: DeviceKind, itemsize_bytes: float) -> Program:
+    """Return the program of a call: one kernel, unless the operator is known to need more."""
+    lowering = (_ON_GPU if kind == "gpu" else _ON_CPU).get(call.op)
+    return lowering(call, itemsize_bytes) if lowering else _ONE_KERNEL
 
 
 def _always(program: Program) -> _Lowering:
-    return lambda row, itemsize_bytes, batches: program
+    return lambda call, itemsize_bytes: program
 
 
-def _cpu_add_matmul(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
+def _cpu_add_matmul(call: Call, itemsize_bytes: float) -> Program:
     """Add the copy of the bias into the result, to which the matmul then adds (ATen: addmm_impl_cpu_)."""
-    return Program(extra_bytes=2 * call_at(row, batch=batches).outputs[0].numel * itemsize_bytes)
+    return Program(extra_bytes=2 * call.outputs[0].numel * itemsize_bytes)
 
 
-def has_running_statistics(row: Row) -> bool:
+def has_running_statistics(op: str, attributes: Mapping[str, Any]) -> bool:
     """Return whether a batch norm uses running statistics, which makes it a single pointwise pass."""
-    return row.op.endswith(("_no_training", "_no_update")) or row.attributes.get("training") is False
+    return op.endswith(("_no_training", "_no_update")) or attributes.get("training") is False
 
 
-def _norm(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
+def _norm(call: Call, itemsize_bytes: float) -> Program:
     """Return the program of a norm: a pass that sums, then a pass that uses the sums (ATen's kernels).
 
     The sums are over a channel, a group or, in backward, the elements that share a weight. A layer norm needs no second
     read, because its row stays in registers or the nearest cache.
     """
-    is_one_pass = has_running_statistics(row) or row.attributes.get("train") is False
-    return _ONE_KERNEL if is_one_pass else _TWO_PASSES
+    is_one_pass = has_running_statistics(call.op, call.attributes) or call.attributes.get("train") is False
+    return Program(reread_ratio=0.0 if is_one_pass else 1.0)
 
 
-def _gpu_batch_norm(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
+def _gpu_batch_norm(call: Call, itemsize_bytes: float) -> Program:
     """Return the program of a batch norm; for 16-bit NHWC images cuDNN's persistent kernel reads them once.
 
     Source: ATen's cudnn/BatchNorm.cpp.
     """
-    program = _norm(row, itemsize_bytes, batches)
-    return replace(program, keeps_halves_channels_last=program.reread_ratio != 0)
+    program = _norm(call, itemsize_bytes)
+    return replace(program, saves_half_rereads=program.reread_ratio != 0)
 
 
 def _after_copies(lowering: _Lowering) -> _Lowering:
     """Add the copies that make a norm's input and gradient contiguous first (ATen's layer_norm)."""
 
-    def with_copies(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
-        program = lowering(row, itemsize_bytes, batches)
-        copied_count = row.attributes.get(MADE_CONTIGUOUS)
-        if copied_count is None:
+    def with_copies(call: Call, itemsize_bytes: float) -> Program:
+        program = lowering(call, itemsize_bytes)
+        if MADE_CONTIGUOUS not in call.attributes:
             return program
-        numel = call_at(row, batch=batches).inputs[0].numel
-        return replace(program, nchw_copied_bytes=copied_count * numel * itemsize_bytes)
+        copied_numel = call.attributes[MADE_CONTIGUOUS] * call.inputs[0].numel
+        return replace(program, nchw_copied_bytes=copied_numel * itemsize_bytes)
 
     return with_copies
 
 
-def _gpu_group_norm(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
+def _gpu_group_norm(call: Call, itemsize_bytes: float) -> Program:
     """Return the program of a group norm, which copies channels-last images to NCHW and back.
 
     A group is contiguous only in NCHW (ATen's native_group_norm). Gradients get no such copies: with them,
     channels-last training steps were predicted 30 to 60 % too slow.
     """
-    call = call_at(row, batch=batches)
     numel = sum(tensor.numel for tensor in (*call.inputs, *call.outputs) if len(tensor.shape) == _IMAGE_DIMS)
-    return replace(_norm(row, itemsize_bytes, batches), nhwc_copied_bytes=numel * itemsize_bytes)
+    return replace(_norm(call, itemsize_bytes), nhwc_copied_bytes=numel * itemsize_bytes)
 
 
-def _gpu_interpolation(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
+def _gpu_interpolation(call: Call, itemsize_bytes: float) -> Program:
     """Return the program of an interpolation, which has low occupancy on small NCHW images.
 
     In NCHW each output pixel has one thread, which loops over all samples and channels (ATen's
     cuda/UpSampleBilinear2d.cu). Channels-last, every element has a thread.
     """
-    if CHANNELS_LAST in row.attributes:
+    if CHANNELS_LAST in call.attributes:
         return _ONE_KERNEL
-    samples, channels = call_at(row, batch=batches).outputs[0].shape[:2]
+    samples, channels = call.outputs[0].shape[:2]
     return Program(loads_in_turn=samples * channels)
 
 
 def _convolution_backward(launches: float) -> _Lowering:
     """Return the program of a convolution's backward: both gradients read the gradient of the output."""
 
-    def lowering(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
-        call = call_at(row, batch=batches)
+    def lowering(call: Call, itemsize_bytes: float) -> Program:
         gradient, source = call.inputs[:2]
         wants_input, wants_weight, _ = call.attributes["output_mask"]
         both = wants_input and wants_weight
@@ -162,7 +146,7 @@ def _convolution_backward(launches: float) -> _Lowering:
     return lowering
 
 
-def _cpu_attention(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
+def _cpu_attention(call: Call, itemsize_bytes: float) -> Program:
     """Return the program of attention: fused without dropout, where a query costs its matmuls and its softmax.
 
     With dropout torch takes the math path, which writes the scores to memory.
@@ -172,70 +156,53 @@ def _cpu_attention(row: Row, itemsize_bytes: float, batches: FloatArray) -> Prog
     random mask, multiplication). Backward: written and read around each product's gradient, dropout's and softmax's
     with their saved results: 10 passes in 8 operators.
     """
-    is_backward = row.op == "attention_backward"
-    query, key = call_at(row, batch=batches).inputs[1 if is_backward else 0 :][:2]
-    if not row.attributes.get("dropout_ratio"):
+    is_backward = call.op == "attention_backward"
+    query, key = call.inputs[1 if is_backward else 0 :][:2]
+    if not call.attributes.get("dropout_ratio"):
         return Program(flop_ratio=1 + _QUERY_WORK_KEYS / key.shape[-2])
     scores = query.numel / query.shape[-1] * key.shape[-2]
     passes, operators = (10.0, 8.0) if is_backward else (7.0, 6.0)
     return Program(launches=operators, dispatches=operators, extra_bytes=passes * scores * itemsize_bytes)
 
 
-def _gpu_rnn(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
+def _gpu_rnn(call: Call, itemsize_bytes: float) -> Program:
     """Return the program of a cuDNN RNN: per layer a matmul of all inputs, then two kernels (matmul, gates) per step.
 
     Each step reads the recurrent weights again; backward runs the steps twice, for the data and the weights.
     Source: Appleyard et al., Optimizing Performance of Recurrent Neural Networks on GPUs, 2016.
     """
-    passes, steps, layers = _rnn_passes(row), recurrent_steps(call_at(row, batch=batches)), _rnn_layers(row)
-    return _revisiting_weights(
-        Program(launches=passes * layers * (1 + 2 * steps)), row, steps=steps, itemsize_bytes=itemsize_bytes
-    )
+    program = Program(launches=_layer_passes(call) * (1 + 2 * recurrent_steps(call)))
+    return _revisiting_weights(program, call, itemsize_bytes)
 
 
-def _cpu_rnn(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
+def _cpu_rnn(call: Call, itemsize_bytes: float) -> Program:
     """Return the program of an RNN: an LSTM is one oneDNN call per layer, others are operators per step (RNN.cpp).
 
     OneDNN first repacks the weights (ideep's `lstm_forward`), then splits the matmul and the gates of each step over
     all cores. A GRU cell takes 12 operators and a plain cell 4: a matmul, its bias and the pointwise operators of the
     gates. Every step reads the recurrent weights again.
     """
-    passes, steps, layers = _rnn_passes(row), recurrent_steps(call_at(row, batch=batches)), _rnn_layers(row)
-    if row.attributes["mode"] == "lstm":
-        program = Program(
-            launches=passes * layers,
-            dispatches=passes * layers,
-            joins=passes * layers * (2 * steps - 1),
-            repacks=True,
-        )
+    passes, steps, mode = _layer_passes(call), recurrent_steps(call), call.attributes["mode"]
+    if mode == "lstm":
+        program = Program(launches=passes, dispatches=passes, joins=passes * (2 * steps - 1), repacks=True)
     else:
-        operators = passes * layers * steps * (12.0 if row.attributes["mode"] == "gru" else 4.0)
+        operators = passes * steps * (12.0 if mode == "gru" else 4.0)
         program = Program(launches=operators, dispatches=operators)
-    return _revisiting_weights(program, row, steps=steps, itemsize_bytes=itemsize_bytes)
+    return _revisiting_weights(program, call, itemsize_bytes)
 
 
-def _revisiting_weights(program: Program, row: Row, *, steps: Number, itemsize_bytes: float) -> Program:
+def _revisiting_weights(program: Program, call: Call, itemsize_bytes: float) -> Program:
     """Add the reads of a layer's recurrent weights at every step after the first."""
-    weight_bytes = _recurrent_weight_count(row) * itemsize_bytes
-    return replace(
-        program,
-        revisited_bytes=_rnn_passes(row) * _rnn_layers(row) * (steps - 1) * weight_bytes,
-        revisited_set_bytes=weight_bytes,
-    )
+    layers = layers_of(call)
+    weight_bytes = layers.gates * layers.hidden_size * layers.recurrent_size * itemsize_bytes
+    revisited_bytes = _layer_passes(call) * (recurrent_steps(call) - 1) * weight_bytes
+    return replace(program, revisited_bytes=revisited_bytes, revisited_set_bytes=weight_bytes)
 
 
-def _rnn_passes(row: Row) -> float:
-    return 2.0 if row.op == "rnn_backward" else 1.0
-
-
-def _rnn_layers(row: Row) -> float:
-    return _numeric(row, "num_layers") * (2.0 if row.attributes["bidirectional"] else 1.0)
-
-
-def _recurrent_weight_count(row: Row) -> float:
-    gates = {"lstm": 4.0, "gru": 3.0}.get(str(row.attributes["mode"]), 1.0)
-    hidden = _numeric(row, "hidden_size")
-    return gates * hidden * (_numeric(row, "proj_size") or hidden)
+def _layer_passes(call: Call) -> Number:
+    """Return how often a layer runs in one direction; backward runs each twice, for the data and the weights."""
+    layers = layers_of(call)
+    return (2.0 if call.op == "rnn_backward" else 1.0) * layers.layer_count * layers.direction_count
 
 
 _FOREACH_TENSORS_PER_LAUNCH = 36
@@ -244,71 +211,65 @@ _FOREACH_ELEMENTS_PER_LAUNCH = 320 * 65_536
 """320 blocks with a chunk of 65,536 elements each (the same file)."""
 
 
-def _gpu_optimizer(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
+def _gpu_optimizer(call: Call, itemsize_bytes: float) -> Program:
     """Return the program of a foreach optimizer: each operator runs over all tensors, in launches of limited size."""
-    calls, tensors, elements = (_numeric(row, key) for key in ("calls_per_tensor", "tensor_count", "element_count"))
+    calls, tensors, elements = (_numeric(call, key) for key in ("calls_per_tensor", "tensor_count", "element_count"))
     launches = math.ceil(tensors / _FOREACH_TENSORS_PER_LAUNCH) + math.floor(elements / _FOREACH_ELEMENTS_PER_LAUNCH)
-    return Program(launches=calls * launches, dispatches=calls, extra_bytes=_optimizer_passes_bytes(row))
+    return Program(launches=calls * launches, dispatches=calls, extra_bytes=_optimizer_passes_bytes(call))
 
 
-def _cpu_optimizer(row: Row, itemsize_bytes: float, batches: FloatArray) -> Program:
+def _cpu_optimizer(call: Call, itemsize_bytes: float) -> Program:
     """Return the program of a for-loop optimizer: every operator runs once per tensor."""
-    calls = _numeric(row, "calls_per_tensor") * _numeric(row, "tensor_count")
-    return Program(launches=calls, dispatches=calls, extra_bytes=_optimizer_passes_bytes(row))
+    calls = _numeric(call, "calls_per_tensor") * _numeric(call, "tensor_count")
+    return Program(launches=calls, dispatches=calls, extra_bytes=_optimizer_passes_bytes(call))
 
 
-def _optimizer_passes_bytes(row: Row) -> float:
+def _optimizer_passes_bytes(call: Call) -> float:
     """Return the bytes that separate operators move beyond the single pass of the formula."""
-    loop = _numeric(row, "loop_read_bytes_per_element") + _numeric(row, "loop_write_bytes_per_element")
-    once = _numeric(row, "read_bytes_per_element") + _numeric(row, "write_bytes_per_element")
-    return _numeric(row, "element_count") * max(0.0, loop - once)
+    loop = _numeric(call, "loop_read_bytes_per_element") + _numeric(call, "loop_write_bytes_per_element")
+    once = _numeric(call, "read_bytes_per_element") + _numeric(call, "write_bytes_per_element")
+    return _numeric(call, "element_count") * max(0.0, loop - once)
 
 
-def _numeric(row: Row, key: str) -> float:
-    value = row.attributes[key]
+def _numeric(call: Call, key: str) -> float:
+    value = call.attributes[key]
     if not isinstance(value, (int, float)):
-        raise TypeError(f"{row.op}: attribute {key} is {value!r}, not a number")
+        raise TypeError(f"{call.op}: attribute {key} is {value!r}, not a number")
     return float(value)
 
 
-_BATCH_NORMS = (
-    "aten.native_batch_norm", "aten._native_batch_norm_legit", "aten._batch_norm_with_update",
-    "aten.cudnn_batch_norm", "aten.miopen_batch_norm", "aten._batch_norm_impl_index",
-    "aten.native_batch_norm_backward", "aten.batch_norm_backward", "aten.cudnn_batch_norm_backward",
-    "aten.miopen_batch_norm_backward",
-)  # fmt: skip
-_BAGS = ("aten._embedding_bag", "aten._embedding_bag_forward_only")
-"""Embedding bags, whose sums stay in registers (FBGEMM's `GenerateEmbeddingSpMDM`)."""
-_GROUP_NORM = "aten.native_group_norm"
-_LAYER_NORM = "aten.native_layer_norm"
-_OTHER_NORMS = ("aten.native_group_norm_backward", "aten.native_layer_norm_backward")
-_INTERPOLATIONS = (
-    "aten.upsample_linear1d", "aten.upsample_bilinear2d", "aten.upsample_trilinear3d", "aten.upsample_bicubic2d",
-)  # fmt: skip
+_BATCH_NORMS = aten(
+    "native_batch_norm _native_batch_norm_legit _batch_norm_with_update cudnn_batch_norm miopen_batch_norm "
+    "_batch_norm_impl_index native_batch_norm_backward batch_norm_backward cudnn_batch_norm_backward "
+    "miopen_batch_norm_backward"
+)
+_NORM_GRADIENTS = aten("native_group_norm_backward native_layer_norm_backward")
+_INTERPOLATIONS = aten("upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d")
 _ON_GPU: Mapping[str, _Lowering] = {
     **dict.fromkeys(_BATCH_NORMS, _gpu_batch_norm),
-    _GROUP_NORM: _after_copies(_gpu_group_norm),
-    _LAYER_NORM: _after_copies(_always(_ONE_KERNEL)),
-    **dict.fromkeys(_OTHER_NORMS, _after_copies(_norm)),
+    "aten.native_group_norm": _after_copies(_gpu_group_norm),
+    "aten.native_layer_norm": _after_copies(_always(_ONE_KERNEL)),
+    **dict.fromkeys(_NORM_GRADIENTS, _after_copies(_norm)),
     **dict.fromkeys(_INTERPOLATIONS, _gpu_interpolation),
-    "attention_backward": _kernels(3),  # row sums, gradients, conversion: FlashAttention-2
+    "attention_backward": _always(Program(launches=3)),  # row sums, gradients, conversion: FlashAttention-2
     "aten.convolution_backward": _convolution_backward(2),  # cuDNN
-    "encoder_layer": _kernels(9),  # 4 products, attention, 2 x bias and activation, 2 x addition and norm
-    "rnn": _gpu_rnn,
-    "rnn_backward": _gpu_rnn,
+    # 4 products, attention, 2 x bias and activation, 2 x addition and norm
+    "encoder_layer": _always(Program(launches=9)),
+    **dict.fromkeys(("rnn", "rnn_backward"), _gpu_rnn),
     "optimizer": _gpu_optimizer,
 }
 _ON_CPU: Mapping[str, _Lowering] = {
-    **dict.fromkeys((*_BATCH_NORMS, _GROUP_NORM, *_OTHER_NORMS), _norm),
+    **dict.fromkeys((*_BATCH_NORMS, "aten.native_group_norm", *_NORM_GRADIENTS), _norm),
     "aten.convolution_backward": _convolution_backward(1),
     **{f"aten.{name}": _always(Program(flop_ratio=ratio)) for name, ratio in _FLOP_RATIO_OF_FUNCTION.items()},
-    **dict.fromkeys(("aten.max_pool2d", "aten.max_pool2d_with_indices"), _always(_MAX_POOL)),
-    "aten.avg_pool2d": _always(_AVG_POOL),
-    **dict.fromkeys(_BAGS, _always(Program(flop_ratio=FUSED_FLOP_RATIO))),
+    # An element of a window takes 10 and 5 cycles (`scripts/measure_functions.py`): torch uses SIMD only for
+    # channels-last images.
+    **dict.fromkeys(aten("max_pool2d max_pool2d_with_indices"), _always(Program(is_scalar=True))),
+    "aten.avg_pool2d": _always(Program(is_scalar=True, flop_ratio=0.5)),
+    # The sums of embedding bags stay in registers (FBGEMM's `GenerateEmbeddingSpMDM`).
+    **dict.fromkeys(aten("_embedding_bag _embedding_bag_forward_only"), _always(Program(flop_ratio=FUSED_FLOP_RATIO))),
     "aten.addmm": _cpu_add_matmul,
-    "attention": _cpu_attention,
-    "attention_backward": _cpu_attention,
-    "rnn": _cpu_rnn,
-    "rnn_backward": _cpu_rnn,
+    **dict.fromkeys(("attention", "attention_backward"), _cpu_attention),
+    **dict.fromkeys(("rnn", "rnn_backward"), _cpu_rnn),
     "optimizer": _cpu_optimizer,
 }

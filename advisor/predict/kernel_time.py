@@ -1,16 +1,23 @@
-"""Computes the time of one call of each kernel: a roofline with tiles, waves, occupancy, caches and launch overhead.
+"""Defines a step's kernels and computes their time: a roofline with tiles, waves, occupancy, caches and launches.
+
+A new effect is a term in `Kernels` (which `lowering` fills), a rate in `Rates` and its formula below. A rate that is
+named like a field of `Efficiency` or `Device` has its value; others are computed in `rates`.
 
 All arrays broadcast: a prediction passes kernels (kernels, batches) and devices (devices, 1, 1); a fit passes flat
 arrays with one kernel on one device per element.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_type_hints
 
 import numpy as np
 
-from advisor.predict.lowering import Kernels
-from advisor.records.prediction import BoolArray, FloatArray
+from advisor.records.prediction import PARTS, BoolArray, FloatArray, IndexArray
 
+UNITS = ("fp32", "tf32", "fp16", "bf16", "fp64", "vector", "scalar")
+"""The units of `Device.peak_flops_per_s`."""
+TENSOR_UNITS = frozenset({"tf32", "fp16", "bf16"})
 LOAD_S = 2.6e-7
 """Latency of a dependent load on a GPU at low occupancy. Inferred from EfficientFormerV2: its four nets make 2 to 6
 million loads in sequence, which gives 236 to 239 ns on an RTX 4090 and 277 to 283 ns on an RTX 3090."""
@@ -23,6 +30,165 @@ _SMALL_PIECE_COST = 1.2
 """Slowdown of a matmul that is cut into smaller pieces, which reduce its wave quantization."""
 _SPLIT_DEPTH = 512.0
 """Depth of a split-K slice (cuBLAS). A piece is either such a slice or a tile of a quarter of the size."""
+_ENDLESS = 1e9
+"""A dimension long enough to make padding to whole tiles negligible."""
+
+
+class _Term(NamedTuple):
+    """What a number describes: a kernel, one call of it at a batch size, or the step at a batch size."""
+
+    of: Literal["kernel", "call", "step", "step's kernels"]
+    default: float = 0.0
+    """Its value in a kernel to which the term does not apply."""
+    dtype: type = np.float64
+
+
+_Index: TypeAlias = Annotated[IndexArray, _Term("kernel", dtype=np.intp)]
+_Work: TypeAlias = Annotated[FloatArray, _Term("call")]
+_Ratio: TypeAlias = Annotated[FloatArray, _Term("call", 1.0)]
+_Length: TypeAlias = Annotated[FloatArray, _Term("call", _ENDLESS)]
+_Count: TypeAlias = Annotated[FloatArray, _Term("step")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Kernels:
+    """The kernels of one step on one kind of device at one precision, each with the terms of its time.
+
+    Terms of a kernel are (kernels,), those of a call (kernels, batches), those of the step (batches,).
+    """
+
+    families: tuple[str, ...]
+    """Kernel families: those of operators, split by suffix where rates differ: `_grouped`, `_depthwise`, `_running`
+    (batch norms with running statistics) and `_backward`."""
+    family: _Index
+    """Index of `families`."""
+    unit: _Index
+    """Index of `UNITS`."""
+    row: _Index
+    """Index of the workload's rows."""
+    part: _Index
+    """Index of `PARTS`."""
+    calls: Annotated[FloatArray, _Term("kernel")]
+    can_winograd: Annotated[BoolArray, _Term("kernel", dtype=np.bool_)]
+    flops: _Work
+    nchw_flop_ratio: _Ratio
+    """Slowdown of a FLOP in NCHW relative to a matmul or an addition."""
+    nhwc_flop_ratio: _Ratio
+    """The same, channels-last."""
+    nchw_direct_flops: _Work
+    """FLOP of direct convolution kernels on a GPU in NCHW, weighted by their slowdown."""
+    nhwc_direct_flops: _Work
+    """The same, channels-last."""
+    weight_bytes: _Work
+    """Bytes of parameters read."""
+    data_bytes: _Work
+    """Bytes of activations read and written."""
+    reread_bytes: _Work
+    """The part of `data_bytes` that is a second read, which channels-last 16-bit kernels may save."""
+    revisited_bytes: _Work
+    """Bytes of repeated reads from a working set of `revisited_set_bytes`."""
+    revisited_set_bytes: _Work
+    loads_in_turn: _Work
+    """Loads that each thread makes in sequence in NCHW."""
+    launches: _Work
+    joins: _Work
+    """How often all cores of a CPU start and finish together."""
+    library_calls: _Work
+    """Calls into a CPU library."""
+    cast_bytes: _Work
+    nchw_copied_bytes: _Work
+    """Bytes of operands that are copied to another layout if the images are in NCHW."""
+    nhwc_copied_bytes: _Work
+    """The same, channels-last."""
+    transposed_bytes: _Work
+    """Bytes of images that a library may transpose."""
+    biased_bytes: _Work
+    """Bytes of results to which a bias is added."""
+    repacked_bytes: _Work
+    """Bytes of parameters that a library may repack at every call."""
+    groups: _Length
+    """Number of matmuls (m, k) x (k, n) in the kernel; practically infinite, like m, n and k, if it is none."""
+    m: _Length
+    n: _Length
+    k: _Length
+    blocks: _Length
+    """Thread blocks; practically infinite if the kernel does not assign one to each token."""
+    dispatches: _Count
+    """Operators that the host dispatches in eager mode, without those of backward."""
+    backward_dispatches: _Count
+    compiled_dispatches: _Count
+    """Kernels that compiled code launches."""
+    transfer_bytes: _Count
+    """Bytes copied to the device."""
+    parameter_bytes: Annotated[FloatArray, _Term("step's kernels")]
+    """Bytes of all parameters and of other data that stays in memory between passes."""
+
+    @property
+    def has_backward(self) -> bool:
+        """Return whether the step computes gradients, compiled or not."""
+        return any(PARTS[part].endswith("backward") for part in np.unique(self.part))
+
+    def at(self, batches: IndexArray) -> "Kernels":
+        """Return the kernels at some of the batch sizes, given by index."""
+        return self._changed({name: np.s_[..., batches] for name, term in TERMS.items() if term.of != "kernel"})
+
+    def only(self, chosen: IndexArray) -> "Kernels":
+        """Return some of the kernels of `joined_kernels`, given by index."""
+        return self._changed({name: chosen for name, term in TERMS.items() if term.of != "step"})
+
+    def _changed(self, indices: Mapping[str, Any]) -> "Kernels":
+        return replace(self, **{name: getattr(self, name)[index] for name, index in indices.items()})
+
+    def in_bf16(self) -> "Kernels":
+        """Return the same kernels in bf16 instead of fp16; only the compute unit differs."""
+        fp16, bf16 = UNITS.index("fp16"), UNITS.index("bf16")
+        return replace(self, unit=np.where(self.unit == fp16, bf16, self.unit))
+
+
+TERMS: Mapping[str, _Term] = {
+    name: hint.__metadata__[0]
+    for name, hint in get_type_hints(Kernels, include_extras=True).items()
+    if name != "families"
+}
+"""The fields of `Kernels` that are arrays."""
+
+
+def kernels_of(terms: Sequence[Mapping[str, Any]], *, batch_count: int, **of_step: FloatArray) -> Kernels:
+    """Return kernels of which each is given by the terms that apply to it, with the names of its family and unit."""
+    names = {name for kernel in terms for name in kernel}
+    if not names <= TERMS.keys():
+        raise TypeError(f"Kernels has no {', '.join(sorted(names - TERMS.keys()))}")
+    families = tuple(sorted({kernel["family"] for kernel in terms}))
+    index_of = {"family": families.index, "unit": UNITS.index}
+
+    def filled(name: str, term: _Term) -> Any:
+        if term.of == "kernel":
+            values = [kernel.get(name, term.default) for kernel in terms]
+            return np.array([*map(index_of[name], values)] if name in index_of else values, dtype=term.dtype)
+        array = np.full((len(terms), batch_count), term.default)
+        if name in names:
+            for position, kernel in enumerate(terms):
+                if name in kernel:
+                    array[position] = kernel[name]
+        return array
+
+    arrays: dict[str, Any] = {
+        name: of_step[name] if name in of_step else filled(name, term) for name, term in TERMS.items()
+    }
+    return Kernels(families=families, **arrays)
+
+
+def joined_kernels(steps: Sequence[Kernels]) -> Kernels:
+    """Concatenate the kernels of several steps, all at one batch size; terms of the step become (steps,)."""
+    families = tuple(sorted({family for step in steps for family in step.families}))
+    places = {family: index for index, family in enumerate(families)}
+    counts = [len(step.family) for step in steps]
+    arrays: dict[str, Any] = {name: np.concatenate([getattr(step, name) for step in steps]) for name in TERMS}
+    arrays["family"] = np.concatenate([[places[step.families[index]] for index in step.family] for step in steps])
+    for name, term in TERMS.items():
+        if term.of == "step's kernels":
+            arrays[name] = np.repeat(arrays[name], counts)[:, np.newaxis]
+    return Kernels(families=families, **arrays)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

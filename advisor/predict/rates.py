@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from advisor.predict.efficiency import distinct_efficiencies, family_efficiencies
-from advisor.predict.kernel_time import Rates
-from advisor.predict.lowering import TENSOR_UNITS, UNITS
+from advisor.predict.kernel_time import TENSOR_UNITS, UNITS, Rates
 from advisor.records.device import (
     ANY,
     REFERENCE_CACHE_BYTES,
@@ -16,15 +15,9 @@ from advisor.records.device import (
     REFERENCE_RESIDENT_THREADS,
     Device,
     Efficiency,
-    FamilyEfficiency,
 )
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray
 
-_OF_EFFICIENCY = (
-    "overlap_ratio", "edge_ramp", "depth_ramp", "tile_rows", "tile_columns", "wave_ratio",
-    "bias_pass_ratio", "repack_ratio", "cast_ratio", "cache_kept_ratio",
-)  # fmt: skip
-"""The fields of `Efficiency` that `Rates` copies unchanged."""
 _NOTHING_HELD = np.array(np.inf)
 """`core_bytes_per_s` for all kernels at once, if no family has a limit."""
 _JOIN_EXPONENT = 0.7
@@ -61,7 +54,7 @@ class RateTable:
         return Rates(
             is_nchw=is_nchw,
             flops_per_s=np.minimum(by_unit["flops_per_s"] * by_family["compute_ratio"], by_unit["most_flops_per_s"]),
-            memory_bytes_per_s=by_device.pop("bytes_per_s") * by_family["memory_ratio"],
+            memory_bytes_per_s=by_device.pop("memory_bytes_per_s") * by_family["memory_ratio"],
             core_bytes_per_s=by_family["core_bytes_per_s"] if np.isfinite(held).any() else _NOTHING_HELD,
             launch_s=by_family["launch_s"],
             transposed_ratio=is_nchw * by_unit["transposed_ratio"],
@@ -78,56 +71,44 @@ def rate_table(
     pairs = list(zip(devices, efficiencies, strict=True))
     distinct, which = distinct_efficiencies(efficiencies)
     entries = [family_efficiencies(efficiency, families=families) for efficiency in distinct]
+
+    def of_family(name: str) -> FloatArray:
+        """Return a field of `FamilyEfficiency`, NaN where it is None."""
+        return np.array([[getattr(entry, name) for entry in row] for row in entries], dtype=np.float64)[which]
+
+    def of_unit(value_of: Callable[..., float]) -> FloatArray:
+        """Return one column per unit; the vector unit is always filled, for kernels that are scalar only in NCHW."""
+        table = np.full((len(pairs), len(UNITS)), np.nan)
+        for unit in {*units, _VECTOR}:
+            table[:, unit] = [value_of(*pair, unit=UNITS[unit]) for pair in pairs]
+        return table
+
     launches_s = np.array([launch_s(*pair) for pair in pairs])[:, np.newaxis]
-    own_launches_s = _each(entries, lambda entry: np.nan if entry.launch_s is None else entry.launch_s)[which]
+    own_launches_s, core_bytes_per_s = of_family("launch_s"), of_family("core_bytes_per_s")
     return RateTable(
-        of_unit={
-            "flops_per_s": _by_unit(pairs, units, sustained_flops_per_s),
-            "most_flops_per_s": _by_unit(pairs, units, most_flops_per_s),
-            "transposed_ratio": _by_unit(pairs, units, transposed_ratio),
-            "winograd_speedup": _by_unit(pairs, units, winograd_speedup),
-        },
+        of_unit={name: of_unit(value_of) for name, value_of in _OF_UNIT.items()},
         of_family={
-            "compute_ratio": _each(entries, lambda entry: entry.compute_ratio)[which],
-            "memory_ratio": _each(entries, lambda entry: entry.memory_ratio)[which],
-            "core_bytes_per_s": _each(entries, lambda entry: entry.core_bytes_per_s or np.inf)[which],
+            "compute_ratio": of_family("compute_ratio"),
+            "memory_ratio": of_family("memory_ratio"),
+            "core_bytes_per_s": np.where(np.isnan(core_bytes_per_s), np.inf, core_bytes_per_s),
             "launch_s": np.where(np.isnan(own_launches_s), launches_s, own_launches_s),
         },
         of_device={
-            "bytes_per_s": np.array([sustained_bytes_per_s(*pair) for pair in pairs]),
-            "narrow_bytes_per_s": np.array([narrow_bytes_per_s(*pair) for pair in pairs]),
-            "cache_bytes": np.array([device.cache_bytes for device in devices]),
-            "cache_bytes_per_s": np.array([cache_bytes_per_s(device) for device in devices]),
-            "near_cache_bytes": np.array([device.near_cache_bytes for device in devices]),
-            "core_count": np.array([device.core_count for device in devices]),
-            "full_core_count": np.array([full_core_count(device) for device in devices]),
-            "lone_block_ratio": np.array([device.clock_hz / REFERENCE_CLOCK_HZ for device in devices]),
-            "join_s": np.array([join_s(*pair) for pair in pairs]),
-            "library_s": np.array([library_s(*pair) for pair in pairs]),
-            "direct_flops_per_s": np.array([direct_flops_per_s(*pair) for pair in pairs]),
-            "nhwc_reread_ratio": np.array([nhwc_reread_ratio(device) for device in devices]),
-            **{name: np.array([getattr(one, name) for one in distinct])[which] for name in _OF_EFFICIENCY},
+            **{name: np.array([value_of(*pair) for pair in pairs]) for name, value_of in _OF_DEVICE.items()},
+            **{name: np.array([getattr(device, name) for device in devices]) for name in _IN_DEVICE},
+            **{name: np.array([getattr(one, name) for one in distinct])[which] for name in _IN_EFFICIENCY},
         },
     )
 
 
-def _by_unit(
-    pairs: Sequence[tuple[Device, Efficiency]], units: Iterable[int], value_of: Callable[..., float]
-) -> FloatArray:
-    """Return one column per unit; the vector unit is always filled, for kernels that are scalar only in NCHW."""
-    table = np.full((len(pairs), len(UNITS)), np.nan)
-    for unit in {*units, _VECTOR}:
-        table[:, unit] = [value_of(*pair, unit=UNITS[unit]) for pair in pairs]
-    return table
-
-
-def _each(entries: Sequence[Sequence[FamilyEfficiency]], value_of: Callable[[FamilyEfficiency], float]) -> FloatArray:
-    return np.array([[value_of(entry) for entry in row] for row in entries], dtype=np.float64)
-
-
-def full_core_count(device: Device) -> float:
+def full_core_count(device: Device, efficiency: Efficiency) -> float:
     """Return the core count, converted to cores that hold `REFERENCE_RESIDENT_THREADS` threads each."""
     return device.core_count * device.resident_threads_per_core / REFERENCE_RESIDENT_THREADS
+
+
+def lone_block_ratio(device: Device, efficiency: Efficiency) -> float:
+    """Return the throughput of an SM with a single block relative to `REFERENCE_CLOCK_HZ`: that of its clock."""
+    return device.clock_hz / REFERENCE_CLOCK_HZ
 
 
 def launch_s(device: Device, efficiency: Efficiency) -> float:
@@ -191,7 +172,7 @@ def direct_flops_per_s(device: Device, efficiency: Efficiency) -> float:
     return sustained_flops_per_s(device, efficiency, unit="vector") * efficiency.direct_ratio
 
 
-def nhwc_reread_ratio(device: Device) -> float:
+def nhwc_reread_ratio(device: Device, efficiency: Efficiency) -> float:
     """Return the share of its input that a channels-last 16-bit batch norm reads a second time; cuDNN reads it once."""
     return 1.0 if device.kind == "cpu" or device.vendor != "NVIDIA" else 0.0
 
@@ -239,6 +220,29 @@ def _copied_bytes_per_s(device: Device, efficiency: Efficiency) -> float:
     return device.memory_bytes_per_s * device.streaming_ratio * own_ratio
 
 
-def cache_bytes_per_s(device: Device) -> float:
+def cache_bytes_per_s(device: Device, efficiency: Efficiency) -> float:
     """Return the bandwidth of the last-level cache."""
     return device.cache_bytes_per_s or _CACHE_PER_MEMORY * device.memory_bytes_per_s
+
+
+_OF_DEVICE: Mapping[str, Callable[[Device, Efficiency], float]] = {
+    "memory_bytes_per_s": sustained_bytes_per_s,
+    "narrow_bytes_per_s": narrow_bytes_per_s,
+    "cache_bytes_per_s": cache_bytes_per_s,
+    "full_core_count": full_core_count,
+    "lone_block_ratio": lone_block_ratio,
+    "join_s": join_s,
+    "library_s": library_s,
+    "direct_flops_per_s": direct_flops_per_s,
+    "nhwc_reread_ratio": nhwc_reread_ratio,
+}
+_OF_UNIT: Mapping[str, Callable[..., float]] = {
+    "flops_per_s": sustained_flops_per_s,
+    "most_flops_per_s": most_flops_per_s,
+    "transposed_ratio": transposed_ratio,
+    "winograd_speedup": winograd_speedup,
+}
+_COPIED = {field.name for field in fields(Rates)} - {*_OF_DEVICE, *_OF_UNIT, "launch_s"}
+_IN_DEVICE = _COPIED & {field.name for field in fields(Device)}
+_IN_EFFICIENCY = (_COPIED - _IN_DEVICE) & {field.name for field in fields(Efficiency)}
+"""The rates that are fields of a device or, if not, of an efficiency."""

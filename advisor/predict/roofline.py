@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.predict.efficiency import distinct_efficiencies, family_efficiencies
-from advisor.predict.kernel_time import KernelTimes, Rates, kernel_times
-from advisor.predict.lowering import Kernels
+from advisor.predict.kernel_time import Kernels, KernelTimes, Rates, kernel_times
 from advisor.predict.rates import rate_table
 from advisor.records.answer import BOUNDS, Z_90
 from advisor.records.device import Device, DeviceKind, Efficiency, Layout

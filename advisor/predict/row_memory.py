@@ -9,9 +9,8 @@ import numpy as np
 
 from advisor.ops.evaluate import call_at
 from advisor.ops.registry import ITEMSIZE_BYTES, Number, autocast_of
-from advisor.predict.lowering import constant_bytes, is_constant
 from advisor.predict.precision import Width, computed_dtype, stored_dtype
-from advisor.predict.row_errors import refusing_rows
+from advisor.predict.row_work import constant_bytes, is_constant, refusing_rows
 from advisor.records.prediction import FloatArray
 from advisor.records.workload import Row, Workload
 

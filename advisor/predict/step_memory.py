@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.predict.precision import Width
-from advisor.predict.row_errors import refusing_rows
 from advisor.predict.row_memory import RowMemory, row_memory
+from advisor.predict.row_work import refusing_rows
 from advisor.records.device import DeviceKind
 from advisor.records.device_memory import MemoryPart, Verdict
 from advisor.records.prediction import FloatArray, IndexArray

@@ -7,11 +7,11 @@ import numpy as np
 
 from advisor.predict.anchor import anchored
 from advisor.predict.efficiency import efficiency_of
+from advisor.predict.kernel_time import Kernels
 from advisor.predict.loader import with_loader
-from advisor.predict.lowering import Kernels
+from advisor.predict.lowering import StepKernels
 from advisor.predict.precision import resolve_precision, width_of
 from advisor.predict.roofline import step_times
-from advisor.predict.step_kernels import StepKernels
 from advisor.predict.step_memory import step_memory
 from advisor.records.device import ANY, CompileMode, Device, DeviceKind, Efficiency, Layout, Precision, TimeSource
 from advisor.records.options import PrecisionChoice

@@ -5,14 +5,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.ops.registry import ITEMSIZE_BYTES
+from advisor.ops.evaluate import call_at
 from advisor.predict.composite_kernels import program_of
 from advisor.predict.efficiency import efficiency_of
-from advisor.predict.kernel_time import added_bytes, kernel_times, read_and_written_bytes, revisited_from_memory_bytes
-from advisor.predict.lowering import UNITS, count_rows, lower
+from advisor.predict.kernel_time import (
+    UNITS,
+    added_bytes,
+    kernel_times,
+    read_and_written_bytes,
+    revisited_from_memory_bytes,
+)
+from advisor.predict.lowering import lower
 from advisor.predict.plain_roofline import plain_roofline
 from advisor.predict.precision import width_of
 from advisor.predict.roofline import dispatch_times, rates_by_kernel
+from advisor.predict.row_work import count_rows
 from advisor.records.answer import BOUNDS, Bound, GroupBy, QuotedDevice
 from advisor.records.device import CompileMode, Device, Efficiency, Layout
 from advisor.records.explained_step import ExplainedGroup, ExplainedStep, PredictedStep, SequentialChain
@@ -99,7 +106,10 @@ def _row_figures(
     kernels = lower(counts, kind=device.kind, precision=precision)
     rates = rates_by_kernel(kernels, devices=[device], efficiencies=[efficiency], layout=layout)
     times = kernel_times(kernels, rates)
-    dispatched = [lower(replace(counts, rows=(work,)), kind=device.kind, precision=precision) for work in counts.rows]
+    dispatch_s = np.zeros(len(workload.rows))
+    for work in counts.rows:
+        own = lower(replace(counts, rows=(work,)), kind=device.kind, precision=precision)
+        dispatch_s[work.index] = dispatch_times(own, devices=[device], efficiencies=[efficiency])[0, 0]
     rooflines = [
         plain_roofline(
             replace(workload, rows=(row,)),
@@ -121,9 +131,7 @@ def _row_figures(
         compute_s=by_row(times.compute_s[0, :, 0]),
         memory_s=by_row(times.memory_s[0, :, 0]),
         launch_s=by_row(times.launch_s[0, :, 0]),
-        dispatch_s=np.array(
-            [dispatch_times(own, devices=[device], efficiencies=[efficiency])[0, 0] for own in dispatched]
-        ),
+        dispatch_s=dispatch_s,
         roofline_s=np.array([roofline.step_s[0, 0] for roofline in rooflines]),
         op_count=np.array([0 if row.family == "view" else row.count for row in workload.rows]),
         flops=by_row(flops),
@@ -236,6 +244,6 @@ def _chains(rows: Sequence[Row], *, batch: int) -> tuple[SequentialChain, ...]:
         SequentialChain(module=row.module, op=row.op, kernel_count=int(launches * row.count))
         for row in rows
         if row.op in _RECURRENT_OPS
-        for program in [program_of(row, kind="gpu", itemsize_bytes=ITEMSIZE_BYTES["float32"], batches=batches)]
+        for program in [program_of(call_at(row, batch=batches), kind="gpu", itemsize_bytes=1.0)]
         for launches in np.ravel(program.launches)
     )

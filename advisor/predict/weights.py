@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from advisor.ops.registry import ITEMSIZE_BYTES
 from advisor.predict.blocks import block_of
-from advisor.predict.lowering import constant_bytes, is_constant
+from advisor.predict.row_work import constant_bytes, is_constant
 from advisor.records.generation import WeightFormat
 from advisor.records.workload import Row, StoredBytes, Workload
 

@@ -1,8 +1,8 @@
 """Defines the datasheets of GPUs and CPUs, the device that is predicted for, and the fitted efficiencies."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import MISSING, dataclass, field
+from typing import Any, Literal
 
 DeviceKind = Literal["cpu", "gpu"]
 Precision = Literal["fp32", "tf32", "amp-fp16", "amp-bf16", "bf16", "fp16"]
@@ -188,9 +188,29 @@ class FamilyEfficiency:
     launch_s: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """What a fit assumes of a coefficient: its start, its bounds and one standard deviation of its logarithm."""
+
+    start: float
+    low: float
+    high: float
+    log_sigma: float = 0.5
+
+
+def _fitted(
+    default: Any = MISSING, *, gpu: Prior | None = None, cpu: Prior | None = None, by_precision: bool = False
+) -> Any:
+    """Make the field of a coefficient that fits determine on these kinds of devices, once or for each precision."""
+    priors = {kind: prior for kind, prior in (("gpu", gpu), ("cpu", cpu)) if prior is not None}
+    return field(default=default, metadata={"priors": priors, "by_precision": by_precision})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Efficiency:
     """Fitted coefficients for one device kind, generation and precision; the defaults describe an ideal device.
+
+    A coefficient's field has the priors of its fit; `predict/rates.py` and `predict/kernel_time.py` use it.
 
     Validity:
     - `generation`, `precision`: "*" is the fallback for all; `precision` "half" means every one on 16-bit units
@@ -252,37 +272,43 @@ class Efficiency:
     generation: str
     precision: str
     families: Mapping[str, FamilyEfficiency]
-    dispatch_s: float
-    backward_dispatch_s: float
-    launch_s: float
+    # Hosts of 2020, which bound most rows, are slower.
+    dispatch_s: float = _fitted(gpu=Prior(35e-6, 5e-6, 80e-6, 0.1), cpu=Prior(2e-6, 2e-7, 3e-5))
+    backward_dispatch_s: float = _fitted(gpu=Prior(35e-6, 5e-6, 80e-6), cpu=Prior(8e-6, 1e-6, 3e-5))
+    launch_s: float = _fitted(gpu=Prior(4e-6, 1e-6, 8e-6), cpu=Prior(2e-6, 2e-7, 3e-5))
     device_log_spread: float
-    compiled_dispatch_s: float = 0.0
+    compiled_dispatch_s: float = _fitted(0.0, gpu=Prior(8e-6, 2e-6, 4e-5), cpu=Prior(2e-6, 2e-7, 3e-5))
     workload_log_spread: float = 0.0
     backward_log_spread: float = 0.0
     compiled_log_spread: float = 0.0
     host_log_spread: float = 0.0
     other_vendor_log_spread: float = 0.0
-    join_s: float = 0.0
-    library_s: float = 0.0
-    overlap_ratio: float = 1.0
-    edge_ramp: float = 0.0
-    depth_ramp: float = 0.0
+    join_s: float = _fitted(0.0, cpu=Prior(2e-6, 1e-8, 4e-5, 0.7))
+    library_s: float = _fitted(0.0, cpu=Prior(2e-5, 1e-6, 2e-4, 0.7))
+    overlap_ratio: float = _fitted(1.0, gpu=Prior(0.6, 0.2, 1.0), cpu=Prior(0.6, 0.2, 1.0))
+    # Tensor cores use larger tiles than vector units.
+    edge_ramp: float = _fitted(0.0, gpu=Prior(8.0, 0.5, 64.0), cpu=Prior(8.0, 0.5, 64.0), by_precision=True)
+    depth_ramp: float = _fitted(0.0, gpu=Prior(8.0, 0.5, 64.0), cpu=Prior(8.0, 0.5, 64.0), by_precision=True)
     tile_rows: float = 128.0
     tile_columns: float = 128.0
-    wave_ratio: float = 0.0
-    winograd_speedup: float = 1.0
-    nchw_transposed_ratio: float = 0.0
-    bias_pass_ratio: float = 0.0
-    repack_ratio: float = 0.0
-    cast_ratio: float = 1.0
-    direct_ratio: float = 1.0
-    cache_kept_ratio: float = 0.0
-    cache_exponent: float = 0.0
-    narrow_product_ratio: float = 0.0
-    power_exponent: float = 0.0
-    clock_ratio: float = 1.0
-    narrow_tensor_speedup: float = 1.0
-    shared_issue_ratio: float = 1.0
+    wave_ratio: float = _fitted(0.0, gpu=Prior(0.5, 0.05, 1.0), cpu=Prior(0.5, 0.05, 1.0))
+    # 2.25: F(2 x 2, 3 x 3), Lavin and Gray 2016
+    winograd_speedup: float = _fitted(1.0, gpu=Prior(1.6, 1.0, 2.25), cpu=Prior(1.1, 1.0, 2.25))
+    nchw_transposed_ratio: float = _fitted(0.0, gpu=Prior(0.27, 0.02, 1.0), cpu=Prior(0.5, 0.02, 1.0))
+    bias_pass_ratio: float = _fitted(0.0, gpu=Prior(0.5, 0.02, 1.0))
+    repack_ratio: float = _fitted(0.0, cpu=Prior(0.7, 0.02, 2.0))
+    cast_ratio: float = _fitted(1.0, gpu=Prior(0.5, 0.02, 1.0))
+    # 0.008 on a V100 with cuDNN 7.6, github.com/pytorch/pytorch/issues/34977; the start lies between that and the
+    # start of depthwise gradients.
+    direct_ratio: float = _fitted(1.0, gpu=Prior(0.034, 0.002, 1.0, 1.0))
+    cache_kept_ratio: float = _fitted(0.0, gpu=Prior(0.3, 0.02, 1.0), cpu=Prior(0.6, 0.05, 1.0))
+    cache_exponent: float = _fitted(0.0, gpu=Prior(0.05, 0.01, 0.12, 0.3))
+    narrow_product_ratio: float = _fitted(0.0, gpu=Prior(0.95, 0.5, 1.1, 0.1))
+    power_exponent: float = _fitted(0.0, gpu=Prior(0.75, 0.4, 1.2, 0.08))
+    # GeForce boards run at 1.85 to 2.75 GHz, rated 1.7 to 2.52.
+    clock_ratio: float = _fitted(1.0, gpu=Prior(1.12, 1.0, 1.25, 0.03))
+    narrow_tensor_speedup: float = _fitted(1.0, gpu=Prior(1.1, 1.0, 1.4, 0.15))
+    shared_issue_ratio: float = _fitted(1.0, gpu=Prior(0.7, 0.5, 1.0, 0.3))
     generation_compute_ratio: float = 1.0
     generation_memory_ratio: float = 1.0
     operator_ratios: Mapping[str, float] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from advisor.errors import UsageError
 from advisor.predict.join import join_devices
 from advisor.predict.loader import with_loader
-from advisor.predict.step_kernels import StepKernels
+from advisor.predict.lowering import StepKernels
 from advisor.predict.step_time import predict
 from advisor.records.answer import Job
 from advisor.records.device import Device, Efficiency

@@ -9,9 +9,10 @@ import numpy as np
 from advisor.calibrate.key import key_of, targets
 from advisor.catalog.load import load_catalog
 from advisor.predict.efficiency import efficiency_of
-from advisor.predict.lowering import count_rows, lower
+from advisor.predict.lowering import lower
 from advisor.predict.precision import width_of
 from advisor.predict.roofline import step_times
+from advisor.predict.row_work import count_rows
 from advisor.records.calibration import Calibration, TimedOperator, Timings
 from advisor.records.device import Device, Efficiency, Precision
 from advisor.records.machine import LocalGpu, Machine

@@ -14,7 +14,8 @@ from advisor.fit.files import yaml_text
 from advisor.fit.sample import MeasuredStep
 from advisor.predict.capability import gpu_device
 from advisor.predict.efficiency import efficiency_of
-from advisor.predict.lowering import count_rows, lower
+from advisor.predict.lowering import lower
+from advisor.predict.row_work import count_rows
 from advisor.records.device import Device, Efficiency
 from advisor.records.workload import Row
 from tests.predict.toys import device, efficiency, family, operand, row, workload

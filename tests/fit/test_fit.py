@@ -11,8 +11,10 @@ from advisor.fit.residuals import LeftOut, left_out, log_spreads, spreads
 from advisor.fit.robust_loss import robust
 from advisor.fit.sample import MeasuredStep, Sample, sample_of
 from advisor.fit.solve import Fit
-from advisor.predict.lowering import Kernels, count_rows, lower
+from advisor.predict.kernel_time import Kernels
+from advisor.predict.lowering import lower
 from advisor.predict.roofline import step_times
+from advisor.predict.row_work import count_rows
 from advisor.records.device import Device, Efficiency
 from advisor.records.prediction import PARTS
 from tests.predict.toys import device, efficiency, family, operand, row, workload

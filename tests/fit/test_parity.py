@@ -1,21 +1,20 @@
 """A fit and a prediction with the same coefficients give every step the same time, whatever kernels it has."""
 
-from dataclasses import fields
+from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
 import pytest
 from fit_kind import template_of
 
-from advisor.fit.coefficients import coefficients_of
+from advisor.fit.coefficients import coefficients_of, starts
 from advisor.fit.sample import MeasuredStep, sample_of
 from advisor.fit.solve import Fit
 from advisor.ops.registry import formulas
 from advisor.predict.efficiency import BY_TOKEN, known_families, precision_class
-from advisor.predict.lowering import UNITS, Kernels
+from advisor.predict.kernel_time import TERMS, UNITS, Kernels
 from advisor.predict.roofline import step_times
 from advisor.records.device import Device, DeviceKind, Layout, Precision
-from advisor.records.prediction import FloatArray
 from tests.predict.toys import device, kernels
 
 FAMILIES = sorted({*known_families(), *(one.family for one in formulas())})
@@ -47,14 +46,16 @@ def a_device(kind: DeviceKind, name: str, **changes: Any) -> Device:
 def one_kernel(family: str, unit: int, dispatched: str, random: np.random.Generator) -> Kernels:
     """All figures drawn at random, so that each of them shows in the time."""
     drawn: dict[str, Any] = {}
-    for field in fields(Kernels):
-        if field.name in DISPATCHED:
-            drawn[field.name] = np.array([3.0 if field.name == dispatched else 0.0])
-        elif field.name in ("calls", "transfer_bytes", "parameter_bytes"):
-            drawn[field.name] = random.uniform(1, 3, 1)
-        elif field.type is FloatArray and field.name not in ("flops", "data_bytes"):
-            largest = 1e9 if field.name.endswith(("bytes", "direct_flops")) else 300
-            drawn[field.name] = random.uniform(1, largest, (1, 1))
+    for name, term in TERMS.items():
+        if name in DISPATCHED:
+            drawn[name] = np.array([3.0 if name == dispatched else 0.0])
+        elif name == "calls":
+            drawn[name] = random.uniform(1, 3, 1)
+        elif term.of.startswith("step"):
+            drawn[name] = random.uniform(1, 1e9, 1)
+        elif term.of == "call" and name not in ("flops", "data_bytes"):
+            largest = 1e9 if name.endswith(("bytes", "direct_flops")) else 300
+            drawn[name] = random.uniform(1, largest, (1, 1))
     figures = {"flops": random.uniform(1e9, 1e11, (1, 1)), "data_bytes": random.uniform(1e7, 1e9, (1, 1))}
     return kernels(
         **figures,
@@ -65,14 +66,11 @@ def one_kernel(family: str, unit: int, dispatched: str, random: np.random.Genera
     )
 
 
-@pytest.mark.parametrize("layout", get_args(Layout))
-@pytest.mark.parametrize("kind", get_args(DeviceKind))
-@pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_is_timed_in_a_fit_as_in_a_prediction(family: str, kind: DeviceKind, layout: Layout) -> None:
-    """On every unit, in every phase and at every precision."""
+def steps_of(family: str, kind: DeviceKind, layout: Layout) -> list[MeasuredStep]:
+    """On two devices, in every phase and at every precision, on every unit."""
     random = np.random.default_rng(len(family))
     devices = [a_device(kind, "small"), a_device(kind, "large", core_count=60, memory_bytes_per_s=9e11)]
-    steps = [
+    return [
         MeasuredStep(
             kernels=one_kernel(family, unit, dispatched, random),
             device=one,
@@ -80,14 +78,23 @@ def test_every_family_is_timed_in_a_fit_as_in_a_prediction(family: str, kind: De
             is_nchw=layout == "nchw",
             group=("toy", one.id),
             measured_s=1.0,
+            copied_bytes=1e6,
         )
         for one in devices
         for precision in sorted({precision_class(precision) for precision in get_args(Precision)})
         for unit in range(len(UNITS))
         for dispatched in DISPATCHED
     ]
+
+
+@pytest.mark.parametrize("layout", get_args(Layout))
+@pytest.mark.parametrize("kind", get_args(DeviceKind))
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_is_timed_in_a_fit_as_in_a_prediction(family: str, kind: DeviceKind, layout: Layout) -> None:
+    steps = [replace(step, copied_bytes=0.0) for step in steps_of(family, kind, layout)]
     sample = sample_of(steps)
     fit = Fit(sample, coefficients_of(sample, kind=kind), template=template_of(kind))
+    random = np.random.default_rng(len(family))
     logs = np.array([random.uniform(np.log(one.low), np.log(one.high)) for one in fit.coefficients])
     if kind == "gpu":  # whose hosts no file knows
         logs = np.where([one.name[0] == "host" for one in fit.coefficients], 0.0, logs)
@@ -102,6 +109,35 @@ def test_every_family_is_timed_in_a_fit_as_in_a_prediction(family: str, kind: De
         for step in steps
     ]
     assert fit.seconds(logs) == pytest.approx(predicted_s, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", get_args(DeviceKind))
+def test_every_coefficient_of_a_fit_changes_steps_and_no_family_but_those_that_it_names(kind: DeviceKind) -> None:
+    """From its start to one of its bounds, in some layout."""
+    changed: dict[tuple[str, ...], set[str]] = {}
+    is_step_changed: set[tuple[str, ...]] = set()
+    endless = {name: np.array([[1e9]]) for name in ("groups", "m", "n", "k")}
+    for layout in get_args(Layout):
+        steps = [step for family in ("conv", "conv_backward") for step in steps_of(family, kind, layout)]
+        steps += [replace(step, kernels=replace(step.kernels, **endless)) for step in steps_of("norm", kind, layout)]
+        sample = sample_of(steps)
+        fit = Fit(sample, coefficients_of(sample, kind=kind), template=template_of(kind))
+        before = starts(fit.coefficients)
+        family_s, step_s = fit.family_seconds(before), fit.seconds(before)
+        for one in fit.coefficients:
+            for bound in {one.low, one.high} - {one.start}:
+                after = fit.with_value(before, bound, *one.name)
+                found = {
+                    name
+                    for name, own_s in fit.family_seconds(after).items()
+                    if not np.allclose(own_s, family_s[name], rtol=1e-6, atol=0)
+                }
+                changed.setdefault(one.name, set()).update(found)
+                if (fit.seconds(after) != step_s).any():
+                    is_step_changed.add(one.name)
+    coefficients = {one.name: one for one in fit.coefficients}
+    assert is_step_changed == set(coefficients)
+    assert not [name for name, found in changed.items() if not found <= coefficients[name].families]
 
 
 def test_every_kernel_of_an_engine_is_among_the_families() -> None:

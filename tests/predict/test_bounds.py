@@ -10,7 +10,7 @@ from advisor.devices.named_device import named_device
 from advisor.errors import UsageError
 from advisor.ops.registry import formulas
 from advisor.predict.efficiency import efficiency_of, known_families
-from advisor.predict.lowering import UNITS
+from advisor.predict.kernel_time import UNITS
 from advisor.predict.precision import resolve_precision
 from advisor.predict.rates import used_unit
 from advisor.predict.roofline import times_by_kernel

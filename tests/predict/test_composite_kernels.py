@@ -4,6 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from advisor.ops.evaluate import call_at
 from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS
 from advisor.predict.composite_kernels import Program, program_of
 from advisor.records.device import DeviceKind
@@ -14,7 +15,7 @@ BATCHES = np.array([1.0, 2.0])
 
 
 def program(toy: Row, kind: DeviceKind) -> Program:
-    return program_of(toy, kind=kind, itemsize_bytes=4.0, batches=BATCHES)
+    return program_of(call_at(toy, batch=BATCHES), kind=kind, itemsize_bytes=4.0)
 
 
 def attention_row(op: str = "attention", *, dropout_ratio: float) -> Row:
@@ -104,7 +105,7 @@ def test_what_is_averaged_over_a_channel_is_read_once_more_to_be_scaled(
     norm = row(op, (images, images), (images,), family="norm", attributes=attributes)
     found = program(norm, kind)
     keeps_some = kind == "gpu" and "batch_norm" in op and reread_ratio > 0
-    assert found == Program(reread_ratio=reread_ratio, keeps_halves_channels_last=keeps_some)
+    assert found == Program(reread_ratio=reread_ratio, saves_half_rereads=keeps_some)
 
 
 def test_a_thread_for_each_pixel_goes_through_all_samples_and_channels_on_a_gpu() -> None:

@@ -9,8 +9,9 @@ from advisor.calibrate.own_efficiencies import WHOLE_STEPS
 from advisor.catalog.load import load_catalog
 from advisor.fit.files import file_name, yaml_text
 from advisor.predict.efficiency import efficiency_of
-from advisor.predict.lowering import count_rows, lower
+from advisor.predict.lowering import lower
 from advisor.predict.roofline import step_times
+from advisor.predict.row_work import count_rows
 from advisor.records.device import ANY, Device, DeviceKind, Efficiency
 from tests.predict.toys import device, operand, row, workload
 

@@ -9,15 +9,17 @@ from hypothesis import strategies as st
 from advisor.predict.kernel_time import (
     LOAD_S,
     NHWC_COPY_RATIO,
+    TERMS,
+    Kernels,
     KernelTimes,
     Rates,
     kernel_times,
     smooth_maximum,
     utilisation,
 )
-from advisor.predict.lowering import Kernels
 from tests.predict.toys import kernels
 
+TERMS_OF_CALLS = sorted(name for name, term in TERMS.items() if term.of in ("call", "step's kernels"))
 WORK = st.just(0.0) | st.floats(1e-9, 1e15)
 BYTES = st.just(0.0) | st.floats(1.0, 1e12)
 FACTOR = st.floats(1.0, 100.0)
@@ -112,6 +114,27 @@ def test_a_function_computes_as_much_longer_as_its_flop_take(layout: str) -> Non
 
     assert total_s(function(10.0), rates(is_nchw=layout == "nchw")) == pytest.approx(10.0)
     assert total_s(function(10.0), rates(is_nchw=layout == "nhwc")) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", TERMS_OF_CALLS)
+def test_every_term_of_a_call_changes_its_time_in_some_layout(name: str) -> None:
+    """A product of 128 or more in each dimension, whose work is small: a length of 1 and any other 1e12 differ."""
+    ratios = ("reread_ratio", "transposed_ratio", "bias_pass_ratio", "repack_ratio", "cast_ratio", "cache_kept_ratio")
+    seconds = {"launch_s": 1.0, "join_s": 1.0, "library_s": 1.0, "core_bytes_per_s": 50.0, "direct_flops_per_s": 5.0}
+    ramps = {"edge_ramp": 8.0, "depth_ramp": 8.0, "wave_ratio": 1.0, "overlap_ratio": 0.0, "cache_bytes": 1e3}
+    term = TERMS[name]
+    plain = kernels(
+        flops=[[1e3]],
+        data_bytes=[[1e3]],
+        weight_bytes=np.array([[1e3]]),
+        revisited_bytes=np.array([[1e3]]),
+        revisited_set_bytes=np.array([[1.0]]),
+        **{length: np.array([[128.0]]) for length in ("m", "n", "k")},
+    )
+    value = 1.0 if term.default == 1e9 else 1e12
+    changed = replace(plain, **{name: np.full_like(getattr(plain, name), value)})
+    layouts = [rates(is_nchw=is_nchw, **dict.fromkeys(ratios, 0.5), **seconds, **ramps) for is_nchw in (True, False)]
+    assert any(total_s(changed, at) != total_s(plain, at) for at in layouts)
 
 
 def total_s(work: Kernels, at: Rates) -> float:

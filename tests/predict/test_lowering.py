@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 
 from advisor.ops.registry import CHANNELS_LAST
-from advisor.predict.lowering import UNITS, Kernels, count_rows, is_constant, lower
+from advisor.predict.kernel_time import UNITS, Kernels
+from advisor.predict.lowering import lower
 from advisor.predict.precision import width_of
+from advisor.predict.row_work import count_rows, is_constant
 from advisor.records.device import CompileMode, DeviceKind, Precision
 from advisor.records.generation import Generation
 from advisor.records.prediction import FloatArray

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.predict.kernel_time import Rates
-from advisor.predict.lowering import UNITS
+from advisor.predict.kernel_time import UNITS, Rates
 from advisor.predict.rates import (
     cache_bytes_per_s,
     join_s,
@@ -150,8 +149,8 @@ def test_a_larger_cache_catches_more_of_what_is_read_twice(cache_bytes: float, s
 
 
 def test_a_cache_of_unknown_speed_is_three_times_as_fast_as_memory() -> None:
-    assert cache_bytes_per_s(device()) == 3e11
-    assert cache_bytes_per_s(device(cache_bytes_per_s=5e11)) == 5e11
+    assert cache_bytes_per_s(device(), efficiency()) == 3e11
+    assert cache_bytes_per_s(device(cache_bytes_per_s=5e11), efficiency()) == 5e11
 
 
 def test_every_kernel_runs_at_its_familys_share_of_its_own_unit() -> None:

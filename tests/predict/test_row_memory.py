@@ -9,9 +9,9 @@ import pytest
 from advisor.ops.evaluate import call_at
 from advisor.ops.registry import autocast_of
 from advisor.predict import row_memory as module
-from advisor.predict.lowering import constant_bytes, is_constant, operand_bytes
 from advisor.predict.precision import Width, computed_dtype, stored_dtype
 from advisor.predict.row_memory import row_memory
+from advisor.predict.row_work import constant_bytes, is_constant, operand_bytes
 from advisor.predict.step_memory import step_memory
 from advisor.records.workload import Row
 from tests.predict.toys import linear_row, memory_line, operand, row, workload

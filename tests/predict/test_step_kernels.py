@@ -2,8 +2,8 @@ from dataclasses import fields
 
 import numpy as np
 
-from advisor.predict.lowering import Kernels
-from advisor.predict.step_kernels import StepKernels
+from advisor.predict.kernel_time import Kernels
+from advisor.predict.lowering import StepKernels
 from tests.predict.toys import linear_row, workload
 
 TOY = workload(linear_row(count=3))

@@ -6,17 +6,17 @@ import pytest
 
 from advisor.answers.measurement_file import read_measurements
 from advisor.catalog.load import load_catalog
+from advisor.predict.capability import gpu_device
 from advisor.predict.sustained import (
     exceeds_rated_clock,
     has_narrow_tensor_cores,
-    issue_contention,
     nvlink_bytes_per_s,
     peer_link_bytes_per_s,
     power_ratios,
-    resident_threads,
     streaming_ratio,
 )
 from advisor.records.device import Gpu
+from advisor.records.gpu_architecture import ARCHITECTURES
 from tests.predict.test_capability import a_gpu
 
 GPUS = load_catalog().gpus
@@ -55,6 +55,20 @@ def test_nothing_is_said_of_a_gpu_whose_power_or_generation_is_unknown(changes: 
     known: dict[str, object] = {"compute_capability": "7.5", "tdp_w": 70.0}
     assert power_ratios(a_gpu(**known))
     assert power_ratios(a_gpu(**(known | changes))) == {}
+
+
+@pytest.mark.parametrize("gpu", [gpu for gpu in GPUS.values() if gpu.vendor == "NVIDIA"], ids=lambda gpu: gpu.id)
+def test_every_shipped_gpu_of_nvidia_has_the_figures_of_its_architecture(gpu: Gpu) -> None:
+    assert gpu.compute_capability in ARCHITECTURES, (
+        f"{gpu.id}: add compute capability {gpu.compute_capability} to advisor/records/gpu_architecture.py, with "
+        "the energy of a FLOP (TDP over peak of the part with the most power for each), contention, threads and NVLink"
+    )
+
+
+def test_only_these_shipped_gpus_have_no_power_limit() -> None:
+    """No power or no energy of a FLOP is published for them: a new GPU needs `joule_per_flop` of its architecture."""
+    without = {gpu.id for gpu in GPUS.values() if gpu.vendor == "NVIDIA" and not power_ratios(gpu)}
+    assert without == {"k80", "b200", "b300", "gh200-96gb"}
 
 
 @pytest.mark.parametrize("gpu", GPUS.values(), ids=lambda gpu: gpu.id)
@@ -140,7 +154,7 @@ def test_tensor_cores_of_geforce_are_narrow(identifier: str, narrow: bool) -> No
 )
 def test_lanes_for_fp32_that_other_instructions_compete_for(identifier: str, contention: float) -> None:
     # The guide's table: 64 multiply-adds in fp32 per cycle and multiprocessor on 8.0 for 4 warps issued, 128 on 8.6.
-    assert issue_contention(GPUS[identifier]) == contention
+    assert gpu_device(GPUS[identifier]).issue_contention == contention
 
 
 def test_collectives_reach_three_quarters_of_amds_links() -> None:
@@ -166,7 +180,7 @@ def test_every_shipped_gpu_with_nvlink_says_what_it_reaches() -> None:
     [("v100-pcie-16gb", 2048), ("t4", 1024), ("a100-sxm4-80gb", 2048), ("a40", 1536), ("l4", 1536), ("mi100", 2048)],
 )
 def test_a_core_holds_as_many_threads_as_its_compute_capability_says(identifier: str, threads: int) -> None:
-    assert resident_threads(GPUS[identifier]) == threads
+    assert gpu_device(GPUS[identifier]).resident_threads_per_core == threads
 
 
 def test_collectives_reach_four_fifths_of_an_a100s_nvlink_in_one_direction() -> None:

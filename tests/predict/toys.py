@@ -1,11 +1,12 @@
 """Devices, efficiencies and workloads with round numbers, for the tests of prediction."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from advisor.predict.lowering import UNITS, Kernels
+from advisor.predict.kernel_time import TERMS, UNITS, Kernels, kernels_of
 from advisor.records.device import Device, DeviceKind, Efficiency, FamilyEfficiency
 from advisor.records.workload import MemoryLine, Operand, Phase, Row, StoredBytes, Workload
 
@@ -56,27 +57,12 @@ def kernels(*, flops: Any, data_bytes: Any, **changes: Any) -> Kernels:
     """Kernels (kernels, batches) of one family on the vector unit, each called once, of which none is a product."""
     work = np.array(flops, dtype=np.float64)
     count, batches = work.shape
-    others = (
-        "nchw_direct_flops", "nhwc_direct_flops", "weight_bytes", "reread_bytes", "revisited_bytes",
-        "revisited_set_bytes", "loads_in_turn", "launches", "joins", "library_calls", "cast_bytes",
-        "nchw_copied_bytes", "nhwc_copied_bytes", "transposed_bytes", "biased_bytes", "repacked_bytes",
-    )  # fmt: skip
-    of_step = ("dispatches", "backward_dispatches", "compiled_dispatches", "transfer_bytes", "parameter_bytes")
-    values: dict[str, Any] = {
-        "families": ("pointwise",),
-        "family": np.zeros(count, dtype=np.intp),
-        "unit": np.full(count, UNITS.index("vector")),
-        "row": np.arange(count),
-        "part": np.zeros(count, dtype=np.intp),
-        "calls": np.ones(count),
-        "can_winograd": np.zeros(count, dtype=np.bool_),
-        "nchw_flop_ratio": np.ones_like(work),
-        "nhwc_flop_ratio": np.ones_like(work),
-        **{name: np.zeros_like(work) for name in others},
-        **{name: np.full_like(work, 1e9) for name in ("groups", "m", "n", "k", "blocks")},
-        **{name: np.zeros(batches) for name in of_step},
-    }
-    return Kernels(flops=work, data_bytes=np.array(data_bytes, dtype=np.float64), **(values | changes))
+    idle = kernels_of(
+        [{"family": "pointwise", "unit": "vector", "row": row, "calls": 1.0} for row in range(count)],
+        batch_count=batches,
+        **{name: np.zeros(batches) for name, term in TERMS.items() if term.of.startswith("step")},
+    )
+    return replace(idle, flops=work, data_bytes=np.array(data_bytes, dtype=np.float64), **changes)
 
 
 def operand(*shape: Any, **changes: Any) -> Operand:

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from advisor.errors import LoadError, TraceError
-from advisor.predict.lowering import is_constant
+from advisor.predict.row_work import is_constant
 from advisor.workload.summary import totals
 from tests.workload.tracing import (
     Calls,

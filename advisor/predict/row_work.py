@@ -1,0 +1,227 @@
+"""Evaluates the work of a workload's rows on any device: FLOP, bytes, casts and matrix products at every batch size."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
+
+import numpy as np
+
+from advisor.errors import ROW_ERRORS, DocumentError, row_problem
+from advisor.ops.evaluate import DtypeOf, call_at, call_cost, row_cost
+from advisor.ops.registry import ITEMSIZE_BYTES, Call, Cost, autocast_of, formula_of
+from advisor.predict.precision import Width, compiled_dtype, computed_dtype, stored_dtype
+from advisor.predict.products import Product, products_of
+from advisor.records.device import CompileMode
+from advisor.records.prediction import FloatArray
+from advisor.records.workload import Operand, Row, Workload
+
+_FLOAT_DTYPES = frozenset({"float64", "float32", "float16", "bfloat16", "complex128", "complex64"})
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RowWork:
+    """The work of one call of a row, with its operands at one width; arrays are (batches,)."""
+
+    index: int
+    """Index of the workload's rows."""
+    row: Row
+    call: Call
+    cost: Cost
+    dtype: str
+    """The dtype it computes in."""
+    read_bytes: FloatArray
+    """Bytes read, without parameters and repeated reads."""
+    parameter_bytes: FloatArray
+    """Bytes of the operands that do not grow with the batch."""
+    cast_bytes: FloatArray
+    """Bytes of the casts before or after the call."""
+    cast_count: int
+    parameter_cast_bytes: FloatArray
+    """Bytes of the casts that torch.compile cannot fuse: those of parameters."""
+    parameter_cast_count: int
+    compiled_bytes: FloatArray
+    """Bytes that torch.compile reads and writes, without parameters; zero in eager mode."""
+    image_bytes: FloatArray
+    """Bytes of all images of a convolution."""
+    products: tuple[Product, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RowCounts:
+    """The work of the rows of a step, in one compile mode; arrays are (batches,)."""
+
+    rows: tuple[RowWork, ...]
+    """The rows that move bytes; a view does not."""
+    transfer_bytes: FloatArray
+    """Bytes that the step copies to the device."""
+    batches: FloatArray
+    compile: CompileMode
+    pass_count: int = 1
+    """How often the step reads its parameters."""
+
+
+def count_rows(
+    workload: Workload, *, batches: FloatArray, width: Width, compile_mode: CompileMode = "eager"
+) -> RowCounts:
+    """Evaluate the formula of every row once for all batch sizes."""
+    rows = (
+        _row_work(row, index=index, batches=batches, width=width, compile_mode=compile_mode)
+        for index, row in enumerate(workload.rows)
+        if row.family != "view"
+    )
+    return RowCounts(
+        rows=tuple(work for work in rows if work is not None),
+        transfer_bytes=_operands_bytes(workload.inputs, batches=batches, dtype_of=lambda operand: operand.dtype),
+        batches=batches,
+        compile=compile_mode,
+        pass_count=1 if workload.generation is None else 1 + workload.generation.decode_count,
+    )
+
+
+def refusing_rows(function: Callable[Concatenate[Row, _P], _T]) -> Callable[Concatenate[Row, _P], _T]:
+    """Decorate `function` to raise `DocumentError` if it cannot handle the row, as in a file that a user edited."""
+
+    @wraps(function)
+    def refusing(row: Row, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return function(row, *args, **kwargs)
+        except ROW_ERRORS as error:
+            where = f" in {row.module}" if row.module else ""
+            raise DocumentError(f"{row.op}{where}: {row_problem(error)}", where="workload", key="rows") from error
+
+    return refusing
+
+
+@refusing_rows
+def _row_work(row: Row, *, index: int, batches: FloatArray, width: Width, compile_mode: CompileMode) -> RowWork | None:
+    """Return the work of a row, or None if it moves no byte."""
+    dtype_of = computed_dtype(width=width, autocast=autocast_of(row.op, row.attributes))
+    call = call_at(row, batch=batches, dtype_of=dtype_of)
+    cost = call_cost(row, call)
+    images = tuple(operand for operand in (*row.inputs, *row.outputs) if not is_constant(operand))
+    products = () if is_vector_attention(row) else products_of(call)
+    if row.family == "conv" and len(products) > 1:  # two gradients, each of which reads the output's gradient
+        images += row.inputs[:1]
+    casts = _cast_operands(row, width=width, dtype_of=dtype_of)
+    parameter_casts = [operand for operand in casts if is_constant(operand)]
+    nothing = np.zeros(len(batches))
+    cast_bytes = _cast_bytes(casts, batches=batches)
+    if not (nothing + cost.read_bytes + cost.write_bytes + cast_bytes).any():
+        return None
+    read_bytes = nothing + cost.read_bytes - cost.revisited_bytes
+    parameter_bytes = np.minimum(_streamed_bytes(row, batches=batches, dtype_of=dtype_of), read_bytes)
+    return RowWork(
+        index=index,
+        row=row,
+        call=call,
+        cost=cost,
+        dtype=_widest_float([dtype_of(operand) for operand in (*row.inputs, *row.outputs)]),
+        read_bytes=read_bytes - parameter_bytes,
+        parameter_bytes=parameter_bytes,
+        cast_bytes=cast_bytes,
+        cast_count=len(casts),
+        parameter_cast_bytes=_cast_bytes(parameter_casts, batches=batches),
+        parameter_cast_count=len(parameter_casts),
+        compiled_bytes=_compiled_bytes(row, casts, batches=batches, width=width, dtype_of=dtype_of)
+        if compile_mode == "compile"
+        else nothing,
+        image_bytes=_operands_bytes(images, batches=batches, dtype_of=dtype_of) if row.family == "conv" else nothing,
+        products=products,
+    )
+
+
+def _compiled_bytes(
+    row: Row, casts: Sequence[Operand], *, batches: FloatArray, width: Width, dtype_of: DtypeOf
+) -> FloatArray:
+    """Return the bytes that torch.compile reads and writes for the row, without parameters.
+
+    A fused kernel casts its operands on the fly. A result that it keeps in fp32 and other kernels read in 16 bits is
+    written twice. Parts of a concatenation that are computed in place are neither read nor written again.
+    """
+    formula = formula_of(row.op)
+    is_fusable = formula is not None and formula.fusable
+    stored: DtypeOf = (lambda operand: compiled_dtype(operand, width=width)) if is_fusable else dtype_of
+    cost = row_cost(row, batch=batches, dtype_of=stored)
+    inside = [operand for operand in (*row.inputs, *row.outputs) if operand.fused]
+    inside_bytes = _operands_bytes(inside, batches=batches, dtype_of=stored)
+    read_bytes = np.zeros(len(batches)) + cost.read_bytes - cost.revisited_bytes
+    moved_bytes = read_bytes + cost.write_bytes - inside_bytes
+    moved_bytes = moved_bytes - np.minimum(_streamed_bytes(row, batches=batches, dtype_of=stored), read_bytes)
+    if row.op == "aten.cat" and not row.outputs[0].fused:
+        moved_bytes = moved_bytes - inside_bytes
+    if not is_fusable:
+        copied = [operand for operand in casts if not is_constant(operand) and not operand.narrowed]
+        moved_bytes = moved_bytes + _operands_bytes(copied, batches=batches, dtype_of=dtype_of)
+    result: FloatArray = np.maximum(moved_bytes, 0.0)
+    return result
+
+
+def is_vector_attention(row: Row) -> bool:
+    """Return whether the row is attention of a single query token, which splits the keys over all SMs (Flash-Decoding).
+
+    Tiles and waves do not apply to it.
+    """
+    return row.phase == "decode" and row.family == "attention"
+
+
+def is_constant(operand: Operand) -> bool:
+    """Return whether the operand's size is independent of the batch: a parameter, as far as the trace can tell."""
+    return not operand.varies and all(isinstance(dim, int) or dim[1] == 0 for dim in operand.shape)
+
+
+def _cast_operands(row: Row, *, width: Width, dtype_of: DtypeOf) -> list[Operand]:
+    """Return the operands that autocast converts: inputs stored in another dtype and, in backward, parameter gradients.
+
+    Backward reuses the 16-bit copies of the parameters from forward and converts their gradients to fp32.
+    """
+    if width != "autocast":
+        return []
+    is_backward = row.phase == "backward"
+    inputs = [operand for operand in row.inputs if not (is_backward and is_constant(operand))]
+    gradients = [operand for operand in row.outputs if is_backward and is_constant(operand)]
+    return [operand for operand in inputs if stored_dtype(operand, width=width) != dtype_of(operand)] + [
+        operand for operand in gradients if operand.dtype == "float32" and dtype_of(operand) == "float16"
+    ]
+
+
+def _cast_bytes(operands: Sequence[Operand], *, batches: FloatArray) -> FloatArray:
+    """Return the bytes of casts, which read one of fp32 and fp16 and write the other."""
+    numel = _operands_bytes(operands, batches=batches, dtype_of=lambda _: "int8")
+    return numel * (ITEMSIZE_BYTES["float32"] + ITEMSIZE_BYTES["float16"])
+
+
+def _streamed_bytes(row: Row, *, batches: FloatArray, dtype_of: DtypeOf) -> FloatArray:
+    """Return the bytes of the inputs that stay in memory between passes, so that every pass reads them from there."""
+    streamed = [operand for operand in row.inputs if operand.kept or is_constant(operand)]
+    return _operands_bytes(streamed, batches=batches, dtype_of=dtype_of)
+
+
+def _operands_bytes(operands: Sequence[Operand], *, batches: FloatArray, dtype_of: DtypeOf) -> FloatArray:
+    total = np.zeros(len(batches))
+    for operand in operands:
+        total = total + operand_bytes(operand, batches=batches, dtype=dtype_of(operand))
+    return total
+
+
+def constant_bytes(operand: Operand, *, dtype: str) -> float:
+    """Return the bytes of an operand whose size does not depend on the batch."""
+    return (
+        math.prod((dim if isinstance(dim, int) else dim[0] for dim in operand.shape), start=1.0) * ITEMSIZE_BYTES[dtype]
+    )
+
+
+def operand_bytes(operand: Operand, *, batches: FloatArray, dtype: str) -> FloatArray:
+    """Return the bytes of one operand at every batch size."""
+    numel = np.ones(len(batches))
+    for dim in operand.shape:
+        numel = numel * (dim if isinstance(dim, int) else dim[0] + dim[1] * batches)
+    return numel * ITEMSIZE_BYTES[dtype]
+
+
+def _widest_float(dtypes: Sequence[str]) -> str:
+    floats = [dtype for dtype in dtypes if dtype in _FLOAT_DTYPES]
+    return max(floats, key=lambda dtype: ITEMSIZE_BYTES[dtype], default="float32")
