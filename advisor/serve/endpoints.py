@@ -16,8 +16,9 @@ from advisor.question.record import Question
 from advisor.records.price import Catalog
 from advisor.report.prices_json import render_prices_json
 from advisor.report.record_json import record_json
+from advisor.serve.options import options_of
 from advisor.serve.problem import Problem, problem_of
-from advisor.serve.request import Asked, options_of, read_request
+from advisor.serve.request import Asked, read_request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,13 +3,12 @@
 import json
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from typing import Any, get_args
+from typing import Any
 
 from fastapi import FastAPI
 
-from advisor.records.flag_values import is_several, value_type
 from advisor.records.workload import Workload
-from advisor.serve.option_fields import ALLOWED, EXAMPLE_WORKLOAD, MOST_NAMES
+from advisor.serve.options import EXAMPLE_WORKLOAD, NAMES_SCHEMA, options_schema
 
 _REFUSALS = {
     400: "not JSON",
@@ -84,13 +83,13 @@ def _schemas() -> dict[str, Any]:
         ref_template="#/components/schemas/{model}",
     )
     text = {"type": "string"}
-    on = {"type": "array", "items": text, "maxItems": MOST_NAMES, "description": "offers or devices, as in `--on`"}
+    on = {**NAMES_SCHEMA, "description": "offers or devices, as in `--on`"}
     example = {"workload": json.loads(EXAMPLE_WORKLOAD.read_text(encoding="utf-8")), "options": {"samples": "1e6"}}
     return {
         **definitions["$defs"],
         "Request": _request({}, example=example),
         "ExplainRequest": _request({"on": on}, example=example),
-        "Options": _options(),
+        "Options": options_schema(),
         "Workload": {
             "type": "object",
             "description": "A workload, as written by `advise profile SOURCE -o workload.json`.",
@@ -118,26 +117,3 @@ def _request(more: Mapping[str, Any], *, example: Any) -> dict[str, Any]:
         "properties": {"workload": _ref("Workload"), "options": _ref("Options"), **more},
         "example": example,
     }
-
-
-def _options() -> dict[str, Any]:
-    """Return the schema of the options: flags by name, as text like on the command line, or as numbers."""
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            name: {**_option(field.type, several=is_several(field)), "description": field.metadata["help"]}
-            for name, field in ALLOWED.items()
-        },
-    }
-
-
-def _option(annotation: Any, *, several: bool) -> dict[str, Any]:
-    item = value_type(annotation)
-    choices = get_args(item)
-    if annotation is bool:
-        return {"type": "boolean"}
-    one: dict[str, Any] = {"type": "string", "enum": list(choices)} if choices else {"type": "string"}
-    if several:
-        return {"type": "array", "items": one, "maxItems": MOST_NAMES}
-    return one if choices else {"type": ["string", "number", "null"]}

@@ -14,7 +14,7 @@ from advisor.records.price import Catalog
 from advisor.report.record_json import adapter_of
 from advisor.serve.endpoints import answer
 from advisor.serve.frames import Frame, Readable, Writable, read_frame
-from advisor.serve.option_fields import EXAMPLE_WORKLOAD
+from advisor.serve.options import EXAMPLE_WORKLOAD
 from advisor.serve.request import read_request
 
 _MEMORY_BYTES = 4 * 1024**3
