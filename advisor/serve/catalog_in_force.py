@@ -75,7 +75,7 @@ class PricesInForce:
     def _asked_loader(self) -> Worker:
         """Start a separate process that loads the catalog, so that the memory for parsing is freed with it."""
         named = {"profiles": _text(self._settings.profiles), "prices": [*map(_text, self._settings.prices)]}
-        loader = Worker(self._pool.nursery)
+        loader = Worker(self._pool.fork_server)
         loader.tell(Frame("load", json.dumps(named).encode()))
         return loader
 
