@@ -134,7 +134,7 @@ def _print_completion(context: click.Context, shell: str | None) -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run `advise` and return its exit code."""
     try:
-        with advise.make_context("advise", list(arguments)) as context:
+        with advise.make_context("advise", list(arguments), terminal_width=_help_width()) as context:
             return int(advise.invoke(context))
     except AdvisorError as error:
         return _fail(error.message, hint=error.hint, code=error.exit_code)
@@ -147,6 +147,18 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:  # the reader (`| head`) has closed the pipe
         discard_stdout()
         return ExitCode.ANSWER
+
+
+def _help_width() -> int:
+    """Return the width that click gives help texts; click's own way imports compression libraries for it."""
+    columns = os.environ.get("COLUMNS", "")
+    width = int(columns) if columns.isdecimal() else 0
+    if not width:
+        try:
+            width = os.get_terminal_size().columns
+        except OSError:
+            width = 80
+    return max(min(width, 80) - 2, 50)
 
 
 def _fail(message: str, *, hint: str, code: ExitCode) -> int:

@@ -18,7 +18,7 @@ from advisor.report.record_json import record_json
 from advisor.serve.frames import Frame
 from advisor.serve.options import options_of
 from advisor.serve.problem import problem_of
-from advisor.serve.request import Asked, read_request
+from advisor.serve.request import AnswerRequest, read_request
 
 
 def answer(question: str, body: bytes, *, catalog: Catalog) -> Frame:
@@ -30,8 +30,8 @@ def answer(question: str, body: bytes, *, catalog: Catalog) -> Frame:
         return Frame(str(problem.status), problem.body())
 
 
-def _question(asked: Asked, catalog: Catalog) -> Question:
-    return question_of(asked.workload, asked.options, catalog=catalog)
+def _question(request: AnswerRequest, catalog: Catalog) -> Question:
+    return question_of(request.workload, request.options, catalog=catalog)
 
 
 def _recommend(body: bytes, catalog: Catalog) -> bytes:
@@ -39,9 +39,9 @@ def _recommend(body: bytes, catalog: Catalog) -> bytes:
 
 
 def _explain(body: bytes, catalog: Catalog) -> bytes:
-    asked = read_request(body, takes_on=True)
-    check_named(asked.on, asked.options)
-    return record_json(explain(_question(asked, catalog), on=asked.on))
+    request = read_request(body, takes_on=True)
+    check_named(request.on, request.options)
+    return record_json(explain(_question(request, catalog), on=request.on))
 
 
 def _breakeven(body: bytes, catalog: Catalog) -> bytes:

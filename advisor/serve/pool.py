@@ -40,7 +40,7 @@ class Worker:
         except OSError:
             return False
 
-    def tell(self, frame: Frame) -> None:
+    def send(self, frame: Frame) -> None:
         """Send a frame before the event loop runs; `ask()` without a frame then waits for the reply."""
         self._own_end.sendall(frame.packed())
 
@@ -129,7 +129,7 @@ class Pool:
             raise WorkerDiedError("cannot start a worker")
         worker = self._idle.pop()
         try:
-            reply = await worker.ask(*self._catalog_news(worker), question)
+            reply = await worker.ask(*self._newer_catalog(worker), question)
         except BaseException as error:  # also after a cancelled question, because the worker is still busy with it
             _LOG.warning("worker ended during %s: %s", question.word, error or type(error).__name__)
             self._drop(worker)
@@ -138,7 +138,7 @@ class Pool:
         self._idle.append(worker)
         return reply
 
-    def _catalog_news(self, worker: Worker) -> tuple[Frame, ...]:
+    def _newer_catalog(self, worker: Worker) -> tuple[Frame, ...]:
         if worker.catalog_version == self._catalog_version:
             return ()
         worker.catalog_version = self._catalog_version

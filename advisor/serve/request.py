@@ -16,7 +16,7 @@ _MOST_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class AnswerRequest:
     """A workload and the options of the command; `on` has the names of `advise explain --on`."""
 
     workload: Workload
@@ -24,7 +24,7 @@ class Asked:
     on: tuple[str, ...] = ()
 
 
-def read_request(body: bytes, *, takes_on: bool = False) -> Asked:
+def read_request(body: bytes, *, takes_on: bool = False) -> AnswerRequest:
     """Parse and check the body, with the same checks as on the command line.
 
     Raise `LoadError` if it is not JSON, and `DocumentError` or `UsageError` for other mistakes.
@@ -38,7 +38,7 @@ def read_request(body: bytes, *, takes_on: bool = False) -> Asked:
     if len(workload.rows) > _MOST_ROWS:
         problem = f"{len(workload.rows):,} rows, but at most {_MOST_ROWS:,} are allowed"
         raise DocumentError(problem, where="", key="workload.rows", hint="merge equal calls into one row with a count")
-    return Asked(
+    return AnswerRequest(
         workload=workload,
         options=as_saved(options, workload, where=repr(workload.name)),
         on=_names(document.get("on", []), key="on"),
