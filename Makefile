@@ -57,6 +57,7 @@ accuracy: install
 
 docs: install
 	$(BIN)/python scripts/write_flag_docs.py
+	$(BIN)/python scripts/write_keywords.py
 	$(BIN)/python scripts/write_schema.py
 	$(BIN)/python scripts/write_demo.py
 	$(BIN)/advise profile examples/mlp.py -o advisor/serve/example_workload.json

@@ -1,86 +1,55 @@
 """The public Python functions: each builds a question from a model and asks one answer."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from advisor.answers import break_even, explanation, full_report, memory_fit, ranking
 from advisor.answers.observation import Observed
 from advisor.errors import UsageError
 from advisor.files.whole_file import write_whole
 from advisor.question.from_model import question_from_model
-from advisor.question.option_values import names_of, options_among, options_of
+from advisor.question.keywords import Keywords, RankKeywords
+from advisor.question.option_values import names_of, options_of
+from advisor.question.record import Question
 from advisor.records.answer import Recommendation
 from advisor.records.break_even_curves import BreakEven
 from advisor.records.device_memory import MemoryAnswer
 from advisor.records.explained_step import Explanation
+from advisor.records.options import Options
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
     from torch.utils.data import DataLoader
 
-_Loss: TypeAlias = "Callable[[Any, Any], torch.Tensor]"
-_Optimizer: TypeAlias = "Callable[[Iterable[Any]], torch.optim.Optimizer]"
-_TrainStep: TypeAlias = "Callable[[nn.Module, Any], Any]"
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def recommend(
-    model: "nn.Module",
-    example_inputs: Any = None,
-    *,
-    loss: "_Loss | None" = None,
-    optimizer: "_Optimizer | None" = None,
-    train_step: "_TrainStep | None" = None,
-    mode: Literal["inference", "training"] = "inference",
-    precision: Literal["auto", "half", "fp32", "tf32", "amp-fp16", "amp-bf16", "bf16", "fp16"] = "auto",
-    batch: str | int = "",
-    prompt_tokens: int | None = None,
-    output_tokens: int | None = None,
-    concurrency: str | int = "",
-    weights: Literal["auto", "bf16", "fp8", "int8", "int4"] = "auto",
-    layout: Literal["nchw", "nhwc"] = "nchw",
-    compile: Literal["eager", "compile"] = "eager",  # noqa: A002 - the flag's name
-    attention: Literal["auto", "eager", "fused"] = "auto",
-    accumulate: int = 1,
-    checkpoint_activations: bool = False,
-    gpus: int | None = None,
-    max_gpus: int | None = None,
-    max_machines: int = 1,
-    sharding: Literal["auto", "none", "zero1", "zero2", "zero3"] = "auto",
-    samples: int | None = None,
-    epochs: int | None = None,
-    steps: int | None = None,
-    tokens: int | None = None,
-    requests_per_day: int | None = None,
-    requests_per_second: float | None = None,
-    checkpoint_every: str | float | None = None,
-    loader_s_per_sample: str | float | None = None,
-    provider: str | Sequence[str] = (),
-    region: str | Sequence[str] = (),
-    tier: str | Sequence[str] = (),
-    device: str | Sequence[str] = (),
-    no_local: bool = False,
-    no_calibrate: bool = False,
-    measure: bool = False,
-    price: Literal["on-demand", "spot", "commit-1y", "commit-3y"] = "on-demand",
-    objective: Literal["cost", "time", "cost-time"] = "cost",
-    deadline: str | float | None = None,
-    max_usd: float | None = None,
-    max_hourly: float | None = None,
-    max_latency: str | float | None = None,
-    max_ttft: str | float | None = None,
-    max_tpot: str | float | None = None,
-    min_throughput: float | None = None,
-    max_price_age: int = 180,
-    drop_prices: Literal["none", "flagged", "old"] = "flagged",
-    currency: str = "USD",
-    top: int = 10,
-    strict: bool = False,
-    profiles: str | Path | None = None,
-    prices: str | Path | Sequence[str | Path] = (),
-) -> Recommendation:
+def _listing(keywords: type) -> Callable[[_Function], _Function]:
+    """Let `help(function)` and editors list every one of `keywords`, with the defaults of `Options`."""
+
+    def listing(function: _Function) -> _Function:
+        signature = inspect.signature(function)
+        own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+        listed = [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=getattr(_DEFAULTS, name, None), annotation=kind
+            )
+            for name, kind in keywords.__annotations__.items()
+        ]
+        function.__signature__ = signature.replace(parameters=[*own, *listed])  # type: ignore[attr-defined]
+        return function
+
+    return listing
+
+
+_DEFAULTS = Options()
+
+
+@_listing(RankKeywords)
+def recommend(model: "nn.Module", example_inputs: Any = None, **keywords: Unpack[RankKeywords]) -> Recommendation:
     """Rank every offer for one step of `model`, with the answer that `advise` gives for a file that holds the model.
 
     `example_inputs` is what the model is called with (a tensor, a tuple, a dict of keyword arguments), or a function of
@@ -91,94 +60,60 @@ def recommend(
     Prints nothing and leaves the model unchanged and on its device. Raises `AdvisorError`, and what the model's own
     code raises.
     """
-    options = options_among(locals())
-    return ranking.rank(
-        question_from_model(model, example_inputs, options, loss=loss, optimizer=optimizer, train_step=train_step)
-    )
+    options = options_of(keywords, function="recommend", without=())
+    return ranking.rank(_question(model, example_inputs, options, keywords))
 
 
+@_listing(Keywords)
 def explain(
-    model: "nn.Module",
-    example_inputs: Any = None,
-    *,
-    on: str | Sequence[str] = (),
-    loss: "_Loss | None" = None,
-    optimizer: "_Optimizer | None" = None,
-    train_step: "_TrainStep | None" = None,
-    **flags: Any,
+    model: "nn.Module", example_inputs: Any = None, *, on: str | Sequence[str] = (), **keywords: Unpack[Keywords]
 ) -> Explanation:
     """Explain why a step of `model` takes as long as `recommend` says, on the best offer or on those named by `on`.
 
-    Everything else, `flags` included, is as `recommend` takes it.
+    The other keywords are as `recommend` takes them, except `measure`.
     """
-    options, names = options_of(flags, function="explain"), names_of(on)
-    question = question_from_model(
-        model, example_inputs, options, loss=loss, optimizer=optimizer, train_step=train_step, on=names
-    )
-    return explanation.explain(question, on=names)
+    options, names = options_of(keywords, function="explain"), names_of(on)
+    return explanation.explain(_question(model, example_inputs, options, keywords, on=names), on=names)
 
 
+@_listing(Keywords)
 def memory(
-    model: "nn.Module",
-    example_inputs: Any = None,
-    *,
-    on: str | Sequence[str] = (),
-    loss: "_Loss | None" = None,
-    optimizer: "_Optimizer | None" = None,
-    train_step: "_TrainStep | None" = None,
-    **flags: Any,
+    model: "nn.Module", example_inputs: Any = None, *, on: str | Sequence[str] = (), **keywords: Unpack[Keywords]
 ) -> MemoryAnswer:
     """Say whether a step of `model` fits the devices that `on` names, or all devices on offer.
 
-    Everything else, `flags` included, is as `recommend` takes it.
+    The other keywords are as `recommend` takes them, except `measure`.
     """
-    options = options_of(flags, function="memory")
+    options = options_of(keywords, function="memory")
     memory_fit.check_one_batch(options)
-    question = question_from_model(
-        model, example_inputs, options, loss=loss, optimizer=optimizer, train_step=train_step, read_machine=None
-    )
+    question = _question(model, example_inputs, options, keywords, read_machine=None)
     return memory_fit.memory_fit(question, on=names_of(on))
 
 
-def breakeven(
-    model: "nn.Module",
-    example_inputs: Any = None,
-    *,
-    loss: "_Loss | None" = None,
-    optimizer: "_Optimizer | None" = None,
-    train_step: "_TrainStep | None" = None,
-    **flags: Any,
-) -> BreakEven:
-    """Find where the cheapest CPU and the cheapest GPU for `model` cost the same; arguments are as for `recommend`."""
-    options = options_of(flags, function="breakeven")
-    return break_even.break_even(
-        question_from_model(model, example_inputs, options, loss=loss, optimizer=optimizer, train_step=train_step)
-    )
+@_listing(Keywords)
+def breakeven(model: "nn.Module", example_inputs: Any = None, **keywords: Unpack[Keywords]) -> BreakEven:
+    """Find where the cheapest CPU and the cheapest GPU for `model` cost the same.
+
+    The keywords are as `recommend` takes them, except `measure`.
+    """
+    options = options_of(keywords, function="breakeven")
+    return break_even.break_even(_question(model, example_inputs, options, keywords))
 
 
+@_listing(Keywords)
 def save_report(
-    model: "nn.Module",
-    example_inputs: Any,
-    file: str | Path,
-    *,
-    loss: "_Loss | None" = None,
-    optimizer: "_Optimizer | None" = None,
-    train_step: "_TrainStep | None" = None,
-    **flags: Any,
+    model: "nn.Module", example_inputs: Any, file: str | Path, **keywords: Unpack[Keywords]
 ) -> Recommendation:
     """Write the report of `advise SOURCE -o report.html` for `model`, and return the recommendation that it shows.
 
-    Everything else is as `recommend` takes it, `flags` included except `measure`. Raises `UsageError` if `file` does
-    not end in .html.
+    The keywords are as `recommend` takes them, except `measure`. Raises `UsageError` if `file` does not end in .html.
     """
     from advisor.report.html import render_report  # only a report needs it, and `recommend` should start quickly
 
-    options, path = options_of(flags, function="save_report"), Path(file)
+    options, path = options_of(keywords, function="save_report"), Path(file)
     if path.suffix.lower() != ".html":
         raise UsageError(f"{path}: a report is an HTML file", hint="name it report.html; the answer alone has .save()")
-    report = full_report.report(
-        question_from_model(model, example_inputs, options, loss=loss, optimizer=optimizer, train_step=train_step)
-    )
+    report = full_report.report(_question(model, example_inputs, options, keywords))
     write_whole(render_report(report), path)
     return report.recommendation
 
@@ -196,3 +131,15 @@ def observe(model: "nn.Module", *, loader: "DataLoader[Any] | None" = None) -> I
     observer = Observer(model)
     with observer.following():
         yield Observed(observer, worker_count=None if loader is None else loader.num_workers)
+
+
+def _question(model: "nn.Module", example_inputs: Any, options: Options, keywords: Keywords, **how: Any) -> Question:
+    return question_from_model(
+        model,
+        example_inputs,
+        options,
+        loss=keywords.get("loss"),
+        optimizer=keywords.get("optimizer"),
+        train_step=keywords.get("train_step"),
+        **how,
+    )

@@ -12,6 +12,7 @@ class ExitCode(IntEnum):
     THRESHOLD = 3
     LOAD = 4
     NETWORK = 5
+    INTERNAL = 70
     INTERRUPT = 130
 
 
@@ -22,6 +23,7 @@ EXIT_MEANINGS = {
     ExitCode.THRESHOLD: "threshold exceeded",
     ExitCode.LOAD: "load or trace error, timeout, --strict",
     ExitCode.NETWORK: "network",
+    ExitCode.INTERNAL: "internal error: a bug in advise",
     ExitCode.INTERRUPT: "interrupt",
 }
 """The meaning of each exit code, as printed in the help."""

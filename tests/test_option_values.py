@@ -12,8 +12,8 @@ from advisor.errors import DocumentError, UsageError
 from advisor.question.option_values import checked_options
 from advisor.records.flag_values import flag_name, value_type
 from advisor.records.options import Options
-from advisor.serve.option_fields import ALLOWED
-from advisor.serve.request import options_of as requested
+from advisor.serve.options import ALLOWED
+from advisor.serve.options import options_of as requested
 from tests.cli.conftest import Pipeline, Result, advise, pipeline
 
 __all__ = ["advise", "pipeline"]  # the fixtures of the command line

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from advisor.cli.output import Output, view_of, write
+from advisor.cli.flags import flag
+from advisor.cli.output import Output, write, write_answer
 from advisor.errors import ExitCode, UsageError
+from advisor.units import parse_ratio
 
 if TYPE_CHECKING:
     from advisor.records.change import Comparison
@@ -16,21 +18,14 @@ COMPARISON_SUFFIXES = {"table": ".txt", "json": ".json", "markdown": ".md"}
 
 def threshold_flag() -> click.Option:
     """Return the flag `--fail-if-cost-rises`."""
-    from advisor.records.flag_values import reader
-    from advisor.units import parse_ratio
-
-    return click.Option(
-        ["--fail-if-cost-rises"],
-        type=reader("--fail-if-cost-rises", parse_ratio),
-        metavar="PERCENT",
-        help="exit 3 if the cheapest cost rises by more than PERCENT, such as 10%",
-    )
+    help_text = "exit 3 if the cheapest cost rises by more than PERCENT, such as 10%"
+    return flag("--fail-if-cost-rises", help_text, metavar="PERCENT", read=parse_ratio)
 
 
 def compare_flags() -> list[click.Option]:
     """Return the flags `--compare-to` and `--fail-if-cost-rises`."""
     help_text = "show what changed since the answer in FILE (from `advise -o FILE.json`), as table, json or markdown"
-    return [click.Option(["--compare-to"], type=Path, metavar="FILE", help=help_text), threshold_flag()]
+    return [flag("--compare-to", help_text, metavar="FILE", read=Path), threshold_flag()]
 
 
 def check_compared(
@@ -52,19 +47,14 @@ def write_comparison(
     comparison: "Comparison", output: Output, *, top: int, fail_if_cost_rises: float | None
 ) -> ExitCode:
     """Write the comparison; return `ExitCode.THRESHOLD` if the cost has risen by more than the threshold."""
-    if output.format == "json":
-        from advisor.report.as_json import to_json
-
-        text = to_json(comparison)
-    elif output.format == "markdown":
+    if output.format == "markdown":
         from advisor.report.comparison_markdown import render_comparison_markdown
 
-        text = render_comparison_markdown(comparison, top=top)
+        write(render_comparison_markdown(comparison, top=top), output)
     else:
         from advisor.report.comparison_text import render_comparison
 
-        text = render_comparison(comparison, view=view_of(output, top=top))
-    write(text, output)
+        write_answer(comparison, output, render_comparison, top=top)
     if fail_if_cost_rises is None:
         return ExitCode.ANSWER
 

@@ -1,58 +1,76 @@
-"""Makes the click options of the fields of `Options`, so that a flag is defined once, in the record."""
+"""Makes click's flags: those of the fields of `Options`, which the record defines, and those of single commands."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any, get_args
 
 import click
 
-from advisor.records.flag_values import TAKES_COMMAS, comma_list, converter, flag_name, is_several, value_type
+from advisor.records.flag_values import choice, flag_name, is_several, naming, reader_of, value_type
 from advisor.records.options import Options
+
+
+class OptionFlag(click.Option):
+    """The flag of a field of `Options`."""
+
+    def __init__(self, field: Field[Any]) -> None:
+        read, default, choices = reader_of(field), field.default, get_args(value_type(field.type))
+        several = is_several(field)
+        super().__init__(
+            [flag_name(field.name)],
+            type=bool if field.type is bool else click.UNPROCESSED,
+            is_flag=field.type is bool,
+            multiple=several,
+            default=f"{default:g}" if isinstance(default, float) else default,
+            show_default=not (several or field.type is bool or default in (None, "")),
+            metavar=None if field.type is bool else field.metadata["metavar"] or "|".join(choices),
+            help=field.metadata["help"],
+            callback=lambda _context, _flag, value: None if value is None else read(value),
+            shell_complete=_completing(choices),
+        )
 
 
 def option_flags(*, only: Collection[str] | None = None, without: Collection[str] = ()) -> list[click.Parameter]:
     """Return the flags of `Options`, or only those named in `only`, except those in `without`, in field order."""
     named = [field for field in fields(Options) if only is None or field.name in only]
-    return [_flag(field) for field in named if field.name not in without]
+    return [OptionFlag(field) for field in named if field.name not in without]
+
+
+def flag(
+    name: str,
+    help_text: str,
+    *,
+    metavar: str = "",
+    read: Callable[[str], Any] = str,
+    choices: Sequence[str] = (),
+    default: str | int | None = None,
+    **settings: Any,
+) -> click.Option:
+    """Return a flag of a single command, whose text `read` converts, or which is one of `choices`."""
+    return click.Option(
+        [name],
+        type=choice(name, tuple(choices)) if choices else naming(name, read),
+        metavar=metavar or "|".join(choices),
+        default=default,
+        show_default=default is not None,
+        help=help_text,
+        shell_complete=_completing(choices),
+        **settings,
+    )
 
 
 def measurements_flag() -> click.Option:
     """Return the flag `--measurements`, for every command that reads measured steps."""
-    return click.Option(
-        ["--measurements"],
-        type=Path,
+    return flag(
+        "--measurements",
+        "CSV of measured steps: model, mode, precision, batch, device, step_s, source and more",
+        metavar="FILE",
+        read=Path,
         multiple=True,
         required=True,
-        metavar="FILE",
-        help="CSV of measured steps: model, mode, precision, batch, device, step_s, source and more",
     )
 
 
-def options_from(params: Mapping[str, Any]) -> Options:
-    """Return the `Options` for click's parameters; ignore parameters that are not a field of it."""
-    given: dict[str, Any] = {field.name: params[field.name] for field in fields(Options) if field.name in params}
-    for name in TAKES_COMMAS & given.keys():
-        given[name] = tuple(item for items in given[name] for item in items)
-    return Options(**given)
-
-
-def _flag(field: Field[Any]) -> click.Option:
-    """Return the click option for a field, according to its type."""
-    flag = flag_name(field.name)
-    default = f"{field.default:g}" if isinstance(field.default, float) else field.default
-    settings: dict[str, Any] = {"default": default, "help": field.metadata["help"]}
-    if field.type is bool:
-        return click.Option([flag], is_flag=True, **settings)
-    convert = converter(field)
-    if is_several(field):
-        settings |= {"multiple": True, "type": comma_list(convert) if field.name in TAKES_COMMAS else convert}
-    else:
-        settings |= {"type": convert, "show_default": field.default not in (None, "")}
-    choices = get_args(value_type(field.type))
-    return click.Option(
-        [flag],
-        metavar=field.metadata["metavar"] or "|".join(choices),
-        shell_complete=lambda _context, _flag, typed: [one for one in choices if one.startswith(typed)],
-        **settings,
-    )
+def _completing(choices: Sequence[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    return lambda _context, _flag, typed: [one for one in choices if one.startswith(typed)]

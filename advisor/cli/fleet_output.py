@@ -6,42 +6,25 @@ from typing import TYPE_CHECKING
 
 import click
 
-from advisor.cli.output import Output, view_of, write
+from advisor.cli.flags import flag
+from advisor.cli.output import STDOUT, Output, view_of, write
 from advisor.cli.terminal import say
 from advisor.errors import UsageError
+from advisor.records.flag_values import comma_list
 
 if TYPE_CHECKING:
     from advisor.records.price import Catalog
 
-_STDOUT = Output(format="table", path=None)
-_DEFAULT_FOLDER = "fleet"
-
 
 def fleet_flags() -> list[click.Option]:
     """Return the flags `--fleet`, `--folder` and `--collect`."""
-    from advisor.records.flag_values import comma_list
-
+    fleet_help = "write SkyPilot tasks that calibrate these machines, and print the commands to run; rents nothing"
+    folder_help = "with --fleet: folder for the task files and for the calibrations copied back"
+    collect_help = "merge the calibrations copied back to DIR into profiles, for use with --profiles DIR"
     return [
-        click.Option(
-            ["--fleet"],
-            type=comma_list(str),
-            metavar="PROVIDER:INSTANCE,...",
-            help="write SkyPilot tasks that calibrate these machines, and print the commands to run; rents nothing",
-        ),
-        click.Option(
-            ["--folder"],
-            type=Path,
-            default=_DEFAULT_FOLDER,
-            show_default=True,
-            metavar="DIR",
-            help="with --fleet: folder for the task files and for the calibrations copied back",
-        ),
-        click.Option(
-            ["--collect"],
-            type=Path,
-            metavar="DIR",
-            help="merge the calibrations copied back to DIR into profiles, for use with --profiles DIR",
-        ),
+        flag("--fleet", fleet_help, metavar="PROVIDER:INSTANCE,...", read=comma_list(str)),
+        flag("--folder", folder_help, metavar="DIR", read=Path, default="fleet"),
+        flag("--collect", collect_help, metavar="DIR", read=Path),
     ]
 
 
@@ -63,7 +46,7 @@ def write_fleet(names: tuple[str, ...], catalog: "Catalog", *, folder: Path, bud
         raise UsageError(f"--folder {folder}: {error.strerror}", hint="choose another folder") from error
     for task in tasks:
         write(task.text, Output(format="yaml", path=folder / f"{task.name}.yaml"))
-    write("".join(f"{line}\n" for line in fleet_commands(tasks, folder=folder)), _STDOUT)
+    write("".join(f"{line}\n" for line in fleet_commands(tasks, folder=folder)), STDOUT)
     say(
         f"wrote {len(tasks)} task{'s' if len(tasks) > 1 else ''} to {folder}. Nothing is rented yet: advise has no "
         "cloud credentials. If SkyPilot has them (`sky check`), run the commands above to rent the machines.",
@@ -78,5 +61,5 @@ def write_collected(folder: Path, catalog: "Catalog") -> None:
     collected = collect(folder, catalog)
     for problem in collected.problems:
         say(f"warning: {problem}")
-    write(render_collected(collected, view=view_of(_STDOUT, top=len(collected.devices))), _STDOUT)
+    write(render_collected(collected, view=view_of(STDOUT, top=len(collected.devices))), STDOUT)
     say(f"`advise MODEL --profiles {folder}` uses them")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from advisor import __version__
-from advisor.cli.commands import command_names, load_command
-from advisor.cli.lazy import write_exit_codes
+from advisor.cli.command import write_exit_codes
+from advisor.cli.commands import command_names, load_command, short_help
 from advisor.cli.terminal import discard_stdout, say, write_stdout
 from advisor.errors import AdvisorError, ExitCode, UsageError
 
@@ -34,6 +34,11 @@ class AdviseGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command with that name, or None."""
         return load_command(cmd_name) if cmd_name in command_names() else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write every command with its short help, without importing the commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, short_help(name)) for name in self.list_commands(ctx)])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the exit codes of all commands."""
@@ -106,7 +111,12 @@ def main() -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # under nohup, SIGHUP is ignored
             signal.signal(number, signal.default_int_handler)  # like Ctrl-C, so that child processes are stopped
-    sys.exit(run(sys.argv[1:]))
+    try:
+        code = run(sys.argv[1:])
+    except Exception as error:  # noqa: BLE001 - a bug; Python would exit with 1, which means that nothing fits
+        sys.excepthook(type(error), error, error.__traceback__)
+        code = ExitCode.INTERNAL
+    sys.exit(code)
 
 
 def _print_completion(context: click.Context, shell: str | None) -> None:
@@ -124,7 +134,7 @@ def _print_completion(context: click.Context, shell: str | None) -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run `advise` and return its exit code."""
     try:
-        with advise.make_context("advise", list(arguments)) as context:
+        with advise.make_context("advise", list(arguments), terminal_width=_help_width()) as context:
             return int(advise.invoke(context))
     except AdvisorError as error:
         return _fail(error.message, hint=error.hint, code=error.exit_code)
@@ -137,6 +147,18 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:  # the reader (`| head`) has closed the pipe
         discard_stdout()
         return ExitCode.ANSWER
+
+
+def _help_width() -> int:
+    """Return the width that click gives help texts; click's own way imports compression libraries for it."""
+    columns = os.environ.get("COLUMNS", "")
+    width = int(columns) if columns.isdecimal() else 0
+    if not width:
+        try:
+            width = os.get_terminal_size().columns
+        except OSError:
+            width = 80
+    return max(min(width, 80) - 2, 50)
 
 
 def _fail(message: str, *, hint: str, code: ExitCode) -> int:

@@ -1,12 +1,13 @@
-"""Parses `-o` and writes the answer to stdout, or atomically to a file."""
+"""Parses `-o` and writes the answer in its format, to stdout or atomically to a file."""
 
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import click
 
@@ -17,6 +18,17 @@ from advisor.report.view import View
 
 PAGE_SUFFIXES = {"html": ".html"}
 """The formats of a full report, which needs more data than a recommendation."""
+_TABLE_OR_JSON = {"table": ".txt", "json": ".json"}
+
+_Answer = TypeVar("_Answer")
+_Shown = TypeVar("_Shown", contravariant=True)
+
+
+class Render(Protocol[_Shown]):
+    """Renders an answer as text."""
+
+    def __call__(self, answer: _Shown, /, *, view: View) -> str:
+        """Return the text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +37,9 @@ class Output:
 
     format: str
     path: Path | None
+
+
+STDOUT = Output(format="table", path=None)
 
 
 def output_flag(suffixes: Mapping[str, str], *, help_text: str) -> click.Option:
@@ -36,6 +51,11 @@ def output_flag(suffixes: Mapping[str, str], *, help_text: str) -> click.Option:
         metavar="|".join((*suffixes, "FILE")),
         help=help_text,
     )
+
+
+def table_or_json_flag(json: str = "json") -> click.Option:
+    """Return the flag `-o` of a command that writes a table or JSON; `json` says what the JSON contains."""
+    return output_flag(_TABLE_OR_JSON, help_text=f"table, or {json}, to stdout; or a file (.txt .json)")
 
 
 def parse_output(text: str, suffixes: Mapping[str, str]) -> Output:
@@ -84,3 +104,20 @@ def write(text: str, output: Output) -> None:
     except OSError as error:
         where = "stdout" if output.path is None else str(output.path)
         raise UsageError(f"cannot write to {where}: {error.strerror}", hint="choose another place with -o") from error
+
+
+def write_answer(
+    answer: _Answer,
+    output: Output,
+    render: Render[_Answer],
+    *,
+    top: int,
+    as_json: Callable[[_Answer], str] | None = None,
+) -> None:
+    """Write the answer as a table, or as JSON, by default with every field; raise `UsageError` if that fails."""
+    if output.format == "json":
+        from advisor.report.as_json import to_json
+
+        write((as_json or to_json)(answer), output)
+    else:
+        write(render(answer, view=view_of(output, top=top)), output)

@@ -5,39 +5,26 @@ from typing import TYPE_CHECKING
 
 import click
 
-from advisor.cli.output import Output, write
+from advisor.cli.flags import flag
+from advisor.cli.output import STDOUT, Output, write
 from advisor.cli.terminal import say
 from advisor.errors import UsageError
+from advisor.launch.engines import engine_names
+from advisor.units import parse_count
 
 if TYPE_CHECKING:
     from advisor.records.answer import Recommendation
 
 TASK_SUFFIXES = {"yaml": ".yaml", "yml": ".yml"}
-_DEFAULT_IDLE_MINUTES = 10
 
 
 def emit_flags() -> list[click.Option]:
     """Return the flags `--emit` and `--idle-minutes`."""
-    from advisor.launch.engines import engine_names
-    from advisor.records.flag_values import choice, reader
-    from advisor.units import parse_count
-
-    engines = engine_names()
+    emit_help = "write a task file that runs SOURCE on the best instance, to stdout or to -o FILE (.yaml .yml)"
+    idle_help = "with --emit: stop the machine after N idle minutes"
     return [
-        click.Option(
-            ["--emit"],
-            type=choice("--emit", engines),
-            metavar="|".join(engines),
-            help="write a task file that runs SOURCE on the best instance, to stdout or to -o FILE (.yaml .yml)",
-        ),
-        click.Option(
-            ["--idle-minutes"],
-            type=reader("--idle-minutes", parse_count),
-            default=_DEFAULT_IDLE_MINUTES,
-            show_default=True,
-            metavar="N",
-            help="with --emit: stop the machine after N idle minutes",
-        ),
+        flag("--emit", emit_help, choices=engine_names()),
+        flag("--idle-minutes", idle_help, metavar="N", read=parse_count, default=10),
     ]
 
 
@@ -48,7 +35,7 @@ def check_task_output(source: str, *, emit: str | None, output: Output) -> None:
         if is_task_file:
             raise UsageError(f"-o {output.format}: only a task file is YAML", hint="add --emit skypilot or dstack")
         return
-    if not is_task_file and output != Output(format="table", path=None):
+    if not is_task_file and output != STDOUT:
         raise UsageError(f"-o {output.path or output.format}: a task file is YAML", hint="write -o task.yaml")
 
     from advisor.answers.launch_file import check_launchable

@@ -1,8 +1,10 @@
-"""Writes all text to the terminal, and escapes characters that could control it or forge a line of output."""
+"""Writes all text and progress to the terminal; escapes characters that could control it or forge a line of output."""
 
 import os
 import re
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from io import TextIOWrapper
 
 import click
@@ -13,6 +15,7 @@ _IN_TALK = re.compile(_UNSEEN)
 _IN_ANSWERS = re.compile(f"{_COLOR}|{_UNSEEN}")
 """Keeps the colour codes of our own tables; none of them can hide text."""
 _FORGED_LINE = re.compile(r"\n(?=\S)")
+_ERASE_LINE = "\r\x1b[K"
 
 
 def say(text: str) -> None:
@@ -50,3 +53,35 @@ def _escaped(found: re.Match[str]) -> str:
         return character
     units = character.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
+
+
+@contextmanager
+def progress(message: str) -> Iterator[None]:
+    """Show `message` while the block runs, if stderr is a terminal."""
+    with _one_line() as show:
+        show(f"{visible(message)} ...")
+        yield
+
+
+@contextmanager
+def counted_progress(message: str) -> Iterator[Callable[[int, int], None]]:
+    """Yield a function that shows `done` of `total`, if stderr is a terminal."""
+    with _one_line() as show:
+        yield lambda done, total: show(f"{_ERASE_LINE}{message}: {done:,} of {total:,}")
+
+
+@contextmanager
+def _one_line() -> Iterator[Callable[[str], None]]:
+    """Yield a function that writes to stderr if it is a terminal; erase the line at the end."""
+    if not sys.stderr.isatty():
+        yield lambda text: None
+        return
+
+    def show(text: str) -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        show(_ERASE_LINE)

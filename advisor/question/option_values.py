@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from advisor.records.flag_values import option_value
+from advisor.records.flag_values import reader_of
 from advisor.records.options import Options
 
-_NOT_TAKEN = ("input", "timeout", "measure")
-"""The first two are about sources; only `recommend` measures."""
+MODEL_FUNCTIONS = ("loss", "optimizer", "train_step")
+"""Keywords of the public functions that are not flags."""
+NOT_IN_PYTHON = ("input", "timeout")
+"""Flags about sources: the example inputs are at hand, and the model runs in the caller's own process."""
 
 
 def checked_options(**given: Any) -> Options:
@@ -18,21 +20,17 @@ def checked_options(**given: Any) -> Options:
     """
     known = Options.__dataclass_fields__
     return Options(
-        **{name: option_value(known[name], value, called=name) for name, value in given.items() if value is not None}
+        **{name: reader_of(known[name], called=name)(value) for name, value in given.items() if value is not None}
     )
 
 
-def options_of(flags: Mapping[str, Any], *, function: str) -> Options:
-    """Return the options that the `**flags` of a public function give; raise `TypeError` for other keywords."""
+def options_of(keywords: Mapping[str, Any], *, function: str, without: tuple[str, ...] = ("measure",)) -> Options:
+    """Return the options among the keywords of a public function; raise `TypeError` for keywords it does not take."""
+    flags = {name: value for name, value in keywords.items() if name not in MODEL_FUNCTIONS}
     for name in flags:
-        if name not in Options.__dataclass_fields__ or name in _NOT_TAKEN:
+        if name not in Options.__dataclass_fields__ or name in (*NOT_IN_PYTHON, *without):
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
     return checked_options(**flags)
-
-
-def options_among(arguments: Mapping[str, Any]) -> Options:
-    """Return the options that are among a function's arguments."""
-    return checked_options(**{name: value for name, value in arguments.items() if name in Options.__dataclass_fields__})
 
 
 def names_of(value: Any) -> tuple[str, ...]:

@@ -1,9 +1,10 @@
-"""Converts what a user gives for a field of `Options` on the command line, in Python or to the service."""
+"""Reads what a user gives for a field of `Options`, in the same way on the command line, in Python and over HTTP."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field
 from decimal import Decimal
 from difflib import get_close_matches
+from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
 from types import UnionType
@@ -12,9 +13,6 @@ from typing import Any, Literal, get_args, get_origin
 from advisor import units
 from advisor.errors import UsageError
 
-TAKES_COMMAS = frozenset({"provider", "region", "tier", "device"})
-"""Fields that take comma-separated names; file names and input specifications may contain commas."""
-
 _BATCH_DIGITS = 9
 """A step with more digits of samples fits no device."""
 
@@ -22,96 +20,6 @@ _BATCH_DIGITS = 9
 def flag_name(field: str) -> str:
     """Return the flag of a field: `--max-usd` for `max_usd`."""
     return f"--{field.replace('_', '-')}"
-
-
-def converter(field: Field[Any], *, called: str = "") -> Callable[[Any], Any]:
-    """Return a function that converts text to one value of the field.
-
-    A field without its own parser is a count of at least 1 if it is an int, and a time if it is a float. The converter
-    raises `UsageError` with a message that begins with `called`, by default the flag.
-    """
-    called, item_type = called or flag_name(field.name), value_type(field.type)
-    if get_origin(item_type) is Literal:
-        return choice(called, get_args(item_type))
-    if item_type is str:
-        return field.metadata.get("parse") or str
-    by_type: dict[Any, Callable[[str], float]] = {int: units.parse_count, float: units.parse_duration_s}
-    return reader(called, field.metadata.get("parse") or by_type[item_type])
-
-
-def reader(called: str, read: Callable[[str], Any]) -> Callable[[Any], Any]:
-    """Wrap `read` so that its errors begin with `called`, the flag or the keyword."""
-
-    def convert(text: Any) -> Any:
-        try:
-            return read(str(text))
-        except UsageError as error:
-            raise UsageError(f"{called}: {error.message}", hint=error.hint) from error
-
-    return convert
-
-
-def option_value(field: Field[Any], value: Any, *, called: str) -> Any:
-    """Return the value of the field for text as on the command line, a number, a boolean or several names.
-
-    Raises `UsageError`, with a message that begins with `called`, for everything that the command line refuses.
-    """
-    if field.type is bool:
-        if isinstance(value, bool):
-            return value
-        raise _wrong_type(value, "true or false", called=called)
-    convert = converter(field, called=called)
-    if not is_several(field):
-        return convert(_as_typed(value, called=called))
-    names = [value] if isinstance(value, (str, Path)) else value
-    if not isinstance(names, Iterable) or isinstance(names, Mapping):
-        raise _wrong_type(value, "a name or a list of names", called=called)
-    split = comma_list(convert) if field.name in TAKES_COMMAS else lambda text: (convert(text),)
-    found: list[Any] = []
-    for name in names:
-        if not isinstance(name, (str, Path)):
-            raise _wrong_type(name, "a name", called=called)
-        found += split(str(name))
-    return tuple(found)
-
-
-def _as_typed(value: Any, *, called: str) -> str:
-    """Return text unchanged, and a number as digits without an exponent."""
-    if isinstance(value, (str, Path)):
-        return str(value)
-    if isinstance(value, Real) and not isinstance(value, bool):
-        return f"{Decimal(int(value)) if isinstance(value, Integral) else Decimal(repr(float(value))):f}"
-    raise _wrong_type(value, "text or a number", called=called)
-
-
-def _wrong_type(value: Any, wanted: str, *, called: str) -> UsageError:
-    return UsageError(f"{called}: found {value!r:.80}, expected {wanted}", hint=f"use {wanted}, or leave it out")
-
-
-def single_batch_of(text: str) -> int | None:
-    """Return the batch size if the text of `--batch` is a single number of at most 9 digits, else None."""
-    digits = text.strip()
-    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= _BATCH_DIGITS else None
-
-
-def choice(flag: str, choices: tuple[str, ...]) -> Callable[[str], str]:
-    """Return a converter that accepts one of `choices` in any case and suggests the closest one otherwise."""
-
-    def convert(text: str) -> str:
-        if text.lower() in choices:
-            return text.lower()
-        close = get_close_matches(text.lower(), choices, n=1)
-        listed = f"one of {', '.join(choices)}"
-        raise UsageError(
-            f"{flag}: {text!r} is not {listed}", hint=f"did you mean {close[0]}?" if close else f"use {listed}"
-        )
-
-    return convert
-
-
-def comma_list(convert: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
-    """Return a converter for comma-separated values; empty values are skipped."""
-    return lambda text: tuple(convert(part.strip()) for part in text.split(",") if part.strip())
 
 
 def value_type(annotation: Any) -> Any:
@@ -124,6 +32,99 @@ def value_type(annotation: Any) -> Any:
 def is_several(field: Field[Any]) -> bool:
     """Return whether the flag can be repeated."""
     return get_origin(field.type) is tuple
+
+
+def reader_of(field: Field[Any], *, called: str = "") -> Callable[[Any], Any]:
+    """Return a function that reads a value of the field: text as on the command line, a number, a boolean or names.
+
+    A field without its own parser is a count of at least 1 if it is an int, and a time if it is a float. The function
+    raises `UsageError` with a message that begins with `called`, by default the flag.
+    """
+    called = called or flag_name(field.name)
+    if field.type is bool:
+        return partial(_boolean, called=called)
+    read_one = _text_reader(field, called=called)
+    if not is_several(field):
+        return lambda value: read_one(_text(value, called=called))
+    split = comma_list(read_one) if field.metadata["takes_commas"] else lambda text: (read_one(text),)
+    return lambda value: tuple(item for name in _names(value, called=called) for item in split(name))
+
+
+def _text_reader(field: Field[Any], *, called: str) -> Callable[[str], Any]:
+    item_type, parse = value_type(field.type), field.metadata.get("parse")
+    if get_origin(item_type) is Literal:
+        return choice(called, get_args(item_type))
+    if item_type is str:
+        return parse or str
+    by_type: dict[Any, Callable[[str], float]] = {int: units.parse_count, float: units.parse_duration_s}
+    return naming(called, parse or by_type[item_type])
+
+
+def naming(called: str, read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return `read` with errors that begin with `called`, the flag or the keyword."""
+
+    def read_named(text: str) -> Any:
+        try:
+            return read(text)
+        except UsageError as error:
+            raise UsageError(f"{called}: {error.message}", hint=error.hint) from error
+
+    return read_named
+
+
+def choice(flag: str, choices: tuple[str, ...]) -> Callable[[str], str]:
+    """Return a function that accepts one of `choices` in any case and suggests the closest one otherwise."""
+
+    def read(text: str) -> str:
+        if text.lower() in choices:
+            return text.lower()
+        close = get_close_matches(text.lower(), choices, n=1)
+        listed = f"one of {', '.join(choices)}"
+        raise UsageError(
+            f"{flag}: {text!r} is not {listed}", hint=f"did you mean {close[0]}?" if close else f"use {listed}"
+        )
+
+    return read
+
+
+def comma_list(read: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
+    """Return a function that reads comma-separated values; empty values are skipped."""
+    return lambda text: tuple(read(part.strip()) for part in text.split(",") if part.strip())
+
+
+def _boolean(value: Any, *, called: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise _wrong_type(value, "true or false", called=called)
+
+
+def _text(value: Any, *, called: str) -> str:
+    """Return text unchanged, and a number as digits without an exponent."""
+    if isinstance(value, (str, Path)):
+        return str(value)
+    if isinstance(value, Real) and not isinstance(value, bool):
+        return f"{Decimal(int(value)) if isinstance(value, Integral) else Decimal(repr(float(value))):f}"
+    raise _wrong_type(value, "text or a number", called=called)
+
+
+def _names(value: Any, *, called: str) -> Iterable[str]:
+    names = [value] if isinstance(value, (str, Path)) else value
+    if not isinstance(names, Iterable) or isinstance(names, Mapping):
+        raise _wrong_type(value, "a name or a list of names", called=called)
+    for name in names:
+        if not isinstance(name, (str, Path)):
+            raise _wrong_type(name, "a name", called=called)
+        yield str(name)
+
+
+def _wrong_type(value: Any, wanted: str, *, called: str) -> UsageError:
+    return UsageError(f"{called}: found {value!r:.80}, expected {wanted}", hint=f"use {wanted}, or leave it out")
+
+
+def single_batch_of(text: str) -> int | None:
+    """Return the batch size if the text of `--batch` is a single number of at most 9 digits, else None."""
+    digits = text.strip()
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= _BATCH_DIGITS else None
 
 
 def is_workload_file(source: str) -> bool:

@@ -1,26 +1,42 @@
 """Defines the HTTP routes; each one passes the request to a worker and returns its reply."""
 
-import json
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from advisor import __version__
-from advisor.serve.asking import Ask, asking
+from advisor.records.answer import Recommendation
+from advisor.records.break_even_curves import BreakEven
+from advisor.records.explained_step import Explanation
 from advisor.serve.catalog_in_force import PricesInForce
 from advisor.serve.frames import Frame
-from advisor.serve.guard import Guard
+from advisor.serve.guard import Guard, refusal
 from advisor.serve.metrics import Metrics
-from advisor.serve.openapi import HEALTH, QUESTION_RESPONSES, REQUEST_BODIES, with_schemas
-from advisor.serve.page import add_page
+from advisor.serve.openapi import HEALTH, add_request_schemas, body_of, responses
+from advisor.serve.page import QUESTIONS, add_files
 from advisor.serve.pool import Pool, QueueFullError, WorkerDiedError
 from advisor.serve.problem import Problem
 from advisor.serve.settings import Settings
 
 _RETRY = {"retry-after": "1"}
-_Names = Annotated[list[str], Query(max_length=20)]
+_Names = Annotated[list[str], Field(max_length=20)]
+
+
+class OfferFlags(BaseModel):
+    """The flags of `advise prices list` that a request for offers may set."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    provider: _Names = []
+    region: _Names = []
+    tier: _Names = []
+    device: _Names = []
+    price: str | None = None
+    max_price_age: str | None = None
 
 
 def make_app(settings: Settings, *, pool: Pool, prices: PricesInForce) -> Guard:
@@ -31,6 +47,7 @@ def make_app(settings: Settings, *, pool: Pool, prices: PricesInForce) -> Guard:
         summary="Finds the CPU or GPU instance that runs a PyTorch job for the least money.",
         docs_url=None,  # these pages load code from another site
         redoc_url=None,
+        exception_handlers={HTTPException: _http_problem, RequestValidationError: _query_problem},
     )
     metrics = Metrics(prices=prices, pool=pool)
 
@@ -39,21 +56,67 @@ def make_app(settings: Settings, *, pool: Pool, prices: PricesInForce) -> Guard:
             reply = await pool.ask(Frame(question, body), time_limit_s=settings.time_limit_s)
         except QueueFullError as error:
             problem = Problem(status=429, code="busy", message=str(error), hint="try again in a second")
-            return _response(problem, headers=_RETRY)
+            return refusal(problem, headers=_RETRY)
         except TimeoutError:
             message = f"the answer took longer than {settings.time_limit_s:g} s, including the wait for a worker"
-            problem = Problem(
-                status=503, code="too-long", message=message, hint="try again, or ask for fewer batch sizes"
-            )
-            return _response(problem, headers=_RETRY)
+            hint = "try again, or ask for fewer batch sizes"
+            return refusal(Problem(status=503, code="too-long", message=message, hint=hint), headers=_RETRY)
         except WorkerDiedError:
             message = "the worker process died while it handled this request"
-            return _response(Problem(status=500, code="internal", message=message, hint="see the log of the service"))
+            return refusal(Problem(status=500, code="internal", message=message, hint="see the log of the service"))
         return Response(reply.body, status_code=int(reply.word), media_type="application/json")
 
-    _add_questions(app, ask)
-    _add_reads(app, ask)
-    add_page(app, ask)
+    def route_to(question: str) -> Callable[[Request], Awaitable[Response]]:
+        async def route(request: Request) -> Response:
+            return await ask(question, await request.body())
+
+        return route
+
+    for question, record, body, about in (
+        (
+            "recommend",
+            Recommendation,
+            "Request",
+            "Rank every offer for the workload, like `advise workload.json -o json`.",
+        ),
+        (
+            "explain",
+            Explanation,
+            "ExplainRequest",
+            "Show where the time of a step goes, like `advise explain workload.json -o json`.",
+        ),
+        (
+            "breakeven",
+            BreakEven,
+            "Request",
+            "Find where CPU and GPU cost the same, like `advise breakeven workload.json -o json`.",
+        ),
+        ("devices", None, "", "List every GPU and CPU model that has a profile."),
+        (
+            "accuracy",
+            None,
+            "",
+            "Return the accuracy on the shipped sample of measured steps, like `advise validate -o json`.",
+        ),
+    ):
+        app.add_api_route(
+            f"/v1/{question}",
+            route_to(question),
+            methods=["POST" if body else "GET"],
+            name=question,
+            description=about,
+            responses=responses(record, takes_body=bool(body)),
+            openapi_extra=body_of(body) if body else None,
+            response_class=Response,
+        )
+    for question in QUESTIONS:
+        app.add_api_route(f"/page/{question}", route_to(question), methods=["POST"], include_in_schema=False)
+    add_files(app)
+
+    @app.get("/v1/offers", responses=responses(None, takes_body=False), response_class=Response)
+    async def offers(flags: Annotated[OfferFlags, Query()]) -> Response:
+        """List the prices in force, cheapest first, like `advise prices list -o json`; parameters are its flags."""
+        return await ask("offers", flags.model_dump_json().encode())
 
     @app.get("/healthz", responses=HEALTH)
     async def healthz(response: Response) -> dict[str, Any]:
@@ -78,82 +141,20 @@ def make_app(settings: Settings, *, pool: Pool, prices: PricesInForce) -> Guard:
         """Return the metrics for Prometheus."""
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    app.add_exception_handler(HTTPException, _http_problem)
-    app.add_exception_handler(RequestValidationError, _query_problem)
-    with_schemas(app)
+    add_request_schemas(app)
     paths = {route.path for route in app.routes if hasattr(route, "path")}
     return Guard(app, settings=settings, metrics=metrics, paths=paths)
 
 
-def _add_questions(app: FastAPI, ask: Ask) -> None:
-    """Add the routes that take a workload."""
-    for question, about in (
-        ("recommend", "Rank every offer for the workload, like `advise workload.json -o json`."),
-        ("explain", "Show where the time of a step goes, like `advise explain workload.json -o json`."),
-        ("breakeven", "Find where CPU and GPU cost the same, like `advise breakeven workload.json -o json`."),
-    ):
-        app.add_api_route(
-            f"/v1/{question}",
-            asking(ask, question),
-            methods=["POST"],
-            name=question,
-            description=about,
-            responses=QUESTION_RESPONSES[question],
-            openapi_extra={"requestBody": REQUEST_BODIES[question]},
-            response_class=Response,
-        )
-
-
-def _add_reads(app: FastAPI, ask: Ask) -> None:
-    """Add the routes that take no workload."""
-
-    @app.get("/v1/devices", responses=QUESTION_RESPONSES["devices"], response_class=Response)
-    async def devices() -> Response:
-        """List every GPU and CPU model that has a profile."""
-        return await ask("devices", b"")
-
-    @app.get("/v1/accuracy", responses=QUESTION_RESPONSES["accuracy"], response_class=Response)
-    async def accuracy() -> Response:
-        """Return the accuracy on the shipped sample of measured steps, like `advise validate -o json`."""
-        return await ask("accuracy", b"")
-
-    @app.get("/v1/offers", responses=QUESTION_RESPONSES["offers"], response_class=Response)
-    async def offers(
-        request: Request,
-        provider: _Names = [],  # noqa: B006 - FastAPI reads the default and copies it
-        region: _Names = [],  # noqa: B006
-        tier: _Names = [],  # noqa: B006
-        device: _Names = [],  # noqa: B006
-        price: str | None = None,
-        max_price_age: str | None = None,
-    ) -> Response:
-        """List the prices in force, cheapest first, like `advise prices list -o json`; parameters are its flags."""
-        given = {"provider": provider, "region": region, "tier": tier, "device": device}
-        options = {**given, "price": price, "max_price_age": max_price_age}
-        for name in request.query_params:
-            if name not in options:
-                message = f"unknown parameter {name!r:.80}"
-                return _response(Problem(status=422, code="invalid", field=f"query.{name:.80}", message=message))
-        return await ask("offers", json.dumps(options).encode())
-
-
-async def _http_problem(_: Request, error: Exception) -> Response:
+async def _http_problem(_: Request, error: HTTPException) -> Response:
     """Answer a request for an unknown route or method."""
-    if not isinstance(error, HTTPException):
-        raise error
     code = {404: "not-found", 405: "not-allowed"}.get(error.status_code, "invalid")
     problem = Problem(status=error.status_code, code=code, message=str(error.detail).lower(), hint="see /openapi.json")
-    return _response(problem, headers=error.headers)
+    return refusal(problem, headers=error.headers)
 
 
-async def _query_problem(_: Request, error: Exception) -> Response:
+async def _query_problem(_: Request, error: RequestValidationError) -> Response:
     """Answer a request with an invalid query parameter."""
-    if not isinstance(error, RequestValidationError):
-        raise error
     first = error.errors()[0]
     field = ".".join(map(str, first["loc"]))
-    return _response(Problem(status=422, code="invalid", field=field, message=first["msg"].lower()))
-
-
-def _response(problem: Problem, *, headers: Any = None) -> Response:
-    return Response(problem.body(), status_code=problem.status, media_type="application/json", headers=headers)
+    return refusal(Problem(status=422, code="invalid", field=field[:90], message=first["msg"].lower()))

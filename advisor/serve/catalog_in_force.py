@@ -13,7 +13,7 @@ from advisor.serve.pool import Pool, Worker, WorkerDiedError
 from advisor.serve.settings import Settings
 
 _LOG = logging.getLogger(__name__)
-_LOOK_EVERY_S = 1.0
+_CHECK_EVERY_S = 1.0
 _LOAD_LIMIT_S = 60.0
 """Parsing all shipped files takes 2 s."""
 
@@ -30,7 +30,7 @@ class PricesInForce:
         self._settings = settings
         self._pool = pool
         self._seen = self._files()
-        self._loader: Worker | None = self._asked_loader()  # it loads while the service itself starts
+        self._loader: Worker | None = self._start_loader()  # it loads while the service itself starts
 
     async def load(self) -> None:
         """Wait for the first catalog; raise `AdvisorError` at the first mistake in the files."""
@@ -39,10 +39,10 @@ class PricesInForce:
     async def keep_fresh(self) -> None:
         """Check the files for changes every second, forever."""
         while True:
-            await asyncio.sleep(_LOOK_EVERY_S)
-            await self.look()
+            await asyncio.sleep(_CHECK_EVERY_S)
+            await self.check()
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Reload the catalog if a file was changed, added or removed; keep the old one if the files have a mistake."""
         seen, self._seen = self._seen, ()  # after an unexpected error, the next check reads the files again
         try:
@@ -72,15 +72,15 @@ class PricesInForce:
             raise UsageError(f"{error.filename}: {error.strerror}") from None
         return tuple((file, state.st_mtime_ns, state.st_size) for file, state in states)
 
-    def _asked_loader(self) -> Worker:
+    def _start_loader(self) -> Worker:
         """Start a separate process that loads the catalog, so that the memory for parsing is freed with it."""
         named = {"profiles": _text(self._settings.profiles), "prices": [*map(_text, self._settings.prices)]}
-        loader = Worker(self._pool.nursery)
-        loader.tell(Frame("load", json.dumps(named).encode()))
+        loader = Worker(self._pool.fork_server)
+        loader.send(Frame("load", json.dumps(named).encode()))
         return loader
 
     async def _read(self) -> Frame:
-        loader, self._loader = self._loader or self._asked_loader(), None
+        loader, self._loader = self._loader or self._start_loader(), None
         try:
             async with asyncio.timeout(_LOAD_LIMIT_S):
                 return await loader.ask()

@@ -1,7 +1,6 @@
 """Answers a request in a worker, with the same functions as the commands."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import date
 
 from advisor.answers.break_even import break_even
@@ -9,38 +8,30 @@ from advisor.answers.explanation import explain
 from advisor.answers.price_list import list_prices
 from advisor.answers.ranking import rank
 from advisor.catalog.locate import shipped_profiles
-from advisor.errors import AdvisorError, DocumentError, LoadError
+from advisor.errors import AdvisorError
 from advisor.files.json_text import parse_json
 from advisor.question.from_source import check_named, question_of
 from advisor.question.record import Question
 from advisor.records.price import Catalog
 from advisor.report.prices_json import render_prices_json
 from advisor.report.record_json import record_json
-from advisor.serve.problem import Problem, problem_of
-from advisor.serve.request import Asked, options_of, read_request
+from advisor.serve.frames import Frame
+from advisor.serve.options import options_of
+from advisor.serve.problem import problem_of
+from advisor.serve.request import AnswerRequest, read_request
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """An HTTP status and a JSON document."""
-
-    status: int
-    body: bytes
-
-
-def answer(question: str, body: bytes, *, catalog: Catalog) -> Reply:
-    """Return the reply to one of `QUESTIONS`; a mistake in the request also gets a reply."""
+def answer(question: str, body: bytes, *, catalog: Catalog) -> Frame:
+    """Return the HTTP status and the reply to one of `QUESTIONS`; a mistake in the request also gets a reply."""
     try:
-        return Reply(status=200, body=QUESTIONS[question](body, catalog))
+        return Frame("200", QUESTIONS[question](body, catalog))
     except AdvisorError as error:
         problem = problem_of(error)
-        if isinstance(error, LoadError) and not isinstance(error, DocumentError):
-            problem = Problem(status=400, code="not-json", message=error.message, hint=error.hint)
-        return Reply(status=problem.status, body=problem.body())
+        return Frame(str(problem.status), problem.body())
 
 
-def _question(asked: Asked, catalog: Catalog) -> Question:
-    return question_of(asked.workload, asked.options, catalog=catalog)
+def _question(request: AnswerRequest, catalog: Catalog) -> Question:
+    return question_of(request.workload, request.options, catalog=catalog)
 
 
 def _recommend(body: bytes, catalog: Catalog) -> bytes:
@@ -48,9 +39,9 @@ def _recommend(body: bytes, catalog: Catalog) -> bytes:
 
 
 def _explain(body: bytes, catalog: Catalog) -> bytes:
-    asked = read_request(body, takes_on=True)
-    check_named(asked.on, asked.options)
-    return record_json(explain(_question(asked, catalog), on=asked.on))
+    request = read_request(body, takes_on=True)
+    check_named(request.on, request.options)
+    return record_json(explain(_question(request, catalog), on=request.on))
 
 
 def _breakeven(body: bytes, catalog: Catalog) -> bytes:

@@ -1,10 +1,11 @@
 """Defines the messages between the service and its workers: a word and a body, sent over a socket."""
 
+import asyncio
 import struct
 from dataclasses import dataclass
-from typing import Protocol
+from io import BufferedIOBase
 
-HEAD = struct.Struct(">BI")
+_HEAD = struct.Struct(">BI")
 """The lengths of the word and of the body."""
 
 
@@ -18,32 +19,22 @@ class Frame:
     def packed(self) -> bytes:
         """Return the frame as bytes."""
         word = self.word.encode("ascii")
-        return HEAD.pack(len(word), len(self.body)) + word + self.body
+        return _HEAD.pack(len(word), len(self.body)) + word + self.body
 
 
-class Readable(Protocol):
-    """A blocking stream of bytes."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return `size` bytes, or fewer at the end of the stream."""
-
-
-class Writable(Protocol):
-    """A buffered stream of bytes."""
-
-    def write(self, data: bytes, /) -> int:
-        """Buffer the bytes."""
-
-    def flush(self) -> None:
-        """Send the buffered bytes."""
-
-
-def read_frame(stream: Readable) -> Frame | None:
+def read_frame(stream: BufferedIOBase) -> Frame | None:
     """Return the next frame, or None if the other side has closed the stream."""
-    head = stream.read(HEAD.size)
-    if len(head) < HEAD.size:
+    head = stream.read(_HEAD.size)
+    if len(head) < _HEAD.size:
         return None
-    word_length, body_length = HEAD.unpack(head)
+    word_length, body_length = _HEAD.unpack(head)
     word = stream.read(word_length).decode("ascii")
     body = stream.read(body_length)
     return Frame(word, body) if len(body) == body_length else None
+
+
+async def receive_frame(stream: asyncio.StreamReader) -> Frame:
+    """Return the next frame; raise `asyncio.IncompleteReadError` if the other side has closed the stream."""
+    word_length, body_length = _HEAD.unpack(await stream.readexactly(_HEAD.size))
+    word = (await stream.readexactly(word_length)).decode("ascii")
+    return Frame(word, await stream.readexactly(body_length))

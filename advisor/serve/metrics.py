@@ -35,7 +35,7 @@ class Metrics:
                 lambda: float(bool(prices.problem)),
             ),
             ("prices_failed_loads", "Edits of price files that had a mistake.", lambda: float(prices.failure_count)),
-            ("in_flight", "Requests waiting or in progress.", lambda: float(pool.asked_count)),
+            ("in_flight", "Requests waiting or in progress.", lambda: float(pool.pending_count)),
             ("workers_alive", "Workers alive.", lambda: float(pool.living_count)),
             (
                 "workers_replaced",

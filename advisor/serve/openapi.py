@@ -1,15 +1,14 @@
-"""Describes requests and answers in /openapi.json, from the same records that the commands use."""
+"""Describes what routes take and return in /openapi.json, from the same records that the commands use."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from typing import Any, get_args
+from typing import Any
 
 from fastapi import FastAPI
+from pydantic import BaseModel
 
-from advisor.records.flag_values import is_several, value_type
 from advisor.records.workload import Workload
-from advisor.serve.option_fields import ALLOWED, EXAMPLE_WORKLOAD, MOST_NAMES
+from advisor.serve.options import EXAMPLE_WORKLOAD, NAMES_SCHEMA, options_schema
 
 _REFUSALS = {
     400: "not JSON",
@@ -23,121 +22,78 @@ _REFUSALS = {
     500: "internal error; see the log of the service",
     503: "the answer took too long, including the wait for a worker",
 }
-_OF_READS = (401, 421, 422, 429, 500, 503)
-_ANSWERS = {
-    "recommend": ("advisor.records.answer", "Recommendation"),
-    "explain": ("advisor.records.explained_step", "Explanation"),
-    "breakeven": ("advisor.records.break_even_curves", "BreakEven"),
-}
+_REFUSALS_OF_READS = (401, 421, 422, 429, 500, 503)
 
 
-def _json_content(schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {"content": {"application/json": {"schema": schema}}}
+class Error(BaseModel):
+    """What is wrong with a request; `field` is the place in it, or "" if there is none."""
+
+    code: str
+    field: str
+    message: str
+    hint: str
 
 
-def _ref(name: str) -> dict[str, str]:
-    return {"$ref": f"#/components/schemas/{name}"}
+class ErrorReply(BaseModel):
+    """The body of every reply that is not an answer."""
+
+    error: Error
+
+
+def responses(answer: type | None, *, takes_body: bool) -> dict[int | str, dict[str, Any]]:
+    """Describe the replies of a route: the record of its answer, or any object, and its refusals."""
+    schema = {"model": answer} if answer else {"content": {"application/json": {"schema": {"type": "object"}}}}
+    return {200: {"description": "the answer", **schema}} | _refusals(
+        *(_REFUSALS if takes_body else _REFUSALS_OF_READS)
+    )
 
 
 def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    return {status: {"description": _REFUSALS[status], **_json_content(_ref("Problem"))} for status in statuses}
+    return {status: {"description": _REFUSALS[status], "model": ErrorReply} for status in statuses}
 
 
-HEALTH = _refusals(421) | {503: {"description": "no worker was alive"}}
-QUESTION_RESPONSES: Mapping[str, dict[int | str, dict[str, Any]]] = {
-    **{
-        question: {200: {"description": "the answer", **_json_content(_ref(record))}, **_refusals(*_REFUSALS)}
-        for question, (_, record) in _ANSWERS.items()
-    },
-    **{
-        question: {200: {"description": "the answer", **_json_content({"type": "object"})}, **_refusals(*_OF_READS)}
-        for question in ("devices", "offers", "accuracy")
-    },
-}
-REQUEST_BODIES = {
-    question: {"required": True, **_json_content(_ref("ExplainRequest" if question == "explain" else "Request"))}
-    for question in _ANSWERS
-}
+HEALTH: dict[int | str, dict[str, Any]] = _refusals(421) | {503: {"description": "no worker was alive"}}
 
 
-def with_schemas(app: FastAPI) -> None:
-    """Add the schemas of all records to the application's description, on the first request for it."""
+def body_of(schema: str) -> dict[str, Any]:
+    """Describe the body of a route. FastAPI does not parse it, because that would keep the event loop busy."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": _ref(schema)}}}}
+
+
+def add_request_schemas(app: FastAPI) -> None:
+    """Add the schemas of bodies to the application's description, on the first request for it."""
     describe = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            document = describe()
-            document.setdefault("components", {}).setdefault("schemas", {}).update(_schemas())
+            describe()["components"]["schemas"].update(_request_schemas())
         return describe()
 
     app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way
 
 
-def _schemas() -> dict[str, Any]:
-    from importlib import import_module
-
-    from pydantic import TypeAdapter
-
-    answers = [(name, TypeAdapter(getattr(import_module(module), name))) for module, name in _ANSWERS.values()]
-    _, definitions = TypeAdapter.json_schemas(
-        [(name, "serialization", adapter) for name, adapter in answers],
-        ref_template="#/components/schemas/{model}",
-    )
-    text = {"type": "string"}
-    on = {"type": "array", "items": text, "maxItems": MOST_NAMES, "description": "offers or devices, as in `--on`"}
-    example = {"workload": json.loads(EXAMPLE_WORKLOAD.read_text(encoding="utf-8")), "options": {"samples": "1e6"}}
+def _request_schemas() -> dict[str, Any]:
+    on = {**NAMES_SCHEMA, "description": "offers or devices, as in `--on`"}
+    required = [field.name for field in fields(Workload) if field.default is field.default_factory is MISSING]
+    about = "A workload, as written by `advise profile SOURCE -o workload.json`."
     return {
-        **definitions["$defs"],
-        "Request": _request({}, example=example),
-        "ExplainRequest": _request({"on": on}, example=example),
-        "Options": _options(),
-        "Workload": {
-            "type": "object",
-            "description": "A workload, as written by `advise profile SOURCE -o workload.json`.",
-            "required": [one.name for one in fields(Workload) if one.default is one.default_factory is MISSING],
-        },
-        "Problem": {
-            "type": "object",
-            "required": ["error"],
-            "properties": {
-                "error": {
-                    "type": "object",
-                    "required": ["code", "field", "message", "hint"],
-                    "properties": dict.fromkeys(("code", "field", "message", "hint"), text),
-                }
-            },
-        },
+        "Request": _request_schema({}),
+        "ExplainRequest": _request_schema({"on": on}),
+        "Options": options_schema(),
+        "Workload": {"type": "object", "description": about, "required": required},
     }
 
 
-def _request(more: Mapping[str, Any], *, example: Any) -> dict[str, Any]:
+def _request_schema(more: dict[str, Any]) -> dict[str, Any]:
+    workload = json.loads(EXAMPLE_WORKLOAD.read_text(encoding="utf-8"))
     return {
         "type": "object",
         "required": ["workload"],
         "additionalProperties": False,
         "properties": {"workload": _ref("Workload"), "options": _ref("Options"), **more},
-        "example": example,
+        "example": {"workload": workload, "options": {"samples": "1e6"}},
     }
 
 
-def _options() -> dict[str, Any]:
-    """Return the schema of the options: flags by name, as text like on the command line, or as numbers."""
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            name: {**_option(field.type, several=is_several(field)), "description": field.metadata["help"]}
-            for name, field in ALLOWED.items()
-        },
-    }
-
-
-def _option(annotation: Any, *, several: bool) -> dict[str, Any]:
-    item = value_type(annotation)
-    choices = get_args(item)
-    if annotation is bool:
-        return {"type": "boolean"}
-    one: dict[str, Any] = {"type": "string", "enum": list(choices)} if choices else {"type": "string"}
-    if several:
-        return {"type": "array", "items": one, "maxItems": MOST_NAMES}
-    return one if choices else {"type": ["string", "number", "null"]}
+def _ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}

@@ -1,4 +1,4 @@
-"""Serves the page at `/`: its files, which contain no secrets, and the two questions that it asks."""
+"""Serves the page at `/`: its files, which contain no secrets, and the questions that it asks."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -6,7 +6,6 @@ from pathlib import Path
 from fastapi import FastAPI, Response
 
 from advisor.report.html_assets import ASSETS, MODULES, PLOT_STYLE_HASH
-from advisor.serve.asking import Ask, asking
 
 _OWN = Path(__file__).parent / "page_files"
 _TYPES = {
@@ -33,12 +32,10 @@ def page_files() -> Mapping[str, Path]:
     return {"/": _OWN / "page.html", **{f"/page/{path.name}": path for path in (*shared, *own)}}
 
 
-def add_page(app: FastAPI, ask: Ask) -> None:
-    """Add the routes of the page; they are not in the schema, because only the page uses them."""
+def add_files(app: FastAPI) -> None:
+    """Add the routes of the page's files; they are not in the schema, because only the page uses them."""
     for path, file in page_files().items():
         app.add_api_route(path, _serving(file), include_in_schema=False)
-    for question in QUESTIONS:
-        app.add_api_route(f"/page/{question}", asking(ask, question), methods=["POST"], include_in_schema=False)
 
 
 def _serving(file: Path) -> Callable[[], Awaitable[Response]]:

@@ -6,8 +6,8 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from advisor.serve.frames import HEAD, Frame
-from advisor.serve.nursery import Nursery
+from advisor.serve.fork_server import ForkServer
+from advisor.serve.frames import Frame, receive_frame
 
 _LOG = logging.getLogger(__name__)
 _STREAM_BYTES = 1024**2
@@ -21,21 +21,14 @@ class QueueFullError(Exception):
     """The queue of waiting questions is full."""
 
 
-async def receive_frame(stream: asyncio.StreamReader) -> Frame:
-    """Return the next frame; raise `asyncio.IncompleteReadError` if the other side has closed the stream."""
-    word_length, body_length = HEAD.unpack(await stream.readexactly(HEAD.size))
-    word = (await stream.readexactly(word_length)).decode("ascii")
-    return Frame(word, await stream.readexactly(body_length))
-
-
 class Worker:
     """One worker process, ordered from the fork server. Use it in one event loop only."""
 
-    def __init__(self, nursery: Nursery) -> None:
+    def __init__(self, fork_server: ForkServer) -> None:
         self.catalog_version = 0
-        self._nursery = nursery
+        self._fork_server = fork_server
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self._number, self._own_end = nursery.fork()
+        self._number, self._own_end = fork_server.fork()
 
     @property
     def is_alive(self) -> bool:
@@ -47,7 +40,7 @@ class Worker:
         except OSError:
             return False
 
-    def tell(self, frame: Frame) -> None:
+    def send(self, frame: Frame) -> None:
         """Send a frame before the event loop runs; `ask()` without a frame then waits for the reply."""
         self._own_end.sendall(frame.packed())
 
@@ -68,26 +61,26 @@ class Worker:
         """Kill the process at once, even if it is busy."""
         if self._streams is not None:
             self._streams[1].transport.abort()
-        self._nursery.kill(self._number)
+        self._fork_server.kill(self._number)
         self._own_end.close()
 
 
 class Pool:
     """A pool of `count` workers and their catalog; `died_count` workers have died and been replaced.
 
-    `asked_count` questions are waiting or in progress, at most `queue_count`. A worker that fails is not used again.
+    `pending_count` questions are waiting or in progress, at most `queue_count`. A worker that fails is not used again.
     """
 
-    def __init__(self, count: int, *, queue_count: int, nursery: Nursery) -> None:
+    def __init__(self, count: int, *, queue_count: int, fork_server: ForkServer) -> None:
         self.count = count
         self.died_count = 0
-        self.asked_count = 0
-        self.nursery = nursery
+        self.pending_count = 0
+        self.fork_server = fork_server
         self._queue_count = queue_count
         self._catalog = b""
         self._catalog_version = 0
         self._slots = asyncio.Semaphore(count)
-        self._idle = [Worker(nursery)]
+        self._idle = [Worker(fork_server)]
         self._workers = set(self._idle)
 
     @property
@@ -102,7 +95,7 @@ class Pool:
             self._drop(worker)
         try:
             while len(self._workers) < self.count:
-                worker = Worker(self.nursery)
+                worker = Worker(self.fork_server)
                 self._workers.add(worker)
                 self._idle.append(worker)
         except OSError as error:
@@ -118,9 +111,9 @@ class Pool:
 
         The time limit includes the wait for a free worker. Raise `QueueFullError`, TimeoutError or `WorkerDiedError`.
         """
-        if self.asked_count >= self._queue_count:
-            raise QueueFullError(f"{self.asked_count} questions are waiting")
-        self.asked_count += 1
+        if self.pending_count >= self._queue_count:
+            raise QueueFullError(f"{self.pending_count} questions are waiting")
+        self.pending_count += 1
         try:
             async with asyncio.timeout(time_limit_s), self._slots:
                 try:
@@ -128,7 +121,7 @@ class Pool:
                 except WorkerDiedError:  # probably killed from outside
                     return await self._ask_once(question)
         finally:
-            self.asked_count -= 1
+            self.pending_count -= 1
 
     async def _ask_once(self, question: Frame) -> Frame:
         self.fill()
@@ -136,7 +129,7 @@ class Pool:
             raise WorkerDiedError("cannot start a worker")
         worker = self._idle.pop()
         try:
-            reply = await worker.ask(*self._catalog_news(worker), question)
+            reply = await worker.ask(*self._newer_catalog(worker), question)
         except BaseException as error:  # also after a cancelled question, because the worker is still busy with it
             _LOG.warning("worker ended during %s: %s", question.word, error or type(error).__name__)
             self._drop(worker)
@@ -145,7 +138,7 @@ class Pool:
         self._idle.append(worker)
         return reply
 
-    def _catalog_news(self, worker: Worker) -> tuple[Frame, ...]:
+    def _newer_catalog(self, worker: Worker) -> tuple[Frame, ...]:
         if worker.catalog_version == self._catalog_version:
             return ()
         worker.catalog_version = self._catalog_version
@@ -165,8 +158,8 @@ class Pool:
 @contextmanager
 def pool_of(count: int, *, queue_count: int) -> Iterator[Pool]:
     """Provide a pool of workers, which end with the block."""
-    nursery = Nursery()
+    fork_server = ForkServer()
     try:
-        yield Pool(count, queue_count=queue_count, nursery=nursery)
+        yield Pool(count, queue_count=queue_count, fork_server=fork_server)
     finally:
-        nursery.end()
+        fork_server.end()

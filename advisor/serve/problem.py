@@ -4,7 +4,7 @@ import json
 import re
 from dataclasses import asdict, dataclass, fields
 
-from advisor.errors import AdvisorError, DocumentError, NothingFitsError
+from advisor.errors import AdvisorError, DocumentError, LoadError, NothingFitsError
 from advisor.records.flag_values import flag_name
 from advisor.records.options import Options
 
@@ -31,12 +31,10 @@ class Problem:
 
 def problem_of(error: AdvisorError) -> Problem:
     """Return a user's mistake as an error reply, with flags named as fields of `options`."""
+    is_json = isinstance(error, DocumentError) or not isinstance(error, LoadError)
+    code = "nothing-fits" if isinstance(error, NothingFitsError) else "invalid" if is_json else "not-json"
     return Problem(
-        status=422,
-        code="nothing-fits" if isinstance(error, NothingFitsError) else "invalid",
-        field=_field_of(error),
-        message=error.message,
-        hint=error.hint,
+        status=422 if is_json else 400, code=code, field=_field_of(error), message=error.message, hint=error.hint
     )
 
 

@@ -4,6 +4,7 @@ import gc
 import json
 import resource
 import socket
+from io import BufferedIOBase
 
 from advisor.catalog.cache import catalog_from_json, catalog_to_json
 from advisor.errors import AdvisorError
@@ -13,8 +14,8 @@ from advisor.records.options import Options
 from advisor.records.price import Catalog
 from advisor.report.record_json import adapter_of
 from advisor.serve.endpoints import answer
-from advisor.serve.frames import Frame, Readable, Writable, read_frame
-from advisor.serve.option_fields import EXAMPLE_WORKLOAD
+from advisor.serve.frames import Frame, read_frame
+from advisor.serve.options import EXAMPLE_WORKLOAD
 from advisor.serve.request import read_request
 
 _MEMORY_BYTES = 4 * 1024**3
@@ -35,7 +36,7 @@ def work(connection: socket.socket) -> None:
         answer_frames(stream, stream)
 
 
-def answer_frames(questions: Readable, replies: Writable) -> None:
+def answer_frames(questions: BufferedIOBase, replies: BufferedIOBase) -> None:
     """Answer frames: "load" returns the catalog of given files, "catalog" sets the one to use, others are questions."""
     catalog: Catalog | None = None
     while frame := read_frame(questions):
@@ -54,8 +55,7 @@ def _reply(frame: Frame, catalog: Catalog | None) -> Frame:
         return load(frame.body)
     if catalog is None:
         raise ValueError(f"asked to {frame.word} before a catalog was sent")
-    found = answer(frame.word, frame.body, catalog=catalog)
-    return Frame(str(found.status), found.body)
+    return answer(frame.word, frame.body, catalog=catalog)
 
 
 def load(body: bytes) -> Frame:

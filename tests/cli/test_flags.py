@@ -149,7 +149,7 @@ def test_a_field_of_a_new_type_is_refused_when_the_flags_are_made() -> None:
         when: complex = field(default=0j, metadata={"help": "", "metavar": ""})
 
     with pytest.raises(KeyError, match="complex"):
-        flags._flag(fields(Odd)[0])
+        flags.OptionFlag(fields(Odd)[0])
 
 
 def test_the_page_of_flags_is_what_the_commands_say() -> None:

@@ -96,6 +96,14 @@ def test_a_mistake_of_ours_is_not_hidden(advise: Advise, pipeline: Pipeline) -> 
         advise("model.py")
 
 
+def test_a_mistake_of_ours_ends_the_process_with_70_and_a_traceback() -> None:
+    stand_in = "from advisor.cli import main; main.run = lambda _: 1 / 0; main.main()"
+    done = _python("-c", stand_in)
+    assert done.returncode == errors.ExitCode.INTERNAL == 70
+    assert done.stderr.startswith("Traceback (most recent call last):")
+    assert done.stderr.endswith("ZeroDivisionError: division by zero\n")
+
+
 def test_an_interrupt_ends_with_130(advise: Advise, pipeline: Pipeline) -> None:
     pipeline.answer = KeyboardInterrupt()
     assert advise("model.py") == Result(130, "", "")
@@ -139,7 +147,7 @@ def test_every_help_fits_80_columns_and_has_examples_and_exit_codes(advise: Advi
     assert "Examples:\n    advise " in text
     if names != ("prices",):  # its commands exit, it does not
         codes = [line.split()[0] for line in text[text.index("Exit codes:") :].splitlines()[1:]]
-        assert {"0", "2", "130"} <= set(codes) <= {str(int(code)) for code in errors.ExitCode}
+        assert {"0", "2", "70", "130"} <= set(codes) <= {str(int(code)) for code in errors.ExitCode}
 
 
 def test_the_first_help_lists_every_command_and_exit_code(advise: Advise) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.serve.option_fields import EXAMPLE_WORKLOAD
+from advisor.serve.options import EXAMPLE_WORKLOAD
 from tests.cli.conftest import Result
 
 ANSWERS = {

@@ -31,7 +31,7 @@ from advisor.records.options import Options
 from advisor.records.price import Catalog
 from advisor.records.workload import Workload
 from advisor.report.record_json import record_json
-from advisor.serve.option_fields import EXAMPLE_WORKLOAD
+from advisor.serve.options import EXAMPLE_WORKLOAD
 from advisor.serve.request import read_request
 from advisor.serve.settings import _read_token
 from advisor.workload.factory import whole_number_parameters

@@ -24,7 +24,7 @@ from advisor.question.option_values import checked_options
 from advisor.records.flag_values import flag_name, value_type
 from advisor.records.options import Options
 from advisor.report.as_json import to_json
-from advisor.serve.option_fields import EXAMPLE_WORKLOAD
+from advisor.serve.options import EXAMPLE_WORKLOAD
 from tests.reliability.attack import Attack
 
 pytestmark = pytest.mark.slow

@@ -31,23 +31,23 @@ def test_files_whose_reading_was_hindered_are_read_again_and_wrong_ones_are_not(
             overlay.write_text((ROOT / "examples" / "advisor.yaml").read_text())
             with monkeypatch.context() as hindered:
                 hindered.setattr(module, "_LOAD_LIMIT_S", 0.0)
-                await prices.look()
+                await prices.check()
             assert (prices.loaded_at, bool(prices.problem)) == (first, True)
-            await prices.look()  # the file is as it was, and this time nothing is in the way
+            await prices.check()  # the file is as it was, and this time nothing is in the way
             assert prices.loaded_at > first
             assert prices.problem == ""
             with monkeypatch.context() as hindered:
                 hindered.setattr(module, "layers", too_many_files)
-                await prices.look()
+                await prices.check()
             assert "Too many open files" in prices.problem
-            await prices.look()
+            await prices.check()
             assert prices.problem == ""
             overlay.write_text("provider: 7\n")
-            await prices.look()
+            await prices.check()
             wrong = prices.problem
             assert "advisor.yaml:1" in wrong
             monkeypatch.setattr(module, "_LOAD_LIMIT_S", 0.0)
-            await prices.look()  # known to be wrong: it is not read again, or there would be another problem now
+            await prices.check()  # known to be wrong: it is not read again, or there would be another problem now
             assert (prices.problem, prices.failure_count) == (wrong, 3)
 
     asyncio.run(main())

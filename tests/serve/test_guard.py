@@ -23,7 +23,7 @@ class Prices:
 
     loaded_at = datetime(2026, 11, 1, tzinfo=UTC)
     problem = ""
-    failure_count = died_count = asked_count = 0
+    failure_count = died_count = pending_count = 0
     living_count = count = 1
 
 

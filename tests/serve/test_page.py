@@ -7,9 +7,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from advisor.serve.option_fields import ALLOWED
+from advisor.serve.options import ALLOWED, options_of
 from advisor.serve.page import page_files
-from advisor.serve.request import options_of
 from advisor.workload.file import read_workload
 from tests.browser import watched_page
 from tests.serve.conftest import ROOT, WORKLOAD, Server

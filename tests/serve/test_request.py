@@ -6,9 +6,9 @@ import pytest
 
 from advisor.errors import DocumentError, LoadError, UsageError
 from advisor.records.options import Options
-from advisor.serve.option_fields import ALLOWED
+from advisor.serve.options import ALLOWED, options_of
 from advisor.serve.problem import problem_of
-from advisor.serve.request import options_of, read_request
+from advisor.serve.request import read_request
 from tests.serve.conftest import WORKLOAD
 from tests.serve.mutations import OPTIONS
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from advisor.serve.frames import Frame, read_frame
-from advisor.serve.nursery import Nursery
-from advisor.serve.pool import Pool, QueueFullError, WorkerDiedError, pool_of, receive_frame
+from advisor.serve.fork_server import ForkServer
+from advisor.serve.frames import Frame, read_frame, receive_frame
+from advisor.serve.pool import Pool, QueueFullError, WorkerDiedError, pool_of
 from advisor.serve.worker import answer_frames, load
 from tests.serve.conftest import WORKLOAD, children_of
 
@@ -94,8 +94,8 @@ def test_a_worker_that_dies_or_is_late_is_replaced_and_the_next_question_is_answ
 def test_workers_killed_while_idle_are_seen_and_their_questions_answered_all_the_same() -> None:
     async def check(pool: Pool) -> None:
         assert await is_answered(pool)
-        await until(lambda: len(children_of(pool.nursery.pid)) == 2)
-        for pid in children_of(pool.nursery.pid):
+        await until(lambda: len(children_of(pool.fork_server.pid)) == 2)
+        for pid in children_of(pool.fork_server.pid):
             os.kill(pid, signal.SIGKILL)
         await until(lambda: pool.living_count == 0)
         assert [await is_answered(pool) for _ in range(3)] == [True] * 3
@@ -106,11 +106,11 @@ def test_workers_killed_while_idle_are_seen_and_their_questions_answered_all_the
 
 def test_a_question_whose_worker_is_killed_is_asked_once_more() -> None:
     async def check(pool: Pool) -> None:
-        await until(lambda: len(children_of(pool.nursery.pid)) == 1)
-        (pid,) = children_of(pool.nursery.pid)
+        await until(lambda: len(children_of(pool.fork_server.pid)) == 1)
+        (pid,) = children_of(pool.fork_server.pid)
         os.kill(pid, signal.SIGSTOP)  # it does not answer before it is killed
         asked = asyncio.create_task(is_answered(pool))
-        await until(lambda: pool.asked_count == 1)
+        await until(lambda: pool.pending_count == 1)
         os.kill(pid, signal.SIGKILL)
         assert await asked
         assert pool.died_count == 1
@@ -119,12 +119,12 @@ def test_a_question_whose_worker_is_killed_is_asked_once_more() -> None:
 
 
 def test_where_no_worker_can_be_started_a_later_question_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: Nursery) -> None:
+    def refuse(_: ForkServer) -> None:
         raise BlockingIOError("no more processes")
 
     async def check(pool: Pool) -> None:
         with monkeypatch.context() as broken:
-            broken.setattr(Nursery, "fork", refuse)
+            broken.setattr(ForkServer, "fork", refuse)
             with pytest.raises(TimeoutError):
                 await pool.ask(Frame("recommend", REQUEST), time_limit_s=0.0001)
             for _ in range(3):
@@ -139,8 +139,9 @@ def test_where_no_worker_can_be_started_a_later_question_is_answered(monkeypatch
 def test_a_fork_server_that_is_killed_is_started_anew() -> None:
     async def check(pool: Pool) -> None:
         assert await is_answered(pool)
-        for pid in (pool.nursery.pid, *children_of(pool.nursery.pid)):
+        for pid in (pool.fork_server.pid, *children_of(pool.fork_server.pid)):
             os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pool.fork_server.pid, os.WEXITED | os.WNOWAIT)
         assert [await is_answered(pool) for _ in range(2)] == [True] * 2
 
     run(check)
@@ -148,14 +149,14 @@ def test_a_fork_server_that_is_killed_is_started_anew() -> None:
 
 def test_waiting_for_a_worker_counts_towards_the_time_limit_and_costs_no_worker() -> None:
     async def check(pool: Pool) -> None:
-        await until(lambda: len(children_of(pool.nursery.pid)) == 1)
-        (pid,) = children_of(pool.nursery.pid)
+        await until(lambda: len(children_of(pool.fork_server.pid)) == 1)
+        (pid,) = children_of(pool.fork_server.pid)
         os.kill(pid, signal.SIGSTOP)
         first = asyncio.create_task(is_answered(pool))
-        await until(lambda: pool.asked_count == 1)
+        await until(lambda: pool.pending_count == 1)
         with pytest.raises(TimeoutError):
             await pool.ask(Frame("recommend", REQUEST), time_limit_s=0.01)
-        assert (pool.died_count, pool.asked_count) == (0, 1)
+        assert (pool.died_count, pool.pending_count) == (0, 1)
         os.kill(pid, signal.SIGCONT)
         assert await first
 
@@ -165,11 +166,11 @@ def test_waiting_for_a_worker_counts_towards_the_time_limit_and_costs_no_worker(
 def test_more_questions_than_may_wait_are_turned_away_and_given_up_ones_leave_room() -> None:
     async def check(pool: Pool) -> None:
         asked = [asyncio.create_task(is_answered(pool)) for _ in range(2)]
-        await until(lambda: pool.asked_count == 2)
+        await until(lambda: pool.pending_count == 2)
         with pytest.raises(QueueFullError):
             await is_answered(pool)
         asked[1].cancel()
-        await until(lambda: pool.asked_count < 2)
+        await until(lambda: pool.pending_count < 2)
         assert await is_answered(pool)
         assert await asked[0]
         assert pool.died_count == 0

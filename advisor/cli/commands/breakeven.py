@@ -1,46 +1,38 @@
-"""`advise breakeven SOURCE`: find where the cheapest CPU and the cheapest GPU cost the same."""
+"""Find where CPU and GPU cost the same."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from advisor.cli.progress import progress
-from advisor.cli.source import SourceCommand, check_script_args
+from advisor.cli.command import SourceCommand
+from advisor.cli.terminal import progress
 from advisor.errors import ExitCode
 
 if TYPE_CHECKING:
     from advisor.cli.output import Output
+    from advisor.records.options import Options
 
 
 def _flags() -> list[click.Parameter]:
-    from advisor.cli.flags import option_flags
-    from advisor.cli.output import output_flag
+    from advisor.cli.flags import flag, option_flags
+    from advisor.cli.output import table_or_json_flag
 
+    vary_help = (
+        "vary this parameter of the model's factory: width=64..4096 or depth=2,6,12 "
+        "(default: a width and a depth, if the factory has such parameters)"
+    )
     return [
-        click.Option(
-            ["--vary"],
-            multiple=True,
-            metavar="NAME=FROM..TO",
-            help="vary this parameter of the model's factory: width=64..4096 or depth=2,6,12 "
-            "(default: a width and a depth, if the factory has such parameters)",
-        ),
+        flag("--vary", vary_help, metavar="NAME=FROM..TO", multiple=True),
         *option_flags(without=("measure",)),
-        output_flag(
-            {"table": ".txt", "json": ".json"},
-            help_text="table, or json with every point, to stdout; or a file (.txt .json)",
-        ),
+        table_or_json_flag("json with every point"),
     ]
 
 
 @click.command(
-    "breakeven",
-    cls=SourceCommand,
-    make_flags=_flags,
-    exits=(ExitCode.NOTHING_FITS, ExitCode.LOAD),
-    short_help="Find where CPU and GPU cost the same.",
+    "breakeven", cls=SourceCommand, make_flags=_flags, exits=(ExitCode.NOTHING_FITS, ExitCode.LOAD), short_help=__doc__
 )
 def command(
-    source: str, script_args: tuple[str, ...], run: bool, output: "Output", vary: tuple[str, ...], **params: Any
+    source: str, script_args: tuple[str, ...], run: bool, output: "Output", vary: tuple[str, ...], options: "Options"
 ) -> int:
     """Find where the cheapest CPU and the cheapest GPU cost the same, and which is cheaper on each side.
 
@@ -59,22 +51,13 @@ def command(
       advise breakeven hf:./gpt2 --mode training --samples 50000 -o curves.json
     """
     from advisor.answers.break_even import break_even
-    from advisor.cli.flags import options_from
-    from advisor.cli.output import view_of, write
+    from advisor.cli.output import write_answer
     from advisor.question.from_source import question_from_source
     from advisor.question.variations import trace_variations
+    from advisor.report.break_even_text import render_break_even
 
-    check_script_args(source, script_args, run=run)
-    options = options_from(params)
     with progress(f"reading {source}"):
         question = question_from_source(source, options, run=run, script_args=script_args, use_trace_cache=True)
         answer = break_even(question, variations=trace_variations(source, options, vary=vary, run=run))
-    if output.format == "json":
-        from advisor.report.as_json import to_json
-
-        write(to_json(answer), output)
-    else:
-        from advisor.report.break_even_text import render_break_even
-
-        write(render_break_even(answer, view=view_of(output, top=options.top)), output)
+    write_answer(answer, output, render_break_even, top=options.top)
     return ExitCode.ANSWER

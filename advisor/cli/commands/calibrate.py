@@ -1,12 +1,11 @@
-"""`advise calibrate`: measure what this machine sustains and keep the result for later predictions."""
+"""Measure this machine, so that predictions for it use its own speed."""
 
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from advisor.cli.lazy import LazyCommand
-from advisor.cli.progress import counted_progress
-from advisor.cli.terminal import say
+from advisor.cli.command import Command
+from advisor.cli.terminal import counted_progress, say
 from advisor.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
 
     from advisor.records.calibration import Calibrated, Calibration
     from advisor.records.machine import Machine
+    from advisor.records.options import Options
     from advisor.records.price import Catalog
 
 
@@ -21,55 +21,27 @@ def _flags() -> list[click.Parameter]:
     from pathlib import Path
     from typing import get_args
 
-    from advisor.cli.flags import option_flags
+    from advisor.cli.flags import flag, option_flags
     from advisor.cli.fleet_output import fleet_flags
-    from advisor.records.flag_values import choice, reader
     from advisor.records.options import PrecisionChoice
     from advisor.units import parse_count, parse_duration_s
 
-    precisions = get_args(PrecisionChoice)
+    on_help = "calibrate only this device (default: every device that torch sees)"
+    budget_help = "time to spend on each device, including the start of torch"
+    precision_help = "calibrate only these precisions (default: fp32, auto, and tf32 if the device supports it)"
     return [
-        click.Option(
-            ["--on"],
-            metavar="cpu|cuda:0|mps",
-            help="calibrate only this device (default: every device that torch sees)",
-        ),
-        click.Option(
-            ["--time-budget"],
-            type=reader("--time-budget", parse_duration_s),
-            default="10s",
-            show_default=True,
-            metavar="TIME",
-            help="time to spend on each device, including the start of torch",
-        ),
-        click.Option(
-            ["--threads"],
-            type=reader("--threads", parse_count),
-            metavar="N",
-            help="CPU threads to use (default: one per core)",
-        ),
-        click.Option(
-            ["--precision"],
-            type=choice("--precision", precisions),
-            multiple=True,
-            metavar="|".join(precisions),
-            help="calibrate only these precisions (default: fp32, auto, and tf32 if the device supports it)",
-        ),
+        flag("--on", on_help, metavar="cpu|cuda:0|mps"),
+        flag("--time-budget", budget_help, metavar="TIME", read=parse_duration_s, default="10s"),
+        flag("--threads", "CPU threads to use (default: one per core)", metavar="N", read=parse_count),
+        flag("--precision", precision_help, choices=get_args(PrecisionChoice), multiple=True),
         click.Option(["--show"], is_flag=True, help="show the calibrations in force and measure nothing"),
-        click.Option(
-            ["--export"], type=Path, metavar="FILE", help="write the measured efficiencies to a profile (.yaml)"
-        ),
+        flag("--export", "write the measured efficiencies to a profile (.yaml)", metavar="FILE", read=Path),
         *fleet_flags(),
         *option_flags(only=("profiles",)),
     ]
 
 
-@click.command(
-    "calibrate",
-    cls=LazyCommand,
-    make_flags=_flags,
-    short_help="Measure this machine, so that predictions for it use its own speed.",
-)
+@click.command("calibrate", cls=Command, make_flags=_flags, short_help=__doc__)
 def command(
     on: str | None,
     time_budget: float,
@@ -80,7 +52,7 @@ def command(
     fleet: tuple[str, ...] | None,
     folder: "Path",
     collect: "Path | None",
-    **params: Any,
+    options: "Options",
 ) -> int:
     """Time a fixed set of operators on this machine and fit what its CPU and GPUs sustain.
 
@@ -111,15 +83,14 @@ def command(
     from advisor.calibrate.key import device_called, targets
     from advisor.catalog.load import load_catalog
     from advisor.cli.fleet_output import write_collected, write_fleet
-    from advisor.cli.output import Output, view_of, write
+    from advisor.cli.output import STDOUT, view_of, write
     from advisor.machine.this_machine import this_machine
     from advisor.report.calibration_text import render_calibration
 
     _check_one_of(fleet=fleet, collect=collect, show=show, on=on, export=export, threads=threads, precision=precision)
     if export is not None and not export.parent.is_dir():
         raise UsageError(f"--export {export}: folder {export.parent} does not exist", hint="create the folder first")
-    profiles = params["profiles"]
-    catalog = load_catalog(profiles=Path(profiles) if profiles else None)
+    catalog = load_catalog(profiles=Path(options.profiles) if options.profiles else None)
     if fleet is not None:
         write_fleet(fleet, catalog, folder=folder, budget_s=time_budget)
         return ExitCode.ANSWER
@@ -138,9 +109,8 @@ def command(
     else:
         made = _calibrated(on, machine, catalog, time_budget=time_budget, threads=threads, precisions=precision)
         in_force = [one.calibration for one in made if not one.is_disturbed]
-    stdout = Output(format="table", path=None)
-    view = view_of(stdout, top=len(in_force))
-    write("\n".join(render_calibration(one, view=view) for one in in_force), stdout)
+    view = view_of(STDOUT, top=len(in_force))
+    write("\n".join(render_calibration(one, view=view) for one in in_force), STDOUT)
     if export is not None:
         if not in_force:
             raise UsageError(

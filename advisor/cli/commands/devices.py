@@ -1,32 +1,31 @@
-"""`advise devices`: list the devices of this machine with their profiles."""
+"""List the CPU and GPUs of this machine."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from advisor.cli.lazy import LazyCommand
-from advisor.cli.progress import progress
+from advisor.cli.command import Command
+from advisor.cli.terminal import progress
 from advisor.errors import ExitCode
 
 if TYPE_CHECKING:
     from advisor.cli.output import Output
-
-_OPTION_FLAGS = ("profiles", "prices")
+    from advisor.records.options import Options
 
 
 def _flags() -> list[click.Parameter]:
     from advisor.cli.flags import option_flags
-    from advisor.cli.output import output_flag
+    from advisor.cli.output import table_or_json_flag
 
     return [
         click.Option(["--all", "with_others"], is_flag=True, help="also list every device that has a profile"),
-        *option_flags(only=_OPTION_FLAGS),
-        output_flag({"table": ".txt", "json": ".json"}, help_text="table, or json, to stdout; or a file (.txt .json)"),
+        *option_flags(only=("profiles", "prices")),
+        table_or_json_flag(),
     ]
 
 
-@click.command("devices", cls=LazyCommand, make_flags=_flags, short_help="List the CPU and GPUs of this machine.")
-def command(output: "Output", with_others: bool, **params: Any) -> int:
+@click.command("devices", cls=Command, make_flags=_flags, short_help=__doc__)
+def command(output: "Output", with_others: bool, options: "Options") -> int:
     """List the CPU and GPUs of this machine, with their profiles and calibrations.
 
     The list shows what this process may use, not what is installed: it follows the affinity mask, the CPU quota and
@@ -40,19 +39,11 @@ def command(output: "Output", with_others: bool, **params: Any) -> int:
       advise devices -o json
     """
     from advisor.answers.device_list import take_inventory
-    from advisor.cli.flags import options_from
-    from advisor.cli.output import view_of, write
+    from advisor.cli.output import write_answer
     from advisor.question.from_source import catalog_of
+    from advisor.report.inventory_text import render_inventory
 
-    options = options_from(params)
     with progress("inspecting this machine"):
         inventory = take_inventory(catalog_of(options), with_others=with_others)
-    if output.format == "json":
-        from advisor.report.as_json import to_json
-
-        write(to_json(inventory), output)
-    else:
-        from advisor.report.inventory_text import render_inventory
-
-        write(render_inventory(inventory, view=view_of(output, top=options.top)), output)
+    write_answer(inventory, output, render_inventory, top=options.top)
     return ExitCode.ANSWER

@@ -1,16 +1,17 @@
-"""`advise diff BASE.json NEW.json`: compare two saved answers or two saved workloads."""
+"""Show how a change affects FLOP, memory, time and cost."""
 
 from typing import TYPE_CHECKING
 
 import click
 
-from advisor.cli.lazy import LazyCommand, path_of
-from advisor.errors import ExitCode
+from advisor.cli.command import Command, path_of
+from advisor.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from advisor.cli.output import Output
+    from advisor.records.options import Options
 
 
 def _flags() -> list[click.Parameter]:
@@ -22,16 +23,10 @@ def _flags() -> list[click.Parameter]:
     return [threshold_flag(), *option_flags(only=("top",)), output_flag(COMPARISON_SUFFIXES, help_text=help_text)]
 
 
-@click.command(
-    "diff",
-    cls=LazyCommand,
-    make_flags=_flags,
-    exits=(ExitCode.THRESHOLD, ExitCode.LOAD),
-    short_help="Show how a change affects FLOP, memory, time and cost.",
-)
+@click.command("diff", cls=Command, make_flags=_flags, exits=(ExitCode.THRESHOLD, ExitCode.LOAD), short_help=__doc__)
 @click.argument("base", type=path_of)
 @click.argument("new", type=path_of)
-def command(base: "Path", new: "Path", fail_if_cost_rises: float | None, top: int, output: "Output") -> int:
+def command(base: "Path", new: "Path", fail_if_cost_rises: float | None, output: "Output", options: "Options") -> int:
     """Show how a change affects the FLOP, bytes, memory, parameters and time of a step, and the cost of the job.
 
     BASE and NEW are two answers, written by "advise SOURCE -o FILE.json" before and after the change, or two workloads,
@@ -48,11 +43,10 @@ def command(base: "Path", new: "Path", fail_if_cost_rises: float | None, top: in
     """
     from advisor.answers.comparison import compare_files
     from advisor.cli.comparison_output import write_comparison
-    from advisor.errors import UsageError
 
     comparison = compare_files(base, new)
     if fail_if_cost_rises is not None and comparison.kind == "workloads":
         raise UsageError(
             "--fail-if-cost-rises: workloads have no prices", hint="compare two answers of `advise SOURCE -o FILE.json`"
         )
-    return write_comparison(comparison, output, top=top, fail_if_cost_rises=fail_if_cost_rises)
+    return write_comparison(comparison, output, top=options.top, fail_if_cost_rises=fail_if_cost_rises)

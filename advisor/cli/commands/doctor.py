@@ -1,38 +1,34 @@
-"""`advise doctor`: check that everything works on this machine, and say how to fix what does not."""
+"""Check that everything works on this machine."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from advisor.cli.lazy import LazyCommand
-from advisor.cli.progress import progress
+from advisor.cli.command import Command
+from advisor.cli.terminal import progress
 from advisor.errors import ExitCode
 
 if TYPE_CHECKING:
     from advisor.cli.output import Output
-
-_OPTION_FLAGS = ("timeout", "profiles", "prices")
+    from advisor.records.options import Options
 
 
 def _flags() -> list[click.Parameter]:
     from advisor.cli.flags import option_flags
-    from advisor.cli.output import output_flag
+    from advisor.cli.output import table_or_json_flag
 
-    return [
-        *option_flags(only=_OPTION_FLAGS),
-        output_flag({"table": ".txt", "json": ".json"}, help_text="table, or json, to stdout; or a file (.txt .json)"),
-    ]
+    return [*option_flags(only=("timeout", "profiles", "prices")), table_or_json_flag()]
 
 
 @click.command(
     "doctor",
-    cls=LazyCommand,
+    cls=Command,
     make_flags=_flags,
     exits=(ExitCode.NOTHING_FITS,),
     meanings={ExitCode.NOTHING_FITS: "the main job cannot run"},
-    short_help="Check that everything works on this machine.",
+    short_help=__doc__,
 )
-def command(output: "Output", **params: Any) -> int:
+def command(output: "Output", options: "Options") -> int:
     """Run the whole program once with a tiny model, and say what is missing and how to fix it.
 
     The command checks the profiles, the cache folder, torch in a child process, a trace, a ranking, the devices of this
@@ -44,18 +40,11 @@ def command(output: "Output", **params: Any) -> int:
       advise doctor --profiles mine -o json
     """
     from advisor.answers.checkup import examine
-    from advisor.cli.flags import options_from
-    from advisor.cli.output import view_of, write
+    from advisor.cli.output import write_answer
+    from advisor.report.as_json import to_json
+    from advisor.report.checkup_text import render_checkup
 
-    options = options_from(params)
     with progress("checking every stage"):
         checks = examine(options)
-    if output.format == "json":
-        from advisor.report.as_json import to_json
-
-        write(to_json({"checks": checks}), output)
-    else:
-        from advisor.report.checkup_text import render_checkup
-
-        write(render_checkup(checks, view=view_of(output, top=options.top)), output)
+    write_answer(checks, output, render_checkup, top=options.top, as_json=lambda checks: to_json({"checks": checks}))
     return ExitCode.NOTHING_FITS if any(check.state == "fails" for check in checks) else ExitCode.ANSWER

@@ -1,45 +1,35 @@
-"""`advise explain SOURCE`: show where the time of one step goes, on one or more devices."""
+"""Explain why a step takes as long as it does."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from advisor.cli.progress import progress
-from advisor.cli.source import SourceCommand, check_script_args
+from advisor.cli.command import SourceCommand
+from advisor.cli.terminal import progress
 from advisor.errors import ExitCode
 
 if TYPE_CHECKING:
     from advisor.cli.output import Output
+    from advisor.records.options import Options
 
 
 def _flags() -> list[click.Parameter]:
-    from advisor.cli.flags import option_flags
-    from advisor.cli.output import output_flag
+    from advisor.cli.flags import flag, option_flags
+    from advisor.cli.output import table_or_json_flag
 
+    on_help = "offer or device to explain; repeat to compare several (default: the best offer)"
     return [
-        click.Option(
-            ["--on"],
-            multiple=True,
-            metavar="NAME",
-            help="offer or device to explain; repeat to compare several (default: the best offer)",
-        ),
+        flag("--on", on_help, metavar="NAME", multiple=True),
         *option_flags(without=("measure",)),
-        output_flag(
-            {"table": ".txt", "json": ".json"},
-            help_text="table, or json with every group, to stdout; or a file (.txt .json)",
-        ),
+        table_or_json_flag("json with every group"),
     ]
 
 
 @click.command(
-    "explain",
-    cls=SourceCommand,
-    make_flags=_flags,
-    exits=(ExitCode.NOTHING_FITS, ExitCode.LOAD),
-    short_help="Explain why a step takes as long as it does.",
+    "explain", cls=SourceCommand, make_flags=_flags, exits=(ExitCode.NOTHING_FITS, ExitCode.LOAD), short_help=__doc__
 )
 def command(
-    source: str, script_args: tuple[str, ...], run: bool, output: "Output", on: tuple[str, ...], **params: Any
+    source: str, script_args: tuple[str, ...], run: bool, output: "Output", on: tuple[str, ...], options: "Options"
 ) -> int:
     """Explain the predicted time of a step: where it goes, by operator family and by module.
 
@@ -60,20 +50,11 @@ def command(
       advise explain model.py --on l4 -o explanation.json
     """
     from advisor.answers.explanation import explain
-    from advisor.cli.flags import options_from
-    from advisor.cli.output import view_of, write
+    from advisor.cli.output import write_answer
     from advisor.question.from_source import question_from_source
+    from advisor.report.explanation_text import render_explanation
 
-    check_script_args(source, script_args, run=run)
-    options = options_from(params)
     with progress(f"reading {source}"):
         explanation = explain(question_from_source(source, options, run=run, script_args=script_args, on=on), on=on)
-    if output.format == "json":
-        from advisor.report.as_json import to_json
-
-        write(to_json(explanation), output)
-    else:
-        from advisor.report.explanation_text import render_explanation
-
-        write(render_explanation(explanation, view=view_of(output, top=options.top)), output)
+    write_answer(explanation, output, render_explanation, top=options.top)
     return ExitCode.ANSWER

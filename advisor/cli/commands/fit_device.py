@@ -1,30 +1,30 @@
-"""`advise fit-device --measurements FILE --device NAME`: fit two ratios of a device to steps measured on it."""
+"""Fit two ratios of a device to steps measured on it."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from advisor.cli.lazy import LazyCommand
-from advisor.cli.progress import counted_progress
+from advisor.cli.command import Command
+from advisor.cli.terminal import counted_progress
 from advisor.errors import ExitCode
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from advisor.cli.output import Output
+    from advisor.records.options import Options
 
-_OPTION_FLAGS = ("profiles", "timeout", "top")
 _FORMATS = {"yaml": ".yaml"}
 
 
 def _flags() -> list[click.Parameter]:
-    from advisor.cli.flags import measurements_flag, option_flags
+    from advisor.cli.flags import flag, measurements_flag, option_flags
     from advisor.cli.output import parse_output
 
     return [
         measurements_flag(),
-        click.Option(["--device"], required=True, metavar="NAME", help="id, name or alias of the device"),
-        *option_flags(only=_OPTION_FLAGS),
+        flag("--device", "id, name or alias of the device", metavar="NAME", required=True),
+        *option_flags(only=("profiles", "timeout", "top")),
         click.Option(
             ["-o", "--output"],
             type=lambda text: parse_output(text, _FORMATS),
@@ -35,14 +35,8 @@ def _flags() -> list[click.Parameter]:
     ]
 
 
-@click.command(
-    "fit-device",
-    cls=LazyCommand,
-    make_flags=_flags,
-    exits=(ExitCode.LOAD,),
-    short_help="Fit two ratios of a device to steps measured on it.",
-)
-def command(measurements: "tuple[Path, ...]", device: str, output: "Output", **params: Any) -> int:
+@click.command("fit-device", cls=Command, make_flags=_flags, exits=(ExitCode.LOAD,), short_help=__doc__)
+def command(measurements: "tuple[Path, ...]", device: str, output: "Output", options: "Options") -> int:
     """Fit how fast the compute and the memory of a device really are, relative to the prediction from its datasheet.
 
     Two ratios, sustained_compute_ratio and sustained_memory_ratio, are fitted to the measurements of the device and
@@ -65,16 +59,13 @@ def command(measurements: "tuple[Path, ...]", device: str, output: "Output", **p
 
     from advisor.answers.device_fit import fit_device
     from advisor.catalog.device_text import device_yaml
-    from advisor.cli.flags import options_from
-    from advisor.cli.output import Output, view_of, write
+    from advisor.cli.output import STDOUT, view_of, write
     from advisor.report.own_fit_text import own_fit_sentences, render_own_fit
 
-    options = options_from(params)
     with counted_progress("tracing models") as on_progress:
         fit = fit_device(measurements, device, options, date=date.today().isoformat(), on_progress=on_progress)
     heading = f"{fit.profile.name}: device profile with two ratios fitted by `advise fit-device`."
     write(device_yaml(fit.profile, comments=(heading, *own_fit_sentences(fit))), output)
     if output.path is not None:
-        stdout = Output(format="table", path=None)
-        write(render_own_fit(fit, view=view_of(stdout, top=options.top)), stdout)
+        write(render_own_fit(fit, view=view_of(STDOUT, top=options.top)), STDOUT)
     return ExitCode.ANSWER

@@ -1,15 +1,16 @@
-"""`advise memory SOURCE`: show which devices have enough memory for a step of the model."""
+"""Check whether a step fits a device's memory."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from advisor.cli.progress import progress
-from advisor.cli.source import SourceCommand, check_script_args
+from advisor.cli.command import SourceCommand
+from advisor.cli.terminal import progress
 from advisor.errors import ExitCode
 
 if TYPE_CHECKING:
     from advisor.cli.output import Output
+    from advisor.records.options import Options
 
 _OPTION_FLAGS = (
     "mode", "precision", "batch", "prompt_tokens", "output_tokens", "concurrency", "weights", "input", "attention",
@@ -19,33 +20,22 @@ _OPTION_FLAGS = (
 
 
 def _flags() -> list[click.Parameter]:
-    from advisor.cli.flags import option_flags
-    from advisor.cli.output import output_flag
+    from advisor.cli.flags import flag, option_flags
+    from advisor.cli.output import table_or_json_flag
 
+    on_help = "offer or device to check; repeat to compare several (default: every device on offer)"
     return [
-        click.Option(
-            ["--on"],
-            multiple=True,
-            metavar="NAME",
-            help="offer or device to check; repeat to compare several (default: every device on offer)",
-        ),
+        flag("--on", on_help, metavar="NAME", multiple=True),
         *option_flags(only=_OPTION_FLAGS),
-        output_flag(
-            {"table": ".txt", "json": ".json"},
-            help_text="table, or json with every device, part and remedy, to stdout; or a file (.txt .json)",
-        ),
+        table_or_json_flag("json with every device, part and remedy"),
     ]
 
 
 @click.command(
-    "memory",
-    cls=SourceCommand,
-    make_flags=_flags,
-    exits=(ExitCode.NOTHING_FITS, ExitCode.LOAD),
-    short_help="Check whether a step fits a device's memory.",
+    "memory", cls=SourceCommand, make_flags=_flags, exits=(ExitCode.NOTHING_FITS, ExitCode.LOAD), short_help=__doc__
 )
 def command(
-    source: str, script_args: tuple[str, ...], run: bool, output: "Output", on: tuple[str, ...], **params: Any
+    source: str, script_args: tuple[str, ...], run: bool, output: "Output", on: tuple[str, ...], options: "Options"
 ) -> int:
     """Check whether a step fits the memory of a device before you rent it, and what would make it fit.
 
@@ -64,24 +54,14 @@ def command(
       advise memory hf:./llama --on g5.xlarge --on a100-sxm4-80gb -o json
     """
     from advisor.answers.memory_fit import check_one_batch, memory_fit
-    from advisor.cli.flags import options_from
-    from advisor.cli.output import view_of, write
+    from advisor.cli.output import write_answer
     from advisor.question.from_source import question_from_source
+    from advisor.report.memory_text import render_memory
 
-    check_script_args(source, script_args, run=run)
-    options = options_from(params)
     check_one_batch(options)
     with progress(f"reading {source}"):
         question = question_from_source(source, options, run=run, script_args=script_args, read_machine=None)
         answer = memory_fit(question, on=on)
-    if output.format == "json":
-        from advisor.report.as_json import to_json
-
-        write(to_json(answer), output)
-    else:
-        from advisor.report.memory_text import render_memory
-
-        write(render_memory(answer, view=view_of(output, top=options.top)), output)
-    return (
-        ExitCode.ANSWER if any(device.verdict != "does not fit" for device in answer.devices) else ExitCode.NOTHING_FITS
-    )
+    write_answer(answer, output, render_memory, top=options.top)
+    fits = any(device.verdict != "does not fit" for device in answer.devices)
+    return ExitCode.ANSWER if fits else ExitCode.NOTHING_FITS

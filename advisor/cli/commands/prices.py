@@ -1,36 +1,57 @@
-"""`advise prices COMMAND`: list, show, check, compare and refresh prices, and print a starter overlay."""
+"""List, check, change and refresh prices."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from advisor.cli.lazy import LazyCommand, path_of
-from advisor.cli.progress import progress
-from advisor.cli.terminal import say
+from advisor.cli.command import Command, path_of
+from advisor.cli.terminal import progress, say
 from advisor.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from advisor.cli.output import Output
-    from advisor.records.price import Catalog
+    from advisor.records.options import Options
+    from advisor.records.price import Catalog, PriceChange, PricedOffer
+    from advisor.report.view import View
 
 _OVERLAY_FLAGS = ("prices", "profiles", "currency")
 
 
-def _flags(*names: str, has_output: bool = True) -> Callable[[], list[click.Parameter]]:
+def _flags(*names: str) -> Callable[[], list[click.Parameter]]:
     def make() -> list[click.Parameter]:
         from advisor.cli.flags import option_flags
-        from advisor.cli.output import output_flag
+        from advisor.cli.output import table_or_json_flag
 
-        flags = option_flags(only=(*names, *_OVERLAY_FLAGS))
-        if has_output:
-            help_text = "table, or json with every row, to stdout; or a file (.txt .json)"
-            flags.append(output_flag({"table": ".txt", "json": ".json"}, help_text=help_text))
-        return flags
+        return [*option_flags(only=(*names, *_OVERLAY_FLAGS)), table_or_json_flag("json with every row")]
 
     return make
+
+
+def _write_prices(
+    rows: "tuple[PricedOffer, ...]",
+    catalog: "Catalog",
+    render: "Callable[..., str]",
+    options: "Options",
+    output: "Output",
+) -> int:
+    """Write the prices, with warnings about those in the catalog that are not credible."""
+    from functools import partial
+
+    from advisor.catalog.find import exchange_rate_of, overlay_notes
+    from advisor.cli.output import write_answer
+    from advisor.errors import NothingFitsError
+    from advisor.report.prices_json import render_prices_json
+
+    rate = exchange_rate_of(catalog, options.currency)
+    _warn(catalog)
+    if not rows:
+        raise NothingFitsError("no price is within these limits", hint="remove some of the flags")
+    render = partial(render, rate=rate, notes=overlay_notes(catalog))
+    write_answer(rows, output, render, top=options.top, as_json=render_prices_json)
+    return ExitCode.ANSWER
 
 
 def _warn(catalog: "Catalog") -> None:
@@ -42,7 +63,7 @@ def _warn(catalog: "Catalog") -> None:
         say(f"warning: {warning}")
 
 
-@click.group("prices", no_args_is_help=False, short_help="List, check, change and refresh prices.")
+@click.group("prices", no_args_is_help=False, short_help=__doc__)
 def command() -> None:
     """List, check, change and refresh the prices that "advise" uses for its ranking.
 
@@ -61,12 +82,12 @@ def command() -> None:
 
 @command.command(
     "list",
-    cls=LazyCommand,
+    cls=Command,
     make_flags=_flags("provider", "region", "tier", "device", "price", "max_price_age", "top"),
     exits=(ExitCode.NOTHING_FITS,),
     short_help="List the prices in force, cheapest first.",
 )
-def list_command(output: "Output", **params: Any) -> int:
+def list_command(output: "Output", options: "Options") -> int:
     """List the prices in force, cheapest first, each with its date and any reason to doubt it.
 
     \b
@@ -78,34 +99,19 @@ def list_command(output: "Output", **params: Any) -> int:
     from datetime import date
 
     from advisor.answers.price_list import list_prices
-    from advisor.catalog.find import exchange_rate_of, overlay_notes
-    from advisor.cli.flags import options_from
-    from advisor.cli.output import view_of, write
-    from advisor.errors import NothingFitsError
     from advisor.question.from_source import catalog_of
-    from advisor.report.prices_json import render_prices_json
     from advisor.report.prices_text import render_price_list
 
-    options = options_from(params)
     catalog = catalog_of(options)
-    rate = exchange_rate_of(catalog, options.currency)
     rows = list_prices(catalog, options, today=date.today())
-    _warn(catalog)
-    if not rows:
-        raise NothingFitsError("no price is within these limits", hint="remove some of the flags")
-    if output.format == "json":
-        write(render_prices_json(rows), output)
-    else:
-        view, notes = view_of(output, top=options.top), overlay_notes(catalog)
-        write(render_price_list(rows, rate=rate, view=view, notes=notes), output)
-    return ExitCode.ANSWER
+    return _write_prices(rows, catalog, render_price_list, options, output)
 
 
 @command.command(
-    "show", cls=LazyCommand, make_flags=_flags("max_price_age"), short_help="Show every price of an instance type."
+    "show", cls=Command, make_flags=_flags("max_price_age"), short_help="Show every price of an instance type."
 )
 @click.argument("name")
-def show_command(name: str, output: "Output", **params: Any) -> int:
+def show_command(name: str, output: "Output", options: "Options") -> int:
     """Show every price of an instance type, in every region, with its date and source.
 
     NAME is a type (g5.xlarge, "RTX 4090 24GB PCIe") or the id of an offer (aws/us-east-1/g5.xlarge).
@@ -118,27 +124,15 @@ def show_command(name: str, output: "Output", **params: Any) -> int:
     from datetime import date
 
     from advisor.answers.price_list import show_prices
-    from advisor.catalog.find import exchange_rate_of, overlay_notes
-    from advisor.cli.flags import options_from
-    from advisor.cli.output import view_of, write
     from advisor.question.from_source import catalog_of
-    from advisor.report.prices_json import render_prices_json
     from advisor.report.prices_text import render_prices_of
 
-    options = options_from(params)
     catalog = catalog_of(options)
-    rate = exchange_rate_of(catalog, options.currency)
     rows = show_prices(catalog, name, options, today=date.today())
-    _warn(catalog)
-    if output.format == "json":
-        write(render_prices_json(rows), output)
-    else:
-        view, notes = view_of(output, top=options.top), overlay_notes(catalog)
-        write(render_prices_of(rows, rate=rate, view=view, notes=notes), output)
-    return ExitCode.ANSWER
+    return _write_prices(rows, catalog, render_prices_of, options, output)
 
 
-@command.command("validate", cls=LazyCommand, short_help="Check files of prices, terms or devices.")
+@command.command("validate", cls=Command, short_help="Check files of prices, terms or devices.")
 @click.argument("files", nargs=-1, required=True, type=path_of, metavar="FILE...")
 def validate_command(files: "tuple[Path, ...]") -> int:
     """Check files of prices, terms, devices or efficiencies; each mistake is reported with its file, line and key.
@@ -163,7 +157,7 @@ def validate_command(files: "tuple[Path, ...]") -> int:
     return ExitCode.ANSWER
 
 
-@command.command("init", cls=LazyCommand, short_help="Print a commented starter overlay.")
+@command.command("init", cls=Command, short_help="Print a commented starter overlay.")
 @click.option("-o", "--output", "file", type=path_of, metavar="FILE", help="write to FILE, which must not exist yet")
 def init_command(file: "Path | None") -> int:
     """Print an overlay to edit; every entry is commented out: own prices, discounts, exclusions, owned hardware.
@@ -183,9 +177,9 @@ def init_command(file: "Path | None") -> int:
 
 
 @command.command(
-    "diff", cls=LazyCommand, make_flags=_flags("top"), short_help="Show which built-in prices your overlays change."
+    "diff", cls=Command, make_flags=_flags("top"), short_help="Show which built-in prices your overlays change."
 )
-def diff_command(output: "Output", **params: Any) -> int:
+def diff_command(output: "Output", options: "Options") -> int:
     """Show which built-in prices your overlays change and which offers they exclude.
 
     \b
@@ -195,26 +189,25 @@ def diff_command(output: "Output", **params: Any) -> int:
     """
     from advisor.answers.price_list import changes_of_ours
     from advisor.catalog.find import exchange_rate_of
-    from advisor.cli.flags import options_from
-    from advisor.cli.output import view_of, write
+    from advisor.cli.output import write_answer
     from advisor.question.from_source import catalog_of
     from advisor.report.prices_json import render_changes_json
     from advisor.report.prices_text import excluded_lines, render_changes
 
-    options = options_from(params)
     catalog = catalog_of(options)
     rate = exchange_rate_of(catalog, options.currency)
+
+    def render(changes: "tuple[PriceChange, ...]", /, *, view: "View") -> str:
+        excluded = "".join(f"{line}\n" for line in excluded_lines(catalog.offers))
+        return render_changes(changes, rate=rate, view=view) + excluded
+
     changes = changes_of_ours(catalog)
     _warn(catalog)
-    if output.format == "json":
-        write(render_changes_json(changes), output)
-    else:
-        text = render_changes(changes, rate=rate, view=view_of(output, top=options.top))
-        write(text + "".join(f"{line}\n" for line in excluded_lines(catalog.offers)), output)
+    write_answer(changes, output, render, top=options.top, as_json=render_changes_json)
     return ExitCode.ANSWER
 
 
-@command.command("refresh", cls=LazyCommand, exits=(ExitCode.NETWORK,), short_help="Fetch a provider's current prices.")
+@command.command("refresh", cls=Command, exits=(ExitCode.NETWORK,), short_help="Fetch a provider's current prices.")
 @click.argument("provider")
 @click.option("--dry-run", is_flag=True, help="show what would change and write nothing")
 @click.option("--top", type=int, default=20, show_default=True, metavar="N", help="number of changes to show")
@@ -246,14 +239,13 @@ def refresh_command(provider: str, dry_run: bool, top: int, file: "Path | None")
     from datetime import date
 
     from advisor.answers.price_refresh import refresh_prices
-    from advisor.cli.output import Output, view_of, write
+    from advisor.cli.output import STDOUT, view_of, write
     from advisor.records.options import provider_id
     from advisor.report.prices_text import render_changes
 
-    stdout = Output(format="table", path=None)
     with progress(f"fetching the prices of {provider}"):
         refreshed = refresh_prices(provider_id(provider), file=file, today=date.today(), is_dry_run=dry_run)
-    write(render_changes(refreshed.changes, rate=None, view=view_of(stdout, top=top)), stdout)
+    write(render_changes(refreshed.changes, rate=None, view=view_of(STDOUT, top=top)), STDOUT)
     for problem in refreshed.problems:
         say(f"note: {problem}")
     say("nothing was written" if dry_run else f"wrote {refreshed.file}")

@@ -1,59 +1,39 @@
-"""`advise profile SOURCE`: count the FLOP, bytes and memory of one step."""
+"""Count the FLOP, bytes and memory of one step."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from advisor.cli.progress import progress
-from advisor.cli.source import SourceCommand, check_script_args
+from advisor.cli.command import SourceCommand
+from advisor.cli.terminal import progress
 from advisor.errors import ExitCode
 
 if TYPE_CHECKING:
     from advisor.cli.output import Output
     from advisor.question.from_source import Profile
     from advisor.records.answer import Group, GroupBy
+    from advisor.records.options import Options
     from advisor.report.view import View
 
 _OPTION_FLAGS = (
     "mode", "batch", "prompt_tokens", "output_tokens", "input", "attention", "top", "strict", "timeout",
 )  # fmt: skip
-_GROUPINGS = ("module", "family", "phase")
 
 
 def _flags() -> list[click.Parameter]:
-    from advisor.cli.flags import option_flags
-    from advisor.cli.output import output_flag
-    from advisor.records.flag_values import choice
+    from advisor.cli.flags import flag, option_flags
+    from advisor.cli.output import table_or_json_flag
 
+    second_help = "also count with fvcore on the real model, and show where the two counts differ"
     return [
         *option_flags(only=_OPTION_FLAGS),
-        click.Option(
-            ["--by"],
-            type=choice("--by", _GROUPINGS),
-            default="module",
-            show_default=True,
-            metavar="|".join(_GROUPINGS),
-            help="what each row of the table stands for",
-        ),
-        click.Option(
-            ["--second-count"],
-            is_flag=True,
-            help="also count with fvcore on the real model, and show where the two counts differ",
-        ),
-        output_flag(
-            {"table": ".txt", "json": ".json"},
-            help_text="table, or json for the whole workload, to stdout; or a file (.txt .json)",
-        ),
+        flag("--by", "what each row of the table stands for", choices=("module", "family", "phase"), default="module"),
+        click.Option(["--second-count"], is_flag=True, help=second_help),
+        table_or_json_flag("json for the whole workload"),
     ]
 
 
-@click.command(
-    "profile",
-    cls=SourceCommand,
-    make_flags=_flags,
-    exits=(ExitCode.LOAD,),
-    short_help="Count the FLOP, bytes and memory of one step.",
-)
+@click.command("profile", cls=SourceCommand, make_flags=_flags, exits=(ExitCode.LOAD,), short_help=__doc__)
 def command(
     source: str,
     script_args: tuple[str, ...],
@@ -61,7 +41,7 @@ def command(
     output: "Output",
     by: "GroupBy",
     second_count: bool,
-    **params: Any,
+    options: "Options",
 ) -> int:
     """Count what one step of a model does: FLOP, bytes read and written, peak memory.
 
@@ -78,22 +58,18 @@ def command(
       advise profile hf:./llama -o workload.json && advise workload.json
       advise profile model.py --second-count
     """
-    from advisor.cli.flags import options_from
-    from advisor.cli.output import view_of, write
+    from functools import partial
+
+    from advisor.cli.output import write_answer
     from advisor.question.from_source import profile_source
 
-    check_script_args(source, script_args, run=run)
-    options = options_from(params)
     with progress(f"reading {source}"):
         profile = profile_source(source, options, run=run, script_args=script_args, second_count=second_count)
-    if output.format == "json":
-        write(_json(profile), output)
-    else:
-        write(_text(profile, by=by, view=view_of(output, top=options.top)), output)
+    write_answer(profile, output, partial(_text, by=by), top=options.top, as_json=_json)
     return ExitCode.ANSWER
 
 
-def _text(profile: "Profile", *, by: "GroupBy", view: "View") -> str:
+def _text(profile: "Profile", /, *, by: "GroupBy", view: "View") -> str:
     from advisor.report.profile_text import render_profile
     from advisor.report.second_count_text import render_second_count
 

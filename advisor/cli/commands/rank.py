@@ -1,17 +1,18 @@
-"""`advise rank SOURCE`: rank the instances on offer by what the job costs on them."""
+"""Rank instances by the cost of the job (the default command)."""
 
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from advisor.cli.progress import progress
-from advisor.cli.source import SourceCommand, check_script_args
+from advisor.cli.command import SourceCommand
+from advisor.cli.terminal import progress
 from advisor.errors import ExitCode
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from advisor.cli.output import Output
+    from advisor.records.options import Options
 
 
 def _flags() -> list[click.Parameter]:
@@ -34,7 +35,7 @@ def _flags() -> list[click.Parameter]:
     cls=SourceCommand,
     make_flags=_flags,
     exits=(ExitCode.NOTHING_FITS, ExitCode.THRESHOLD, ExitCode.LOAD),
-    short_help="Rank instances by the cost of the job (the default command).",
+    short_help=__doc__,
 )
 def command(
     source: str,
@@ -45,7 +46,7 @@ def command(
     idle_minutes: int,
     compare_to: "Path | None",
     fail_if_cost_rises: float | None,
-    **params: Any,
+    options: "Options",
 ) -> int:
     """Rank CPU and GPU instances by what the job costs on them, and say why.
 
@@ -81,23 +82,17 @@ def command(
       advise model.py --compare-to answer.json --fail-if-cost-rises 10%
       advise train.py --run --emit skypilot -o task.yaml -- --epochs 3
     """
+    from advisor.answers.comparison import read_base
     from advisor.calibrate.first_use import calibrations_on_first_use
     from advisor.cli.comparison_output import check_compared, write_comparison
-    from advisor.cli.flags import options_from
     from advisor.cli.output import PAGE_SUFFIXES, view_of, write
     from advisor.cli.task_output import check_task_output, write_task
     from advisor.question.from_source import question_from_source
     from advisor.report.formats import format_module
 
-    check_script_args(source, script_args, run=run)
     check_compared(compare_to=compare_to, fail_if_cost_rises=fail_if_cost_rises, emit=emit, output=output)
     check_task_output(source, emit=emit, output=output)
-    options = options_from(params)
-    base = None
-    if compare_to is not None:
-        from advisor.answers.comparison import read_base
-
-        base = read_base(compare_to)  # before anything is traced
+    base = None if compare_to is None else read_base(compare_to)  # before anything is traced
     how: dict[str, Any] = {"run": run, "script_args": script_args, "read_calibrations": calibrations_on_first_use}
     if output.format in PAGE_SUFFIXES:
         from advisor.answers.full_report import report

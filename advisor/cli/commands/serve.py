@@ -1,65 +1,44 @@
-"""`advise serve`: answer the questions of `advise` over HTTP."""
+"""Answer over HTTP."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from advisor.cli.lazy import LazyCommand
+from advisor.cli.command import Command
 from advisor.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from advisor.records.options import Options
+
 
 def _flags() -> list[click.Parameter]:
     from pathlib import Path
 
-    from advisor import units
-    from advisor.cli.flags import option_flags
-    from advisor.records.flag_values import reader
+    from advisor.cli.flags import flag, option_flags
+    from advisor.units import parse_duration_s
 
+    file_help = "file with the bearer token that clients must send; required unless --host is this machine only"
+    port_help = "port to listen on; 0 picks a free one"
+    worker_help = "number of worker processes (default: one per core)"
     return [
-        click.Option(
-            ["--host"], default="127.0.0.1", show_default=True, metavar="ADDRESS", help="address to listen on"
-        ),
-        click.Option(
-            ["--port"],
-            type=click.IntRange(0, 65535),
-            default=8000,
-            show_default=True,
-            help="port to listen on; 0 picks a free one",
-        ),
-        click.Option(
-            ["--token-file"],
-            type=Path,
-            metavar="FILE",
-            help="file with the bearer token that clients must send; required unless --host is this machine only",
-        ),
-        click.Option(
-            ["--allow-host"],
-            multiple=True,
+        flag("--host", "address to listen on", metavar="ADDRESS", default="127.0.0.1"),
+        click.Option(["--port"], type=click.IntRange(0, 65535), default=8000, show_default=True, help=port_help),
+        flag("--token-file", file_help, metavar="FILE", read=Path),
+        flag(
+            "--allow-host",
+            "another host name that clients may use in the URL of the service",
             metavar="NAME",
-            help="another host name that clients may use in the URL of the service",
+            multiple=True,
         ),
-        click.Option(
-            ["--workers"],
-            type=click.IntRange(1, 256),
-            metavar="N",
-            help="number of worker processes (default: one per core)",
-        ),
-        click.Option(
-            ["--time-limit"],
-            type=reader("--time-limit", units.parse_duration_s),
-            default="10",
-            show_default=True,
-            metavar="TIME",
-            help="timeout for one answer",
-        ),
+        click.Option(["--workers"], type=click.IntRange(1, 256), metavar="N", help=worker_help),
+        flag("--time-limit", "timeout for one answer", metavar="TIME", read=parse_duration_s, default="10"),
         *option_flags(only=("profiles", "prices")),
     ]
 
 
-@click.command("serve", cls=LazyCommand, make_flags=_flags, short_help="Answer over HTTP.")
+@click.command("serve", cls=Command, make_flags=_flags, short_help=__doc__)
 def command(
     host: str,
     port: int,
@@ -67,9 +46,7 @@ def command(
     allow_host: tuple[str, ...],
     workers: int | None,
     time_limit: float,
-    profiles: str | None,
-    prices: tuple[str, ...],
-    **_: Any,
+    options: "Options",
 ) -> int:
     """Serve the commands over HTTP, for clients without torch: POST a workload, get JSON.
 
@@ -106,8 +83,8 @@ def command(
         allowed_hosts=allow_host,
         worker_count=workers,
         time_limit_s=time_limit,
-        profiles=Path(profiles) if profiles else None,
-        prices=tuple(map(Path, prices)),
+        profiles=Path(options.profiles) if options.profiles else None,
+        prices=tuple(map(Path, options.prices)),
     )
     configure_log()
     serve(settings)

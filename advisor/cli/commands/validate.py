@@ -1,38 +1,32 @@
-"""`advise validate --measurements FILE`: compare predictions with measured step times."""
+"""Compare predictions with measured step times."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from advisor.cli.lazy import LazyCommand
-from advisor.cli.progress import counted_progress
+from advisor.cli.command import Command
+from advisor.cli.terminal import counted_progress
 from advisor.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from advisor.cli.output import Output
-
-_OPTION_FLAGS = ("profiles", "prices", "timeout", "top")
+    from advisor.records.options import Options
 
 
 def _flags() -> list[click.Parameter]:
-    from advisor.cli.flags import measurements_flag, option_flags
-    from advisor.cli.output import output_flag
+    from advisor.cli.flags import flag, measurements_flag, option_flags
+    from advisor.cli.output import table_or_json_flag
 
+    max_help = "exit 3 if the mean error of all rows exceeds RATIO; 0.2 means 20 %"
     return [
         measurements_flag(),
-        click.Option(
-            ["--max-mape"],
-            type=_ratio,
-            default=None,
-            metavar="RATIO",
-            help="exit 3 if the mean error of all rows exceeds RATIO; 0.2 means 20 %",
-        ),
+        flag("--max-mape", max_help, metavar="RATIO", read=_ratio),
         click.Option(["--rows"], is_flag=True, help="add every row to the JSON, with its prediction and measurement"),
-        *option_flags(only=_OPTION_FLAGS),
-        output_flag({"table": ".txt", "json": ".json"}, help_text="table, or json, to stdout; or a file (.txt .json)"),
+        *option_flags(only=("profiles", "prices", "timeout", "top")),
+        table_or_json_flag(),
     ]
 
 
@@ -42,19 +36,15 @@ def _ratio(text: str) -> float:
     except ValueError:
         ratio = math.nan
     if not 0 <= ratio < math.inf:
-        raise UsageError(f"--max-mape: {text!r} is not a ratio", hint="for example 0.2 for 20 %")
+        raise UsageError(f"{text!r} is not a ratio", hint="for example 0.2 for 20 %")
     return ratio
 
 
 @click.command(
-    "validate",
-    cls=LazyCommand,
-    make_flags=_flags,
-    exits=(ExitCode.THRESHOLD, ExitCode.LOAD),
-    short_help="Compare predictions with measured step times.",
+    "validate", cls=Command, make_flags=_flags, exits=(ExitCode.THRESHOLD, ExitCode.LOAD), short_help=__doc__
 )
 def command(
-    measurements: "tuple[Path, ...]", output: "Output", rows: bool, max_mape: float | None, **params: Any
+    measurements: "tuple[Path, ...]", output: "Output", rows: bool, max_mape: float | None, options: "Options"
 ) -> int:
     """Predict steps that have been measured, and show how far the predictions are from the measurements.
 
@@ -83,19 +73,15 @@ def command(
       advise validate --measurements a.csv --measurements b.csv -o accuracy.json
       advise validate --measurements mine.csv --max-mape 0.2
     """
-    from advisor.answers.validation import validate
-    from advisor.cli.flags import options_from
-    from advisor.cli.output import view_of, write
+    from functools import partial
 
-    options = options_from(params)
+    from advisor.answers.validation import validate
+    from advisor.cli.output import write_answer
+    from advisor.report.accuracy_json import render_accuracy_json
+    from advisor.report.accuracy_text import render_accuracy
+
     with counted_progress("tracing models") as on_progress:
         accuracy = validate(measurements, options, on_progress=on_progress)
-    if output.format == "json":
-        from advisor.report.accuracy_json import render_accuracy_json
-
-        write(render_accuracy_json(accuracy, with_rows=rows), output)
-    else:
-        from advisor.report.accuracy_text import render_accuracy
-
-        write(render_accuracy(accuracy, view=view_of(output, top=options.top)), output)
+    as_json = partial(render_accuracy_json, with_rows=rows)
+    write_answer(accuracy, output, render_accuracy, top=options.top, as_json=as_json)
     return ExitCode.THRESHOLD if max_mape is not None and accuracy.overall.mape > max_mape else ExitCode.ANSWER

@@ -17,7 +17,7 @@ from pathlib import Path
 _LOG = logging.getLogger(__name__)
 _ROOT = str(Path(__file__).resolve().parents[2])
 # Not `-m`: it would put the working folder, which may contain a `random.py`, before the standard library.
-_START = "import sys; sys.path.append(sys.argv.pop(1)); from advisor.serve.nursery import main; main()"
+_START = "import sys; sys.path.append(sys.argv.pop(1)); from advisor.serve.fork_server import main; main()"
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """There is already a worker for every core, and only one thread survives a fork."""
 _ORDER = struct.Struct(">cI")
@@ -25,7 +25,7 @@ _FORK, _KILL = b"f", b"k"
 """Orders: fork a worker with this number on the socket sent along; kill the worker with this number."""
 
 
-class Nursery:
+class ForkServer:
     """The service's handle of the fork server, which starts at once and is restarted if it dies."""
 
     def __init__(self) -> None:

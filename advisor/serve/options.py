@@ -1,0 +1,83 @@
+"""The options of a request: which ones it may set, how they are read, and their schema; also an example workload.
+
+This module imports little, so that the service starts fast.
+"""
+
+from collections.abc import Mapping
+from dataclasses import Field, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, get_args
+
+from advisor.errors import DocumentError, UsageError
+from advisor.records.flag_values import is_several, reader_of, value_type
+from advisor.records.options import Options
+
+ALLOWED = {field.name: field for field in fields(Options) if not field.metadata["not_served"]}
+_REFUSED = {field.name: field.metadata["not_served"] for field in fields(Options) if field.name not in ALLOWED}
+_MOST_NAMES = 100
+NAMES_SCHEMA = {"type": "array", "items": {"type": "string"}, "maxItems": _MOST_NAMES}
+EXAMPLE_WORKLOAD = Path(__file__).parent / "example_workload.json"
+HINT = 'a request is {"workload": {...}, "options": {...}}'
+
+
+def options_of(document: Any) -> Options:
+    """Return the options, given by flag name with underscores; values are text, numbers or lists."""
+    check_keys(document, (*ALLOWED, *_REFUSED), key="options")
+    given = {}
+    for name, value in document.items():
+        key = f"options.{name}"
+        if name in _REFUSED:
+            raise DocumentError("cannot be set here", where="", key=key, hint=_REFUSED[name])
+        if isinstance(value, list):
+            check_count(value, key=key)
+        if value is not None:
+            try:
+                given[name] = reader_of(ALLOWED[name])(value)
+            except UsageError as error:
+                raise DocumentError(error.message, where="", key=key, hint=error.hint) from None
+    return Options(**given)
+
+
+def check_keys(document: Any, known: tuple[str, ...], *, key: str) -> None:
+    """Raise `DocumentError` unless the document at `key` is an object with known keys only."""
+    if not isinstance(document, Mapping):
+        raise wrong_type(document, "an object", key=key)
+    for name in document:
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"one of {', '.join(known)}"
+            raise DocumentError(f"unknown key {name!r:.80}", where="", key=key, hint=hint)
+
+
+def check_count(names: list[Any], *, key: str) -> None:
+    """Raise `DocumentError` if there are too many names."""
+    if len(names) > _MOST_NAMES:
+        problem = f"{len(names)} names, but at most {_MOST_NAMES} are allowed"
+        raise DocumentError(problem, where="", key=key, hint=HINT)
+
+
+def wrong_type(value: Any, wanted: str, *, key: str) -> DocumentError:
+    """Return the error for a value of another type than `wanted`."""
+    return DocumentError(f"found {value!r:.80}, expected {wanted}", where="", key=key, hint=HINT)
+
+
+def options_schema() -> dict[str, Any]:
+    """Return the JSON schema of the options: flags by name, as text like on the command line, or as numbers."""
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            name: {**_option_schema(field), "description": field.metadata["help"]} for name, field in ALLOWED.items()
+        },
+    }
+
+
+def _option_schema(field: Field[Any]) -> dict[str, Any]:
+    choices = get_args(value_type(field.type))
+    one = {"type": "string", "enum": list(choices)} if choices else {"type": "string"}
+    if field.type is bool:
+        return {"type": "boolean"}
+    if is_several(field):
+        return {**NAMES_SCHEMA, "items": one}
+    return one if choices else {"type": ["string", "number", "null"]}
