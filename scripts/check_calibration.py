@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 from fit_calibration_start import DEVICE, OPERATORS, PRECISIONS, STEPS, prepared, read_operators, read_steps, start_of
-from measure_steps import DISTURBED_RATIO, FOLDER, Runner, Series, Timing, set_up_torch, time_step
+from measure_steps import DISTURBED_RATIO, FOLDER, Series, load_to_time, taken_ratio, time_series_step
 
 from advisor.answers.validation import Run, predict_runs
 from advisor.calibrate.calibration_run import calibrate
@@ -40,8 +40,10 @@ from advisor.records.device import Device, Efficiency, Precision
 from advisor.records.machine import Machine
 from advisor.records.measurement import FailedRow, MeasuredMode, Measurement, PredictedRow
 from advisor.records.price import Catalog
+from advisor.records.timing import StepTiming
 from advisor.units import format_duration, parse_duration_s
 from advisor.workload.execution import keep_freed_memory
+from advisor.workload.loaded import LoadedModel
 
 TABLE = "calibration_check.csv"
 EXAMPLES = "../../../../examples"
@@ -121,7 +123,13 @@ class Timed:
     """A measured step and how it was disturbed."""
 
     measurement: Measurement
-    timing: Timing
+    timing: StepTiming
+    taken_ratio: float
+
+    @property
+    def disturbance(self) -> float:
+        """The larger of the blocks' spread and of what others took."""
+        return max(self.timing.iqr_ratio, self.taken_ratio)
 
 
 def main() -> None:
@@ -163,9 +171,9 @@ def main() -> None:
     at_the_beginning = dict.fromkeys(operators, early)
     once = list(predicted(folds, at_the_beginning, device, shipped))
     plain = predicted_with(shipped, [run for fold in folds for run in fold.runs], device)
-    timing_of = {one.measurement: one.timing for one in timed}
+    timed_of = {one.measurement: one for one in timed}
     rows = [
-        row_of(row, early_row, plain_row, timing_of[row.measurement])
+        row_of(row, early_row, plain_row, timed_of[row.measurement])
         for row, early_row, plain_row in zip(own, once, plain, strict=True)
     ]
     write(arguments.out / TABLE, rows)
@@ -278,44 +286,38 @@ def series_of(model: str, device: str, thread_count: int) -> Iterator[Series]:
 def measured(series: Series) -> Iterator[Timed]:
     """The steps of a series; one that does not run is told and left out."""
     sample_s = 0.0
-    set_up_torch(series)
     try:
-        runner = Runner(series)
+        loaded = load_to_time(series)
         for batch in series.batches:
             if sample_s * batch > SLOW_STEP_S:
                 return
-            timing = calmer_timing(runner, series, batch)
-            sample_s = timing.step_s / batch
-            print(f"{series} batch {batch}: {format_duration(timing.step_s)}", flush=True)
-            yield Timed(
-                measurement=Measurement(
-                    model=series.model,
-                    mode=series.mode,
-                    precision=series.precision,
-                    batch=batch,
-                    device=series.device,
-                    step_s=timing.step_s,
-                    source="own",
-                    file=str(FOLDER / STEPS),
-                    line=0,
-                ),
-                timing=timing,
-            )
+            found = measured_step(loaded, series, batch)
+            if found.disturbance > DISTURBED_RATIO:
+                found = min(found, measured_step(loaded, series, batch), key=lambda one: one.disturbance)
+            sample_s = found.timing.step_s / batch
+            print(f"{series} batch {batch}: {format_duration(found.timing.step_s)}", flush=True)
+            yield found
     except (AdvisorError, RuntimeError, TypeError, ValueError) as error:
         print(f"{series}: {str(error).splitlines()[0]}", file=sys.stderr, flush=True)
 
 
-def calmer_timing(runner: Runner, series: Series, batch: int) -> Timing:
-    """The first timing, or the calmer of two where it was disturbed."""
-    timings = [time_step(runner.step(batch), thread_count=series.thread_count or 1)]
-    if disturbance(timings[0]) > DISTURBED_RATIO:
-        timings.append(time_step(runner.step(batch), thread_count=series.thread_count or 1))
-    return min(timings, key=disturbance)
-
-
-def disturbance(timing: Timing) -> float:
-    """The larger of the blocks' spread and of what others took."""
-    return max(timing.iqr_ratio, timing.taken_ratio)
+def measured_step(loaded: LoadedModel, series: Series, batch: int) -> Timed:
+    """Time the step at one batch."""
+    timing = time_series_step(loaded, series, batch=batch)
+    measurement = Measurement(
+        model=series.model,
+        mode=series.mode,
+        precision=series.precision,
+        batch=batch,
+        device=series.device,
+        step_s=timing.step_s,
+        source="own",
+        file=str(FOLDER / STEPS),
+        line=0,
+    )
+    return Timed(
+        measurement=measurement, timing=timing, taken_ratio=taken_ratio(timing, thread_count=series.thread_count)
+    )
 
 
 def starts_without(
@@ -373,17 +375,18 @@ def tenths(models: Iterable[str]) -> list[list[str]]:
 def step_row(timed: Timed, *, device: str) -> dict[str, object]:
     """The columns of the table of steps."""
     today = datetime.now(UTC).date().isoformat()
-    return {"date": today, "device": device, **measured_columns(timed.measurement, timed.timing)}
+    return {"date": today, "device": device, **measured_columns(timed)}
 
 
-def measured_columns(asked: Measurement, timing: Timing) -> dict[str, object]:
+def measured_columns(timed: Timed) -> dict[str, object]:
     """What both tables of steps say of the measurement."""
-    numbers = {"measured_s": asked.step_s, "iqr_ratio": timing.iqr_ratio, "taken_ratio": timing.taken_ratio}
+    asked = timed.measurement
+    numbers = {"measured_s": asked.step_s, "iqr_ratio": timed.timing.iqr_ratio, "taken_ratio": timed.taken_ratio}
     of_step = {"model": asked.model, "mode": asked.mode, "precision": asked.precision, "batch": asked.batch}
     return of_step | {name: f"{value:.4g}" for name, value in numbers.items()}
 
 
-def row_of(own: PredictedRow, early: PredictedRow, plain: PredictedRow, timing: Timing) -> dict[str, object]:
+def row_of(own: PredictedRow, early: PredictedRow, plain: PredictedRow, timed: Timed) -> dict[str, object]:
     """The columns of the table."""
     numbers = {
         "calibrated_s": own.predicted_s,
@@ -392,7 +395,7 @@ def row_of(own: PredictedRow, early: PredictedRow, plain: PredictedRow, timing: 
         "early_calibrated_s": early.predicted_s,
         "uncalibrated_s": plain.predicted_s,
     }
-    return measured_columns(own.measurement, timing) | {name: f"{value:.4g}" for name, value in numbers.items()}
+    return measured_columns(timed) | {name: f"{value:.4g}" for name, value in numbers.items()}
 
 
 def sum_up(rows: Sequence[dict[str, object]]) -> None:

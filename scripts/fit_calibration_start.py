@@ -16,7 +16,7 @@ from advisor.answers.measurement_file import source_of
 from advisor.answers.model_family import family_of
 from advisor.answers.validation import NamedDevice, Run
 from advisor.calibrate.design import probes
-from advisor.calibrate.operator_worker import trace_probe
+from advisor.calibrate.operator_child import trace_probe
 from advisor.calibrate.own_efficiencies import fit_start, whole_step
 from advisor.catalog.load import load_catalog
 from advisor.devices.named_device import named_device

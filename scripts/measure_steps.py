@@ -4,13 +4,11 @@
 `python scripts/measure_steps.py --device cuda --out tests/data/measured/own/gpu_steps.csv --time-budget 9m`
 
 The models come from the project's own loaders, with real weights, so that what is timed is what `advise` traces: the
-model with its inputs on the device already, the loss and the optimizer that its source names, no GradScaler. The figure
-is the median of the fastest half of at least 7 blocks, after 2 warm-up steps; the source says how far the blocks lie
-apart and what other processes took meanwhile. Rows that are in the file are not measured again, but for those that were
-disturbed, at the end. A CPU's row is of as many of its cores as it had threads, `ID@THREADS`.
-
-glibc returns each freed block above 32 MB to the kernel, and the page faults of the next one can take ten times what
-the operator does on a virtual machine; here it keeps them, as CUDA's caching allocator does.
+model with its inputs on the device already, the loss and the optimizer that its source names, no GradScaler. They are
+timed as `advise --measure` times them, in longer blocks: the figure is the median of the fastest half of at least 7
+blocks, after 2 warm-up steps; the source says how far the blocks lie apart and what other processes took meanwhile.
+Rows that are in the file are not measured again, but for those that were disturbed, at the end. A CPU's row is of as
+many of its cores as it had threads, `ID@THREADS`.
 """
 
 import argparse
@@ -19,41 +17,38 @@ import gc
 import math
 import os
 import re
-import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import date
-from functools import partial
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal, get_args
-from unittest.mock import patch
 
 import torch
-from torch.utils import _pytree as pytree
 
-from advisor.calibrate.cpu_load import others_cpu_s
+from advisor.calibrate.repeat_timing import Repeats
+from advisor.calibrate.run_step import time_loaded
+from advisor.calibrate.step_process import MeasureRequest
 from advisor.errors import AdvisorError, LoadError
 from advisor.records.device import CompileMode, Layout, Precision
 from advisor.records.measurement import MeasuredMode, TimedStep
+from advisor.records.timing import StepTiming
+from advisor.records.workload import Mode
 from advisor.units import format_duration, parse_duration_s
 from advisor.workload.execution import keep_freed_memory
 from advisor.workload.load_source import load
 from advisor.workload.loaded import LoadedModel
-from advisor.workload.sources import python_file
+from advisor.workload.sources.python_file import with_weights
 
 FOLDER = Path(__file__).parents[1] / "tests/data/measured/own"
 """Paths in the rows are relative to it, wherever --out lies."""
-BLOCK_COUNT = 7
-BLOCK_S = 0.05
-"""A block repeats the step for about this long, far above the grain of clock and scheduler."""
+REPEATS = Repeats(block_s=0.05, least_blocks=7, overtime=math.inf, calm_iqr_ratio=0.0)
+"""Blocks far above the grain of clock and scheduler."""
 REPEATED_S = 1.0
-MOST_BLOCKS = 25
-"""Quick steps get more blocks than `BLOCK_COUNT`, until `REPEATED_S` have passed."""
+"""Quick steps get more blocks, until so much time has passed."""
 COLUMNS = tuple(field.name for field in fields(TimedStep))
 SLOW_STEP_S = 3.0
 """A batch whose step would take longer, in proportion to the one before, is left out."""
@@ -191,52 +186,6 @@ GPU_PLAN = (
 """The most telling sweeps first: a time budget cuts the end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
-    """The seconds of a step, and how far they can be trusted.
-
-    `iqr_ratio` is the blocks' interquartile range over their median. `others_cpu_count` is how many CPUs others kept
-    busy meanwhile, `taken_ratio` the share of the step's own CPUs that this left it without.
-    """
-
-    step_s: float
-    block_count: int
-    iqr_ratio: float
-    others_cpu_count: float
-    taken_ratio: float
-
-
-def time_step(
-    step: Callable[[], None],
-    *,
-    thread_count: int,
-    clock: Callable[[], float] = time.perf_counter,
-    others_s: Callable[[], float] = others_cpu_s,
-) -> Timing:
-    """Time `step`, which returns when its work is done, in blocks of repeated calls after two that warm up."""
-    step()
-    warm = clock()
-    step()
-    step_count = max(1, round(BLOCK_S / max(clock() - warm, 1e-6)))
-    begin, others_begin_s = clock(), others_s()
-    blocks_s: list[float] = []
-    while len(blocks_s) < BLOCK_COUNT or (len(blocks_s) < MOST_BLOCKS and clock() - begin < REPEATED_S):
-        before = clock()
-        for _ in range(step_count):
-            step()
-        blocks_s.append((clock() - before) / step_count)
-    others_cpu_count = max(0.0, (others_s() - others_begin_s) / (clock() - begin))
-    spare_cpu_count = (os.cpu_count() or 1) - thread_count
-    low, middle, high = statistics.quantiles(blocks_s, n=4)
-    return Timing(
-        step_s=statistics.median(sorted(blocks_s)[: (len(blocks_s) + 1) // 2]),
-        block_count=len(blocks_s),
-        iqr_ratio=(high - low) / middle,
-        others_cpu_count=others_cpu_count,
-        taken_ratio=max(0.0, others_cpu_count - spare_cpu_count) / thread_count,
-    )
-
-
 def source_of(model: str) -> str:
     """The model as `advise` takes it."""
     scheme, colon, reference = model.partition(":")
@@ -245,78 +194,57 @@ def source_of(model: str) -> str:
     return f"hf:{FOLDER / reference}" if scheme == "hf" else model
 
 
+def mode_of(mode: MeasuredMode) -> Mode:
+    """Return the mode that the model is loaded in."""
+    return "inference" if mode == "inference" else "training"
+
+
 def load_with_weights(model: str, *, mode: MeasuredMode) -> LoadedModel:
     """Load the model as `advise` does, but with weights, which tracing does without."""
-    with patch.object(python_file, "build_on_meta", return_value=None):
-        return load(source_of(model), mode="inference" if mode == "inference" else "training", specs=())
+    with with_weights():
+        return load(source_of(model), mode=mode_of(mode), specs=())
 
 
-class Runner:
-    """The model of a series on its device, whose step can be made for any batch."""
+class NoOptimizer:
+    """Leaves the weights as they are: the step is forward and backward alone."""
 
-    def __init__(self, series: Series) -> None:
-        self._series = series
-        self._device = torch.device("cuda" if series.thread_count is None else "cpu")
-        self._dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(series.precision)
-        self._loaded = load_with_weights(series.model, mode=series.mode)
-        model = self._loaded.model.train(series.mode != "inference").to(self._device, self._dtype)
-        if series.layout == "nhwc":
-            model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self._model = model
-        if series.compile == "compile":
-            self._model.compile(dynamic=False)
-        make_optimizer = self._loaded.optimizer or torch.optim.AdamW
-        self._optimizer = make_optimizer(model.parameters()) if series.mode == "training" else None
+    def __init__(self, parameters: Any) -> None:
+        self.parameters = parameters
 
-    def step(self, batch: int) -> Callable[[], None]:
-        """One step at `batch`, done when it returns, as timm's benchmark has it; its inputs lie on the device."""
-        args, kwargs = pytree.tree_map_only(torch.Tensor, self._placed, self._loaded.make_inputs(batch))
-        if self._series.mode == "inference":
-            return partial(self._infer, args, kwargs)
-        return partial(self._train, args, kwargs)
-
-    def _infer(self, args: Any, kwargs: Any) -> None:
-        with torch.inference_mode(), self._autocast():
-            self._model(*args, **kwargs)
-        self._synchronize()
-
-    def _train(self, args: Any, kwargs: Any) -> None:
-        if self._loaded.loss is None:
-            raise LoadError(f"{self._series.model} names no loss to train with")
-        self._model.zero_grad()
-        with self._autocast():
-            output = self._model(*args, **kwargs)
-            with self._device:  # where the loss makes its labels
-                loss = self._loaded.loss(output, args[0] if args else kwargs)
-        loss.backward()
-        if self._optimizer is not None:
-            self._optimizer.step()
-        self._synchronize()
-
-    def _placed(self, tensor: torch.Tensor) -> torch.Tensor:
-        dtype = self._dtype if tensor.is_floating_point() else None
-        is_image = self._series.layout == "nhwc" and tensor.dim() == 4
-        memory_format = torch.channels_last if is_image else torch.preserve_format
-        return tensor.to(self._device, dtype or tensor.dtype, memory_format=memory_format)
-
-    def _autocast(self) -> AbstractContextManager[Any]:
-        dtype = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}.get(self._series.precision)
-        return torch.autocast(self._device.type, dtype=dtype) if dtype else nullcontext()
-
-    def _synchronize(self) -> None:
-        if self._device.type == "cuda":
-            torch.cuda.synchronize()
+    def step(self) -> None:
+        """Do nothing."""
 
 
-def set_up_torch(series: Series) -> None:
-    """Set what torch keeps for the whole process as the series needs it."""
-    torch.manual_seed(0)
-    if series.thread_count is not None:
-        torch.set_num_threads(series.thread_count)
-    torch.set_float32_matmul_precision("high" if series.precision == "tf32" else "highest")
-    # timm's benchmark leaves cuDNN's TF32 on; here fp32 means fp32.
-    torch.backends.cudnn.allow_tf32 = series.precision == "tf32"
-    torch.backends.cudnn.benchmark = True
+def load_to_time(series: Series) -> LoadedModel:
+    """Load the model of a series; raise `LoadError` for one that names no loss to train with."""
+    loaded = load_with_weights(series.model, mode=series.mode)
+    if series.mode != "inference" and loaded.loss is None:
+        raise LoadError(f"{series.model} names no loss to train with")
+    no_optimizer: Any = NoOptimizer
+    return replace(loaded, optimizer=no_optimizer) if series.mode == "forward_backward" else loaded
+
+
+def time_series_step(loaded: LoadedModel, series: Series, *, batch: int) -> StepTiming:
+    """Time the step of a series at `batch`."""
+    request = MeasureRequest(
+        source=series.model,
+        mode=mode_of(series.mode),
+        batch=batch,
+        device="cuda:0" if series.thread_count is None else "cpu",
+        thread_count=series.thread_count,
+        precision=series.precision,
+        layout=series.layout,
+        compile=series.compile,
+        budget_s=REPEATED_S,
+    )
+    return time_loaded(loaded, request, repeats=REPEATS)
+
+
+def taken_ratio(timing: StepTiming, *, thread_count: int | None) -> float:
+    """Return the share of the step's own CPUs that other processes took."""
+    used_count = thread_count or 1
+    spare_count = (os.cpu_count() or 1) - used_count
+    return max(0.0, timing.others_cpu_count - spare_count) / used_count
 
 
 class Rows:
@@ -333,12 +261,12 @@ class Rows:
         """The row of this series at this batch."""
         return self._rows.get(_key(_case(series, batch)))
 
-    def keep_calmer(self, series: Series, batch: int, timing: Timing, *, machine: str) -> None:
+    def keep_calmer(self, series: Series, batch: int, timing: StepTiming, *, machine: str) -> None:
         """Add the row, or put it in the place of one that was disturbed more."""
         known = self.find(series, batch)
         row = _case(series, batch) | {
             "step_s": f"{timing.step_s:.5g}",
-            "source": _source_text(series.model, timing, machine=machine),
+            "source": _source_text(series, timing, machine=machine),
         }
         if known is None or disturbance_ratio(row) < disturbance_ratio(known):
             self._rows[_key(row)] = row
@@ -373,14 +301,15 @@ def _key(row: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(row[column] for column in COLUMNS[:-2])
 
 
-def _source_text(model: str, timing: Timing, *, machine: str) -> str:
-    package = {"timm": "timm", "torchvision": "torchvision", "hf": "transformers"}.get(model.partition(":")[0])
+def _source_text(series: Series, timing: StepTiming, *, machine: str) -> str:
+    package = {"timm": "timm", "torchvision": "torchvision", "hf": "transformers"}.get(series.model.partition(":")[0])
+    taken = taken_ratio(timing, thread_count=series.thread_count)
     parts = (
         f"own {date.today().isoformat()}",
         machine,
         *((f"{package} {version(package)}",) if package else ()),
-        f"IQR {timing.iqr_ratio:.1%} of {timing.block_count} blocks",
-        f"others on {timing.others_cpu_count:.2f} CPUs, {timing.taken_ratio:.1%} of those needed",
+        f"IQR {timing.iqr_ratio:.1%} of blocks, {timing.step_count} steps",
+        f"others on {timing.others_cpu_count:.2f} CPUs, {taken:.1%} of those needed",
     )
     return "; ".join(parts)
 
@@ -406,21 +335,19 @@ def batches_to_measure(series: Series, rows: Rows, *, again: bool) -> Iterator[i
 
 def measure(series: Series, rows: Rows, *, machine: str, again: bool, is_over: Callable[[], bool]) -> None:
     """Add the rows of a series; what does not fit or does not run ends it, with a line that says so."""
-    runner = None
+    loaded = None
     try:
         for batch in batches_to_measure(series, rows, again=again):
             if is_over():
                 return
-            if runner is None:
-                set_up_torch(series)
-                runner = Runner(series)
-            timing = time_step(runner.step(batch), thread_count=series.thread_count or 1)
+            loaded = loaded or load_to_time(series)
+            timing = time_series_step(loaded, series, batch=batch)
             rows.keep_calmer(series, batch, timing, machine=machine)
             print(f"{series} batch {batch}: {format_duration(timing.step_s)}, IQR {timing.iqr_ratio:.1%}", flush=True)
     except (AdvisorError, RuntimeError, TypeError, ValueError) as error:
         print(f"{series}: {str(error).splitlines()[0]}", file=sys.stderr, flush=True)
     finally:
-        del runner
+        del loaded
         if series.compile == "compile":
             torch.compiler.reset()  # it holds the model
         gc.collect()
@@ -471,6 +398,7 @@ def main() -> None:
     arguments = parser.parse_args()
     end = time.monotonic() + arguments.time_budget
     keep_freed_memory()
+    torch.backends.cudnn.benchmark = True
     rows, machine = Rows(arguments.out), machine_text(arguments.device)
     for again in (False, True):
         for series in planned(arguments):

@@ -1,30 +1,50 @@
 """The script that times whole steps: its clockwork, its rows and its models."""
 
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
 import pytest
 import torch
 
+from advisor.calibrate.repeat_timing import time_step
+from advisor.calibrate.run_step import step_of
+from advisor.calibrate.step_process import MeasureRequest
+from advisor.records.timing import StepTiming
 from scripts.measure_steps import (
     FOLDER,
     MODELS,
+    REPEATED_S,
+    REPEATS,
     Kind,
     Rows,
-    Runner,
     Series,
     Sweep,
-    Timing,
     batches_to_measure,
+    load_to_time,
     load_with_weights,
     measure,
-    time_step,
+    mode_of,
+    taken_ratio,
 )
 
-CALM = Timing(step_s=0.5, block_count=7, iqr_ratio=0.01, others_cpu_count=0.04, taken_ratio=0.02)
-NOISY = Timing(step_s=0.7, block_count=7, iqr_ratio=0.01, others_cpu_count=0.8, taken_ratio=0.4)
+
+def timing(*, step_s: float, others_cpu_count: float) -> StepTiming:
+    return StepTiming(
+        batch=1,
+        step_s=step_s,
+        low_s=step_s,
+        high_s=step_s,
+        step_count=7,
+        iqr_ratio=0.01,
+        others_cpu_count=others_cpu_count,
+    )
+
+
+# of a series with two threads on two CPUs: 2 % and 40 % of what it needs are taken
+CALM = timing(step_s=0.5, others_cpu_count=0.04)
+NOISY = timing(step_s=0.7, others_cpu_count=0.8)
 
 TINY = """
 import torch
@@ -39,14 +59,8 @@ def loss(output, batch):
 
 
 @pytest.fixture(autouse=True)
-def torch_as_it_was() -> Iterator[None]:
-    """What measuring sets for the whole process is put back."""
-    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
-    cudnn = torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark
-    yield
-    torch.set_num_threads(threads)
-    torch.set_float32_matmul_precision(precision)
-    torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = cudnn
+def machine_with_two_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
 
 
 def series(
@@ -76,29 +90,31 @@ def scripted(durations: Callable[[int], float]) -> tuple[Callable[[], None], Cal
     return step, lambda: now
 
 
-def test_a_step_takes_the_median_of_its_fastest_half(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: 4)
+def test_a_step_takes_the_median_of_its_fastest_half() -> None:
     seconds = (9.0, 0.5, 0.4, 0.8, 0.5, 0.4, 0.6, 0.9, 0.7)  # two that warm up, then seven blocks of one step
-    others = iter((10.0, 19.46))
     step, clock = scripted(seconds.__getitem__)
-    timing = time_step(step, thread_count=2, clock=clock, others_s=lambda: next(others))
-    assert timing.block_count == 7
+    found = time_step(step, budget_s=REPEATED_S, repeats=REPEATS, clock=clock)
+    assert found.step_count == 7
     # 0.4 0.4 0.5 0.6 are the fastest half of seven; quartiles 0.4, 0.6 and 0.8
-    assert timing.step_s == pytest.approx(0.45)
-    assert timing.iqr_ratio == pytest.approx(0.4 / 0.6)
-    # 9.46 s of CPU in 4.3 s are 2.2 CPUs; 2 of 4 were spare, so 0.2 of the 2 that were needed are missing
-    assert timing.others_cpu_count == pytest.approx(2.2)
-    assert timing.taken_ratio == pytest.approx(0.1)
+    assert found.step_s == pytest.approx(0.45)
+    assert found.iqr_ratio == pytest.approx(0.4 / 0.6)
+
+
+def test_what_others_take_is_what_the_spare_cpus_do_not_cover(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    # 2 of 4 CPUs are spare, so of 2.2 that others keep busy 0.2 of the 2 that are needed are missing
+    assert taken_ratio(timing(step_s=1.0, others_cpu_count=2.2), thread_count=2) == pytest.approx(0.1)
+    assert taken_ratio(timing(step_s=1.0, others_cpu_count=1.9), thread_count=2) == 0.0
 
 
 def test_quick_steps_are_repeated_within_blocks_for_a_second() -> None:
     step, clock = scripted(lambda call: 2**-10)
-    timing = time_step(step, thread_count=1, clock=clock, others_s=lambda: 0.0)
+    found = time_step(step, budget_s=REPEATED_S, repeats=REPEATS, clock=clock)
     # 0.05 s hold 51 steps; 20 blocks of 51/1024 s are 0.996 s, so there is one more: 2 + 21 x 51 calls
-    assert timing.block_count == 21
+    assert found.step_count == 21 * 51
     assert clock() == 1073 / 1024
-    assert timing.step_s == 2**-10
-    assert timing.iqr_ratio == 0
+    assert found.step_s == 2**-10
+    assert found.iqr_ratio == 0
 
 
 def test_rows_are_read_back_and_only_a_calmer_one_takes_their_place(tmp_path: Path) -> None:
@@ -109,7 +125,7 @@ def test_rows_are_read_back_and_only_a_calmer_one_takes_their_place(tmp_path: Pa
     with path.open(encoding="utf-8", newline="") as lines:
         (row,) = csv.DictReader(lines)
     assert float(row["step_s"]) == 0.5
-    assert row["source"].endswith("a machine; IQR 1.0% of 7 blocks; others on 0.04 CPUs, 2.0% of those needed")
+    assert row["source"].endswith("a machine; IQR 1.0% of blocks, 7 steps; others on 0.04 CPUs, 2.0% of those needed")
     assert Rows(path).find(series(), 4) == row
     assert Rows(path).find(series(), 16) is None
 
@@ -158,10 +174,11 @@ def test_models_are_loaded_with_weights() -> None:
 def test_only_training_runs_the_optimizer(mode: str, changes: bool, tmp_path: Path) -> None:
     file = tmp_path / "tiny.py"
     file.write_text(TINY, encoding="utf-8")
-    runner = Runner(series(model=str(file), mode=mode))
-    weight = runner._model.weight
+    loaded = load_to_time(series(model=str(file), mode=mode))
+    weight = loaded.model.weight
     before = weight.detach().clone()
-    runner.step(1)()
+    request = MeasureRequest(source="tiny", mode=mode_of(mode), batch=1)
+    step_of(loaded, request, device=torch.device("cpu"))()
     assert weight.grad is not None
     assert torch.equal(weight, before) != changes
 

@@ -13,7 +13,7 @@ from torch import nn
 from advisor import recommend
 from advisor.answers.ranking import rank
 from advisor.calibrate.measured_beside import Measuring
-from advisor.calibrate.step_request import MeasureRequest
+from advisor.calibrate.step_process import MeasureRequest
 from advisor.calibrate.store import Stored
 from advisor.catalog.load import load_catalog
 from advisor.cli.main import run

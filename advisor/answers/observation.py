@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from advisor import units
 from advisor.answers.ranking import rank
 from advisor.calibrate.measured_beside import Measuring
-from advisor.calibrate.step_request import MeasureRequest
+from advisor.calibrate.step_process import MeasureRequest
 from advisor.errors import UsageError
 from advisor.question.from_model import question_from_model
 from advisor.question.option_values import options_of

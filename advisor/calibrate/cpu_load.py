@@ -36,10 +36,22 @@ def _busy_ticks(line: Sequence[str]) -> int:
     return user + nice + system + sum(interrupts_and_steal)
 
 
+class OthersLoad:
+    """Measures how many CPUs other processes keep busy from now on."""
+
+    def __init__(self) -> None:
+        self._begin_s, self._others_begin_s = time.monotonic(), others_cpu_s()
+
+    def cpu_count(self) -> float:
+        """Return the mean number of CPUs since the start."""
+        passed_s = max(time.monotonic() - self._begin_s, 1e-3)
+        return max(0.0, (others_cpu_s() - self._others_begin_s) / passed_s)
+
+
 def others_cpu_count() -> float:
     """Return how many CPUs other processes keep busy right now; the load average without /proc/stat."""
     if not Path("/proc/stat").is_file():
         return os.getloadavg()[0]
-    begin_s, others_s = time.monotonic(), others_cpu_s()
+    load = OthersLoad()
     time.sleep(_SAMPLE_S)
-    return max(0.0, (others_cpu_s() - others_s) / (time.monotonic() - begin_s))
+    return load.cpu_count()

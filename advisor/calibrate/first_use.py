@@ -54,7 +54,7 @@ def calibrations_on_first_use(
 
 
 def _calibrate_cpu(machine: Machine, catalog: Catalog) -> Calibrated | NotCalibrated:
-    from advisor.calibrate.calibration_run import calibrate  # imports SciPy, which only a first run needs
+    from advisor.calibrate.calibration_run import calibrate  # imports the fit, which only a first run needs
 
     return next(calibrate("cpu", machine=machine, catalog=catalog, budget_s=_BUDGET_S))
 

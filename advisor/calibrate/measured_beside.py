@@ -9,7 +9,7 @@ import numpy as np
 from advisor import units
 from advisor.calibrate.cpu_load import spare_cpu_count
 from advisor.calibrate.noise import TAKEN_CPU_COUNT, WIDE_IQR_RATIO
-from advisor.calibrate.step_request import MeasureRequest
+from advisor.calibrate.step_process import MeasureRequest
 from advisor.errors import AdvisorError, UsageError
 from advisor.predict.anchor import carried_ratio
 from advisor.predict.step_time import predict

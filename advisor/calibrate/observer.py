@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils import _pytree as pytree
 
-from advisor.calibrate.repeat_timing import iqr_ratio
+from advisor.calibrate.repeat_timing import step_timing
 from advisor.errors import UsageError
 from advisor.records.device import CompileMode, Layout, Precision
 from advisor.records.timing import StepTiming
@@ -30,7 +30,6 @@ WARM_UP_COUNT = 2
 _LEAST_COUNT = 3
 _MOST_COUNT = 1000
 """Steps that are recorded; the hooks ignore later ones."""
-_LOW, _HIGH = 0.05, 0.95
 _IMAGE_DIMS = 4
 _HALF: dict[torch.dtype, Precision] = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 _AUTOCAST: dict[torch.dtype, Precision] = {torch.float16: "amp-fp16", torch.bfloat16: "amp-bf16"}
@@ -117,15 +116,10 @@ class Observer:
             for before, step in zip(self._steps[WARM_UP_COUNT - 1 :], steps, strict=False)
             if step.waited and step.batch == batch
         ]
-        faster = sorted(took_s)[: (len(took_s) + 1) // 2]
-        low_s, middle_s, high_s = _quantiles(took_s, _LOW), _quantiles(faster, 0.5), _quantiles(took_s, _HIGH)
-        return StepTiming(
+        return step_timing(
+            took_s,
             batch=batch,
-            step_s=middle_s,
-            low_s=min(low_s, middle_s),
-            high_s=high_s,
             step_count=len(took_s),
-            iqr_ratio=iqr_ratio(took_s),
             loader_wait_s=sum(waits) / len(waits) if waits else None,
         )
 
@@ -223,7 +217,3 @@ def _seconds_between(device: torch.device) -> Callable[[Any, Any], float]:
         return lambda begin, end: float(end - begin)
     torch.mps.synchronize() if device.type == "mps" else torch.cuda.synchronize(device)
     return lambda begin, end: float(begin.elapsed_time(end)) / 1e3
-
-
-def _quantiles(values: Sequence[float], share: float) -> float:
-    return float(torch.tensor(values, dtype=torch.float64).quantile(share))

@@ -147,7 +147,8 @@ def fit_calibration(
     """Fit the coefficients that the operators determine, starting from `shipped`; the others stay unchanged.
 
     There is an efficiency for each of `precisions`, even if time ran out before any of its operators. An operator takes
-    longer in a net than in a loop, so its time is divided by the ratio found on the machine of the start.
+    longer in a net than in a loop, so its time is divided by the ratio found on the machine of the start. Raises
+    ValueError if the start has no ratio for it.
 
     `noise_log` is one standard deviation of a timing, of which all operators share a part. The spread of steps after a
     calibration, widened by that part, replaces the spreads of device, workload, host and backward.
@@ -156,8 +157,7 @@ def fit_calibration(
     pace_log_sigma = _PACE_PER_NOISE * noise_log
 
     def in_nets_s(operator: TimedOperator) -> float:
-        start = starts.get(precision_class(operator.precision))
-        return operator.step_s / (start.operator_ratios.get(_key(operator), 1.0) if start else 1.0)
+        return operator.step_s / (_ratio_in_nets(operator, starts) if starts else 1.0)
 
     return _fitted(
         [_operator_step(one, device, step_s=in_nets_s(one), trust=_trust(one)) for one in operators],
@@ -170,6 +170,16 @@ def fit_calibration(
         spread=float(np.hypot(_STEP_LOG_SPREAD, pace_log_sigma)),
         date=date,
     )
+
+
+def _ratio_in_nets(operator: TimedOperator, starts: Mapping[str, Efficiency]) -> float:
+    ratios = starts[precision_class(operator.precision)].operator_ratios
+    if _key(operator) not in ratios:
+        raise ValueError(
+            f"no operator_ratio for the probe {_key(operator)!r} at {operator.precision}: time it with "
+            "scripts/check_calibration.py on the machine of the start, then run scripts/fit_calibration_start.py"
+        )
+    return ratios[_key(operator)]
 
 
 def _starts(
@@ -234,14 +244,14 @@ def _operator_ratios(
 ) -> Mapping[str, float]:
     """Return measured over predicted time of every operator, as the median of its timings.
 
-    Operators with a family that is in no step have no ratio: nothing else is known about such a family.
+    The ratio of an operator with a family that is in no step is 1: nothing else is known about such a family.
     """
     ratios: dict[str, list[float]] = {}
     for operator in operators:
         step = _operator_step(operator, device, step_s=operator.step_s)
-        if seen >= set(step.kernels.families):
-            times = step_times(step.kernels, kind=device.kind, devices=[device], efficiencies=[efficiency])
-            ratios.setdefault(_key(operator), []).append(operator.step_s / float(times.mid_s[0, 0]))
+        times = step_times(step.kernels, kind=device.kind, devices=[device], efficiencies=[efficiency])
+        is_known = seen >= set(step.kernels.families)
+        ratios.setdefault(_key(operator), []).append(operator.step_s / float(times.mid_s[0, 0]) if is_known else 1.0)
     return {key: float(np.median(found)) for key, found in ratios.items()}
 
 

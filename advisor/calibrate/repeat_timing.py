@@ -4,67 +4,97 @@ Like `adaptive_autorange` of torch.utils.benchmark it repeats blocks until they 
 waits for each step to finish before it starts the next.
 """
 
+import gc
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-_BLOCK_S = 0.004
-"""Length of a block of steps: far above the clock's resolution and below a scheduler's time slice."""
-_LEAST_BLOCKS = 3
+import numpy as np
+
+from advisor.records.timing import StepTiming
+
 _MOST_BLOCKS = 25
-_OVERTIME = 4.0
-"""If the minimum number of blocks would take longer than this many budgets, two blocks are enough."""
-_CALM_IQR_RATIO = 0.03
-"""Blocks that agree this well need no repetition."""
 _CALM_BLOCKS = 7
+_LOW, _HIGH = 0.05, 0.95
+"""Quantiles between which 90 % of the times lie."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
-    """The time of a step and its spread."""
+class Repeats:
+    """How a step is repeated."""
 
-    step_s: float
-    """Median of the faster half of the blocks."""
-    iqr_ratio: float
-    """Interquartile range of all blocks over their median."""
-    blocks_s: tuple[float, ...]
-    """Mean time of a step in each block."""
-    block_steps: int
-    """Steps per block."""
+    block_s: float = 0.004
+    """Length of a block of steps: far above the clock's resolution and below a scheduler's time slice."""
+    least_blocks: int = 3
+    overtime: float = 4.0
+    """If the minimum number of blocks would take longer than this many budgets, two blocks are enough."""
+    calm_iqr_ratio: float = 0.03
+    """Seven blocks that agree this well need no repetition."""
 
 
-def time_step(step: Callable[[], None], *, budget_s: float, clock: Callable[[], float] = time.perf_counter) -> Timing:
+USUAL_REPEATS = Repeats()
+
+
+def time_step(
+    step: Callable[[], None],
+    *,
+    budget_s: float,
+    batch: int = 1,
+    repeats: Repeats = USUAL_REPEATS,
+    clock: Callable[[], float] = time.perf_counter,
+) -> StepTiming:
     """Time `step`, which returns when its work is done, for about `budget_s`, after two warm-up calls.
 
-    Only the faster half of the blocks counts, since a disturbance makes a step slower, never faster.
+    No garbage is collected meanwhile.
     """
-    step()
-    warm_s = clock()
-    step()
-    step_count = max(1, round(_BLOCK_S / max(clock() - warm_s, 1e-7)))
-    start_s = clock()
-    blocks_s: list[float] = []
-    while len(blocks_s) < _MOST_BLOCKS:
-        begin_s = clock()
-        for _ in range(step_count):
-            step()
-        blocks_s.append((clock() - begin_s) / step_count)
-        passed_s = clock() - start_s
-        if len(blocks_s) >= (_LEAST_BLOCKS if passed_s < _OVERTIME * budget_s else 2) and passed_s > budget_s:
-            break
-        if len(blocks_s) >= _CALM_BLOCKS and iqr_ratio(blocks_s) < _CALM_IQR_RATIO:
-            break
-    faster = sorted(blocks_s)[: (len(blocks_s) + 1) // 2]
-    return Timing(
-        step_s=statistics.median(faster),
-        iqr_ratio=iqr_ratio(blocks_s),
-        blocks_s=tuple(blocks_s),
-        block_steps=step_count,
+    is_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        step()
+        warm_s = clock()
+        step()
+        block_steps = max(1, round(repeats.block_s / max(clock() - warm_s, 1e-7)))
+        start_s = clock()
+        blocks_s: list[float] = []
+        while len(blocks_s) < _MOST_BLOCKS:
+            begin_s = clock()
+            for _ in range(block_steps):
+                step()
+            blocks_s.append((clock() - begin_s) / block_steps)
+            passed_s = clock() - start_s
+            least = repeats.least_blocks if passed_s < repeats.overtime * budget_s else 2
+            if len(blocks_s) >= least and passed_s > budget_s:
+                break
+            if len(blocks_s) >= _CALM_BLOCKS and _iqr_ratio(blocks_s) < repeats.calm_iqr_ratio:
+                break
+    finally:
+        if is_collecting:
+            gc.enable()
+    return step_timing(blocks_s, batch=batch, step_count=len(blocks_s) * block_steps)
+
+
+def step_timing(
+    times_s: Sequence[float], *, batch: int, step_count: int, loader_wait_s: float | None = None
+) -> StepTiming:
+    """Return the timing of `step_count` steps from their times, or from the mean times of blocks of them.
+
+    Only the faster half counts, since a disturbance makes a step slower, never faster.
+    """
+    step_s = statistics.median(sorted(times_s)[: (len(times_s) + 1) // 2])
+    low_s, high_s = np.quantile(times_s, (_LOW, _HIGH)).tolist()
+    return StepTiming(
+        batch=batch,
+        step_s=step_s,
+        low_s=min(low_s, step_s),
+        high_s=max(high_s, step_s),
+        step_count=step_count,
+        iqr_ratio=_iqr_ratio(times_s),
+        loader_wait_s=loader_wait_s,
     )
 
 
-def iqr_ratio(values: list[float]) -> float:
+def _iqr_ratio(values: Sequence[float]) -> float:
     """Return the interquartile range over the median."""
     low, middle, high = statistics.quantiles(values, n=4)
     return (high - low) / middle

@@ -1,8 +1,8 @@
-"""Times the real step of a loaded model, on copies, so that the model stays unchanged."""
+"""Runs and times the real step of a loaded model."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,10 +11,9 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
-from advisor.calibrate.cpu_load import others_cpu_s
-from advisor.calibrate.memory_room import check_room
-from advisor.calibrate.repeat_timing import Timing, time_step
-from advisor.calibrate.step_request import MeasureRequest
+from advisor.calibrate.cpu_load import OthersLoad
+from advisor.calibrate.repeat_timing import USUAL_REPEATS, Repeats, time_step
+from advisor.calibrate.step_process import MeasureRequest
 from advisor.errors import UsageError
 from advisor.machine.free_memory import free_memory_bytes
 from advisor.records.device import Layout
@@ -28,11 +27,9 @@ from advisor.workload.torch_devices import torch_name
 from advisor.workload.training_step import batch_value, loss_of, optimizer_of
 
 _IMAGE_DIMS = 4
-_LOW, _HIGH = 0.05, 0.95
-"""Quantiles between which 90 % of the blocks lie."""
 
 
-def time_loaded(loaded: LoadedModel, request: MeasureRequest) -> StepTiming:
+def time_loaded(loaded: LoadedModel, request: MeasureRequest, *, repeats: Repeats = USUAL_REPEATS) -> StepTiming:
     """Time some steps of the model on the device, with its inputs on the device already.
 
     The steps run on copies of the parameters. The model, its buffers, optimizer state, random generators and torch's
@@ -42,19 +39,16 @@ def time_loaded(loaded: LoadedModel, request: MeasureRequest) -> StepTiming:
     device = torch.device(torch_name(request.device, uuid=request.gpu_uuid))
     if problem := device_problem(device):
         raise UsageError(problem, hint="`advise doctor` says what is missing")
-    check_room(request, free_bytes=_free_bytes(device))
-    batch = request.batch or loaded.batch
+    request.check_memory(free_bytes=_free_bytes(device))
     functions = (loaded.loss, loaded.optimizer, loaded.train_step) if request.mode == "training" else ()
     objects = [loaded.model, *companions_of(loaded.model, functions)]
     with untouched(objects), float32_products(request.precision), _attention(request.attention):
         dtype = whole_dtype(request.precision)
         with_tensors(objects, partial(_placed, device=device, dtype=dtype, layout=request.layout))
         with _default_device(device), _threads(request.thread_count):
-            step = _step(loaded, request, device, batch=batch)
-            begin_s, others_begin_s = time.monotonic(), others_cpu_s()
-            timing = time_step(step, budget_s=request.budget_s)
-            others_cpu_count = max(0.0, (others_cpu_s() - others_begin_s) / (time.monotonic() - begin_s))
-    return _step_timing(timing, batch=batch, others_cpu_count=others_cpu_count)
+            step, load = step_of(loaded, request, device=device), OthersLoad()
+            timing = time_step(step, budget_s=request.budget_s, batch=request.batch or loaded.batch, repeats=repeats)
+            return replace(timing, others_cpu_count=load.cpu_count())
 
 
 def _free_bytes(device: torch.device) -> float | None:
@@ -77,8 +71,8 @@ def _placed(tensor: torch.Tensor, *, device: torch.device, dtype: torch.dtype | 
     return values
 
 
-def _step(loaded: LoadedModel, request: MeasureRequest, device: torch.device, *, batch: int) -> Callable[[], None]:
-    """Return a function that runs one step and returns when it is done."""
+def step_of(loaded: LoadedModel, request: MeasureRequest, *, device: torch.device) -> Callable[[], None]:
+    """Return a function that runs one step of a model whose tensors are on the device, and returns when it is done."""
     model = loaded.model.train(request.mode == "training")
     for module in model.modules():
         if isinstance(module, nn.RNNBase):
@@ -86,7 +80,7 @@ def _step(loaded: LoadedModel, request: MeasureRequest, device: torch.device, *,
     if request.compile == "compile":
         model.compile(dynamic=False)
     place = partial(_placed, device=device, dtype=whole_dtype(request.precision), layout=request.layout)
-    args, kwargs = inputs = pytree.tree_map_only(torch.Tensor, place, loaded.make_inputs(batch))
+    args, kwargs = inputs = pytree.tree_map_only(torch.Tensor, place, loaded.make_inputs(request.batch or loaded.batch))
     synchronize, given = synchronizer(device), batch_value(inputs)
 
     def infer() -> None:
@@ -108,7 +102,7 @@ def _step(loaded: LoadedModel, request: MeasureRequest, device: torch.device, *,
     optimizer = optimizer_of(loaded)
 
     def train() -> None:
-        optimizer.zero_grad()
+        model.zero_grad()
         with autocast(request.precision, device):
             loss = loss_of(loaded, model(*args, **kwargs), given)
         loss.backward()
@@ -142,16 +136,3 @@ def _default_device(device: torch.device) -> Iterator[None]:
         return
     with device:
         yield
-
-
-def _step_timing(timing: Timing, *, batch: int, others_cpu_count: float) -> StepTiming:
-    blocks = torch.tensor(timing.blocks_s, dtype=torch.float64)
-    return StepTiming(
-        batch=batch,
-        step_s=timing.step_s,
-        low_s=min(timing.step_s, float(blocks.quantile(_LOW))),
-        high_s=max(timing.step_s, float(blocks.quantile(_HIGH))),
-        step_count=len(timing.blocks_s) * timing.block_steps,
-        iqr_ratio=timing.iqr_ratio,
-        others_cpu_count=others_cpu_count,
-    )

@@ -3,11 +3,41 @@
 The child works like `advisor.workload.trace_child` and has the same protection against errors in a user's file.
 """
 
-from advisor.calibrate.memory_room import check_room
-from advisor.calibrate.step_request import MeasureRequest
+from dataclasses import dataclass
+
+from advisor.errors import UsageError
 from advisor.machine.free_memory import free_memory_bytes
+from advisor.records.device import CompileMode, Layout, Precision
 from advisor.records.timing import StepTiming
-from advisor.workload.spawn import SourceProcess
+from advisor.units import format_bytes
+from advisor.workload.spawn import ProfileRequest, SourceProcess
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureRequest(ProfileRequest):
+    """A request to time a step of `batch` samples (None: the source's own batch)."""
+
+    device: str = "cpu"
+    gpu_uuid: str | None = None
+    """UUID of the GPU, if the device is one."""
+    thread_count: int | None = None
+    """Threads of a CPU; None: torch's default."""
+    precision: Precision = "fp32"
+    layout: Layout = "nchw"
+    compile: CompileMode = "eager"
+    needed_bytes: float = 0.0
+    """Predicted memory of the step; the request is refused if less is free."""
+    budget_s: float = 3.0
+    """About how long blocks of steps are timed."""
+
+    def check_memory(self, *, free_bytes: float | None) -> None:
+        """Raise `UsageError` if the device has less free memory than the step needs; None: unknown."""
+        if free_bytes is not None and self.needed_bytes > free_bytes:
+            raise UsageError(
+                f"the step needs {format_bytes(self.needed_bytes)} with a copy of the parameters, but only "
+                f"{format_bytes(free_bytes)} are free",
+                hint="choose a smaller batch",
+            )
 
 
 def measure_source(request: MeasureRequest) -> StepTiming:
@@ -18,7 +48,7 @@ def measure_source(request: MeasureRequest) -> StepTiming:
     """
     request.check()
     if request.device == "cpu":  # check before its weights are made; for a GPU, torch checks in the child
-        check_room(request, free_bytes=free_memory_bytes())
+        request.check_memory(free_bytes=free_memory_bytes())
     process = SourceProcess.start(
         thread_count=request.thread_count, module="advisor.calibrate.step_child", sees_gpus=request.device != "cpu"
     )

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from itertools import compress
 
 import numpy as np
-from scipy.optimize import least_squares
 
+from advisor.fit.least_squares import least_squares
 from advisor.fit.robust_loss import robust
 from advisor.predict.kernel_time import Kernels
 from advisor.predict.roofline import step_times
@@ -64,10 +64,9 @@ def fit_own(steps: Sequence[OwnStep]) -> OwnFigures:
 
     bounds = np.log(LOW), np.log(HIGH)
     loss = robust(np.concatenate([weights, np.ones(2)]))
-    solution = least_squares(residuals, np.zeros(2), bounds=bounds, loss=loss, ftol=_TOLERANCE, xtol=_TOLERANCE)
-    # SciPy scales the Jacobian by the loss, so J'J is the curvature of the minimized function.
-    variances = np.diag(np.linalg.inv(solution.jac.T @ solution.jac))
-    figures = _figures(solution.x)
+    solution = least_squares(residuals, np.zeros(2), bounds=bounds, loss=loss, tolerance=_TOLERANCE)
+    variances = np.diag(np.linalg.inv(solution.curvature))
+    figures = _figures(solution.values)
     compute_log_sigma, memory_log_sigma = np.minimum(np.sqrt(variances), LOG_SIGMA).tolist()
     return replace(figures, compute_log_sigma=compute_log_sigma, memory_log_sigma=memory_log_sigma)
 

@@ -23,7 +23,7 @@ PRIOR_SCALE = ROBUST_LOG_SCALE * float(np.sqrt(PRIOR_ROWS))
 
 
 def robust(scales: FloatArray) -> Callable[[FloatArray], FloatArray]:
-    """Return a loss function for scipy's `least_squares` that is linear beyond `scales`, one scale per residual.
+    """Return a loss function for `least_squares` that is linear beyond `scales`, one scale per residual.
 
     For the square z of a residual and its scale s the loss is 2 s^2 (sqrt(1 + z / s^2) - 1), soft L1 (Triggs et al.,
     Bundle Adjustment, 1999). The function returns it with its first and second derivative.

@@ -5,7 +5,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import least_squares
 
 from advisor.fit.coefficients import (
     BY_PRECISION,
@@ -18,6 +17,7 @@ from advisor.fit.coefficients import (
     Coefficient,
     starts,
 )
+from advisor.fit.least_squares import least_squares
 from advisor.fit.robust_loss import PRIOR_SCALE, ROBUST_LOG_SCALE, robust
 from advisor.fit.sample import Sample
 from advisor.predict.kernel_time import Kernels, kernel_times
@@ -192,15 +192,14 @@ class Fit:
         high = np.log([self.coefficients[index].high for index in free])
         solution = least_squares(
             residuals,
-            np.clip(base[free], low, high),
-            jac=jacobian,
+            base[free],
             bounds=(low, high),
             loss=robust(np.concatenate([ROBUST_LOG_SCALE * weights, np.full(len(base), PRIOR_SCALE)])),
-            x_scale="jac",
-            max_nfev=steps,
-            ftol=_TOLERANCE,
+            jacobian=jacobian,
+            steps=steps,
+            tolerance=_TOLERANCE,
         )
-        return whole(solution.x)
+        return whole(solution.values)
 
     def _total(self, logs: FloatArray, family_s: Mapping[str, FloatArray]) -> FloatArray:
         device_s: FloatArray = np.sum(list(family_s.values()), axis=0)

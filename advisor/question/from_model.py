@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from advisor.calibrate.measured_beside import Measuring
-from advisor.calibrate.step_request import MeasureRequest
+from advisor.calibrate.step_process import MeasureRequest
 from advisor.machine.this_machine import this_machine
 from advisor.question.from_source import (
     ReadMachine,

@@ -8,8 +8,7 @@ from typing import Any
 
 from advisor.calibrate.in_force import calibrations_in_force, with_calibrations
 from advisor.calibrate.measured_beside import Measuring
-from advisor.calibrate.step_process import measure_source
-from advisor.calibrate.step_request import MeasureRequest
+from advisor.calibrate.step_process import MeasureRequest, measure_source
 from advisor.calibrate.store import Stored
 from advisor.catalog.load import load_catalog
 from advisor.errors import CoverageError, UsageError

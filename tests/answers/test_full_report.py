@@ -12,7 +12,7 @@ from torch import nn
 import advisor
 from advisor.answers.full_report import report, shipped_accuracy
 from advisor.calibrate.measured_beside import Measuring
-from advisor.calibrate.step_request import MeasureRequest
+from advisor.calibrate.step_process import MeasureRequest
 from advisor.errors import UsageError
 from advisor.question.from_source import question_from_source, question_of
 from advisor.records.options import Options

@@ -8,15 +8,14 @@ from advisor.calibrate import store
 from advisor.calibrate.calibration_run import calibrate
 from advisor.calibrate.in_force import calibration_notes, calibrations_in_force, with_calibrations
 from advisor.calibrate.operator_process import TimingRequest
-from advisor.catalog.load import load_catalog
 from advisor.errors import UsageError
 from advisor.predict.efficiency import efficiency_of
 from advisor.records.calibration import Calibrated, NotCalibrated, Timings
 from advisor.records.device import Efficiency
 from advisor.records.machine import Machine
-from tests.calibrate.toys import EPYC, WITH_T4, local, shipped, slower, timed_by, timings
+from tests.calibrate.toys import EPYC, WITH_T4, catalog, local, shipped, slower, timed_by, timings
 
-CATALOG = load_catalog()
+CATALOG = catalog()
 
 
 @pytest.fixture(autouse=True)

@@ -11,19 +11,21 @@ from advisor.calibrate.operator_process import TimingRequest
 from advisor.catalog.device_files import read_efficiencies
 from advisor.cli.main import run
 from advisor.records.calibration import Timings
-from tests.calibrate.toys import EPYC, calibration, local, shipped, slower, timed_by, timings
+from tests.calibrate.toys import EPYC, calibration, catalog, local, shipped, slower, timed_by, timings
 
 
 @pytest.fixture(autouse=True)
 def requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[TimingRequest]:
     """A machine with an EPYC 7763 and an empty cache, on which all that is timed takes twice what is shipped."""
     asked: list[TimingRequest] = []
+    known = catalog()
 
     def time_operators(request: TimingRequest, **_: Any) -> Timings:
         asked.append(request)
         return timings(timed_by(slower(shipped(local(EPYC)), 0.5), local(EPYC)))
 
     monkeypatch.setattr("advisor.calibrate.calibration_run.time_operators", time_operators)
+    monkeypatch.setattr("advisor.catalog.load.load_catalog", lambda **_: known)
     monkeypatch.setattr("advisor.machine.this_machine.this_machine", lambda: EPYC)
     monkeypatch.setattr(store, "folder", lambda: tmp_path / "calibrations")
     return asked

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from advisor.calibrate.measured_beside import MeasuredHere, Measuring, measure_here
-from advisor.calibrate.step_request import MeasureRequest
+from advisor.calibrate.step_process import MeasureRequest
 from advisor.errors import UsageError
 from advisor.records.device import Device
 from advisor.records.machine import LocalDevice

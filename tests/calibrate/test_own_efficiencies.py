@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from advisor.calibrate import own_efficiencies as fitting
+from advisor.calibrate.design import probes
 from advisor.calibrate.own_efficiencies import WHOLE_STEPS, fit_calibration, fit_start, whole_step
-from advisor.predict.efficiency import efficiency_of
+from advisor.catalog.load import load_catalog
+from advisor.predict.efficiency import efficiency_of, precision_class
 from advisor.records.calibration import TIMED_HERE, TimedOperator
 from advisor.records.device import Device, Efficiency
 from advisor.workload.file import workload_from_json
@@ -118,6 +120,30 @@ def test_a_start_knows_how_much_longer_an_operator_takes_in_a_net() -> None:
     assert predicted_s(calibrated(start, timed_by(HOT, CPU)), CPU) == pytest.approx(predicted_s(IN_STEPS, CPU), rel=0.1)
 
 
+def test_an_operator_that_the_start_does_not_know_is_an_error() -> None:
+    start = replace(started(IN_STEPS, hot=HOT), operator_ratios={"relu 30000000, batch 1": 0.7})
+
+    with pytest.raises(
+        ValueError, match=r"operator_ratio for the probe 'relu 10000, batch 1' at fp32: .*check_calibration"
+    ):
+        calibrated(start, timed_by(HOT, CPU))
+
+
+def test_every_probe_of_a_cpu_has_its_ratio_in_the_shipped_start() -> None:
+    starts = {one.precision: one for one in load_catalog().efficiencies if one.generation == WHOLE_STEPS}
+
+    missing = [
+        f"{probe.name}, batch {probe.batch}, {probe.precision}"
+        for probe in probes(("fp32", "amp-bf16"), size_factor=1)
+        if f"{probe.name}, batch {probe.batch}" not in starts[precision_class(probe.precision)].operator_ratios
+    ]
+
+    assert missing == [], (
+        "add their timings to tests/data/measured/own/calibration_operators.csv with scripts/check_calibration.py, "
+        "then run scripts/fit_calibration_start.py"
+    )
+
+
 @pytest.mark.parametrize("ratio", [0.5, 1.6, 2.0])
 def test_a_machine_faster_or_slower_than_that_of_the_start_is_found(ratio: float) -> None:
     """Ten programs are believed four fifths of the way: one minute of a shared machine is not like the next."""
@@ -132,7 +158,7 @@ def test_of_a_family_that_no_step_holds_the_operators_say_all() -> None:
     start = started(IN_STEPS, hot=HOT, programs=("relu 30000000", "mm 1024", "mm 2048"))
 
     assert (start.families["norm"].n, start.families["pointwise"].n) == (0, 1)
-    assert "norm 30000000, batch 1" not in start.operator_ratios
+    assert start.operator_ratios["norm 30000000, batch 1"] == 1.0
     own = calibrated(start, timed_by(HOT, CPU))
     # As HOT has it, give or take what is held for all families alike, and not as IN_STEPS, a third below it.
     assert own.families["norm"].memory_ratio == pytest.approx(HOT.families["norm"].memory_ratio, rel=0.15)

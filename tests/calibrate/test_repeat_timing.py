@@ -1,6 +1,8 @@
+import gc
+
 import pytest
 
-from advisor.calibrate.repeat_timing import iqr_ratio, time_step
+from advisor.calibrate.repeat_timing import step_timing, time_step
 
 
 class Clock:
@@ -51,5 +53,21 @@ def test_the_slower_half_of_the_blocks_does_not_count() -> None:
 
 
 def test_the_spread_is_the_range_of_the_middle_half_over_the_median() -> None:
-    # statistics.quantiles of 1 to 7: 2, 4, 6; (6 - 2) / 4
-    assert iqr_ratio([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]) == 1.0
+    timing = step_timing([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], batch=4, step_count=7)
+
+    # statistics.quantiles of 1 to 7: 2, 4, 6; (6 - 2) / 4. The faster half is 1 to 4.
+    assert (timing.iqr_ratio, timing.step_s) == (1.0, 2.5)
+    # 90 % lie between 1 + 0.05 x 6 and 1 + 0.95 x 6
+    assert (timing.low_s, timing.high_s) == (pytest.approx(1.3), pytest.approx(6.7))
+
+
+def test_no_garbage_is_collected_while_a_step_is_timed() -> None:
+    seen = set()
+
+    def step() -> None:
+        seen.add(gc.isenabled())
+
+    time_step(step, budget_s=0.001)
+
+    assert seen == {False}
+    assert gc.isenabled()

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from advisor.calibrate.run_step import time_loaded
-from advisor.calibrate.step_request import MeasureRequest
+from advisor.calibrate.step_process import MeasureRequest
 from advisor.errors import TraceError, UsageError
 from advisor.records.timing import StepTiming
 from advisor.workload.sources.live import load_live

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from advisor.calibrate.step_process import measure_source
-from advisor.calibrate.step_request import MeasureRequest
+from advisor.calibrate.step_process import MeasureRequest, measure_source
 from advisor.errors import LoadError, TraceError, UsageError
 from advisor.records.timing import StepTiming
 

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 import torch
 
-from advisor.calibrate import operator_worker as worker
+from advisor.calibrate import operator_child as child
 from advisor.calibrate.design import probes
-from advisor.calibrate.repeat_timing import Timing
+from advisor.calibrate.repeat_timing import step_timing
+from advisor.records.timing import StepTiming
 
 
 def test_a_copy_goes_from_pinned_memory_and_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,15 +20,15 @@ def test_a_copy_goes_from_pinned_memory_and_is_waited_for(monkeypatch: pytest.Mo
         made.append({"pin_memory": pin_memory, **settings})
         return empty(*size, **settings)
 
-    def timed(step: Any, *, budget_s: float) -> Timing:
+    def timed(step: Any, *, budget_s: float) -> StepTiming:
         step()
-        return Timing(step_s=0.004, iqr_ratio=0.0, blocks_s=(0.004,), block_steps=1)
+        return step_timing([0.004, 0.004], batch=1, step_count=2)
 
     monkeypatch.setattr(torch, "empty", recorded_empty)
-    monkeypatch.setattr(worker, "synchronizer", lambda device: lambda: waits.append(str(device)))
-    monkeypatch.setattr(worker, "time_step", timed)
+    monkeypatch.setattr(child, "synchronizer", lambda device: lambda: waits.append(str(device)))
+    monkeypatch.setattr(child, "time_step", timed)
 
-    rate = worker._copied_bytes_per_s(torch.device("cpu"))
+    rate = child._copied_bytes_per_s(torch.device("cpu"))
 
     # 64 MiB in 4 ms
     assert rate == pytest.approx(2**26 / 0.004)
@@ -42,7 +43,7 @@ def test_a_trace_serves_every_precision() -> None:
     )
     same = next(probe for probe in fp32 if probe.name == half[0].name)
 
-    assert worker.trace_probe(half[0]) is worker.trace_probe(same)
+    assert child.trace_probe(half[0]) is child.trace_probe(same)
 
 
 def test_the_pace_is_that_of_a_product_and_of_calls(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,9 +57,8 @@ def test_the_pace_is_that_of_a_product_and_of_calls(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(torch.nn.Linear, "forward", takes(0.5))
     monkeypatch.setattr(torch.Tensor, "relu", takes(0.01))
-    monkeypatch.setattr(worker.time, "perf_counter", lambda: passed_s[0])
+    monkeypatch.setattr(child.time, "perf_counter", lambda: passed_s[0])
 
-    pace = worker._pace_of(torch.device("cpu"))()
+    pace = child._pace_of(torch.device("cpu"))()
 
-    assert pace.product_s == pytest.approx(0.5)
-    assert pace.calls_s == pytest.approx(100 * 0.01)
+    assert pace == pytest.approx({"product_s": 0.5, "calls_s": 100 * 0.01})
