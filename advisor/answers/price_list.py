@@ -13,8 +13,7 @@ from advisor.catalog.invariants import date_warnings
 from advisor.catalog.overlay import shipped_layer
 from advisor.catalog.parse import parse_catalog
 from advisor.cost.job import PRICE_KINDS
-from advisor.cost.price_marks import price_marks
-from advisor.cost.selection import Limits, check_names
+from advisor.cost.selection import OfferFilter, check_names, price_marks
 from advisor.errors import UsageError
 from advisor.records.options import Options
 from advisor.records.price import Catalog, Offer, PriceChange, PricedOffer, PriceKind
@@ -26,8 +25,8 @@ def list_prices(catalog: Catalog, options: Options, *, today: date) -> tuple[Pri
     Raises `UsageError` for a provider, region or device that there is not.
     """
     check_names(options, catalog.offers)
-    limits = Limits.of(replace(options, device=device_ids(catalog, options.device)))
-    within = [offer for offer in catalog.offers if limits.exclude(offer) is None]
+    wanted = OfferFilter.of(replace(options, device=device_ids(catalog, options.device)))
+    within = [offer for offer in catalog.offers if wanted.why_excluded(offer) is None]
     return tuple(
         sorted(
             _priced(within, options, kinds=(PRICE_KINDS[options.price], "owned"), today=today),

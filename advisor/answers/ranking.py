@@ -10,14 +10,13 @@ from advisor.calibrate.in_force import calibration_notes
 from advisor.calibrate.measured_beside import measure_here
 from advisor.catalog.find import device_ids, exchange_rate_of, overlay_notes
 from advisor.catalog.invariants import catalog_warnings
-from advisor.cost.at_hand import fleet_at_hand, join, join_fleets, notes_at_hand, selection_at_hand, soonest
+from advisor.cost.at_hand import fastest, fleet_at_hand, join, join_fleets, selection_at_hand
 from advisor.cost.batch_sweep import batch_sweeps
 from advisor.cost.job import job_of
 from advisor.cost.offer_terms import latest_starts_s
 from advisor.cost.payback import payback_notes
-from advisor.cost.price_marks import mark_warnings
 from advisor.cost.rank_offers import rank as rank_offers
-from advisor.cost.selection import select_offers
+from advisor.cost.selection import mark_warnings, select_offers
 from advisor.devices.local_device import local_devices
 from advisor.errors import TraceError, UsageError
 from advisor.predict.anchor import at_timed_batch
@@ -33,6 +32,7 @@ from advisor.records.machine import LOCAL
 from advisor.records.options import Options
 from advisor.records.prediction import Anchor, FloatArray, IndexArray, Predictions
 from advisor.records.workload import Workload
+from advisor.report.rejection_text import local_notes, rejections
 from advisor.scale.machine_sweep import sweep_machines
 from advisor.scale.predict_on_all import predict_on_all
 from advisor.workload.summary import summarize
@@ -83,7 +83,7 @@ def rank(question: Question, *, today: date | None = None) -> Recommendation:
         workload=summarize(workload, batch=_summary_batch(workload, options)),
         best=ranking.quotes[0] if ranking.quotes else None,
         quotes=ranking.quotes,
-        at_hand=soonest(at_hand.quotes),
+        at_hand=fastest(at_hand.quotes),
         measured=measured.steps,
         batch_sweeps=batch_sweeps(
             ranking.quotes,
@@ -103,13 +103,13 @@ def rank(question: Question, *, today: date | None = None) -> Recommendation:
             job=job,
             anchors=measured.anchors,
         ),
-        rejected=(*catalog.rejected, *ranking.rejected),
+        rejected=(*catalog.rejected, *rejections(ranking.rejected, workload.generation)),
         notes=(
             *overlay_notes(catalog),
             *ranking.notes,
             *memory_notes(workload, predictions),
             *calibration_notes(question.calibrated, used=_calibrated_devices((*ranking.quotes, *at_hand.quotes))),
-            *notes_at_hand(here, at_hand),
+            *local_notes(here, rejections(at_hand.rejected, workload.generation)),
             *payback_notes(ranking.quotes, catalog.offers, rate=exchange_rate),
         ),
         warnings=(

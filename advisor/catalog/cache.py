@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import date
-from itertools import islice
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -23,11 +22,9 @@ from advisor.errors import ProfileError
 from advisor.files.regular_file import read_regular_file
 from advisor.files.whole_file import replace_whole
 from advisor.records.billing import Billing, BillingRule, Extras, StartUp
-from advisor.records.columns import from_columns, to_columns
 from advisor.records.device import Cpu, Efficiency, FamilyEfficiency, Gpu
 from advisor.records.price import Catalog, ExchangeRate, Offer, Price, Rejection
 
-_SHARED_TEXTS = ("source", "note")
 _OWN_FILE = 0o600
 """Readable only by this user, because overlays may contain confidential prices."""
 _KEPT_COUNT = 8
@@ -139,67 +136,40 @@ def _cache_file(folder: Path, *, key: str) -> Path:
 
 
 def catalog_to_json(catalog: Catalog) -> bytes:
-    """Return the catalog as JSON, with devices as objects, and with the thousands of offers and prices as columns.
-
-    `prices` has the prices of all offers in order; each offer stores its count. Repeated texts are in a shared table.
-    """
-    prices = to_columns(Price, [price for offer in catalog.offers for price in offer.prices])
-    offers = to_columns(Offer, catalog.offers)
-    offers["prices"] = [len(offer.prices) for offer in catalog.offers]
-    texts: dict[str, int] = {}
-    for name in _SHARED_TEXTS:
-        prices[name] = [texts.setdefault(text, len(texts)) for text in prices[name]]
-    document = {
-        "gpus": list(catalog.gpus.values()),
-        "cpus": list(catalog.cpus.values()),
-        "efficiencies": catalog.efficiencies,
-        "texts": list(texts),
-        "prices": prices,
-        "offers": offers,
-        "rejected": catalog.rejected,
-        "overlays": catalog.overlays,
-        "doubts": catalog.doubts,
-        "own_dates": catalog.own_dates,
-        "exchange_rates": catalog.exchange_rates,
-        "billing": catalog.billing,
-    }
-    return json.dumps(document, default=_to_object, separators=(",", ":"), ensure_ascii=False).encode()
+    """Return the catalog as JSON, with every record as an object of the fields that differ from their defaults."""
+    return json.dumps(catalog, default=_to_object, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def catalog_from_json(payload: bytes) -> Catalog:
     """Return the catalog from JSON, the inverse of `catalog_to_json`; values are not checked here."""
-    document = json.loads(payload)
-    columns = document["prices"]
-    for name in _SHARED_TEXTS:
-        columns[name] = [document["texts"][index] for index in columns[name]]
-    prices = iter(from_columns(Price, columns, count=len(columns["kind"])))
-    columns = document["offers"]
-    columns["prices"] = [tuple(islice(prices, count)) for count in columns["prices"]]
-    for efficiency in document["efficiencies"]:
+    found = json.loads(payload)
+    for efficiency in found["efficiencies"]:
         families = efficiency["families"].items()
         efficiency["families"] = {family: FamilyEfficiency(**values) for family, values in families}
-    gpus = [Gpu(**_with_tuples(values)) for values in document["gpus"]]
-    cpus = [Cpu(**_with_tuples(values)) for values in document["cpus"]]
+    for offer in found["offers"]:
+        offer["prices"] = tuple([Price(**values) for values in offer["prices"]])
+    billing = found["billing"]
     return Catalog(
-        gpus={gpu.id: gpu for gpu in gpus},
-        cpus={cpu.id: cpu for cpu in cpus},
-        efficiencies=tuple(Efficiency(**_with_tuples(values)) for values in document["efficiencies"]),
-        offers=tuple(from_columns(Offer, columns, count=len(columns["id"]))),
-        rejected=tuple(Rejection(**values) for values in document["rejected"]),
-        overlays=tuple(document["overlays"]),
-        doubts=tuple(document["doubts"]),
-        own_dates=dict(document["own_dates"]),
-        exchange_rates=tuple(ExchangeRate(**values) for values in document["exchange_rates"]),
+        gpus={key: Gpu(**_with_tuples(values)) for key, values in found["gpus"].items()},
+        cpus={key: Cpu(**_with_tuples(values)) for key, values in found["cpus"].items()},
+        efficiencies=tuple(Efficiency(**_with_tuples(values)) for values in found["efficiencies"]),
+        offers=tuple([Offer(**values) for values in found["offers"]]),
+        rejected=tuple(Rejection(**values) for values in found["rejected"]),
+        overlays=tuple(found["overlays"]),
+        doubts=tuple(found.get("doubts", ())),
+        own_dates=dict(found["own_dates"]),
+        exchange_rates=tuple(ExchangeRate(**values) for values in found.get("exchange_rates", ())),
         billing=Billing(
-            rules={provider: BillingRule(**values) for provider, values in document["billing"]["rules"].items()},
-            start_ups={provider: StartUp(**values) for provider, values in document["billing"]["start_ups"].items()},
-            extras=Extras(**document["billing"]["extras"]),
+            rules={provider: BillingRule(**values) for provider, values in billing["rules"].items()},
+            start_ups={provider: StartUp(**values) for provider, values in billing["start_ups"].items()},
+            extras=Extras(**billing.get("extras", {})),
         ),
     )
 
 
 def _to_object(record: Any) -> dict[str, Any]:
-    return {field.name: getattr(record, field.name) for field in fields(record)}
+    values = ((field, getattr(record, field.name)) for field in fields(record))
+    return {field.name: value for field, value in values if value != field.default}
 
 
 def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:

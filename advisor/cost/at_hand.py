@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from advisor.cost.rank_offers import Ranking
 from advisor.cost.selection import Selection
 from advisor.records.answer import Quote
 from advisor.records.device import Device
@@ -51,14 +50,7 @@ def join_fleets(here: Fleet, rented: Fleet) -> Fleet:
     )
 
 
-def notes_at_hand(devices: Iterable[LocalDevice], ranking: Ranking) -> tuple[str, ...]:
-    """Return one note per device of this machine that is missing from the ranking or has uncertain figures."""
-    missing = {rejection.id: rejection.reason for rejection in ranking.rejected}
-    reasons = [(local, missing.get(f"{LOCAL}/{local.id}", local.note)) for local in devices]
-    return tuple(f"this machine's {local.id}, {local.name}: {why}" for local, why in reasons if why)
-
-
-def soonest(quotes: Iterable[Quote]) -> Quote | None:
+def fastest(quotes: Iterable[Quote]) -> Quote | None:
     """Return the quote that finishes the job first, without a chance of being the cheapest: it is not ranked."""
     first = min(quotes, key=lambda quote: quote.job_s.mid, default=None)
     return None if first is None else replace(first, chance_cheapest=0.0, indistinguishable=False)

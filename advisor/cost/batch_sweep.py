@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from advisor.cost.quotes import quoted_fields
 from advisor.cost.selection import Selection
 from advisor.records.answer import BOUNDS, BatchPoint, BatchSweep, Interval, Quote
 from advisor.records.prediction import Fleet, Predictions
@@ -30,28 +31,13 @@ def batch_sweeps(
     of_device = {quote.device.id: quote for quote in reversed(quotes)}
     wanted = [quotes[0], *of_kind.values(), *(of_device[name] for name in named if name in of_device)]
     chosen = list({quote.id: quote for quote in wanted}.values())[:_MOST_SWEEPS]
-    ids = {quote.id for quote in chosen}
-    devices = {
-        offer.id: int(device)
-        for offer, device in zip(selection.offers, fleet.device_index.tolist(), strict=True)
-        if offer.id in ids
-    }
-    sweeps = (_sweep(quote, devices[quote.id], predictions=predictions) for quote in chosen)
-    return tuple(sweep for sweep in sweeps if len(sweep.points) > 1)
-
-
-def _sweep(quote: Quote, device: int, *, predictions: Predictions) -> BatchSweep:
-    return BatchSweep(
-        id=quote.id,
-        provider=quote.provider,
-        instance=quote.instance,
-        device=quote.device,
-        precision=quote.precision,
-        usd_per_hour=quote.usd_per_hour,
-        batch=quote.batch,
-        device_memory_bytes=quote.device_memory_bytes,
-        points=batch_points(predictions, device, usd_per_hour=quote.usd_per_hour),
-    )
+    devices = dict(zip((offer.id for offer in selection.offers), fleet.device_index.tolist(), strict=True))
+    sweeps = []
+    for quote in chosen:
+        points = batch_points(predictions, devices[quote.id], usd_per_hour=quote.usd_per_hour)
+        if len(points) > 1:
+            sweeps.append(BatchSweep(points=points, **quoted_fields(quote, BatchSweep)))
+    return tuple(sweeps)
 
 
 def batch_points(predictions: Predictions, device: int, *, usd_per_hour: float) -> tuple[BatchPoint, ...]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from advisor.cost.batch_choice import choose_batches
 from advisor.cost.job_cost import cost_job
-from advisor.cost.job_limits import OfferLimits
+from advisor.cost.limits import keeps_all, offer_limits
 from advisor.cost.quotes import CostedOffers, quotes_of
 from advisor.cost.rank_offers import best_first, cost_offers
 from advisor.cost.selection import Selection
@@ -29,9 +29,9 @@ def cheapest_by_kind(
     costed = cost_offers(
         selection.priced, fleet=fleet, predictions=predictions, choice=choice, billing=billing, job=job
     )
-    limits = OfferLimits(job.limits, costs=costed.costs, terms=costed.terms)
-    may_win = np.arange(len(selection.priced)) < selection.may_win_count
-    may_win &= np.isfinite(costed.costs.job_usd) & limits.kept
+    limits = offer_limits(job.limits, costs=costed.costs, terms=costed.terms)
+    may_win = keeps_all(limits, among=np.isfinite(costed.costs.job_usd))
+    may_win[selection.may_win_count :] = False
     is_gpu = np.array([device.kind == "gpu" for device in fleet.devices], dtype=np.bool_)[fleet.device_index]
     members: dict[DeviceKind, IndexArray] = {
         "cpu": np.flatnonzero(may_win & ~is_gpu),
@@ -60,8 +60,8 @@ def _kind_cost(
     def least_usd(log_error: FloatArray) -> float:
         return float(cost_job(step_s * np.exp(log_error), batch=batch_sizes, terms=terms, job=job).job_usd.min())
 
-    best = int(best_first(costed, offers, objective="cost")[0])
-    (quote,) = quotes_of(costed, np.array([best], dtype=np.intp), predictions=predictions, job=job, billing=billing)
+    best = min(offers.tolist(), key=best_first(costed, objective="cost"))
+    (quote,) = quotes_of(costed, [best], predictions=predictions, job=job, billing=billing)
     at = int(np.flatnonzero(offers == best)[0])
     return KindCost(
         quote=quote,

@@ -1,43 +1,34 @@
 """Lists which parts the cost of a job includes and which it leaves out."""
 
-from typing import NamedTuple
-
 from advisor.records.answer import CostPart, Job
-from advisor.records.billing import Extras
-from advisor.records.price import PriceKind
+from advisor.records.billing import Billing
+from advisor.records.price import PricedOffer, PriceKind
 
 _TERM_HOURS: dict[PriceKind, float] = {"commit_1y": 8760.0, "commit_3y": 26280.0}
 """365 days of 24 h, once and three times."""
 
 
-class KnownTerms(NamedTuple):
-    """The kind of an offer's price, and which of its terms are known. Hundreds of offers share a few combinations."""
-
-    price_kind: PriceKind
-    start_up: bool
-    increments: bool
-    interruptions: bool
-    quota: bool
-    wait: bool
-
-
-def coverage(job: Job, *, extras: Extras, known: KnownTerms) -> tuple[tuple[CostPart, ...], tuple[CostPart, ...]]:
+def coverage(job: Job, priced: PricedOffer, *, billing: Billing) -> tuple[tuple[CostPart, ...], tuple[CostPart, ...]]:
     """Return the parts that the cost includes and those it leaves out; parts that do not apply are in neither."""
-    is_service, is_owned = job.requests_per_day is not None, known.price_kind == "owned"
-    parts: dict[CostPart, bool | None] = {
-        "compute": True,
-        "start-up": None if is_service or is_owned else known.start_up and not job.assumed,
-        "lost-work": known.interruptions and not job.assumed if known.price_kind == "spot" and not is_service else None,
-        "billing-increments": None if is_service or is_owned else known.increments and not job.assumed,
-        "idle-time": True if is_service else None,
-        "storage": None if is_owned else extras.storage_usd_per_month is not None and not job.assumed,
-        "egress": None if is_owned else extras.egress_usd is not None and not job.assumed,
-        "tax": None if is_owned else extras.tax_percent is not None and not job.assumed,
-        "quota": None if is_owned else known.quota,
-        "availability": None if is_owned else known.wait and not job.assumed,
+    offer, kind, extras = priced.offer, priced.price.kind, billing.extras
+    is_rented, is_started, is_sized = kind != "owned", job.requests_per_day is None, not job.assumed
+    applies_and_known: dict[CostPart, tuple[bool, bool]] = {
+        "compute": (True, True),
+        "start-up": (is_rented and is_started, is_sized and bool(billing.start_ups)),
+        "lost-work": (kind == "spot" and is_started, is_sized and offer.interruption is not None),
+        "billing-increments": (is_rented and is_started, is_sized and offer.provider in billing.rules),
+        "idle-time": (not is_started, True),
+        "storage": (is_rented, is_sized and extras.storage_usd_per_month is not None),
+        "egress": (is_rented, is_sized and extras.egress_usd is not None),
+        "tax": (is_rented, is_sized and extras.tax_percent is not None),
+        "quota": (is_rented, offer.quota_instances is not None),
+        "availability": (is_rented, is_sized and offer.wait_s is not None),
     }
-    covered = tuple(part for part, is_covered in parts.items() if is_covered)
-    return covered, tuple(part for part, is_covered in parts.items() if is_covered is False)
+    covered, not_covered = (
+        tuple(part for part, (applies, known) in applies_and_known.items() if applies and known == is_covered)
+        for is_covered in (True, False)
+    )
+    return covered, not_covered
 
 
 def commitment_usd(kind: PriceKind, *, usd_per_hour: float, instance_count: int) -> float | None:

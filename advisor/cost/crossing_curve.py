@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TypeAlias
 
-from advisor.cost.crossing_interpolation import margin_between
-from advisor.cost.crossing_margin import Margin, cost_margin, speed_margin
+from advisor.cost.crossing_margin import Margin, cost_margin, margin_between, speed_margin
 from advisor.cost.crossing_search import find_crossings
+from advisor.cost.quotes import quoted_fields
 from advisor.records.break_even_curves import Contender, Curve, CurveKind, CurvePoint, FolkRule, KindCost
 from advisor.records.device import DeviceKind
 
@@ -71,14 +71,4 @@ def _point(place: int, pair: ByKind) -> CurvePoint:
 
 def _contender(cost: KindCost) -> Contender:
     quote = cost.quote
-    return Contender(
-        id=quote.id,
-        name=f"{quote.provider} {quote.instance}",
-        device=quote.device,
-        usd_per_hour=quote.usd_per_hour,
-        instance_count=quote.instance_count,
-        precision=quote.precision,
-        batch=quote.batch,
-        step_s=quote.step_s,
-        job_usd=quote.job_usd,
-    )
+    return Contender(name=f"{quote.provider} {quote.instance}", **quoted_fields(quote, Contender))

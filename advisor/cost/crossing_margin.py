@@ -6,7 +6,9 @@ themselves are independent, so they add in squares.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from advisor.records.answer import Z_90, Interval
 from advisor.records.break_even_curves import KindCost
@@ -52,6 +54,26 @@ def speed_margin(cpu: KindCost, gpu: KindCost) -> Margin:
         own=(_half_widths(cpu.own_log_spread), _half_widths(gpu.own_log_spread)),
         shared=(_half_widths(cpu.shared_log_spread), _half_widths(gpu.shared_log_spread)),
     )
+
+
+def margin_between(known: Mapping[int, Margin], place: int) -> Margin:
+    """Interpolate linearly over the logarithm of `place`, or take the left margin if one of the two is infinite.
+
+    Costs grow as powers of a model's width and depth, so their logarithms are nearly linear in its logarithm.
+    """
+    places = sorted(known)
+    for left, right in pairwise(places):
+        if left <= place < right:
+            start, end = known[left], known[right]
+            if not (math.isfinite(start.mid) and math.isfinite(end.mid)):
+                return start
+            share = math.log(place / left) / math.log(right / left)
+            return Margin(
+                mid=start.mid + share * (end.mid - start.mid),
+                low=start.low + share * (end.low - start.low),
+                high=start.high + share * (end.high - start.high),
+            )
+    return known[place]
 
 
 _Ends = tuple[float, float]

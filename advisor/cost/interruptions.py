@@ -1,6 +1,7 @@
 """Predicts the time of a job on spot instances that may be interrupted."""
 
 import re
+from functools import cache
 
 import numpy as np
 
@@ -12,12 +13,15 @@ _MOST_INTERRUPTIONS = 500.0
 """Cap on the interruptions per stretch of work: e^500 restarts never end, and much more overflows a float."""
 
 
-def interruptions_per_s(interruption: str) -> float:
+@cache  # providers publish a few ranges
+def interruptions_per_s(interruption: str | None) -> float:
     """Return the interruption rate behind a monthly share of interrupted instances: "5-10 %", "<5 %", ">20 %".
 
     At a constant rate, an instance survives a month with probability e^(-rate x month). The share used is the upper
-    end of the range; ">20 %" has no upper end, so 20 % is used, which is a lower bound.
+    end of the range; ">20 %" has no upper end, so 20 % is used, which is a lower bound. An unknown share counts as 0.
     """
+    if interruption is None:
+        return 0.0
     share = float(_NUMBER.findall(interruption)[-1]) / 100
     return float(-np.log1p(-share)) / SECONDS_PER_MONTH
 

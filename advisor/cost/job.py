@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import fields
 
 from advisor.cost.service import requests_per_day, requests_per_month
 from advisor.errors import UsageError
@@ -61,15 +62,7 @@ def job_of(
         checkpoint_every_s=options.checkpoint_every,
         loader_s_per_sample=options.loader_s_per_sample,
         objective=options.objective,
-        limits=JobLimits(
-            deadline_s=options.deadline,
-            max_usd=options.max_usd,
-            max_usd_per_hour=options.max_hourly,
-            max_latency_s=options.max_latency,
-            min_samples_per_s=options.min_throughput,
-            max_ttft_s=options.max_ttft,
-            max_tpot_s=options.max_tpot,
-        ),
+        limits=JobLimits(**{one.name: getattr(options, one.metadata["option"]) for one in fields(JobLimits)}),
     )
 
 

@@ -2,31 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from advisor.cost.cheapest import compare_costs
-from advisor.cost.coverage import KnownTerms, commitment_usd, coverage
-from advisor.cost.interval_arrays import intervals
+from advisor.cost.coverage import commitment_usd, coverage
 from advisor.cost.job_cost import JobCosts, cost_job
-from advisor.cost.machines import gpu_count, plans_at
 from advisor.cost.offer_terms import OfferTerms
-from advisor.cost.pareto import pareto_front
 from advisor.cost.start_up import joint_ends
-from advisor.cost.token_quotes import token_quotes
-from advisor.records.answer import BOUNDS, CostParts, Job, Quote, QuotedDevice
+from advisor.cost.token_quotes import token_quote
+from advisor.records.answer import BOUNDS, CostParts, Interval, Job, Quote, QuotedDevice
 from advisor.records.billing import Billing
-from advisor.records.columns import from_columns
 from advisor.records.options import Objective
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray, Predictions
 from advisor.records.price import PricedOffer
+from advisor.records.scale import Plan
 
 _SECONDS_PER_HOUR = 3600
-_OF_OFFERS = ("id", "provider", "tier", "region", "instance", "vcpus")
-_OF_PRICES = {"price_kind": "kind", "price_basis": "basis", "usd_per_hour": "usd_per_hour", "price_date": "date"}
-"""Fields of a quote, with the field of the price that each is copied from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,19 +43,19 @@ def ranked_time_s(costs: JobCosts, step_s: FloatArray, *, job: Job) -> FloatArra
 
 
 def quotes_of(
-    costed: CostedOffers, chosen: IndexArray, *, predictions: Predictions, job: Job, billing: Billing
+    costed: CostedOffers, chosen: Sequence[int], *, predictions: Predictions, job: Job, billing: Billing
 ) -> tuple[Quote, ...]:
     """Return the quotes of the offers at the indices `chosen`, in that order."""
-    if not len(chosen):
+    if not chosen:
         return ()
-    devices, batches = costed.device[chosen], costed.batch_index[chosen]
+    indices = np.array(chosen, dtype=np.intp)
+    devices, batches = costed.device[indices], costed.batch_index[indices]
     step_s = np.stack(
         [times[devices, batches] for times in (predictions.step_s, predictions.step_low_s, predictions.step_high_s)]
     )
-    terms, batch_sizes = costed.terms.of(chosen), predictions.batches[batches]
+    terms, batch_sizes = costed.terms.of(indices), predictions.batches[batches]
     mid, low, high = (cost_job(times, batch=batch_sizes, terms=terms, job=job) for times in step_s)
     ends = _costs_at_ends(step_s, batch_sizes=batch_sizes, terms=terms, job=job)
-    step = _same_steps(predictions, devices, batch_sizes=batch_sizes, step_s=step_s[0])
     step_usd = np.stack([one.job_usd for one in (mid, low, high)])
     time_s = np.stack([ranked_time_s(one, times, job=job) for one, times in zip((mid, low, high), step_s, strict=True)])
     job_s, job_usd = (np.stack([getattr(one, name) for one in (mid, *ends)]) for name in ("job_s", "job_usd"))
@@ -71,104 +64,102 @@ def quotes_of(
         time_s,
         step_s=step_s,
         own_log_spread=predictions.own_log_spread[devices, batches],
-        step=step,
+        step=_same_steps(predictions, devices, batch_sizes=batch_sizes, step_s=step_s[0]),
         objective=job.objective,
     )
     on_front = pareto_front(job_usd[0], time_s[0])
     samples_per_s = batch_sizes / step_s[0]
     usd_per_million = terms.usd_per_hour * terms.machine_count / _SECONDS_PER_HOUR / samples_per_s * 1e6
-    priced = [costed.priced[index] for index in chosen.tolist()]
-    columns = {
-        **_offered(priced, job=job, billing=billing),
-        **_predicted(predictions, devices, batches, priced=priced),
-        "batch": batch_sizes.tolist(),
-        "step_s": intervals(step_s),
-        "samples_per_s": samples_per_s.tolist(),
-        "usd_per_million_samples": usd_per_million.tolist(),
-        "job_usd": intervals(job_usd),
-        "job_s": intervals(job_s),
-        "chance_cheapest": chances.tolist(),
-        "indistinguishable": indistinguishable.tolist(),
-        "on_pareto_front": on_front.tolist(),
-        "instance_count": mid.instance_count.astype(np.intp).tolist(),
-        **{name: getattr(mid, name).tolist() for name in ("idle_ratio", "lost_s")},
-        **{name: getattr(terms, name).tolist() for name in ("wait_s", "start_up_s", "start_up_measured")},
-        "job_parts_usd": _all_parts(mid),
-        "tokens": token_quotes(predictions, devices, batches, step_s=step_s, job_usd=job_usd[0], job=job),
-    }
-    columns["commitment_usd"] = [
-        commitment_usd(one.price.kind, usd_per_hour=one.price.usd_per_hour, instance_count=count)
-        for one, count in zip(priced, columns["instance_count"], strict=True)
-    ]
-    return tuple(from_columns(Quote, columns, count=len(priced)))
-
-
-def _offered(priced: Sequence[PricedOffer], *, job: Job, billing: Billing) -> dict[str, list[Any]]:
-    """Return the columns of quotes that come from their offers and prices."""
-    offers, prices = [one.offer for one in priced], [one.price for one in priced]
-    known = [
-        KnownTerms(
-            price_kind=price.kind,
-            start_up=bool(billing.start_ups),
-            increments=offer.provider in billing.rules,
-            interruptions=offer.interruption is not None,
-            quota=offer.quota_instances is not None,
-            wait=offer.wait_s is not None,
-        )
-        for offer, price in zip(offers, prices, strict=True)
-    ]
-    coverages = {terms: coverage(job, extras=billing.extras, known=terms) for terms in set(known)}
-    covers = [coverages[terms] for terms in known]
-    return {
-        **{name: list(map(attrgetter(name), offers)) for name in _OF_OFFERS},
-        **{name: list(map(attrgetter(field), prices)) for name, field in _OF_PRICES.items()},
-        "price_marks": [one.marks for one in priced],
-        "interruption": [
-            offer.interruption if price.kind == "spot" else None for offer, price in zip(offers, prices, strict=True)
-        ],
-        "covers": [covered for covered, _ in covers],
-        "not_covered": [not_covered for _, not_covered in covers],
-    }
-
-
-def _predicted(
-    predictions: Predictions, devices: IndexArray, batches: IndexArray, *, priced: Sequence[PricedOffer]
-) -> dict[str, list[Any]]:
-    """Return the columns of quotes that come from the predictions for their devices."""
-    indices, count = devices.tolist(), len(priced)
-    used = [predictions.devices[index] for index in indices]
-    precisions = [predictions.precisions[index] for index in indices]
-    for device, precision in zip(used, precisions, strict=True):
+    quotes = []
+    for place, (index, at) in enumerate(zip(chosen, zip(devices.tolist(), batches.tolist(), strict=True), strict=True)):
+        offer, price = costed.priced[index].offer, costed.priced[index].price
+        device, precision = predictions.devices[at[0]], predictions.precisions[at[0]]
         if precision is None:
             raise ValueError(f"{device.id} was ranked without a precision")
-    plans, ratios = plans_at(predictions, devices, batches)
+        plan, efficiency_ratio = _plan_at(predictions, at)
+        is_measured = predictions.measured is not None and predictions.measured[at]
+        instance_count = int(mid.instance_count[place])
+        covers, not_covered = coverage(job, costed.priced[index], billing=billing)
+        quotes.append(
+            Quote(
+                id=offer.id,
+                provider=offer.provider,
+                tier=offer.tier,
+                region=offer.region,
+                instance=offer.instance,
+                vcpus=offer.vcpus,
+                device=QuotedDevice(id=device.id, name=device.name, kind=device.kind, count=max(1, offer.gpu_count)),
+                gpus_used=_gpu_count(plan) if device.kind == "gpu" else 0,
+                price_kind=price.kind,
+                price_basis=price.basis,
+                usd_per_hour=price.usd_per_hour,
+                price_date=price.date,
+                price_marks=costed.priced[index].marks,
+                precision=precision,
+                compile=predictions.compile,
+                batch=int(batch_sizes[place]),
+                step_s=_interval(step_s[:, place]),
+                samples_per_s=float(samples_per_s[place]),
+                usd_per_million_samples=float(usd_per_million[place]),
+                job_usd=_interval(job_usd[:, place]),
+                job_s=_interval(job_s[:, place]),
+                peak_memory_bytes=float(predictions.peak_memory_bytes[at]),
+                device_memory_bytes=device.memory_bytes,
+                fits=True,
+                bound=BOUNDS[predictions.bound[at]],
+                time_source="measured" if is_measured else predictions.time_sources[at[0]],
+                chance_cheapest=float(chances[place]),
+                indistinguishable=bool(indistinguishable[place]),
+                on_pareto_front=bool(on_front[place]),
+                instance_count=instance_count,
+                idle_ratio=float(mid.idle_ratio[place]),
+                wait_s=float(terms.wait_s[place]),
+                start_up_s=float(terms.start_up_s[place]),
+                start_up_measured=bool(terms.start_up_measured[place]),
+                lost_s=float(mid.lost_s[place]),
+                interruption=offer.interruption if price.kind == "spot" else None,
+                commitment_usd=commitment_usd(
+                    price.kind, usd_per_hour=price.usd_per_hour, instance_count=instance_count
+                ),
+                loader_vcpus=None if predictions.loader_vcpus is None else float(predictions.loader_vcpus[at]),
+                is_tight=predictions.is_tight is not None and bool(predictions.is_tight[at]),
+                plan=plan,
+                scaling_efficiency_ratio=efficiency_ratio,
+                tokens=token_quote(
+                    predictions, *at, step_s=step_s[:, place], job_usd=float(job_usd[0, place]), job=job
+                ),
+                job_parts_usd=CostParts(
+                    **{part.name: float(getattr(mid, f"{part.name}_usd")[place]) for part in fields(CostParts)}
+                ),
+                covers=covers,
+                not_covered=not_covered,
+            )
+        )
+    return tuple(quotes)
 
-    def column(array: FloatArray | BoolArray | IndexArray | None, *, without: Any) -> list[Any]:
-        values: list[Any] = [without] * count if array is None else array[devices, batches].tolist()
-        return values
 
-    is_measured = column(predictions.measured, without=False)
-    return {
-        "device": [
-            QuotedDevice(id=device.id, name=device.name, kind=device.kind, count=max(1, one.offer.gpu_count))
-            for device, one in zip(used, priced, strict=True)
-        ],
-        "gpus_used": [gpu_count(plan) if device.kind == "gpu" else 0 for device, plan in zip(used, plans, strict=True)],
-        "precision": precisions,
-        "compile": [predictions.compile] * count,
-        "peak_memory_bytes": column(predictions.peak_memory_bytes, without=None),
-        "device_memory_bytes": [device.memory_bytes for device in used],
-        "fits": [True] * count,
-        "is_tight": column(predictions.is_tight, without=False),
-        "bound": [BOUNDS[bound] for bound in column(predictions.bound, without=None)],
-        "time_source": [
-            "measured" if measured else predictions.time_sources[index]
-            for measured, index in zip(is_measured, indices, strict=True)
-        ],
-        "loader_vcpus": column(predictions.loader_vcpus, without=None),
-        "plan": plans,
-        "scaling_efficiency_ratio": ratios,
-    }
+def quoted_fields(quote: Quote, record: type[Any]) -> dict[str, Any]:
+    """Return the values of the fields that `record` has in common with a quote."""
+    common = {field.name for field in fields(Quote)} & {field.name for field in fields(record)}
+    return {name: getattr(quote, name) for name in common}
+
+
+def _interval(mid_low_high: FloatArray) -> Interval:
+    mid, low, high = mid_low_high.tolist()
+    return Interval(mid=mid, low=low, high=high)
+
+
+def _plan_at(predictions: Predictions, at: tuple[int, int]) -> tuple[Plan | None, float | None]:
+    """Return the plan and the scaling efficiency of a step; None if it runs on one GPU in one pass."""
+    scaling = predictions.scaling
+    if scaling is None or scaling.plans[scaling.plan[at]] == Plan():
+        return None, None
+    return scaling.plans[scaling.plan[at]], float(scaling.efficiency_ratio[at])
+
+
+def _gpu_count(plan: Plan | None) -> int:
+    """Return the number of GPUs on all machines of the plan."""
+    return 1 if plan is None else plan.data * plan.tensor * plan.pipeline
 
 
 def _costs_at_ends(step_s: FloatArray, *, batch_sizes: IndexArray, terms: OfferTerms, job: Job) -> tuple[JobCosts, ...]:
@@ -179,11 +170,6 @@ def _costs_at_ends(step_s: FloatArray, *, batch_sizes: IndexArray, terms: OfferT
         cost_job(end_step_s, batch=batch_sizes, terms=replace(terms, start_up_s=end_start_up_s), job=job)
         for end_step_s, end_start_up_s in joint_ends(step_s, steps=steps, start_up_s=start_up_s)
     )
-
-
-def _all_parts(costs: JobCosts) -> list[CostParts]:
-    columns = {field.name: getattr(costs, f"{field.name}_usd").tolist() for field in fields(CostParts)}
-    return from_columns(CostParts, columns, count=len(costs.job_usd))
 
 
 def _compare(
@@ -247,3 +233,16 @@ def _same_steps(
     numbers: dict[tuple[str, int, float], int] = {}
     keys = zip(ids, batch_sizes.tolist(), step_s.tolist(), strict=True)
     return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.intp)
+
+
+def pareto_front(cost: FloatArray, time: FloatArray) -> BoolArray:
+    """Return a mask of the points that no other point dominates; equal points are on the front together."""
+    order = np.lexsort((time, cost))
+    sorted_cost, sorted_time = cost[order], time[order]
+    # The shortest time so far among offers that cost less or the same.
+    shortest = np.minimum.accumulate(sorted_time)
+    first_of_cost = np.searchsorted(sorted_cost, sorted_cost, side="left")
+    shortest_of_cheaper = np.where(first_of_cost > 0, shortest[first_of_cost - 1], np.inf)
+    front: BoolArray = np.empty(len(cost), dtype=np.bool_)
+    front[order] = (sorted_time < shortest_of_cheaper) & (sorted_time == sorted_time[first_of_cost])
+    return front

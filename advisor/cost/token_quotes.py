@@ -2,44 +2,35 @@
 
 import math
 
-from advisor.cost.interval_arrays import intervals
-from advisor.records.answer import Job, TokenQuote
-from advisor.records.columns import from_columns
-from advisor.records.prediction import FloatArray, IndexArray, Predictions
+from advisor.records.answer import Interval, Job, TokenQuote
+from advisor.records.prediction import FloatArray, Predictions
 
 
-def token_quotes(
-    predictions: Predictions,
-    devices: IndexArray,
-    batches: IndexArray,
-    *,
-    step_s: FloatArray,
-    job_usd: FloatArray,
-    job: Job,
-) -> list[TokenQuote | None]:
-    """Return the token quote of each step at these device and batch indices; None if the step generates no tokens.
+def token_quote(
+    predictions: Predictions, device: int, batch: int, *, step_s: FloatArray, job_usd: float, job: Job
+) -> TokenQuote | None:
+    """Return the token quote of the step at these indices of device and batch; None if it generates no tokens.
 
-    `step_s` is (3, steps): the middle and both ends. All times of a step have the same relative error.
+    `step_s` is (3,): the middle and both ends. All times of a step have the same relative error.
     """
-
     tokens, generation = predictions.tokens, job.generation
     if tokens is None or generation is None:
-        return [None] * len(devices)
-    ends = step_s / step_s[0]
-    at = (devices, batches)
-    output_tokens = generation.output_tokens
+        return None
+
+    def interval(times_s: FloatArray) -> Interval:
+        mid, low, high = (step_s / step_s[0] * times_s[device, batch]).tolist()
+        return Interval(mid=mid, low=low, high=high)
+
     per_million = job_usd / job.samples * 1e6
-    columns = {
-        "ttft_s": intervals(ends * tokens.first_s[at]),
-        "tpot_s": intervals(ends * tokens.between_s[at]),
-        "decode_s": tokens.pass_s[at].tolist(),
-        "output_tokens_per_s": (predictions.batches[batches] * output_tokens / step_s[0]).tolist(),
-        "usd_per_million_output_tokens": (per_million / output_tokens).tolist(),
-        "usd_per_million_tokens": (per_million / generation.token_count).tolist(),
-        "kv_cache_bytes": tokens.kv_cache_bytes[at].tolist(),
-        "weight_bytes": tokens.weight_bytes[at].tolist(),
-        "compute_bound_from": [
-            int(least) if math.isfinite(least) else None for least in tokens.compute_bound_from[at].tolist()
-        ],
-    }
-    return list(from_columns(TokenQuote, columns, count=len(devices)))
+    compute_bound_from = float(tokens.compute_bound_from[device, batch])
+    return TokenQuote(
+        ttft_s=interval(tokens.first_s),
+        tpot_s=interval(tokens.between_s),
+        decode_s=float(tokens.pass_s[device, batch]),
+        output_tokens_per_s=float(predictions.batches[batch] * generation.output_tokens / step_s[0]),
+        usd_per_million_output_tokens=per_million / generation.output_tokens,
+        usd_per_million_tokens=per_million / generation.token_count,
+        kv_cache_bytes=float(tokens.kv_cache_bytes[device, batch]),
+        weight_bytes=float(tokens.weight_bytes[device, batch]),
+        compute_bound_from=int(compute_bound_from) if math.isfinite(compute_bound_from) else None,
+    )

@@ -1,8 +1,8 @@
 """Defines the recommendation: ranked quotes, rejected offers, and the assumptions behind them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 from advisor.records.device import CompileMode, DeviceKind, Layout, Precision, TimeSource
 from advisor.records.generation import Generation
@@ -267,17 +267,22 @@ class MachineSweep:
     points: tuple[MachinePoint, ...]
 
 
+def _limit(option: str) -> Any:
+    """Return a field with the value of this field of `Options`."""
+    return field(default=None, metadata={"option": option})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLimits:
     """Limits that an offer must keep to be ranked; None means no limit. `min_samples_per_s` applies to one instance."""
 
-    deadline_s: float | None = None
-    max_usd: float | None = None
-    max_usd_per_hour: float | None = None
-    max_latency_s: float | None = None
-    min_samples_per_s: float | None = None
-    max_ttft_s: float | None = None
-    max_tpot_s: float | None = None
+    deadline_s: float | None = _limit("deadline")
+    max_usd: float | None = _limit("max_usd")
+    max_usd_per_hour: float | None = _limit("max_hourly")
+    max_latency_s: float | None = _limit("max_latency")
+    min_samples_per_s: float | None = _limit("min_throughput")
+    max_ttft_s: float | None = _limit("max_ttft")
+    max_tpot_s: float | None = _limit("max_tpot")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """Defines offers and their prices, with dates and sources."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -94,6 +95,44 @@ RejectionCode = Literal[
     "over-max-hourly", "dearer-region",
 ]  # fmt: skip
 """Reasons why an offer is not in the catalog, not selected or not ranked, in the order of the checks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """Why an offer is left out; `report/rejection_text.py` has the sentence of each code.
+
+    - `what`: what the sentence names, such as a region, a device or a date
+    - `note`: what the price file says about its price
+    - `needed`, `available`: the amount that the offer needs and what it has or the user allows, in base units
+    - `batch`: the batch with these amounts
+    - `within`: the limits that the offer keeps at that batch
+    """
+
+    code: RejectionCode
+    what: str = ""
+    note: str = ""
+    needed: float | None = None
+    available: float | None = None
+    batch: int | None = None
+    within: tuple[RejectionCode, ...] = ()
+
+    @property
+    def ratio(self) -> float:
+        """Return the amount needed over the amount available; infinity if no amount is enough or none is known."""
+        return self.needed / self.available if self.needed and self.available else math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """An offer that is left out, with all causes; the first one is its group."""
+
+    offer: Offer
+    causes: tuple[Cause, ...]
+
+    @property
+    def code(self) -> RejectionCode:
+        """The group of the rejection."""
+        return self.causes[0].code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from advisor.cost.time_limits import time_limits
+from advisor.cost.limits import step_limits
 from advisor.records.answer import Job, JobLimits
 from advisor.records.prediction import FloatArray, IndexArray
 from advisor.records.scale import Plan
@@ -33,7 +33,8 @@ def lateness_of(
         tokens = None if clock is None else clock.times(step_s, plan, rows=of_all)
         most_s = most_step_s if len(most_step_s) == 1 else most_step_s[of_all]
         with np.errstate(divide="ignore", invalid="ignore"):  # no time left, or no possible step
-            ratios = [step_s / most_s, *(one.taken_s / one.limit_s for one in time_limits(step_s, tokens, job=job))]
+            limits = step_limits(step_s, tokens, batches=batches, job=job)
+            ratios = [step_s / most_s, *(one.needed / one.available for one in limits)]
         largest: FloatArray = np.where(np.isfinite(step_s), np.max(ratios, axis=0), np.inf)
         return largest
 
@@ -41,11 +42,9 @@ def lateness_of(
 
 
 def _most_step_s(job: Job, batches: IndexArray, *, start_up_s: FloatArray | float) -> FloatArray:
-    """Return the longest step that keeps the deadline and the throughput, (devices, batches) or (1, batches)."""
-    limits, most_s = job.limits, np.full((1, len(batches)), np.inf)
-    if limits.min_samples_per_s is not None:
-        most_s = batches[np.newaxis] / limits.min_samples_per_s
-    if limits.deadline_s is not None:
-        left_s = np.maximum(0.0, limits.deadline_s - np.atleast_1d(start_up_s))
-        most_s = np.minimum(most_s, left_s[:, np.newaxis] / np.ceil(job.samples / batches))
+    """Return the longest step that keeps the deadline, (devices, batches) or (1, batches)."""
+    if job.limits.deadline_s is None:
+        return np.full((1, len(batches)), np.inf)
+    left_s = np.maximum(0.0, job.limits.deadline_s - np.atleast_1d(start_up_s))
+    most_s: FloatArray = left_s[:, np.newaxis] / np.ceil(job.samples / batches)
     return most_s

@@ -2,13 +2,17 @@
 
 from collections.abc import Sequence
 
-from advisor.cost.machine_curve import machine_sweep
-from advisor.cost.rank_offers import Ranking
+import numpy as np
+
+from advisor.cost.batch_choice import choose_batches
+from advisor.cost.quotes import quoted_fields, quotes_of
+from advisor.cost.rank_offers import Ranking, cost_offers
 from advisor.cost.selection import Selection
-from advisor.records.answer import Job, MachineSweep
+from advisor.records.answer import Job, MachinePoint, MachineSweep, Quote
+from advisor.records.billing import Billing
 from advisor.records.options import Options
-from advisor.records.prediction import Anchor, Fleet, IndexArray
-from advisor.records.price import Catalog
+from advisor.records.prediction import Anchor, Fleet, IndexArray, Predictions
+from advisor.records.price import Catalog, PricedOffer
 from advisor.records.workload import Workload
 from advisor.scale.predict_on_all import predict_by_machines
 
@@ -50,3 +54,30 @@ def sweep_machines(
                 quote, selection.priced[place], predictions=predictions, job=job, billing=catalog.billing
             )
     return None
+
+
+def machine_sweep(
+    quote: Quote, priced: PricedOffer, *, predictions: Predictions, job: Job, billing: Billing
+) -> MachineSweep:
+    """Return the curve over the number of machines of the quoted offer; each device of `predictions` is one number.
+
+    Numbers of machines on which the step does not fit, or breaks a limit on the step, are left out.
+    """
+    count = len(predictions.devices)
+    costed = cost_offers(
+        (priced,) * count,
+        fleet=Fleet(devices=predictions.devices, device_index=np.arange(count), problems=("",) * count),
+        predictions=predictions,
+        choice=choose_batches(predictions, job=job),
+        billing=billing,
+        job=job,
+    )
+    possible = np.flatnonzero(np.isfinite(costed.costs.job_usd)).tolist()
+    deadline_s = job.limits.deadline_s
+    points = tuple(
+        MachinePoint(
+            keeps_deadline=deadline_s is None or one.job_s.mid <= deadline_s, **quoted_fields(one, MachinePoint)
+        )
+        for one in quotes_of(costed, possible, predictions=predictions, job=job, billing=billing)
+    )
+    return MachineSweep(points=points, **quoted_fields(quote, MachineSweep))

@@ -88,21 +88,27 @@ def test_a_cache_file_with_one_byte_changed_or_missing_is_ignored(tmp_path: Path
         assert read_cached(tmp_path, key="one") is None
 
 
+def first_price(document: Any) -> Any:
+    return document["offers"][0]["prices"][0]
+
+
 FORGED: dict[str, Any] = {
     "nothing": lambda document: document.clear(),
-    "a device without its figures": lambda document: document["gpus"][0].pop("sm_count"),
-    "a figure that is text": lambda document: document["gpus"][0].update(sm_count="40"),
-    "a figure that is no number": lambda document: document["cpus"][0].update(memory_bytes_per_s=float("nan")),
-    "a name that is a number": lambda document: document["cpus"][0].update(name=3),
-    "a price that is text": lambda document: document["prices"]["usd_per_hour"].__setitem__(0, "1"),
-    "a price below nothing": lambda document: document["prices"]["usd_per_hour"].__setitem__(0, -1.0),
-    "a price of nothing": lambda document: document["prices"]["usd_per_hour"].__setitem__(0, 0.0),
-    "a price of no kind": lambda document: document["prices"]["kind"].__setitem__(0, "gift"),
-    "a price of no day": lambda document: document["prices"]["date"].__setitem__(0, "soon"),
-    "a text that is not there": lambda document: document["prices"]["source"].__setitem__(0, 10**6),
-    "a short column": lambda document: document["offers"]["vcpus"].pop(),
-    "a device that is not there": lambda document: document["offers"]["cpu"].__setitem__(slice(None), ["x"] * 1650),
-    "a GPU machine without GPUs": lambda document: document["offers"]["gpu_count"].__setitem__(slice(None), [0] * 1650),
+    "a device without its figures": lambda document: next(iter(document["gpus"].values())).pop("sm_count"),
+    "a figure that is text": lambda document: next(iter(document["gpus"].values())).update(sm_count="40"),
+    "a figure that is no number": lambda document: next(iter(document["cpus"].values())).update(
+        memory_bytes_per_s=float("nan")
+    ),
+    "a name that is a number": lambda document: next(iter(document["cpus"].values())).update(name=3),
+    "a price that is text": lambda document: first_price(document).update(usd_per_hour="1"),
+    "a price below nothing": lambda document: first_price(document).update(usd_per_hour=-1.0),
+    "a price of nothing": lambda document: first_price(document).update(usd_per_hour=0.0),
+    "a price of no kind": lambda document: first_price(document).update(kind="gift"),
+    "a price of no day": lambda document: first_price(document).update(date="soon"),
+    "a source that is a number": lambda document: first_price(document).update(source=10**6),
+    "an offer without a field": lambda document: document["offers"][0].pop("vcpus"),
+    "a device that is not there": lambda document: [one.update(cpu="x") for one in document["offers"]],
+    "a GPU machine without GPUs": lambda document: [one.update(gpu_count=0) for one in document["offers"]],
     "an efficiency that is text": lambda document: document["efficiencies"][0].update(families="*"),
     "a family that is a number": lambda document: document["efficiencies"][0]["families"].update({"*": 1.0}),
     "overlays that are a number": lambda document: document.update(overlays=[1]),

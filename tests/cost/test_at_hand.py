@@ -1,9 +1,6 @@
 """The machine at hand beside what is rented: its price, its place, and what is said of it."""
 
-import numpy as np
-import pytest
-
-from advisor.cost.at_hand import fleet_at_hand, join, join_fleets, notes_at_hand, selection_at_hand, soonest
+from advisor.cost.at_hand import fastest, fleet_at_hand, join, join_fleets, selection_at_hand
 from advisor.cost.rank_offers import Ranking, rank
 from advisor.records.device import Device
 from advisor.records.machine import LocalDevice
@@ -57,14 +54,14 @@ def test_a_gpu_machine_of_ones_own_does_not_price_its_cpu_alone() -> None:
     assert quote.usd_per_hour == 0.0
 
 
-def test_of_several_devices_the_soonest_is_shown_and_has_no_chance_in_a_ranking() -> None:
+def test_of_several_devices_the_fastest_is_shown_and_has_no_chance_in_a_ranking() -> None:
     predictions = toys.predictions(CPU, GPU, step_s=[[2.0], [1.0]])
 
-    first = soonest(ranked(local("cpu", CPU), local("cuda:0", GPU), predictions=predictions).quotes)
+    first = fastest(ranked(local("cpu", CPU), local("cuda:0", GPU), predictions=predictions).quotes)
 
     assert first is not None
     assert (first.id, first.chance_cheapest, first.indistinguishable) == ("local/cuda:0", 0.0, False)
-    assert soonest(()) is None
+    assert fastest(()) is None
 
 
 def test_in_one_ranking_what_costs_nothing_comes_first_and_is_surely_the_cheapest() -> None:
@@ -96,29 +93,3 @@ def test_two_devices_for_nothing_share_the_chance_the_faster_first() -> None:
     assert [quote.id for quote in quotes] == ["local/cuda:0", "local/cpu"]
     assert [quote.chance_cheapest for quote in quotes] == [0.5, 0.5]
     assert [quote.indistinguishable for quote in quotes] == [False, True]
-
-
-@pytest.mark.parametrize(
-    ("device", "said"),
-    [
-        (local("cpu", CPU), ()),
-        (local("cpu", CPU, note="others stand in"), ("this machine's cpu, CPU: others stand in",)),
-        (local("cuda:0", None, note="no profile"), ("this machine's cuda:0, CUDA:0: no profile",)),
-    ],
-)
-def test_what_its_row_does_not_say_is_said(device: LocalDevice, said: tuple[str, ...]) -> None:
-    devices = [device.device] if device.device else []
-    predictions = toys.predictions(*devices, step_s=np.full((len(devices), 1), 2.0))
-
-    assert notes_at_hand([device], ranked(device, predictions=predictions)) == said
-
-
-def test_a_device_that_the_job_does_not_fit_says_so() -> None:
-    small = toys.device("small", memory_bytes=0.5e9)
-    predictions = toys.predictions(small, step_s=[[2.0]], fits=np.array([[False]]))
-    device = local("cpu", small)
-
-    # toys: a peak of 1 GB for each sample, which is 1e9 / 2^20 = 953.7 MiB
-    assert notes_at_hand([device], ranked(device, predictions=predictions)) == (
-        "this machine's cpu, CPU: needs 954 MiB at batch 1, has 477 MiB",
-    )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from advisor.cost.rank_offers import Ranking, rank
 from advisor.records.price import Offer
-from tests.cost.toys import billing, device, fleet, job, offer, predictions, selection
+from tests.cost.toys import billing, device, fleet, job, offer, predictions, said, selection
 
 SLOW, FAST = device("slow"), device("fast", kind="gpu")
 DEAR, CHEAP = offer("m1", usd_per_hour=7.2), offer("m2", usd_per_hour=3.6)
@@ -29,7 +29,7 @@ def instances(ranking: Ranking) -> list[str]:
 
 
 def codes(ranking: Ranking) -> dict[str, str]:
-    return {rejection.id: rejection.code for rejection in ranking.rejected}
+    return {rejection.offer.id: rejection.code for rejection in ranking.rejected}
 
 
 def test_a_quote_is_time_and_price_of_the_job() -> None:
@@ -96,8 +96,7 @@ def test_what_fits_at_no_batch_is_rejected_with_the_numbers() -> None:
         job=job(),
     )
     assert ranking.quotes == ()
-    assert ranking.rejected[0].code == "does-not-fit"
-    assert ranking.rejected[0].reason == "needs 37.3 GiB at batch 40, has 29.8 GiB"
+    assert said(ranking.rejected) == [("m2", "does-not-fit", "needs 37.3 GiB at batch 40, has 29.8 GiB")]
 
 
 def test_what_no_plan_can_spread_is_rejected_without_numbers() -> None:
@@ -106,7 +105,8 @@ def test_what_no_plan_can_spread_is_rejected_without_numbers() -> None:
         peak_memory_bytes=np.array([[np.inf]]),
     )
     ranking = rank(selection(CHEAP), fleet=fleet(0, devices=(SLOW,)), predictions=nothing, job=job())
-    assert ranking.rejected[0].reason == "the batch cannot be divided among its GPUs as requested"
+    reason = "the batch cannot be divided among its GPUs as requested"
+    assert said(ranking.rejected) == [("m2", "does-not-fit", reason)]
 
 
 def test_a_device_without_the_precision_is_rejected() -> None:
@@ -118,7 +118,7 @@ def test_a_device_without_the_precision_is_rejected() -> None:
 def test_an_offer_without_a_device_is_rejected_with_the_problem() -> None:
     ranking = ranked(CHEAP, DEAR, device_index=(-1, 0))
     assert instances(ranking) == ["m1"]
-    assert [(one.code, one.reason) for one in ranking.rejected] == [("no-device-profile", "it is a riddle")]
+    assert [found[1:] for found in said(ranking.rejected)] == [("no-device-profile", "it is a riddle")]
 
 
 def test_a_type_is_quoted_once_in_its_cheapest_region() -> None:

@@ -1,13 +1,15 @@
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
 import pytest
 
-from advisor.cost.selection import Selection, select_offers
+from advisor.cost.selection import Selection, mark_warnings, price_marks, select_offers
 from advisor.errors import UsageError
 from advisor.records.options import DropPrices, Options
 from advisor.records.price import Offer
-from tests.cost.toys import offer, price, selection
+from tests.cost.toys import offer, price, said, selection
+from tests.report.toys import L4, T4
 
 HERE, THERE = offer("m1"), offer("m1", region="eu-1", geo="EU")
 GPU = offer("g1", gpu="t4", gpu_count=1)
@@ -65,16 +67,16 @@ def test_what_cannot_be_priced_honestly_is_rejected_with_its_reason(candidate: O
     chosen = selection(candidate)
     assert kept(chosen) == []
     assert codes(chosen) == [code]
-    assert reason in chosen.rejected[0].reason
+    assert reason in said(chosen.rejected)[0][2]
 
 
 def test_machines_with_fewer_gpus_than_asked_for_are_left_out() -> None:
     eight, four = offer("m8", gpu="t4", gpu_count=8), offer("m4", gpu="t4", gpu_count=4)
     chosen = selection(HERE, four, eight, gpus=8)
     assert [one.offer.instance for one in chosen.priced] == ["m8"]
-    assert [(one.code, one.reason) for one in chosen.rejected] == [
-        ("too-few-gpus", "has 0 GPUs, needs 8"),
-        ("too-few-gpus", "has 4 GPUs, needs 8"),
+    assert said(chosen.rejected) == [
+        ("m1", "too-few-gpus", "has 0 GPUs, needs 8"),
+        ("m4", "too-few-gpus", "has 4 GPUs, needs 8"),
     ]
 
 
@@ -111,13 +113,13 @@ def test_doubtful_prices_are_marked_and_left_out_as_asked(drop_prices: DropPrice
 def test_a_price_that_is_left_out_for_its_age_says_its_date() -> None:
     options = Options(drop_prices="old", max_price_age=30)
     chosen = select_offers([HERE], options=options, price_kind="on_demand", today=TODAY)
-    assert chosen.rejected[0].reason == "the price dates from 2026-01-01"
+    assert said(chosen.rejected) == [("m1", "old-price", "the price dates from 2026-01-01")]
 
 
 def test_what_the_user_excludes_is_out_with_the_line_that_does_it() -> None:
     chosen = selection(HERE, offer("x1", excluded="advisor.yaml:1: exclude.family rules it out"))
     assert kept(chosen) == [HERE.id]
-    assert (codes(chosen), chosen.rejected[0].reason) == (["excluded"], "advisor.yaml:1: exclude.family rules it out")
+    assert said(chosen.rejected) == [("x1", "excluded", "advisor.yaml:1: exclude.family rules it out")]
 
 
 def test_owned_hardware_is_ranked_whatever_price_is_asked_for() -> None:
@@ -143,13 +145,13 @@ def test_a_price_that_leaves_parts_out_is_set_apart_whatever_the_tier() -> None:
     bare = offer("b1", billed_separately="CPU and RAM")
     chosen = selection(bare, tier=("hyperscaler",))
     assert codes(chosen) == ["billed-separately"]
-    assert "CPU and RAM" in chosen.apart[0].reason
+    assert "CPU and RAM" in said(chosen.apart)[0][2]
 
 
 def test_every_offer_is_kept_or_rejected_or_set_apart_once() -> None:
     offers = (HERE, THERE, GPU, offer("h1", tier="marketplace"), offer("s1", prices=()))
     chosen = selection(*offers, region=("US",))
-    ids = [priced.offer.id for priced in chosen.priced] + [rejection.id for rejection in chosen.rejected]
+    ids = [priced.offer.id for priced in chosen.priced] + [rejection.offer.id for rejection in chosen.rejected]
     assert sorted(ids) == sorted(one.id for one in offers)
 
 
@@ -158,3 +160,29 @@ def test_a_name_that_no_offer_has_is_an_error_with_a_guess(flag: str, name: str,
     with pytest.raises(UsageError, match=f"--{flag} {name}") as caught:
         selection(HERE, **{flag: (name,)})
     assert hint in caught.value.hint
+
+
+OF_JANUARY = price(date="2026-01-01")
+
+
+def test_a_price_is_old_from_the_day_after_its_last() -> None:
+    # 1 January + 30 days is 31 January
+    assert price_marks(OF_JANUARY, today=date(2026, 1, 31), max_age_days=30) == ()
+    assert price_marks(OF_JANUARY, today=date(2026, 2, 1), max_age_days=30) == ("OLD",)
+
+
+def test_a_price_can_have_every_mark() -> None:
+    doubtful = replace(OF_JANUARY, stale=True, suspect=True)
+    assert price_marks(doubtful, today=date(2026, 12, 1), max_age_days=30) == ("STALE", "SUSPECT", "OLD")
+
+
+def test_a_price_announced_ahead_is_not_old() -> None:
+    assert price_marks(OF_JANUARY, today=date(2025, 12, 1), max_age_days=1) == ()
+
+
+def test_doubtful_prices_in_the_ranking_are_one_warning_and_none_where_there_are_none() -> None:
+    assert mark_warnings([L4, T4], max_age_days=180) == ()
+    (warning,) = mark_warnings([L4, replace(T4, price_marks=("OLD",))], max_age_days=180)
+    assert warning.startswith("1 of the 2 ranked prices are marked OLD (OLD: more than 180 days")
+    (warning,) = mark_warnings([replace(L4, price_marks=("OLD", "STALE"))], max_age_days=180)
+    assert "marked OLD, STALE, including the best one (2025-11-02)" in warning

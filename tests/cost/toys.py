@@ -1,6 +1,7 @@
 """Offers and predictions with round numbers, for the tests of the ranking."""
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from advisor.records.billing import Billing, BillingRule, Extras, StartUp
 from advisor.records.device import Device
 from advisor.records.options import Options
 from advisor.records.prediction import Fleet, Predictions
-from advisor.records.price import Offer, Price, PriceKind
+from advisor.records.price import Offer, Price, PriceKind, Rejected
+from advisor.report.rejection_text import rejections
 
 
 def price(usd_per_hour: float = 3.6, **changes: Any) -> Price:
@@ -39,6 +41,11 @@ def offer(instance: str = "m1", *, usd_per_hour: float = 3.6, **changes: Any) ->
         "prices": (price(usd_per_hour),),
     }
     return Offer(**(values | changes))
+
+
+def said(rejected: Iterable[Rejected], *, job: Job | None = None) -> list[tuple[str, str, str]]:
+    """The instance of each rejected offer, its code, and the sentence that a user reads."""
+    return [(one.instance, one.code, one.reason) for one in rejections(rejected, job.generation if job else None)]
 
 
 def selection(*offers: Offer, price_kind: PriceKind = "on_demand", **options: Any) -> Selection:

@@ -6,7 +6,7 @@ import pytest
 
 from advisor.cost.rank_offers import Ranking, rank
 from advisor.records.answer import JobLimits
-from tests.cost.toys import billing, device, fleet, job, offer, predictions, selection
+from tests.cost.toys import billing, device, fleet, job, offer, predictions, said, selection
 
 SLOW, FAST = device("slow"), device("fast", kind="gpu")
 
@@ -23,8 +23,7 @@ def ranked(*, samples: int = 1000, bill: Any = None, size: dict[str, Any] | None
 
 
 def outcome(ranking: Ranking) -> tuple[list[str], list[tuple[str, str, str]]]:
-    rejected = [(one.instance, one.code, one.reason) for one in ranking.rejected]
-    return [quote.instance for quote in ranking.quotes], rejected
+    return [quote.instance for quote in ranking.quotes], said(ranking.rejected)
 
 
 def test_a_deadline_leaves_out_what_takes_longer_and_says_by_how_much() -> None:

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.cost.machine_curve import machine_sweep
 from advisor.cost.rank_offers import rank
 from advisor.records.answer import JobLimits, MachineSweep
 from advisor.records.billing import Billing
 from advisor.records.prediction import Scaling
 from advisor.records.scale import Plan
+from advisor.scale.machine_sweep import machine_sweep
 from tests.cost.toys import device, fleet, job, offer, predictions, selection
 
 GPU = device("gpu", kind="gpu")

@@ -1,0 +1,117 @@
+"""Compares predicted times and costs with the user's limits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.cost.job_cost import JobCosts
+from advisor.cost.offer_terms import OfferTerms
+from advisor.cost.service import request_latency_s
+from advisor.records.answer import Job, JobLimits
+from advisor.records.prediction import BoolArray, FloatArray, IndexArray, TokenTimes
+from advisor.records.price import Cause, RejectionCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Limit:
+    """A limit, kept where the amount needed is at most the amount available; one of the two may be the same for all."""
+
+    code: RejectionCode
+    needed: FloatArray
+    available: FloatArray
+
+    @property
+    def is_kept(self) -> BoolArray:
+        """Return where the limit is kept."""
+        kept: BoolArray = self.needed <= self.available
+        return kept
+
+
+def step_limits(step_s: FloatArray, tokens: TokenTimes | None, *, batches: IndexArray, job: Job) -> list[Limit]:
+    """Return the limits on a step that are set, for steps of `step_s`, (devices, batches).
+
+    `tokens` are the token times of LLM serving.
+    """
+    limits, nothing = job.limits, np.zeros_like(step_s)
+    found: list[tuple[RejectionCode, float | None, FloatArray]] = [
+        ("over-latency", limits.max_latency_s, _latency_s(step_s, tokens, job=job)),
+        ("over-ttft", limits.max_ttft_s, tokens.first_s if tokens else nothing),
+        ("over-tpot", limits.max_tpot_s, tokens.between_s if tokens else nothing),
+    ]
+    set_limits = _set_limits(found, shape=step_s.shape)
+    if limits.min_samples_per_s is not None:
+        least = np.full_like(step_s, limits.min_samples_per_s)
+        set_limits.append(Limit(code="under-throughput", needed=least, available=batches / step_s))
+    return set_limits
+
+
+def offer_limits(limits: JobLimits, *, costs: JobCosts, terms: OfferTerms) -> list[Limit]:
+    """Return the user's quota and the limits on time and money that are set, for each offer."""
+    count = costs.instance_count
+    found: list[tuple[RejectionCode, float | None, FloatArray]] = [
+        ("over-deadline", limits.deadline_s, costs.job_s),
+        ("over-max-usd", limits.max_usd, costs.job_usd),
+        ("over-max-hourly", limits.max_usd_per_hour, terms.usd_per_hour * count),
+    ]
+    quota = Limit(code="over-quota", needed=count, available=terms.quota_instances)
+    return [quota, *_set_limits(found, shape=count.shape)]
+
+
+def keeps_all(limits: Sequence[Limit], *, among: BoolArray) -> BoolArray:
+    """Return where all limits are kept, `among` these steps or offers."""
+    kept = among.copy()
+    for limit in limits:
+        kept &= limit.is_kept
+    return kept
+
+
+def broken_limits(limits: Sequence[Limit], offer: int) -> tuple[Cause, ...]:
+    """Return the limits that the offer at this index breaks."""
+    amounts = ((limit.code, float(limit.needed[offer]), float(limit.available[offer])) for limit in limits)
+    return tuple(
+        Cause(code=code, needed=needed, available=available)
+        for code, needed, available in amounts
+        if needed > available
+    )
+
+
+def closest_batch(limits: Sequence[Limit], device: int, *, fits: BoolArray, batches: IndexArray) -> Cause | None:
+    """Return the first limit that no batch of the device keeps together with those before it, at the closest batch.
+
+    `fits` says which batches fit in memory. Return None if some batch keeps all limits.
+    """
+    left = fits
+    for number, limit in enumerate(limits):
+        before, left = left, left & limit.is_kept[device]
+        if not left.any():
+            needed, available = limit.needed[device], limit.available[device]
+            closest = int(np.where(before, needed - available, np.inf).argmin())
+            return Cause(
+                code=limit.code,
+                needed=float(needed[closest]),
+                available=float(available[closest]),
+                batch=int(batches[closest]),
+                within=tuple(one.code for one in limits[:number]),
+            )
+    return None
+
+
+def _set_limits(
+    found: Sequence[tuple[RejectionCode, float | None, FloatArray]], *, shape: tuple[int, ...]
+) -> list[Limit]:
+    return [
+        Limit(code=code, needed=needed, available=np.full(shape, most))
+        for code, most, needed in found
+        if most is not None
+    ]
+
+
+def _latency_s(step_s: FloatArray, tokens: TokenTimes | None, *, job: Job) -> FloatArray:
+    """Return the latency that `--max-latency` limits: one step, or two for a service, where a request may wait for one.
+
+    In LLM serving a request waits for no step: it takes the time to first token plus the time of the other tokens.
+    """
+    if tokens is not None and job.generation is not None:
+        return tokens.first_s + job.generation.decode_count * tokens.between_s
+    return step_s if job.requests_per_day is None else request_latency_s(step_s)

@@ -1,0 +1,121 @@
+"""Says why offers are left out of a ranking: one sentence for each rejection code."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from advisor import units
+from advisor.records.generation import Generation
+from advisor.records.machine import LOCAL, LocalDevice
+from advisor.records.price import Cause, Rejected, Rejection, RejectionCode
+from advisor.records.sample_words import at_batch_text
+
+_Sentence: TypeAlias = Callable[[Cause, Generation | None], str]
+_TIME_FLAGS: dict[RejectionCode, str] = {
+    "over-latency": "--max-latency", "over-ttft": "--max-ttft", "over-tpot": "--max-tpot"
+}  # fmt: skip
+
+
+def rejections(rejected: Iterable[Rejected], generation: Generation | None) -> tuple[Rejection, ...]:
+    """Return the rejected offers with their reasons; `generation` is that of the job."""
+    return tuple(
+        Rejection(
+            id=one.offer.id,
+            provider=one.offer.provider,
+            region=one.offer.region,
+            instance=one.offer.instance,
+            code=one.code,
+            reason="; ".join(_SENTENCES[cause.code](cause, generation) for cause in one.causes),
+        )
+        for one in rejected
+    )
+
+
+def local_notes(devices: Iterable[LocalDevice], rejected: Iterable[Rejection]) -> tuple[str, ...]:
+    """Return one note per device of this machine that is missing from the ranking or has uncertain figures."""
+    missing = {one.id: one.reason for one in rejected}
+    reasons = [(local, missing.get(f"{LOCAL}/{local.id}", local.note)) for local in devices]
+    return tuple(f"this machine's {local.id}, {local.name}: {why}" for local, why in reasons if why)
+
+
+def _always(sentence: str) -> _Sentence:
+    """Return the sentence with the `{what}` of the cause in its place."""
+    return lambda cause, _: sentence.format(what=cause.what)
+
+
+def _or_note(sentence: str) -> _Sentence:
+    """Return the note of the price, or the sentence if it has none."""
+    return lambda cause, _: cause.note or sentence.format(what=cause.what)
+
+
+def _over(verb: str, flag: str, amount_text: Callable[[float], str]) -> _Sentence:
+    """Return "takes 2 h at batch 8, 1 h more than --deadline 1 h"."""
+
+    def sentence(cause: Cause, generation: Generation | None) -> str:
+        needed, limit = _amounts(cause)
+        at = "" if cause.batch is None else f" {at_batch_text(cause.batch, generation)}"
+        return f"{verb} {amount_text(needed)}{at}, {amount_text(needed - limit)} more than {flag} {amount_text(limit)}"
+
+    return sentence
+
+
+def _too_few_gpus(cause: Cause, _: Generation | None) -> str:
+    needed, available = _amounts(cause)
+    return f"has {available:.0f} GPU{'' if available == 1 else 's'}, needs {needed:.0f}"
+
+
+def _over_quota(cause: Cause, _: Generation | None) -> str:
+    needed, available = _amounts(cause)
+    instances = "1 instance" if needed == 1 else f"{needed:,.0f} instances"
+    return f"needs {instances}, but your quota allows {available:,.0f}"
+
+
+def _does_not_fit(cause: Cause, generation: Generation | None) -> str:
+    if cause.batch is None:
+        return "the batch cannot be divided among its GPUs as requested"
+    needed, has = (units.format_bytes(amount) for amount in _amounts(cause))
+    return f"needs {needed} {at_batch_text(cause.batch, generation)}, has {has}"
+
+
+def _under_throughput(cause: Cause, generation: Generation | None) -> str:
+    least, reached = _amounts(cause)
+    unit = "samples" if generation is None else "requests"
+    flags = "".join(f" within {_TIME_FLAGS[code]}" for code in cause.within)
+    return (
+        f"reaches at most {units.format_rate(reached)} {unit}/s{flags}, "
+        f"{units.format_rate(least - reached)} fewer than --min-throughput {units.format_rate(least)}"
+    )
+
+
+def _amounts(cause: Cause) -> tuple[float, float]:
+    if cause.needed is None or cause.available is None:
+        raise ValueError(f"{cause.code} without its amounts")
+    return cause.needed, cause.available
+
+
+_SENTENCES: dict[RejectionCode, _Sentence] = {
+    "excluded": _always("{what}"),
+    "other-provider": _always("{what} is not in --provider"),
+    "other-region": _always("{what} is not in --region"),
+    "other-tier": _always("{what} is not in --tier"),
+    "other-device": _always("{what} is not in --device"),
+    "too-few-gpus": _too_few_gpus,
+    "no-price": _always("has no {what} price"),
+    "stale-price": _or_note("the price from {what} is known to be out of date"),
+    "suspect-price": _or_note("the price from {what} is not credible"),
+    "old-price": _always("the price dates from {what}"),
+    "marketplace": _always("marketplace hosts vary; add --tier marketplace or --provider to rank them"),
+    "billed-separately": _always("the price leaves out {what}"),
+    "no-device-profile": _always("{what}"),
+    "no-native-precision": _always("{what} has no unit for this precision, or no kernels for quantized operators"),
+    "unknown-vcpus": _always("its number of vCPUs is not known, so the time to load data cannot be predicted"),
+    "does-not-fit": _does_not_fit,
+    "over-latency": _over("takes", _TIME_FLAGS["over-latency"], units.format_duration),
+    "over-ttft": _over("its first token takes", _TIME_FLAGS["over-ttft"], units.format_duration),
+    "over-tpot": _over("a token takes", _TIME_FLAGS["over-tpot"], units.format_duration),
+    "under-throughput": _under_throughput,
+    "over-quota": _over_quota,
+    "over-deadline": _over("takes", "--deadline", units.format_duration),
+    "over-max-usd": _over("costs", "--max-usd", units.format_usd),
+    "over-max-hourly": _over("costs per hour", "--max-hourly", units.format_usd),
+    "dearer-region": _always("costs the same or less in {what}"),
+}

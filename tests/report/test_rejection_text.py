@@ -1,0 +1,61 @@
+"""What is said of an offer that is left out."""
+
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from advisor.cost.at_hand import fleet_at_hand, selection_at_hand
+from advisor.cost.rank_offers import rank
+from advisor.records.device import Device
+from advisor.records.machine import LocalDevice
+from advisor.records.prediction import Predictions
+from advisor.records.price import Cause, Rejected, RejectionCode
+from advisor.report.rejection_text import local_notes, rejections
+from tests.cost import toys
+
+CPU = toys.device("xeon")
+OF_THE_CATALOG = {"fractional-gpu", "unknown-cpu", "incomplete-machine"}
+"""Their sentences are made where the files are read."""
+
+
+@pytest.mark.parametrize("code", sorted(set(get_args(RejectionCode)) - OF_THE_CATALOG))
+def test_every_code_has_a_sentence(code: RejectionCode) -> None:
+    cause = Cause(code=code, what="something", needed=2.0, available=1.0)
+    (found,) = rejections([Rejected(offer=toys.offer("m1"), causes=(cause,))], None)
+    assert (found.instance, found.code) == ("m1", code)
+    assert found.reason
+
+
+def local(identifier: str, device: Device | None, *, note: str = "") -> LocalDevice:
+    return LocalDevice(id=identifier, name=identifier.upper(), thread_count=8, device=device, profile=None, note=note)
+
+
+def notes(device: LocalDevice, *, predictions: Predictions) -> tuple[str, ...]:
+    fleet = fleet_at_hand(toys.fleet(devices=()), [device])
+    found = rank(selection_at_hand([device], offers=()), fleet=fleet, predictions=predictions, job=toys.job())
+    return local_notes([device], rejections(found.rejected, None))
+
+
+@pytest.mark.parametrize(
+    ("device", "said"),
+    [
+        (local("cpu", CPU), ()),
+        (local("cpu", CPU, note="others stand in"), ("this machine's cpu, CPU: others stand in",)),
+        (local("cuda:0", None, note="no profile"), ("this machine's cuda:0, CUDA:0: no profile",)),
+    ],
+)
+def test_what_its_row_does_not_say_is_said(device: LocalDevice, said: tuple[str, ...]) -> None:
+    devices = [device.device] if device.device else []
+    predictions = toys.predictions(*devices, step_s=np.full((len(devices), 1), 2.0))
+
+    assert notes(device, predictions=predictions) == said
+
+
+def test_a_device_that_the_job_does_not_fit_says_so() -> None:
+    small = toys.device("small", memory_bytes=0.5e9)
+    predictions = toys.predictions(small, step_s=[[2.0]], fits=np.array([[False]]))
+    device = local("cpu", small)
+
+    # toys: a peak of 1 GB for each sample, which is 1e9 / 2^20 = 953.7 MiB
+    assert notes(device, predictions=predictions) == ("this machine's cpu, CPU: needs 954 MiB at batch 1, has 477 MiB",)
