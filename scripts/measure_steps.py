@@ -42,9 +42,8 @@ from advisor.records.device import CompileMode, Layout, Precision
 from advisor.records.measurement import MeasuredMode, TimedStep
 from advisor.units import format_duration, parse_duration_s
 from advisor.workload.execution import keep_freed_memory
-from advisor.workload.load_source import load
 from advisor.workload.loaded import LoadedModel
-from advisor.workload.sources import python_file
+from advisor.workload.sources import load, python_file
 
 FOLDER = Path(__file__).parents[1] / "tests/data/measured/own"
 """Paths in the rows are relative to it, wherever --out lies."""

@@ -23,9 +23,9 @@ from advisor.files.whole_file import replace_whole
 from advisor.records.workload import Workload
 from advisor.workload.file import workload_from_json
 from advisor.workload.files_read import are_unchanged
+from advisor.workload.sources import kind_of, source_kinds
 from advisor.workload.spawn import RESULT_LIMIT_BYTES, ProfileRequest
 
-_PACKAGES = ("torch", "torchvision", "timm", "transformers")
 _ROOMS = tuple(Path(__file__).resolve().parents[1] / name for name in ("ops", "workload"))
 _KEPT_COUNT = 8192
 """Number of Workloads kept, about 10 KB each."""
@@ -71,7 +71,8 @@ def forget_oldest() -> None:
 
 def _file(request: ProfileRequest) -> Path:
     asked = {name: value for name, value in asdict(request).items() if name not in _NO_PART_OF_THE_TRACE}
-    if request.source.partition(":")[0] not in _PACKAGES:  # whose sources mean the same in every directory
+    kind = kind_of(request.source)
+    if request.run or kind is None or kind.is_path:
         asked["folder"] = str(Path.cwd())
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode())
     digest.update(_program_digest())
@@ -82,7 +83,7 @@ def _file(request: ProfileRequest) -> Path:
 def _program_digest() -> bytes:
     """Return a digest of the code and package versions that turn a source into a Workload."""
     digest = hashlib.sha256()
-    for package in _PACKAGES:
+    for package in ("torch", *sorted({kind.package for kind in source_kinds()} - {""})):
         with contextlib.suppress(metadata.PackageNotFoundError):
             digest.update(f"{package} {metadata.version(package)}\n".encode())
     _add_files(digest, [Path(records.__file__), *(file for room in _ROOMS for file in sorted(room.rglob("*.py")))])

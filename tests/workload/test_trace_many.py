@@ -179,7 +179,7 @@ def test_a_child_that_dies_after_others_is_replaced_before_the_source_is_blamed(
 
 def test_our_own_mistake_costs_only_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = """
-import advisor.workload.load_source as load
+import advisor.workload.sources as load
 exec(compile("def load_broken(*_, **__): return 1 / 0", load.__file__, "exec"))
 load.load = load_broken
 main()"""
