@@ -34,6 +34,9 @@ _GRACE_S = 2.0
 """How long the parent waits after a timeout for the child to report where the file was."""
 _POLL_S = 0.1
 _NO_GPUS = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
+_THREADS = "OMP_NUM_THREADS"
+SET_IN_CHILD = frozenset({*_NO_GPUS, _THREADS})
+"""Variables that the child's code does not see as this process does."""
 _ERRORS: dict[str, type[AdvisorError]] = {
     error.__name__: error for error in (UsageError, LoadError, TraceError, CoverageError)
 }
@@ -107,7 +110,7 @@ class SourceProcess:
         `module` contains the `main` that serves requests. Without `sees_gpus` the child sees no GPU, so that a trace
         is the same on every machine; requests for CUDA are redirected in the child.
         """
-        threads = {} if thread_count is None else {"OMP_NUM_THREADS": str(thread_count)}
+        threads = {} if thread_count is None else {_THREADS: str(thread_count)}
         child_request_fd, request_fd = os.pipe()
         result_fd, child_result_fd = os.pipe()
         try:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from advisor.errors import AdvisorError, LoadError, TraceError
-from advisor.workload.files_read import files_read
+from advisor.workload.dependencies import recorded_dependencies
 from advisor.workload.input_spec import parse_input_specs
 from advisor.workload.interpreter import StandardLibrary
 from advisor.workload.sources import has_scheme
@@ -175,9 +175,9 @@ def _replaced(error: BaseException, request: ProfileRequest, *, replaced: Sequen
 
 def _profile(request: ProfileRequest) -> dict[str, Any]:
     named = () if has_scheme(request.source) else (request.source.partition("::")[0],)
-    with files_read(*named) as files:
+    with recorded_dependencies(*named) as dependencies:
         message = _traced(request)
-    return {**message, "files": files}
+    return {**message, "dependencies": dependencies}
 
 
 def _traced(request: ProfileRequest) -> dict[str, Any]:

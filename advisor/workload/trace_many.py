@@ -109,7 +109,7 @@ class _Worker:
             workload = workload_from_json(message["workload"], where=request.source)
         except (AdvisorError, ChildFailure) as error:
             return error
-        trace_cache.write(request, message["workload"], files=message["files"])
+        trace_cache.write(request, message["workload"], dependencies=message["dependencies"])
         return workload
 
     def kill(self) -> None:

@@ -79,7 +79,7 @@ OF_OUR_OWN = {
     # The file that is being written, and the one that reads.
     "files/regular_file.py", "files/whole_file.py",
     # Traces that the program itself has kept, and what they were made from: regular files, of a size, by their digests.
-    "workload/files_read.py", "workload/trace_cache.py",
+    "workload/dependencies.py", "workload/trace_cache.py",
 }  # fmt: skip
 
 
