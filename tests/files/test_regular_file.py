@@ -72,7 +72,7 @@ READS = {"open", "read_text", "read_bytes"}
 OF_OUR_OWN = {
     # Files that are part of the program, its wheel among them.
     "answers/full_report.py", "calibrate/key.py", "catalog/locate.py", "launch/own_wheel.py", "report/html_assets.py",
-    "serve/endpoints.py", "serve/openapi.py", "serve/page.py", "serve/worker.py",
+    "serve/endpoints.py", "serve/openapi.py", "serve/page.py", "serve/worker.py", "workload/sources/__init__.py",
     # Files of the kernel, and descriptors.
     "calibrate/cpu_load.py", "cli/terminal.py", "machine/kernel_file.py", "workload/spawn.py",
     "workload/supervisor.py", "workload/trace_child.py",
