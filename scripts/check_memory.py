@@ -28,8 +28,8 @@ from measure_steps import load_with_weights, source_of
 
 from advisor.predict.step_memory import step_memory
 from advisor.records.workload import Workload
-from advisor.workload.load_source import load
 from advisor.workload.loaded import LoadedModel
+from advisor.workload.sources import load
 from advisor.workload.trace import trace
 from advisor.workload.training_step import batch_value, loss_of
 

@@ -39,7 +39,6 @@ from advisor.records.timing import StepTiming
 from advisor.records.workload import Mode
 from advisor.units import format_duration, parse_duration_s
 from advisor.workload.execution import keep_freed_memory
-from advisor.workload.load_source import load
 from advisor.workload.loaded import LoadedModel
 from advisor.workload.sources.python_file import with_weights
 

@@ -87,7 +87,7 @@ def trace_config(config: str, *, name: str, prompt_tokens: int, output_tokens: i
     try:
         with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
             warnings.simplefilter("ignore")  # of the package's own import
-            from advisor.workload.load_source import load_language_model
+            from advisor.workload.sources import load_language_model
 
             file = Path(folder) / f"{name}.json"
             file.write_text(config)

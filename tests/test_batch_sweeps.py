@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from advisor.records.workload import Mode
-from advisor.workload.load_source import load
+from advisor.workload.sources import load
 from advisor.workload.summary import totals
 from advisor.workload.trace import trace
 

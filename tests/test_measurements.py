@@ -20,7 +20,7 @@ from advisor.catalog.load import load_catalog
 from advisor.predict.capability import gpu_device
 from advisor.records.measurement import Measurement, TimedStep
 from advisor.workload.input_spec import parse_input_specs
-from advisor.workload.load_source import load
+from advisor.workload.sources import load
 from advisor.workload.sources.python_file import import_file
 from advisor.workload.trace import trace
 

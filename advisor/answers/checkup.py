@@ -20,15 +20,14 @@ from advisor.records.machine import Inventory
 from advisor.records.options import Options
 from advisor.records.price import Catalog
 from advisor.records.workload import Workload
+from advisor.workload.sources import source_kinds
 from advisor.workload.spawn import ChildFailure
 
 OLDEST_TORCH = (2, 6)
 """As in pyproject.toml; pip does not check a torch that was installed another way."""
 _SUPPORTED_PLATFORM = "linux"
 _OPTIONAL_PACKAGES = {
-    "torchvision": "models by name, torchvision:NAME",
-    "timm": "models by name, timm:NAME",
-    "transformers": "models by config, hf:CONFIG",
+    **{kind.package: f"models, {kind.usage}" for kind in source_kinds() if kind.package},
     "nvidia-ml-py": "memory and power limit of NVIDIA GPUs without starting nvidia-smi",
 }
 _TINY_MODEL = """import torch

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from advisor.errors import UsageError
 from advisor.files.regular_file import read_regular_file
 from advisor.records.measurement import Measurement, TimedStep
+from advisor.workload.sources import kind_of
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -46,9 +47,10 @@ def read_measurements(path: Path) -> tuple[Measurement, ...]:
 
 def source_of(measurement: Measurement) -> str:
     """Return the measurement's model as a source; a path is relative to the file's folder, else to the current one."""
-    scheme, colon, reference = measurement.model.partition(":")
-    if colon and scheme == "hf":
-        return f"hf:{_found(reference, measurement)}"
+    kind = kind_of(measurement.model)
+    if kind is not None and kind.scheme:
+        reference = measurement.model.removeprefix(f"{kind.scheme}:")
+        return f"{kind.scheme}:{_found(reference, measurement)}" if kind.is_path else measurement.model
     path, separator, name = measurement.model.partition("::")
     return f"{_found(path, measurement)}{separator}{name}"
 

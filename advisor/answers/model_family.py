@@ -5,23 +5,24 @@ import re
 from pathlib import Path
 
 from advisor.files.regular_file import read_regular_file
+from advisor.workload.sources import kind_of
 
 _NAME = re.compile(r"(?:tf_)?([a-z]+?)(?=v?\d|_|\W|$)", re.IGNORECASE)
 """A name up to its first underscore, digit or version: `vit_base`, `resnet50`, `efficientnetv2_s`; timm marks weights
 ported from TensorFlow with `tf_`."""
 _SIZED = re.compile(r"([a-z_]+?)(?:_\d+)+")
 """An operator and its sizes, in a file of operators: `linear_512_2048`."""
-_NAMED = ("torchvision", "timm")
 
 
 def family_of(source: str) -> str:
     """Return the kind of source, and the architecture that the model's name, config or file name gives."""
-    scheme, colon, reference = source.partition(":")
-    if colon and scheme in _NAMED:
+    kind = kind_of(source)
+    if kind is not None and kind.scheme:
+        reference = source.removeprefix(f"{kind.scheme}:")
+        if kind.is_path:
+            return f"{kind.scheme}:{_model_type(Path(reference))}"
         match = _NAME.match(reference)
-        return f"{scheme}:{match[1].lower() if match else reference}"
-    if colon and scheme == "hf":
-        return f"hf:{_model_type(Path(reference))}"
+        return f"{kind.scheme}:{match[1].lower() if match else reference}"
     path, sizes, name = source.partition("::")
     if sizes and (operator := _SIZED.fullmatch(name)):
         return f"file:{operator[1]}"

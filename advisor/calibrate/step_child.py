@@ -20,7 +20,7 @@ def _timed(request: MeasureRequest) -> dict[str, Any]:
     # torch is imported here, not above, as in the child that traces.
     from advisor.calibrate.run_step import time_loaded
     from advisor.workload.execution import keep_freed_memory
-    from advisor.workload.load_source import load
+    from advisor.workload.sources import load
     from advisor.workload.sources.python_file import with_weights
 
     keep_freed_memory()

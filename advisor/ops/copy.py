@@ -12,6 +12,9 @@ _WHOLE_COPIES = """
     narrow_copy lu_unpack
     view_copy _reshape_copy expand_copy permute_copy transpose_copy t_copy squeeze_copy unsqueeze_copy slice_copy
     select_copy split_copy split_with_sizes_copy unbind_copy unfold_copy diagonal_copy as_strided_copy detach_copy
+    _reshape_alias_copy _indices_copy _values_copy indices_copy values_copy crow_indices_copy col_indices_copy
+    ccol_indices_copy row_indices_copy _fw_primal_copy _make_dual_copy
+    _nested_get_values_copy _nested_view_from_buffer_copy _nested_view_from_jagged_copy
     alias_copy view_as_real_copy view_as_complex_copy _neg_view_copy _conj_copy
     _chunk_cat _foreach_clone sum_to_size _nested_from_padded _nested_tensor_from_mask nested_to_padded_tensor
     _to_dense to_dense to_sparse _to_sparse _padded_dense_to_jagged_forward _jagged_to_padded_dense_forward

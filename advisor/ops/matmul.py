@@ -60,6 +60,13 @@ def _linear_backward(call: Call) -> Cost:
     return call.streamed(flops=(wants_input + wants_weight) * product + wants_bias * grad_output.numel)
 
 
+@formula(*aten("matmul_backward"), family="matmul", autocast="low", attributes=("mask",))
+def _matmul_backward(call: Call) -> Cost:
+    """Inputs (grad, self (..., m, k), other): each of the two gradients costs as much as the forward product."""
+    grad, source = call.inputs[:2]
+    return call.streamed(flops=sum(call.attributes["mask"]) * 2 * grad.numel * source.shape[-1])
+
+
 @formula(*aten("_euclidean_dist"), family="matmul", autocast="full")
 def _distances_by_product(call: Call) -> Cost:
     """|x - y|^2 = |x|^2 - 2xy + |y|^2 as one product: k features and the two squared norms."""

@@ -16,12 +16,13 @@ def _batch_norm_flops_per_element(*, training: bool) -> Number:
 
 
 @formula(
-    *aten("native_batch_norm _native_batch_norm_legit _batch_norm_impl_index cudnn_batch_norm miopen_batch_norm"),
+    *aten("native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional _batch_norm_impl_index"),
+    *aten("cudnn_batch_norm miopen_batch_norm"),
     family="norm",
     attributes=("training",),
     fusable=True,
 )
-@formula(*aten("_batch_norm_with_update"), family="norm", fusable=True)
+@formula(*aten("_batch_norm_with_update _batch_norm_with_update_functional"), family="norm", fusable=True)
 def _batch_norm(call: Call) -> Cost:
     """Operators without the argument `training` always compute statistics."""
     flops_per_element = _batch_norm_flops_per_element(training=call.attributes.get("training", True))

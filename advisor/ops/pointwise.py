@@ -44,7 +44,7 @@ _FULL_UNDER_AUTOCAST = """
     softplus_backward
 """
 """Operators that run in float32 under autocast (torch.amp, "CUDA Ops that can autocast to float32")."""
-_LOW_UNDER_AUTOCAST = "prelu _prelu_kernel _prelu_kernel_backward"
+_LOW_UNDER_AUTOCAST = "prelu _prelu_kernel _prelu_kernel_backward _thnn_fused_gru_cell_backward"
 
 _FOREACH = """
     add sub mul div neg abs sqrt rsqrt reciprocal exp expm1 log log1p log2 log10 pow addcmul addcdiv lerp maximum
@@ -55,7 +55,9 @@ _FAKE_QUANTIZE = """
     quantize_per_tensor quantize_per_channel quantize_per_tensor_dynamic dequantize
     fake_quantize_per_tensor_affine_cachemask fake_quantize_per_channel_affine_cachemask
     _fake_quantize_per_tensor_affine_cachemask_tensor_qparams fake_quantize_per_tensor_affine_cachemask_backward
+    fake_quantize_per_channel_affine_cachemask_backward
     _fake_quantize_learnable_per_tensor_affine _fake_quantize_learnable_per_channel_affine
+    _fake_quantize_learnable_per_tensor_affine_backward _fake_quantize_learnable_per_channel_affine_backward
 """
 
 

@@ -61,6 +61,7 @@ def _avg_pool_backward(call: Call) -> Cost:
 
 @formula(
     *aten("_adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward mkldnn_adaptive_avg_pool2d_backward"),
+    *aten("adaptive_avg_pool3d_backward"),
     family="pool",
     fusable=True,
 )
@@ -74,11 +75,15 @@ def _adaptive_avg_pool_backward(call: Call) -> Cost:
     *aten("max_pool2d_with_indices_backward max_pool3d_with_indices_backward max_pool2d_backward"),
     *aten("adaptive_max_pool2d_backward adaptive_max_pool3d_backward"),
     *aten("fractional_max_pool2d_backward fractional_max_pool3d_backward"),
+    *aten("mkldnn_max_pool2d_backward mkldnn_max_pool3d_backward"),
     family="pool",
     fusable=True,
 )
 def _max_pool_backward(call: Call) -> Cost:
-    """Inputs (grad_output, input, indices): 1 addition per gradient element; the input is not read."""
+    """Inputs (grad_output, input, indices): 1 addition per gradient element; the input is not read.
+
+    oneDNN's take (grad_output, output, input), and find the indices in the input.
+    """
     grad_output, _, *indices = call.inputs
     return Cost(
         flops=grad_output.numel,

@@ -8,7 +8,7 @@ _DRAWS = """
 """
 _DRAWS_FROM_INPUT = """
     bernoulli poisson binomial multinomial _standard_gamma _standard_gamma_grad _sample_dirichlet _dirichlet_grad
-    native_dropout _fused_dropout dropout alpha_dropout feature_dropout rrelu_with_noise
+    native_dropout _fused_dropout dropout alpha_dropout feature_dropout rrelu_with_noise rrelu_with_noise_functional
 """
 
 

@@ -38,6 +38,9 @@ _STANDS_FOR: Mapping[str, Sequence[str]] = {
     "interpolate": ("copy",),
     "creation": ("copy",),
     "embedding": ("gather",),
+    "fft": (),
+    "sort": (),
+    "quantized": (),
 }
 """The measured families that replace a family without measurements, nearest first; the entry "*" comes last."""
 

@@ -22,15 +22,14 @@ from advisor.records.options import Options
 from advisor.records.price import Catalog
 from advisor.records.workload import Attention, SecondCount, Workload
 from advisor.workload.file import read_workload, workload_from_json
-from advisor.workload.spawn import SCHEMES, ProfileRequest, start_profile
+from advisor.workload.sources import has_scheme, kind_of
+from advisor.workload.spawn import ProfileRequest, start_profile
 from advisor.workload.summary import group_rows, summarize
 from advisor.workload.trace_many import trace_many
 
 MAX_DEVICES = 6
 """The most devices that `--on` may name: side by side, each needs columns of its own."""
 _CHOOSE_AN_OFFER = ("provider", "region", "tier", "device")
-_SEVERAL_ATTENTIONS = ("hf:", "timm:")
-"""Sources whose models implement attention in several ways."""
 
 ReadMachine = Callable[[], Machine]
 ReadCalibrations = Callable[[Machine, Catalog], Stored]
@@ -88,9 +87,9 @@ def question_from_source(
     def trace(request: ProfileRequest) -> Workload:
         return workload_from_json(start_profile(request).result(), where=source)
 
-    batch = single_batch(options)
+    batch, kind = single_batch(options), kind_of(source)
     measuring = _measuring(source, options, run=run) if options.measure else None
-    is_kept = use_trace_cache and not run and source.partition(":")[0] in SCHEMES
+    is_kept = use_trace_cache and not run and has_scheme(source)
     with nullcontext() if is_kept else start_profile(request_at(batch)) as pending:
         catalog = catalog_of(options)  # while the child imports torch
         machine = read_machine() if read_machine and (is_here_named or not options.no_local) else None
@@ -105,7 +104,7 @@ def question_from_source(
         calibrated=calibrations_for(machine, catalog, options, read=read_calibrations),
         measuring=measuring,
         trace_at=lambda batch: trace(request_at(batch)),
-        trace_fused=(lambda: trace(request_at(batch, "fused"))) if source.startswith(_SEVERAL_ATTENTIONS) else None,
+        trace_fused=(lambda: trace(request_at(batch, "fused"))) if kind and kind.has_attention_forms else None,
     )
 
 

@@ -24,17 +24,19 @@ from advisor.records.machine import BUS_ORDER
 from advisor.records.workload import Attention, Mode
 from advisor.workload import supervisor
 from advisor.workload.input_spec import parse_input_specs
+from advisor.workload.sources import has_scheme, kind_of, usages
 
 RESULT_LIMIT_BYTES = 64 * 2**20
 TOKEN_BYTES = 16
 LENGTH_BYTES = 8
-SCHEMES = ("torchvision", "timm", "hf")
-_SOURCES = "FILE.py, FILE.py::NAME, FILE.pt2, torchvision:NAME, timm:NAME or hf:CONFIG"
 _WEIGHTS = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
 _GRACE_S = 2.0
 """How long the parent waits after a timeout for the child to report where the file was."""
 _POLL_S = 0.1
 _NO_GPUS = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
+_THREADS = "OMP_NUM_THREADS"
+SET_IN_CHILD = frozenset({*_NO_GPUS, _THREADS})
+"""Variables that the child's code does not see as this process does."""
 _ERRORS: dict[str, type[AdvisorError]] = {
     error.__name__: error for error in (UsageError, LoadError, TraceError, CoverageError)
 }
@@ -108,7 +110,7 @@ class SourceProcess:
         `module` contains the `main` that serves requests. Without `sees_gpus` the child sees no GPU, so that a trace
         is the same on every machine; requests for CUDA are redirected in the child.
         """
-        threads = {} if thread_count is None else {"OMP_NUM_THREADS": str(thread_count)}
+        threads = {} if thread_count is None else {_THREADS: str(thread_count)}
         child_request_fd, request_fd = os.pipe()
         result_fd, child_result_fd = os.pipe()
         try:
@@ -283,21 +285,17 @@ def start_profile(request: ProfileRequest) -> PendingProfile:
 
 
 def _check_source(request: ProfileRequest) -> None:
-    scheme, colon, _ = request.source.partition(":")
-    if colon and scheme in SCHEMES and not request.run:
+    if has_scheme(request.source) and not request.run:
         return
     path = Path(request.source.partition("::")[0])
     if path.is_dir():
         raise LoadError(f"{path} is a folder", hint=f"for a Hugging Face config write hf:{path}; otherwise name a file")
     if not path.is_file():
-        raise LoadError(
-            f"there is no file {path}",
-            hint=f"a model is {_SOURCES}",
-        )
-    if not request.run and path.suffix not in (".py", ".pt2"):
+        raise LoadError(f"there is no file {path}", hint=f"a model is {usages()}")
+    if not request.run and kind_of(request.source) is None:
         raise LoadError(
             f"{path} is not a Python file" + (": weights are not a model" if path.suffix in _WEIGHTS else ""),
-            hint=f"a model is {_SOURCES}",
+            hint=f"a model is {usages()}",
         )
 
 

@@ -1,14 +1,16 @@
 """Caches traced Workloads in files, so that the same request is not traced again.
 
 The file name is a hash of the request, the working directory, the tracer's code, and the versions of torch and the
-model libraries. The file also lists which of the user's files the trace read; it is valid while these are unchanged.
-Truncated, forged or otherwise invalid files are ignored.
+model libraries with their settings in the environment. The file also lists which of the user's files and environment
+variables the trace read, and is valid while these are unchanged. Truncated, forged or otherwise invalid files are
+ignored.
 """
 
 import contextlib
 import gzip
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import cache
@@ -21,11 +23,11 @@ import platformdirs
 import advisor.records.workload as records
 from advisor.files.whole_file import replace_whole
 from advisor.records.workload import Workload
+from advisor.workload.dependencies import are_unchanged
 from advisor.workload.file import workload_from_json
-from advisor.workload.files_read import are_unchanged
+from advisor.workload.sources import kind_of, source_kinds
 from advisor.workload.spawn import RESULT_LIMIT_BYTES, ProfileRequest
 
-_PACKAGES = ("torch", "torchvision", "timm", "transformers")
 _ROOMS = tuple(Path(__file__).resolve().parents[1] / name for name in ("ops", "workload"))
 _KEPT_COUNT = 8192
 """Number of Workloads kept, about 10 KB each."""
@@ -40,24 +42,26 @@ def folder() -> Path:
 
 
 def read(request: ProfileRequest) -> Workload | None:
-    """Return the cached Workload of this request, or None if there is none or the files it read have changed."""
+    """Return the cached Workload of this request, or None if there is none or what it read has changed."""
     try:
         file = _file(request)
         if not file.is_file():
             return None
         with gzip.open(file) as kept:
             entry = json.loads(kept.read(2 * RESULT_LIMIT_BYTES))
-        return workload_from_json(entry["workload"], where=request.source) if are_unchanged(entry["files"]) else None
+        if not are_unchanged(entry["dependencies"]):
+            return None
+        return workload_from_json(entry["workload"], where=request.source)
     except Exception:  # noqa: BLE001 - an invalid file can fail in any way, and tracing again always works
         return None
 
 
-def write(request: ProfileRequest, document: dict[str, Any], *, files: Mapping[str, str]) -> None:
-    """Store the Workload's JSON, made from `files`, atomically; do nothing if the folder is not writable."""
+def write(request: ProfileRequest, document: dict[str, Any], *, dependencies: Mapping[str, str]) -> None:
+    """Store the Workload's JSON, made from `dependencies`, atomically; do nothing if the folder is not writable."""
     with contextlib.suppress(OSError):
         file = _file(request)
         file.parent.mkdir(parents=True, exist_ok=True)
-        kept = {"files": files, "workload": document}
+        kept = {"dependencies": dependencies, "workload": document}
         replace_whole(gzip.compress(json.dumps(kept).encode(), compresslevel=1), file, mode=_OWN_FILE)
 
 
@@ -71,8 +75,11 @@ def forget_oldest() -> None:
 
 def _file(request: ProfileRequest) -> Path:
     asked = {name: value for name, value in asdict(request).items() if name not in _NO_PART_OF_THE_TRACE}
-    if request.source.partition(":")[0] not in _PACKAGES:  # whose sources mean the same in every directory
+    kind = kind_of(request.source)
+    if request.run or kind is None or kind.is_path:
         asked["folder"] = str(Path.cwd())
+    prefixes = tuple(f"{package.upper()}_" for package in _packages())  # as TIMM_FUSED_ATTN, which timm reads on import
+    asked["settings"] = {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode())
     digest.update(_program_digest())
     return folder() / f"{digest.hexdigest()}.json.gz"
@@ -82,11 +89,15 @@ def _file(request: ProfileRequest) -> Path:
 def _program_digest() -> bytes:
     """Return a digest of the code and package versions that turn a source into a Workload."""
     digest = hashlib.sha256()
-    for package in _PACKAGES:
+    for package in _packages():
         with contextlib.suppress(metadata.PackageNotFoundError):
             digest.update(f"{package} {metadata.version(package)}\n".encode())
     _add_files(digest, [Path(records.__file__), *(file for room in _ROOMS for file in sorted(room.rglob("*.py")))])
     return digest.digest()
+
+
+def _packages() -> list[str]:
+    return ["torch", *sorted({kind.package for kind in source_kinds()} - {""})]
 
 
 def _add_files(digest: "hashlib._Hash", files: Iterable[Path]) -> None:

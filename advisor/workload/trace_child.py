@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from advisor.errors import AdvisorError, LoadError, TraceError
-from advisor.workload.files_read import files_read
+from advisor.workload.dependencies import recorded_dependencies
 from advisor.workload.input_spec import parse_input_specs
 from advisor.workload.interpreter import StandardLibrary
-from advisor.workload.spawn import LENGTH_BYTES, SCHEMES, TOKEN_BYTES, ProfileRequest, packed
+from advisor.workload.sources import has_scheme
+from advisor.workload.spawn import LENGTH_BYTES, TOKEN_BYTES, ProfileRequest, packed
 from advisor.workload.user_error import explain, raised_by_us, where_now
 
 if TYPE_CHECKING:
@@ -173,11 +174,10 @@ def _replaced(error: BaseException, request: ProfileRequest, *, replaced: Sequen
 
 
 def _profile(request: ProfileRequest) -> dict[str, Any]:
-    scheme, _, _ = request.source.partition(":")
-    named = () if scheme in SCHEMES else (request.source.partition("::")[0],)
-    with files_read(*named) as files:
+    named = () if has_scheme(request.source) else (request.source.partition("::")[0],)
+    with recorded_dependencies(*named) as dependencies:
         message = _traced(request)
-    return {**message, "files": files}
+    return {**message, "dependencies": dependencies}
 
 
 def _traced(request: ProfileRequest) -> dict[str, Any]:
@@ -196,7 +196,7 @@ def _traced(request: ProfileRequest) -> dict[str, Any]:
             return {"workload": workload_to_json(workload)}
         if request.generation is not None:
             return {"workload": workload_to_json(_generation(request, request.generation))}
-        from advisor.workload.load_source import load
+        from advisor.workload.sources import load
 
         specs = parse_input_specs(request.inputs)
         loaded = load(request.source, mode=request.mode, specs=specs, attention=request.attention)
@@ -210,7 +210,7 @@ def _traced(request: ProfileRequest) -> dict[str, Any]:
 
 
 def _generation(request: ProfileRequest, generation: "Generation") -> "Workload":
-    from advisor.workload.load_source import load_language_model
+    from advisor.workload.sources import load_language_model
 
     model = load_language_model(request.source, generation)
     from advisor.workload.generation_trace import trace_generation  # needs transformers

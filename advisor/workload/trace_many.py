@@ -13,7 +13,8 @@ from advisor.errors import AdvisorError
 from advisor.records.workload import Workload
 from advisor.workload import trace_cache
 from advisor.workload.file import workload_from_json
-from advisor.workload.spawn import SCHEMES, ChildFailure, ProfileRequest, SourceDiedError, SourceProcess
+from advisor.workload.sources import has_scheme
+from advisor.workload.spawn import ChildFailure, ProfileRequest, SourceDiedError, SourceProcess
 
 Outcome: TypeAlias = Workload | AdvisorError | ChildFailure
 OnProgress: TypeAlias = Callable[[int, int], None]
@@ -108,7 +109,7 @@ class _Worker:
             workload = workload_from_json(message["workload"], where=request.source)
         except (AdvisorError, ChildFailure) as error:
             return error
-        trace_cache.write(request, message["workload"], files=message["files"])
+        trace_cache.write(request, message["workload"], dependencies=message["dependencies"])
         return workload
 
     def kill(self) -> None:
@@ -138,7 +139,7 @@ class _Worker:
             child.ask(request)
             return child.answer()
         finally:
-            if not child.is_ready or request.source.partition(":")[0] not in SCHEMES:
+            if not child.is_ready or not has_scheme(request.source):
                 self.close()
 
 

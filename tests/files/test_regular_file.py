@@ -72,14 +72,14 @@ READS = {"open", "read_text", "read_bytes"}
 OF_OUR_OWN = {
     # Files that are part of the program, its wheel among them.
     "answers/full_report.py", "calibrate/key.py", "catalog/locate.py", "launch/own_wheel.py", "report/html_assets.py",
-    "serve/endpoints.py", "serve/openapi.py", "serve/page.py", "serve/worker.py",
+    "serve/endpoints.py", "serve/openapi.py", "serve/page.py", "serve/worker.py", "workload/sources/__init__.py",
     # Files of the kernel, and descriptors.
     "calibrate/cpu_load.py", "cli/terminal.py", "machine/kernel_file.py", "workload/spawn.py",
     "workload/supervisor.py", "workload/trace_child.py",
     # The file that is being written, and the one that reads.
     "files/regular_file.py", "files/whole_file.py",
     # Traces that the program itself has kept, and what they were made from: regular files, of a size, by their digests.
-    "workload/files_read.py", "workload/trace_cache.py",
+    "workload/dependencies.py", "workload/trace_cache.py",
 }  # fmt: skip
 
 

@@ -86,3 +86,11 @@ def test_a_linear_layers_backward_has_a_product_for_each_gradient_asked_for():
 def test_euclidean_distances_are_a_product_with_two_more_features():
     # 5 x 6 pairs of 3 features: 2 * 30 * (3 + 2) = 300.
     assert cost_of("aten._euclidean_dist", [tensor(5, 3), tensor(6, 3)], [tensor(5, 6)]).flops == 300
+
+
+def test_each_gradient_of_a_product_costs_as_much_as_the_product():
+    # (2, 3) x (3, 4) takes 48 FLOP; read (8 + 6 + 12) * 4 = 104, write (6 + 12) * 4 = 72.
+    inputs, outputs = [tensor(2, 4), tensor(2, 3), tensor(3, 4)], [tensor(2, 3), tensor(3, 4)]
+    both = cost_of("aten.matmul_backward", inputs, outputs, mask=(True, True))
+    assert both == cost(flops=96, read_bytes=104, write_bytes=72)
+    assert cost_of("aten.matmul_backward", inputs, outputs[:1], mask=(True, False)).flops == 48

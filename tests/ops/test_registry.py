@@ -83,6 +83,21 @@ def test_every_operator_that_torch_tags_has_a_formula(tag):
     assert {op for op in _tagged(tag) if formula_of(op) is None} == set()
 
 
+def _has_own_kernel(op: str) -> bool:
+    """Whether torch dispatches some overload of the operator, and does not replace it by the operators inside."""
+    packet = getattr(torch.ops.aten, op.removeprefix("aten."), None)
+    overloads = [getattr(packet, name) for name in packet.overloads()] if packet else []
+    return any(torch._C._dispatch_has_kernel(one.name()) and not one._can_decompose() for one in overloads)
+
+
+def test_every_variant_of_an_operator_with_a_formula_has_one_too():
+    known = {schema.name.replace("::", ".") for schema in _schemas()}
+    suffixes = ("_", "_out", "_functional", "_copy", "_backward")
+    variants = {f"{found.op}{suffix}" for found in formulas() for suffix in suffixes} & known
+    missing = {op for op in variants if formula_of(op) is None and _has_own_kernel(op)}
+    assert missing == set(), "name them beside their operator in its family's file of advisor/ops"
+
+
 def _autocast_list(macro: str) -> set[str]:
     """Operators in one of the lists of torch's header: `#define MACRO(_) _(conv1d) _(conv2d, input) ...`."""
     header = Path(torch.__file__).parent / "include" / "ATen" / "autocast_mode.h"

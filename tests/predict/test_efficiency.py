@@ -2,7 +2,10 @@ import pytest
 
 from advisor.calibrate.own_efficiencies import WHOLE_STEPS
 from advisor.catalog.load import load_catalog
-from advisor.predict.efficiency import efficiency_of, family_efficiencies, precision_class
+from advisor.fit.coefficients import COMPUTING
+from advisor.ops.registry import formulas
+from advisor.predict.efficiency import efficiency_of, family_efficiencies, known_families, precision_class
+from advisor.predict.precision import MATRIX_FAMILIES
 from advisor.records.device import ANY, Efficiency, Precision
 from tests.predict.toys import device, efficiency, family
 
@@ -146,3 +149,16 @@ def test_attention_of_one_token_streams_as_most_families_do() -> None:
     entries = {"attention": family(memory_ratio=0.4), "matmul": family(), ANY: family(memory_ratio=0.8)}
     (found,) = family_efficiencies(efficiency(families=entries), families=("attention_of_one",))
     assert found is entries[ANY]
+
+
+def test_every_family_of_operators_is_measured_or_has_others_that_stand_for_it() -> None:
+    general = [one for one in load_catalog().efficiencies if {one.vendor, one.generation, one.precision} == {ANY}]
+    assert {one.kind for one in general} == {"cpu", "gpu"}
+    families = {one.family for one in formulas()} - known_families() - {"view"}  # views cost nothing
+    missing = {(family, one.kind) for one in general for family in families - one.families.keys()}
+    assert missing == set(), "measure them (make fit), or add them to _STANDS_FOR of advisor/predict/efficiency.py"
+
+
+def test_every_family_of_matrix_products_has_a_fitted_share_of_the_peak() -> None:
+    missing = MATRIX_FAMILIES - set(COMPUTING)
+    assert missing == set(), "add them to COMPUTING of advisor/fit/coefficients.py"

@@ -306,7 +306,7 @@ def test_experts_that_no_token_chose_have_no_product() -> None:
 
 NO_TILES = {
     *aten("mv dot vdot addmv addr"),  # vectors
-    *aten("bilinear _trilinear conv_tbc conv_tbc_backward"),  # products by steps of their own
+    *aten("bilinear _trilinear conv_tbc conv_tbc_backward matmul_backward"),  # products by steps of their own
     *aten("_flash_attention_forward _flash_attention_backward _cudnn_attention_forward _cudnn_attention_backward"),
     *aten("mkldnn_rnn_layer mkldnn_rnn_layer_backward"),
     "torchvision.deform_conv2d",

@@ -12,8 +12,8 @@ import pytest
 
 from advisor.records.workload import Workload
 from advisor.workload import trace_cache
+from advisor.workload.dependencies import recorded_dependencies
 from advisor.workload.file import workload_to_json
-from advisor.workload.files_read import files_read
 from advisor.workload.spawn import ProfileRequest
 from advisor.workload.summary import summarize
 from tests.predict.toys import linear_row, workload
@@ -23,7 +23,7 @@ SAVED = workload(linear_row())
 REQUEST = ProfileRequest(source="net.py")
 ODD: tuple[Any, ...] = (
     None, True, -1, 0, 1e300, 10**400, float("nan"), float("inf"), "", "\0", "x" * 10_000, "\ud800", [], {}, [[]],
-    "/dev/zero", "file ", {"files": {}},
+    "/dev/zero", "file ", {"dependencies": {}},
 )  # fmt: skip
 
 
@@ -33,9 +33,9 @@ def entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(platformdirs, "user_cache_path", lambda name: tmp_path / "cache" / name)
     monkeypatch.chdir(tmp_path)
     Path("net.py").write_text("SIZE = 1")
-    with files_read("net.py") as files:
+    with recorded_dependencies("net.py") as dependencies:
         pass
-    trace_cache.write(REQUEST, workload_to_json(SAVED), files=files)
+    trace_cache.write(REQUEST, workload_to_json(SAVED), dependencies=dependencies)
     (file,) = trace_cache.folder().iterdir()
     return file
 

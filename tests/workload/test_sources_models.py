@@ -15,8 +15,8 @@ from advisor.errors import LoadError
 from advisor.ops.registry import autocast_of
 from advisor.records.workload import Attention, Mode
 from advisor.workload.input_spec import parse_input_specs
-from advisor.workload.load_source import load
 from advisor.workload.loaded import LoadedModel
+from advisor.workload.sources import load
 from advisor.workload.trace import trace
 
 with warnings.catch_warnings():

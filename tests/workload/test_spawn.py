@@ -505,7 +505,7 @@ def test_our_own_mistake_is_a_plain_exception_with_the_childs_traceback(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = """
-import advisor.workload.load_source as load
+import advisor.workload.sources as load
 exec(compile("def load_broken(*_, **__): return 1 / 0", load.__file__, "exec"))
 load.load = load_broken
 main()"""

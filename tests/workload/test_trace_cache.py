@@ -1,6 +1,7 @@
 import gzip
 import json
 import os
+from collections import Counter
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -10,8 +11,8 @@ import platformdirs
 import pytest
 
 from advisor.workload import trace_cache
+from advisor.workload.dependencies import recorded_dependencies
 from advisor.workload.file import workload_to_json
-from advisor.workload.files_read import files_read
 from advisor.workload.spawn import ProfileRequest
 from tests.predict.toys import linear_row, workload
 
@@ -32,9 +33,9 @@ def request(source: str = "net.py", **changes: Any) -> ProfileRequest:
 
 def keep(asked: ProfileRequest | None = None, *names: str) -> None:
     """As after a trace that read net.py and `names`."""
-    with files_read("net.py", *names) as files:
+    with recorded_dependencies("net.py", *names) as dependencies:
         pass
-    trace_cache.write(asked or request(), DOCUMENT, files=files)
+    trace_cache.write(asked or request(), DOCUMENT, dependencies=dependencies)
 
 
 def test_what_was_written_is_read_again() -> None:
@@ -84,6 +85,59 @@ def test_a_change_in_a_file_that_was_read_is_another_trace(name: str) -> None:
     assert trace_cache.read(request()) is None
 
 
+CODE_THAT_READS = """
+import os
+os.getenv("GETENV"), os.environ.get("GET", 1), "IN" in os.environ
+os.environ.setdefault("SET", "mine"), os.environ["SET"]
+os.environb.get(b"BYTES"), os.environ.get("CUDA_VISIBLE_DEVICES")
+os.environ["WRITTEN"] = "mine"
+"""
+
+
+@pytest.fixture
+def read_by_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SET", "WRITTEN"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    code = compile(CODE_THAT_READS, str(tmp_path / "net.py"), "exec")
+    with recorded_dependencies("net.py") as dependencies:
+        exec(code)
+        Counter(os.environ)  # a library's own reads do not count
+    for name in ("SET", "WRITTEN"):
+        monkeypatch.delenv(name)
+    trace_cache.write(request(), DOCUMENT, dependencies=dependencies)
+
+
+@pytest.mark.usefixtures("read_by_code")
+@pytest.mark.parametrize("name", ["GETENV", "GET", "IN", "SET", "BYTES"])
+def test_a_change_in_a_variable_that_the_code_read_is_another_trace(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert trace_cache.read(request()) == SAVED
+    monkeypatch.setenv(name, "2")
+    assert trace_cache.read(request()) is None
+
+
+@pytest.mark.usefixtures("read_by_code")
+@pytest.mark.parametrize("name", ["WRITTEN", "CUDA_VISIBLE_DEVICES", "NEVER_READ"])
+def test_a_change_in_another_variable_is_the_same_trace(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "2")
+    assert trace_cache.read(request()) == SAVED
+
+
+def test_code_that_searches_all_variables_depends_on_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with recorded_dependencies() as dependencies:
+        exec(compile("import os; [n for n in os.environ if n.startswith('NET_')]", str(tmp_path / "net.py"), "exec"))
+    trace_cache.write(request(), DOCUMENT, dependencies=dependencies)
+    assert trace_cache.read(request()) == SAVED
+    monkeypatch.setenv("NET_WIDTH", "2")
+    assert trace_cache.read(request()) is None
+
+
+def test_a_setting_of_a_model_library_is_another_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(request("timm:resnet18"))
+    monkeypatch.setenv("TIMM_FUSED_ATTN", "0")
+    assert trace_cache.read(request("timm:resnet18")) is None
+
+
 def test_a_file_that_became_a_pipe_is_another_trace() -> None:
     Path("data").write_text("1")
     keep(None, "data")
@@ -116,9 +170,9 @@ def test_a_file_that_is_not_whole_is_ignored(spoil: Callable[[bytes], bytes]) ->
         b"[" * 100_000,
         b"[]",
         b"{}",
-        b'{"files": 1, "workload": {}}',
-        b'{"files": {"net.py": 1}, "workload": {}}',
-        b'{"files": {}, "workload": {"schema_version": 1, "rows": {"op": [1]}}}',
+        b'{"dependencies": 1, "workload": {}}',
+        b'{"dependencies": {"net.py": 1}, "workload": {}}',
+        b'{"dependencies": {}, "workload": {"schema_version": 1, "rows": {"op": [1]}}}',
     ],
 )
 def test_a_forged_entry_is_ignored(entry: bytes) -> None:
@@ -140,7 +194,7 @@ def test_an_entry_whose_files_were_forged_holds_only_where_they_are_there() -> N
     keep()
     (file,) = trace_cache.folder().iterdir()
     entry = json.loads(gzip.decompress(file.read_bytes()))
-    entry["files"]["/not/there"] = "file 00"
+    entry["dependencies"]["/not/there"] = "file 00"
     file.write_bytes(gzip.compress(json.dumps(entry).encode()))
     assert trace_cache.read(request()) is None
 

@@ -110,6 +110,18 @@ def test_a_change_in_what_the_file_imports_reads_or_lists_is_traced_anew(changed
     assert parameter_count(trace_many([request])[request]) == 4 * outputs
 
 
+def test_a_change_in_a_variable_that_the_file_reads_is_traced_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = NET.replace("self.layer = nn.Linear(3, size)", "self.layer = nn.Linear(3, int(os.environ.get('WIDTH', 2)))")
+    request = write("net.py", f"import os\n{dedent(text)}")
+    assert parameter_count(trace_many([request])[request]) == 4 * 2
+    monkeypatch.setenv("WIDTH", "5")
+    assert parameter_count(trace_many([request])[request]) == 4 * 5
+
+    monkeypatch.setenv("UNRELATED", "7")
+    monkeypatch.delattr(subprocess, "Popen")
+    assert parameter_count(trace_many([request])[request]) == 4 * 5
+
+
 def test_nothing_that_a_trace_leaves_behind_makes_it_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     Path("pkg").mkdir()
@@ -179,7 +191,7 @@ def test_a_child_that_dies_after_others_is_replaced_before_the_source_is_blamed(
 
 def test_our_own_mistake_costs_only_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = """
-import advisor.workload.load_source as load
+import advisor.workload.sources as load
 exec(compile("def load_broken(*_, **__): return 1 / 0", load.__file__, "exec"))
 load.load = load_broken
 main()"""

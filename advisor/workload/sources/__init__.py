@@ -1,1 +1,105 @@
-"""Loads models, one file per kind of source; `load_source.py` chooses among them."""
+"""Finds the kinds of model sources, one module each, and loads a source by the module of its kind."""
+
+import ast
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, cast
+
+from advisor.errors import LoadError
+from advisor.records.generation import Generation
+from advisor.records.workload import Attention, Mode
+from advisor.workload.input_spec import InputSpec
+
+if TYPE_CHECKING:
+    from advisor.workload.loaded import LoadedModel
+    from advisor.workload.sources.language_model import LanguageModel
+
+_STATED = re.compile(r"^SOURCE = (\{.*?^\})", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceKind:
+    """A kind of source: `SCHEME:REFERENCE`, or a file with a suffix.
+
+    Its module states the fields, except `module`, as a dict of literals called `SOURCE`.
+    """
+
+    module: str
+    usage: str
+    """How the user writes such a source."""
+    scheme: str = ""
+    suffix: str = ""
+    package: str = ""
+    """The optional package that it needs."""
+    is_path: bool = False
+    """The source names a file or folder, and so depends on the working directory."""
+    has_attention_forms: bool = False
+    """Its models implement attention in several ways, and `load` builds the requested one."""
+
+
+class SourceModule(Protocol):
+    """The interface of the module of a kind."""
+
+    def load(
+        self, reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Attention = "auto"
+    ) -> "LoadedModel":
+        """Find and build the model; raise `LoadError` if that fails. Errors of the user's code pass through.
+
+        `reference` is the source without its scheme.
+        """
+
+
+@cache
+def source_kinds() -> tuple[SourceKind, ...]:
+    """Return all kinds, files first. Reads what their modules state, because importing them would import torch."""
+    kinds = [
+        SourceKind(module=file.stem, **ast.literal_eval(stated[1]))
+        for folder in __path__
+        for file in Path(folder).glob("*.py")
+        if (stated := _STATED.search(file.read_text(encoding="utf-8")))
+    ]
+    return tuple(sorted(kinds, key=lambda kind: (kind.scheme, kind.usage)))
+
+
+def kind_of(source: str) -> SourceKind | None:
+    """Return the kind of a source, by its scheme or else by the suffix of its file; None if there is none."""
+    scheme, colon, _ = source.partition(":")
+    suffix = Path(source.partition("::")[0]).suffix
+    by_scheme = (kind for kind in source_kinds() if colon and scheme and kind.scheme == scheme)
+    by_suffix = (kind for kind in source_kinds() if suffix and kind.suffix == suffix)
+    return next(by_scheme, None) or next(by_suffix, None)
+
+
+def has_scheme(source: str) -> bool:
+    """Return True for `SCHEME:REFERENCE`, which runs no code of the user's own."""
+    kind = kind_of(source)
+    return kind is not None and bool(kind.scheme)
+
+
+def usages() -> str:
+    """Return how each kind of source is written, as a list for messages."""
+    *first, last = (kind.usage for kind in source_kinds())
+    return f"{', '.join(first)} or {last}"
+
+
+def load(source: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Attention = "auto") -> "LoadedModel":
+    """Load the model and inputs that `source` names; this imports torch, and runs the code of a file."""
+    kind = kind_of(source)
+    if kind is None:
+        raise LoadError(f"{source} is not a model", hint=f"a model is {usages()}")
+    module = cast(SourceModule, import_module(f"{__name__}.{kind.module}"))
+    return module.load(source.removeprefix(f"{kind.scheme}:"), mode=mode, specs=specs, attention=attention)
+
+
+def load_language_model(source: str, generation: Generation) -> "LanguageModel":
+    """Load `hf:CONFIG_DIR_OR_JSON` as a model that generates text as `generation` describes."""
+    from advisor.workload.sources.huggingface import offline_transformers
+
+    offline_transformers()
+    from advisor.workload.sources import language_model  # needs transformers
+
+    return language_model.load(source.partition(":")[2], generation)

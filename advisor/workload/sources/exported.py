@@ -15,6 +15,12 @@ from advisor.workload.input_spec import InputSpec
 from advisor.workload.inputs import resized
 from advisor.workload.loaded import Inputs, LoadedModel
 
+SOURCE = {
+    "usage": "FILE.pt2",
+    "suffix": ".pt2",
+    "is_path": True,
+}
+
 
 def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Attention = "auto") -> LoadedModel:
     """Load an exported program with the inputs it was exported with.

@@ -21,6 +21,13 @@ from advisor.workload.sources.installed import require
 from advisor.workload.sources.live import load_live
 from advisor.workload.sources.python_file import build
 
+SOURCE = {
+    "usage": "hf:CONFIG_DIR_OR_JSON",
+    "scheme": "hf",
+    "package": "transformers",
+    "is_path": True,
+    "has_attention_forms": True,
+}
 _TOKENS = 512
 _IMAGE_SIZE = 224
 _AUDIO_SAMPLES = 16_000

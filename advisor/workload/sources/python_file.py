@@ -24,6 +24,12 @@ from advisor.workload.loaded import LoadedModel
 from advisor.workload.sources.installed import declare_operators_on_import
 from advisor.workload.sources.live import load_live
 
+SOURCE = {
+    "usage": "FILE.py[::NAME]",
+    "suffix": ".py",
+    "is_path": True,
+}
+
 
 def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Attention = "auto") -> LoadedModel:
     """Load a model from a Python file; `specs` take precedence over the file's `example_inputs`.

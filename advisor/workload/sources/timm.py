@@ -19,6 +19,12 @@ from advisor.workload.sources.installed import known_name, require
 from advisor.workload.sources.live import load_live
 from advisor.workload.sources.python_file import build
 
+SOURCE = {
+    "usage": "timm:NAME[@SIZE]",
+    "scheme": "timm",
+    "package": "timm",
+    "has_attention_forms": True,
+}
 _SWITCH = "_fast_norm"
 _FAST_NORMS = "group norms stay in half under autocast, as in timm's benchmark (timm.layers.set_fast_norm)"
 

@@ -15,6 +15,11 @@ from advisor.workload.sources.installed import known_name, require
 from advisor.workload.sources.live import load_live
 from advisor.workload.sources.python_file import build
 
+SOURCE = {
+    "usage": "torchvision:NAME",
+    "scheme": "torchvision",
+    "package": "torchvision",
+}
 _VIDEO_FRAMES = 16
 """Frames of a clip in torchvision's video references (references/video_classification, --clip-len)."""
 _DENSE = frozenset({"detection", "segmentation", "optical_flow"})

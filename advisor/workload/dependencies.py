@@ -1,49 +1,91 @@
-"""Records which of the user's files and folders a trace reads, so that a later change to any of them is noticed.
+"""Records which of the user's files, folders and environment variables a trace reads, to notice a later change.
 
 Python's audit events report every file that it opens, also through libraries (PEP 578). They miss files read by other
-programs, or opened by C++ and Rust code; these are mostly weights, whose values do not affect a trace.
+programs, or opened by C++ and Rust code; these are mostly weights, whose values do not affect a trace. Variables count
+only if the user's own code reads them: torch alone reads hundreds, and a library reads its own only on import.
 """
 
 import hashlib
 import os
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import source_from_cache
 from pathlib import Path
 from typing import Any
 
+from advisor.workload.patching import patched
+from advisor.workload.spawn import SET_IN_CHILD
 from advisor.workload.user_error import is_user_file
 
 _BY_CONTENT_BYTES = 64 * 2**20
 """Larger files are identified by size and modification time: reading them would take longer than the trace."""
 _NO_FILES = ("/proc/", "/sys/", "/dev/")
+_ALL_NAMES = "*"
 _recording: list[dict[str, str]] = []
 """The active records. An audit hook cannot be removed, so one stays for the life of the process."""
 _is_hooked = False
 
 
 @contextmanager
-def files_read(*named: str) -> Iterator[dict[str, str]]:
-    """Record the files read inside, and the files `named`: path -> fingerprint, taken before the file is read."""
+def recorded_dependencies(*named: str) -> Iterator[dict[str, str]]:
+    """Record what is read inside, and the files `named`: path or variable -> fingerprint.
+
+    A file's fingerprint is taken before it is read, and a variable's is of its value when the recording began, because
+    the code may set a variable before it reads it.
+    """
     global _is_hooked
     if not _is_hooked:
         sys.addaudithook(_on_event)
         _is_hooked = True
     found: dict[str, str] = {}
+    environ = dict(os.environ)
+    reads = ("__getitem__", "__iter__")  # all others, such as `get` and `in`, call one of these
+    watched = [(os._Environ, name, _watched(getattr(os._Environ, name), found, environ)) for name in reads]
     _recording.append(found)
     try:
-        for path in named:
-            _note(path, kind="file")
-        yield found
+        with patched(watched, in_all_threads=True):
+            for path in named:
+                _note(path, kind="file")
+            yield found
     finally:
         _recording.pop()
 
 
-def are_unchanged(files: Mapping[str, str]) -> bool:
-    """Return True if every file and folder is unchanged."""
-    return all(_fingerprint(path, kind=known.partition(" ")[0]) == known for path, known in files.items())
+def are_unchanged(dependencies: Mapping[str, str]) -> bool:
+    """Return True if every file, folder and variable is unchanged."""
+    return all(
+        known == (_of_variable(name, os.environ) if kind == "variable" else _fingerprint(name, kind=kind))
+        for name, known in dependencies.items()
+        for kind in [known.partition(" ")[0]]
+    )
+
+
+def _watched(read: Callable[..., Any], found: dict[str, str], environ: Mapping[str, str]) -> Callable[..., Any]:
+    """Return a method of `os.environ` that also adds the variables read by the user's code to `found`."""
+
+    def watched(this: Any, *key: Any) -> Any:
+        with suppress(Exception):  # the user's code may pass anything; the call itself then raises the error
+            name = os.fsdecode(key[0]) if key else _ALL_NAMES
+            if name not in SET_IN_CHILD and name not in found and _is_called_by_user():
+                found[name] = _of_variable(name, environ)
+        return read(this, *key)
+
+    return watched
+
+
+def _is_called_by_user() -> bool:
+    """Return True if the code that reads `os.environ` is the user's, below its own methods and `os.getenv`."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__") in ("os", "_collections_abc", "collections.abc"):
+        frame = frame.f_back
+    return is_user_file(frame.f_code.co_filename)
+
+
+def _of_variable(name: str, environ: Mapping[str, str]) -> str:
+    value = sorted(environ.keys() - SET_IN_CHILD) if name == _ALL_NAMES else [environ.get(name, "not set")]
+    return f"variable {_digest(value)}"
 
 
 def _on_event(event: str, arguments: tuple[Any, ...]) -> None:
@@ -88,7 +130,7 @@ def _fingerprint(path: str, *, kind: str) -> str:
         return f"{kind} {type(error).__name__}"
 
 
-def _digest(names: Iterator[str] | list[str]) -> str:
+def _digest(names: Iterable[str]) -> str:
     return hashlib.sha256("\0".join(sorted(names)).encode("utf-8", "surrogateescape")).hexdigest()
 
 
