@@ -40,6 +40,7 @@ from advisor.records.workload import Mode
 from advisor.units import format_duration, parse_duration_s
 from advisor.workload.execution import keep_freed_memory
 from advisor.workload.loaded import LoadedModel
+from advisor.workload.sources import load
 from advisor.workload.sources.python_file import with_weights
 
 FOLDER = Path(__file__).parents[1] / "tests/data/measured/own"
