@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from advisor.errors import AdvisorError, LoadError, TraceError
+from advisor.machine.free_memory import total_memory_bytes
 from advisor.workload.dependencies import recorded_dependencies
 from advisor.workload.input_spec import parse_input_specs
 from advisor.workload.interpreter import StandardLibrary
@@ -301,12 +302,13 @@ def _start_watchdog(request: ProfileRequest, turn: Turn, library: StandardLibrar
 
 
 def _limit_memory() -> None:
-    """Make allocations beyond this machine's memory fail, so that they do not bring the machine down.
+    """Make allocations beyond the memory that this process may use fail, so that they do not bring the machine down.
 
     RLIMIT_DATA counts private writable memory. RLIMIT_AS would also count reserved addresses, of which torch has many.
     """
     import resource
 
-    memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    with suppress(ValueError, OSError):  # a lower limit is already set
-        resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+    memory_bytes = total_memory_bytes()
+    if memory_bytes is not None:
+        with suppress(ValueError, OSError):  # a lower limit is already set
+            resource.setrlimit(resource.RLIMIT_DATA, (int(memory_bytes), int(memory_bytes)))

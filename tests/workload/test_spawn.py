@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from advisor.errors import AdvisorError, ExitCode, LoadError, TraceError, UsageError
+from advisor.machine.free_memory import total_memory_bytes
 from advisor.workload import spawn, supervisor
 from advisor.workload.spawn import ProfileRequest, start_profile
 
@@ -169,6 +170,13 @@ def test_files_named_like_the_standard_library_do_no_harm(write: Write) -> None:
     for name in ("json.py", "copy.py", "types.py", "random.py"):
         write("raise SystemExit('shadowed')", name)
     assert profile(write(NET))["totals"]["flops"] == FLOPS
+
+
+def test_a_file_may_use_the_memory_of_its_control_groups_and_no_more(write: Write) -> None:
+    source = write("import resource\nraise RuntimeError(resource.getrlimit(resource.RLIMIT_DATA)[0])")
+    with pytest.raises(LoadError) as caught:
+        profile(source)
+    assert str(int(total_memory_bytes() or 0)) in str(caught.value)
 
 
 def test_requests_for_cuda_are_redirected(write: Write) -> None:
