@@ -1,9 +1,11 @@
 """Lists the devices of this machine with their profiles and calibrations."""
 
 from collections.abc import Callable, Iterator
+from datetime import date
 
 from advisor.calibrate.in_force import calibrations_in_force, is_of
 from advisor.catalog.find import overlay_notes
+from advisor.catalog.invariants import catalog_warnings
 from advisor.devices.local_device import local_devices
 from advisor.machine.this_machine import this_machine
 from advisor.machine.torch_seen import ask_torch
@@ -35,7 +37,13 @@ def take_inventory(
             if any(local.device is not None and is_of(one, local.device) for local in devices)
         },
         others=tuple(profile for profile in known if profile.id not in here),
-        notes=(*overlay_notes(catalog), *machine.notes, *_torch_notes(machine, torch), *calibrations.problems),
+        notes=(
+            *overlay_notes(catalog),
+            *catalog_warnings(catalog, today=date.today()),
+            *machine.notes,
+            *_torch_notes(machine, torch),
+            *calibrations.problems,
+        ),
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import TypeAlias
 
@@ -10,6 +11,8 @@ import numpy as np
 from advisor.answers.accuracy_score import score
 from advisor.answers.measurement_file import read_measurements, source_of
 from advisor.answers.model_family import family_of
+from advisor.catalog.find import overlay_notes
+from advisor.catalog.invariants import catalog_warnings
 from advisor.catalog.load import load_catalog
 from advisor.devices.named_device import named_device
 from advisor.errors import AdvisorError, UsageError
@@ -72,9 +75,10 @@ def validate(files: Sequence[Path], options: Options, *, on_progress: OnProgress
     )
     prepared = prepare(measurements, catalog, timeout_s=options.timeout, on_progress=on_progress)
     rows = predict_runs(prepared, catalog.efficiencies)
-    return score(
+    accuracy = score(
         [row for row in rows if isinstance(row, PredictedRow)], [row for row in rows if isinstance(row, FailedRow)]
     )
+    return replace(accuracy, notes=(*overlay_notes(catalog), *catalog_warnings(catalog, today=date.today())))
 
 
 def prepare(

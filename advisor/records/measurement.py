@@ -117,6 +117,7 @@ class Accuracy:
     - `kendall_devices`: rank correlation over the devices that ran the same step
     - `cheapest_right_ratio`: share of steps for which the device with the lowest predicted cost is the cheapest
     - `mean_extra_cost_ratio`: mean extra cost of that device over the cheapest one
+    - `notes`: the user's files in force, and implausible values in them
     """
 
     overall: Score
@@ -126,6 +127,7 @@ class Accuracy:
     groups: tuple[ScoredGroup, ...]
     predicted: tuple[PredictedRow, ...]
     failed: tuple[FailedRow, ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

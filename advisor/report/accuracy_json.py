@@ -17,6 +17,7 @@ def render_accuracy_json(accuracy: Accuracy, *, with_rows: bool) -> str:
             "mean_extra_cost_ratio": accuracy.mean_extra_cost_ratio,
         },
         "failed": [_failure(row) for row in accuracy.failed],
+        "notes": list(accuracy.notes),
     }
     if with_rows:
         document["rows"] = accuracy.predicted

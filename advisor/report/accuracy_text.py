@@ -48,6 +48,7 @@ def render_accuracy(accuracy: Accuracy, *, view: View) -> str:
     page.titled_list("Not predicted:", reasons[: view.top])
     if len(reasons) > view.top:
         page.line(f"{len(reasons) - view.top:,} more reasons (-o json lists every row).", style="dim")
+    page.titled_list("Notes:", accuracy.notes)
     return page.text()
 
 

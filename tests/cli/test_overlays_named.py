@@ -1,5 +1,6 @@
 """An answer that rests on prices of the user's own names their files, in every command and every format."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,8 @@ CASES = [
     *((command, form, (str(EXAMPLE_WORKLOAD), *more)) for command, (forms, more) in ANSWERS.items() for form in forms),
     ("prices list", "table", ()),
     ("prices show", "table", ("g5.xlarge",)),
+    ("validate", "table", ("--measurements", "measured.csv")),
+    ("validate", "json", ("--measurements", "measured.csv")),
 ]
 
 
@@ -34,6 +37,11 @@ def test_every_answer_names_the_overlays_in_force(
     monkeypatch.setenv("COLUMNS", "300")
     (tmp_path / "advisor.yaml").write_text("discounts: [{provider: gcp, percent: 10}]\n")
     (tmp_path / "given.yaml").write_text("discounts: [{provider: azure, percent: 10}]\n")
+    shutil.copy(EXAMPLE_WORKLOAD, tmp_path / "step.json")
+    (tmp_path / "measured.csv").write_text(
+        "model,mode,precision,layout,compile,attention,batch,input,device,step_s,source\n"
+        "step.json,inference,fp32,nchw,eager,auto,1,,t4,0.001,a stopwatch\n"
+    )
 
     result = advise(*command.split(), *more, "-o", form, "--prices", "given.yaml")
 

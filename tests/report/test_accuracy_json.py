@@ -13,7 +13,7 @@ SCORE_KEYS = {
 
 def test_groups_stand_beside_their_values_and_overall_has_what_is_of_devices() -> None:
     document = json.loads(render_accuracy_json(ACCURACY, with_rows=False))
-    assert document.keys() == {"groups", "overall", "failed"}
+    assert document.keys() == {"groups", "overall", "failed", "notes"}
     assert [group["by"] for group in document["groups"]] == [
         {"device": "t4"},
         {"kind": "gpu"},
