@@ -40,9 +40,9 @@ def test_under_compile_what_stays_in_a_fused_kernel_moves_no_bytes() -> None:
     slow = device(peak_flops_per_s={"fp32": 1.0, "vector": 1.0}, memory_bytes_per_s=1.0)
     modes: tuple[CompileMode, ...] = ("eager", "compile")
     times_s = [
-        plain_roofline(
-            workload(copy), devices=(slow,), precisions=("fp32",), batches=np.array([2]), compile_mode=mode
-        )[0].item()
+        plain_roofline(workload(copy), devices=(slow,), precisions=("fp32",), batches=np.array([2]), compile_mode=mode)[
+            0
+        ].item()
         for mode in modes
     ]
     assert times_s == [16.0, 8.0]
