@@ -251,7 +251,7 @@ def _predicted(runs: Sequence[Run], efficiencies: Sequence[Efficiency]) -> Itera
         layout=asked.layout,
         compile_mode=asked.compile,
     )
-    roofline = plain_roofline(
+    roofline_s, flops = plain_roofline(
         workload,
         devices=tuple(devices.values()),
         precisions=predictions.precisions[: len(devices)],
@@ -274,8 +274,8 @@ def _predicted(runs: Sequence[Run], efficiencies: Sequence[Efficiency]) -> Itera
             low_s=float(predictions.step_low_s[at]),
             high_s=float(predictions.step_high_s[at]),
             without_own_s=float(predictions.step_s[without_own_at]) if has_own_figures(run.device.device) else None,
-            roofline_s=float(roofline.step_s[at]),
-            flops=float(roofline.flops[at]),
+            roofline_s=float(roofline_s[at]),
+            flops=float(flops[at]),
             usd_per_hour=run.device.usd_per_hour,
         )
 

@@ -8,6 +8,7 @@ from datetime import date
 from statistics import median
 
 from advisor.records.device import Cpu, Gpu
+from advisor.records.gpu_architecture import ARCHITECTURES
 from advisor.records.price import Catalog, Offer, Price, PriceKind
 
 _LEAST_USD_PER_HOUR = 0.002
@@ -58,6 +59,7 @@ def with_doubts(catalog: Catalog, *, ours: Sequence[Offer], our_devices: Mapping
     own = [device for device in devices if device != our_devices.get(device.id)]
     for device in own:
         found += [f"{device.id}: {problem}" for problem in _far_figures(device, ours=our_devices.get(device.id))]
+        found += [f"{device.id}: {problem}" for problem in _unused_power_limit(device)]
     dates = {price.date: offer.id for offer in changed for price in _trusted(offer)}
     return replace(catalog, doubts=(*found, *broken_device_invariants(own)), own_dates=dates)
 
@@ -159,6 +161,16 @@ def _far_figures(device: Gpu | Cpu, *, ours: Gpu | Cpu | None) -> Iterator[str]:
         are_numbers = isinstance(figure, (int, float)) and isinstance(our_figure, (int, float))
         if are_numbers and not 1 / _MOST_FIGURE_RATIO <= figure / our_figure <= _MOST_FIGURE_RATIO:
             yield f"{field.name} of {figure:g}, but the built-in profile has {our_figure:g}"
+
+
+def _unused_power_limit(device: Gpu | Cpu) -> Iterator[str]:
+    """Yield why no prediction uses the GPU's `tdp_w`: it needs the energy of a FLOP, by compute capability."""
+    if isinstance(device, Cpu) or device.vendor != "NVIDIA" or device.tdp_w is None:
+        return
+    architecture = ARCHITECTURES.get(device.compute_capability or "")
+    if architecture is None or architecture.joule_per_flop is None:
+        known = ", ".join(name for name, one in ARCHITECTURES.items() if one.joule_per_flop)
+        yield f"compute_capability is {device.compute_capability}, but the effect of tdp_w is known only for {known}"
 
 
 def _device_problems(device: Gpu | Cpu) -> Iterator[str]:

@@ -204,11 +204,10 @@ def _row_kernels(
         found |= {name: np.maximum(getattr(product, name), 1.0) for name in ("groups", "m", "n", "k")}
         found["can_winograd"] = product.can_winograd
         for layout in ("nchw", "nhwc"):
-            slowdown = product.nhwc if is_channels_last else getattr(product, layout)
-            if slowdown.direct_ratio:
-                found[f"{layout}_direct_flops"] = found["flops"] * slowdown.direct_ratio
+            own_layout = "nhwc" if is_channels_last else layout
+            found[f"{layout}_direct_flops"] = found["flops"] * getattr(product, f"{own_layout}_direct_ratio")
             if kind == "gpu" and unit in TENSOR_UNITS:
-                found[f"{layout}_flop_ratio"] = program.flop_ratio * slowdown.padded_ratio
+                found[f"{layout}_flop_ratio"] = program.flop_ratio * getattr(product, f"{own_layout}_padded_ratio")
         return found
 
     return [terms(product) for product in products]

@@ -25,20 +25,6 @@ _TORCH_DIRECT_RATIO, _CUDNN_DIRECT_RATIO = 0.7, 2.4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OnGpu:
-    """How well the shapes of a convolution suit a GPU's kernels for one image layout."""
-
-    padded_ratio: float = 1.0
-    """FLOP that tensor cores compute, padding of tiles included, relative to the FLOP of the convolution."""
-    direct_ratio: float = 0.0
-    """Time of a FLOP if only a direct kernel supports the shapes, relative to the weight gradient of a grouped
-    convolution with 64 channels per group; 0 if another kernel supports them."""
-
-
-AS_IT_IS = OnGpu()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
     """One kernel of `groups` matrix products (m, k) x (k, n), which decide how well it fills tiles and SMs."""
 
@@ -50,10 +36,15 @@ class Product:
     """A convolution with one input channel per group, which does not run on tensor cores."""
     can_winograd: bool = False
     """A 3 x 3 convolution of stride 1, for which Winograd's algorithm needs fewer multiplications."""
-    nchw: OnGpu = AS_IT_IS
-    """The kernels for images in NCHW."""
-    nhwc: OnGpu = AS_IT_IS
-    """The kernels for channels-last images."""
+    nchw_padded_ratio: float = 1.0
+    """FLOP of tensor cores for images in NCHW, with the padding of tiles, relative to those of the product."""
+    nhwc_padded_ratio: float = 1.0
+    """The same, channels-last."""
+    nchw_direct_ratio: float = 0.0
+    """Time of a FLOP if a GPU has only a direct kernel for the shapes in NCHW, relative to the weight gradient of a
+    grouped convolution with 64 channels per group; 0 if another kernel supports them."""
+    nhwc_direct_ratio: float = 0.0
+    """The same, channels-last."""
     share: Number = 1.0
     """Share of the row's FLOP and bytes, relative to the row's other products."""
     is_gradient: bool = False
@@ -71,11 +62,6 @@ def products_of(call: Call) -> tuple[Product, ...]:
     """Return the products of one call; none if the operator has no products or its shapes do not show them."""
     find = _BY_OP.get(call.op)
     return find(call) if find else ()
-
-
-def _matmul(call: Call) -> tuple[Product, ...]:
-    a, b = call.inputs[:2]
-    return (_of_matrices(a, b),)
 
 
 def _grouped_matmul(call: Call) -> tuple[Product, ...]:
@@ -96,8 +82,9 @@ def _grouped_matmul(call: Call) -> tuple[Product, ...]:
     return (Product(groups=groups, m=a.shape[0] / groups, n=b.shape[2], k=b.shape[1]),)
 
 
-def _add_matmul(call: Call) -> tuple[Product, ...]:
-    _, a, b = call.inputs[:3]
+def _matmul(call: Call) -> tuple[Product, ...]:
+    """Return the product of the last two operands, which follow a bias in an addition such as addmm."""
+    a, b = call.inputs[1:3] if call.op in _ADDING else call.inputs[:2]
     return (_of_matrices(a, b),)
 
 
@@ -192,21 +179,18 @@ def _implicit_gemm(source: Tensor, weight: Tensor, result: Tensor, *, attributes
     pixels = small.shape[0] * math.prod(small.shape[2:])
     kernel = tuple(_fixed(size) for size in weight.shape[2:])
     is_depthwise = groups > 1 and _fixed(weight.shape[1]) == 1
-    nchw, nhwc = AS_IT_IS, AS_IT_IS
-    if is_depthwise:
-        nchw = OnGpu(direct_ratio=_TORCH_DIRECT_RATIO * _is_unusual(kernel, _WRITTEN_FOR_NCHW))
-        nhwc = OnGpu(direct_ratio=_CUDNN_DIRECT_RATIO * _is_unusual(kernel, _WRITTEN_FOR_NHWC))
-    elif groups > 1:
-        columns_ratio, depth_ratio = _padded_ratio(_fixed(weight.shape[0]) / groups), _padded_ratio(weight.shape[1])
-        nchw, nhwc = OnGpu(padded_ratio=columns_ratio), OnGpu(padded_ratio=columns_ratio * depth_ratio)
+    is_grouped = groups > 1 and not is_depthwise
+    columns_ratio = _padded_ratio(_fixed(weight.shape[0]) / groups) if is_grouped else 1.0
     return Product(
         groups=groups,
         m=pixels,
         n=weight.shape[0] / groups,
         k=math.prod(weight.shape[1:]),
         is_depthwise=is_depthwise,
-        nchw=nchw,
-        nhwc=nhwc,
+        nchw_padded_ratio=columns_ratio,
+        nhwc_padded_ratio=columns_ratio * _padded_ratio(weight.shape[1]) if is_grouped else 1.0,
+        nchw_direct_ratio=_TORCH_DIRECT_RATIO * (is_depthwise and _is_unusual(kernel, _WRITTEN_FOR_NCHW)),
+        nhwc_direct_ratio=_CUDNN_DIRECT_RATIO * (is_depthwise and _is_unusual(kernel, _WRITTEN_FOR_NHWC)),
         can_winograd=kernel == (3.0, 3.0) and groups == 1 and _is_dense(attributes) and _same_size(source, result),
     )
 
@@ -220,37 +204,20 @@ def _convolution_backward(call: Call) -> tuple[Product, ...]:
     forward = _implicit_gemm(source, weight, grad_output, attributes=call.attributes)
     wants_input, wants_weight, _ = call.attributes["output_mask"]
     taps = math.prod(weight.shape[2:])
-    products = []
-    if wants_input:
-        products.append(
-            Product(
-                groups=forward.groups,
-                m=source.shape[0] * math.prod(source.shape[2:]),
-                n=weight.shape[1],
-                k=forward.n * taps,
-                is_depthwise=forward.is_depthwise,
-                nchw=forward.nchw,
-                nhwc=forward.nhwc,
-                can_winograd=forward.can_winograd,
-            )
-        )
-    if wants_weight:
-        products.append(
-            Product(
-                groups=forward.groups,
-                m=forward.n,
-                n=forward.k,
-                k=forward.m,
-                is_depthwise=forward.is_depthwise,
-                can_winograd=forward.can_winograd,
-                nchw=replace(forward.nchw, direct_ratio=0.0),
-                nhwc=replace(
-                    forward.nhwc,
-                    direct_ratio=_weight_direct_ratio(source, weight, forward, attributes=call.attributes),
-                ),
-            )
-        )
-    return tuple(products)
+    pixels = source.shape[0] * math.prod(source.shape[2:])
+    of_weight = replace(
+        forward,
+        m=forward.n,
+        n=forward.k,
+        k=forward.m,
+        nchw_direct_ratio=0.0,
+        nhwc_direct_ratio=_weight_direct_ratio(source, weight, forward, attributes=call.attributes),
+    )
+    gradients = [
+        (wants_input, replace(forward, m=pixels, n=weight.shape[1], k=forward.n * taps)),
+        (wants_weight, of_weight),
+    ]
+    return tuple(product for is_wanted, product in gradients if is_wanted)
 
 
 def _padded_ratio(channels: Number) -> float:
@@ -273,7 +240,7 @@ def _is_unusual(kernel: tuple[float, ...], written_for: Set[float]) -> bool:
 def _weight_direct_ratio(
     source: Tensor, weight: Tensor, forward: Product, *, attributes: Mapping[str, Attribute]
 ) -> float:
-    """Return the `direct_ratio` of a weight gradient, channels-last.
+    """Return the `nhwc_direct_ratio` of a weight gradient.
 
     For grouped convolutions cuDNN uses a direct kernel (wgrad2d_grouped_direct_kernel in pytorch/pytorch#34977). The
     exceptions, found in 587 nets trained in NHWC on an RTX 3090, are dense 3 x 3 kernels with 4, 8, 16 or 32 channels
@@ -282,7 +249,7 @@ def _weight_direct_ratio(
     throughput grows with the square root of the width.
     """
     if forward.is_depthwise:
-        return forward.nhwc.direct_ratio
+        return forward.nhwc_direct_ratio
     if len(weight.shape) != _PLANE_DIMS + 2 or _fixed(forward.groups) == 1 or _is_one(source.shape[0]):
         return 0.0
     channels, groups, group_channels = _fixed(source.shape[1]), _fixed(forward.groups), _fixed(forward.n)
@@ -344,34 +311,28 @@ def _fixed(length: Number) -> float:
     return float(length if isinstance(length, (int, float)) else length.flat[0])
 
 
-_CONVOLUTIONS = (
-    "convolution", "_convolution", "convolution_overrideable", "conv1d", "conv2d", "conv3d", "cudnn_convolution",
-    "mkldnn_convolution", "_slow_conv2d_forward", "slow_conv3d_forward", "slow_conv3d", "thnn_conv2d",
-    "_conv_depthwise2d", "conv_depthwise3d",
-)  # fmt: skip
-_TRANSPOSED_CONVOLUTIONS = (
-    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "slow_conv_transpose2d", "slow_conv_transpose3d",
-    "cudnn_convolution_transpose",
-)  # fmt: skip
+_ADDING = aten("addmm baddbmm addbmm _addmm_activation")
+_CONVOLUTIONS = aten(
+    "convolution _convolution convolution_overrideable conv1d conv2d conv3d cudnn_convolution mkldnn_convolution "
+    "_slow_conv2d_forward slow_conv3d_forward slow_conv3d thnn_conv2d _conv_depthwise2d conv_depthwise3d"
+)
+_TRANSPOSED_CONVOLUTIONS = aten(
+    "conv_transpose1d conv_transpose2d conv_transpose3d slow_conv_transpose2d slow_conv_transpose3d "
+    "cudnn_convolution_transpose"
+)
 _BY_OP: Mapping[str, Callable[[Call], tuple[Product, ...]]] = {
-    **dict.fromkeys(aten("mm bmm matmul _int_mm _scaled_mm"), _matmul),
-    **dict.fromkeys(aten("addmm baddbmm addbmm _addmm_activation"), _add_matmul),
+    **dict.fromkeys((*aten("mm bmm matmul _int_mm _scaled_mm"), *_ADDING), _matmul),
     **dict.fromkeys(aten("_grouped_mm _scaled_grouped_mm"), _grouped_matmul),
-    **dict.fromkeys(aten("linear mkldnn_linear"), _linear),
-    **dict.fromkeys(("mkldnn._linear_pointwise", "mkl._mkl_linear"), _linear),
+    **dict.fromkeys((*aten("linear mkldnn_linear"), "mkldnn._linear_pointwise", "mkl._mkl_linear"), _linear),
     **dict.fromkeys(aten("linear_backward mkldnn_linear_backward"), _linear_backward),
     "aten._euclidean_dist": _distances,
-    **dict.fromkeys((f"aten.{name}" for name in _CONVOLUTIONS), _convolution),
-    "mkldnn._convolution_pointwise": _convolution,
-    **dict.fromkeys((f"aten.{name}" for name in _TRANSPOSED_CONVOLUTIONS), _transposed_convolution),
-    **dict.fromkeys(aten("convolution_backward convolution_backward_overrideable"), _convolution_backward),
-    "aten._slow_conv2d_backward": _convolution_backward,
-    "attention": _attention,
-    "attention_backward": _attention,
-    "encoder_layer": _encoder_layer,
-    "aten._transformer_encoder_layer_fwd": _encoder_layer,
-    "native_multi_head_attention": _multi_head_attention,
-    "aten._native_multi_head_attention": _multi_head_attention,
-    "rnn": _recurrent,
-    "rnn_backward": _recurrent,
+    **dict.fromkeys((*_CONVOLUTIONS, "mkldnn._convolution_pointwise"), _convolution),
+    **dict.fromkeys(_TRANSPOSED_CONVOLUTIONS, _transposed_convolution),
+    **dict.fromkeys(
+        aten("convolution_backward convolution_backward_overrideable _slow_conv2d_backward"), _convolution_backward
+    ),
+    **dict.fromkeys(("attention", "attention_backward"), _attention),
+    **dict.fromkeys(("encoder_layer", "aten._transformer_encoder_layer_fwd"), _encoder_layer),
+    **dict.fromkeys(("native_multi_head_attention", "aten._native_multi_head_attention"), _multi_head_attention),
+    **dict.fromkeys(("rnn", "rnn_backward"), _recurrent),
 }

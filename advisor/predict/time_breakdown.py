@@ -1,11 +1,10 @@
 """Breaks down the predicted time of a step on one device by operator family, module and phase."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.ops.evaluate import call_at
 from advisor.predict.composite_kernels import program_of
 from advisor.predict.efficiency import efficiency_of
 from advisor.predict.kernel_time import (
@@ -16,10 +15,10 @@ from advisor.predict.kernel_time import (
     revisited_from_memory_bytes,
 )
 from advisor.predict.lowering import lower
-from advisor.predict.plain_roofline import plain_roofline
+from advisor.predict.plain_roofline import row_roofline_s
 from advisor.predict.precision import width_of
 from advisor.predict.roofline import dispatch_times, rates_by_kernel
-from advisor.predict.row_work import count_rows
+from advisor.predict.row_work import RowCounts, RowWork, count_rows
 from advisor.records.answer import BOUNDS, Bound, GroupBy, QuotedDevice
 from advisor.records.device import CompileMode, Device, Efficiency, Layout
 from advisor.records.explained_step import ExplainedGroup, ExplainedStep, PredictedStep, SequentialChain
@@ -35,21 +34,8 @@ FIRST = "(first dispatch)"
 _RECURRENT_OPS = ("rnn", "rnn_backward")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _RowFigures:
-    """The figures of all calls of each row, (rows,), which groups add up; `unit_flops` is (units, rows)."""
-
-    kernels_s: FloatArray
-    compute_s: FloatArray
-    memory_s: FloatArray
-    launch_s: FloatArray
-    dispatch_s: FloatArray
-    roofline_s: FloatArray
-    op_count: FloatArray
-    flops: FloatArray
-    moved_bytes: FloatArray
-    unit_flops: FloatArray
-    transfer_bytes: float
+_SUMMED = ("kernels_s", "compute_s", "memory_s", "launch_s", "dispatch_s", "flops", "moved_bytes", "roofline_s")
+"""The figures of rows that groups add up, named as in `ExplainedGroup`."""
 
 
 def explain_step(
@@ -65,11 +51,24 @@ def explain_step(
 ) -> ExplainedStep:
     """Break down a predicted step; `name` is shown for the device, of which its machine has `device_count`."""
     efficiency = efficiency_of(device, precision=predicted.precision, efficiencies=efficiencies)
-    figures = _row_figures(
-        workload, predicted, device=device, efficiency=efficiency, layout=layout, compile_mode=compile_mode
+    counts = count_rows(
+        workload,
+        batches=np.array([float(predicted.batch)]),
+        width=width_of(predicted.precision),
+        compile_mode=compile_mode,
     )
-    parts = _Parts(rows=workload.rows, figures=figures, device=device, predicted=predicted)
-    rate = device.host_to_device_bytes_per_s
+    figures, unit_flops = _row_figures(
+        counts, predicted, row_count=len(workload.rows), device=device, efficiency=efficiency, layout=layout
+    )
+    transfer_bytes, rate = float(counts.transfer_bytes[0]), device.host_to_device_bytes_per_s
+    parts = _Parts(
+        rows=workload.rows,
+        figures=figures,
+        unit_flops=unit_flops,
+        transfer_bytes=transfer_bytes,
+        device=device,
+        predicted=predicted,
+    )
     return ExplainedStep(
         batch=predicted.batch,
         precision=predicted.precision,
@@ -81,71 +80,57 @@ def explain_step(
         device=QuotedDevice(id=device.id, name=device.name, kind=device.kind, count=device_count),
         core_count=device.core_count,
         memory_bytes_per_s=device.memory_bytes_per_s,
-        transfer_s=figures.transfer_bytes / rate if rate else 0.0,
+        transfer_s=transfer_bytes / rate if rate else 0.0,
         total=parts.total(),
         families=parts.groups("family"),
         modules=parts.groups("module"),
         phases=parts.groups("phase"),
-        sequential=_chains(workload.rows, batch=predicted.batch) if device.kind == "gpu" else (),
+        sequential=_chains(counts.rows) if device.kind == "gpu" else (),
     )
 
 
 def _row_figures(
-    workload: Workload,
+    counts: RowCounts,
     predicted: PredictedStep,
     *,
+    row_count: int,
     device: Device,
     efficiency: Efficiency,
     layout: Layout,
-    compile_mode: CompileMode,
-) -> _RowFigures:
-    precision, batches = predicted.precision, np.array([predicted.batch])
-    counts = count_rows(
-        workload, batches=batches.astype(np.float64), width=width_of(precision), compile_mode=compile_mode
-    )
+) -> tuple[Mapping[str, FloatArray], FloatArray]:
+    """Return the figures of all calls of each row, (rows,) each, and their FLOP by unit, (units, rows)."""
+    precision = predicted.precision
     kernels = lower(counts, kind=device.kind, precision=precision)
     rates = rates_by_kernel(kernels, devices=[device], efficiencies=[efficiency], layout=layout)
     times = kernel_times(kernels, rates)
-    dispatch_s = np.zeros(len(workload.rows))
+    dispatch_s, roofline_s = np.zeros(row_count), np.zeros(row_count)
     for work in counts.rows:
         own = lower(replace(counts, rows=(work,)), kind=device.kind, precision=precision)
         dispatch_s[work.index] = dispatch_times(own, devices=[device], efficiencies=[efficiency])[0, 0]
-    rooflines = [
-        plain_roofline(
-            replace(workload, rows=(row,)),
-            devices=[device],
-            precisions=[precision],
-            batches=batches,
-            compile_mode=compile_mode,
-        )
-        for row in workload.rows
-    ]
+        roofline = row_roofline_s(work, device=device, precision=precision, compile_mode=counts.compile)
+        roofline_s[work.index] = np.ravel(roofline)[0]
 
     def by_row(of_one_call: FloatArray) -> FloatArray:
-        sums = np.bincount(kernels.row, weights=of_one_call * kernels.calls, minlength=len(workload.rows))
+        sums = np.bincount(kernels.row, weights=of_one_call * kernels.calls, minlength=row_count)
         return sums.astype(np.float64)
 
     flops = kernels.flops[:, 0]
-    return _RowFigures(
-        kernels_s=by_row(times.total_s[0, :, 0]),
-        compute_s=by_row(times.compute_s[0, :, 0]),
-        memory_s=by_row(times.memory_s[0, :, 0]),
-        launch_s=by_row(times.launch_s[0, :, 0]),
-        dispatch_s=dispatch_s,
-        roofline_s=np.array([roofline.step_s[0, 0] for roofline in rooflines]),
-        op_count=np.array([0 if row.family == "view" else row.count for row in workload.rows]),
-        flops=by_row(flops),
-        moved_bytes=by_row(
-            kernels.weight_bytes[:, 0]
-            + (
-                read_and_written_bytes(kernels, rates)
-                + added_bytes(kernels, rates)
-                + revisited_from_memory_bytes(kernels, rates)
-            )[0, :, 0]
-        ),
-        unit_flops=np.stack([by_row(np.where(kernels.unit == unit, flops, 0.0)) for unit in range(len(UNITS))]),
-        transfer_bytes=float(kernels.transfer_bytes[0]),
+    moved_bytes = (
+        read_and_written_bytes(kernels, rates)
+        + added_bytes(kernels, rates)
+        + revisited_from_memory_bytes(kernels, rates)
     )
+    figures = {
+        "kernels_s": by_row(times.total_s[0, :, 0]),
+        "compute_s": by_row(times.compute_s[0, :, 0]),
+        "memory_s": by_row(times.memory_s[0, :, 0]),
+        "launch_s": by_row(times.launch_s[0, :, 0]),
+        "dispatch_s": dispatch_s,
+        "roofline_s": roofline_s,
+        "flops": by_row(flops),
+        "moved_bytes": by_row(kernels.weight_bytes[:, 0] + moved_bytes[0, :, 0]),
+    }
+    return figures, np.stack([by_row(np.where(kernels.unit == unit, flops, 0.0)) for unit in range(len(UNITS))])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -153,7 +138,10 @@ class _Parts:
     """The rows of a step on a device, which it sums by group."""
 
     rows: tuple[Row, ...]
-    figures: _RowFigures
+    figures: Mapping[str, FloatArray]
+    """As `_row_figures` returns them, like `unit_flops`."""
+    unit_flops: FloatArray
+    transfer_bytes: float
     device: Device
     predicted: PredictedStep
 
@@ -170,7 +158,7 @@ class _Parts:
             groups.append(self._group(LOADING, [], time_s=self._waiting_s(), bound="loader"))
         elif self.predicted.bound == "transfer":
             groups.append(self._inputs())
-        elif self.predicted.bound != "dispatch" and self.device.kind == "gpu" and self.figures.dispatch_s.any():
+        elif self.predicted.bound != "dispatch" and self.device.kind == "gpu" and self.figures["dispatch_s"].any():
             groups.append(self._group(FIRST, [], time_s=self._waiting_s(), bound="dispatch"))
         return tuple(sorted(groups, key=lambda group: (-group.time_s, -group.kernels_s, group.name)))
 
@@ -185,9 +173,7 @@ class _Parts:
 
         On a GPU, kernels and dispatch overhead overlap, so only the longer counts. A CPU does both on the same cores.
         """
-        figures = self.figures
-        parts_s = [part[indices].sum() for part in (figures.compute_s, figures.memory_s, figures.launch_s)]
-        kernels_s, dispatch_s = figures.kernels_s[indices].sum(), figures.dispatch_s[indices].sum()
+        kernels_s, *parts_s, dispatch_s = (self.figures[name][indices].sum() for name in _SUMMED[:5])
         if self.device.kind == "cpu":
             time_s, bound = kernels_s + dispatch_s, BOUNDS[np.argmax([*parts_s, dispatch_s])]
         elif self.predicted.bound == "dispatch":
@@ -199,51 +185,39 @@ class _Parts:
     def _inputs(self) -> ExplainedGroup:
         """Return the group of the copies, with the part of their time that the kernels do not hide."""
         nothing = self._group(INPUTS, [], time_s=self._waiting_s(), bound="transfer")
-        return replace(nothing, moved_bytes=self.figures.transfer_bytes, flops_per_byte=0.0)
+        return replace(nothing, moved_bytes=self.transfer_bytes, flops_per_byte=0.0)
 
     def _waiting_s(self) -> float:
         """Return the idle time of the GPU in a step."""
-        return self.predicted.step_s.mid - float(self.figures.kernels_s.sum())
+        return self.predicted.step_s.mid - float(self.figures["kernels_s"].sum())
 
     def _group(self, name: str, indices: Sequence[int], *, time_s: float, bound: Bound) -> ExplainedGroup:
-        def total(values: FloatArray) -> float:
-            return float(values[list(indices)].sum())
-
-        figures = self.figures
-        flops, moved_bytes, roofline_s = total(figures.flops), total(figures.moved_bytes), total(figures.roofline_s)
+        sums = {name: float(self.figures[name][list(indices)].sum()) for name in _SUMMED}
+        flops, moved_bytes = sums["flops"], sums["moved_bytes"]
         return ExplainedGroup(
             name=name,
             time_s=time_s,
             time_ratio=time_s / self.predicted.step_s.mid,
             bound=bound,
-            kernels_s=total(figures.kernels_s),
-            compute_s=total(figures.compute_s),
-            memory_s=total(figures.memory_s),
-            launch_s=total(figures.launch_s),
-            dispatch_s=total(figures.dispatch_s),
-            op_count=int(total(figures.op_count)),
-            flops=flops,
-            moved_bytes=moved_bytes,
+            **sums,
+            op_count=sum(self.rows[index].count for index in indices if self.rows[index].family != "view"),
             flops_per_byte=flops / moved_bytes if moved_bytes else None,
             ridge_flops_per_byte=self._ridge(indices) if flops else None,
-            roofline_s=roofline_s,
-            roofline_ratio=roofline_s / time_s if time_s else None,
+            roofline_ratio=sums["roofline_s"] / time_s if time_s else None,
         )
 
     def _ridge(self, indices: Sequence[int]) -> float:
         """Return the arithmetic intensity at the roofline's ridge, by the datasheet, of the unit with the most FLOP."""
-        unit = UNITS[np.argmax(self.figures.unit_flops[:, indices].sum(axis=1))]
+        unit = UNITS[np.argmax(self.unit_flops[:, indices].sum(axis=1))]
         peaks = self.device.peak_flops_per_s
         return peaks.get(unit, peaks["fp32"]) / self.device.memory_bytes_per_s
 
 
-def _chains(rows: Sequence[Row], *, batch: int) -> tuple[SequentialChain, ...]:
+def _chains(rows: Sequence[RowWork]) -> tuple[SequentialChain, ...]:
     """Return the recurrent layers: two kernels per time step, each of which needs the result of the previous one."""
-    batches = np.array([batch], dtype=np.float64)
     return tuple(
-        SequentialChain(module=row.module, op=row.op, kernel_count=int(launches * row.count))
-        for row in rows
-        if row.op in _RECURRENT_OPS
-        for program in [program_of(call_at(row, batch=batches), kind="gpu", itemsize_bytes=1.0)]
-        for launches in np.ravel(program.launches)
+        SequentialChain(module=work.row.module, op=work.row.op, kernel_count=int(launches * work.row.count))
+        for work in rows
+        if work.row.op in _RECURRENT_OPS
+        for launches in np.ravel(program_of(work.call, kind="gpu", itemsize_bytes=1.0).launches)
     )

@@ -167,3 +167,11 @@ def test_clocks_of_a_cpu_that_do_not_rise_are_found(shipped: Catalog) -> None:
     cpu = next(cpu for cpu in shipped.cpus.values() if cpu.base_hz and cpu.boost_hz)
     assert broken_device_invariants([cpu]) == ()
     assert len(broken_device_invariants([replace(cpu, boost_hz=cpu.base_hz - 1e8)])) == 1  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("capability", "is_doubted"), [("7.5", False), ("99.0", True), ("10.0", True)])
+def test_a_power_limit_that_no_prediction_uses_is_doubted(home: Path, capability: str, is_doubted: bool) -> None:
+    """No energy of a FLOP is known for 99.0, which does not exist, nor for 10.0, whose parts publish too little."""
+    doubts = device(home, tdp_w=70, compute_capability=f'"{capability}"').doubts
+    assert [capability in doubt and "tdp_w" in doubt for doubt in doubts] == [True] * is_doubted
+    assert any("tdp_w" in doubt for doubt in device(home, tdp_w=70).doubts)  # no compute capability at all
