@@ -55,31 +55,52 @@ class Command(click.Command):
         return super().get_params(ctx)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command's function, with the flags from `option_flags` gathered in `options`."""
+        """Run the command's function."""
+        self.gather_options(ctx)
+        return super().invoke(ctx)
+
+    def gather_options(self, ctx: click.Context) -> None:
+        """Replace the values of the flags from `option_flags` by one record, `options`."""
         from advisor.cli.flags import OptionFlag
         from advisor.records.options import Options
 
         gathered = {flag.name: ctx.params.pop(flag.name) for flag in self.params if isinstance(flag, OptionFlag)}
         if gathered:
             ctx.params["options"] = Options(**gathered)
-        return super().invoke(ctx)
 
 
 class SourceCommand(Command):
-    """A command that reads a model; SOURCE, `-- ARGS` and `--run` come before its own flags."""
+    """A command that reads a model; SOURCE, `-- ARGS` and `--run` come before its own flags.
 
-    def __init__(self, *args: Any, make_flags: Callable[[], list[click.Parameter]], **settings: Any) -> None:
+    With `traces_early`, the command's function takes the result of `early_trace` as `trace`.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        make_flags: Callable[[], list[click.Parameter]],
+        traces_early: bool = False,
+        **settings: Any,
+    ) -> None:
         super().__init__(*args, make_flags=lambda: [*_source_parameters(), *make_flags()], **settings)
+        self._traces_early = traces_early
 
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command's function; raise `UsageError` if arguments follow SOURCE without `--run`."""
+    def gather_options(self, ctx: click.Context) -> None:
+        """Start the trace with the options; raise `UsageError` if arguments follow SOURCE without `--run`."""
         source, following = ctx.params["source"], ctx.params["script_args"]
         if following and not ctx.params["run"]:
             raise UsageError(
                 f"{following[0]!r} follows the source {source!r}, but only one source is allowed",
                 hint=_hint_for_several(source),
             )
-        return super().invoke(ctx)
+        super().gather_options(ctx)
+        if self._traces_early:
+            from advisor.question.early_trace import early_trace
+
+            trace = early_trace(source, ctx.params["options"], run=ctx.params["run"], script_args=following)
+            if trace is not None:
+                ctx.call_on_close(trace.close)
+            ctx.params["trace"] = trace
 
 
 def _hint_for_several(source: str) -> str:

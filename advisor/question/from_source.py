@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from advisor.calibrate.in_force import calibrations_in_force, with_calibrations
 from advisor.calibrate.measured_beside import Measuring
@@ -13,6 +12,7 @@ from advisor.calibrate.store import Stored
 from advisor.catalog.load import load_catalog
 from advisor.errors import CoverageError, UsageError
 from advisor.machine.this_machine import this_machine
+from advisor.question.early_trace import request_of
 from advisor.question.record import Question, TraceAt
 from advisor.question.served_model import as_served, check_generation
 from advisor.records.answer import Group, GroupBy, WorkloadSummary
@@ -23,7 +23,7 @@ from advisor.records.price import Catalog
 from advisor.records.workload import Attention, SecondCount, Workload
 from advisor.workload.file import read_workload, workload_from_json
 from advisor.workload.sources import has_scheme, kind_of
-from advisor.workload.spawn import ProfileRequest, start_profile
+from advisor.workload.spawn import PendingProfile, ProfileRequest, start_profile
 from advisor.workload.summary import group_rows, summarize
 from advisor.workload.trace_many import trace_many
 
@@ -61,14 +61,16 @@ def question_from_source(
     script_args: tuple[str, ...] = (),
     on: Sequence[str] = (),
     use_trace_cache: bool = False,
+    trace: PendingProfile | None = None,
     read_machine: ReadMachine | None = this_machine,
     read_calibrations: ReadCalibrations = calibrations_in_force,
 ) -> Question:
     """Trace the model in `source`, or read a saved workload, and collect everything else that an answer needs.
 
     `on` are the devices to explain. With `use_trace_cache` the trace of a model of a package or a config is kept and
-    read the next time. `read_machine` None leaves this machine out. The answer for a saved workload is the same on
-    every machine, so this one is read only if `on` or `--device` says `local`.
+    read the next time. `trace` is the trace that `early_trace` has started. `read_machine` None leaves this machine
+    out. The answer for a saved workload is the same on every machine, so this one is read only if `on` or `--device`
+    says `local`.
     """
     check_named(on, options)
     check_source(source, options, run=run)
@@ -84,13 +86,13 @@ def question_from_source(
         asked = replace(options, attention=attention)
         return request_of(source, asked, batch=batch, run=run, script_args=script_args)
 
-    def trace(request: ProfileRequest) -> Workload:
+    def trace_again(request: ProfileRequest) -> Workload:
         return workload_from_json(start_profile(request).result(), where=source)
 
     batch, kind = single_batch(options), kind_of(source)
     measuring = _measuring(source, options, run=run) if options.measure else None
     is_kept = use_trace_cache and not run and has_scheme(source)
-    with nullcontext() if is_kept else start_profile(request_at(batch)) as pending:
+    with nullcontext() if is_kept else trace or start_profile(request_at(batch)) as pending:
         catalog = catalog_of(options)  # while the child imports torch
         machine = read_machine() if read_machine and (is_here_named or not options.no_local) else None
         workload = (
@@ -103,8 +105,8 @@ def question_from_source(
         machine=machine,
         calibrated=calibrations_for(machine, catalog, options, read=read_calibrations),
         measuring=measuring,
-        trace_at=lambda batch: trace(request_at(batch)),
-        trace_fused=(lambda: trace(request_at(batch, "fused"))) if kind and kind.has_attention_forms else None,
+        trace_at=lambda batch: trace_again(request_at(batch)),
+        trace_fused=(lambda: trace_again(request_at(batch, "fused"))) if kind and kind.has_attention_forms else None,
     )
 
 
@@ -223,21 +225,6 @@ def as_saved(options: Options, workload: Workload, *, where: str) -> Options:
             hint="save it with `advise profile SOURCE --mode training -o workload.json`",
         )
     return replace(options, mode=workload.mode)
-
-
-def request_of(source: str, options: Options, *, batch: int | None, **how: Any) -> ProfileRequest:
-    """Return the request for the child process that traces the source."""
-    return ProfileRequest(
-        source=source,
-        mode=options.mode,
-        batch=batch,
-        inputs=options.input,
-        attention=options.attention,
-        timeout_s=options.timeout,
-        prompt_tokens=options.prompt_tokens,
-        output_tokens=options.output_tokens,
-        **how,
-    )
 
 
 def catalog_of(options: Options) -> Catalog:

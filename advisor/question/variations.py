@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.errors import AdvisorError, UsageError
-from advisor.question.from_source import request_of, single_batch
+from advisor.question.early_trace import request_of
+from advisor.question.from_source import single_batch
 from advisor.records.options import Options
 from advisor.records.workload import Workload
 from advisor.workload.factory import whole_number_parameters, with_argument

@@ -31,6 +31,7 @@ def test_without_flags_the_options_are_the_defaults(advise: Advise, pipeline: Pi
         "options": Options(),
         "run": False,
         "script_args": (),
+        "trace": None,
         "read_calibrations": calibrations_on_first_use,
     }
 

@@ -11,6 +11,7 @@ from advisor.errors import ExitCode
 if TYPE_CHECKING:
     from advisor.cli.output import Output
     from advisor.records.options import Options
+    from advisor.workload.spawn import PendingProfile
 
 
 def _flags() -> list[click.Parameter]:
@@ -26,10 +27,21 @@ def _flags() -> list[click.Parameter]:
 
 
 @click.command(
-    "explain", cls=SourceCommand, make_flags=_flags, exits=(ExitCode.NOTHING_FITS, ExitCode.LOAD), short_help=__doc__
+    "explain",
+    cls=SourceCommand,
+    make_flags=_flags,
+    exits=(ExitCode.NOTHING_FITS, ExitCode.LOAD),
+    traces_early=True,
+    short_help=__doc__,
 )
 def command(
-    source: str, script_args: tuple[str, ...], run: bool, output: "Output", on: tuple[str, ...], options: "Options"
+    source: str,
+    script_args: tuple[str, ...],
+    run: bool,
+    output: "Output",
+    on: tuple[str, ...],
+    options: "Options",
+    trace: "PendingProfile | None",
 ) -> int:
     """Explain the predicted time of a step: where it goes, by operator family and by module.
 
@@ -55,6 +67,7 @@ def command(
     from advisor.report.explanation_text import render_explanation
 
     with progress(f"reading {source}"):
-        explanation = explain(question_from_source(source, options, run=run, script_args=script_args, on=on), on=on)
+        question = question_from_source(source, options, run=run, script_args=script_args, on=on, trace=trace)
+        explanation = explain(question, on=on)
     write_answer(explanation, output, render_explanation, top=options.top)
     return ExitCode.ANSWER

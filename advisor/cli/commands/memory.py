@@ -11,6 +11,7 @@ from advisor.errors import ExitCode
 if TYPE_CHECKING:
     from advisor.cli.output import Output
     from advisor.records.options import Options
+    from advisor.workload.spawn import PendingProfile
 
 _OPTION_FLAGS = (
     "mode", "precision", "batch", "prompt_tokens", "output_tokens", "concurrency", "weights", "input", "attention",
@@ -32,10 +33,21 @@ def _flags() -> list[click.Parameter]:
 
 
 @click.command(
-    "memory", cls=SourceCommand, make_flags=_flags, exits=(ExitCode.NOTHING_FITS, ExitCode.LOAD), short_help=__doc__
+    "memory",
+    cls=SourceCommand,
+    make_flags=_flags,
+    exits=(ExitCode.NOTHING_FITS, ExitCode.LOAD),
+    traces_early=True,
+    short_help=__doc__,
 )
 def command(
-    source: str, script_args: tuple[str, ...], run: bool, output: "Output", on: tuple[str, ...], options: "Options"
+    source: str,
+    script_args: tuple[str, ...],
+    run: bool,
+    output: "Output",
+    on: tuple[str, ...],
+    options: "Options",
+    trace: "PendingProfile | None",
 ) -> int:
     """Check whether a step fits the memory of a device before you rent it, and what would make it fit.
 
@@ -60,7 +72,9 @@ def command(
 
     check_one_batch(options)
     with progress(f"reading {source}"):
-        question = question_from_source(source, options, run=run, script_args=script_args, read_machine=None)
+        question = question_from_source(
+            source, options, run=run, script_args=script_args, trace=trace, read_machine=None
+        )
         answer = memory_fit(question, on=on)
     write_answer(answer, output, render_memory, top=options.top)
     fits = any(device.verdict != "does not fit" for device in answer.devices)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from advisor.cli.output import Output
     from advisor.records.options import Options
+    from advisor.workload.spawn import PendingProfile
 
 
 def _flags() -> list[click.Parameter]:
@@ -35,6 +36,7 @@ def _flags() -> list[click.Parameter]:
     cls=SourceCommand,
     make_flags=_flags,
     exits=(ExitCode.NOTHING_FITS, ExitCode.THRESHOLD, ExitCode.LOAD),
+    traces_early=True,
     short_help=__doc__,
 )
 def command(
@@ -47,6 +49,7 @@ def command(
     compare_to: "Path | None",
     fail_if_cost_rises: float | None,
     options: "Options",
+    trace: "PendingProfile | None",
 ) -> int:
     """Rank CPU and GPU instances by what the job costs on them, and say why.
 
@@ -93,7 +96,12 @@ def command(
     check_compared(compare_to=compare_to, fail_if_cost_rises=fail_if_cost_rises, emit=emit, output=output)
     check_task_output(source, emit=emit, output=output)
     base = None if compare_to is None else read_base(compare_to)  # before anything is traced
-    how: dict[str, Any] = {"run": run, "script_args": script_args, "read_calibrations": calibrations_on_first_use}
+    how: dict[str, Any] = {
+        "run": run,
+        "script_args": script_args,
+        "trace": trace,
+        "read_calibrations": calibrations_on_first_use,
+    }
     if output.format in PAGE_SUFFIXES:
         from advisor.answers.full_report import report
         from advisor.report.html import render_report

@@ -1,0 +1,38 @@
+"""Starts the child that traces a source; importing this module takes little, so that the child can start early."""
+
+from typing import Any
+
+from advisor.errors import AdvisorError
+from advisor.records.flag_values import is_workload_file, single_batch_of
+from advisor.records.options import Options
+from advisor.workload.spawn import PendingProfile, ProfileRequest, start_profile
+
+
+def early_trace(source: str, options: Options, *, run: bool, script_args: tuple[str, ...]) -> PendingProfile | None:
+    """Start to trace the source, so that torch's import overlaps the caller's imports; the caller closes the trace.
+
+    Returns None for a saved workload and for what cannot be traced: `question_from_source` says why.
+    """
+    if is_workload_file(source):
+        return None
+    try:
+        return start_profile(
+            request_of(source, options, batch=single_batch_of(options.batch), run=run, script_args=script_args)
+        )
+    except AdvisorError:
+        return None
+
+
+def request_of(source: str, options: Options, *, batch: int | None, **how: Any) -> ProfileRequest:
+    """Return the request for the child process that traces the source."""
+    return ProfileRequest(
+        source=source,
+        mode=options.mode,
+        batch=batch,
+        inputs=options.input,
+        attention=options.attention,
+        timeout_s=options.timeout,
+        prompt_tokens=options.prompt_tokens,
+        output_tokens=options.output_tokens,
+        **how,
+    )
