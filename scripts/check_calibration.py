@@ -165,7 +165,7 @@ def main() -> None:
     write(arguments.out / STEPS, (step_row(one, device=arguments.name) for one in timed))
     shipped = [one for one in catalog.efficiencies if one.generation != WHOLE_STEPS]
     runs = list(prepared([one.measurement for one in timed], device=device))
-    kept = list(prepared(read_steps(arguments.kept / STEPS, device=DEVICE)))
+    kept = list(prepared(list(read_steps(arguments.kept / STEPS, device=DEVICE))))
     folds = list(starts_without(runs, kept, before, shipped))
     own = list(predicted(folds, operators, device, shipped))
     at_the_beginning = dict.fromkeys(operators, early)

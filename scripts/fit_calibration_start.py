@@ -7,26 +7,19 @@ the operators are those of one CPU. Another's beside them, a noisier one, made c
 import argparse
 import csv
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 
-from advisor.answers.measurement_file import source_of
-from advisor.answers.model_family import family_of
-from advisor.answers.validation import NamedDevice, Run
+from advisor.answers.validation import Run, prepare
 from advisor.calibrate.design import probes
 from advisor.calibrate.operator_child import trace_probe
 from advisor.calibrate.own_efficiencies import fit_start, whole_step
 from advisor.catalog.load import load_catalog
-from advisor.devices.named_device import named_device
 from advisor.fit.files import file_name, yaml_text
 from advisor.records.calibration import TimedOperator
 from advisor.records.device import Device, Efficiency, Precision
 from advisor.records.measurement import Measurement
-from advisor.records.workload import Workload
-from advisor.workload.spawn import ProfileRequest
-from advisor.workload.trace_many import trace_many
 
 DEVICE = "amd-epyc-9r45@2"
 """The calmest one, with the most runs."""
@@ -40,7 +33,7 @@ def main() -> None:
     parser.add_argument("--measured", type=Path, required=True, help=f"folder of {STEPS} and {OPERATORS}")
     parser.add_argument("--out", type=Path, required=True, help="folder of efficiency files")
     arguments = parser.parse_args()
-    runs = list(prepared(read_steps(arguments.measured / STEPS, device=DEVICE)))
+    runs = list(prepared(list(read_steps(arguments.measured / STEPS, device=DEVICE))))
     operators = read_operators(arguments.measured / OPERATORS, device=DEVICE)
     for efficiency in start_of(runs, operators, load_catalog().efficiencies):
         (arguments.out / file_name(efficiency)).write_text(yaml_text(efficiency), encoding="utf-8")
@@ -107,46 +100,13 @@ def start_of(
     return fit_start(steps, operators, device, shipped, precisions=PRECISIONS, date=today, source=source)
 
 
-@cache
-def device_of(name: str) -> Device:
-    """That of its profile, with the cores that the name says."""
-    return named_device(name, load_catalog())[1]
-
-
-def prepared(measurements: Iterable[Measurement], *, device: Device | None = None) -> Iterator[Run]:
-    """Every measurement with its workload, traced anew at its batch where it does not grow in a straight line.
-
-    On `device`, or on the one that it names.
-    """
-    requests = {one: request_of(one, batch=None) for one in measurements}
-    traced = trace_many(requests.values())
-    again = {one: request_of(one, batch=one.batch) for one in requests if not is_affine(traced[requests[one]])}
-    traced |= trace_many(again.values())
-    for one in requests:
-        workload = traced[(requests | again)[one]]
-        if not isinstance(workload, Workload):
-            print(f"{one.model}: {workload}", file=sys.stderr)
-            continue
-        yield Run(
-            measurement=one,
-            family=family_of(source_of(one)),
-            device=NamedDevice(id=one.device, device=device or device_of(one.device), usd_per_hour=None),
-            workload=workload,
-        )
-
-
-def is_affine(outcome: object) -> bool:
-    """Whether the trace holds at every batch."""
-    return not isinstance(outcome, Workload) or outcome.batch_is_affine
-
-
-def request_of(measurement: Measurement, *, batch: int | None) -> ProfileRequest:
-    """The step, as `advise` traces it."""
-    return ProfileRequest(
-        source=source_of(measurement),
-        mode="inference" if measurement.mode == "inference" else "training",
-        batch=batch,
-    )
+def prepared(measurements: Sequence[Measurement], *, device: Device | None = None) -> Iterator[Run]:
+    """Every measurement with its workload, on `device` or on the one that it names; one that has none is told."""
+    for one in prepare(measurements, load_catalog(), timeout_s=120.0, device=device):
+        if isinstance(one, Run):
+            yield one
+        else:
+            print(f"{one.measurement.model}: {one.reason}", file=sys.stderr)
 
 
 if __name__ == "__main__":

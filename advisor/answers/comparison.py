@@ -1,20 +1,40 @@
-"""Compares two saved answers or workloads, or a saved answer with a new one."""
+"""Compares two recommendations or two workloads: a step and the cost of its job before and after a change."""
 
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from advisor.answers.answer_changes import compare_answers
-from advisor.answers.figure_changes import counted_changes, module_changes
 from advisor.errors import DocumentError, LoadError, UsageError
 from advisor.files.json_text import parse_json, read_as
 from advisor.files.regular_file import read_regular_file
-from advisor.records.answer import ANSWER_SCHEMA_VERSION, Recommendation
-from advisor.records.change import COMPARISON_SCHEMA_VERSION, Comparison
+from advisor.records.answer import (
+    ANSWER_SCHEMA_VERSION,
+    Group,
+    Interval,
+    JobLimits,
+    Quote,
+    Recommendation,
+    Totals,
+)
+from advisor.records.change import (
+    COMPARISON_SCHEMA_VERSION,
+    Change,
+    Comparison,
+    InstanceChange,
+    Measure,
+    ModuleChange,
+)
+from advisor.records.generation import Generation
 from advisor.records.workload import Workload
 from advisor.workload.file import workload_from_json
 from advisor.workload.summary import group_rows, totals
 
 _HINT = "compare what `advise SOURCE -o answer.json` writes, or what `advise profile SOURCE -o workload.json` does"
+_NESTED = (JobLimits, Generation)
+"""Parts of a job that are records themselves."""
+_OF_MODEL = ("head_count", "kv_head_count")
+"""Fields of a job that describe the model; they are compared with the step."""
 
 
 def compare_files(base: Path, new: Path) -> Comparison:
@@ -36,23 +56,6 @@ def read_base(file: Path) -> Recommendation:
     return base
 
 
-def compare_workloads(base: Workload, new: Workload) -> Comparison:
-    """Compare two steps, each at its own batch, as a whole and by module."""
-    batches = () if base.batch == new.batch else (f"the steps are of batch {base.batch} before, {new.batch} now",)
-    modes = () if base.mode == new.mode else (f"the steps are of {base.mode} before, {new.mode} now",)
-    return Comparison(
-        schema_version=COMPARISON_SCHEMA_VERSION,
-        kind="workloads",
-        base=base.name,
-        new=new.name,
-        counted=counted_changes(totals(base, batch=base.batch), totals(new, batch=new.batch)),
-        cheapest=None,
-        same_instance=None,
-        modules=module_changes(*(group_rows(one, by="module", batch=one.batch) for one in (base, new))),
-        notes=(*modes, *batches),
-    )
-
-
 def _read(file: Path) -> Recommendation | Workload:
     try:
         document = parse_json(read_regular_file(file), where=str(file), hint=_HINT)
@@ -60,14 +63,159 @@ def _read(file: Path) -> Recommendation | Workload:
         raise LoadError(f"{file}: {error.strerror}", hint="check the path and its permissions") from None
     if isinstance(document, dict) and "rows" in document:
         return workload_from_json(document, where=str(file))
-    return _answer(document, where=str(file))
-
-
-def _answer(document: Any, *, where: str) -> Recommendation:
-    from pydantic import TypeAdapter
-
     found = document.get("schema_version") if isinstance(document, dict) else None
     if found != ANSWER_SCHEMA_VERSION:
         problem = f"found {found!r:.80}, this program reads {ANSWER_SCHEMA_VERSION}"
-        raise DocumentError(problem, where=where, key="schema_version", hint=_HINT)
-    return read_as(TypeAdapter(Recommendation), document, where=where, hint=_HINT)
+        raise DocumentError(problem, where=str(file), key="schema_version", hint=_HINT)
+    from pydantic import TypeAdapter
+
+    return read_as(TypeAdapter(Recommendation), document, where=str(file), hint=_HINT)
+
+
+def compare_workloads(base: Workload, new: Workload) -> Comparison:
+    """Compare two steps, each at its own batch, as a whole and by module."""
+    differing = [("mode", base.mode, new.mode), ("batch", base.batch, new.batch)]
+    return Comparison(
+        schema_version=COMPARISON_SCHEMA_VERSION,
+        kind="workloads",
+        base=base.name,
+        new=new.name,
+        counted=_counted_changes(totals(base, batch=base.batch), totals(new, batch=new.batch)),
+        cheapest=None,
+        same_instance=None,
+        modules=_module_changes(*(group_rows(one, by="module", batch=one.batch) for one in (base, new))),
+        notes=tuple(
+            f"the steps are of {'batch ' if name == 'batch' else ''}{before} before, {after} now"
+            for name, before, after in differing
+            if before != after
+        ),
+    )
+
+
+def compare_answers(base: Recommendation, new: Recommendation) -> Comparison:
+    """Compare the counts, the best offers, and the base's best offer with what it costs now."""
+    cheapest = same = None
+    if base.best and new.best:
+        cheapest = _instance_change(base.best, new.best)
+        now = next((quote for quote in new.quotes if quote.id == base.best.id), None)
+        if now is not None and now.id != new.best.id:
+            same = _instance_change(base.best, now)
+    return Comparison(
+        schema_version=COMPARISON_SCHEMA_VERSION,
+        kind="answers",
+        base=base.workload.name,
+        new=new.workload.name,
+        counted=_counted_changes(base.workload.totals, new.workload.totals),
+        cheapest=cheapest,
+        same_instance=same,
+        modules=(),
+        notes=tuple(_notes(base, new)),
+    )
+
+
+def cost_rise_ratio(comparison: Comparison) -> float:
+    """Return by how much the cheapest cost of the job rises: 0.1 is 10 %; below 0 it falls.
+
+    Infinite where no instance does the new job, or where what was free costs something now.
+    """
+    if comparison.cheapest is None:
+        return float("inf")
+    (cost,) = (one for one in comparison.cheapest.changes if one.measure == "job_usd")
+    if cost.ratio is None:
+        return float("inf") if cost.after > 0 else 0.0
+    return cost.ratio - 1
+
+
+def _instance_change(before: Quote, after: Quote) -> InstanceChange:
+    price = _change("usd_per_hour", before.usd_per_hour, after.usd_per_hour)
+    return InstanceChange(
+        before=_name(before),
+        after=_name(after),
+        changes=(
+            _predicted_change("step_s", before.step_s, after.step_s),
+            *_token_changes(before, after),
+            *((price,) if price.before != price.after else ()),
+            _predicted_change("job_s", before.job_s, after.job_s),
+            _predicted_change("job_usd", before.job_usd, after.job_usd),
+        ),
+    )
+
+
+def _token_changes(before: Quote, after: Quote) -> Iterator[Change]:
+    """Compare two served language models."""
+    old, new = before.tokens, after.tokens
+    if old and new:
+        yield _predicted_change("ttft_s", old.ttft_s, new.ttft_s)
+        yield _predicted_change("tpot_s", old.tpot_s, new.tpot_s)
+        yield _change("usd_per_million_tokens", old.usd_per_million_tokens, new.usd_per_million_tokens)
+
+
+def _name(quote: Quote) -> str:
+    return f"{quote.provider} {quote.instance} in {quote.region}, batch {quote.batch}, {quote.precision}"
+
+
+def _notes(base: Recommendation, new: Recommendation) -> Iterator[str]:
+    """Return warnings about differences that make the two hard to compare."""
+    for name, before, after in _differing_fields(base.job, new.job):
+        yield f"the jobs differ: {name} {before} before, {after} now"
+    if base.workload.totals.batch != new.workload.totals.batch:
+        yield f"the steps are of batch {base.workload.totals.batch} before, {new.workload.totals.batch} now"
+    for when, answer in (("before", base), ("now", new)):
+        if answer.best is None:
+            yield f"no instance does the job within the limits {when}"
+        if answer.workload.unknown_ops:
+            yield f"without a formula {when}: {', '.join(sorted(answer.workload.unknown_ops))}"
+
+
+def _differing_fields(before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Compare two records of one type; None stands for a side without this part."""
+    for field in fields(before or after):
+        old, new = (None if one is None else getattr(one, field.name) for one in (before, after))
+        if isinstance(old, _NESTED) or isinstance(new, _NESTED):
+            yield from _differing_fields(old, new)
+        elif old != new and field.name not in _OF_MODEL:
+            yield field.name, old, new
+
+
+def _change(measure: Measure, before: float, after: float) -> Change:
+    """Return the change of a figure that is known exactly."""
+    return Change(measure=measure, before=before, after=after, ratio=after / before if before else None)
+
+
+def _predicted_change(measure: Measure, before: Interval, after: Interval) -> Change:
+    return replace(_change(measure, before.mid, after.mid), is_inside_interval=before.low <= after.mid <= before.high)
+
+
+def _counted_changes(before: Totals, after: Totals) -> tuple[Change, ...]:
+    """Return the changes of FLOP, bytes and memory of one step."""
+    return (
+        _change("flops", before.flops, after.flops),
+        _change("moved_bytes", before.read_bytes + before.write_bytes, after.read_bytes + after.write_bytes),
+        _change("parameter_count", before.parameter_count, after.parameter_count),
+        _change("peak_memory_bytes", before.peak_memory_bytes, after.peak_memory_bytes),
+    )
+
+
+def _module_changes(before: Sequence[Group], after: Sequence[Group]) -> tuple[ModuleChange, ...]:
+    """Return the modules whose FLOP or bytes differ; largest difference in FLOP, then in bytes, first."""
+    old, new = ({group.name: _sizes(group) for group in groups} for groups in (before, after))
+    differing = []
+    for name in {**old, **new}:
+        (old_flops, old_bytes), (new_flops, new_bytes) = old.get(name, (0.0, 0.0)), new.get(name, (0.0, 0.0))
+        if (old_flops, old_bytes) != (new_flops, new_bytes):
+            flops, moved = _change("flops", old_flops, new_flops), _change("moved_bytes", old_bytes, new_bytes)
+            differing.append(ModuleChange(name=name, flops=flops, moved_bytes=moved))
+    return tuple(
+        sorted(
+            differing,
+            key=lambda one: (
+                -abs(one.flops.after - one.flops.before),
+                -abs(one.moved_bytes.after - one.moved_bytes.before),
+                one.name,
+            ),
+        )
+    )
+
+
+def _sizes(group: Group) -> tuple[float, float]:
+    return group.flops, group.read_bytes + group.write_bytes

@@ -27,17 +27,18 @@ from advisor.records.prediction import IndexArray, Predictions
 from advisor.records.price import Catalog
 from advisor.records.sample_words import samples_text
 from advisor.records.scale import Plan
-from advisor.records.workload import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Subject:
-    """A device to explain the step on, and its quote if it is in the ranking."""
+    """A machine to explain the step on, and its quote if it is in the ranking."""
 
-    name: str
-    device: Device
-    device_count: int
+    machine: NamedMachine
     quote: Quote | None
+
+    @property
+    def device(self) -> Device:
+        return self.machine.device
 
 
 def explain(question: Question, *, on: Sequence[str] = (), recommendation: Recommendation | None = None) -> Explanation:
@@ -51,27 +52,24 @@ def explain(question: Question, *, on: Sequence[str] = (), recommendation: Recom
     workload, options, catalog, machine = question.workload, question.options, question.catalog, question.machine
     if recommendation is None:
         recommendation = rank(question)
-    subjects = [
-        _at_hand(recommendation, machine, catalog)
-        if name.casefold() == LOCAL
-        else _named(name, recommendation, catalog)
-        for name in on
-    ] or [_best(recommendation, machine, catalog)]
+    subjects = [_named(name, recommendation, machine, catalog) for name in on] or [
+        _best(recommendation, machine, catalog)
+    ]
     steps = []
     for subject in subjects:
         step = explain_step(
             workload,
-            _step_of(subject, workload, options, catalog, samples=recommendation.job.samples),
-            name=subject.name,
+            _step_of(subject, question, samples=recommendation.job.samples),
+            name=subject.machine.name,
             device=subject.device,
-            device_count=subject.device_count,
+            device_count=subject.machine.device_count,
             efficiencies=catalog.efficiencies,
             layout=options.layout,
             compile_mode=options.compile,
         )
-        if subject.quote is not None and subject.quote.plan is None and subject.quote.provider != LOCAL:
-            changes = saving_changes(subject.quote, recommendation, question)
-            step = replace(step, job_usd=subject.quote.job_usd, changes=changes)
+        quote = subject.quote
+        if quote is not None and quote.plan is None and quote.provider != LOCAL:
+            step = replace(step, job_usd=quote.job_usd, changes=saving_changes(quote, recommendation, question))
         steps.append(step)
     return Explanation(
         schema_version=EXPLANATION_SCHEMA_VERSION,
@@ -92,12 +90,11 @@ def _pass_warnings(subjects: Iterable[_Subject], generation: Generation | None) 
     for subject in subjects:
         quote = subject.quote
         if quote is not None and quote.plan is not None:
-            plan, batch = quote.plan, _pass_batch(quote, quote.plan)
-            does = "does" if plan.tensor * plan.pipeline == 1 else "by itself would do"
+            does = "does" if quote.plan.tensor * quote.plan.pipeline == 1 else "by itself would do"
             gpus = f"{quote.gpus_used} GPU{'s' if quote.gpus_used > 1 else ''}"
             yield (
-                f"{subject.name} runs a step of {samples_text(quote.batch, generation)} on {gpus}: shown is what "
-                f"one {does} in a pass of {batch:,}"
+                f"{subject.machine.name} runs a step of {samples_text(quote.batch, generation)} on {gpus}: shown is "
+                f"what one {does} in a pass of {_pass_batch(quote, quote.plan):,}"
             )
 
 
@@ -105,62 +102,42 @@ def _pass_batch(quote: Quote, plan: Plan) -> int:
     return math.ceil(quote.batch / (plan.data * plan.accumulate))
 
 
+def _named(name: str, recommendation: Recommendation, machine: Machine | None, catalog: Catalog) -> _Subject:
+    """Return the machine that `--on` names; for "local" the device here that finishes the job first."""
+    if name.casefold() == LOCAL:
+        here = recommendation.at_hand
+        if machine is None or here is None:
+            raise UsageError("--on local: no device of this machine does the job", hint="`advise devices` lists them")
+        return _Subject(machine=machine_at_hand(here, machine, catalog), quote=here)
+    found = named_machine(name, catalog)
+    quoted = (quote for quote in recommendation.quotes if quote.id in found.offer_ids)
+    return _Subject(machine=found, quote=next(quoted, None))
+
+
 def _best(recommendation: Recommendation, machine: Machine | None, catalog: Catalog) -> _Subject:
     best = recommendation.best
     if best is None:
         raise NothingFitsError("no instance does this job within the limits", hint="`advise rank` says why of each")
     if machine is not None and best.provider == LOCAL:
-        return _here(best, machine, catalog)
-    return _subject(quoted_machine(best, catalog), recommendation)
+        return _Subject(machine=machine_at_hand(best, machine, catalog), quote=best)
+    return _Subject(machine=quoted_machine(best, catalog), quote=best)
 
 
-def _at_hand(recommendation: Recommendation, machine: Machine | None, catalog: Catalog) -> _Subject:
-    """Return the device of this machine that finishes the job first."""
-    quote = recommendation.at_hand
-    if machine is None or quote is None:
-        raise UsageError("--on local: no device of this machine does the job", hint="`advise devices` lists them")
-    return _here(quote, machine, catalog)
-
-
-def _here(quote: Quote, machine: Machine, catalog: Catalog) -> _Subject:
-    here = machine_at_hand(quote, machine, catalog)
-    return _Subject(name=here.name, device=here.device, device_count=here.device_count, quote=quote)
-
-
-def _named(name: str, recommendation: Recommendation, catalog: Catalog) -> _Subject:
-    return _subject(named_machine(name, catalog), recommendation)
-
-
-def _subject(machine: NamedMachine, recommendation: Recommendation) -> _Subject:
-    """Return the machine with its quote, if one of its offers is in the ranking."""
-    return _Subject(
-        name=machine.name,
-        device=machine.device,
-        device_count=machine.device_count,
-        quote=next((quote for quote in recommendation.quotes if quote.id in machine.offer_ids), None),
-    )
-
-
-def _step_of(
-    subject: _Subject, workload: Workload, options: Options, catalog: Catalog, *, samples: int
-) -> PredictedStep:
+def _step_of(subject: _Subject, question: Question, *, samples: int) -> PredictedStep:
     """Return the step of the quote, or one GPU's pass of it; without a quote, predict the step as the ranking would."""
-    quote = subject.quote
+    quote, options = subject.quote, question.options
     if quote is None:
-        return _predicted_step(workload, subject, options, catalog, samples=samples)
-    if quote.plan is None:
-        return _quoted_step(quote, device=subject.device, options=options)
-    return _pass_step(workload, subject, _pass_batch(quote, quote.plan), options, catalog)
-
-
-def _quoted_step(quote: Quote, *, device: Device, options: Options) -> PredictedStep:
+        return _fastest_step(subject, question, samples=samples)
+    if quote.plan is not None:  # one pass of one of the GPUs that share a step, without communication
+        batches = np.array([_pass_batch(quote, quote.plan)], dtype=np.intp)
+        return _step_at(_predictions(subject, question, batches=batches), 0, options=options)
     return PredictedStep(
         batch=quote.batch,
         precision=quote.precision,
         step_s=quote.step_s,
         bound=quote.bound,
         time_source=quote.time_source,
-        loading_s=_loading_s(device, batch=quote.batch, options=options),
+        loading_s=_loading_s(subject.device, batch=quote.batch, options=options),
     )
 
 
@@ -171,42 +148,32 @@ def _loading_s(device: Device, *, batch: int, options: Options) -> float:
     return float(loading_s([device], batches=batches, loader_s_per_sample=options.loader_s_per_sample)[0, 0])
 
 
-def _predicted_step(
-    workload: Workload, subject: _Subject, options: Options, catalog: Catalog, *, samples: int
-) -> PredictedStep:
+def _fastest_step(subject: _Subject, question: Question, *, samples: int) -> PredictedStep:
     """Predict the step on a device that is not in the ranking, at the batch size that finishes the job first."""
+    workload, options, name = question.workload, question.options, subject.machine.name
     if options.loader_s_per_sample is not None and subject.device.vcpu_count is None:
-        raise UsageError(
-            f"--loader-s-per-sample: how many vCPUs {subject.name} has is not known", hint="name an instance"
-        )
+        raise UsageError(f"--loader-s-per-sample: how many vCPUs {name} has is not known", hint="name an instance")
     asked = batch_candidates(options.batch, mode=options.mode, source_batch=workload.batch)
     batches = asked if workload.batch_is_affine else np.array([workload.batch], dtype=np.intp)
-    predictions = _predictions(workload, subject, options, catalog, batches=batches)
+    predictions = _predictions(subject, question, batches=batches)
     job_s = np.where(predictions.fits[0], np.ceil(samples / batches) * predictions.step_s[0], np.inf)
     at = int(np.argmin(job_s))
     if not np.isfinite(job_s[at]):
         needed, has = float(predictions.peak_memory_bytes.min()), subject.device.memory_bytes
         raise NothingFitsError(
-            f"{subject.name}: the step needs {units.format_bytes(needed)}, the device has {units.format_bytes(has)}",
+            f"{name}: the step needs {units.format_bytes(needed)}, the device has {units.format_bytes(has)}",
             hint="choose a smaller batch, a half precision or another device",
         )
     return _step_at(predictions, at, options=options)
 
 
-def _pass_step(workload: Workload, subject: _Subject, batch: int, options: Options, catalog: Catalog) -> PredictedStep:
-    """Predict one pass of one of the GPUs that share a step, without communication."""
-    batches = np.array([batch], dtype=np.intp)
-    return _step_at(_predictions(workload, subject, options, catalog, batches=batches), 0, options=options)
-
-
-def _predictions(
-    workload: Workload, subject: _Subject, options: Options, catalog: Catalog, *, batches: IndexArray
-) -> Predictions:
+def _predictions(subject: _Subject, question: Question, *, batches: IndexArray) -> Predictions:
     """Predict the step on one device; raise `UsageError` if it cannot run the step."""
+    options = question.options
     predictions = predict(
-        workload,
+        question.workload,
         devices=[subject.device],
-        efficiencies=catalog.efficiencies,
+        efficiencies=question.catalog.efficiencies,
         batches=batches,
         precision=options.precision,
         layout=options.layout,
@@ -215,7 +182,7 @@ def _predictions(
     )
     if predictions.precisions[0] is None:
         raise UsageError(
-            f"{subject.name} has no unit for {options.precision}, or no kernels for the step",
+            f"{subject.machine.name} has no unit for {options.precision}, or no kernels for the step",
             hint="choose another precision or device",
         )
     return predictions

@@ -29,7 +29,7 @@ from advisor.records.options import Options
 from advisor.records.price import Catalog
 from advisor.records.workload import Workload
 from advisor.workload.file import read_workload
-from advisor.workload.spawn import ChildFailure, ProfileRequest
+from advisor.workload.spawn import ProfileRequest
 from advisor.workload.trace_many import OnProgress, Outcome, trace_many
 
 
@@ -82,18 +82,31 @@ def validate(files: Sequence[Path], options: Options, *, on_progress: OnProgress
 
 
 def prepare(
-    measurements: Sequence[Measurement], catalog: Catalog, *, timeout_s: float, on_progress: OnProgress | None = None
+    measurements: Sequence[Measurement],
+    catalog: Catalog,
+    *,
+    timeout_s: float,
+    device: Device | None = None,
+    on_progress: OnProgress | None = None,
 ) -> list[Run | FailedRow]:
-    """Return every measurement with its workload and device, or the reason why one is missing."""
-    devices = _devices(measurements, catalog)
+    """Return every measurement with its workload and device, or the reason why one is missing.
+
+    All are of `device` if it is given, else of the devices that they name.
+    """
+    names = dict.fromkeys(measurement.device for measurement in measurements)
+    devices: _Devices = (
+        _devices(names, catalog)
+        if device is None
+        else {name: NamedDevice(id=name, device=device, usd_per_hour=None) for name in names}
+    )
     workloads = _workloads(measurements, timeout_s=timeout_s, on_progress=on_progress)
     return [_prepared(measurement, devices, workloads) for measurement in measurements]
 
 
-def _devices(measurements: Iterable[Measurement], catalog: Catalog) -> _Devices:
+def _devices(names: Iterable[str], catalog: Catalog) -> _Devices:
     usd_per_hour = least_usd_per_hour(catalog)
     devices: dict[str, NamedDevice | UsageError] = {}
-    for name in dict.fromkeys(measurement.device for measurement in measurements):
+    for name in names:
         try:
             identifier, device = named_device(name, catalog)
             device = replace(device, host_to_device_bytes_per_s=None)  # benchmarks make their inputs on the device
@@ -119,19 +132,26 @@ def _workloads(measurements: Sequence[Measurement], *, timeout_s: float, on_prog
     sources = {measurement: source_of(measurement) for measurement in measurements}
     saved = {source: _read_saved(source) for source in dict.fromkeys(sources.values()) if is_workload_file(source)}
     requests = {
-        measurement: _request(measurement, source, timeout_s=timeout_s)
+        measurement: ProfileRequest(
+            source=source,
+            mode="inference" if measurement.mode == "inference" else "training",
+            inputs=tuple(measurement.input.split()),
+            attention=measurement.attention,
+            timeout_s=timeout_s,
+        )
         for measurement, source in sources.items()
         if source not in saved
     }
     traced = trace_many(requests.values(), on_progress=on_progress)
-    at_their_batch = {
+    again = {
         measurement: replace(request, batch=measurement.batch)
         for measurement, request in requests.items()
         if not _holds_at(traced[request], measurement.batch)
     }
-    traced |= trace_many(at_their_batch.values(), on_progress=on_progress)
+    requests |= again
+    traced |= trace_many(again.values(), on_progress=on_progress)
     return {
-        measurement: saved[source] if source in saved else traced[(requests | at_their_batch)[measurement]]
+        measurement: saved[source] if source in saved else traced[requests[measurement]]
         for measurement, source in sources.items()
     }
 
@@ -141,16 +161,6 @@ def _read_saved(source: str) -> Workload | AdvisorError:
         return read_workload(Path(source))
     except AdvisorError as error:
         return error
-
-
-def _request(measurement: Measurement, source: str, *, timeout_s: float) -> ProfileRequest:
-    return ProfileRequest(
-        source=source,
-        mode="inference" if measurement.mode == "inference" else "training",
-        inputs=tuple(measurement.input.split()),
-        attention=measurement.attention,
-        timeout_s=timeout_s,
-    )
 
 
 def _holds_at(outcome: Outcome, batch: int) -> bool:
@@ -164,26 +174,18 @@ def _prepared(measurement: Measurement, devices: _Devices, workloads: _Workloads
         return FailedRow(
             measurement=measurement, device=measurement.device, kind="unknown", family=family, reason=device.message
         )
-    if not isinstance(workload, Workload):
-        return FailedRow(
-            measurement=measurement,
-            device=device.id,
-            kind=device.device.kind,
-            family=family,
-            reason=_reason(workload),
-        )
-    run = Run(measurement=measurement, family=family, device=device, workload=workload)
-    wanted = "inference" if measurement.mode == "inference" else "training"
-    if workload.mode != wanted:
-        return run.failed(f"{measurement.model} is a saved step of {workload.mode}, not of {wanted}")
-    if not _holds_at(workload, measurement.batch):
-        return run.failed(f"the step can be predicted at batch {workload.batch} alone, not at {measurement.batch}")
-    return run
-
-
-def _reason(error: AdvisorError | ChildFailure) -> str:
-    """Return what went wrong; for a traceback of our own code, its last line."""
-    return error.message if isinstance(error, AdvisorError) else str(error).strip().splitlines()[-1]
+    if isinstance(workload, Workload):
+        run = Run(measurement=measurement, family=family, device=device, workload=workload)
+        wanted = "inference" if measurement.mode == "inference" else "training"
+        if workload.mode != wanted:
+            return run.failed(f"{measurement.model} is a saved step of {workload.mode}, not of {wanted}")
+        if not _holds_at(workload, measurement.batch):
+            return run.failed(f"the step can be predicted at batch {workload.batch} alone, not at {measurement.batch}")
+        return run
+    # of a traceback of our own code, the last line
+    reason = workload.message if isinstance(workload, AdvisorError) else str(workload).strip().splitlines()[-1]
+    kind = device.device.kind
+    return FailedRow(measurement=measurement, device=device.id, kind=kind, family=family, reason=reason)
 
 
 def predict_runs(
@@ -191,19 +193,14 @@ def predict_runs(
 ) -> list[PredictedRow | FailedRow]:
     """Return a row for each of `prepared`, in their order; failed rows stay as they are."""
     prepared = list(prepared)
-    runs = [run for run in prepared if isinstance(run, Run)]
-    rows = {row.measurement: row for group in _groups(runs) for row in _predicted_or_failed(group, efficiencies)}
+    groups: dict[object, list[Run]] = {}  # of one step with the same settings, which are predicted together
+    for run in prepared:
+        if isinstance(run, Run):
+            asked = run.measurement
+            key = (id(run.workload), asked.mode, asked.precision, asked.layout, asked.compile)
+            groups.setdefault(key, []).append(run)
+    rows = {row.measurement: row for group in groups.values() for row in _predicted_or_failed(group, efficiencies)}
     return [rows[one.measurement] if isinstance(one, Run) else one for one in prepared]
-
-
-def _groups(runs: Iterable[Run]) -> Iterable[Sequence[Run]]:
-    """Runs of one step with the same settings on any devices and batch sizes; they are predicted together."""
-    groups: dict[object, list[Run]] = {}
-    for run in runs:
-        asked = run.measurement
-        key = (id(run.workload), asked.mode, asked.precision, asked.layout, asked.compile)
-        groups.setdefault(key, []).append(run)
-    return groups.values()
 
 
 def kernels_of(run: Run) -> tuple[Kernels, Precision]:

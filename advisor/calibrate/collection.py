@@ -6,11 +6,10 @@ precision the calibration with the newest torch wins, then the one with the most
 
 import re
 from collections.abc import Iterator, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import TypeAlias
 
-from advisor.calibrate.key import is_of_this_program
+from advisor.calibrate.key import is_of_this_program, torch_version
 from advisor.calibrate.store import profile_text
 from advisor.errors import ProfileError, UsageError
 from advisor.files.regular_file import read_regular_file
@@ -109,14 +108,14 @@ def _left_out(found: Sequence[_Found], holding: Sequence[tuple[_Found, Efficienc
     A duplicate is not reported.
     """
     used = [one for one, _ in holding]
-    here = _version(metadata.version("torch"))
+    here = torch_version()
     for file, calibration in found:
         if all(file != other for other, _ in used):
             better_file, better = used[0]
             if calibration != better:
                 yield f"{file}: left out in favor of {better_file}, {_why_better(better, calibration)}"
-        elif _version(calibration.key.torch) != here:
-            yield f"{file}: timed with torch {calibration.key.torch}; this machine has {metadata.version('torch')}"
+        elif _version(calibration.key.torch) != _version(here):
+            yield f"{file}: timed with torch {calibration.key.torch}; this machine has {here or 'none'}"
 
 
 def _why_better(better: Calibration, other: Calibration) -> str:

@@ -52,9 +52,17 @@ def key_of(local: LocalDevice, device: Device, machine: Machine, *, thread_count
         thread_count=thread_count,
         driver=gpu.driver,
         power_limit_w=gpu.power_limit_w,
-        torch=metadata.version("torch"),
+        torch=torch_version(),
         program=_digest(device),
     )
+
+
+def torch_version() -> str:
+    """Return the version of the installed torch, or "" if there is none."""
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def is_of_this_program(key: CalibrationKey) -> bool:

@@ -15,7 +15,7 @@ from advisor.calibrate.cpu_load import OthersLoad
 from advisor.calibrate.repeat_timing import USUAL_REPEATS, Repeats, time_step
 from advisor.calibrate.step_process import MeasureRequest
 from advisor.errors import UsageError
-from advisor.machine.free_memory import free_memory_bytes
+from advisor.machine.limits import free_memory_bytes
 from advisor.records.device import Layout
 from advisor.records.timing import StepTiming
 from advisor.records.workload import Attention

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any, NoReturn
 
 from advisor.calibrate.step_process import MeasureRequest
-from advisor.machine.free_memory import free_memory_bytes
+from advisor.machine.limits import free_memory_bytes
 from advisor.workload.input_spec import parse_input_specs
 from advisor.workload.trace_child import serve, user_errors_in_step
 

@@ -6,7 +6,7 @@ The child works like `advisor.workload.trace_child` and has the same protection 
 from dataclasses import dataclass
 
 from advisor.errors import UsageError
-from advisor.machine.free_memory import free_memory_bytes
+from advisor.machine.limits import free_memory_bytes
 from advisor.records.device import CompileMode, Layout, Precision
 from advisor.records.timing import StepTiming
 from advisor.units import format_bytes

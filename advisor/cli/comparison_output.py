@@ -58,6 +58,6 @@ def write_comparison(
     if fail_if_cost_rises is None:
         return ExitCode.ANSWER
 
-    from advisor.answers.answer_changes import cost_rise_ratio
+    from advisor.answers.comparison import cost_rise_ratio
 
     return ExitCode.THRESHOLD if cost_rise_ratio(comparison) > fail_if_cost_rises else ExitCode.ANSWER

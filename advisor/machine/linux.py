@@ -4,9 +4,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from advisor.machine.cgroup import cpu_quota
-from advisor.machine.free_memory import total_memory_bytes
-from advisor.machine.kernel_file import read_kernel_file
+from advisor.machine.limits import cpu_quota, read_kernel_file, total_memory_bytes
 from advisor.records.machine import Machine
 
 ISA = (

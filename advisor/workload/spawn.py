@@ -14,6 +14,7 @@ import subprocess
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
@@ -30,6 +31,9 @@ RESULT_LIMIT_BYTES = 64 * 2**20
 TOKEN_BYTES = 16
 LENGTH_BYTES = 8
 _WEIGHTS = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
+_INSTALL = (
+    "pip install torch fvcore, or use a workload.json that `advise profile MODEL -o workload.json` wrote elsewhere"
+)
 _GRACE_S = 2.0
 """How long the parent waits after a timeout for the child to report where the file was."""
 _POLL_S = 0.1
@@ -108,8 +112,10 @@ class SourceProcess:
         """Start the child, which imports torch at its first request; `thread_count` applies to torch's operators.
 
         `module` contains the `main` that serves requests. Without `sees_gpus` the child sees no GPU, so that a trace
-        is the same on every machine; requests for CUDA are redirected in the child.
+        is the same on every machine; requests for CUDA are redirected in the child. Raises `UsageError` without torch.
         """
+        if find_spec("torch") is None:
+            raise UsageError("torch is not installed, so no model can be traced or timed here", hint=_INSTALL)
         threads = {} if thread_count is None else {_THREADS: str(thread_count)}
         child_request_fd, request_fd = os.pipe()
         result_fd, child_result_fd = os.pipe()

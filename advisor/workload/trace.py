@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from advisor.errors import AdvisorError, TraceError
-from advisor.machine.free_memory import free_memory_bytes
+from advisor.machine.limits import free_memory_bytes
 from advisor.records.workload import SCHEMA_VERSION, Attention, Mode, Operand, Workload
 from advisor.workload.affine import memory_lines, merge_rows, merge_shape, merged_blocks, taken_ratios
 from advisor.workload.assumed_sizes import AssumedSizes

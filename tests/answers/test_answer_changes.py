@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.answers.answer_changes import compare_answers, cost_rise_ratio
-from advisor.records.answer import Interval, Quote, Recommendation, TokenQuote
+from advisor.answers.comparison import _change, _module_changes, compare_answers, cost_rise_ratio
+from advisor.records.answer import Group, Interval, Quote, Recommendation, TokenQuote
 from advisor.records.change import Change, InstanceChange
 from advisor.records.generation import Generation, WeightFormat
 from tests.report.toys import GENOA, L4, T4, recommendation
@@ -146,3 +146,27 @@ def test_requests_that_differ_are_told_part_by_part_and_the_models_heads_are_not
         "the jobs differ: output_tokens None before, 256 now",
         "the jobs differ: weights None before, int4 now",
     )
+
+
+def group(name: str, *, flops: float, moved: float = 0.0) -> Group:
+    return Group(name=name, flops=flops, read_bytes=moved, write_bytes=0.0, op_count=1, flops_ratio=0.0)
+
+
+def test_a_figure_that_was_nothing_has_no_ratio() -> None:
+    assert _change("flops", 0.0, 5.0).ratio is None
+    assert _change("flops", 4.0, 5.0).ratio == 1.25
+
+
+def test_modules_come_with_the_largest_change_first_and_unchanged_ones_not_at_all() -> None:
+    before = [
+        group("same", flops=7),
+        group("grown", flops=10),
+        group("gone", flops=3),
+        group("moves", flops=1, moved=5),
+    ]
+    after = [group("same", flops=7), group("grown", flops=30), group("new", flops=4), group("moves", flops=1, moved=9)]
+    # FLOP: grown +20, new +4, gone -3, moves 0 but 4 bytes more.
+    changes = _module_changes(before, after)
+    assert [one.name for one in changes] == ["grown", "new", "gone", "moves"]
+    assert (changes[0].flops.ratio, changes[1].flops.ratio, changes[2].flops.after) == (3.0, None, 0.0)
+    assert changes[3].moved_bytes.ratio == 1.8

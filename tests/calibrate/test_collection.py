@@ -120,6 +120,14 @@ def test_what_only_the_lesser_one_has_timed_is_kept(tmp_path: Path) -> None:
     assert found.problems == ()
 
 
+def test_a_machine_without_torch_collects_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("advisor.calibrate.collection.torch_version", lambda: "")
+    file = came_back(tmp_path, "a", of_t4())
+    assert collect(tmp_path, CATALOG).problems == (
+        f"{file}: timed with torch {of_t4().key.torch}; this machine has none",
+    )
+
+
 def test_the_same_calibration_twice_is_no_conflict(tmp_path: Path) -> None:
     came_back(tmp_path, "a", of_t4())
     came_back(tmp_path, "b", of_t4())

@@ -74,7 +74,7 @@ OF_OUR_OWN = {
     "answers/full_report.py", "calibrate/key.py", "catalog/locate.py", "launch/own_wheel.py", "report/html_assets.py",
     "serve/endpoints.py", "serve/openapi.py", "serve/page.py", "serve/worker.py", "workload/sources/__init__.py",
     # Files of the kernel, and descriptors.
-    "calibrate/cpu_load.py", "cli/terminal.py", "machine/kernel_file.py", "workload/spawn.py",
+    "calibrate/cpu_load.py", "calibrate/operator_child.py", "cli/terminal.py", "machine/limits.py", "workload/spawn.py",
     "workload/supervisor.py", "workload/trace_child.py",
     # The file that is being written, and the one that reads.
     "files/regular_file.py", "files/whole_file.py",

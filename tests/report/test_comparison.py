@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from advisor.answers.answer_changes import compare_answers
+from advisor.answers.comparison import compare_answers
 from advisor.records.change import Comparison
 from advisor.report.as_json import to_json
 from advisor.report.comparison_markdown import render_comparison_markdown

@@ -9,7 +9,7 @@ from io import StringIO
 
 import pytest
 
-from advisor.answers.answer_changes import compare_answers
+from advisor.answers.comparison import compare_answers
 from advisor.records.answer import Recommendation
 from advisor.report.as_json import to_json
 from advisor.report.comparison_markdown import render_comparison_markdown

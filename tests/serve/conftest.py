@@ -65,12 +65,12 @@ class Server:
 
 
 @contextmanager
-def serving(folder: Path, *flags: str) -> Iterator[Server]:
+def serving(folder: Path, *flags: str, python: str = sys.executable) -> Iterator[Server]:
     """A server with `folder` as its working folder, and no configuration of this machine's user."""
     log = folder / "log"
     with log.open("w") as stream:
         process = subprocess.Popen(
-            [sys.executable, "-m", "advisor", "serve", "--port", "0", "--workers", "1", *flags],
+            [python, "-m", "advisor", "serve", "--port", "0", "--workers", "1", *flags],
             cwd=folder,
             stderr=stream,
             text=True,

@@ -125,7 +125,7 @@ def command(
         )
         return ExitCode.ANSWER
     if base is not None:
-        from advisor.answers.answer_changes import compare_answers
+        from advisor.answers.comparison import compare_answers
 
         comparison = compare_answers(base, recommendation)
         return write_comparison(comparison, output, top=options.top, fail_if_cost_rises=fail_if_cost_rises)

@@ -1,12 +1,44 @@
-"""Reads the CPU and memory limits of this process's control groups (cgroups(7))."""
+"""Reads the CPU and memory that this process may use on Linux: proc(5), and its control groups (cgroups(7))."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from advisor.machine.kernel_file import read_kernel_file
-
 _UNLIMITED_BYTES = 2**60
 """Limits above this mean "no limit", which version 1 writes as the largest number of pages, about 2^63 bytes."""
+
+
+def read_kernel_file(file: Path) -> str:
+    """Return the text of a file of /proc or /sys without surrounding whitespace, or "" if it cannot be read."""
+    try:
+        return file.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def total_memory_bytes(root: Path = Path("/")) -> float | None:
+    """Return the machine's memory, or its control groups' limit if that is lower; None if neither is known."""
+    return _least(_meminfo_bytes(root, "MemTotal"), *(limit for _, limit in _memory_limits(root)))
+
+
+def free_memory_bytes(root: Path = Path("/")) -> float | None:
+    """Return the memory that a new process could use without swapping, within the group limits; None if unknown.
+
+    Reclaimable file cache counts as free.
+    """
+    left = (limit - _used_bytes(folder) for folder, limit in _memory_limits(root))
+    return _least(_meminfo_bytes(root, "MemAvailable"), *left)
+
+
+def _least(*sizes: float | None) -> float | None:
+    return min((size for size in sizes if size is not None), default=None)
+
+
+def _meminfo_bytes(root: Path, name: str) -> float | None:
+    for line in read_kernel_file(root / "proc/meminfo").splitlines():
+        key, _, value = line.partition(":")
+        if key == name:
+            return float(value.split()[0]) * 1024
+    return None
 
 
 def cpu_quota(root: Path = Path("/")) -> float | None:
@@ -15,23 +47,10 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
     for folder in _folders(root, controller="cpu"):
         limit, _, period = read_kernel_file(folder / "cpu.max").partition(" ")
         if not limit:  # version 1 keeps the limit and the period in two files
-            limit, period = (
-                read_kernel_file(folder / "cpu.cfs_quota_us"),
-                read_kernel_file(folder / "cpu.cfs_period_us"),
-            )
+            limit, period = (read_kernel_file(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period"))
         if limit.isdecimal() and period.isdecimal() and int(period) > 0:
             quotas.append(int(limit) / int(period))
     return min(quotas, default=None)
-
-
-def memory_limit_bytes(root: Path = Path("/")) -> float | None:
-    """Return the memory that the process may use before it is killed, or None if no group limits it."""
-    return min((limit for _, limit in _memory_limits(root)), default=None)
-
-
-def memory_left_bytes(root: Path = Path("/")) -> float | None:
-    """Return the memory left under the limits, including reclaimable file cache, or None if no group limits it."""
-    return min((limit - _used_bytes(folder) for folder, limit in _memory_limits(root)), default=None)
 
 
 def _memory_limits(root: Path) -> Iterator[tuple[Path, float]]:
