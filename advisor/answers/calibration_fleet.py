@@ -13,7 +13,7 @@ from advisor.calibrate.collection import BACK
 from advisor.errors import UsageError
 from advisor.launch.engines import skypilot
 from advisor.launch.own_wheel import wheel_name
-from advisor.launch.torch_install import torch_install
+from advisor.launch.shell_lines import torch_install
 from advisor.records.answer import QuotedDevice
 from advisor.records.launch_task import FleetTask, LaunchMachine, LaunchTask
 from advisor.records.price import Catalog, Offer, Price, Rejection

@@ -13,7 +13,7 @@ from advisor.answers.break_even import break_even
 from advisor.answers.explanation import explain
 from advisor.answers.memory_fit import device_memory
 from advisor.answers.ranking import rank
-from advisor.catalog.locate import shipped_profiles
+from advisor.catalog.overlay import shipped_profiles
 from advisor.cost.batch_sweep import batch_points
 from advisor.devices.named_machine import NamedMachine, machine_at_hand, quoted_machine
 from advisor.errors import NothingFitsError

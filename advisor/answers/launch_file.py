@@ -14,7 +14,7 @@ from advisor.catalog.yaml_text import yaml_text
 from advisor.errors import NothingFitsError, UsageError
 from advisor.launch.engines import engine_module
 from advisor.launch.launchable import machine_of, own_type
-from advisor.launch.torch_install import torch_install
+from advisor.launch.shell_lines import torch_install
 from advisor.records.answer import Job, Quote, Recommendation
 from advisor.records.launch_task import LaunchTask, TaskFile
 from advisor.report.cost_text import covered_cost

@@ -12,9 +12,8 @@ import platformdirs
 from advisor.answers.price_list import price_changes
 from advisor.catalog.find import find_rented_gpu
 from advisor.catalog.invariants import broken_invariants
-from advisor.catalog.locate import shipped_profiles
 from advisor.catalog.offers import names_of
-from advisor.catalog.overlay import Layer, shipped_layer
+from advisor.catalog.overlay import Layer, shipped_layer, shipped_profiles
 from advisor.catalog.parse import parse_catalog
 from advisor.catalog.price_edit import etags_of, jumped_rows, listed_types, with_listing
 from advisor.catalog.price_files import PriceRow, read_price_rows

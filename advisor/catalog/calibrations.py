@@ -29,19 +29,19 @@ def read_calibration(file: Path) -> Calibration:
     documents = read_documents(file)
     if len(documents) < 2:
         raise ProfileError("the file has no efficiencies", where=str(file), hint="calibrate again")
-    first, *others = documents
-    header = read_record(_Header, first, (), first.values, zero_allowed=("median_ape",))
+    first, *others = (document.root for document in documents)
+    header = read_record(_Header, first, zero_allowed=("median_ape",))
     try:
         has_zone = datetime.fromisoformat(header.at).tzinfo is not None
     except ValueError:
-        raise first.error(("at",), f"{header.at!r} is not a date and time", hint="calibrate again") from None
+        raise first["at"].error(f"{header.at!r} is not a date and time", hint="calibrate again") from None
     if not has_zone:
-        raise first.error(("at",), f"{header.at!r} has no time zone", hint="calibrate again")
-    efficiencies = tuple(read_efficiency(document) for document in others)
+        raise first["at"].error(f"{header.at!r} has no time zone", hint="calibrate again")
+    efficiencies = tuple(read_efficiency(root) for root in others)
     found = tuple(one.precision for one in efficiencies)
     if header.precisions and found != header.precisions:
         words = f"efficiencies of {', '.join(header.precisions)} should follow, but found {', '.join(found)}"
-        raise first.error(("precisions",), words, hint="the file is truncated: calibrate again")
+        raise first["precisions"].error(words, hint="the file is truncated: calibrate again")
     return Calibration(
         key=CalibrationKey(**{field.name: getattr(header, field.name) for field in fields(CalibrationKey)}),
         at=header.at,

@@ -5,7 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from advisor.catalog.device_files import read_cpus, read_efficiencies, read_gpus
-from advisor.catalog.fields import base_unit, read_mapping
+from advisor.catalog.fields import base_unit
 from advisor.catalog.overlay import Layer, shipped_layer
 from advisor.catalog.parse import parse_catalog
 from advisor.catalog.strict_yaml import Document, read_documents
@@ -30,8 +30,8 @@ def check_file(file: Path) -> tuple[str, Catalog | None]:
         catalog = parse_catalog([Layer(name=str(file), prices=(file,), own_rates=True), shipped_layer()])
         return f"{len(documents)} {'document' if len(documents) == 1 else 'documents'} of prices and terms", catalog
     if len(kinds) > 1:
-        raise documents[0].error(
-            (), f"one file has both {' and '.join(sorted(kinds))}", hint="use a separate file for each kind"
+        raise documents[0].root.error(
+            f"one file has both {' and '.join(sorted(kinds))}", hint="use a separate file for each kind"
         )
     (kind,) = kinds
     if kind == "GPU":
@@ -48,6 +48,6 @@ def check_file(file: Path) -> tuple[str, Catalog | None]:
 
 def _kind_of(document: Document) -> str:
     """Return the kind of file that has the most keys in common with the document."""
-    keys = {base_unit(key)[0] for key in read_mapping(document, (), document.values)}
+    keys = {base_unit(entry.key)[0] for entry in document.root.entries()}
     known = {kind: {field.name for field in fields(record)} for kind, record in _RECORDS.items()}
     return max({"prices": _PRICE_KEYS, **known}.items(), key=lambda entry: len(keys & entry[1]))[0]

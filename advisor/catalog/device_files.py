@@ -1,13 +1,17 @@
-"""Reads device and efficiency files, and adds SpareCores' measurements to the built-in devices."""
+"""Reads the files of devices, efficiencies and billing rules, and adds SpareCores' measurements to our devices."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from advisor.catalog.fields import read_mapping, read_record, read_text
-from advisor.catalog.strict_yaml import Document, did_you_mean, read_documents
+from advisor.catalog.fields import read_record
+from advisor.catalog.strict_yaml import Node, did_you_mean, read_documents
+from advisor.records.billing import BillingRule, StartUp
 from advisor.records.device import ANY, Cpu, Efficiency, Gpu
+
+_MAY_BE_ZERO = (
+    "n", "log_spread", "device_log_spread", "workload_log_spread", "overlap_ratio", "dispatch_s", "launch_s"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,36 +39,33 @@ class MeasuredInstance:
 def read_gpus(files: Iterable[Path], *, measured: Path | None) -> dict[str, Gpu]:
     """Return GPUs by id; values in SpareCores' file `measured` replace the datasheet's."""
     gpus: dict[str, Gpu] = {}
-    for document in _documents(files):
-        gpu = read_record(Gpu, document, (), document.values)
-        _refuse_repeated(gpu.id, among=gpus, document=document)
+    for root in _roots(files):
+        gpu = read_record(Gpu, root)
+        _refuse_repeated(gpu.id, among=gpus, root=root)
         gpus[gpu.id] = gpu
-    for document in read_documents(measured) if measured else ():
-        for identifier, values in read_mapping(document, (), document.values).items():
-            if identifier not in gpus:
-                raise document.error((identifier,), "unknown GPU", hint=did_you_mean(identifier, known=gpus))
-            seen = read_record(MeasuredGpu, document, (identifier,), values)
-            gpu = gpus[identifier]
-            gpus[identifier] = replace(
-                gpu,
-                memory_bytes=seen.visible_memory_bytes or gpu.memory_bytes,
-                tdp_w=seen.power_limit_w or gpu.tdp_w,
-                host_to_device_bytes_per_s=seen.host_to_device_bytes_per_s or gpu.host_to_device_bytes_per_s,
-            )
+    for entry in _entries(measured):
+        if entry.key not in gpus:
+            raise entry.error("unknown GPU", hint=did_you_mean(entry.key, known=gpus))
+        seen = read_record(MeasuredGpu, entry)
+        gpu = gpus[entry.key]
+        gpus[entry.key] = replace(
+            gpu,
+            memory_bytes=seen.visible_memory_bytes or gpu.memory_bytes,
+            tdp_w=seen.power_limit_w or gpu.tdp_w,
+            host_to_device_bytes_per_s=seen.host_to_device_bytes_per_s or gpu.host_to_device_bytes_per_s,
+        )
     return gpus
 
 
 def read_cpus(files: Iterable[Path], *, measured: Path | None) -> dict[str, Cpu]:
     """Return CPUs by id; keys missing in a CPU's own file are taken from SpareCores' file `measured`."""
-    measured_cpus: Mapping[str, Any] = {}
-    for document in read_documents(measured) if measured else ():
-        measured_cpus = read_mapping(document, (), document.values)
+    measured_cpus = {entry.key: entry.value for entry in _entries(measured)}
     cpus: dict[str, Cpu] = {}
-    for document in _documents(files):
-        values = read_mapping(document, (), document.values)
-        seen = measured_cpus.get(str(values.get("id")), {})
-        cpu = read_record(Cpu, document, (), {**seen, **values})
-        _refuse_repeated(cpu.id, among=cpus, document=document)
+    for root in _roots(files):
+        own = {entry.key: entry.value for entry in root.entries()}
+        seen = measured_cpus.get(str(own.get("id")), {})
+        cpu = read_record(Cpu, replace(root, value={**seen, **own}))
+        _refuse_repeated(cpu.id, among=cpus, root=root)
         cpus[cpu.id] = replace(cpu, source=f"{cpu.source}; SpareCores (CC BY-SA 4.0)") if seen else cpu
     return cpus
 
@@ -72,53 +73,56 @@ def read_cpus(files: Iterable[Path], *, measured: Path | None) -> dict[str, Cpu]
 def with_reported_names(cpus: Mapping[str, Cpu], *, file: Path) -> dict[str, Cpu]:
     """Return the CPUs with the names that `lscpu` reports as further aliases, from a file `reported name: id`."""
     named = dict(cpus)
-    for document in read_documents(file):
-        for name, value in read_mapping(document, (), document.values).items():
-            identifier = read_text(document, (name,), value)
-            if identifier not in cpus:
-                message = f"no profile describes {identifier!r}"
-                raise document.error((name,), message, hint=did_you_mean(identifier, known=cpus))
-            named[identifier] = replace(named[identifier], aliases=(*named[identifier].aliases, name))
+    for entry in _entries(file):
+        identifier = entry.text()
+        if identifier not in cpus:
+            raise entry.error(f"no profile describes {identifier!r}", hint=did_you_mean(identifier, known=cpus))
+        named[identifier] = replace(named[identifier], aliases=(*named[identifier].aliases, entry.key))
     return named
 
 
 def read_efficiencies(files: Iterable[Path]) -> list[Efficiency]:
     """Return the fitted efficiencies, in the order of the files."""
-    return [read_efficiency(document) for document in _documents(files)]
+    return [read_efficiency(root) for root in _roots(files)]
 
 
-def read_efficiency(document: Document) -> Efficiency:
+def read_efficiency(root: Node) -> Efficiency:
     """Return the fitted efficiency in a document; raise `ProfileError` if it is invalid."""
-    zero_allowed = (
-        "n",
-        "log_spread",
-        "device_log_spread",
-        "workload_log_spread",
-        "overlap_ratio",
-        "dispatch_s",
-        "launch_s",
-    )
-    efficiency = read_record(Efficiency, document, (), document.values, zero_allowed=zero_allowed)
+    efficiency = read_record(Efficiency, root, zero_allowed=_MAY_BE_ZERO)
     if ANY not in efficiency.families:
         hint = "add one: it is used for every family without an entry"
-        raise document.error(("families",), f"no entry {ANY!r}", hint=hint)
+        raise root["families"].error(f"no entry {ANY!r}", hint=hint)
     return efficiency
 
 
 def read_measured_instances(file: Path) -> dict[tuple[str, str], MeasuredInstance]:
     """Return the measured instances in SpareCores' file, by (provider, type)."""
     return {
-        (provider, name): read_record(MeasuredInstance, document, (provider, name), values)
-        for document in read_documents(file)
-        for provider, types in read_mapping(document, (), document.values).items()
-        for name, values in read_mapping(document, (provider,), types).items()
+        (provider.key, instance.key): read_record(MeasuredInstance, instance)
+        for provider in _entries(file)
+        for instance in provider.entries()
     }
 
 
-def _documents(files: Iterable[Path]) -> Iterable[Document]:
-    return (document for file in files for document in read_documents(file))
+def read_billing_rules(file: Path) -> dict[str, BillingRule]:
+    """Return the billing rule of each provider; raise `ProfileError` at the first invalid value."""
+    return {entry.key: read_record(BillingRule, entry, zero_allowed=("minimum_s",)) for entry in _entries(file)}
 
 
-def _refuse_repeated(identifier: str, *, among: Mapping[str, object], document: Document) -> None:
+def read_start_ups(file: Path) -> dict[str, StartUp]:
+    """Return the start-up times of each cloud, from SpareCores' file."""
+    return {entry.key: read_record(StartUp, entry) for entry in _entries(file)}
+
+
+def _roots(files: Iterable[Path]) -> Iterator[Node]:
+    return (document.root for file in files for document in read_documents(file))
+
+
+def _entries(file: Path | None) -> Iterator[Node]:
+    """Yield the values at the top of a file."""
+    return (entry for root in _roots([file] if file else []) for entry in root.entries())
+
+
+def _refuse_repeated(identifier: str, *, among: Mapping[str, object], root: Node) -> None:
     if identifier in among:
-        raise document.error(("id",), f"{identifier!r} is already the id of another file", hint="use a different id")
+        raise root["id"].error(f"{identifier!r} is already the id of another file", hint="use a different id")

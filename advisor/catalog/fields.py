@@ -12,7 +12,7 @@ from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from advisor.catalog.ranges import range_of
-from advisor.catalog.strict_yaml import Document, KeyPath, did_you_mean
+from advisor.catalog.strict_yaml import Node, did_you_mean
 
 RecordT = TypeVar("RecordT")
 
@@ -26,30 +26,23 @@ _UNITS = (
 )
 
 
-def read_record(
-    record: type[RecordT], document: Document, path: KeyPath, values: Any, *, zero_allowed: Collection[str] = ()
-) -> RecordT:
-    """Build `record` from the mapping at `path`; raise `ProfileError` for an unknown, missing, repeated or wrong value.
+def read_record(record: type[RecordT], node: Node, *, zero_allowed: Collection[str] = ()) -> RecordT:
+    """Build `record` from a mapping; raise `ProfileError` for an unknown, missing, repeated or wrong value.
 
     Numbers must lie in the range of their field; those in `zero_allowed`, here or in a record within, may also be 0.
     """
     kinds = _kinds(record)  # type: ignore[arg-type]  # mypy: a type variable is not hashable
     found: dict[str, Any] = {}
-    for key, value in read_mapping(document, path, values).items():
-        name, factor = base_unit(key)
-        here = (*path, key)
+    for entry in node.entries():
+        name, factor = base_unit(entry.key)
         if name not in kinds:
-            raise document.error(here, "unknown key", hint=did_you_mean(key, known=_spellings(kinds)))
+            raise entry.error("unknown key", hint=did_you_mean(entry.key, known=_spellings(kinds)))
         if name in found:
-            raise document.error(here, f"{name} is given twice, in two units", hint="remove one of them")
-        found[name] = _read_value(
-            document, here, value, kind=kinds[name], quantity=name, factor=factor, zero_allowed=zero_allowed
-        )
+            raise entry.error(f"{name} is given twice, in two units", hint="remove one of them")
+        found[name] = _read_value(entry, kind=kinds[name], quantity=name, factor=factor, zero_allowed=zero_allowed)
     for field in fields(record):  # type: ignore[arg-type]
         if field.name not in found and field.default is MISSING and field.default_factory is MISSING:
-            raise document.error(
-                path, f"{field.name} is missing", hint=f"add one of: {', '.join(_spelled(field.name))}"
-            )
+            raise node.error(f"{field.name} is missing", hint=f"add one of: {', '.join(_spelled(field.name))}")
     return record(**found)
 
 
@@ -61,96 +54,51 @@ def base_unit(key: str) -> tuple[str, int]:
     return key, 1
 
 
-def read_mapping(document: Document, path: KeyPath, value: Any) -> Mapping[str, Any]:
-    """Return the value if it is a mapping; raise `ProfileError` otherwise."""
-    if not isinstance(value, Mapping):
-        raise document.error(path, f"expected keys and values, found {value!r}", hint="write `key: value` lines")
-    return value
+def read_number(node: Node, *, quantity: str = "", factor: int = 1, zero_allowed: bool = False) -> float:
+    """Return the number times `factor`; raise `ProfileError` outside the range of the quantity (or 0 if allowed).
 
-
-def check_keys(document: Document, path: KeyPath, value: Any, *, known: Collection[str]) -> Mapping[str, Any]:
-    """Return the value if it is a mapping with known keys only; raise `ProfileError` otherwise."""
-    mapping = read_mapping(document, path, value)
-    for key in mapping:
-        if key not in known:
-            raise document.error((*path, key), "unknown key", hint=did_you_mean(key, known=known))
-    return mapping
-
-
-def read_text(document: Document, path: KeyPath, value: Any) -> str:
-    """Return the value if it is non-empty text; raise `ProfileError` otherwise."""
-    if not isinstance(value, str) or not value:
-        raise document.error(path, f"expected text, found {value!r}", hint="put it in quotes")
-    return value
-
-
-def read_choice(document: Document, path: KeyPath, value: Any, *, choices: Collection[str]) -> Any:
-    """Return the value if it is one of `choices`; raise `ProfileError` otherwise."""
-    if value not in choices:
-        raise document.error(path, f"expected one of {', '.join(choices)}, found {value!r}", hint="use one of these")
-    return value
-
-
-def read_number(
-    document: Document, path: KeyPath, value: Any, *, quantity: str, factor: int = 1, zero_allowed: bool = False
-) -> float:
-    """Return the number times `factor`; raise `ProfileError` outside the range of the `quantity` (or 0 if allowed)."""
+    The quantity is the key, unless another one is named.
+    """
+    value = node.value
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise document.error(path, f"expected a number, found {value!r}", hint="for example 24, 0.526 or 989.4e12")
+        raise node.error(f"expected a number, found {value!r}", hint="for example 24, 0.526 or 989.4e12")
     if not math.isfinite(value) or value < 0 or (value == 0 and not zero_allowed):
         least = "0 or more" if zero_allowed else "more than 0"
-        raise document.error(path, f"expected a number that is {least}, found {value}", hint="correct it or remove it")
-    within = range_of(quantity)
+        raise node.error(f"expected a number that is {least}, found {value}", hint="correct it or remove it")
+    within = range_of(quantity or node.key)
     # Multiply in decimal, so that 8.14 TFLOPS is 8.14e12 and not 8140000000000.001.
     number = value if factor == 1 else float(Decimal(str(value)) * factor)
     if value and not within.least <= number <= within.most:
         ends = f"{within.least / factor:g} to {within.most / factor:g}"
         hint = f"correct the number or its unit: {within.reason}"
-        raise document.error(path, f"found {value:g}, which is out of range: {ends}", hint=hint)
+        raise node.error(f"found {value:g}, which is out of range: {ends}", hint=hint)
     return number
 
 
-def read_count(document: Document, path: KeyPath, value: Any, *, quantity: str, zero_allowed: bool = False) -> int:
-    """Return a whole number in the range of the `quantity` (or 0 if allowed); raise `ProfileError` otherwise."""
-    number = read_number(document, path, value, quantity=quantity, zero_allowed=zero_allowed)
+def read_count(node: Node, *, quantity: str = "", zero_allowed: bool = False) -> int:
+    """Return a whole number in the range of the quantity (or 0 if allowed); raise `ProfileError` otherwise."""
+    number = read_number(node, quantity=quantity, zero_allowed=zero_allowed)
     if number != int(number):
-        raise document.error(path, f"expected a whole number, found {value}", hint="write it without decimals")
+        raise node.error(f"expected a whole number, found {node.value}", hint="write it without decimals")
     return int(number)
 
 
-def _read_value(
-    document: Document,
-    path: KeyPath,
-    value: Any,
-    *,
-    kind: Any,
-    quantity: str,
-    factor: int,
-    zero_allowed: Collection[str],
-) -> Any:
+def _read_value(node: Node, *, kind: Any, quantity: str, factor: int, zero_allowed: Collection[str]) -> Any:
     may_be_zero = quantity in zero_allowed
     if kind is str:
-        return read_text(document, path, value)
+        return node.text()
     if kind is int:
-        return read_count(document, path, value, quantity=quantity, zero_allowed=may_be_zero)
+        return read_count(node, quantity=quantity, zero_allowed=may_be_zero)
     if kind is float:
-        return float(read_number(document, path, value, quantity=quantity, factor=factor, zero_allowed=may_be_zero))
+        return float(read_number(node, quantity=quantity, factor=factor, zero_allowed=may_be_zero))
     if get_origin(kind) is Literal:
-        return read_choice(document, path, value, choices=get_args(kind))
+        return node.choice(get_args(kind))
     if get_origin(kind) is tuple:
-        if not isinstance(value, list):
-            raise document.error(path, f"expected a list, found {value!r}", hint="write [one, two]")
-        return tuple(read_text(document, (*path, index), item) for index, item in enumerate(value))
+        return tuple(item.text() for item in node.items(hint="write [one, two]"))
     _, item_kind = get_args(kind)
-    mapping = read_mapping(document, path, value)
     if item_kind is float:
-        return {
-            key: float(read_number(document, (*path, key), item, quantity=quantity)) for key, item in mapping.items()
-        }
-    return {
-        key: read_record(item_kind, document, (*path, key), item, zero_allowed=zero_allowed)
-        for key, item in mapping.items()
-    }
+        return {entry.key: float(read_number(entry, quantity=quantity)) for entry in node.entries()}
+    return {entry.key: read_record(item_kind, entry, zero_allowed=zero_allowed) for entry in node.entries()}
 
 
 @cache

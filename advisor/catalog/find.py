@@ -1,7 +1,7 @@
 """Finds a device or an exchange rate by the name that a person, a datasheet or torch uses."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 
 from advisor.errors import UsageError
@@ -30,6 +30,12 @@ _MEMORY_MISMATCH_RATIO = 0.15
 """Names of one card differ by up to 10 % (a B300 of 288 GB is sold as 262); different cards differ by 2x."""
 
 
+_NAMES: tuple[Callable[[Gpu | Cpu], tuple[str, ...]], ...] = (
+    lambda device: (device.id,), lambda device: (device.name,), lambda device: device.aliases
+)  # fmt: skip
+"""An id wins over a name, and a name over an alias: "A100" is the alias of one card."""
+
+
 def find_device(catalog: Catalog, name: str) -> Gpu | Cpu:
     """Return the device with this id, name or alias, as written by people, torch or /proc/cpuinfo.
 
@@ -38,12 +44,11 @@ def find_device(catalog: Catalog, name: str) -> Gpu | Cpu:
     devices: list[Gpu | Cpu] = [*catalog.gpus.values(), *catalog.cpus.values()]
     # Unchanged first: GCP's "Intel(R) Xeon(R) CPU @ 2.20GHz" consists of decoration only.
     for wanted in dict.fromkeys((_plain(name), _plain(_DECORATION.sub("", name)))):
-        # An id wins over a name, and a name over an alias: "A100" is the alias of one card.
-        for names_of in (_ids, _names, _aliases):
+        for names_of in _NAMES:
             for device in devices:
                 if wanted in map(_plain, names_of(device)):
                     return device
-    known = {_plain(known): device.id for device in devices for known in (*_ids(device), *_names(device))}
+    known = {_plain(known): device.id for device in devices for known in (device.id, device.name)}
     close = dict.fromkeys(known[match] for match in get_close_matches(_plain(name), known, n=3, cutoff=0.5))
     hint = f"did you mean {', '.join(close)}?" if close else "use the id of a file in profiles/devices"
     raise UsageError(f"no profile describes the device {name!r}", hint=hint)
@@ -125,18 +130,6 @@ def _instance_error(catalog: Catalog, name: str) -> UsageError | None:
         hint=f"--device {device} ranks every instance with it; `advise explain SOURCE --on {offer.instance}` explains "
         "this one",
     )
-
-
-def _ids(device: Gpu | Cpu) -> tuple[str, ...]:
-    return (device.id,)
-
-
-def _names(device: Gpu | Cpu) -> tuple[str, ...]:
-    return (device.name,)
-
-
-def _aliases(device: Gpu | Cpu) -> tuple[str, ...]:
-    return device.aliases
 
 
 def _plain(name: str) -> str:

@@ -42,10 +42,10 @@ def build_offers(rows: Iterable[PriceRow], *, known: Known) -> tuple[list[Offer]
     geos: dict[tuple[str, str], str] = {}
     complete_lists: dict[str, Document] = {}
     for row in rows:
-        if complete_lists.get(row.provider, row.document) is row.document:
+        if complete_lists.get(row.provider, row.node.document) is row.node.document:
             winners.setdefault(f"{row.provider}/{row.region}/{row.instance}", row)
         if row.is_of_complete_list:
-            complete_lists.setdefault(row.provider, row.document)
+            complete_lists.setdefault(row.provider, row.node.document)
         if row.machine is not None:
             machines.setdefault((row.provider, row.instance), row.machine)
         if row.tier is not None:
@@ -63,7 +63,9 @@ def build_offers(rows: Iterable[PriceRow], *, known: Known) -> tuple[list[Offer]
         tier = type_tiers.get((row.provider, row.instance)) or provider_tiers.get(row.provider)
         if tier is None:
             message = f"{row.provider!r} is a new provider without a tier"
-            raise row.document.error(("provider",), message, hint="add `tier: neocloud`, hyperscaler or marketplace")
+            raise row.node.document.root["provider"].error(
+                message, hint="add `tier: neocloud`, hyperscaler or marketplace"
+            )
         geo = geos.get((row.provider, row.region), "any")
         joined = _join(identifier, row, machine=machine, tier=tier, geo=geo, known=known)
         if isinstance(joined, Offer):
@@ -153,14 +155,15 @@ def _device_id(row: PriceRow, *, key: str, name: str, ids: Mapping[str, str]) ->
     """Return the id of the device that the file names; raise `ProfileError` if it has no profile."""
     if name not in ids:
         message = f"no profile describes the {key.upper()} {name!r}"
-        raise row.document.error((*row.path[:2], "machine", key), message, hint=did_you_mean(name, known=ids))
+        path = (*row.node.path[:2], "machine", key)
+        raise row.node.document.error(path, message, hint=did_you_mean(name, known=ids))
     return ids[name]
 
 
 def _new_type_error(row: PriceRow, *, known_types: Sequence[str]) -> ProfileError:
     hint = did_you_mean(row.instance, known=known_types) if known_types else ""
-    return row.document.error(
-        row.path[:2],
+    return row.node.document.error(
+        row.node.path[:2],
         f"{row.provider} has no type {row.instance!r} so far, and this file does not describe its machine",
         hint=f"{hint} Or add `machine: {{vcpus: 8, memory_gib: 32, gpu: l4, gpu_count: 1}}`".strip(),
     )

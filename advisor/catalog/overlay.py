@@ -7,10 +7,11 @@ from pathlib import Path
 
 import platformdirs
 
-from advisor.catalog.locate import shipped_profiles
 from advisor.errors import UsageError
+from advisor.files.regular_file import read_regular_file
 
 OVERLAY_FILE = "advisor.yaml"
+_PACKAGE = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +73,19 @@ def shipped_layer() -> Layer:
     """Return the layer of the built-in files."""
     shipped = shipped_profiles()
     return _folder_layer(shipped, name="", measured=shipped / "sparecores")
+
+
+def shipped_profiles() -> Path:
+    """Return the folder of built-in profiles: inside the package in a wheel, beside it in a checkout."""
+    for folder in (_PACKAGE / "profiles", _PACKAGE.parent / "profiles"):
+        if (folder / "devices").is_dir():
+            return folder
+    raise FileNotFoundError(f"no profiles in or beside {_PACKAGE}: the installation is incomplete")
+
+
+def starter_overlay() -> str:
+    """Return the text of a starter overlay in which everything is commented out."""
+    return read_regular_file(Path(__file__).parent / "starter.yaml").decode()
 
 
 def _folder_layer(folder: Path, *, name: str, measured: Path | None = None) -> Layer:

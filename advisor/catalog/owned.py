@@ -13,11 +13,10 @@ owned:
 """
 
 from dataclasses import dataclass
-from typing import Any
 
-from advisor.catalog.fields import check_keys, read_mapping, read_number, read_record, read_text
+from advisor.catalog.fields import read_number, read_record
 from advisor.catalog.price_files import Machine, PriceRow, read_date
-from advisor.catalog.strict_yaml import Document, KeyPath
+from advisor.catalog.strict_yaml import Node
 from advisor.records.price import Price
 
 OWN_PROVIDER = "own"
@@ -54,55 +53,42 @@ class Ownership:
         )
 
 
-def read_owned_rows(document: Document, value: Any) -> tuple[PriceRow, ...]:
+def read_owned_rows(owned: Node) -> tuple[PriceRow, ...]:
     """Return one row for each machine under `owned`; raise `ProfileError` at the first mistake."""
-    machines = read_mapping(document, ("owned",), value).items()
-    return tuple(_read_owned(document, ("owned", name), entry, name=name) for name, entry in machines)
+    return tuple(_read_owned(entry) for entry in owned.entries())
 
 
-def _read_owned(document: Document, path: KeyPath, entry: Any, *, name: str) -> PriceRow:
-    values = check_keys(document, path, entry, known=("machine", "date", "region", *_NUMBER_KEYS))
-    for key in ("machine", "date", *_NUMBER_KEYS):
-        if key not in values:
-            raise document.error(path, f"{key} is missing", hint="`advise prices init` shows all keys")
-    if values["purchase_usd"] == 0:
+def _read_owned(node: Node) -> PriceRow:
+    required = ("machine", "date", *_NUMBER_KEYS)
+    node.check_keys((*required, "region"), required=required, hint="`advise prices init` shows all keys")
+    if node["purchase_usd"].value == 0:
         hint = "give its resale value today: keeping it costs that much, even if it is paid off"
-        raise document.error((*path, "purchase_usd"), "expected more than 0 dollars, found 0", hint=hint)
+        raise node["purchase_usd"].error("expected more than 0 dollars, found 0", hint=hint)
     ownership = Ownership(
-        **{
-            key: float(
-                read_number(
-                    document, (*path, key), values[key], quantity=key, zero_allowed=key.startswith("electricity")
-                )
-            )
-            for key in _NUMBER_KEYS
-        }
+        **{key: float(read_number(node[key], zero_allowed=key.startswith("electricity"))) for key in _NUMBER_KEYS}
     )
     if ownership.used_percent > 100:
         message = f"expected at most 100, found {ownership.used_percent:g}"
-        raise document.error(
-            (*path, "used_percent"), message, hint="give the percentage of all hours in use, such as 40"
-        )
+        raise node["used_percent"].error(message, hint="give the percentage of all hours in use, such as 40")
     price = Price(
         kind="owned",
         usd_per_hour=ownership.usd_per_hour,
-        date=read_date(document, (*path, "date"), values["date"]),
-        source=f"{document.where(path)}: {ownership}",
+        date=read_date(node["date"]),
+        source=f"{node.where}: {ownership}",
         basis="own_hardware",
     )
     return PriceRow(
         provider=OWN_PROVIDER,
-        instance=name,
+        instance=node.key,
         region=OWN_PROVIDER,
-        geo=read_text(document, (*path, "region"), values.get("region", "any")),
+        geo=node.get("region", "any").text(),
         tier="owned",
-        machine=read_record(Machine, document, (*path, "machine"), values["machine"]),
+        machine=read_record(Machine, node["machine"]),
         price_per="machine",
         prices=(price,),
         interruption=None,
         billed_separately=None,
-        document=document,
-        path=path,
+        node=node,
         purchase_usd=ownership.purchase_usd,
         running_usd_per_hour=ownership.running_usd_per_hour,
     )

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 
-from advisor.catalog.billing_files import read_billing_rules, read_start_ups
 from advisor.catalog.device_files import (
     MeasuredInstance,
+    read_billing_rules,
     read_cpus,
     read_efficiencies,
     read_gpus,
     read_measured_instances,
+    read_start_ups,
     with_reported_names,
 )
 from advisor.catalog.invariants import with_doubts

@@ -86,8 +86,7 @@ def _drop_unlisted(instances: Mapping[str, Any], listing: Listing) -> None:
             ]
             for kind in gone:
                 line.pop(kind, None)
-                _clear_flag(line, kind)
-                _forget_trusted(line, kind)
+                _clear_doubts(line, kind)
             if "on_demand" in gone:
                 del entry["usd_per_hour"][region]
 
@@ -103,8 +102,7 @@ def _set_price(line: dict[str, Any], listed: ListedPrice, *, usd: float, source:
     else:
         is_doubtful = not trusted_usd / _LARGEST_CHANGE <= usd <= trusted_usd * _LARGEST_CHANGE
     if not is_doubtful:
-        _clear_flag(line, kind)
-        _forget_trusted(line, kind)
+        _clear_doubts(line, kind)
     elif kind not in line.get("suspect", []):
         line["suspect"] = [*line.get("suspect", []), kind]
         line["trusted"] = {**line.get("trusted", {}), kind: trusted_usd}
@@ -119,29 +117,23 @@ def _trusted_usd(line: Mapping[str, Any], kind: PriceKind) -> float | None:
     return None if is_doubtful or kind not in line else float(line[kind][0])
 
 
-def _forget_trusted(line: dict[str, Any], kind: PriceKind) -> None:
-    kept = {other: usd for other, usd in line.pop("trusted", {}).items() if other != kind}
-    if kept:
-        line["trusted"] = kept
-
-
-def _clear_flag(line: dict[str, Any], kind: PriceKind) -> None:
-    """Remove the flags of a replaced price; the note goes with the last flag."""
-    was_flagged = False
+def _clear_doubts(line: dict[str, Any], kind: PriceKind) -> None:
+    """Remove the flags and the trusted price of a replaced price; the note goes with the last flag."""
+    was_flagged = any(kind in line.get(flag, []) for flag in ("stale", "suspect"))
     for flag in ("stale", "suspect"):
-        if kind in line.get(flag, []):
-            was_flagged = True
-            line[flag] = [other for other in line[flag] if other != kind]
-            if not line[flag]:
-                del line[flag]
+        line[flag] = [other for other in line.get(flag, []) if other != kind]
+        if not line[flag]:
+            del line[flag]
+    trusted = {other: usd for other, usd in line.pop("trusted", {}).items() if other != kind}
+    if trusted:
+        line["trusted"] = trusted
     if was_flagged and "stale" not in line and "suspect" not in line:
         line.pop("note", None)
 
 
 def _leave_out_dear_spot(line: dict[str, Any]) -> None:
     if "spot" in line and "on_demand" in line and line["spot"][0] > line["on_demand"][0]:
-        _clear_flag(line, "spot")
-        _forget_trusted(line, "spot")
+        _clear_doubts(line, "spot")
         _add_note(line, f"source lists spot {line.pop('spot')[0]} above on-demand: left out")
 
 

@@ -21,20 +21,13 @@ If a refresh finds a suspect price, it adds the last trusted one to the line: `t
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
-from typing import Any, Literal, get_args
+from typing import Literal, cast, get_args
 
-from advisor.catalog.fields import (
-    check_keys,
-    read_choice,
-    read_mapping,
-    read_number,
-    read_record,
-    read_text,
-)
-from advisor.catalog.strict_yaml import Document, KeyPath, did_you_mean
+from advisor.catalog.fields import read_number, read_record
+from advisor.catalog.strict_yaml import Document, Node, did_you_mean
 from advisor.records.price import Price, PriceBasis, PriceKind, Tier
 
 RENTED_KINDS: tuple[PriceKind, ...] = ("on_demand", "spot", "commit_1y", "commit_3y")
@@ -83,8 +76,7 @@ class PriceRow:
     prices: tuple[Price, ...]
     interruption: str | None
     billed_separately: str | None
-    document: Document
-    path: KeyPath
+    node: Node
     is_of_complete_list: bool = False
     purchase_usd: float | None = None
     running_usd_per_hour: float | None = None
@@ -115,176 +107,142 @@ def read_price_rows(document: Document, *, basis: PriceBasis = "list") -> Iterat
 
     `basis` is the default of a file without `price_basis`.
     """
-    values = check_keys(document, (), document.values, known=_FILE_KEYS)
-    head = _read_head(document, values, basis=basis)
-    for instance, entry in read_mapping(document, ("instances",), values.get("instances")).items():
-        yield from _read_instance(document, head, instance, entry)
+    root = document.root
+    head = _read_head(root, basis=basis)
+    for entry in root.get("instances", None).entries():
+        yield from _read_instance(entry, head)
 
 
-def _read_head(document: Document, values: Mapping[str, Any], *, basis: PriceBasis) -> _Head:
-    basis = _read_basis(document, ("price_basis",), values.get("price_basis", basis))
-    if "provider" not in values:
-        raise document.error(
-            (), "provider is missing", hint="add the provider of these prices, such as `provider: aws`"
-        )
-    sources = {
-        key: _read_source(document, ("sources", key), entry, basis=basis)
-        for key, entry in read_mapping(document, ("sources",), values.get("sources", {})).items()
-    }
+def _read_head(root: Node, *, basis: PriceBasis) -> _Head:
+    root.check_keys(
+        _FILE_KEYS, required=("provider",), hint="add the provider of these prices, such as `provider: aws`"
+    )
+    basis = root.get("price_basis", basis).choice(get_args(PriceBasis))
     default_source = None
-    if "date" in values:
-        default_source = _Source(text=document.label, date=read_date(document, ("date",), values["date"]), basis=basis)
+    if "date" in root:
+        default_source = _Source(text=root.document.label, date=read_date(root["date"]), basis=basis)
     return _Head(
-        provider=read_text(document, ("provider",), values["provider"]),
-        tier=_read_tier(document, (), values),
-        price_per=read_choice(document, ("price_per",), values.get("price_per", "machine"), choices=("machine", "gpu")),
-        is_complete=_read_flag(document, ("complete",), values.get("complete", False)),
-        geos={
-            region: read_text(document, ("regions", region), geo)
-            for region, geo in read_mapping(document, ("regions",), values.get("regions", {})).items()
-        },
-        sources=sources,
+        provider=root["provider"].text(),
+        tier=_read_tier(root),
+        price_per=root.get("price_per", "machine").choice(("machine", "gpu")),
+        is_complete=_read_flag(root.get("complete", False)),
+        geos={region.key: region.text() for region in root.get("regions", {}).entries()},
+        sources={source.key: _read_source(source, basis=basis) for source in root.get("sources", {}).entries()},
         default_source=default_source,
     )
 
 
-def _read_tier(document: Document, path: KeyPath, values: Mapping[str, Any]) -> Tier | None:
-    if "tier" not in values:
-        return None
-    tier: Tier = read_choice(document, (*path, "tier"), values["tier"], choices=get_args(Tier))
-    return tier
+def _read_tier(node: Node) -> Tier | None:
+    return node["tier"].choice(get_args(Tier)) if "tier" in node else None
 
 
-def _read_basis(document: Document, path: KeyPath, value: Any) -> PriceBasis:
-    basis: PriceBasis = read_choice(document, path, value, choices=get_args(PriceBasis))
-    return basis
+def _read_flag(node: Node) -> bool:
+    if not isinstance(node.value, bool):
+        raise node.error(f"expected true or false, found {node.value!r}", hint="write true, or remove the key")
+    return node.value
 
 
-def _read_flag(document: Document, path: KeyPath, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise document.error(path, f"expected true or false, found {value!r}", hint="write true, or remove the key")
-    return value
+def _read_source(node: Node, *, basis: PriceBasis) -> _Source:
+    node.check_keys(_SOURCE_KEYS, required=("date", "from"), hint="write {date: 2026-09-01, from: where it was read}")
+    text = node["from"].text()
+    if "how" in node:
+        text = f"{text}; {node['how'].text()}"
+    return _Source(text=text, date=read_date(node["date"]), basis=node.get("basis", basis).choice(get_args(PriceBasis)))
 
 
-def _read_source(document: Document, path: KeyPath, entry: Any, *, basis: PriceBasis) -> _Source:
-    values = check_keys(document, path, entry, known=_SOURCE_KEYS)
-    for key in ("date", "from"):
-        if key not in values:
-            raise document.error(path, f"{key} is missing", hint="write {date: 2026-09-01, from: where it was read}")
-    text = read_text(document, (*path, "from"), values["from"])
-    if "how" in values:
-        text = f"{text}; {read_text(document, (*path, 'how'), values['how'])}"
-    return _Source(
-        text=text,
-        date=read_date(document, (*path, "date"), values["date"]),
-        basis=_read_basis(document, (*path, "basis"), values.get("basis", basis)),
-    )
-
-
-def read_date(document: Document, path: KeyPath, value: Any) -> str:
+def read_date(node: Node) -> str:
     """Return the value if it is a plausible date of a cloud price; raise `ProfileError` otherwise."""
-    hint = "use the form 2026-09-01"
+    value, hint = node.value, "use the form 2026-09-01"
     if not isinstance(value, str) or not re.fullmatch(r"\d{4}-\d{2}-\d{2}", value):
-        raise document.error(path, f"expected a date, found {value!r}", hint=hint)
+        raise node.error(f"expected a date, found {value!r}", hint=hint)
     try:
         found = date.fromisoformat(value)
     except ValueError as error:
-        raise document.error(path, f"{value} is not a date: {error}", hint=hint) from None
+        raise node.error(f"{value} is not a date: {error}", hint=hint) from None
     latest = date.today() + timedelta(days=_FUTURE_DAYS_ALLOWED)
     if not date.fromisoformat(_FIRST_CLOUD_PRICE) <= found <= latest:
-        raise document.error(path, f"{value} cannot be the date of a cloud price", hint=f"correct the year; {hint}")
+        raise node.error(f"{value} cannot be the date of a cloud price", hint=f"correct the year; {hint}")
     return value
 
 
-def _read_instance(document: Document, head: _Head, instance: str, entry: Any) -> Iterator[PriceRow]:
-    path = ("instances", instance)
-    values = check_keys(document, path, entry, known=_INSTANCE_KEYS)
-    machine = None
-    if "machine" in values:
-        machine = read_record(Machine, document, (*path, "machine"), values["machine"])
-    separately = _read_note(document, path, values, key="billed_separately")
-    for region, line in read_mapping(document, (*path, "usd_per_hour"), values.get("usd_per_hour")).items():
-        here = (*path, "usd_per_hour", region)
-        line_values = check_keys(document, here, line, known=_ROW_KEYS)
-        interruption = _read_note(document, here, line_values, key="interruption_percent")
+def _read_instance(node: Node, head: _Head) -> Iterator[PriceRow]:
+    node.check_keys(_INSTANCE_KEYS)
+    machine = read_record(Machine, node["machine"]) if "machine" in node else None
+    separately = _read_note(node, "billed_separately")
+    for line in node.get("usd_per_hour", None).entries():
+        line.check_keys(_ROW_KEYS)
+        interruption = _read_note(line, "interruption_percent")
         yield PriceRow(
             provider=head.provider,
-            instance=instance,
-            region=region,
-            geo=head.geos.get(region),
-            tier=_read_tier(document, path, values) or head.tier,
+            instance=node.key,
+            region=line.key,
+            geo=head.geos.get(line.key),
+            tier=_read_tier(node) or head.tier,
             machine=machine,
             price_per=head.price_per,
-            prices=_read_prices(document, here, line_values, head=head),
+            prices=_read_prices(line, head=head),
             interruption=f"{interruption} %" if interruption else None,
             billed_separately=separately,
-            document=document,
-            path=here,
+            node=line,
             is_of_complete_list=head.is_complete,
         )
 
 
-def _read_note(document: Document, path: KeyPath, values: Mapping[str, Any], *, key: str) -> str | None:
-    return read_text(document, (*path, key), values[key]) if key in values else None
+def _read_note(node: Node, key: str) -> str | None:
+    return node[key].text() if key in node else None
 
 
-def _read_prices(document: Document, path: KeyPath, line: Mapping[str, Any], *, head: _Head) -> tuple[Price, ...]:
+def _read_prices(line: Node, *, head: _Head) -> tuple[Price, ...]:
     """Return the prices of one line as written, for a machine or for one GPU."""
-    note = _read_note(document, path, line, key="note") or ""
-    prices = {
-        kind: _read_price(document, (*path, kind), line[kind], kind=kind, head=head, note=note)
-        for kind in RENTED_KINDS
-        if kind in line
-    }
+    note = _read_note(line, "note") or ""
+    prices = {kind: _read_price(line[kind], kind=kind, head=head, note=note) for kind in RENTED_KINDS if kind in line}
     if not prices:
-        raise document.error(path, "no price in this line", hint=f"add one of {', '.join(RENTED_KINDS)}")
-    trusted_path = (*path, "trusted")
-    trusted = check_keys(document, trusted_path, line.get("trusted", {}), known=RENTED_KINDS)
-    for kind, value in trusted.items():
-        read_number(document, (*trusted_path, kind), value, quantity="usd_per_hour")
+        raise line.error("no price in this line", hint=f"add one of {', '.join(RENTED_KINDS)}")
+    trusted = line.get("trusted", {})
+    trusted.check_keys(RENTED_KINDS)
+    for entry in trusted.entries():
+        read_number(entry, quantity="usd_per_hour")
     on_demand = prices.get("on_demand")
     for kind, price in prices.items():
         if on_demand is None or price.usd_per_hour <= on_demand.usd_per_hour:
             continue
         if kind == "spot":
             message = f"spot {price.usd_per_hour} is above on-demand {on_demand.usd_per_hour}"
-            raise document.error((*path, kind), message, hint="correct one of the two, or remove the spot price")
+            raise line[kind].error(message, hint="correct one of the two, or remove the spot price")
         # Commitments may cost more than on-demand, if they were priced before a cut of the on-demand price.
         prices[kind] = replace(price, suspect=True)
-    for kind in _read_kinds(document, (*path, "stale"), line.get("stale", []), given=prices):
+    for kind in _read_kinds(line.get("stale", []), given=prices):
         prices[kind] = replace(prices[kind], stale=True)
-    for kind in _read_kinds(document, (*path, "suspect"), line.get("suspect", []), given=prices):
+    for kind in _read_kinds(line.get("suspect", []), given=prices):
         prices[kind] = replace(prices[kind], suspect=True)
     return tuple(prices.values())
 
 
-def _read_kinds(document: Document, path: KeyPath, value: Any, *, given: Collection[PriceKind]) -> Sequence[PriceKind]:
-    """Return the prices of the line that a flag applies to."""
-    if not isinstance(value, list):
-        raise document.error(path, f"expected a list, found {value!r}", hint="write [on_demand]")
-    for index, kind in enumerate(value):
-        if not isinstance(kind, str) or kind not in given:
-            message = f"{kind!r} is not a price of this line"
-            raise document.error((*path, index), message, hint=did_you_mean(str(kind), known=given))
-    return value
+def _read_kinds(node: Node, *, given: Collection[PriceKind]) -> Iterator[PriceKind]:
+    """Yield the prices of the line that a flag applies to."""
+    for item in node.items(hint="write [on_demand]"):
+        if not isinstance(item.value, str) or item.value not in given:
+            hint = did_you_mean(str(item.value), known=given)
+            raise item.error(f"{item.value!r} is not a price of this line", hint=hint)
+        yield cast(PriceKind, item.value)
 
 
-def _read_price(document: Document, path: KeyPath, value: Any, *, kind: PriceKind, head: _Head, note: str) -> Price:
+def _read_price(node: Node, *, kind: PriceKind, head: _Head, note: str) -> Price:
     """Read a price: `0.93`, with the date at the top of the file, or `[0.93, key of a source]`."""
-    source = head.default_source
-    if isinstance(value, list):
-        if len(value) != 2:
-            raise document.error(path, f"expected [dollars, source], found {value!r}", hint="write [0.93, my-source]")
-        value, key = value
-        source = head.sources.get(read_text(document, (*path, 1), key))
+    number, source = node, head.default_source
+    if isinstance(node.value, list):
+        if len(node.value) != 2:
+            raise node.error(f"expected [dollars, source], found {node.value!r}", hint="write [0.93, my-source]")
+        number = replace(node, value=node.value[0])
+        key = node[1].text()
+        source = head.sources.get(key)
         if source is None:
-            message = f"no source {key!r} at the top of the file"
-            raise document.error(path, message, hint=did_you_mean(str(key), known=head.sources))
+            raise node.error(f"no source {key!r} at the top of the file", hint=did_you_mean(key, known=head.sources))
     if source is None:
-        raise document.error(path, "this price has no date", hint="add `date: 2026-09-01` at the top of the file")
+        raise node.error("this price has no date", hint="add `date: 2026-09-01` at the top of the file")
     return Price(
         kind=kind,
-        usd_per_hour=float(read_number(document, path, value, quantity="usd_per_hour")),
+        usd_per_hour=float(read_number(number, quantity="usd_per_hour")),
         date=source.date,
         source=source.text,
         basis=source.basis,

@@ -4,13 +4,12 @@ A family is the start of an instance's name up to a separator (g5 matches g5.xla
 *.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from advisor.catalog.fields import check_keys, read_text
-from advisor.catalog.strict_yaml import Document, KeyPath, did_you_mean
+from advisor.catalog.strict_yaml import Node, did_you_mean
 from advisor.records.price import Offer, Rejection
 
 LineT = TypeVar("LineT")
@@ -25,8 +24,7 @@ class Scope:
     provider: tuple[str, ...]
     region: tuple[str, ...]
     family: tuple[str, ...]
-    document: Document
-    path: KeyPath
+    node: Node
 
     def fits_by(self, offer: Offer) -> dict[str, bool]:
         """Return, for each key that is set, whether the offer matches one of its names."""
@@ -51,37 +49,31 @@ def is_of_family(instance: str, family: str) -> bool:
     return name.startswith(family) and not name[len(family) : len(family) + 1].isalnum()
 
 
-def read_scope(document: Document, path: KeyPath, entry: Any) -> Scope:
+def read_scope(node: Node) -> Scope:
     """Read a scope: a mapping of its keys, each with one name or a list of names."""
-    values = check_keys(document, path, entry, known=SCOPE_KEYS)
-    names = {key: _read_names(document, (*path, key), values.get(key, [])) for key in SCOPE_KEYS}
-    return Scope(document=document, path=path, **names)
+    node.check_keys(SCOPE_KEYS)
+    return _scope_of(node)
 
 
-def _read_names(document: Document, path: KeyPath, value: Any) -> tuple[str, ...]:
+def _scope_of(node: Node) -> Scope:
+    names = {key: _read_names(node.get(key, [])) for key in SCOPE_KEYS}
+    return Scope(node=node, **names)
+
+
+def _read_names(node: Node) -> tuple[str, ...]:
     """Read one name or a list of names."""
-    items: Collection[Any] = value if isinstance(value, list) else [value]
-    return tuple(read_text(document, path, item) for item in items)
+    items = node.value if isinstance(node.value, list) else [node.value]
+    return tuple(replace(node, value=item).text() for item in items)
 
 
 def read_lines(
-    document: Document,
-    key: str,
-    value: Any,
-    *,
-    read: Callable[[Document, KeyPath, Mapping[str, Any], Scope], LineT],
-    keys: Collection[str],
-    example: str,
+    node: Node, *, read: Callable[[Node, Scope], LineT], keys: Collection[str], example: str
 ) -> tuple[LineT, ...]:
     """Read a list of lines, each with a scope and some of `keys`; `read` converts a line."""
-    if not isinstance(value, list):
-        raise document.error((key,), f"expected a list, found {value!r}", hint=f"write `- {example}` lines")
     lines = []
-    for index, entry in enumerate(value):
-        path = (key, index)
-        values = check_keys(document, path, entry, known=(*SCOPE_KEYS, *keys))
-        scope = read_scope(document, path, {name: values[name] for name in SCOPE_KEYS if name in values})
-        lines.append(read(document, path, values, scope))
+    for line in node.items(hint=f"write `- {example}` lines"):
+        line.check_keys((*SCOPE_KEYS, *keys))
+        lines.append(read(line, _scope_of(line)))
     return tuple(lines)
 
 
@@ -99,8 +91,8 @@ def check_names(scopes: Sequence[Scope], *, offers: Sequence[Offer], rejected: S
             for name in getattr(scope, key):
                 if name.lower() not in folded[key]:
                     hint = did_you_mean(name, known=names)
-                    raise scope.document.error((*scope.path, key), f"no offer has {key} {name!r}", hint=hint)
+                    raise scope.node[key].error(f"no offer has {key} {name!r}", hint=hint)
         for family in scope.family:
             if not any(is_of_family(instance, family) for instance in instances):
                 hint = 'write the start of the names up to a separator (g5), or a pattern ("Standard_ND*")'
-                raise scope.document.error((*scope.path, "family"), f"no instance matches {family!r}", hint=hint)
+                raise scope.node["family"].error(f"no instance matches {family!r}", hint=hint)

@@ -6,7 +6,7 @@ Repeated keys, anchors, aliases and tags are errors. The C parser does the scann
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -68,6 +68,78 @@ class Document:
     def error(self, path: KeyPath, message: str, *, hint: str = "") -> ProfileError:
         """Return the error to raise for the value at `path`."""
         return ProfileError(message, where=self.where(path), hint=hint)
+
+    @property
+    def root(self) -> "Node":
+        """Return the whole document as a node."""
+        return Node(document=self, path=(), value=self.values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A value of a document and the path to it. Its methods raise a `ProfileError` that names its line."""
+
+    document: Document
+    path: KeyPath
+    value: Any
+
+    @property
+    def key(self) -> str:
+        """Return the key of the value."""
+        return str(self.path[-1])
+
+    @property
+    def where(self) -> str:
+        """Return `file:line: key`."""
+        return self.document.where(self.path)
+
+    def error(self, message: str, *, hint: str = "") -> ProfileError:
+        """Return the error to raise for this value."""
+        return self.document.error(self.path, message, hint=hint)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.value
+
+    def __getitem__(self, key: str | int) -> "Node":
+        return Node(document=self.document, path=(*self.path, key), value=self.value[key])
+
+    def get(self, key: str, default: Any) -> "Node":
+        """Return the value below a mapping, or a node of the default."""
+        return Node(document=self.document, path=(*self.path, key), value=self.value.get(key, default))
+
+    def entries(self) -> "Iterator[Node]":
+        """Yield the values of a mapping."""
+        if not isinstance(self.value, Mapping):
+            raise self.error(f"expected keys and values, found {self.value!r}", hint="write `key: value` lines")
+        return (self[key] for key in self.value)
+
+    def items(self, *, hint: str) -> "Iterator[Node]":
+        """Yield the items of a list."""
+        if not isinstance(self.value, list):
+            raise self.error(f"expected a list, found {self.value!r}", hint=hint)
+        return (self[index] for index in range(len(self.value)))
+
+    def check_keys(self, known: Collection[str], *, required: Sequence[str] = (), hint: str = "") -> None:
+        """Raise an error unless this is a mapping with known keys only, and with all required ones."""
+        for entry in self.entries():
+            if entry.key not in known:
+                raise entry.error("unknown key", hint=did_you_mean(entry.key, known=known))
+        for key in required:
+            if key not in self:
+                raise self.error(f"{key} is missing", hint=hint)
+
+    def text(self) -> str:
+        """Return non-empty text."""
+        if not isinstance(self.value, str) or not self.value:
+            raise self.error(f"expected text, found {self.value!r}", hint="put it in quotes")
+        return self.value
+
+    def choice(self, choices: Collection[str]) -> Any:
+        """Return one of `choices`."""
+        if self.value not in choices:
+            message = f"expected one of {', '.join(choices)}, found {self.value!r}"
+            raise self.error(message, hint="use one of these")
+        return self.value
 
 
 def read_documents(path: Path) -> tuple[Document, ...]:

@@ -1,9 +1,13 @@
-"""Writes plain values as the text of a YAML file."""
+"""Writes plain values and devices as the text of a YAML file."""
 
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
+from decimal import Decimal
 from typing import Any
+
+from advisor.records.device import Cpu, Gpu
 
 _PLAIN_TEXT = re.compile(r"[A-Za-z][\w.+/@()-]*( [\w.+/@()-]+)*|\d{4}-\d{2}-\d{2}")
 _LINES = re.compile(r"([!-~][ -~]*\n)+")
@@ -20,6 +24,19 @@ def yaml_text(values: Mapping[str, Any], *, comments: Sequence[str] = ()) -> str
     """
     lines = [*(f"# {_one_line(comment)}" for comment in comments), *_block(values, indent="")]
     return "".join(f"{line}\n" for line in lines)
+
+
+def device_yaml(device: Gpu | Cpu, *, comments: Sequence[str]) -> str:
+    """Return the comments and every field that differs from its default, in base units.
+
+    Texts and lists are written as JSON, which is also YAML.
+    """
+    lines = [f"# {comment}" for comment in comments]
+    for field in fields(device):
+        value = getattr(device, field.name)
+        if field.default is MISSING or value != field.default:
+            lines.append(f"{field.name}: {_scalar(value)}")
+    return "\n".join(lines) + "\n"
 
 
 def flow(value: Any) -> str:
@@ -69,3 +86,16 @@ def _needs_lines(value: Any) -> bool:
 
 def _is_script(value: Any) -> bool:
     return isinstance(value, str) and _LINES.fullmatch(value) is not None
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, float):
+        return _number(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _number(value: float) -> str:
+    """Return the shortest text of the same number, such as 34359738368 or 1.413e+13."""
+    exact = Decimal(repr(value))
+    plain = str(int(value)) if value.is_integer() else repr(value)
+    return min(plain, f"{exact.normalize():e}", key=len)

@@ -32,7 +32,7 @@ def write_fleet(names: tuple[str, ...], catalog: "Catalog", *, folder: Path, bud
     """Write the task files and the wheel of this program to the folder, and print the commands that run them."""
     from advisor.answers.calibration_fleet import PROGRAM, fleet_commands, fleet_tasks
     from advisor.calibrate.collection import BACK
-    from advisor.catalog.locate import shipped_profiles
+    from advisor.catalog.overlay import shipped_profiles
     from advisor.launch.own_wheel import write_wheel
 
     tasks = fleet_tasks(names, catalog, folder=folder, budget_s=budget_s, today=date.today())

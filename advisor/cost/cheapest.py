@@ -7,12 +7,12 @@ time. Offers that run the same step on the same device share that error too, so 
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
 from advisor.records.answer import Z_90
-from advisor.records.prediction import BoolArray, FloatArray, IndexArray
+from advisor.records.prediction import BoolArray, FloatArray
 
 _REACH = 5.0
 """Standard deviations covered on each side of a cost; 3 in 10 million lie above."""
@@ -25,37 +25,40 @@ _CUMULATIVE_HAZARDS = np.array([-math.log(math.erfc(z / math.sqrt(2)) / 2) for z
 """-log(1 - F) of the standard normal; numpy has no error function."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Comparison:
-    """The chance that each offer is the cheapest, and whether it is too close to the first to call; both (offers,).
+def chances_of_cheapest(usd: FloatArray, *, own_log_spread: FloatArray, steps: Sequence[Hashable]) -> FloatArray:
+    """Return the chance that each offer is the cheapest; offers with equal entries in `steps` run the same step.
 
-    The first offer itself is never marked `indistinguishable`.
+    Offers of one step at the same cost share their chance evenly, and so do free offers.
     """
+    if (usd == 0).any():
+        shares: FloatArray = (usd == 0) / np.count_nonzero(usd == 0)
+        return shares
+    cheapest_of: dict[Hashable, list[int]] = {}  # the offers of each step that cost the least
+    for offer in np.argsort(usd, kind="stable").tolist():
+        cheapest = cheapest_of.setdefault(steps[offer], [])
+        if not cheapest or usd[offer] == usd[cheapest[0]]:
+            cheapest.append(offer)
+    first = [offers[0] for offers in cheapest_of.values()]
+    chances = np.zeros_like(usd)
+    for offers, chance in zip(
+        cheapest_of.values(), chances_of_least(np.log(usd[first]), own_log_spread[first]), strict=True
+    ):
+        chances[offers] = chance / len(offers)
+    return chances
 
-    chance_cheapest: FloatArray
-    indistinguishable: BoolArray
 
+def indistinguishable(amounts: FloatArray, *, own_log_spread: FloatArray, steps: Sequence[Hashable]) -> BoolArray:
+    """Return which offers are too close to the first, the best, to call: their 90 % intervals overlap.
 
-def compare_costs(usd: FloatArray, *, own_log_spread: FloatArray, step: IndexArray) -> Comparison:
-    """Compare offers, cheapest first; those with the same number in `step` run the same step on the same device.
-
-    `step` counts from 0 in the order of the offers. An offer is indistinguishable from the first if the 90 % intervals
-    of their costs overlap. Offers of one step at the same cost share their chance evenly, and so do free offers.
+    The first offer itself is never marked, and offers of its step only if their amounts are equal.
     """
-    if len(usd) and usd[0] == 0:
-        is_free = usd == 0
-        is_rival = is_free & (np.arange(len(usd)) > 0)
-        return Comparison(chance_cheapest=is_free / is_free.sum(), indistinguishable=is_rival)
-    cheapest_of_step = np.unique(step, return_index=True)[1]
-    step_usd = usd[cheapest_of_step]
-    step_chance = chances_of_least(np.log(step_usd), own_log_spread[cheapest_of_step])
-    is_cheapest = usd == step_usd[step]
-    chance_cheapest = np.where(is_cheapest, (step_chance / np.bincount(step, weights=is_cheapest))[step], 0.0)
-
-    low_usd, high_usd = (usd * np.exp(z * own_log_spread) for z in (-Z_90, Z_90))
-    indistinguishable = (low_usd <= high_usd[0]) & ((step != step[0]) | (usd == usd[0]))
-    indistinguishable[0] = False
-    return Comparison(chance_cheapest=chance_cheapest, indistinguishable=indistinguishable)
+    is_same_step = np.array([step == steps[0] for step in steps])
+    overlaps: BoolArray = amounts == 0  # of offers that cost nothing
+    if amounts[0] != 0:
+        low, high = (amounts * np.exp(z * own_log_spread) for z in (-Z_90, Z_90))
+        overlaps = (low <= high[0]) & (~is_same_step | (amounts == amounts[0]))
+    overlaps[0] = False
+    return overlaps
 
 
 def chances_of_least(mid: FloatArray, spread: FloatArray) -> FloatArray:

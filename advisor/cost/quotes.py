@@ -1,12 +1,13 @@
 """Builds quotes, with intervals and chances, from the costs of the job on each offer."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from advisor.cost.cheapest import compare_costs
+from advisor.cost.cheapest import chances_of_cheapest, indistinguishable
 from advisor.cost.coverage import commitment_usd, coverage
 from advisor.cost.job_cost import JobCosts, cost_job
 from advisor.cost.offer_terms import OfferTerms
@@ -59,12 +60,15 @@ def quotes_of(
     step_usd = np.stack([one.job_usd for one in (mid, low, high)])
     time_s = np.stack([ranked_time_s(one, times, job=job) for one, times in zip((mid, low, high), step_s, strict=True)])
     job_s, job_usd = (np.stack([getattr(one, name) for one in (mid, *ends)]) for name in ("job_s", "job_usd"))
-    chances, indistinguishable = _compare(
+    # A device is the same on every cloud, unless a step is bound by its copy rate.
+    ids = [predictions.devices[index].id for index in devices.tolist()]
+    steps = list(zip(ids, batch_sizes.tolist(), step_s[0].tolist(), strict=True))
+    chances, too_close = _compare(
         step_usd,
         time_s,
         step_s=step_s,
         own_log_spread=predictions.own_log_spread[devices, batches],
-        step=_same_steps(predictions, devices, batch_sizes=batch_sizes, step_s=step_s[0]),
+        steps=steps,
         objective=job.objective,
     )
     on_front = pareto_front(job_usd[0], time_s[0])
@@ -109,8 +113,8 @@ def quotes_of(
                 bound=BOUNDS[predictions.bound[at]],
                 time_source="measured" if is_measured else predictions.time_sources[at[0]],
                 chance_cheapest=float(chances[place]),
-                indistinguishable=bool(indistinguishable[place]),
-                on_pareto_front=bool(on_front[place]),
+                indistinguishable=bool(too_close[place]),
+                on_pareto_front=on_front[place],
                 instance_count=instance_count,
                 idle_ratio=float(mid.idle_ratio[place]),
                 wait_s=float(terms.wait_s[place]),
@@ -178,27 +182,23 @@ def _compare(
     *,
     step_s: FloatArray,
     own_log_spread: FloatArray,
-    step: IndexArray,
+    steps: Sequence[Hashable],
     objective: Objective,
 ) -> tuple[FloatArray, BoolArray]:
     """Return the chance that each offer is the cheapest, and which offers are too close to the first by the objective.
 
-    Amounts are (3, offers): the middle and the ends of the interval. `compare_costs` needs the cheapest offer first.
+    Amounts are (3, offers): the middle and the ends of the interval.
     """
     usd_log_spread, time_log_spread = (own_log_spread * _elasticity(amounts, step_s) for amounts in (job_usd, time_s))
-    by_cost = np.argsort(job_usd[0], kind="stable")
-    cheapest = compare_costs(
-        job_usd[0][by_cost], own_log_spread=usd_log_spread[by_cost], step=_renumbered(step[by_cost])
-    )
-    chances: FloatArray = np.empty_like(job_usd[0])
-    chances[by_cost] = cheapest.chance_cheapest
-    if objective == "cost":
-        return chances, cheapest.indistinguishable
     amounts, log_spread = {
+        "cost": (job_usd[0], usd_log_spread),
         "time": (time_s[0], time_log_spread),
         "cost-time": (job_usd[0] * time_s[0], usd_log_spread + time_log_spread),
     }[objective]
-    return chances, compare_costs(amounts, own_log_spread=log_spread, step=step).indistinguishable
+    return (
+        chances_of_cheapest(job_usd[0], own_log_spread=usd_log_spread, steps=steps),
+        indistinguishable(amounts, own_log_spread=log_spread, steps=steps),
+    )
 
 
 def _elasticity(amounts: FloatArray, step_s: FloatArray) -> FloatArray:
@@ -214,35 +214,13 @@ def _elasticity(amounts: FloatArray, step_s: FloatArray) -> FloatArray:
     return elasticity
 
 
-def _renumbered(step: IndexArray) -> IndexArray:
-    """Number the same groups from 0 in order of first appearance."""
-    _, first, group = np.unique(step, return_index=True, return_inverse=True)
-    place: IndexArray = np.argsort(np.argsort(first))
-    return place[group]
-
-
-def _same_steps(
-    predictions: Predictions, devices: IndexArray, *, batch_sizes: IndexArray, step_s: FloatArray
-) -> IndexArray:
-    """Number the distinct steps from 0, in the order of the quotes.
-
-    A device is the same on every cloud: if only its copy rate differs, the step is the same unless it is
-    transfer-bound.
-    """
-    ids = [predictions.devices[index].id for index in devices]
-    numbers: dict[tuple[str, int, float], int] = {}
-    keys = zip(ids, batch_sizes.tolist(), step_s.tolist(), strict=True)
-    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.intp)
-
-
-def pareto_front(cost: FloatArray, time: FloatArray) -> BoolArray:
-    """Return a mask of the points that no other point dominates; equal points are on the front together."""
-    order = np.lexsort((time, cost))
-    sorted_cost, sorted_time = cost[order], time[order]
-    # The shortest time so far among offers that cost less or the same.
-    shortest = np.minimum.accumulate(sorted_time)
-    first_of_cost = np.searchsorted(sorted_cost, sorted_cost, side="left")
-    shortest_of_cheaper = np.where(first_of_cost > 0, shortest[first_of_cost - 1], np.inf)
-    front: BoolArray = np.empty(len(cost), dtype=np.bool_)
-    front[order] = (sorted_time < shortest_of_cheaper) & (sorted_time == sorted_time[first_of_cost])
-    return front
+def pareto_front(cost: FloatArray, time: FloatArray) -> list[bool]:
+    """Return which points no other point dominates; equal points are on the front together."""
+    points = list(zip(cost.tolist(), time.tolist(), strict=True))
+    front: set[tuple[float, float]] = set()
+    fastest = math.inf
+    for point in sorted(points):
+        if point[1] < fastest:
+            front.add(point)
+            fastest = point[1]
+    return [point in front for point in points]

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import Field, TypeAdapter
+from pydantic import AliasPath, Field, TypeAdapter
 
 from advisor.refresh.client import parsed_json
-from advisor.refresh.decimal_text import positive
 
 _REGION_OF_SPOT_JS = {
     "us-east": "us-east-1",
@@ -47,13 +46,8 @@ class _SpotRegion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _SpotConfig:
-    regions: list[_SpotRegion]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _SpotList:
-    config: _SpotConfig
+    regions: Annotated[list[_SpotRegion], Field(validation_alias=AliasPath("config", "regions"))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +88,7 @@ def parse_spot_js(text: str, *, where: str) -> dict[tuple[str, str], float]:
     document = parsed_json(text[start + 1 : end], _SPOT_LIST, where=where)
     return {
         (size.size, _REGION_OF_SPOT_JS.get(region.region, region.region)): usd_per_hour
-        for region in document.config.regions
+        for region in document.regions
         for family in region.instanceTypes
         for size in family.sizes
         for column in size.valueColumns
@@ -110,3 +104,8 @@ def advice_of(advisor: AdvisorList) -> Mapping[tuple[str, str], SpotAdvice]:
         for region, systems in advisor.spot_advisor.items()
         for instance, entry in systems.get("Linux", {}).items()
     }
+
+
+def positive(text: str) -> float | None:
+    """Return the price, or None for 0 and for other text, such as "N/A*"."""
+    return (float(text) or None) if text.replace(".", "", 1).isdecimal() else None

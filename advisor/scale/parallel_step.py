@@ -1,16 +1,17 @@
 """Predicts a step on several GPUs from the passes of one GPU, a plan and a fabric."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.records.prediction import PARTS, FloatArray
+from advisor.predict.precision import Width
+from advisor.records.prediction import PARTS, FloatArray, IndexArray, Predictions
 from advisor.records.scale import Fabric, Plan
+from advisor.records.workload import Workload
 from advisor.scale.collectives import all_gather_s, all_reduce_s, send_s
-from advisor.scale.links import inner_fabric, outer_fabric
-from advisor.scale.overlap import exposed_of_buckets_s, exposed_of_units_s
-from advisor.scale.traffic import Traffic, part_of
+from advisor.scale.links import fabric_of, inner_fabric, outer_fabric
+from advisor.scale.traffic import Traffic, part_of, traffic_of
 
 _TENSOR_ALL_REDUCES = 2
 """All-reduces per block in forward and again in backward: after attention and after feed-forward (Megatron-LM)."""
@@ -60,6 +61,31 @@ class Spread:
     step_s: FloatArray
     waiting_s: FloatArray
     efficiency_ratio: FloatArray
+
+
+def spread_part(
+    workload: Workload,
+    plan: Plan,
+    *,
+    alone: Predictions,
+    rows: Sequence[int] | IndexArray,
+    at: IndexArray,
+    width: Width,
+    kv_head_count: int,
+) -> Spread:
+    """Return the step of a workload under `plan` on the devices `rows`, from its predictions on single devices.
+
+    `at` has the index of the batch of one pass in `alone` for each batch of the result.
+    """
+    if alone.part_ratio is None:
+        raise ValueError("the parts of the step were not counted")
+    step_s = alone.step_s[rows][:, at]
+    return spread_step(
+        Alone(step_s=step_s, part_s=alone.part_ratio[:, rows][..., at] * step_s, kv_head_count=kv_head_count),
+        plan,
+        traffic=traffic_of(workload, batches=alone.batches[at].astype(np.float64), width=width),
+        fabric=fabric_of([alone.devices[row] for row in rows], plan),
+    )
 
 
 def spread_step(alone: Alone, plan: Plan, *, traffic: Traffic, fabric: Fabric) -> Spread:
@@ -142,6 +168,30 @@ def _collective_of_buckets(
     others = max(1, traffic.bucket_count - 1)
     bucket_bytes = (traffic.gradient_bytes - traffic.last_bucket_bytes) / others
     return collective(bucket_bytes, fabric), collective(traffic.last_bucket_bytes, fabric)
+
+
+def exposed_of_buckets_s(
+    backward_s: FloatArray, bucket_s: FloatArray, last_bucket_s: FloatArray, *, bucket_count: int
+) -> FloatArray:
+    """Return the exposed time of sending gradient buckets during backward (Li et al., PyTorch Distributed, 2020).
+
+    Buckets become ready at even intervals, the last one at the end of backward. Bucket i waits for its own gradients
+    and for the link, so the end is the maximum over i of (ready_i + time of all buckets still to send). With equal
+    buckets, either only the last one is left (backward + last bucket), or the link has been busy since the first one
+    (backward / count + all buckets).
+    """
+    all_s = (bucket_count - 1) * bucket_s + last_bucket_s
+    done_s = np.maximum(backward_s + last_bucket_s, backward_s / bucket_count + all_s)
+    return done_s - backward_s
+
+
+def exposed_of_units_s(compute_s: FloatArray, link_s: FloatArray, *, unit_count: int) -> FloatArray:
+    """Return the exposed time of moving FSDP units while others compute (Zhao et al., PyTorch FSDP, 2023).
+
+    One unit's share is always exposed: the first all-gather of forward, or the last reduce-scatter of backward.
+    """
+    alone_s = link_s / unit_count
+    return np.maximum(compute_s, link_s - alone_s) + alone_s - compute_s
 
 
 def _tensor_part(alone: Alone, plan: Plan, *, traffic: Traffic) -> Alone:

@@ -1,9 +1,10 @@
 """Lists the parallel plans to compare for a machine."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from advisor.predict.blocks import outermost
+from advisor.records.device import Device
 from advisor.records.generation import Generation
 from advisor.records.scale import Plan, Sharding, Spreading
 from advisor.records.workload import Workload
@@ -66,6 +67,27 @@ def _ways(gpu_count: int) -> list[int]:
     return sorted({gpu_count, *(power for power in powers if gpu_count % power == 0)} - {1})
 
 
+def members_by_plan(workload: Workload, devices: Sequence[Device], asked: Spreading) -> dict[Plan, list[int]]:
+    """Return every plan to compare, with the indices of all devices whose machines can run it."""
+    members: dict[Plan, list[int]] = {}
+    plans: dict[tuple[int, bool], list[Plan]] = {}  # hundreds of devices have the same key
+    for index, device in enumerate(devices):
+        key = (device.gpu_count, device.network_bytes_per_s is not None)
+        if key not in plans:
+            plans[key] = list(_plans(workload, gpu_count=key[0], has_network=key[1], asked=asked))
+        for plan in plans[key]:
+            members.setdefault(plan, []).append(index)
+    return members
+
+
+def _plans(workload: Workload, *, gpu_count: int, has_network: bool, asked: Spreading) -> Iterator[Plan]:
+    """Yield every plan for one or more machines with `gpu_count` GPUs each."""
+    for machines in machine_counts(has_network=has_network, asked=asked):
+        for used in gpu_counts(gpu_count, asked=asked):
+            if machines == 1 or used == gpu_count:
+                yield from plans_of(workload, gpu_count=used, machines=machines, asked=asked)
+
+
 def runs_as_it_is(*, gpu_count: int, has_network: bool, asked: Spreading) -> bool:
     """Return whether one device runs the whole step in one pass, and the user requested nothing else."""
     return (
@@ -77,15 +99,15 @@ def runs_as_it_is(*, gpu_count: int, has_network: bool, asked: Spreading) -> boo
 
 def gpu_counts(available: int, *, asked: Spreading) -> list[int]:
     """Return the numbers of GPUs per machine to try: powers of two and the maximum; none if there are too few GPUs."""
-    most = min(available, asked.max_gpus or available)
-    if asked.gpus is not None:
-        return [asked.gpus] if asked.gpus <= most else []
-    return sorted({most, *(1 << exponent for exponent in range(most.bit_length()) if 1 << exponent <= most)})
+    return _counts(min(available, asked.max_gpus or available), exactly=asked.gpus)
 
 
 def machine_counts(*, has_network: bool, asked: Spreading) -> list[int]:
     """Return the numbers of machines to try: powers of two and the maximum; none if too few are allowed."""
-    most = asked.max_machines if has_network else 1
-    if asked.machines is not None:
-        return [asked.machines] if asked.machines <= most else []
-    return sorted({most, *(1 << exponent for exponent in range(most.bit_length()) if 1 << exponent <= most)})
+    return _counts(asked.max_machines if has_network else 1, exactly=asked.machines)
+
+
+def _counts(most: int, *, exactly: int | None) -> list[int]:
+    if exactly is not None:
+        return [exactly] if exactly <= most else []
+    return sorted({most, *(1 << exponent for exponent in range(most.bit_length()))})

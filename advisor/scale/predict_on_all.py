@@ -17,9 +17,9 @@ from advisor.records.prediction import Anchor, FloatArray, IndexArray, Predictio
 from advisor.records.scale import Plan, Spreading
 from advisor.records.workload import Workload
 from advisor.scale.lateness import lateness_of
-from advisor.scale.plans import machine_counts, runs_as_it_is
-from advisor.scale.spread_out import IndivisibleBatchError, compared_plans, spread_out
-from advisor.scale.tokens import PredictPart, token_clock, with_token_times
+from advisor.scale.plans import machine_counts, members_by_plan, runs_as_it_is
+from advisor.scale.spread_out import IndivisibleBatchError, spread_out
+from advisor.scale.tokens import token_clock, with_token_times
 
 _PredictSome: TypeAlias = Callable[[IndexArray, Sequence[int]], Predictions]
 """Predicts the step at these batch sizes on single devices, given by index."""
@@ -50,8 +50,15 @@ def predict_on_all(
     clock = token_clock(
         workload,
         batches=batches,
-        plans=[Plan(), *compared_plans(workload, shared, asked)],
-        predict_part=_part_predictor(devices=devices, efficiencies=efficiencies, options=options),
+        plans=[Plan(), *members_by_plan(workload, shared, asked)],
+        predict_part=lambda part, sizes: predict(
+            part,
+            devices=devices,
+            efficiencies=efficiencies,
+            batches=sizes,
+            precision=options.precision,
+            compile_mode=options.compile,
+        ),
     )
     parts = []
     if several:
@@ -127,20 +134,6 @@ def _predictor(
         )
 
     return predict_at
-
-
-def _part_predictor(*, devices: Sequence[Device], efficiencies: Sequence[Efficiency], options: Options) -> PredictPart:
-    def predict_part(part: Workload, sizes: IndexArray) -> Predictions:
-        return predict(
-            part,
-            devices=devices,
-            efficiencies=efficiencies,
-            batches=sizes,
-            precision=options.precision,
-            compile_mode=options.compile,
-        )
-
-    return predict_part
 
 
 def _with_loader(predictions: Predictions, options: Options) -> Predictions:

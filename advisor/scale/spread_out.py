@@ -1,6 +1,6 @@
 """Finds the best parallel plan for each device and batch, and predicts the step under it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -13,11 +13,9 @@ from advisor.records.device import Device, DeviceKind
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray, Predictions, Scaling
 from advisor.records.scale import Plan, Spreading
 from advisor.records.workload import Workload
-from advisor.scale.links import fabric_of
-from advisor.scale.parallel_step import Alone, spread_step
-from advisor.scale.plans import gpu_counts, machine_counts, plans_of
+from advisor.scale.parallel_step import spread_part
+from advisor.scale.plans import members_by_plan
 from advisor.scale.sharded_memory import memory_of_one
-from advisor.scale.traffic import traffic_of
 
 PredictAt = Callable[[IndexArray], Predictions]
 """Predicts the step at these batch sizes on single devices."""
@@ -27,24 +25,6 @@ Lateness = Callable[[FloatArray, Plan, Sequence[int]], FloatArray]
 
 class IndivisibleBatchError(UsageError):
     """No batch has enough samples for every pass of every GPU."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Candidate:
-    """A plan, and the indices of the devices whose machines can run it."""
-
-    plan: Plan
-    members: list[int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Group:
-    """Devices of a candidate that have the same kind and store tensors in the same width."""
-
-    plan: Plan
-    members: list[int]
-    kind: DeviceKind
-    width: Width
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -94,11 +74,6 @@ def never_late(step_s: FloatArray, plan: Plan, members: Sequence[int]) -> FloatA
     return np.zeros_like(step_s)
 
 
-def compared_plans(workload: Workload, devices: Sequence[Device], asked: Spreading) -> list[Plan]:
-    """Return every plan that `spread_out` compares."""
-    return [candidate.plan for candidate in _candidates(workload, devices, asked)]
-
-
 def spread_out(
     workload: Workload,
     *,
@@ -115,30 +90,31 @@ def spread_out(
     requested, the result is that of `predict_at`. Raises `IndivisibleBatchError` if no batch can be divided as
     requested.
     """
-    candidates = sorted(_candidates(workload, devices, asked), key=lambda one: _needs_code_changes(one.plan, workload))
-    if all(candidate.plan == Plan() for candidate in candidates) and asked.gpus is None:
+    members_of = members_by_plan(workload, devices, asked)
+    plans = sorted(members_of, key=lambda plan: _needs_code_changes(plan, workload))
+    if all(plan == Plan() for plan in plans) and asked.gpus is None:
         return predict_at(batches)
-    passes = {candidate.plan: pass_batches(batches, candidate.plan) for candidate in candidates}
-    if not any(_divides(batches, plan).any() for plan in passes):
+    passes = {plan: pass_batches(batches, plan) for plan in plans}
+    if not any(_divides(batches, plan).any() for plan in plans):
         raise IndivisibleBatchError(
             f"--accumulate {asked.accumulate}: the batch has too few samples", hint="increase --batch or leave it out"
         )
     sizes = np.unique(np.concatenate([batches, *passes.values()])) if workload.batch_is_affine else batches
     alone = predict_at(sizes)
-    shape = (len(devices), len(batches))
-    best = _Best.none_yet(shape)
-    for number, candidate in enumerate(candidates):
-        at = np.searchsorted(sizes, passes[candidate.plan])
-        if not np.isin(passes[candidate.plan], sizes).all():
+    best = _Best.none_yet((len(devices), len(batches)))
+    for number, plan in enumerate(plans):
+        at = np.searchsorted(sizes, passes[plan])
+        if not np.isin(passes[plan], sizes).all():
             continue  # the step is known only at its own batch size
-        weight = candidate.plan.machines if by_cost else 1
-        is_divided = _divides(batches, candidate.plan)
-        needs_code_changes = _needs_code_changes(candidate.plan, workload)
+        weight = plan.machines if by_cost else 1
+        is_divided = _divides(batches, plan)
+        needs_code_changes = _needs_code_changes(plan, workload)
+        members = members_of[plan]
         if needs_code_changes:  # a model that fits on one GPU is never split
-            candidate = replace(candidate, members=[one for one in candidate.members if best.rank[0, one].any()])
-        for group in _of_one_width(candidate, alone):
-            offered = _offered(workload, group, alone=alone, at=at, is_divided=is_divided)
-            late = np.maximum(1.0, lateness(offered.step_s, candidate.plan, group.members))
+            members = [one for one in members if best.rank[0, one].any()]
+        for (kind, width), group in _by_kind_and_width(members, alone).items():
+            offered = _offered(workload, plan, group, kind=kind, width=width, alone=alone, at=at, is_divided=is_divided)
+            late = np.maximum(1.0, lateness(offered.step_s, plan, group))
             last = np.where(offered.fits, offered.step_s * np.where(late > 1, 1, weight), offered.peak_bytes)
             offered.plan[:] = number
             offered.rank[:] = (
@@ -146,29 +122,8 @@ def spread_out(
                 np.where(offered.fits, late, 1.0),
                 last,
             )
-            best.take(group.members, offered)
-    return _predictions(best, alone, batches=batches, plans=tuple(candidate.plan for candidate in candidates))
-
-
-def _candidates(workload: Workload, devices: Sequence[Device], asked: Spreading) -> Iterator[_Candidate]:
-    """Return every plan once, with all devices that can run it."""
-    members: dict[Plan, list[int]] = {}
-    plans: dict[tuple[int, bool], list[Plan]] = {}  # hundreds of devices have the same key
-    for index, device in enumerate(devices):
-        key = (device.gpu_count, device.network_bytes_per_s is not None)
-        if key not in plans:
-            plans[key] = list(_plans(workload, gpu_count=key[0], has_network=key[1], asked=asked))
-        for plan in plans[key]:
-            members.setdefault(plan, []).append(index)
-    return (_Candidate(plan=plan, members=indices) for plan, indices in members.items())
-
-
-def _plans(workload: Workload, *, gpu_count: int, has_network: bool, asked: Spreading) -> Iterator[Plan]:
-    """Yield every plan for one or more machines with `gpu_count` GPUs each."""
-    for machines in machine_counts(has_network=has_network, asked=asked):
-        for used in gpu_counts(gpu_count, asked=asked):
-            if machines == 1 or used == gpu_count:
-                yield from plans_of(workload, gpu_count=used, machines=machines, asked=asked)
+            best.take(group, offered)
+    return _predictions(best, alone, batches=batches, plans=tuple(plans))
 
 
 def _needs_code_changes(plan: Plan, workload: Workload) -> bool:
@@ -187,37 +142,34 @@ def _divides(batches: IndexArray, plan: Plan) -> BoolArray:
     return batches >= plan.data * plan.accumulate
 
 
-def _of_one_width(candidate: _Candidate, alone: Predictions) -> Iterator[_Group]:
-    """Group the candidate's devices by kind and by the width of their tensors."""
+def _by_kind_and_width(members: Sequence[int], alone: Predictions) -> dict[tuple[DeviceKind, Width], list[int]]:
+    """Group devices by their kind and by the width in which they store tensors; leave out those without a precision."""
     groups: dict[tuple[DeviceKind, Width], list[int]] = {}
-    for index in candidate.members:
+    for index in members:
         precision = alone.precisions[index]
         if precision is not None:
             groups.setdefault((alone.devices[index].kind, width_of(precision)), []).append(index)
-    for (kind, width), members in groups.items():
-        yield _Group(plan=candidate.plan, members=members, kind=kind, width=width)
+    return groups
 
 
-def _offered(workload: Workload, group: _Group, *, alone: Predictions, at: IndexArray, is_divided: BoolArray) -> _Best:
+def _offered(
+    workload: Workload,
+    plan: Plan,
+    members: list[int],
+    *,
+    kind: DeviceKind,
+    width: Width,
+    alone: Predictions,
+    at: IndexArray,
+    is_divided: BoolArray,
+) -> _Best:
     """Return the step under the plan, (members, batches); `is_divided`: every pass of every GPU has a sample."""
-    shape = (len(group.members), len(at))
-    devices = [alone.devices[index] for index in group.members]
+    shape = (len(members), len(at))
+    heads = 1 if workload.generation is None else workload.generation.kv_head_count
+    spread = spread_part(workload, plan, alone=alone, rows=members, at=at, width=width, kv_head_count=heads)
     batches = alone.batches[at].astype(np.float64)
-    if alone.part_ratio is None:
-        raise ValueError("the parts of the step were not counted")
-    step_s = alone.step_s[group.members][:, at]
-    spread = spread_step(
-        Alone(
-            step_s=step_s,
-            part_s=alone.part_ratio[:, group.members][..., at] * step_s,
-            kv_head_count=1 if workload.generation is None else workload.generation.kv_head_count,
-        ),
-        group.plan,
-        traffic=traffic_of(workload, batches=batches, width=group.width),
-        fabric=fabric_of(devices, group.plan),
-    )
-    memory = memory_of_one(workload, group.plan, batches=batches, width=group.width, kind=group.kind).total
-    memory_bytes = np.array([device.memory_bytes for device in devices])[:, np.newaxis]
+    memory = memory_of_one(workload, plan, batches=batches, width=width, kind=kind).total
+    memory_bytes = np.array([alone.devices[index].memory_bytes for index in members])[:, np.newaxis]
     is_possible = is_divided & np.isfinite(spread.step_s)
     return _Best(
         plan=np.zeros(shape, dtype=np.intp),

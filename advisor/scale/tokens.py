@@ -17,10 +17,8 @@ from advisor.records.generation import Generation
 from advisor.records.prediction import FloatArray, IndexArray, Predictions, TokenTimes
 from advisor.records.scale import Plan
 from advisor.records.workload import Blocks, Phase, Row, StoredBytes, Workload
-from advisor.scale.links import fabric_of
-from advisor.scale.parallel_step import Alone, spread_step
+from advisor.scale.parallel_step import spread_part
 from advisor.scale.spread_out import pass_batches
-from advisor.scale.traffic import traffic_of
 
 PredictPart = Callable[[Workload, IndexArray], Predictions]
 """Predicts a part of the step at these batch sizes on every single device."""
@@ -75,25 +73,13 @@ class TokenClock:
         self, part: Workload, alone: Predictions, plan: Plan, *, rows: Sequence[int] | IndexArray, at: IndexArray
     ) -> FloatArray:
         """Return the time of a part of the step under the plan, (rows, batches); both are indices into `alone`."""
-        step_s = alone.step_s[rows][:, at]
         if plan.tensor == 1:
-            return step_s
-        if alone.part_ratio is None:
-            raise ValueError("the parts of the step were not counted")
+            return alone.step_s[rows][:, at]
         precisions = [alone.precisions[row] for row in rows]
         # A precision has the same width on all GPUs, and only GPUs are tensor-parallel.
         (width,) = {width_of(precision) for precision in precisions if precision is not None}
-        spread = spread_step(
-            Alone(
-                step_s=step_s,
-                part_s=alone.part_ratio[:, rows][..., at] * step_s,
-                kv_head_count=self.generation.kv_head_count,
-            ),
-            plan,
-            traffic=traffic_of(part, batches=alone.batches[at].astype(np.float64), width=width),
-            fabric=fabric_of([alone.devices[row] for row in rows], plan),
-        )
-        return spread.step_s
+        heads = self.generation.kv_head_count
+        return spread_part(part, plan, alone=alone, rows=rows, at=at, width=width, kv_head_count=heads).step_s
 
     def _compute_bound_from(self, rows: Sequence[int] | IndexArray) -> FloatArray:
         """Return the fewest requests of those compared at which decode is compute-bound, (rows, 1), or infinity."""

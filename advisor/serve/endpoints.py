@@ -7,7 +7,7 @@ from advisor.answers.break_even import break_even
 from advisor.answers.explanation import explain
 from advisor.answers.price_list import list_prices
 from advisor.answers.ranking import rank
-from advisor.catalog.locate import shipped_profiles
+from advisor.catalog.overlay import shipped_profiles
 from advisor.errors import AdvisorError
 from advisor.files.json_text import parse_json
 from advisor.question.from_source import check_named, question_of

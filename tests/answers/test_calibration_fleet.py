@@ -14,7 +14,7 @@ import pytest
 
 from advisor.answers.calibration_fleet import fleet_commands, fleet_tasks
 from advisor.catalog.load import load_catalog
-from advisor.catalog.locate import shipped_profiles
+from advisor.catalog.overlay import shipped_profiles
 from advisor.catalog.strict_yaml import parse_documents
 from advisor.cli.main import run
 from advisor.errors import UsageError

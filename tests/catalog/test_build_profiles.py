@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from advisor.catalog.locate import shipped_profiles
+from advisor.catalog.overlay import shipped_profiles
 from advisor.catalog.strict_yaml import parse_documents
 
 ROOT = Path(__file__).parents[2]

@@ -28,7 +28,7 @@ class Toy:
 
 def read(text: str, **options: Any) -> Toy:
     (document,) = parse_documents(text, label="toy.yaml")
-    return read_record(Toy, document, (), document.values, **options)
+    return read_record(Toy, document.root, **options)
 
 
 def test_keys_may_carry_any_unit_and_the_record_holds_base_units() -> None:

@@ -6,7 +6,7 @@ from datetime import date
 import pytest
 
 from advisor.catalog.invariants import broken_device_invariants, broken_invariants
-from advisor.catalog.locate import shipped_profiles
+from advisor.catalog.overlay import shipped_profiles
 from advisor.catalog.strict_yaml import read_documents
 from advisor.records.price import Catalog, Offer, Price, PriceKind
 

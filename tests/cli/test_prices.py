@@ -12,7 +12,7 @@ import platformdirs
 import pytest
 
 from advisor.catalog.load import load_catalog
-from advisor.catalog.locate import starter_overlay
+from advisor.catalog.overlay import starter_overlay
 from advisor.catalog.strict_yaml import parse_documents
 from advisor.catalog.terms import TERM_KEYS
 from advisor.refresh.providers import aws, azure, gcp, lambda_cloud, runpod, vast
@@ -157,7 +157,7 @@ def test_a_file_of_prices_and_terms_is_valid_and_says_what_it_does(advise: Advis
     ],
 )
 def test_any_file_of_the_profiles_can_be_checked(advise: Advise, file: str, holds: str) -> None:
-    from advisor.catalog.locate import shipped_profiles
+    from advisor.catalog.overlay import shipped_profiles
 
     assert advise("prices", "validate", str(shipped_profiles() / file)).out.endswith(f" is valid: {holds}\n")
 

@@ -5,20 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.cost.cheapest import Comparison, chances_of_least, compare_costs
+from advisor.cost.cheapest import chances_of_cheapest, chances_of_least, indistinguishable
 
 
-def compared(*usd: float, spread: float = 0.1, step: tuple[int, ...] | None = None) -> Comparison:
+def chances(*usd: float, spread: float = 0.1, step: tuple[int, ...] | None = None) -> list[float]:
     """Offers of these costs, each on a device of its own unless `step` says otherwise."""
-    return compare_costs(
-        np.array(usd),
-        own_log_spread=np.full(len(usd), spread),
-        step=np.array(range(len(usd)) if step is None else step, dtype=np.intp),
-    )
+    steps = step or range(len(usd))
+    return chances_of_cheapest(np.array(usd), own_log_spread=np.full(len(usd), spread), steps=steps).tolist()
 
 
-def chances(*usd: float, step: tuple[int, ...] | None = None) -> list[float]:
-    return [float(chance) for chance in compared(*usd, step=step).chance_cheapest]
+def overlapping(*usd: float, spread: float = 0.1, step: tuple[int, ...] | None = None) -> list[bool]:
+    steps = step or range(len(usd))
+    return indistinguishable(np.array(usd), own_log_spread=np.full(len(usd), spread), steps=steps).tolist()
 
 
 def test_devices_of_equal_cost_and_spread_have_equal_chances() -> None:
@@ -65,11 +63,11 @@ def test_a_time_without_error_is_compared_by_itself() -> None:
 
 def test_intervals_of_ninety_percent_overlap_or_not() -> None:
     # exp(1.645 x 0.1) = 1.179: the first ends at 1.179, and so the others start there from 1.179^2 = 1.390.
-    assert compared(1.0, 1.38, 1.40).indistinguishable.tolist() == [False, True, False]
+    assert overlapping(1.0, 1.38, 1.40) == [False, True, False]
 
 
 def test_on_the_best_ones_device_only_the_same_price_is_the_same() -> None:
-    assert compared(1.0, 1.0, 1.01, step=(0, 0, 0)).indistinguishable.tolist() == [False, True, False]
+    assert overlapping(1.0, 1.0, 1.01, step=(0, 0, 0)) == [False, True, False]
 
 
 DEVICES = st.lists(st.tuples(st.floats(-2.0, 2.0), st.floats(0.005, 1.0)), min_size=1, max_size=30)
@@ -103,14 +101,15 @@ def test_a_lower_price_never_lowers_the_chance(devices: list[tuple[float, float]
 
 
 def test_what_costs_nothing_is_surely_the_cheapest_and_nothing_overlaps_it() -> None:
-    free = compared(0.0, 1.0, 1.1)
-
-    assert free.chance_cheapest.tolist() == [1.0, 0.0, 0.0]
-    assert free.indistinguishable.tolist() == [False, False, False]
+    assert chances(0.0, 1.0, 1.1) == [1.0, 0.0, 0.0]
+    assert overlapping(0.0, 1.0, 1.1) == [False, False, False]
 
 
 def test_two_that_cost_nothing_share_the_chance() -> None:
-    both = compared(0.0, 0.0, 1.0)
+    assert chances(0.0, 0.0, 1.0) == [0.5, 0.5, 0.0]
+    assert overlapping(0.0, 0.0, 1.0) == [False, True, False]
 
-    assert both.chance_cheapest.tolist() == [0.5, 0.5, 0.0]
-    assert both.indistinguishable.tolist() == [False, True, False]
+
+def test_the_chances_are_those_of_each_offer_in_any_order() -> None:
+    # As in the order of their costs: the dearer offer of the first device has none.
+    assert chances(1.001, 1.0, 1.0, step=(0, 1, 0)) == pytest.approx([0.0, 0.5, 0.5])

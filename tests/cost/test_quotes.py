@@ -59,4 +59,4 @@ def test_the_front_is_what_no_other_beats(points: list[tuple[float, float]]) -> 
     def beaten(one: tuple[float, float]) -> bool:
         return any(other != one and other[0] <= one[0] and other[1] <= one[1] for other in points)
 
-    assert pareto_front(cost, time).tolist() == [not beaten(point) for point in points]
+    assert pareto_front(cost, time) == [not beaten(point) for point in points]

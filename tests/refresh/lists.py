@@ -8,8 +8,7 @@ from typing import Any
 
 import httpx
 
-from advisor.catalog.locate import shipped_profiles
-from advisor.catalog.overlay import Layer
+from advisor.catalog.overlay import Layer, shipped_profiles
 from advisor.catalog.yaml_text import yaml_text
 from advisor.refresh.client import Client
 from advisor.refresh.providers import aws, azure, gcp, lambda_cloud, runpod, vast

@@ -20,8 +20,7 @@ from advisor.answers.ranking import rank
 from advisor.calibrate import store
 from advisor.catalog.cache import catalog_to_json, read_cached
 from advisor.catalog.invariants import catalog_warnings
-from advisor.catalog.locate import shipped_profiles
-from advisor.catalog.overlay import Layer
+from advisor.catalog.overlay import Layer, shipped_profiles
 from advisor.catalog.parse import parse_catalog
 from advisor.catalog.strict_yaml import Document, parse_documents, read_documents
 from advisor.errors import AdvisorError

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from advisor.scale.overlap import exposed_of_buckets_s, exposed_of_units_s
+from advisor.scale.parallel_step import exposed_of_buckets_s, exposed_of_units_s
 
 
 def seconds(*values: float) -> np.ndarray:

@@ -58,7 +58,7 @@ def command(measurements: "tuple[Path, ...]", device: str, output: "Output", opt
     from datetime import date
 
     from advisor.answers.device_fit import fit_device
-    from advisor.catalog.device_text import device_yaml
+    from advisor.catalog.yaml_text import device_yaml
     from advisor.cli.output import STDOUT, view_of, write
     from advisor.report.own_fit_text import own_fit_sentences, render_own_fit
 

@@ -167,7 +167,7 @@ def init_command(file: "Path | None") -> int:
       advise prices init
       advise prices init -o advisor.yaml
     """
-    from advisor.catalog.locate import starter_overlay
+    from advisor.catalog.overlay import starter_overlay
     from advisor.cli.output import Output, write
 
     if file is not None and file.exists():

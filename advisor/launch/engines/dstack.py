@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from advisor.launch.launchable import own_type, why_unknown
-from advisor.launch.torchrun import run_line
+from advisor.launch.shell_lines import run_line
 from advisor.records.launch_task import LaunchMachine, LaunchTask
 
 COMMAND = "dstack apply -f"

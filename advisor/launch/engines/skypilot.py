@@ -5,7 +5,7 @@ from os.path import isabs
 from typing import Any
 
 from advisor.launch.launchable import TYPED_PROVIDERS, own_type, why_unknown
-from advisor.launch.torchrun import run_line
+from advisor.launch.shell_lines import run_line
 from advisor.records.launch_task import LaunchMachine, LaunchTask
 
 COMMAND = "sky launch"

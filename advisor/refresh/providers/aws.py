@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from advisor.errors import NetworkError
 from advisor.records.listing import ListedPrice, Listing, ListSource, Wanted
 from advisor.records.price import PriceKind
-from advisor.refresh.aws_spot import ADVISOR_LIST, advice_of, parse_spot_js
+from advisor.refresh.aws_spot import ADVISOR_LIST, advice_of, parse_spot_js, positive
 from advisor.refresh.client import Client, Request, text_lines
-from advisor.refresh.decimal_text import positive
 from advisor.refresh.match import covered_prices
 
 PROVIDER = "aws"

@@ -1,8 +1,9 @@
 """Fetches Lambda's instance types, priced in cents per machine, the same in every region."""
 
 from dataclasses import dataclass
+from typing import Annotated, Any
 
-from pydantic import FiniteFloat, TypeAdapter
+from pydantic import AliasPath, Field, FiniteFloat, TypeAdapter
 
 from advisor.records.listing import ListedPrice, Listing, ListSource, Wanted
 from advisor.refresh.client import Client, Request, key_from_environment
@@ -13,28 +14,23 @@ TYPES_URL = "https://cloud.lambda.ai/api/v1/instance-types"
 KEY_VARIABLE = "LAMBDA_API_KEY"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Specs:
-    vcpus: int
-    gpus: int
+def _at(*path: str) -> Any:
+    """Return the place of a value in the API's entry of an instance type."""
+    return Field(validation_alias=AliasPath("instance_type", *path))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Type:
-    name: str
-    gpu_description: str
-    price_cents_per_hour: FiniteFloat
-    specs: _Specs
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Item:
-    instance_type: _Type
+    name: Annotated[str, _at("name")]
+    gpu_description: Annotated[str, _at("gpu_description")]
+    price_cents_per_hour: Annotated[FiniteFloat, _at("price_cents_per_hour")]
+    vcpus: Annotated[int, _at("specs", "vcpus")]
+    gpus: Annotated[int, _at("specs", "gpus")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Types:
-    data: dict[str, _Item]
+    data: dict[str, _Type]
 
 
 _TYPES = TypeAdapter(_Types)
@@ -46,12 +42,11 @@ def fetch(client: Client, wanted: Wanted) -> Listing:
     answer = client.json(Request(url=TYPES_URL, key_headers=headers), _TYPES)
     prices = []
     problems = []
-    for item in (item.instance_type for item in answer.data.values()):
+    for item in answer.data.values():
         rows = [
             (instance, region)
             for instance, region in rows_of_gpu(item.gpu_description, wanted)
-            if wanted.types[instance].gpu_count == item.specs.gpus
-            and wanted.types[instance].vcpus in (None, item.specs.vcpus)
+            if wanted.types[instance].gpu_count == item.gpus and wanted.types[instance].vcpus in (None, item.vcpus)
         ]
         if not rows:
             problems.append(f"{item.name} ({item.gpu_description}): not in the price file")

@@ -1,9 +1,22 @@
-"""Makes the shell line that starts the script on all machines of a task."""
+"""Makes the shell lines of a task: one installs torch for the device, one starts the script on all machines."""
 
+from advisor.records.answer import QuotedDevice
 from advisor.records.launch_task import LaunchTask
 
+_INDEX = "https://download.pytorch.org/whl"
+_BEFORE_TURING = ("p100-", "p4", "v100-")
+"""Pascal and Volta; the builds of torch for CUDA 12.6 are the last with kernels for them (pytorch/pytorch#172352)."""
 _PORT = 29500
 """The default port of torchrun (pytorch.org/docs/stable/elastic/run.html)."""
+
+
+def torch_install(device: QuotedDevice) -> str:
+    """Return the install command; the default build from PyPI includes gigabytes of CUDA, which a CPU does not need."""
+    if device.kind == "cpu":
+        return f"pip install torch --index-url {_INDEX}/cpu"
+    if device.id.startswith(_BEFORE_TURING):
+        return f"pip install torch --index-url {_INDEX}/cu126"
+    return "pip install torch"
 
 
 def run_line(task: LaunchTask, *, machine_rank: str, first_address: str) -> str:

@@ -1,6 +1,6 @@
 import pytest
 
-from advisor.launch.torch_install import torch_install
+from advisor.launch.shell_lines import torch_install
 from tests.launch.toys import quote
 
 
