@@ -77,10 +77,6 @@ class QuickFakeMode(FakeTensorMode):
             result = self._answer_constant(func, args, kwargs)
             if result is not NotImplemented:
                 return result
-            only_reads = all(argument.alias_info is None for argument in func._schema.arguments)
-            plain = [self._without_value(value) for value in args] if only_reads else args
-            if any(value is not arg for value, arg in zip(plain, args, strict=True)):
-                return self._cached_dispatch_impl(func, types, tuple(plain), kwargs)
             return self._answer_as_torch(func, types, args, kwargs)
         known = self._shapes.get(key)
         if known is not None:
@@ -108,11 +104,6 @@ class QuickFakeMode(FakeTensorMode):
             return result
         return self._constant(result) if self._may_be_constant(result) else NotImplemented
 
-    def _without_value(self, value: Any) -> Any:
-        if isinstance(value, FakeTensor) and value.constant is not None:
-            return self._fresh((tuple(value.shape), value.stride(), value.dtype))
-        return value
-
     def _may_be_constant(self, value: Any) -> bool:
         return type(value) is torch.Tensor and value.device == _CPU and self.may_turn_const(value)
 
@@ -125,18 +116,16 @@ class QuickFakeMode(FakeTensorMode):
     def _answer_as_torch(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         import torch._dynamo
 
-        _ = (
-            torch._dynamo.reset
-        )  # makes the stand-in import the real package as a whole, before torch imports parts of it
+        # Makes the stand-in import the real package as a whole, before torch imports parts of it.
+        _ = torch._dynamo.reset
         return super()._cached_dispatch_impl(func, types, args, kwargs)
 
     def _key(self, values: Iterable[Any]) -> tuple[Any, ...]:
         parts: list[Any] = []
         for value in values:
             if isinstance(value, FakeTensor):
-                if value.fake_mode is not self or value.constant is not None or value.layout is not torch.strided:
-                    raise _NotPlainError
-                if value.fake_device != _CPU:
+                is_known = value.fake_mode is self and value.fake_device == _CPU
+                if not is_known or value.constant is not None or value.layout is not torch.strided:
                     raise _NotPlainError
                 parts.append((value.shape, value.stride(), value.dtype))
             elif isinstance(value, _PLAIN_TYPES):
@@ -179,9 +168,9 @@ def _short_answer(func: Any) -> _Answer | None:
     if not isinstance(func, torch._ops.OpOverload):
         return None
     if func.namespace == "prims" and hasattr(func, "prim_meta_impl"):
-        return _run_prim
+        return _run_inside(func.prim_meta_impl)
     if func.namespace == "profiler":
-        return _run_as_it_is
+        return lambda mode, func, args, kwargs: func(*args, **kwargs)
     if func.namespace != "aten":
         return None
     if func.name() in _OWN_ANSWERS:
@@ -192,37 +181,23 @@ def _short_answer(func: Any) -> _Answer | None:
         return None
     if func not in meta_table:
         if func in decomposition_table and torch_decomp_decompositions(func):
-            return _decompose
+            return _run_inside(decomposition_table[func])
         if func._can_decompose():
-            return _decompose_implicitly
+            return _run_inside(func.decompose)
     for applies, implementation in op_implementations_checks:
         if applies(func):
-            return _answer_by(implementation)
+            return lambda mode, func, args, kwargs: implementation(mode, func, *args, **kwargs)
     return _run_meta_kernel if has_meta(func) else None
 
 
-def _answer_by(implementation: Callable[..., Any]) -> _Answer:
-    return lambda mode, func, args, kwargs: implementation(mode, func, *args, **kwargs)
+def _run_inside(replacement: Callable[..., Any]) -> _Answer:
+    """Return an answer by a function of operators that the mode answers in turn."""
 
+    def answer(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with mode:
+            return replacement(*args, **kwargs)
 
-def _decompose(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    with mode:
-        return decomposition_table[func](*args, **kwargs)
-
-
-def _decompose_implicitly(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    with mode:
-        return func.decompose(*args, **kwargs)
-
-
-def _run_prim(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    with mode:
-        return func.prim_meta_impl(*args, **kwargs)
-
-
-@hands_on
-def _run_as_it_is(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return func(*args, **kwargs)
+    return answer
 
 
 def _grouped_mm(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
