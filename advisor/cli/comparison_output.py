@@ -57,13 +57,15 @@ def write_comparison(
 
         text = to_json(comparison)
     elif output.format == "markdown":
-        from advisor.report.comparison_markdown import render_comparison_markdown
+        from advisor.report.as_markdown import to_markdown
+        from advisor.report.comparison import comparison_content
 
-        text = render_comparison_markdown(comparison, top=top)
+        text = to_markdown(comparison_content(comparison, top=top))
     else:
-        from advisor.report.comparison_text import render_comparison
+        from advisor.report.comparison import comparison_content
+        from advisor.report.terminal import to_text
 
-        text = render_comparison(comparison, view=view_of(output, top=top))
+        text = to_text(comparison_content(comparison, top=top), view_of(output, top=top))
     write(text, output)
     if fail_if_cost_rises is None:
         return ExitCode.ANSWER

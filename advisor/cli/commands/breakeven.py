@@ -74,7 +74,8 @@ def command(
 
         write(to_json(answer), output)
     else:
-        from advisor.report.break_even_text import render_break_even
+        from advisor.report.break_even import break_even_content
+        from advisor.report.terminal import to_text
 
-        write(render_break_even(answer, view=view_of(output, top=options.top)), output)
+        write(to_text(break_even_content(answer), view_of(output, top=options.top)), output)
     return ExitCode.ANSWER

@@ -52,7 +52,8 @@ def command(output: "Output", with_others: bool, **params: Any) -> int:
 
         write(to_json(inventory), output)
     else:
-        from advisor.report.inventory_text import render_inventory
+        from advisor.report.inventory import inventory_content
+        from advisor.report.terminal import to_text
 
-        write(render_inventory(inventory, view=view_of(output, top=options.top)), output)
+        write(to_text(inventory_content(inventory), view_of(output, top=options.top)), output)
     return ExitCode.ANSWER

@@ -55,7 +55,8 @@ def command(output: "Output", **params: Any) -> int:
 
         write(to_json({"checks": checks}), output)
     else:
-        from advisor.report.checkup_text import render_checkup
+        from advisor.report.checkup import checkup_content
+        from advisor.report.terminal import to_text
 
-        write(render_checkup(checks, view=view_of(output, top=options.top)), output)
+        write(to_text(checkup_content(checks), view_of(output, top=options.top)), output)
     return ExitCode.NOTHING_FITS if any(check.state == "fails" for check in checks) else ExitCode.ANSWER

@@ -73,7 +73,8 @@ def command(
 
         write(to_json(explanation), output)
     else:
-        from advisor.report.explanation_text import render_explanation
+        from advisor.report.explanation import explanation_content
+        from advisor.report.terminal import to_text
 
-        write(render_explanation(explanation, view=view_of(output, top=options.top)), output)
+        write(to_text(explanation_content(explanation, top=options.top), view_of(output, top=options.top)), output)
     return ExitCode.ANSWER

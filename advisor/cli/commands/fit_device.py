@@ -67,7 +67,8 @@ def command(measurements: "tuple[Path, ...]", device: str, output: "Output", **p
     from advisor.catalog.device_text import device_yaml
     from advisor.cli.flags import options_from
     from advisor.cli.output import Output, view_of, write
-    from advisor.report.own_fit_text import own_fit_sentences, render_own_fit
+    from advisor.report.own_fit import own_fit_content, own_fit_sentences
+    from advisor.report.terminal import to_text
 
     options = options_from(params)
     with counted_progress("tracing models") as on_progress:
@@ -76,5 +77,5 @@ def command(measurements: "tuple[Path, ...]", device: str, output: "Output", **p
     write(device_yaml(fit.profile, comments=(heading, *own_fit_sentences(fit))), output)
     if output.path is not None:
         stdout = Output(format="table", path=None)
-        write(render_own_fit(fit, view=view_of(stdout, top=options.top)), stdout)
+        write(to_text(own_fit_content(fit, top=options.top), view_of(stdout, top=options.top)), stdout)
     return ExitCode.ANSWER

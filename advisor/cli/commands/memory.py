@@ -79,9 +79,10 @@ def command(
 
         write(to_json(answer), output)
     else:
-        from advisor.report.memory_text import render_memory
+        from advisor.report.memory import memory_content
+        from advisor.report.terminal import to_text
 
-        write(render_memory(answer, view=view_of(output, top=options.top)), output)
+        write(to_text(memory_content(answer, top=options.top), view_of(output, top=options.top)), output)
     return (
         ExitCode.ANSWER if any(device.verdict != "does not fit" for device in answer.devices) else ExitCode.NOTHING_FITS
     )

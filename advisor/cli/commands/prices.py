@@ -83,8 +83,8 @@ def list_command(output: "Output", **params: Any) -> int:
     from advisor.cli.output import view_of, write
     from advisor.errors import NothingFitsError
     from advisor.question.from_source import catalog_of
-    from advisor.report.prices_json import render_prices_json
-    from advisor.report.prices_text import render_price_list
+    from advisor.report.prices import price_list_content, render_prices_json
+    from advisor.report.terminal import to_text
 
     options = options_from(params)
     catalog = catalog_of(options)
@@ -96,8 +96,8 @@ def list_command(output: "Output", **params: Any) -> int:
     if output.format == "json":
         write(render_prices_json(rows), output)
     else:
-        view, notes = view_of(output, top=options.top), overlay_notes(catalog)
-        write(render_price_list(rows, rate=rate, view=view, notes=notes), output)
+        content = price_list_content(rows, rate=rate, top=options.top, notes=overlay_notes(catalog))
+        write(to_text(content, view_of(output, top=options.top)), output)
     return ExitCode.ANSWER
 
 
@@ -122,8 +122,8 @@ def show_command(name: str, output: "Output", **params: Any) -> int:
     from advisor.cli.flags import options_from
     from advisor.cli.output import view_of, write
     from advisor.question.from_source import catalog_of
-    from advisor.report.prices_json import render_prices_json
-    from advisor.report.prices_text import render_prices_of
+    from advisor.report.prices import instance_prices_content, render_prices_json
+    from advisor.report.terminal import to_text
 
     options = options_from(params)
     catalog = catalog_of(options)
@@ -133,8 +133,8 @@ def show_command(name: str, output: "Output", **params: Any) -> int:
     if output.format == "json":
         write(render_prices_json(rows), output)
     else:
-        view, notes = view_of(output, top=options.top), overlay_notes(catalog)
-        write(render_prices_of(rows, rate=rate, view=view, notes=notes), output)
+        content = instance_prices_content(rows, rate=rate, notes=overlay_notes(catalog))
+        write(to_text(content, view_of(output, top=options.top)), output)
     return ExitCode.ANSWER
 
 
@@ -198,8 +198,8 @@ def diff_command(output: "Output", **params: Any) -> int:
     from advisor.cli.flags import options_from
     from advisor.cli.output import view_of, write
     from advisor.question.from_source import catalog_of
-    from advisor.report.prices_json import render_changes_json
-    from advisor.report.prices_text import excluded_lines, render_changes
+    from advisor.report.prices import price_changes_content, render_changes_json
+    from advisor.report.terminal import to_text
 
     options = options_from(params)
     catalog = catalog_of(options)
@@ -209,8 +209,8 @@ def diff_command(output: "Output", **params: Any) -> int:
     if output.format == "json":
         write(render_changes_json(changes), output)
     else:
-        text = render_changes(changes, rate=rate, view=view_of(output, top=options.top))
-        write(text + "".join(f"{line}\n" for line in excluded_lines(catalog.offers)), output)
+        content = price_changes_content(changes, rate=rate, top=options.top, offers=catalog.offers)
+        write(to_text(content, view_of(output, top=options.top)), output)
     return ExitCode.ANSWER
 
 
@@ -248,12 +248,14 @@ def refresh_command(provider: str, dry_run: bool, top: int, file: "Path | None")
     from advisor.answers.price_refresh import refresh_prices
     from advisor.cli.output import Output, view_of, write
     from advisor.records.options import provider_id
-    from advisor.report.prices_text import render_changes
+    from advisor.report.prices import price_changes_content
+    from advisor.report.terminal import to_text
 
     stdout = Output(format="table", path=None)
     with progress(f"fetching the prices of {provider}"):
         refreshed = refresh_prices(provider_id(provider), file=file, today=date.today(), is_dry_run=dry_run)
-    write(render_changes(refreshed.changes, rate=None, view=view_of(stdout, top=top)), stdout)
+    content = price_changes_content(refreshed.changes, rate=None, top=top)
+    write(to_text(content, view_of(stdout, top=top)), stdout)
     for problem in refreshed.problems:
         say(f"note: {problem}")
     say("nothing was written" if dry_run else f"wrote {refreshed.file}")

@@ -94,13 +94,13 @@ def command(
 
 
 def _text(profile: "Profile", *, by: "GroupBy", view: "View") -> str:
-    from advisor.report.profile_text import render_profile
-    from advisor.report.second_count_text import render_second_count
+    from advisor.report.profile import profile_content, second_count_content
+    from advisor.report.terminal import to_text
 
-    text = render_profile(profile.summary, profile.groups(by), by=by, view=view)
-    if profile.second_count is None:
-        return text
-    return f"{text}\n{render_second_count(profile.second_count, _forward_families(profile), view=view)}"
+    content = [*profile_content(profile.summary, profile.groups(by), by=by, top=view.top)]
+    if profile.second_count is not None:
+        content += second_count_content(profile.second_count, _forward_families(profile))
+    return to_text(content, view)
 
 
 def _forward_families(profile: "Profile") -> "tuple[Group, ...]":

@@ -91,11 +91,12 @@ def command(
     with counted_progress("tracing models") as on_progress:
         accuracy = validate(measurements, options, on_progress=on_progress)
     if output.format == "json":
-        from advisor.report.accuracy_json import render_accuracy_json
+        from advisor.report.accuracy import render_accuracy_json
 
         write(render_accuracy_json(accuracy, with_rows=rows), output)
     else:
-        from advisor.report.accuracy_text import render_accuracy
+        from advisor.report.accuracy import accuracy_content
+        from advisor.report.terminal import to_text
 
-        write(render_accuracy(accuracy, view=view_of(output, top=options.top)), output)
+        write(to_text(accuracy_content(accuracy, top=options.top), view_of(output, top=options.top)), output)
     return ExitCode.THRESHOLD if max_mape is not None and accuracy.overall.mape > max_mape else ExitCode.ANSWER
