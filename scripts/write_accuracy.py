@@ -14,7 +14,7 @@ from advisor.answers.accuracy_score import score
 from advisor.answers.validation import validate
 from advisor.records.measurement import Accuracy, Score
 from advisor.records.options import Options
-from advisor.report.accuracy_json import render_accuracy_json
+from advisor.report.accuracy import render_accuracy_json
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = "sample.csv"

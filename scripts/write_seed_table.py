@@ -17,7 +17,7 @@ from advisor.records.device import DeviceKind
 from advisor.records.options import Options
 from advisor.records.price import Catalog
 from advisor.records.workload import Mode, Workload
-from advisor.report.break_even_text import end_text, stretches
+from advisor.report.break_even import end_text, stretches
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "breakeven.md"

@@ -5,7 +5,7 @@ import pytest
 from advisor.records.answer import Interval
 from advisor.records.break_even_curves import Crossing, Curve, CurvePoint
 from scripts.write_seed_table import PAGE, SEEDS, seed_table, where, with_seed_table
-from tests.report.test_break_even_text import contender
+from tests.report.test_break_even import contender
 
 
 def point(at: int, cpu_usd: float | None, gpu_usd: float | None) -> CurvePoint:

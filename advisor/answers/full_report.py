@@ -25,19 +25,19 @@ from advisor.records.break_even_curves import BreakEven
 from advisor.records.machine import LOCAL, Machine
 from advisor.records.options import Options
 from advisor.records.price import Catalog, Price
-from advisor.records.report_contents import AccuracyGroup, CloseLook, PriceSource, Report, Role
+from advisor.records.report_contents import AccuracyGroup, DeviceDetail, PriceSource, Report, Role
 from advisor.records.workload import Workload
 
 
 def report(question: Question, *, today: date | None = None, with_break_even: bool = True) -> Report:
-    """Rank every offer, and look closely at the best GPU, the best CPU and this machine.
+    """Rank every offer, and describe the best GPU, the best CPU and this machine in detail.
 
     `with_break_even` False leaves that part out: it takes several times as long as everything else.
     """
     recommendation = rank(question, today=today)
     return Report(
         recommendation=recommendation,
-        looks=_close_looks(replace(question, trace_fused=None), recommendation),
+        details=_details(replace(question, trace_fused=None), recommendation),
         price_sources=_price_sources(recommendation.quotes, question.catalog),
         accuracy=shipped_accuracy(),
         version=__version__,
@@ -77,7 +77,7 @@ class _Subject:
     machine: NamedMachine
 
 
-def _close_looks(question: Question, recommendation: Recommendation) -> tuple[CloseLook, ...]:
+def _details(question: Question, recommendation: Recommendation) -> tuple[DeviceDetail, ...]:
     workload, options, catalog = question.workload, question.options, question.catalog
     subjects = list(_subjects(recommendation, question.machine, catalog))
     if not subjects:
@@ -89,7 +89,7 @@ def _close_looks(question: Question, recommendation: Recommendation) -> tuple[Cl
     )
     batches = _batch_points(workload, options, subjects, catalog)
     return tuple(
-        CloseLook(
+        DeviceDetail(
             role=subject.role,
             quote=subject.quote,
             step=step,

@@ -17,10 +17,9 @@ from advisor.launch.launchable import machine_of, own_type
 from advisor.launch.shell_lines import torch_install
 from advisor.records.answer import Job, Quote, Recommendation
 from advisor.records.launch_task import LaunchTask, TaskFile
-from advisor.report.cost_text import covered_cost
-from advisor.report.interval_text import interval_text
+from advisor.report.amounts import interval_text
 from advisor.report.quote_columns import instance_label
-from advisor.report.scaling_text import scaling_notes
+from advisor.report.quote_notes import covered_cost, scaling_notes
 
 _SETUP_S = 3600
 """Time for installing packages and fetching data before a task that overruns its prediction is ended."""

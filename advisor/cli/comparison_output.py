@@ -47,14 +47,15 @@ def write_comparison(
     comparison: "Comparison", output: Output, *, top: int, fail_if_cost_rises: float | None
 ) -> ExitCode:
     """Write the comparison; return `ExitCode.THRESHOLD` if the cost has risen by more than the threshold."""
+    from advisor.report.comparison import comparison_content
+
+    content = comparison_content(comparison, top=top)
     if output.format == "markdown":
-        from advisor.report.comparison_markdown import render_comparison_markdown
+        from advisor.report.as_markdown import to_markdown
 
-        write(render_comparison_markdown(comparison, top=top), output)
+        write(to_markdown(content), output)
     else:
-        from advisor.report.comparison_text import render_comparison
-
-        write_answer(comparison, output, render_comparison, top=top)
+        write_answer(comparison, output, lambda _: content)
     if fail_if_cost_rises is None:
         return ExitCode.ANSWER
 

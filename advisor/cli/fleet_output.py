@@ -56,10 +56,11 @@ def write_fleet(names: tuple[str, ...], catalog: "Catalog", *, folder: Path, bud
 def write_collected(folder: Path, catalog: "Catalog") -> None:
     """Merge the calibrations in the folder into profiles there; report the unusable files on stderr."""
     from advisor.calibrate.collection import collect
-    from advisor.report.collected_text import render_collected
+    from advisor.report.calibration import collected_content
+    from advisor.report.terminal import to_text
 
     collected = collect(folder, catalog)
     for problem in collected.problems:
         say(f"warning: {problem}")
-    write(render_collected(collected, view=view_of(STDOUT, top=len(collected.devices))), STDOUT)
+    write(to_text(collected_content(collected), view_of(STDOUT)), STDOUT)
     say(f"`advise MODEL --profiles {folder}` uses them")

@@ -3,11 +3,11 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -16,19 +16,14 @@ from advisor.errors import UsageError
 from advisor.files.whole_file import write_whole
 from advisor.report.view import View
 
+if TYPE_CHECKING:
+    from advisor.report.content import Block
+
 PAGE_SUFFIXES = {"html": ".html"}
 """The formats of a full report, which needs more data than a recommendation."""
 _TABLE_OR_JSON = {"table": ".txt", "json": ".json"}
 
 _Answer = TypeVar("_Answer")
-_Shown = TypeVar("_Shown", contravariant=True)
-
-
-class Render(Protocol[_Shown]):
-    """Renders an answer as text."""
-
-    def __call__(self, answer: _Shown, /, *, view: View) -> str:
-        """Return the text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +77,7 @@ def _listed(suffixes: Mapping[str, str]) -> str:
     return ", ".join(f"{name} (*{suffix})" for name, suffix in suffixes.items())
 
 
-def view_of(output: Output, *, top: int) -> View:
+def view_of(output: Output, *, top: int = 10) -> View:
     """Return the view for an output: terminal width and colours on a terminal, otherwise 80 columns and no colours.
 
     COLUMNS and NO_COLOR override this.
@@ -109,15 +104,16 @@ def write(text: str, output: Output) -> None:
 def write_answer(
     answer: _Answer,
     output: Output,
-    render: Render[_Answer],
+    content: "Callable[[_Answer], Iterable[Block]]",
     *,
-    top: int,
     as_json: Callable[[_Answer], str] | None = None,
 ) -> None:
-    """Write the answer as a table, or as JSON, by default with every field; raise `UsageError` if that fails."""
+    """Write the content of the answer as text, or JSON, by default every field; raise `UsageError` if that fails."""
     if output.format == "json":
         from advisor.report.as_json import to_json
 
         write((as_json or to_json)(answer), output)
     else:
-        write(render(answer, view=view_of(output, top=top)), output)
+        from advisor.report.terminal import to_text
+
+        write(to_text(content(answer), view_of(output)), output)

@@ -387,16 +387,16 @@ class Recommendation:
     exchange_rate: ExchangeRate | None = None
 
     def __repr__(self) -> str:
-        from shutil import get_terminal_size
+        from advisor.report.recommendation import recommendation_content
+        from advisor.report.terminal import displayed
 
-        from advisor.report.text import render_text
-
-        return render_text(self, width=get_terminal_size().columns, color=False)
+        return displayed(recommendation_content(self, top=10))
 
     def _repr_html_(self) -> str:
-        from advisor.report.notebook import render_html
+        from advisor.report.notebook import to_fragment
+        from advisor.report.recommendation import recommendation_content
 
-        return render_html(self)
+        return to_fragment(recommendation_content(self, top=10))
 
     def save(self, file: "str | Path", *, top: int = 10) -> None:
         """Write the answer like `advise SOURCE -o FILE`, in the format of the suffix: .txt .json .csv .md.

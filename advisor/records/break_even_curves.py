@@ -122,9 +122,7 @@ class BreakEven:
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        from shutil import get_terminal_size
+        from advisor.report.break_even import break_even_content
+        from advisor.report.terminal import displayed
 
-        from advisor.report.break_even_text import render_break_even
-        from advisor.report.view import View
-
-        return render_break_even(self, view=View(width=get_terminal_size().columns))
+        return displayed(break_even_content(self))

@@ -94,9 +94,7 @@ class MemoryAnswer:
     generation: Generation | None = None
 
     def __repr__(self) -> str:
-        from shutil import get_terminal_size
+        from advisor.report.memory import memory_content
+        from advisor.report.terminal import displayed
 
-        from advisor.report.memory_text import render_memory
-        from advisor.report.view import View
-
-        return render_memory(self, view=View(width=get_terminal_size().columns))
+        return displayed(memory_content(self, top=10))

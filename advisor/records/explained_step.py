@@ -133,9 +133,7 @@ class Explanation:
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        from shutil import get_terminal_size
+        from advisor.report.explanation import explanation_content
+        from advisor.report.terminal import displayed
 
-        from advisor.report.explanation_text import render_explanation
-        from advisor.report.view import View
-
-        return render_explanation(self, view=View(width=get_terminal_size().columns))
+        return displayed(explanation_content(self, top=10))

@@ -13,7 +13,7 @@ Role = Literal["best GPU", "best CPU", "at hand"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CloseLook:
+class DeviceDetail:
     """One device in detail: its quote, the breakdown of its step, other batch sizes and its memory.
 
     - `batches`: empty if it is not known how the step grows with the batch
@@ -65,7 +65,7 @@ class Report:
     """
 
     recommendation: Recommendation
-    looks: tuple[CloseLook, ...]
+    details: tuple[DeviceDetail, ...]
     price_sources: tuple[PriceSource, ...]
     accuracy: tuple[AccuracyGroup, ...]
     version: str

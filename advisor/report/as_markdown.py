@@ -1,13 +1,12 @@
-"""`-o markdown`: renders the answer for an issue, a pull request or a wiki."""
+"""`-o markdown`: renders any content for an issue, a pull request or a wiki."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from advisor.records.answer import Recommendation
-from advisor.report import sentence
+from advisor.report.content import Block, Listing, Paragraph, Table, Warnings, shown
 from advisor.report.printable import printable
-from advisor.report.quote_columns import Column, table_rows
-from advisor.report.token_columns import columns_for
+from advisor.report.recommendation import recommendation_content
 from advisor.report.view import View
 
 SUFFIX = ".md"
@@ -15,37 +14,43 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$])")
 
 
 def render(recommendation: Recommendation, view: View) -> str:
-    """Return the headline, assumptions, table with every column, offers left out and warnings."""
-    rows = table_rows(recommendation, top=view.top)
-    lines = [f"**{escape(sentence.headline(recommendation))}**", ""]
-    lines += bullets("Assumes", sentence.basis(recommendation))
-    if rows:
-        columns = columns_for(rows)
-        lines.append(table_line(column.header for column in columns))
-        lines.append(_rule(columns))
-        lines += [table_line(column.cell(row) for column in columns) for row in rows]
-        lines.append("")
-        lines += bullets("Rows", sentence.table_notes(rows, quote_count=len(recommendation.quotes)))
-    lines += bullets(f"Left out ({len(recommendation.rejected):,})", sentence.left_out(recommendation))
-    lines += bullets("Warnings", recommendation.warnings)
-    return "\n".join(lines).rstrip() + "\n"
+    """Return the answer with every column of its tables."""
+    return to_markdown(recommendation_content(recommendation, top=view.top))
+
+
+def to_markdown(content: Iterable[Block]) -> str:
+    """Return the content with every name literal: none can become a link, HTML or a table cell."""
+    return "\n".join(line for block in shown(content) for line in _lines(block)).rstrip() + "\n"
 
 
 def escape(text: str) -> str:
-    """Return `text` as literal Markdown on one line, escaped so that it cannot become a link, HTML or a table cell."""
+    """Return `text` as literal Markdown on one line."""
     return _SPECIAL.sub(r"\\\1", printable(text))
 
 
-def table_line(cells: Iterable[str]) -> str:
-    """Return one row of a table."""
-    return "| " + " | ".join(escape(cell) for cell in cells) + " |"
+def _lines(block: Block) -> Iterator[str]:
+    """Yield the lines of a block, the last one empty."""
+    match block:
+        case Paragraph():
+            yield from (f"**{escape(block.title)}**", "") if block.title else ()
+            for sentence in block.sentences:
+                yield from (escape(sentence), "")
+        case Listing():
+            yield from _bullets(block.title, block.items)
+        case Warnings():
+            yield from _bullets("Warnings", block.items)
+        case Table():
+            yield from (f"{escape(block.title)}:", "") if block.title else ()
+            yield _row(column.header for column in block.columns)
+            yield "|" + "|".join("---:" if column.is_number else "---" for column in block.columns) + "|"
+            yield from map(_row, block.rows)
+            yield ""
+            yield from _bullets("Rows", block.notes) if block.notes else ()
 
 
-def _rule(columns: Iterable[Column]) -> str:
-    return "|" + "|".join("---:" if column.is_number else "---" for column in columns) + "|"
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(map(escape, cells)) + " |"
 
 
-def bullets(title: str, lines: Iterable[str]) -> list[str]:
-    """Return a title and a list, or nothing if there are no lines."""
-    items = [f"- {escape(line)}" for line in lines]
-    return [f"{escape(title)}:", "", *items, ""] if items else []
+def _bullets(title: str, items: Iterable[str]) -> Iterator[str]:
+    yield from (f"{escape(title)}:", "", *(f"- {escape(item)}" for item in items), "")

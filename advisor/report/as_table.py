@@ -1,6 +1,7 @@
 """`-o table`: renders the answer as text in the width and colours of the terminal."""
 
 from advisor.records.answer import Recommendation
+from advisor.report.recommendation import recommendation_content
 from advisor.report.view import View
 
 SUFFIX = ".txt"
@@ -8,6 +9,6 @@ SUFFIX = ".txt"
 
 def render(recommendation: Recommendation, view: View) -> str:
     """Return the answer as text."""
-    from advisor.report.text import render_text
+    from advisor.report.terminal import to_text  # imports rich, which other formats do not need
 
-    return render_text(recommendation, width=view.width, color=view.color, top=view.top)
+    return to_text(recommendation_content(recommendation, top=view.top), view)

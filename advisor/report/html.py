@@ -5,8 +5,8 @@ from html import escape
 
 from advisor.records.report_contents import Report
 from advisor.report.as_json import to_plain
+from advisor.report.document import document_of
 from advisor.report.html_assets import MODULES, PLOT_STYLE_HASH, asset, csp_hash
-from advisor.report.html_document import document_of
 from advisor.report.printable import printable
 
 _START = 'showReport(JSON.parse(document.getElementById("data").textContent), document.getElementById("report"));'

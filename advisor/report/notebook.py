@@ -1,40 +1,41 @@
-"""Renders a recommendation as an HTML fragment for notebooks."""
+"""Renders any content as an HTML fragment for notebooks."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from html import escape
 
-from advisor.records.answer import Recommendation
-from advisor.report import sentence
+from advisor.report.content import Block, Listing, Paragraph, Table, Warnings, shown
 from advisor.report.printable import printable
-from advisor.report.quote_columns import table_rows
-from advisor.report.token_columns import columns_for
 
 
-def render_html(recommendation: Recommendation, *, top: int = 10) -> str:
-    """Return the headline, the table and the folded rest, in plain elements that take the notebook's theme."""
-    rows = table_rows(recommendation, top=top)
-    parts = [f"<p><strong>{_literal(sentence.headline(recommendation))}</strong></p>"]
-    if rows:
-        columns = columns_for(rows)
-        head = _cells("th", (column.header for column in columns))
-        body = "".join(f"<tr>{_cells('td', (column.cell(row) for column in columns))}</tr>" for row in rows)
-        parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
-        parts += [
-            f"<p>{_literal(note)}</p>" for note in sentence.table_notes(rows, quote_count=len(recommendation.quotes))
-        ]
-    parts.append(_folded("Assumes", sentence.basis(recommendation)))
-    parts.append(_folded(f"Left out ({len(recommendation.rejected):,})", sentence.left_out(recommendation)))
-    parts += [f"<p>Warning: {_literal(warning)}</p>" for warning in recommendation.warnings]
-    return "".join(parts)
+def to_fragment(content: Iterable[Block]) -> str:
+    """Return the content in plain elements that take the notebook's theme; lists are folded."""
+    return "".join(part for block in shown(content) for part in _parts(block))
+
+
+def _parts(block: Block) -> Iterator[str]:
+    match block:
+        case Paragraph():
+            yield f"<p><strong>{_literal(block.title)}</strong></p>" if block.title else ""
+            yield from _paragraphs(block.sentences)
+        case Listing():
+            items = "".join(f"<li>{_literal(item)}</li>" for item in block.items)
+            yield f"<details><summary>{_literal(block.title)}</summary><ul>{items}</ul></details>"
+        case Warnings():
+            yield from _paragraphs(f"Warning: {item}" for item in block.items)
+        case Table():
+            yield from _paragraphs([block.title] if block.title else [])
+            head = _cells("th", (column.header for column in block.columns))
+            body = "".join(f"<tr>{_cells('td', row)}</tr>" for row in block.rows)
+            yield f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+            yield from _paragraphs(block.notes)
+
+
+def _paragraphs(texts: Iterable[str]) -> Iterator[str]:
+    return (f"<p>{_literal(text)}</p>" for text in texts)
 
 
 def _cells(tag: str, texts: Iterable[str]) -> str:
     return "".join(f"<{tag}>{_literal(text)}</{tag}>" for text in texts)
-
-
-def _folded(title: str, lines: Iterable[str]) -> str:
-    items = "".join(f"<li>{_literal(line)}</li>" for line in lines)
-    return f"<details><summary>{_literal(title)}</summary><ul>{items}</ul></details>" if items else ""
 
 
 def _literal(text: str) -> str:

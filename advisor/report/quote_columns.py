@@ -1,14 +1,15 @@
-"""Defines the columns of a table of quotes, shared by every format that shows one."""
+"""Defines the rows and columns of a table of quotes, shared by every format that shows one."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from advisor import units
-from advisor.records.answer import Quote, Recommendation
+from advisor.records.answer import Quote, Recommendation, TokenQuote
 from advisor.records.machine import LOCAL
 from advisor.records.options import Objective
 from advisor.records.price import ExchangeRate
-from advisor.report.interval_text import interval_text
+from advisor.report.amounts import count_text, interval_text, money_text
+from advisor.report.tables import ColumnOf, ValueT, numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,49 +24,30 @@ class RankedQuote:
     rate: ExchangeRate | None = None
     objective: Objective = "cost"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """One column. Narrow tables drop the column with the lowest `drop_order` first; None is never dropped.
-
-    Text wider than `wraps_at` wraps before a column is dropped, because some providers name their types in whole
-    phrases. `number` returns the value to sort by.
-    """
-
-    header: str
-    cell: Callable[[RankedQuote], str]
-    number: Callable[[RankedQuote], float | None] | None = None
-    drop_order: int | None = None
-    wraps_at: int | None = None
-
     @property
-    def is_number(self) -> bool:
-        """True for numbers, which are aligned to the right."""
-        return self.number is not None
+    def has_front_mark(self) -> bool:
+        """True if the ranking shows the Pareto front and the quote is on it."""
+        return self.objective == "cost-time" and self.quote.on_pareto_front
 
 
-def shown_quotes(
-    quotes: Sequence[Quote], *, top: int, rate: ExchangeRate | None = None, objective: Objective = "cost"
-) -> tuple[RankedQuote, ...]:
-    """Return the best `top` quotes; if CPUs or GPUs are missing, the best of them replaces the last row."""
+def table_rows(recommendation: Recommendation, *, top: int) -> tuple[RankedQuote, ...]:
+    """Return the best `top` quotes, then the local machine if it is not ranked itself.
+
+    If CPUs or GPUs are missing among them, the best of them replaces the last row.
+    """
+    rate, objective = recommendation.exchange_rate, recommendation.job.objective
     ranked = [
         RankedQuote(rank=rank, quote=quote, rate=rate, objective=objective)
-        for rank, quote in enumerate(quotes, start=1)
+        for rank, quote in enumerate(recommendation.quotes, start=1)
     ]
     shown = ranked[:top]
     kinds = {row.quote.device.kind for row in shown}
     missing = next((row for row in ranked[top:] if row.quote.device.kind not in kinds), None)
-    return tuple(shown) if missing is None else (*shown[: max(top - 1, 1)], missing)
-
-
-def table_rows(recommendation: Recommendation, *, top: int) -> tuple[RankedQuote, ...]:
-    """Return `shown_quotes`, then the local machine if it is not ranked itself."""
-    rate, at_hand = recommendation.exchange_rate, unranked(recommendation)
-    objective = recommendation.job.objective
-    shown = shown_quotes(recommendation.quotes, top=top, rate=rate, objective=objective)
-    if at_hand is None:
-        return shown
-    return (*shown, RankedQuote(rank=None, quote=at_hand, rate=rate, objective=objective))
+    if missing is not None:
+        shown = [*shown[: max(top - 1, 1)], missing]
+    at_hand = unranked(recommendation)
+    here = [] if at_hand is None else [RankedQuote(rank=None, quote=at_hand, rate=rate, objective=objective)]
+    return (*shown, *here)
 
 
 def unranked(recommendation: Recommendation) -> Quote | None:
@@ -89,16 +71,68 @@ def instance_label(quote: Quote) -> str:
     return quote.instance if quote.instance_count == 1 else f"{quote.instance_count:,}x {quote.instance}"
 
 
+def percent_chance(quote: Quote) -> str:
+    """Return the probability that the quote is the cheapest, in whole percent, such as "61 %"."""
+    return units.format_ratio(round(quote.chance_cheapest, 2))
+
+
+def columns_for(rows: Sequence[RankedQuote]) -> tuple[ColumnOf[RankedQuote], ...]:
+    """Return the columns for these rows; in LLM serving, times, throughput and cost are those of tokens.
+
+    Text that `wraps_at` a width wraps first, because some providers name their types in whole phrases.
+    """
+    rate = rows[0].rate if rows else None
+    is_served = bool(rows) and rows[0].quote.tokens is not None
+    return (
+        ColumnOf(header="#", cell=_place, number=lambda row: row.rank),
+        ColumnOf(header="instance", cell=lambda row: instance_label(row.quote), wraps_at=24),
+        ColumnOf(header="provider", cell=lambda row: row.quote.provider, drop_order=10),
+        ColumnOf(header="region", cell=lambda row: row.quote.region, drop_order=6),
+        ColumnOf(header="device", cell=lambda row: device_label(row.quote), drop_order=8, wraps_at=22),
+        numbers("per h", lambda row: row.quote.usd_per_hour, money_text(rate, digits=3), drop_order=9),
+        numbers("in flight" if is_served else "batch", lambda row: row.quote.batch, count_text, drop_order=7),
+        ColumnOf(header="precision", cell=lambda row: row.quote.precision, drop_order=2),
+        *(_token_columns(rate) if is_served else _SAMPLE_COLUMNS),
+        numbers("cost", lambda row: row.quote.job_usd.mid, money_text(rate)),
+        ColumnOf(header="cheapest", cell=_chance, number=lambda row: row.quote.chance_cheapest, drop_order=12),
+        ColumnOf(header="memory", cell=_memory, number=_memory_share, drop_order=4),
+        ColumnOf(header="bound", cell=lambda row: row.quote.bound, drop_order=3),
+        ColumnOf(
+            header="price date",
+            cell=lambda row: " ".join((row.quote.price_date, *row.quote.price_marks)),
+            drop_order=1,
+        ),
+    )
+
+
+_SAMPLE_COLUMNS: tuple[ColumnOf[RankedQuote], ...] = (
+    numbers("step [90 %]", lambda row: row.quote.step_s, interval_text, drop_order=11),
+    numbers("samples/s", lambda row: row.quote.samples_per_s, units.format_rate, drop_order=5),
+)
+
+
+def _token_columns(rate: ExchangeRate | None) -> tuple[ColumnOf[RankedQuote], ...]:
+    def of(figure: Callable[[TokenQuote], ValueT]) -> Callable[[RankedQuote], ValueT | None]:
+        return lambda row: None if row.quote.tokens is None else figure(row.quote.tokens)
+
+    per_token = money_text(rate, digits=3)
+    return (
+        numbers("TTFT", of(lambda one: one.ttft_s.mid), units.format_duration, missing="", drop_order=13),
+        numbers("TPOT [90 %]", of(lambda one: one.tpot_s), interval_text, missing="", drop_order=14),
+        numbers("tokens/s", of(lambda one: one.output_tokens_per_s), units.format_rate, missing="", drop_order=11),
+        numbers("per Mtok", of(lambda one: one.usd_per_million_tokens), per_token, missing=""),
+    )
+
+
 def _place(row: RankedQuote) -> str:
     if row.rank is None:
         return "-"
     in_doubt = "~" if row.quote.indistinguishable and row.rank > 1 else ""
-    return f"{in_doubt}{row.rank}{'*' if has_front_mark(row) else ''}"
+    return f"{in_doubt}{row.rank}{'*' if row.has_front_mark else ''}"
 
 
-def has_front_mark(row: RankedQuote) -> bool:
-    """Return True if the ranking shows the Pareto front and the quote is on it."""
-    return row.objective == "cost-time" and row.quote.on_pareto_front
+def _chance(row: RankedQuote) -> str:
+    return "-" if row.rank is None else percent_chance(row.quote)
 
 
 def _memory_share(row: RankedQuote) -> float:
@@ -108,53 +142,3 @@ def _memory_share(row: RankedQuote) -> float:
 def _memory(row: RankedQuote) -> str:
     share = units.format_ratio(_memory_share(row))
     return f"{share} tight" if row.quote.is_tight else share
-
-
-def percent_chance(quote: Quote) -> str:
-    """Return the probability that the quote is the cheapest, in whole percent, such as "61 %"."""
-    return units.format_ratio(round(quote.chance_cheapest, 2))
-
-
-def _chance(row: RankedQuote) -> str:
-    return "-" if row.rank is None else percent_chance(row.quote)
-
-
-def _step(row: RankedQuote) -> str:
-    return interval_text(row.quote.step_s)
-
-
-def _price_date(row: RankedQuote) -> str:
-    return " ".join((row.quote.price_date, *row.quote.price_marks))
-
-
-COLUMNS = (
-    Column(header="#", cell=_place, number=lambda row: row.rank),
-    Column(header="instance", cell=lambda row: instance_label(row.quote), wraps_at=24),
-    Column(header="provider", cell=lambda row: row.quote.provider, drop_order=10),
-    Column(header="region", cell=lambda row: row.quote.region, drop_order=6),
-    Column(header="device", cell=lambda row: device_label(row.quote), drop_order=8, wraps_at=22),
-    Column(
-        header="per h",
-        cell=lambda row: units.format_money(row.quote.usd_per_hour, rate=row.rate, digits=3),
-        number=lambda row: row.quote.usd_per_hour,
-        drop_order=9,
-    ),
-    Column(header="batch", cell=lambda row: f"{row.quote.batch:,}", number=lambda row: row.quote.batch, drop_order=7),
-    Column(header="precision", cell=lambda row: row.quote.precision, drop_order=2),
-    Column(header="step [90 %]", cell=_step, number=lambda row: row.quote.step_s.mid, drop_order=11),
-    Column(
-        header="samples/s",
-        cell=lambda row: units.format_rate(row.quote.samples_per_s),
-        number=lambda row: row.quote.samples_per_s,
-        drop_order=5,
-    ),
-    Column(
-        header="cost",
-        cell=lambda row: units.format_money(row.quote.job_usd.mid, rate=row.rate),
-        number=lambda row: row.quote.job_usd.mid,
-    ),
-    Column(header="cheapest", cell=_chance, number=lambda row: row.quote.chance_cheapest, drop_order=12),
-    Column(header="memory", cell=_memory, number=_memory_share, drop_order=4),
-    Column(header="bound", cell=lambda row: row.quote.bound, drop_order=3),
-    Column(header="price date", cell=_price_date, drop_order=1),
-)

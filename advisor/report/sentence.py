@@ -1,25 +1,31 @@
 """Writes a recommendation as sentences: headline, assumptions, notes and offers left out, the same in all formats."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from advisor import units
 from advisor.records.answer import Job, Quote, Recommendation, WorkloadSummary
+from advisor.records.device import DeviceKind
 from advisor.records.machine import LOCAL
 from advisor.records.options import Objective
 from advisor.records.price import ExchangeRate
 from advisor.records.sample_words import at_batch_text, batch_text, samples_text
-from advisor.report.cost_text import cost_notes, covered_cost, load_text
-from advisor.report.interval_text import interval_text
-from advisor.report.loader_text import loader_notes
-from advisor.report.measured_text import measured_notes
-from advisor.report.money import rate_note
-from advisor.report.quote_columns import RankedQuote, device_label, has_front_mark, instance_label, percent_chance
-from advisor.report.scaling_text import scaling_notes
-from advisor.report.token_text import service_settings, token_notes
+from advisor.report.amounts import interval_text, rate_note
+from advisor.report.marks import KIND_NAMES
+from advisor.report.prices import BASIS_NAMES
+from advisor.report.quote_columns import RankedQuote, device_label, instance_label, percent_chance
+from advisor.report.quote_notes import (
+    cost_notes,
+    covered_cost,
+    load_text,
+    loader_notes,
+    measured_notes,
+    scaling_notes,
+    service_settings,
+    token_notes,
+)
 
-_KIND_NAMES = {"cpu": "CPU", "gpu": "GPU"}
-_OTHER_KIND = {"cpu": "gpu", "gpu": "cpu"}
+_OTHER_KIND: Mapping[DeviceKind, DeviceKind] = {"cpu": "gpu", "gpu": "cpu"}
 _PRICE_NAMES = {
     "on_demand": "on-demand prices",
     "spot": "spot prices",
@@ -31,14 +37,6 @@ _TIME_NAMES = {
     "calibrated": "calibrated on this device",
     "fitted": "predicted from operators measured on its hardware generation",
     "datasheet": "predicted from its datasheet",
-}
-BASIS_NAMES = {
-    "list": "list price",
-    "published": "as published",
-    "minimum_live_offer": "cheapest live offer",
-    "median_live_offer": "median of live offers",
-    "own_rate": "your own price",
-    "own_hardware": "running cost of your hardware",
 }
 _BY_HOW_MUCH = ("over-", "under-", "does-not-fit")
 """Prefixes of the rejection codes that miss a limit by an amount."""
@@ -110,15 +108,15 @@ def _margin(best: Quote, quotes: Sequence[Quote], *, job: Job, rate: ExchangeRat
     other_kind = _OTHER_KIND[best.device.kind]
     other = next((quote for quote in quotes if quote.device.kind == other_kind), None)
     if other is None:
-        return f"; no {_KIND_NAMES[other_kind]} is in the ranking"
+        return f"; no {KIND_NAMES[other_kind]} is in the ranking"
     cost = units.format_money(other.job_usd.mid, rate=rate)
     if job.objective != "cost":
         cost = f"{cost} in {units.format_duration(_time_s(other, job))}"
-    rival = f"the best {_KIND_NAMES[other_kind]} ({other.provider} {other.instance}, {cost})"
+    rival = f"the best {KIND_NAMES[other_kind]} ({other.provider} {other.instance}, {cost})"
     if other.indistinguishable:
         return f", not clearly {_BETTER[job.objective]} than {rival}: their intervals overlap"
     saved = _saving(_amount(other, job) / _amount(best, job))
-    return f": a {_KIND_NAMES[best.device.kind]} is {saved} {_BETTER[job.objective]} than {rival}"
+    return f": a {KIND_NAMES[best.device.kind]} is {saved} {_BETTER[job.objective]} than {rival}"
 
 
 def _amount(quote: Quote, job: Job) -> float:
@@ -156,14 +154,15 @@ def _rivals(best: Quote, quotes: Sequence[Quote], *, objective: Objective) -> st
 
 def basis(recommendation: Recommendation) -> tuple[str, ...]:
     """Return the assumptions of the headline: the job, the best offer, the traced step, and further notes."""
+    best, job, rate = recommendation.best, recommendation.job, recommendation.exchange_rate
     return (
-        _job(recommendation.job),
-        *([] if recommendation.best is None else _best(recommendation)),
-        _workload(recommendation.workload, recommendation.job),
+        _job(job),
+        *([] if best is None else _best(best, job, rate=rate)),
+        _workload(recommendation.workload, job),
         *recommendation.workload.assumptions,
         *measured_notes(recommendation.measured),
         *recommendation.notes,
-        *(f"{note}." for note in rate_note(recommendation.exchange_rate)),
+        *(f"{note}." for note in rate_note(rate)),
     )
 
 
@@ -181,40 +180,34 @@ def _job(job: Job) -> str:
     return f"{settings}{size}."
 
 
-def _best(recommendation: Recommendation) -> tuple[str, ...]:
-    """Return the sources of the best offer's numbers, its cost, and its notes."""
-    best, job, rate = recommendation.best, recommendation.job, recommendation.exchange_rate
-    if best is None:
-        return ()
-    if job.assumed or (best.provider == LOCAL and not best.usd_per_hour):
-        return (
-            _figures(best, job, rate=rate),
-            *token_notes(best, job, rate=rate),
-            *scaling_notes(best, job),
-            *cost_notes(best, job),
-            *loader_notes(best, job),
-        )
-    return (
-        _figures(best, job, rate=rate, has_coverage=True),
-        *token_notes(best, job, rate=rate),
-        *scaling_notes(best, job),
-        covered_cost(best, job, rate=rate),
-        *cost_notes(best, job),
-        *loader_notes(best, job),
-    )
+def _best(best: Quote, job: Job, *, rate: ExchangeRate | None) -> Iterator[str]:
+    """Yield the sources of the best offer's numbers, its cost, and its notes."""
+    has_covered_cost = not job.assumed and not _is_free(best)
+    yield _figures(best, job, rate=rate, has_covered_cost=has_covered_cost)
+    yield from token_notes(best, job, rate=rate)
+    yield from scaling_notes(best, job)
+    if has_covered_cost:
+        yield covered_cost(best, job, rate=rate)
+    yield from cost_notes(best, job)
+    yield from loader_notes(best, job)
 
 
-def _figures(best: Quote, job: Job, *, rate: ExchangeRate | None, has_coverage: bool = False) -> str:
+def _is_free(quote: Quote) -> bool:
+    """Return True for the local machine if the price of its electricity is not known."""
+    return quote.provider == LOCAL and not quote.usd_per_hour
+
+
+def _figures(best: Quote, job: Job, *, rate: ExchangeRate | None, has_covered_cost: bool) -> str:
     batch = batch_text(best.batch, job.generation)
     time = f"best offer: {batch}, {best.precision}; time {_TIME_NAMES[best.time_source]}"
-    if best.provider == LOCAL and not best.usd_per_hour:
+    if _is_free(best):
         return (
             f"{time}; it counts as free, because the price of its electricity is unknown (set `owned` in an overlay)."
         )
     return (
         f"{time}; price {units.format_money(best.usd_per_hour, rate=rate, digits=3)} per hour "
         f"({BASIS_NAMES[best.price_basis]}, {best.price_date})"
-        + ("." if has_coverage else "; the cost covers only compute time.")
+        + ("." if has_covered_cost else "; the cost covers only compute time.")
     )
 
 
@@ -243,11 +236,11 @@ def table_notes(rows: Sequence[RankedQuote], *, quote_count: int) -> tuple[str, 
             f"~ too close to the best to call: the {_OVERLAPPING[rows[0].objective]} overlap within the error of a "
             "single device. cheapest: the probability of being the cheapest."
         )
-    if any(has_front_mark(row) for row in ranked):
+    if any(row.has_front_mark for row in ranked):
         notes.append("* on the Pareto front: no other offer is both cheaper and faster.")
     last = ranked[-1] if ranked else None
     if last is not None and last.rank is not None and last.rank > len(ranked):
-        notes.append(f"Row {last.rank} is the best {_KIND_NAMES[last.quote.device.kind]}.")
+        notes.append(f"Row {last.rank} is the best {KIND_NAMES[last.quote.device.kind]}.")
     for row in rows[len(ranked) :]:
         job_s = row.quote.job_s
         time = interval_text(job_s)

@@ -13,7 +13,7 @@ from advisor.files.json_text import parse_json
 from advisor.question.from_source import check_named, question_of
 from advisor.question.record import Question
 from advisor.records.price import Catalog
-from advisor.report.prices_json import render_prices_json
+from advisor.report.prices import render_prices_json
 from advisor.report.record_json import record_json
 from advisor.serve.frames import Frame
 from advisor.serve.options import options_of
@@ -50,13 +50,13 @@ def _breakeven(body: bytes, catalog: Catalog) -> bytes:
 
 def _report(body: bytes, catalog: Catalog) -> bytes:
     from advisor.answers.full_report import report
-    from advisor.report.html_document import document_of  # only the page needs it, and a worker should start quickly
+    from advisor.report.document import document_of  # only the page needs it, and a worker should start quickly
 
     return record_json(document_of(report(_question(read_request(body), catalog), with_break_even=False)))
 
 
 def _break_even_section(body: bytes, catalog: Catalog) -> bytes:
-    from advisor.report.html_break_even import break_even_section
+    from advisor.report.break_even import break_even_section
 
     return record_json(break_even_section(break_even(_question(read_request(body), catalog))))
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from advisor.errors import AdvisorError, LoadError, TraceError
-from advisor.machine.free_memory import total_memory_bytes
+from advisor.machine.limits import total_memory_bytes
 from advisor.workload.dependencies import recorded_dependencies
 from advisor.workload.input_spec import parse_input_specs
 from advisor.workload.interpreter import StandardLibrary

@@ -29,31 +29,31 @@ def found(*, options: Options | None = None, **how: Any) -> Report:
     return report(question, today=date(2026, 3, 1), **how)
 
 
-def test_the_best_of_each_kind_is_looked_at_closely() -> None:
+def test_the_best_of_each_kind_is_shown_in_detail() -> None:
     shown = found(with_break_even=False)
-    assert [(look.role, look.quote.id) for look in shown.looks] == [
+    assert [(detail.role, detail.quote.id) for detail in shown.details] == [
         ("best GPU", GPU_OFFER.id),
         ("best CPU", CPU_OFFER.id),
     ]
-    for look in shown.looks:
-        assert look.step.step_s == look.quote.step_s
-        assert look.memory is not None
-        assert look.memory.batch == look.quote.batch
-        assert look.memory.peak_bytes == pytest.approx(look.quote.peak_memory_bytes)
+    for detail in shown.details:
+        assert detail.step.step_s == detail.quote.step_s
+        assert detail.memory is not None
+        assert detail.memory.batch == detail.quote.batch
+        assert detail.memory.peak_bytes == pytest.approx(detail.quote.peak_memory_bytes)
     assert (shown.made_on, shown.break_even) == ("2026-03-01", None)
 
 
 def test_a_batch_costs_what_its_step_takes() -> None:
-    gpu, cpu = found(with_break_even=False).looks
-    at_4 = {look.role: next(point for point in look.batches if point.batch == 4) for look in (gpu, cpu)}
+    gpu, cpu = found(with_break_even=False).details
+    at_4 = {detail.role: next(point for point in detail.batches if point.batch == 4) for detail in (gpu, cpu)}
     # On the GPU 0.4 s + 4 x 0.01 s at $0.001 a second, on the CPU 4 s at $0.0001.
     assert at_4["best GPU"].step_s.mid == pytest.approx(0.44)
     assert at_4["best GPU"].samples_per_s == pytest.approx(4 / 0.44)
     assert at_4["best GPU"].usd_per_million_samples == pytest.approx(110.0)
     assert at_4["best CPU"].usd_per_million_samples == pytest.approx(100.0)
-    for look in (gpu, cpu):
-        priced = next(point for point in look.batches if point.batch == look.quote.batch)
-        assert priced.usd_per_million_samples == pytest.approx(look.quote.usd_per_million_samples)
+    for detail in (gpu, cpu):
+        priced = next(point for point in detail.batches if point.batch == detail.quote.batch)
+        assert priced.usd_per_million_samples == pytest.approx(detail.quote.usd_per_million_samples)
 
 
 def test_prices_are_counted_by_their_source() -> None:
@@ -67,7 +67,7 @@ def test_break_even_comes_with_it_unless_one_kind_alone_is_left() -> None:
     assert both.break_even is not None
     assert both.break_even.curves
     one = found(options=Options(device=("gpu",)))
-    assert [look.role for look in one.looks] == ["best GPU"]
+    assert [detail.role for detail in one.details] == ["best GPU"]
     assert one.break_even is None
 
 
@@ -80,13 +80,13 @@ def test_a_report_may_rest_on_timed_steps() -> None:
     shown = report(question_of(net(), options, catalog=catalog(), machine=machine(), measuring=measuring))
     # The break-even point and the savings are about offers, on which nothing can be timed.
     assert shown.break_even is not None
-    assert len(shown.looks) >= 2
+    assert len(shown.details) >= 2
 
 
-def test_nothing_is_looked_at_where_nothing_fits() -> None:
+def test_nothing_is_shown_in_detail_where_nothing_fits() -> None:
     shown = found(options=Options(max_usd=1e-9))
     assert shown.recommendation.best is None
-    assert shown.looks == ()
+    assert shown.details == ()
 
 
 def test_the_shipped_accuracy_begins_with_all_rows() -> None:

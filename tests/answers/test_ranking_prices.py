@@ -13,7 +13,7 @@ from advisor.question.from_source import catalog_of, profile_source, question_of
 from advisor.records.answer import Recommendation
 from advisor.records.options import Options
 from advisor.records.workload import Workload
-from advisor.report.text import render_text
+from tests.report.toys import render_text
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 OVERLAY = """\

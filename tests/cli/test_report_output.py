@@ -10,7 +10,7 @@ import pytest
 
 from advisor.cli.commands.rank import command
 from tests.cli.conftest import Pipeline, Result
-from tests.report.html_toys import report
+from tests.report.report_toys import report
 from tests.report.toys import recommendation
 
 Advise = Callable[..., Result]

@@ -1,7 +1,7 @@
 import json
 
 from advisor.answers.accuracy_score import score
-from advisor.report.accuracy_json import render_accuracy_json
+from advisor.report.accuracy import render_accuracy_json
 from tests.answers.toys import failed, predicted
 
 ACCURACY = score([predicted(1.25)], [failed("no kernels", line=7)])

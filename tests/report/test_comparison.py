@@ -3,9 +3,9 @@ from dataclasses import replace
 from advisor.answers.comparison import compare_answers
 from advisor.records.change import Comparison
 from advisor.report.as_json import to_json
-from advisor.report.comparison_markdown import render_comparison_markdown
-from advisor.report.comparison_rows import headline
-from advisor.report.comparison_text import render_comparison
+from advisor.report.as_markdown import to_markdown
+from advisor.report.comparison import comparison_content, headline
+from advisor.report.terminal import to_text
 from advisor.report.view import View
 from tests.answers.test_answer_changes import BASE, slower, with_flops
 from tests.report.toys import L4, T4, recommendation
@@ -18,7 +18,8 @@ def comparison() -> Comparison:
 
 
 def test_the_text_says_what_changed_and_what_not() -> None:
-    assert [" ".join(line.split()) for line in render_comparison(comparison(), view=View()).splitlines()] == [
+    text = to_text(comparison_content(comparison(), top=10), View())
+    assert [" ".join(line.split()) for line in text.splitlines()] == [
         "resnet50: 20 % more FLOP per step; on its cheapest instance, the job costs 7.1 %",
         "more, which is within the interval of the prediction.",
         "",
@@ -56,7 +57,7 @@ def test_the_headline_says_multiples_as_such_and_names_another_model() -> None:
 
 
 def test_markdown_has_a_table_for_each_of_the_texts() -> None:
-    text = render_comparison_markdown(comparison(), top=10)
+    text = to_markdown(comparison_content(comparison(), top=10))
     assert text.startswith("**resnet50: 20 % more FLOP per step;")
     assert text.count("|---|---:|---:|---|") == 3
     assert "| cost of the job | \\$0.42 | \\$0.45 | +7.1 %, within the interval |" in text

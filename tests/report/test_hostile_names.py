@@ -12,12 +12,14 @@ import pytest
 from advisor.answers.comparison import compare_answers
 from advisor.records.answer import Recommendation
 from advisor.report.as_json import to_json
-from advisor.report.comparison_markdown import render_comparison_markdown
-from advisor.report.comparison_text import render_comparison
+from advisor.report.as_markdown import to_markdown
+from advisor.report.comparison import comparison_content
 from advisor.report.formats import format_module, format_names
-from advisor.report.notebook import render_html
-from advisor.report.profile_text import render_profile
+from advisor.report.notebook import to_fragment
+from advisor.report.profile import profile_content
+from advisor.report.recommendation import recommendation_content
 from advisor.report.record_json import record_json
+from advisor.report.terminal import to_text
 from advisor.report.view import View
 from tests.report.toys import quote, recommendation, rejection
 
@@ -45,10 +47,10 @@ WIDE = View(width=400)
 FORMATS = {name: format_module(name).render for name in format_names()}
 TEXTS = {
     **{name: lambda answer, render=render: render(answer, WIDE) for name, render in FORMATS.items()},
-    "profile": lambda answer: render_profile(answer.workload, (), by="module", view=WIDE),
-    "notebook": render_html,
-    "comparison": lambda answer: render_comparison(compare_answers(answer, answer), view=WIDE),
-    "comparison markdown": lambda answer: render_comparison_markdown(compare_answers(answer, answer), top=10),
+    "profile": lambda answer: to_text(profile_content(answer.workload, (), by="module", top=10), WIDE),
+    "notebook": lambda answer: to_fragment(recommendation_content(answer, top=10)),
+    "comparison": lambda answer: to_text(comparison_content(compare_answers(answer, answer), top=10), WIDE),
+    "comparison markdown": lambda answer: to_markdown(comparison_content(compare_answers(answer, answer), top=10)),
     "comparison json": lambda answer: to_json(compare_answers(answer, answer)),
 }
 
@@ -97,8 +99,8 @@ class _Tags(HTMLParser):
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_name_adds_no_element_and_no_attribute_to_html(name: str) -> None:
     found, expected = _Tags(), _Tags()
-    found.feed(render_html(answer(name)))
-    expected.feed(render_html(answer("plain")))
+    found.feed(TEXTS["notebook"](answer(name)))
+    expected.feed(TEXTS["notebook"](answer("plain")))
     assert found.tags == expected.tags
 
 

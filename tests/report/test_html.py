@@ -10,7 +10,7 @@ import pytest
 
 from advisor.report.html import json_in_html, render_report
 from advisor.report.html_assets import ASSETS, MODULES, PLOT_STYLE_HASH, asset
-from tests.report.html_toys import report
+from tests.report.report_toys import report
 from tests.report.toys import L4, quote, recommendation, rejection
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&\u2028[red]\"'"

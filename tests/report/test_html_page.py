@@ -8,7 +8,7 @@ import pytest
 
 from advisor.report.html import render_report
 from tests.browser import Watched, watched_page
-from tests.report.html_toys import report
+from tests.report.report_toys import report
 from tests.report.test_html import HOSTILE
 from tests.report.toys import GENOA, L4, T4, quote, recommendation, rejection
 

@@ -2,8 +2,14 @@
 
 from html.parser import HTMLParser
 
-from advisor.report.notebook import render_html
+from advisor.records.answer import Recommendation
+from advisor.report.notebook import to_fragment
+from advisor.report.recommendation import recommendation_content
 from tests.report.toys import GENOA, L4, T4, quote, recommendation
+
+
+def render_html(answer: Recommendation) -> str:
+    return to_fragment(recommendation_content(answer, top=10))
 
 
 class _Elements(HTMLParser):

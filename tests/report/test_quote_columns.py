@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.report.quote_columns import COLUMNS, device_label, percent_chance, shown_quotes, table_rows
-from tests.report.toys import A10G, GENOA, HERE, L4, T4, quote, recommendation
+from advisor.report.quote_columns import columns_for, device_label, percent_chance, table_rows
+from tests.report.toys import A10G, GENOA, HERE, L4, T4, quote, recommendation, shown_quotes
 
 
 def test_the_best_cpu_takes_the_last_place_when_gpus_fill_the_table() -> None:
@@ -43,7 +43,7 @@ def test_a_gpu_is_labelled_by_its_count_and_a_cpu_by_its_vcpus() -> None:
 
 def test_the_cells_of_a_row_say_what_the_quote_says() -> None:
     (row,) = shown_quotes((quote("g6.xlarge", kind="gpu", device="L4", usd=0.42, chance_cheapest=0.614),), top=1)
-    cells = {column.header: column.cell(row) for column in COLUMNS}
+    cells = {column.header: column.cell(row) for column in columns_for(())}
     assert cells == {
         "#": "1",
         "instance": "g6.xlarge",
@@ -72,7 +72,7 @@ def test_the_machine_at_hand_follows_the_ranked_rows_without_a_rank() -> None:
     rows = table_rows(recommendation(L4, T4, A10G, GENOA, at_hand=HERE), top=2)
 
     assert [(row.rank, row.quote.provider) for row in rows] == [(1, "aws"), (4, "aws"), (None, "local")]
-    cells = {column.header: column.cell(rows[-1]) for column in COLUMNS}
+    cells = {column.header: column.cell(rows[-1]) for column in columns_for(())}
     assert (cells["#"], cells["per h"], cells["cost"], cells["cheapest"]) == ("-", "$0", "$0", "-")
     assert cells["device"] == "16 threads of AMD EPYC 7763"
 

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 from advisor.records.answer import Recommendation
 from advisor.report import sentence
-from advisor.report.quote_columns import shown_quotes
-from tests.report.toys import A10G, GENOA, HERE, L4, T4, quote, recommendation, rejection
+from tests.report.toys import A10G, GENOA, HERE, L4, T4, quote, recommendation, rejection, shown_quotes
 
 
 def given(answer: Recommendation) -> Recommendation:

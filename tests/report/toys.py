@@ -1,5 +1,6 @@
 """A small recommendation, made by hand, that every test of the reports looks at."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import get_args
 
@@ -16,6 +17,10 @@ from advisor.records.answer import (
 )
 from advisor.records.device import DeviceKind
 from advisor.records.price import Rejection, RejectionCode
+from advisor.report.quote_columns import RankedQuote, table_rows
+from advisor.report.recommendation import recommendation_content
+from advisor.report.terminal import to_text
+from advisor.report.view import View
 
 
 def quote(
@@ -127,3 +132,12 @@ def recommendation(
         warnings=warnings,
         at_hand=at_hand,
     )
+
+
+def shown_quotes(quotes: Sequence[Quote], *, top: int) -> tuple[RankedQuote, ...]:
+    """The rows of a table of these quotes."""
+    return table_rows(recommendation(*quotes), top=top)
+
+
+def render_text(answer: Recommendation, *, width: int, color: bool, top: int = 10) -> str:
+    return to_text(recommendation_content(answer, top=top), View(width=width, color=color))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from advisor.errors import AdvisorError, ExitCode, LoadError, TraceError, UsageError
-from advisor.machine.free_memory import total_memory_bytes
+from advisor.machine.limits import total_memory_bytes
 from advisor.workload import spawn, supervisor
 from advisor.workload.spawn import ProfileRequest, start_profile
 

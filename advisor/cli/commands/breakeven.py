@@ -54,10 +54,10 @@ def command(
     from advisor.cli.output import write_answer
     from advisor.question.from_source import question_from_source
     from advisor.question.variations import trace_variations
-    from advisor.report.break_even_text import render_break_even
+    from advisor.report.break_even import break_even_content
 
     with progress(f"reading {source}"):
         question = question_from_source(source, options, run=run, script_args=script_args, use_trace_cache=True)
         answer = break_even(question, variations=trace_variations(source, options, vary=vary, run=run))
-    write_answer(answer, output, render_break_even, top=options.top)
+    write_answer(answer, output, break_even_content)
     return ExitCode.ANSWER

@@ -85,7 +85,8 @@ def command(
     from advisor.cli.fleet_output import write_collected, write_fleet
     from advisor.cli.output import STDOUT, view_of, write
     from advisor.machine.this_machine import this_machine
-    from advisor.report.calibration_text import render_calibration
+    from advisor.report.calibration import calibration_content
+    from advisor.report.terminal import to_text
 
     _check_one_of(fleet=fleet, collect=collect, show=show, on=on, export=export, threads=threads, precision=precision)
     if export is not None and not export.parent.is_dir():
@@ -109,8 +110,8 @@ def command(
     else:
         made = _calibrated(on, machine, catalog, time_budget=time_budget, threads=threads, precisions=precision)
         in_force = [one.calibration for one in made if not one.is_disturbed]
-    view = view_of(STDOUT, top=len(in_force))
-    write("\n".join(render_calibration(one, view=view) for one in in_force), STDOUT)
+    view = view_of(STDOUT)
+    write("\n".join(to_text(calibration_content(one), view) for one in in_force), STDOUT)
     if export is not None:
         if not in_force:
             raise UsageError(
@@ -144,7 +145,7 @@ def _calibrated(
 ) -> list["Calibrated"]:
     from advisor.calibrate.calibration_run import calibrate
     from advisor.records.calibration import NotCalibrated
-    from advisor.report.calibration_text import target_text
+    from advisor.report.calibration import target_text
 
     found: list[Calibrated] = []
     passed_over: list[str] = []

@@ -41,9 +41,9 @@ def command(output: "Output", with_others: bool, options: "Options") -> int:
     from advisor.answers.device_list import take_inventory
     from advisor.cli.output import write_answer
     from advisor.question.from_source import catalog_of
-    from advisor.report.inventory_text import render_inventory
+    from advisor.report.inventory import inventory_content
 
     with progress("inspecting this machine"):
         inventory = take_inventory(catalog_of(options), with_others=with_others)
-    write_answer(inventory, output, render_inventory, top=options.top)
+    write_answer(inventory, output, inventory_content)
     return ExitCode.ANSWER

@@ -42,9 +42,9 @@ def command(output: "Output", options: "Options") -> int:
     from advisor.answers.checkup import examine
     from advisor.cli.output import write_answer
     from advisor.report.as_json import to_json
-    from advisor.report.checkup_text import render_checkup
+    from advisor.report.checkup import checkup_content
 
     with progress("checking every stage"):
         checks = examine(options)
-    write_answer(checks, output, render_checkup, top=options.top, as_json=lambda checks: to_json({"checks": checks}))
+    write_answer(checks, output, checkup_content, as_json=lambda checks: to_json({"checks": checks}))
     return ExitCode.NOTHING_FITS if any(check.state == "fails" for check in checks) else ExitCode.ANSWER

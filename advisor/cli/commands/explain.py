@@ -61,13 +61,15 @@ def command(
       advise explain model.py --on c7a.xlarge --on g6.xlarge
       advise explain model.py --on l4 -o explanation.json
     """
+    from functools import partial
+
     from advisor.answers.explanation import explain
     from advisor.cli.output import write_answer
     from advisor.question.from_source import question_from_source
-    from advisor.report.explanation_text import render_explanation
+    from advisor.report.explanation import explanation_content
 
     with progress(f"reading {source}"):
         question = question_from_source(source, options, run=run, script_args=script_args, on=on, trace=trace)
         explanation = explain(question, on=on)
-    write_answer(explanation, output, render_explanation, top=options.top)
+    write_answer(explanation, output, partial(explanation_content, top=options.top))
     return ExitCode.ANSWER

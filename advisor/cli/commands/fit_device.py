@@ -60,12 +60,13 @@ def command(measurements: "tuple[Path, ...]", device: str, output: "Output", opt
     from advisor.answers.device_fit import fit_device
     from advisor.catalog.yaml_text import device_yaml
     from advisor.cli.output import STDOUT, view_of, write
-    from advisor.report.own_fit_text import own_fit_sentences, render_own_fit
+    from advisor.report.own_fit import own_fit_content, own_fit_sentences
+    from advisor.report.terminal import to_text
 
     with counted_progress("tracing models") as on_progress:
         fit = fit_device(measurements, device, options, date=date.today().isoformat(), on_progress=on_progress)
     heading = f"{fit.profile.name}: device profile with two ratios fitted by `advise fit-device`."
     write(device_yaml(fit.profile, comments=(heading, *own_fit_sentences(fit))), output)
     if output.path is not None:
-        write(render_own_fit(fit, view=view_of(STDOUT, top=options.top)), STDOUT)
+        write(to_text(own_fit_content(fit, top=options.top), view_of(STDOUT)), STDOUT)
     return ExitCode.ANSWER

@@ -65,10 +65,12 @@ def command(
       advise memory model.py --mode training --batch 64 --on t4
       advise memory hf:./llama --on g5.xlarge --on a100-sxm4-80gb -o json
     """
+    from functools import partial
+
     from advisor.answers.memory_fit import check_one_batch, memory_fit
     from advisor.cli.output import write_answer
     from advisor.question.from_source import question_from_source
-    from advisor.report.memory_text import render_memory
+    from advisor.report.memory import memory_content
 
     check_one_batch(options)
     with progress(f"reading {source}"):
@@ -76,6 +78,6 @@ def command(
             source, options, run=run, script_args=script_args, trace=trace, read_machine=None
         )
         answer = memory_fit(question, on=on)
-    write_answer(answer, output, render_memory, top=options.top)
+    write_answer(answer, output, partial(memory_content, top=options.top))
     fits = any(device.verdict != "does not fit" for device in answer.devices)
     return ExitCode.ANSWER if fits else ExitCode.NOTHING_FITS

@@ -1,6 +1,6 @@
 """List, check, change and refresh prices."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import click
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from advisor.cli.output import Output
     from advisor.records.options import Options
-    from advisor.records.price import Catalog, PriceChange, PricedOffer
-    from advisor.report.view import View
+    from advisor.records.price import Catalog, PricedOffer
+    from advisor.report.content import Block
 
 _OVERLAY_FLAGS = ("prices", "profiles", "currency")
 
@@ -33,7 +33,7 @@ def _flags(*names: str) -> Callable[[], list[click.Parameter]]:
 def _write_prices(
     rows: "tuple[PricedOffer, ...]",
     catalog: "Catalog",
-    render: "Callable[..., str]",
+    content: "Callable[..., Iterable[Block]]",
     options: "Options",
     output: "Output",
 ) -> int:
@@ -43,14 +43,14 @@ def _write_prices(
     from advisor.catalog.find import exchange_rate_of, overlay_notes
     from advisor.cli.output import write_answer
     from advisor.errors import NothingFitsError
-    from advisor.report.prices_json import render_prices_json
+    from advisor.report.prices import render_prices_json
 
     rate = exchange_rate_of(catalog, options.currency)
     _warn(catalog)
     if not rows:
         raise NothingFitsError("no price is within these limits", hint="remove some of the flags")
-    render = partial(render, rate=rate, notes=overlay_notes(catalog))
-    write_answer(rows, output, render, top=options.top, as_json=render_prices_json)
+    content = partial(content, rate=rate, notes=overlay_notes(catalog))
+    write_answer(rows, output, content, as_json=render_prices_json)
     return ExitCode.ANSWER
 
 
@@ -97,14 +97,15 @@ def list_command(output: "Output", options: "Options") -> int:
       advise prices list --currency EUR -o prices.json
     """
     from datetime import date
+    from functools import partial
 
     from advisor.answers.price_list import list_prices
     from advisor.question.from_source import catalog_of
-    from advisor.report.prices_text import render_price_list
+    from advisor.report.prices import price_list_content
 
     catalog = catalog_of(options)
     rows = list_prices(catalog, options, today=date.today())
-    return _write_prices(rows, catalog, render_price_list, options, output)
+    return _write_prices(rows, catalog, partial(price_list_content, top=options.top), options, output)
 
 
 @command.command(
@@ -125,11 +126,11 @@ def show_command(name: str, output: "Output", options: "Options") -> int:
 
     from advisor.answers.price_list import show_prices
     from advisor.question.from_source import catalog_of
-    from advisor.report.prices_text import render_prices_of
+    from advisor.report.prices import instance_prices_content
 
     catalog = catalog_of(options)
     rows = show_prices(catalog, name, options, today=date.today())
-    return _write_prices(rows, catalog, render_prices_of, options, output)
+    return _write_prices(rows, catalog, instance_prices_content, options, output)
 
 
 @command.command("validate", cls=Command, short_help="Check files of prices, terms or devices.")
@@ -187,23 +188,20 @@ def diff_command(output: "Output", options: "Options") -> int:
       advise prices diff
       advise prices diff --prices negotiated.yaml --top 100
     """
+    from functools import partial
+
     from advisor.answers.price_list import changes_of_ours
     from advisor.catalog.find import exchange_rate_of
     from advisor.cli.output import write_answer
     from advisor.question.from_source import catalog_of
-    from advisor.report.prices_json import render_changes_json
-    from advisor.report.prices_text import excluded_lines, render_changes
+    from advisor.report.prices import price_changes_content, render_changes_json
 
     catalog = catalog_of(options)
     rate = exchange_rate_of(catalog, options.currency)
-
-    def render(changes: "tuple[PriceChange, ...]", /, *, view: "View") -> str:
-        excluded = "".join(f"{line}\n" for line in excluded_lines(catalog.offers))
-        return render_changes(changes, rate=rate, view=view) + excluded
-
     changes = changes_of_ours(catalog)
     _warn(catalog)
-    write_answer(changes, output, render, top=options.top, as_json=render_changes_json)
+    content = partial(price_changes_content, rate=rate, top=options.top, offers=catalog.offers)
+    write_answer(changes, output, content, as_json=render_changes_json)
     return ExitCode.ANSWER
 
 
@@ -241,11 +239,12 @@ def refresh_command(provider: str, dry_run: bool, top: int, file: "Path | None")
     from advisor.answers.price_refresh import refresh_prices
     from advisor.cli.output import STDOUT, view_of, write
     from advisor.records.options import provider_id
-    from advisor.report.prices_text import render_changes
+    from advisor.report.prices import price_changes_content
+    from advisor.report.terminal import to_text
 
     with progress(f"fetching the prices of {provider}"):
         refreshed = refresh_prices(provider_id(provider), file=file, today=date.today(), is_dry_run=dry_run)
-    write(render_changes(refreshed.changes, rate=None, view=view_of(STDOUT, top=top)), STDOUT)
+    write(to_text(price_changes_content(refreshed.changes, rate=None, top=top), view_of(STDOUT)), STDOUT)
     for problem in refreshed.problems:
         say(f"note: {problem}")
     say("nothing was written" if dry_run else f"wrote {refreshed.file}")

@@ -9,11 +9,13 @@ from advisor.cli.terminal import progress
 from advisor.errors import ExitCode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from advisor.cli.output import Output
     from advisor.question.from_source import Profile
     from advisor.records.answer import Group, GroupBy
     from advisor.records.options import Options
-    from advisor.report.view import View
+    from advisor.report.content import Block
 
 _OPTION_FLAGS = (
     "mode", "batch", "prompt_tokens", "output_tokens", "input", "attention", "top", "strict", "timeout",
@@ -65,18 +67,16 @@ def command(
 
     with progress(f"reading {source}"):
         profile = profile_source(source, options, run=run, script_args=script_args, second_count=second_count)
-    write_answer(profile, output, partial(_text, by=by), top=options.top, as_json=_json)
+    write_answer(profile, output, partial(_content, by=by, top=options.top), as_json=_json)
     return ExitCode.ANSWER
 
 
-def _text(profile: "Profile", /, *, by: "GroupBy", view: "View") -> str:
-    from advisor.report.profile_text import render_profile
-    from advisor.report.second_count_text import render_second_count
+def _content(profile: "Profile", /, *, by: "GroupBy", top: int) -> "Iterator[Block]":
+    from advisor.report.profile import profile_content, second_count_content
 
-    text = render_profile(profile.summary, profile.groups(by), by=by, view=view)
-    if profile.second_count is None:
-        return text
-    return f"{text}\n{render_second_count(profile.second_count, _forward_families(profile), view=view)}"
+    yield from profile_content(profile.summary, profile.groups(by), by=by, top=top)
+    if profile.second_count is not None:
+        yield from second_count_content(profile.second_count, _forward_families(profile))
 
 
 def _forward_families(profile: "Profile") -> "tuple[Group, ...]":

@@ -77,11 +77,10 @@ def command(
 
     from advisor.answers.validation import validate
     from advisor.cli.output import write_answer
-    from advisor.report.accuracy_json import render_accuracy_json
-    from advisor.report.accuracy_text import render_accuracy
+    from advisor.report.accuracy import accuracy_content, render_accuracy_json
 
     with counted_progress("tracing models") as on_progress:
         accuracy = validate(measurements, options, on_progress=on_progress)
-    as_json = partial(render_accuracy_json, with_rows=rows)
-    write_answer(accuracy, output, render_accuracy, top=options.top, as_json=as_json)
+    content = partial(accuracy_content, top=options.top)
+    write_answer(accuracy, output, content, as_json=partial(render_accuracy_json, with_rows=rows))
     return ExitCode.THRESHOLD if max_mape is not None and accuracy.overall.mape > max_mape else ExitCode.ANSWER

@@ -1,0 +1,309 @@
+"""Makes the break-even answer and the report's section: a rule of thumb in numbers, then the curves."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from advisor import units
+from advisor.records.answer import Interval, Job
+from advisor.records.break_even_curves import BreakEven, Contender, Crossing, Curve, CurveKind, CurvePoint
+from advisor.records.device import DeviceKind
+from advisor.records.generation import Generation
+from advisor.records.price import ExchangeRate
+from advisor.records.sample_words import batch_text, samples_text
+from advisor.report.amounts import count_text, in_currency, money_interval, money_text, rate_note
+from advisor.report.content import (
+    Axis,
+    Block,
+    Chart,
+    Listing,
+    Paragraph,
+    Point,
+    Rule,
+    Section,
+    Series,
+    Warnings,
+)
+from advisor.report.marks import KIND_MARKS, KIND_NAMES
+from advisor.report.tables import ColumnOf, numbers, table_of, words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Variable:
+    """The words for what a curve runs over: its title, the heading of a column and the label of an axis."""
+
+    title: str
+    heading: str
+    axis: str
+
+
+_VARIABLES: Mapping[CurveKind, _Variable] = {
+    "batch": _Variable(title="By batch size", heading="batch", axis="batch size"),
+    "requests_per_day": _Variable(
+        title="By requests per day: monthly cost of a service that is always on",
+        heading="per day",
+        axis="requests per day",
+    ),
+    "samples": _Variable(
+        title="By number of samples: with start-up time and minimum billing",
+        heading="samples",
+        axis="samples of the job",
+    ),
+}
+_VARIABLES_OF_SERVICE: Mapping[CurveKind, _Variable] = {
+    **_VARIABLES,
+    "batch": _Variable(title="By requests in flight", heading="in flight", axis="requests in flight"),
+    "samples": _Variable(
+        title="By number of requests: with start-up time and minimum billing",
+        heading="requests",
+        axis="requests of the job",
+    ),
+}
+_FOLK_RULE = "Rule of thumb (use a GPU if its speedup exceeds its price ratio), in numbers"
+_SHOWN_COUNT = 5
+"""Number of points of a curve in its table; JSON has all."""
+_NAMED_COUNT = 3
+_EXACT_BELOW = 10_000
+_COUNTED_BELOW = 1_000_000
+"""Larger numbers are abbreviated, to leave room for the names of instances."""
+
+
+def break_even_content(break_even: BreakEven) -> Iterator[Block]:
+    """Yield the rule of thumb, then each curve as sentences and a table of a few points."""
+    generation, rate = break_even.job.generation, break_even.exchange_rate
+    mid_cost = money_text(rate)
+    yield Paragraph(title=f"{break_even.workload}: the cheapest CPU and the cheapest GPU, {_job(break_even.job)}")
+    yield Listing(title=_FOLK_RULE, items=tuple(_folk_rule(break_even)))
+    for curve in break_even.curves:
+        over = _variable(curve, generation)
+        yield Listing(title=over.title, items=tuple(verdict(curve, generation=generation)))
+        yield table_of(
+            _shown(curve), _columns(over.heading, "cost", _short_count, lambda one: mid_cost(one.job_usd.mid))
+        )
+    yield Listing(title="Not shown", items=break_even.left_out)
+    yield Listing(title="Notes", items=(*(f"{note}." for note in rate_note(rate)), *break_even.notes))
+    yield Warnings(items=break_even.warnings)
+
+
+def break_even_section(break_even: BreakEven) -> Section:
+    """Return the section on where the cheapest CPU and the cheapest GPU cost the same."""
+    generation, rate = break_even.job.generation, break_even.exchange_rate
+    lists = (
+        Listing(title=_FOLK_RULE, items=tuple(_folk_rule(break_even))),
+        Listing(title="Not shown", items=break_even.left_out),
+    )
+    return Section(
+        id="break-even",
+        title="Break-even",
+        lead=("The cheapest CPU and the cheapest GPU at each point. Bands are 90 % intervals.",),
+        lists=tuple(listing for listing in lists if listing.items),
+        plots=tuple(_chart(curve, generation, rate=rate) for curve in break_even.curves),
+    )
+
+
+def _chart(curve: Curve, generation: Generation | None, *, rate: ExchangeRate | None) -> Chart:
+    over = _variable(curve, generation)
+    columns = _columns(over.axis, "cost [90 %]", count_text, lambda one: money_interval(one.job_usd, rate=rate))
+    series = (
+        Series(
+            name=f"cheapest {KIND_NAMES[kind]}",
+            color=color,
+            symbol=symbol,
+            points=tuple(
+                _point(point.at, one, generation, rate=rate)
+                for point in curve.points
+                if (one := _contender(point, kind)) is not None and one.job_usd.mid > 0
+            ),
+            has_line=True,
+        )
+        for kind, (color, symbol) in KIND_MARKS.items()
+    )
+    return Chart(
+        title=over.title,
+        notes=(" ".join(verdict(curve, generation=generation)),),
+        x=Axis(label=over.axis, unit="count"),
+        y=Axis(label="cost per month" if curve.kind == "requests_per_day" else "cost of the job", unit="money"),
+        series=tuple(one for one in series if one.points),
+        rules=tuple(Rule(x=crossing.at, name=f"{crossing.at:,}") for crossing in curve.crossings),
+        table=table_of(curve.points, columns, title=over.title),
+    )
+
+
+def _point(at: int, one: Contender, generation: Generation | None, *, rate: ExchangeRate | None) -> Point:
+    cost = in_currency(one.job_usd, rate=rate)
+    return Point(
+        x=at,
+        y=cost.mid,
+        y_low=cost.low,
+        y_high=cost.high,
+        text=(
+            f"{at:,}: {_label(one)}\n{one.device.name}, {batch_text(one.batch, generation)}\n"
+            f"{money_interval(one.job_usd, rate=rate)}"
+        ),
+    )
+
+
+def _columns(
+    over: str, cost_heading: str, count: Callable[[int], str], cost: Callable[[Contender], str]
+) -> list[ColumnOf[CurvePoint]]:
+    """Return the columns of a curve's table: the point, the name and cost of both contenders, and their ratio."""
+    at: ColumnOf[CurvePoint] = numbers(over, lambda point: point.at, count)
+    ratio: ColumnOf[CurvePoint] = numbers(
+        "CPU / GPU", lambda point: point.cost_ratio, lambda ratio: units.format_times(ratio.mid)
+    )
+    return [at, *_of_kind("cpu", cost_heading, cost), *_of_kind("gpu", cost_heading, cost), ratio]
+
+
+def _of_kind(kind: DeviceKind, cost_heading: str, cost: Callable[[Contender], str]) -> Iterator[ColumnOf[CurvePoint]]:
+    def text(show: Callable[[Contender], str]) -> Callable[[CurvePoint], str]:
+        return lambda point: "-" if (one := _contender(point, kind)) is None else show(one)
+
+    yield words(KIND_NAMES[kind], text(_label))
+    yield ColumnOf(
+        header=cost_heading,
+        cell=text(cost),
+        number=lambda point: one.job_usd.mid if (one := _contender(point, kind)) else None,
+    )
+
+
+def _contender(point: CurvePoint, kind: DeviceKind) -> Contender | None:
+    return point.gpu if kind == "gpu" else point.cpu
+
+
+def _job(job: Job) -> str:
+    if job.requests_per_day is not None:
+        return f"{job.mode}, {job.requests_per_day:,} requests per day"
+    busy = " on a device that is always busy" if job.assumed else ""
+    return f"{job.mode}, {samples_text(job.samples, job.generation)}{busy}"
+
+
+def _folk_rule(break_even: BreakEven) -> Iterator[str]:
+    """Yield the price ratio and speedup of the GPU, and the resulting cost ratio."""
+    rule = break_even.folk_rule
+    if rule is None:
+        return
+    generation, hourly = break_even.job.generation, money_text(break_even.exchange_rate, digits=3)
+    gpu, cpu = (
+        f"{_label(one)} ({one.device.name}, {hourly(one.usd_per_hour)} per hour, {batch_text(one.batch, generation)})"
+        for one in (rule.gpu, rule.cpu)
+    )
+    compared = f"{_times(rule.speed_ratio)} {'faster' if rule.speed_ratio.mid >= 1 else 'as fast'}"
+    yield (
+        f"the GPU costs {units.format_significant(rule.price_ratio)}x as much per hour and is {compared}: {gpu} vs. "
+        f"{cpu}."
+    )
+    yield f"the job costs {_times(rule.cost_ratio)} as much on the CPU as on the GPU."
+
+
+def _label(one: Contender) -> str:
+    """Return "aws g6.xlarge", or "3x aws g6.xlarge" if a service needs several."""
+    return one.name if one.instance_count == 1 else f"{one.instance_count:,}x {one.name}"
+
+
+def _times(ratio: Interval) -> str:
+    mid, low, high = (units.format_significant(value) for value in (ratio.mid, ratio.low, ratio.high))
+    return f"{mid}x [{low}-{high}]"
+
+
+def _variable(curve: Curve, generation: Generation | None) -> _Variable:
+    if curve.kind != "parameter":
+        return (_VARIABLES if generation is None else _VARIABLES_OF_SERVICE)[curve.kind]
+    traced = ", ".join(f"{point.at:,}" for point in curve.points)
+    title = f"By {curve.name}: traced at {traced}, linear interpolation in between"
+    return _Variable(title=title, heading=curve.name, axis=curve.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """A part of a curve where one kind of device is cheaper, or the only one (`is_alone`); the last has no `end`."""
+
+    kind: DeviceKind
+    is_alone: bool
+    end: Crossing | None
+
+
+def stretches(curve: Curve) -> tuple[Stretch, ...]:
+    """Return the parts of the curve between its crossings; none if no device can run the job at any point."""
+    points = [point for point in curve.points if point.cpu or point.gpu]
+    starts = [*points[:1], *(_after(points, crossing) for crossing in curve.crossings)]
+    return tuple(
+        Stretch(kind=_cheaper(start), is_alone=start.cpu is None or start.gpu is None, end=end)
+        for start, end in zip(starts, (*curve.crossings, None), strict=False)
+    )
+
+
+def end_text(end: Crossing, *, following: Stretch) -> str:
+    """Return "1,087 [364-2,788]", with "?" for an end beyond the curve; no interval if one kind can no longer run."""
+    low, high = (number_text(at) if at is not None else "?" for at in (end.low, end.high))
+    return number_text(end.at) if following.is_alone else f"{number_text(end.at)} [{low}-{high}]"
+
+
+def verdict(curve: Curve, *, generation: Generation | None = None) -> Iterator[str]:
+    """Yield which kind is cheaper on which part of the curve, and where it is too close to call."""
+    parts = stretches(curve)
+    if not parts:
+        yield "no CPU and no GPU can run the job within the limits."
+        return
+    points = [point for point in curve.points if point.cpu or point.gpu]
+    if len(parts) == 1:
+        first, last = (_place(curve, number_text(point.at), generation) for point in (points[0], points[-1]))
+        yield f"{_winner(parts[0])} everywhere from {first} to {last}."
+    else:
+        ended = [
+            f"{_winner(one)} below {_place(curve, end_text(one.end, following=following), generation)}"
+            for one, following in pairwise(parts)
+            if one.end is not None
+        ]
+        if len(ended) > _NAMED_COUNT:
+            ended[_NAMED_COUNT:] = [f"{len(ended) - _NAMED_COUNT} more changes"]
+        yield f"{', then '.join((*ended, _winner(parts[-1])))} above that."
+    open_count = sum(one.cost_ratio is not None and one.cost_ratio.low <= 1 <= one.cost_ratio.high for one in points)
+    if open_count:
+        yield f"too close to call at {open_count} of {len(points)} points (90 % interval of the cost ratio includes 1)."
+
+
+def _winner(stretch: Stretch) -> str:
+    return f"a {KIND_NAMES[stretch.kind]} {'is the only option' if stretch.is_alone else 'is cheaper'}"
+
+
+def _cheaper(point: CurvePoint) -> DeviceKind:
+    if point.cpu is None or point.gpu is None:
+        return "gpu" if point.cpu is None else "cpu"
+    return "gpu" if point.gpu.job_usd.mid < point.cpu.job_usd.mid else "cpu"
+
+
+def _after(points: Sequence[CurvePoint], crossing: Crossing) -> CurvePoint:
+    return next(point for point in points if point.at >= crossing.at)
+
+
+def _place(curve: Curve, number: str, generation: Generation | None) -> str:
+    """Return a place on a curve: "batch 8", "3,930 requests per day", "width 256"."""
+    sample = "sample" if generation is None else "request"
+    nouns: dict[CurveKind, tuple[str, str]] = {"requests_per_day": ("request", " per day"), "samples": (sample, "")}
+    if generation is not None:
+        nouns["batch"] = ("request", " in flight")
+    if curve.kind not in nouns:
+        return f"{curve.name} {number}"
+    noun, per = nouns[curve.kind]
+    return f"{number} {noun}{'' if number == '1' else 's'}{per}"
+
+
+def number_text(count: int) -> str:
+    """Return a count as text, with three significant digits if it is large."""
+    return f"{count if count < _EXACT_BELOW else round(float(f'{count:.3g}')):,}"
+
+
+def _shown(curve: Curve) -> list[CurvePoint]:
+    """Return the points to show: both ends, the points around the crossings, and others evenly spaced."""
+    count = len(curve.points)
+    after = [curve.points.index(_after(curve.points, crossing)) for crossing in curve.crossings[:_NAMED_COUNT]]
+    spread = [round(step * (count - 1) / (_SHOWN_COUNT - 1)) for step in range(_SHOWN_COUNT)]
+    chosen = {0, count - 1, *after, *(index - 1 for index in after)}
+    for index in spread:
+        if len(chosen) < _SHOWN_COUNT:
+            chosen.add(index)
+    return [curve.points[index] for index in sorted(chosen)]
+
+
+def _short_count(count: int) -> str:
+    return number_text(count) if count < _COUNTED_BELOW else units.format_count(count)

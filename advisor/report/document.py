@@ -1,0 +1,87 @@
+"""Makes the content of a report, section by section, with all of its text."""
+
+from collections.abc import Iterator
+
+from advisor import units
+from advisor.records.answer import Job, Quote, Recommendation
+from advisor.records.report_contents import Report
+from advisor.records.sample_words import batch_text
+from advisor.report import sentence
+from advisor.report.accuracy import accuracy_section
+from advisor.report.amounts import interval_text, money_interval
+from advisor.report.batches import batches_section
+from advisor.report.break_even import break_even_section
+from advisor.report.content import Document, Figure
+from advisor.report.explanation import modules_section, roofline_section, why_section
+from advisor.report.machines import machines_section
+from advisor.report.memory import memory_section
+from advisor.report.prices import prices_section
+from advisor.report.quote_columns import device_label, instance_label
+from advisor.report.recommendation import basis_section, cost_time_section, left_out_section, ranking_section
+
+
+def document_of(report: Report) -> Document:
+    """Return the whole report, without the sections that have nothing to show."""
+    recommendation, rate = report.recommendation, report.recommendation.exchange_rate
+    details, generation = report.details, recommendation.job.generation
+    sections = (
+        cost_time_section(recommendation),
+        ranking_section(recommendation),
+        why_section(details, rate=rate, generation=generation),
+        modules_section(details, generation=generation),
+        roofline_section(details),
+        memory_section(details, generation=generation),
+        batches_section(details, rate=rate, generation=generation),
+        machines_section(recommendation),
+        *(() if report.break_even is None else (break_even_section(report.break_even),)),
+        basis_section(recommendation),
+        prices_section(report.price_sources),
+        left_out_section(recommendation),
+        accuracy_section(report.accuracy, generation=generation),
+    )
+    return Document(
+        title=f"{recommendation.workload.name}: {recommendation.job.mode}",
+        headline=sentence.headline(recommendation),
+        figures=() if recommendation.best is None else _figures(recommendation.best, recommendation),
+        warnings=recommendation.warnings,
+        sections=tuple(section for section in sections if section.plots or section.tables or section.lists),
+        money="$" if rate is None else f"{rate.currency} ",
+        footer=f"device-advisor {report.version}, {report.made_on}",
+    )
+
+
+def _figures(best: Quote, recommendation: Recommendation) -> tuple[Figure, ...]:
+    job, rate = recommendation.job, recommendation.exchange_rate
+    is_service = job.requests_per_day is not None
+    return (
+        Figure(
+            name="instance",
+            value=f"{best.provider} {instance_label(best)}",
+            note=f"{device_label(best)}, {best.region}",
+        ),
+        Figure(
+            name="cost per month" if is_service else "cost",
+            value=units.format_money(best.job_usd.mid, rate=rate),
+            note=f"90 % interval {money_interval(best.job_usd, rate=rate).partition(' ')[2].strip('[]')}",
+        ),
+        *_times(best, job),
+        Figure(
+            name="price",
+            value=f"{units.format_money(best.usd_per_hour, rate=rate, digits=3)} per hour",
+            note=" ".join((best.price_date, *best.price_marks)),
+        ),
+    )
+
+
+def _times(best: Quote, job: Job) -> Iterator[Figure]:
+    """Yield the time of the job, or of a step for a service, and in LLM serving the times per token."""
+    batch, tokens = f"{batch_text(best.batch, job.generation)}, {best.precision}", best.tokens
+    step = f"{interval_text(best.step_s)}, {batch}"
+    if job.requests_per_day is None:
+        note = f"step {step}" if tokens is None else batch
+        yield Figure(name="time", value=units.format_duration(best.job_s.mid), note=note)
+    elif tokens is None:
+        yield Figure(name="step", value=units.format_duration(best.step_s.mid), note=f"90 % interval {step}")
+    if tokens is not None:
+        first = f"first token after {interval_text(tokens.ttft_s)}"
+        yield Figure(name="time per output token", value=units.format_duration(tokens.tpot_s.mid), note=first)

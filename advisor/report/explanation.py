@@ -1,0 +1,414 @@
+"""Makes the answer on where the time of a step goes, and the report's sections on it."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from string import ascii_uppercase
+
+from advisor import units
+from advisor.records.answer import BOUNDS
+from advisor.records.explained_step import ChangeKind, ExplainedGroup, ExplainedStep, Explanation
+from advisor.records.generation import Generation
+from advisor.records.price import ExchangeRate
+from advisor.records.report_contents import DeviceDetail
+from advisor.records.sample_words import at_batch_text, samples_text
+from advisor.report.amounts import interval_text, money_text
+from advisor.report.content import (
+    Axis,
+    Bar,
+    Bars,
+    Block,
+    Chart,
+    Listing,
+    Paragraph,
+    Part,
+    Point,
+    Section,
+    Series,
+    Table,
+    Warnings,
+)
+from advisor.report.marks import BOUND_MARKS, detail_name
+from advisor.report.tables import ColumnOf, more_note, numbers, table_of, words
+
+_STEPS = {"inference": "an inference step", "training": "a training step"}
+_CHANGES: Mapping[ChangeKind, str] = {
+    "precision": "precision {}",
+    "batch": "batch {}",
+    "layout": "layout {}",
+    "compile": "torch.compile",
+    "attention": "{} attention",
+    "weights": "weights in {}",
+    "instance": "{}",
+}
+_NOTHING_SAVES = (
+    "none: no other precision, batch, layout, attention or instance saves 1 %, and neither does torch.compile."
+)
+_NOTHING_SAVES_OF_SERVICE = "none: neither narrower weights nor another instance saves 1 %."
+_LEAST_PHASE_RATIO = 0.005
+"""Phases with a smaller share of the time would show as 0 %."""
+_LEGEND = (
+    "FLOP/B: arithmetic intensity / ridge point; at the ridge point, compute at the peak of the unit that does most of "
+    "the FLOP takes as long as memory traffic at full bandwidth (both from the datasheet).",
+    "roofline: achieved share of the plain roofline; above 100 % if caches or Winograd convolutions save work that it "
+    "counts.",
+)
+
+
+_SHOWN_MODULES = 12
+_SHOWN_RATIO = 0.01
+"""Families with a smaller share of the time are only in the table of the roofline."""
+_LABELLED_RATIO = 0.05
+"""Families with a smaller share of the time are named only under the pointer."""
+
+
+def explanation_content(explanation: Explanation, *, top: int) -> Iterator[Block]:
+    """Yield the step on each device in sentences, then its `top` longest families and modules."""
+    yield from (_one if len(explanation.steps) == 1 else _side_by_side)(explanation, top)
+    yield Listing(title="Notes", items=explanation.notes)
+    yield Warnings(items=explanation.warnings)
+
+
+def _one(explanation: Explanation, top: int) -> Iterator[Block]:
+    (step,) = explanation.steps
+    yield Paragraph(title=f"{explanation.workload}: {_what(explanation)} on {_headline(step, explanation)}")
+    yield Listing(title="Why", items=tuple(reasons(step)))
+    yield from _savings(step, explanation)
+    yield _groups_table(step.total, step.families, (words("family", _name), *_TIMES, *_COUNTS, *_ROOFLINE), top=top)
+    yield _groups_table(step.total, step.modules, (words("module", _name), *_TIMES, *_ROOFLINE[1:]), top=top)
+    yield Paragraph(sentences=_LEGEND, style="faint")
+
+
+def _groups_table(
+    total: ExplainedGroup, groups: Sequence[ExplainedGroup], columns: Sequence[ColumnOf[ExplainedGroup]], *, top: int
+) -> Table:
+    with_share = f" with {units.format_ratio(sum(group.time_ratio for group in groups[top:]))} of the time"
+    notes = more_note(len(groups), top=top, what=with_share)
+    return table_of((total, *groups[:top]), columns, notes=notes, is_first_highlighted=True)
+
+
+def _what(explanation: Explanation) -> str:
+    return _STEPS[explanation.mode] if explanation.generation is None else "an answer to each request in flight"
+
+
+def _headline(step: ExplainedStep, explanation: Explanation) -> str:
+    time, at = interval_text(step.step_s), at_batch_text(step.batch, explanation.generation)
+    return f"{_device(step)} takes {time} {at} in {step.precision}, bound by {step.bound}."
+
+
+def _device(step: ExplainedStep) -> str:
+    """Return the offer with its device: "aws g6.xlarge (L4)", "aws c7a.xlarge (AMD EPYC 9R14, 4 cores)"."""
+    device = step.device
+    if device.kind == "cpu":
+        cores = "1 core" if step.core_count == 1 else f"{units.format_significant(step.core_count)} cores"
+        return f"{step.name} ({device.name}, {cores})"
+    return f"{step.name} ({f'1 of {device.count} ' if device.count > 1 else ''}{device.name})"
+
+
+def reasons(step: ExplainedStep) -> Iterable[str]:
+    """Yield what limits the step, its achieved share of the roofline, its phases and its sequential chains."""
+    total = step.total
+    yield _pace(step)
+    if total.roofline_ratio is not None:
+        yield (
+            "the plain roofline, with every operator at the datasheet's peak or bandwidth, is "
+            f"{units.format_duration(total.roofline_s)}; the step runs at "
+            f"{units.format_ratio(total.roofline_ratio)} of it."
+        )
+    if len(step.phases) > 1:
+        shown = [group for group in step.phases if group.time_ratio >= _LEAST_PHASE_RATIO]
+        phases = ", ".join(f"{group.name} {units.format_ratio(group.time_ratio)}" for group in shown)
+        yield f"by phase: {phases}."
+    for chain in step.sequential:
+        direction = "backward" if chain.op.endswith("backward") else "forward"
+        yield (
+            f"{chain.module or 'the model'}, {direction}: the time steps of its recurrent layers are "
+            f"{chain.kernel_count:,} kernels in sequence, which a GPU cannot run in parallel."
+        )
+
+
+def _savings(step: ExplainedStep, explanation: Explanation, *, where: str = "") -> Iterator[Listing]:
+    """Yield the changes that save money; nothing for a device that cannot be rented."""
+    if step.job_usd is not None:
+        cost = units.format_money(step.job_usd.mid, rate=explanation.exchange_rate)
+        done = samples_text(explanation.samples, explanation.generation)
+        sentences = _saving_sentences(step, rate=explanation.exchange_rate, generation=explanation.generation)
+        yield Listing(title=f"Largest savings{where}, of {cost} for {done}", items=sentences)
+
+
+def _saving_sentences(
+    step: ExplainedStep, *, rate: ExchangeRate | None, generation: Generation | None
+) -> tuple[str, ...]:
+    """Return one sentence per change, or one that says that nothing saves money."""
+
+    money = money_text(rate)
+    changes = tuple(
+        f"{_CHANGES[change.kind].format(change.to)}: {units.format_ratio(change.saved_ratio)} "
+        f"({money(change.saved_usd)}), to {money(change.job_usd.mid)}."
+        for change in step.changes
+    )
+    return changes or (_NOTHING_SAVES if generation is None else _NOTHING_SAVES_OF_SERVICE,)
+
+
+def _pace(step: ExplainedStep) -> str:
+    kernels, dispatch, transfer = (
+        units.format_duration(seconds) for seconds in (step.total.kernels_s, step.total.dispatch_s, step.transfer_s)
+    )
+    if step.device.kind == "cpu":
+        if not step.loading_s:
+            return f"the kernels take {kernels} and their dispatch {dispatch}, on the same cores."
+        loading = units.format_duration(step.loading_s)
+        return f"the kernels take {kernels}, their dispatch {dispatch} and data loading {loading}, on the same cores."
+    if step.bound == "loader":
+        return (
+            f"loading a batch takes the host {units.format_duration(step.loading_s)}, and the GPU waits: its "
+            f"kernels take {kernels}, their dispatch by the host {dispatch} and the copies of the inputs {transfer}."
+        )
+    if step.bound == "dispatch":
+        return (
+            f"the host takes {dispatch} to dispatch the operators, and the GPU waits: its kernels take {kernels} and "
+            f"the copies of the inputs {transfer}."
+        )
+    if step.bound == "transfer":
+        return (
+            f"the copies of the inputs take {transfer}, and the GPU waits: its kernels take {kernels} and their "
+            f"dispatch by the host {dispatch}."
+        )
+    return (
+        f"the kernels take {kernels}, which hides their dispatch by the host ({dispatch}) and the copies of the inputs "
+        f"({transfer})."
+    )
+
+
+def _intensity(group: ExplainedGroup) -> str:
+    """Return intensity and ridge point, as in "838 / 78", or "-" for a group without FLOP."""
+    if group.flops_per_byte is None or group.ridge_flops_per_byte is None:
+        return "-"
+    return f"{_two_digits(group.flops_per_byte)} / {_two_digits(group.ridge_flops_per_byte)}"
+
+
+def _two_digits(number: float) -> str:
+    return f"{number:,.0f}" if number >= 10 else units.format_significant(number, digits=2)
+
+
+def _name(group: ExplainedGroup) -> str:
+    return group.name
+
+
+_TIMES: tuple[ColumnOf[ExplainedGroup], ...] = (
+    numbers("time", lambda group: group.time_s, units.format_duration),
+    numbers("share", lambda group: group.time_ratio, units.format_ratio),
+    words("bound", lambda group: group.bound),
+)
+_COUNTS: tuple[ColumnOf[ExplainedGroup], ...] = (
+    numbers("FLOP", lambda group: group.flops, units.format_count),
+    numbers("bytes", lambda group: group.moved_bytes, units.format_bytes),
+)
+_ROOFLINE: tuple[ColumnOf[ExplainedGroup], ...] = (
+    ColumnOf(header="FLOP/B", cell=_intensity, number=lambda group: group.flops_per_byte),
+    numbers("roofline", lambda group: group.roofline_ratio, units.format_ratio),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    """One group on every device: its time and its bound ("-" on a device that has no such group)."""
+
+    name: str
+    times_s: tuple[float, ...]
+    bounds: tuple[str, ...]
+
+
+def _side_by_side(explanation: Explanation, top: int) -> Iterator[Block]:
+    """Compare the devices, each named by a letter; if their batch sizes differ, the tables show time per sample."""
+    steps = explanation.steps
+    by_letter = dict(zip(ascii_uppercase, steps, strict=False))
+    yield Listing(
+        title=f"{explanation.workload}: {_what(explanation)} on",
+        items=tuple(f"{letter}  {_headline(step, explanation)}" for letter, step in by_letter.items()),
+    )
+    for letter, step in by_letter.items():
+        yield Listing(title=f"Why {letter}", items=tuple(reasons(step)))
+    for letter, step in by_letter.items():
+        yield from _savings(step, explanation, where=f" on {letter}")
+    per_sample = len({step.batch for step in steps}) > 1
+    divisors = [step.batch if per_sample else 1 for step in steps]
+    totals = _lines([[step.total] for step in steps], divisors=divisors)
+    sample = "sample" if explanation.generation is None else "request"
+    yield Paragraph(title=f"Time per {sample if per_sample else 'step'}, largest difference first.")
+    for name, groups in (("family", [step.families for step in steps]), ("module", [step.modules for step in steps])):
+        lines = _lines(groups, divisors=divisors)
+        yield table_of(
+            (*totals, *lines[:top]),
+            _line_columns(name, len(steps)),
+            notes=more_note(len(lines), top=top),
+            is_first_highlighted=True,
+        )
+
+
+def _lines(groups: Sequence[Sequence[ExplainedGroup]], *, divisors: Sequence[int]) -> list[_Line]:
+    """Return the groups by name, largest difference first, with each device's times divided by its divisor."""
+    by_name = [{group.name: group for group in members} for members in groups]
+    lines = []
+    for name in dict.fromkeys(group.name for members in groups for group in members):
+        found = [members.get(name) for members in by_name]
+        pairs = zip(found, divisors, strict=True)
+        lines.append(
+            _Line(
+                name=name,
+                times_s=tuple(group.time_s / divisor if group else 0.0 for group, divisor in pairs),
+                bounds=tuple(group.bound if group else "-" for group in found),
+            )
+        )
+    return sorted(lines, key=lambda line: min(line.times_s) - max(line.times_s))
+
+
+def _line_columns(name: str, count: int) -> list[ColumnOf[_Line]]:
+    """Return a column for each device; for two devices, also their bounds and the difference."""
+
+    def time(at: int) -> ColumnOf[_Line]:
+        return numbers(ascii_uppercase[at], lambda line: line.times_s[at], units.format_duration)
+
+    def bound(at: int) -> ColumnOf[_Line]:
+        return words("bound", lambda line: line.bounds[at])
+
+    named: ColumnOf[_Line] = words(name, lambda line: line.name)
+    if count != 2:
+        return [named, *map(time, range(count))]
+    saved: ColumnOf[_Line] = numbers("A - B", lambda line: line.times_s[0] - line.times_s[1], _signed_duration)
+    return [named, time(0), bound(0), time(1), bound(1), saved]
+
+
+def _signed_duration(seconds: float) -> str:
+    return f"{'-' if seconds < 0 else ''}{units.format_duration(abs(seconds))}"
+
+
+def why_section(
+    details: Sequence[DeviceDetail], *, rate: ExchangeRate | None, generation: Generation | None = None
+) -> Section:
+    """Return the section on what limits the step on each device, and what would save money."""
+    lists = []
+    for detail in details:
+        step = detail.step
+        lists.append(Listing(title=f"{detail_name(detail)}: {interval_text(step.step_s)}", items=tuple(reasons(step))))
+        if step.job_usd is not None:
+            title = f"Largest savings, of {units.format_money(step.job_usd.mid, rate=rate)} on the {detail.role}"
+            lists.append(Listing(title=title, items=_saving_sentences(step, rate=rate, generation=generation)))
+    return Section(id="why", title="Why", lists=tuple(lists))
+
+
+def modules_section(details: Sequence[DeviceDetail], *, generation: Generation | None = None) -> Section:
+    """Return the section on the time of a step by module."""
+    return Section(
+        id="modules",
+        title="Time by module",
+        lead=("Longest first. Repeated layers of equal shape share one line.",),
+        plots=tuple(_modules(detail, generation) for detail in details),
+    )
+
+
+def _modules(detail: DeviceDetail, generation: Generation | None) -> Bars:
+    step = detail.step
+    bars = [_module_bar(group) for group in step.modules[:_SHOWN_MODULES]]
+    rest = step.modules[_SHOWN_MODULES:]
+    if rest:
+        rest_s = sum(group.time_s for group in rest)
+        note = f"{units.format_duration(rest_s)}, {units.format_ratio(sum(group.time_ratio for group in rest))}"
+        name = f"{len(rest):,} more"
+        bars.append(
+            Bar(name=name, note=note, parts=(Part(name="more", value=rest_s, color=7, text=f"{name}\n{note}"),))
+        )
+    return Bars(
+        title=(f"{detail_name(detail)}, a step {at_batch_text(step.batch, generation)}: {interval_text(step.step_s)}"),
+        x=Axis(label="time", unit="s", is_log=False),
+        bars=tuple(bars),
+        table=table_of(step.modules, (words("module", _name), *_TIMES), title="Modules"),
+    )
+
+
+def _module_bar(group: ExplainedGroup) -> Bar:
+    time = units.format_duration(group.time_s)
+    part = Part(
+        name=f"bound by {group.bound}",
+        value=group.time_s,
+        color=BOUND_MARKS[group.bound][0],
+        text=f"{group.name}\n{time}, bound by {group.bound}",
+    )
+    return Bar(name=group.name, note=f"{time}, {units.format_ratio(group.time_ratio)}, {group.bound}", parts=(part,))
+
+
+def roofline_section(details: Sequence[DeviceDetail]) -> Section:
+    """Return the section that plots each operator family by its arithmetic intensity, under the device's roof."""
+    lead = (
+        "Left of the ridge point, operators are memory-bound; right of it, compute-bound (Williams, Waterman and "
+        "Patterson, 2009). The roof is from the datasheet. Points above it are served by caches. Points far below it "
+        "wait for the host or reach a small share of the peak. Families with less than 1 % of the time are only in the "
+        "tables.",
+    )
+    return Section(id="roofline", title="Roofline", lead=lead, plots=tuple(map(_roofline, details)))
+
+
+def _roofline(detail: DeviceDetail) -> Chart:
+    step = detail.step
+    families = [group for group in step.families if group.flops_per_byte and group.flops > 0]
+    shown = [group for group in families if group.time_ratio >= _SHOWN_RATIO]
+    return Chart(
+        title=detail_name(detail),
+        x=Axis(label="FLOP per byte moved", unit="flops_per_byte"),
+        y=Axis(label="FLOP/s", unit="flops_per_s"),
+        series=(*_roofs(step, shown), *_families(shown)),
+        table=table_of(step.families, _PLOTTED_COLUMNS, title="Operator families"),
+    )
+
+
+def _roofs(step: ExplainedStep, groups: Sequence[ExplainedGroup]) -> Iterable[Series]:
+    """Yield one roof per compute unit in use: it rises with the bandwidth and is flat from the ridge point on."""
+    bandwidth = step.memory_bytes_per_s
+    intensities = [group.flops_per_byte for group in groups if group.flops_per_byte]
+    ridges = sorted({group.ridge_flops_per_byte for group in groups if group.ridge_flops_per_byte})
+    if not ridges:
+        return
+    left, right = min(*intensities, ridges[0]) / 3, max(*intensities, ridges[-1]) * 10
+    for ridge, higher in zip(ridges, (*ridges[1:], math.inf), strict=True):
+        peak = ridge * bandwidth
+        text = f"{units.format_flops(peak)}/s, {units.format_bytes(bandwidth)}/s\nridge at {ridge:,.3g} FLOP/B"
+        corners = ((left, left * bandwidth), (ridge, peak), (right, peak))
+        *rise, end = (Point(x=x, y=y, text=text) for x, y in corners)
+        named = replace(end, name=f"{units.format_flops(peak)}/s" if higher > 2 * ridge else "")  # else they overlap
+        yield Series(name="roof", color=7, symbol=None, points=(*rise, named), has_line=True)
+
+
+def _families(groups: Sequence[ExplainedGroup]) -> Iterable[Series]:
+    for bound in BOUNDS:
+        members = [group for group in groups if group.bound == bound]
+        color, symbol = BOUND_MARKS[bound]
+        if members:
+            yield Series(
+                name=f"bound by {bound}", color=color, symbol=symbol, points=tuple(map(_family_point, members))
+            )
+
+
+def _family_point(group: ExplainedGroup) -> Point:
+    rate = group.flops / group.time_s
+    return Point(
+        x=group.flops_per_byte or 0.0,
+        y=rate,
+        name=group.name if group.time_ratio >= _LABELLED_RATIO else "",
+        text=(
+            f"{group.name}: {units.format_ratio(group.time_ratio)} of the time\n{units.format_flops(rate)}/s at "
+            f"{group.flops_per_byte:,.3g} FLOP/B\nbound by {group.bound}"
+        ),
+    )
+
+
+_PLOTTED_COLUMNS: tuple[ColumnOf[ExplainedGroup], ...] = (
+    words("family", _name),
+    *_TIMES,
+    *_COUNTS,
+    ColumnOf(
+        header="FLOP/B",
+        cell=lambda group: f"{group.flops_per_byte:,.3g}" if group.flops_per_byte else "-",
+        number=lambda group: group.flops_per_byte,
+    ),
+    replace(_ROOFLINE[1], header="of the roofline"),
+)

@@ -1,0 +1,30 @@
+"""Defines the names, colours and symbols of devices and bounds in all plots of a report."""
+
+from collections.abc import Mapping
+
+from advisor.records.answer import Bound
+from advisor.records.device import DeviceKind
+from advisor.records.report_contents import DeviceDetail, Role
+from advisor.report.content import Color, Symbol
+
+KIND_NAMES: Mapping[DeviceKind, str] = {"cpu": "CPU", "gpu": "GPU"}
+KIND_MARKS: Mapping[DeviceKind, tuple[Color, Symbol]] = {"gpu": (1, "triangle"), "cpu": (2, "circle")}
+ROLE_MARKS: Mapping[Role, tuple[Color, Symbol]] = {
+    "best GPU": KIND_MARKS["gpu"],
+    "best CPU": KIND_MARKS["cpu"],
+    "at hand": (4, "star"),
+}
+BOUND_MARKS: Mapping[Bound, tuple[Color, Symbol]] = {
+    "compute": (1, "circle"),
+    "memory": (2, "triangle"),
+    "launch": (3, "square"),
+    "dispatch": (4, "diamond"),
+    "transfer": (5, "cross"),
+    "loader": (6, "star"),
+    "communication": (7, "wye"),
+}
+
+
+def detail_name(detail: DeviceDetail) -> str:
+    """Return the label of a device, such as "best GPU: aws g6.xlarge (L4)"."""
+    return f"{detail.role}: {detail.step.name} ({detail.step.device.name})"

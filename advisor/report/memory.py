@@ -1,0 +1,196 @@
+"""Makes the answer on whether a step fits in memory, and the report's section on the peak memory by part."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+from advisor import units
+from advisor.records.device_memory import DeviceMemory, MemoryAnswer, MemoryPart, MemoryTerm, Remedy, Verdict
+from advisor.records.generation import Generation
+from advisor.records.report_contents import DeviceDetail
+from advisor.records.sample_words import at_batch_text, batch_text
+from advisor.report.content import Axis, Bar, Bars, Block, Color, Listing, Paragraph, Part, Section
+from advisor.report.tables import ColumnOf, more_note, numbers, table_of, words
+
+_STEPS = {"inference": "an inference step", "training": "a training step"}
+_GROUPS: Mapping[str, tuple[Color, tuple[MemoryPart, ...]]] = {
+    "parameters": (1, ("parameters", "buffers", "half copies")),
+    "gradients": (2, ("gradients",)),
+    "KV cache": (2, ("KV cache",)),
+    "optimizer state": (3, ("optimizer state",)),
+    "activations": (4, ("activations",)),
+    "temporaries and workspaces": (5, ("temporaries", "workspaces")),
+    "allocator": (6, ("allocator",)),
+    "process, CUDA context": (7, ("process",)),
+}
+"""The parts that a bar distinguishes; the table has every part."""
+
+
+def memory_content(answer: MemoryAnswer, *, top: int) -> Iterator[Block]:
+    """Yield the `top` devices around the border between fitting and not fitting, then the closest one in detail."""
+    device = _nearest_border(answer.devices)
+    yield Paragraph(title=_headline(answer))
+    yield table_of(
+        _around(device, answer.devices, top=top),
+        _device_columns(answer.generation),
+        notes=more_note(len(answer.devices), top=top),
+    )
+    yield table_of(
+        device.terms,
+        _TERM_COLUMNS,
+        title=f"On {device.name} in {device.precision}, at the peak ({device.phase})",
+    )
+    yield Listing(
+        title=f"Ways to need less than {units.format_bytes(device.peak_bytes)}",
+        items=tuple(_remedies(device, answer.generation)),
+    )
+    yield Listing(title="Notes", items=answer.notes)
+
+
+def _headline(answer: MemoryAnswer) -> str:
+    optimizer = f" with {answer.optimizer}" if answer.optimizer else ""
+    what = _STEPS[answer.mode] if answer.generation is None else "LLM serving"
+    step = f"{answer.workload}: {what}{optimizer} {at_batch_text(answer.batch, answer.generation)}"
+    if len(answer.devices) == 1:
+        (device,) = answer.devices
+        fits = "may fit" if device.verdict == "tight" else device.verdict
+        return (
+            f"{step} {fits} {device.name} in {device.precision}: it needs {_peak(device)} of "
+            f"{units.format_bytes(device.memory_bytes)}."
+        )
+    counts = Counter(device.verdict for device in answer.devices)
+    listed = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in get_args(Verdict) if counts[verdict])
+    return f"{step}, verdicts for {len(answer.devices):,} devices: {listed}."
+
+
+def _peak(device: DeviceMemory) -> str:
+    return units.format_interval_bytes(device.peak_bytes, device.peak_low_bytes, device.peak_high_bytes)
+
+
+def _device_columns(generation: Generation | None) -> tuple[ColumnOf[DeviceMemory], ...]:
+    return (
+        words("device", lambda device: device.name),
+        numbers("memory", lambda device: device.memory_bytes, units.format_bytes),
+        words("precision", lambda device: device.precision),
+        ColumnOf(header="peak [range]", cell=_peak, number=lambda device: device.peak_bytes),
+        words("verdict", lambda device: device.verdict),
+        ColumnOf(header=_largest_name(generation), cell=_largest, number=lambda device: device.largest_batch),
+    )
+
+
+def _largest_name(generation: Generation | None) -> str:
+    return "largest batch" if generation is None else "most in flight"
+
+
+def _largest(device: DeviceMemory) -> str:
+    if device.largest_batch == device.largest_batch_at_most:
+        return f"{device.largest_batch:,}"
+    return f"{device.largest_batch:,}-{device.largest_batch_at_most:,}"
+
+
+def _nearest_border(devices: Sequence[DeviceMemory]) -> DeviceMemory:
+    """Return the largest device that may not fit the step, or the smallest device if all fit."""
+    return next((device for device in reversed(devices) if device.verdict != "fits"), devices[0])
+
+
+def _around(device: DeviceMemory, devices: Sequence[DeviceMemory], *, top: int) -> Sequence[DeviceMemory]:
+    """Return `top` devices, centred on the given one."""
+    start = max(0, min(devices.index(device) - top // 2, len(devices) - top))
+    return devices[start : start + top]
+
+
+def _term_bytes(term: MemoryTerm) -> str:
+    if term.low_bytes == term.high_bytes:
+        return units.format_bytes(term.mid_bytes)
+    return _term_range(term)
+
+
+def _term_range(term: MemoryTerm) -> str:
+    return f"{units.format_bytes(term.low_bytes)} - {units.format_bytes(term.high_bytes)}"
+
+
+_TERM_COLUMNS: Sequence[ColumnOf[MemoryTerm]] = (
+    words("part", lambda term: term.part),
+    ColumnOf(header="bytes", cell=_term_bytes, number=lambda term: term.mid_bytes),
+    words("source", lambda term: term.source),
+)
+
+
+def _remedies(device: DeviceMemory, generation: Generation | None) -> Iterator[str]:
+    for remedy in device.remedies:
+        yield f"{remedy.name}: {_remedy(remedy, generation)}"
+    if not device.remedies:
+        fewer = "a smaller batch" if generation is None else "fewer requests in flight"
+        yield f"no known change: choose {fewer}, a smaller model or a larger device."
+
+
+def _remedy(remedy: Remedy, generation: Generation | None) -> str:
+    again = f" with {units.format_ratio(remedy.extra_flops_ratio)} more FLOP" if remedy.extra_flops_ratio else ""
+    largest = f"{_largest_name(generation)} {remedy.largest_batch:,}"
+    if not remedy.largest_batch:
+        largest = f"no {'batch' if generation is None else 'request'} is sure to fit"
+    return (
+        f"{remedy.change} needs {units.format_bytes(remedy.peak_bytes)}, "
+        f"{units.format_bytes(remedy.saved_bytes)} less{again}: {remedy.verdict}; {largest}."
+    )
+
+
+def memory_section(details: Sequence[DeviceDetail], *, generation: Generation | None = None) -> Section:
+    """Return the section on the peak memory of the priced step, compared with the device's memory."""
+    found = [(detail.role, detail.memory) for detail in details if detail.memory is not None]
+    if not found:
+        return Section(id="memory", title="Memory")
+    verb = "is" if generation is None else "are"
+    rows = [_Row(device=f"{role}: {memory.device.name}", term=term) for role, memory in found for term in memory.terms]
+    bars = Bars(
+        title="Peak memory of a step",
+        notes=tuple(
+            f"{role}: {memory.device.name}, {batch_text(memory.batch, generation)} in {memory.precision}; up to "
+            f"{batch_text(memory.largest_batch, generation)} {verb} sure to fit."
+            for role, memory in found
+        ),
+        x=Axis(label="bytes", unit="bytes", is_log=False),
+        bars=tuple(_bar(role, memory) for role, memory in found),
+        table=table_of(rows, _ROW_COLUMNS, title="Memory by part"),
+    )
+    lead = "Peak memory of the priced step. The mark is the memory of the device."
+    return Section(id="memory", title="Memory", lead=(lead,), plots=(bars,))
+
+
+def _bar(role: str, memory: DeviceMemory) -> Bar:
+    mid = {term.part: term.mid_bytes for term in memory.terms}
+    sizes = {name: sum(mid.get(part, 0.0) for part in parts) for name, (_, parts) in _GROUPS.items()}
+    return Bar(
+        name=role,
+        note=f"{units.format_bytes(memory.peak_bytes)} of {units.format_bytes(memory.memory_bytes)}: {memory.verdict}",
+        parts=tuple(
+            Part(
+                name=name,
+                value=size_bytes,
+                color=_GROUPS[name][0],
+                text=f"{role}, {memory.device.name}\n{name}: {units.format_bytes(size_bytes)}",
+            )
+            for name, size_bytes in sizes.items()
+            if size_bytes > 0
+        ),
+        limit=memory.memory_bytes,
+        limit_text=f"{memory.device.name} has {units.format_bytes(memory.memory_bytes)}",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """One part of the memory of one device."""
+
+    device: str
+    term: MemoryTerm
+
+
+_ROW_COLUMNS: Sequence[ColumnOf[_Row]] = (
+    words("device", lambda row: row.device, is_choice=True),
+    words("part", lambda row: row.term.part),
+    numbers("bytes", lambda row: row.term.mid_bytes, units.format_bytes),
+    ColumnOf(header="least to most", cell=lambda row: _term_range(row.term), number=lambda row: row.term.high_bytes),
+    words("source", lambda row: row.term.source),
+)

@@ -1,0 +1,196 @@
+"""Makes the answers on prices and price changes, their JSON, and the report's section on the sources of prices."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from advisor import units
+from advisor.records.price import ExchangeRate, Offer, PriceBasis, PriceChange, PricedOffer, PriceMark
+from advisor.records.report_contents import PriceSource
+from advisor.report.amounts import count_text, rate_note
+from advisor.report.as_json import to_plain
+from advisor.report.content import Block, Listing, Paragraph, Section
+from advisor.report.tables import ColumnOf, more_note, numbers, table_of, words
+
+BASIS_NAMES: Mapping[PriceBasis, str] = {
+    "list": "list price",
+    "published": "as published",
+    "minimum_live_offer": "cheapest live offer",
+    "median_live_offer": "median of live offers",
+    "own_rate": "your own price",
+    "own_hardware": "running cost of your hardware",
+}
+_DIGITS = 4
+_UNCHANGED_RATIO = 5e-4
+"""A smaller change would show as 0.0 %; it counts as a change of date or source only."""
+_MARKS: Mapping[PriceMark, str] = {
+    "OLD": "OLD: older than --max-price-age.",
+    "STALE": "STALE: known to be out of date; --drop-prices none includes it.",
+    "SUSPECT": "SUSPECT: implausible; --drop-prices none includes it.",
+}
+
+
+def price_list_content(
+    rows: Sequence[PricedOffer], *, rate: ExchangeRate | None, top: int, notes: tuple[str, ...] = ()
+) -> Iterator[Block]:
+    """Yield a table of the first `top` prices, one per line."""
+    columns: tuple[ColumnOf[PricedOffer], ...] = (
+        words("provider", lambda row: row.offer.provider),
+        words("instance", lambda row: row.offer.instance),
+        words("region", lambda row: row.offer.region),
+        words("device", lambda row: _device(row.offer)),
+        *_price_columns(rate),
+    )
+    table_notes = (*more_note(len(rows), top=top), *_notes(rows, rate=rate))
+    yield table_of(rows[:top], columns, notes=table_notes, is_first_highlighted=True)
+    yield Listing(title="Notes", items=notes)
+
+
+def instance_prices_content(
+    rows: Sequence[PricedOffer], *, rate: ExchangeRate | None, notes: tuple[str, ...] = ()
+) -> Iterator[Block]:
+    """Yield every price of one instance type: kind, region, date, marks, and the number of its source below."""
+    title, *others = dict.fromkeys(_title(row.offer) for row in rows)
+    yield Paragraph(title=title, sentences=tuple(others))
+    sources = tuple(dict.fromkeys(map(_source, rows)))
+    columns: tuple[ColumnOf[PricedOffer], ...] = (
+        words("provider", lambda row: row.offer.provider),
+        words("region", lambda row: row.offer.region),
+        words("kind", lambda row: row.price.kind),
+        *_price_columns(rate),
+        numbers("source", lambda row: sources.index(_source(row)) + 1, lambda number: f"[{number}]"),
+    )
+    yield table_of(rows, columns, notes=_notes(rows, rate=rate))
+    items = tuple(f"[{number}] {source}" for number, source in enumerate(sources, start=1))
+    yield Listing(title="Sources", items=items)
+    yield Listing(title="Notes", items=notes)
+
+
+def price_changes_content(
+    changes: Sequence[PriceChange], *, rate: ExchangeRate | None, top: int, offers: Sequence[Offer] = ()
+) -> Iterator[Block]:
+    """Yield how many prices changed, the `top` largest changes, and what each of the user's exclusions rules out."""
+    moved = [change for change in changes if _ratio(change) is None or abs(_ratio(change) or 0) >= _UNCHANGED_RATIO]
+    moved.sort(key=lambda change: (_ratio(change) is None, -abs(_ratio(change) or 0), change.offer_id, change.kind))
+    columns: tuple[ColumnOf[PriceChange], ...] = (
+        words("offer", lambda change: change.offer_id),
+        words("kind", lambda change: change.kind),
+        numbers("before", lambda change: change.before.usd_per_hour if change.before else None, _amount(rate)),
+        numbers("after", lambda change: change.after.usd_per_hour if change.after else None, _amount(rate)),
+        ColumnOf(header="change", cell=_change, number=_ratio),
+    )
+    ruled_out = Counter(offer.excluded for offer in offers if offer.excluded)
+    yield Paragraph(
+        title=(
+            f"{len(moved):,} {'price' if len(moved) == 1 else 'prices'} changed; {len(changes) - len(moved):,} changed "
+            "only in date, source or marks."
+        ),
+        sentences=tuple(f"{count:,} offers: {reason}" for reason, count in ruled_out.most_common()),
+    )
+    yield table_of(moved[:top], columns, notes=(*more_note(len(moved), top=top), *rate_note(rate)))
+
+
+def render_prices_json(rows: Sequence[PricedOffer]) -> str:
+    """Return `{"prices": [...]}`; each price has its offer's id, provider, region, instance, device and marks."""
+    prices = [
+        {
+            "id": row.offer.id,
+            "provider": row.offer.provider,
+            "tier": row.offer.tier,
+            "region": row.offer.region,
+            "instance": row.offer.instance,
+            "device": row.offer.gpu or row.offer.cpu,
+            "gpu_count": row.offer.gpu_count,
+            **to_plain(row.price),
+            "marks": list(row.marks),
+            "excluded": row.offer.excluded,
+        }
+        for row in rows
+    ]
+    return _document({"prices": prices})
+
+
+def render_changes_json(changes: Sequence[PriceChange]) -> str:
+    """Return `{"changes": [{"id":, "kind":, "before":, "after":}]}`, with null for a side without the price."""
+    return _document(
+        {
+            "changes": [
+                {
+                    "id": change.offer_id,
+                    "kind": change.kind,
+                    "before": to_plain(change.before),
+                    "after": to_plain(change.after),
+                }
+                for change in changes
+            ]
+        }
+    )
+
+
+def _document(content: Any) -> str:
+    return json.dumps(content, allow_nan=False, ensure_ascii=False, indent=1) + "\n"
+
+
+def prices_section(sources: Sequence[PriceSource]) -> Section:
+    """Return the section on the sources and dates of the prices."""
+    table = table_of(sources, _SOURCE_COLUMNS, title="Sources of prices")
+    lead = "Sources of the prices in the ranking."
+    return Section(id="prices", title="Prices", lead=(lead,) if sources else (), tables=(table,) if sources else ())
+
+
+_SOURCE_COLUMNS: Sequence[ColumnOf[PriceSource]] = (
+    words("provider", lambda one: one.provider, is_choice=True),
+    numbers("offers", lambda one: one.offer_count, count_text),
+    words("dates", lambda one: one.oldest if one.oldest == one.newest else f"{one.oldest} to {one.newest}"),
+    words("basis", lambda one: BASIS_NAMES[one.basis]),
+    words("source", lambda one: one.source),
+)
+
+
+def _price_columns(rate: ExchangeRate | None) -> tuple[ColumnOf[PricedOffer], ...]:
+    return (
+        numbers(f"{'$' if rate is None else rate.currency}/h", lambda row: row.price.usd_per_hour, _amount(rate)),
+        words("date", lambda row: row.price.date),
+        words("marks", lambda row: " ".join((*row.marks, *(["EXCLUDED"] if row.offer.excluded else [])))),
+    )
+
+
+def _amount(rate: ExchangeRate | None) -> Callable[[float], str]:
+    """Return the function that formats dollars in the currency of `rate`, without its name."""
+    one_usd = 1.0 if rate is None else rate.usd
+    return lambda usd: units.format_amount(usd / one_usd, digits=_DIGITS)
+
+
+def _notes(rows: Sequence[PricedOffer], *, rate: ExchangeRate | None) -> tuple[str, ...]:
+    marks = sorted({mark for row in rows for mark in row.marks})
+    return (*(_MARKS[mark] for mark in marks), *rate_note(rate))
+
+
+def _source(row: PricedOffer) -> str:
+    return "; ".join(part for part in (row.price.source, row.price.note, row.offer.excluded) if part)
+
+
+def _title(offer: Offer) -> str:
+    parts = [_device(offer)] if offer.gpu or offer.cpu else []
+    parts += [f"{offer.vcpus} vCPU"] if offer.vcpus else []
+    parts += [units.format_bytes(offer.memory_bytes)] if offer.memory_bytes else []
+    return f"{offer.provider} {offer.instance}: {', '.join(parts)}"
+
+
+def _device(offer: Offer) -> str:
+    return f"{offer.gpu_count}x {offer.gpu}" if offer.gpu else f"{offer.cpu}"
+
+
+def _ratio(change: PriceChange) -> float | None:
+    """Return the relative rise of the price, or None if it exists on only one side."""
+    if change.before is None or change.after is None:
+        return None
+    return change.after.usd_per_hour / change.before.usd_per_hour - 1
+
+
+def _change(change: PriceChange) -> str:
+    ratio = _ratio(change)
+    if ratio is None:
+        return "new" if change.before is None else "gone"
+    return f"{ratio:+.1%}"

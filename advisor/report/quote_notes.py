@@ -1,0 +1,257 @@
+"""Writes the sentences on a quote: tokens, GPUs, cost, data loading, and the steps measured on this machine."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import get_args
+
+from advisor import units
+from advisor.records.answer import CostPart, Job, MeasuredStep, Quote
+from advisor.records.generation import WeightFormat
+from advisor.records.price import ExchangeRate, PriceKind
+from advisor.records.sample_words import batch_text, samples_text
+from advisor.records.scale import Plan, Sharding
+from advisor.report.amounts import interval_text
+
+_WEIGHTS: Mapping[WeightFormat, str] = {
+    "auto": "weights in the same precision",
+    "bf16": "block weights in bf16",
+    "fp8": "block weights in fp8",
+    "int8": "block weights in int8",
+    "int4": "block weights in int4 with groups of 128",
+}
+_PRECISIONS = {"half": "half (bf16 if native, else fp16, or fp32 on CPUs)"}
+_SHARDINGS: Mapping[Sharding, str] = {
+    "none": "data parallel (DDP)",
+    "zero1": "data parallel with sharded optimizer state (ZeRO-1)",
+    "zero2": "data parallel with sharded optimizer state and gradients (ZeRO-2)",
+    "zero3": "fully sharded (FSDP)",
+}
+_SHORT: Mapping[Sharding, str] = {"none": "DDP", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "FSDP"}
+_PART_NAMES: Mapping[CostPart, str] = {
+    **{part: part.replace("-", " ") for part in get_args(CostPart)},
+    "start-up": "start-up",
+    "lost-work": "expected lost work",
+}
+_PAID_NAMES: Mapping[PriceKind, str] = {
+    "on_demand": "on-demand",
+    "spot": "spot",
+    "commit_1y": "1-year commitment",
+    "commit_3y": "3-year commitment",
+    "owned": "own hardware",
+}
+_TWOFOLD = 2.0
+
+
+def service_settings(job: Job) -> str | None:
+    """Return the settings of the job, or None if it is not LLM serving."""
+    generation = job.generation
+    if generation is None:
+        return None
+    in_flight = f"{job.batch} requests in flight"
+    if job.batch == "auto":
+        in_flight = "the cheapest number of requests in flight"
+    elif job.batch.isdecimal():
+        in_flight = batch_text(int(job.batch), generation)
+    return (
+        f"LLM serving: prompts of {generation.prompt_tokens:,} tokens, answers of "
+        f"{generation.output_tokens:,}, {in_flight} per instance, "
+        f"{_PRECISIONS.get(job.precision, job.precision)}, {_WEIGHTS[generation.weights]}, continuous batching, fused "
+        "kernels, decode in a CUDA graph on GPUs"
+    )
+
+
+def token_notes(best: Quote, job: Job, *, rate: ExchangeRate | None) -> Iterator[str]:
+    """Yield the token times of the best offer, its price per token, its memory, and the bound of decode."""
+    tokens = best.tokens
+    if tokens is None or job.generation is None:
+        return
+    times = f"first token after {interval_text(tokens.ttft_s)}, then one every {interval_text(tokens.tpot_s)}"
+    if tokens.tpot_s.mid > tokens.decode_s:
+        alone = units.format_duration(tokens.decode_s)
+        times += f"; a decode step alone takes {alone}, and prefill of other requests runs in between"
+    yield f"{times}."
+    yield (
+        f"{units.format_money(tokens.usd_per_million_output_tokens, rate=rate, digits=3)} per million output "
+        f"tokens, {units.format_money(tokens.usd_per_million_tokens, rate=rate, digits=3)} per million input and "
+        "output tokens."
+    )
+    yield (
+        f"the KV cache of {batch_text(best.batch, job.generation)} takes at "
+        f"most {units.format_bytes(tokens.kv_cache_bytes)}; one copy of the weights takes "
+        f"{units.format_bytes(tokens.weight_bytes)}."
+    )
+    if tokens.compute_bound_from is None:
+        yield "decode is bandwidth-bound at any number of requests, because each one has its own KV cache to read."
+    else:
+        yield f"decode is bandwidth-bound below {tokens.compute_bound_from:,} requests, and compute-bound above."
+
+
+def scaling_notes(quote: Quote, job: Job) -> Iterator[str]:
+    """Yield the plan, its scaling efficiency and the memory per GPU; nothing for one device without accumulation."""
+    plan = quote.plan
+    if plan is None:
+        return
+    if quote.gpus_used <= 1:
+        yield f"its batch of {quote.batch:,} {_passes(plan)}."
+        return
+    per_gpu = f"its batch of {quote.batch:,} is for all GPUs{_passes(plan, before=' and ')}"
+    if job.generation is not None:
+        yield f"{_copies(plan)}; {batch_text(quote.batch, job.generation)} on all GPUs together."
+        return
+    if job.mode == "inference" and plan.data > 1:
+        yield f"each of {quote.gpus_used} GPUs runs a copy of the model; {per_gpu}."
+        return
+    efficiency = units.format_ratio(quote.scaling_efficiency_ratio or 1.0)
+    memory = units.format_bytes(quote.peak_memory_bytes)
+    yield (
+        f"it runs {_how(plan)} on {quote.gpus_used} GPUs at a scaling efficiency of {efficiency}, {memory} on each; "
+        f"{per_gpu}."
+    )
+
+
+def _copies(plan: Plan) -> str:
+    """Return how many copies of an LLM are served, and on how many GPUs each."""
+    if plan.tensor == 1:
+        return f"each of {plan.data} GPUs runs a copy of the model"
+    on = f"tensor parallel on {plan.tensor} GPUs"
+    return f"one copy of the model, {on}" if plan.data == 1 else f"{plan.data} copies of the model, {on} each"
+
+
+def plan_label(plan: Plan | None) -> str:
+    """Return a short plan, such as `FSDP`, `tensor 8` or `tensor 2 x DDP`; "" for a single GPU."""
+    if plan is None or plan == Plan():
+        return ""
+    model = [f"{name} {ways}" for name, ways in (("tensor", plan.tensor), ("pipeline", plan.pipeline)) if ways > 1]
+    data = [_SHORT[plan.sharding]] if plan.data > 1 else []
+    return " x ".join(model + data)
+
+
+def _how(plan: Plan) -> str:
+    """Return how the model is split inside groups of GPUs, and how the groups work together."""
+    if plan.tensor == 1 and plan.pipeline == 1:
+        return _SHARDINGS[plan.sharding]
+    how = "tensor parallel" if plan.tensor > 1 else "in a pipeline"
+    allowed = "which the model's code must support,"
+    if plan.data == 1:
+        return f"{how}, {allowed}"
+    ways = plan.tensor * plan.pipeline
+    return f"{how} in groups of {ways}, {allowed} and {_SHARDINGS[plan.sharding]} between the groups,"
+
+
+def _passes(plan: Plan, *, before: str = "") -> str:
+    """Return the number of passes per step, and whether activations are checkpointed."""
+    words = [f"runs in {plan.accumulate} passes"] if plan.accumulate > 1 else []
+    words += ["uses activation checkpointing"] if plan.checkpoint_activations else []
+    return before + " and ".join(words) if words else ""
+
+
+def covered_cost(quote: Quote, job: Job, *, rate: ExchangeRate | None) -> str:
+    """Return the cost and its parts: "$4.10 for 90 epochs, on-demand; includes compute; prices of 2026-07-20."."""
+    *parts, last = (_PART_NAMES[part] for part in quote.covers)
+    covered = f"{', '.join(parts)} and {last}" if parts else last
+    missing = ", ".join(_PART_NAMES[part] for part in quote.not_covered)
+    cost = units.format_money(quote.job_usd.mid, rate=rate)
+    return (
+        f"{cost} for {_size(job)}, {_PAID_NAMES[quote.price_kind]}; includes {covered}; prices of {quote.price_date}"
+        + (f"; not included: {missing}." if missing else ".")
+    )
+
+
+def _size(job: Job) -> str:
+    """Return the size of the job as the user gave it."""
+    if job.requests_per_day is not None:
+        return f"one month at {load_text(job)}"
+    for count, name in ((job.epochs, "epoch"), (job.steps, "step"), (job.tokens, "token")):
+        if count is not None:
+            return f"{count:,} {name}{'' if count == 1 else 's'}"
+    return samples_text(job.samples, job.generation)
+
+
+def load_text(job: Job) -> str:
+    """Return the load of a service as the user gave it."""
+    if job.requests_per_second is not None:
+        return f"{job.requests_per_second:,.10g} requests/s"
+    return f"{job.requests_per_day:,} requests per day"
+
+
+def cost_notes(best: Quote, job: Job) -> Iterator[str]:
+    """Yield notes on start-up, waiting, load, interruptions and commitment."""
+    if "start-up" in best.covers:
+        where = f"measured on {best.provider}" if best.start_up_measured else "the median of the measured clouds"
+        gpu = "; with a GPU it may take longer" if best.device.kind == "gpu" else ""
+        yield (
+            f"start-up: {units.format_duration(best.start_up_s)} from the create call to the boot script, {where}, "
+            f"mostly on instances without a GPU{gpu}; installing packages and fetching data take extra time."
+        )
+    if best.wait_s:
+        wait = units.format_duration(best.wait_s)
+        yield f"availability: the time includes {wait} of waiting for the machine, as set in your overlay."
+    if job.requests_per_day is not None:
+        count = best.instance_count
+        carry = "1 instance is" if count == 1 else f"{count:,} instances are"
+        unit = "per day" if job.requests_per_second is None else "per second"
+        yield f"{carry} enough for an even load; if the load has peaks, give the peak rate in requests {unit}."
+    if best.price_kind == "spot":
+        yield _spot(best, job)
+    if best.commitment_usd is not None:
+        years = "one year" if best.price_kind == "commit_1y" else "three years"
+        yield (
+            f"the price requires a commitment of {years}: {units.format_usd(best.commitment_usd)} in total, used or "
+            "not; the cost counts only the hours of this job."
+        )
+
+
+def _spot(best: Quote, job: Job) -> str:
+    """Return how often the provider reclaims such an instance, and how much work the job is expected to lose."""
+    if best.interruption is None:
+        return "spot: the provider may reclaim the instance at any time; how often is not known, so no loss is counted."
+    rate = f"spot: {best.interruption} of such instances were reclaimed within a month"
+    if job.assumed:
+        return f"{rate}; no loss is counted."
+    if job.requests_per_day is not None:
+        return f"{rate}; the service then waits for a new one."
+    saved = (
+        "without --checkpoint-every, a reclaim loses all work"
+        if job.checkpoint_every_s is None
+        else f"with a checkpoint every {units.format_duration(job.checkpoint_every_s)}"
+    )
+    return f"{rate}; {saved}; expected loss: {units.format_duration(best.lost_s)}."
+
+
+def loader_notes(quote: Quote, job: Job) -> Iterator[str]:
+    """Yield a note on the vCPUs that data loading needs; nothing if the loader's speed is unknown."""
+    if job.loader_s_per_sample is None or quote.loader_vcpus is None or quote.vcpus is None:
+        return
+    each = f"data loading ({units.format_duration(job.loader_s_per_sample)} of vCPU time per sample)"
+    needed = units.format_significant(quote.loader_vcpus, digits=2)
+    if quote.device.kind == "cpu":
+        plural = "" if quote.vcpus == 1 else "s"
+        yield f"{each} uses {needed} of the {quote.vcpus:,} vCPU{plural}, which the model then cannot use."
+        return
+    fed = f"{each} needs {needed} vCPUs to keep the GPU busy, including one for the GPU itself; it has {quote.vcpus:,}"
+    yield f"{fed}: the GPU waits for data." if quote.bound == "loader" else f"{fed}."
+
+
+def measured_notes(steps: Iterable[MeasuredStep]) -> Iterator[str]:
+    """Yield, for each step, its time, the wait for data, and the effect on predictions for other devices."""
+    for step in steps:
+        yield (
+            f"measured here: a step at batch {step.batch:,} in {step.precision} takes "
+            f"{interval_text(step.step_s)} on {step.device.name} ({step.step_count:,} steps); predicted: "
+            f"{interval_text(step.predicted_s)}, {_difference(step.predicted_s.mid / step.step_s.mid)}."
+        )
+        if step.loader_wait_s is not None:
+            yield f"between two steps, the device waited {units.format_duration(step.loader_wait_s)} for data."
+        yield _carried(step)
+
+
+def _carried(step: MeasuredStep) -> str:
+    if step.device.kind == "cpu":
+        return "a CPU's prediction error does not transfer to other devices, so their predictions are unchanged."
+    return f"predictions for GPUs with the same bottleneck were adjusted: {_difference(step.carried_ratio)}."
+
+
+def _difference(ratio: float) -> str:
+    """Return "20 % less", or "3.1x less" beyond a factor of two."""
+    times = max(ratio, 1 / ratio)
+    amount = units.format_times(times) if times >= _TWOFOLD else units.format_ratio(abs(ratio - 1))
+    return f"{amount} {'more' if ratio > 1 else 'less'}"

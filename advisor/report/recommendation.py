@@ -1,0 +1,182 @@
+"""Makes the content of a recommendation, and the report's sections on the ranking and on cost against time."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from advisor.records.answer import Interval, Job, Recommendation
+from advisor.records.options import Objective
+from advisor.records.price import Rejection
+from advisor.records.sample_words import batch_text
+from advisor.report import sentence
+from advisor.report.amounts import count_text, in_currency, interval_text, money_interval
+from advisor.report.batches import batch_tables
+from advisor.report.content import Axis, Block, Chart, Listing, Paragraph, Point, Section, Series, Warnings
+from advisor.report.machines import machine_tables
+from advisor.report.marks import KIND_MARKS, KIND_NAMES
+from advisor.report.quote_columns import RankedQuote, columns_for, device_label, instance_label, table_rows
+from advisor.report.tables import ColumnOf, numbers, table_of, words
+
+_ORDER = (
+    "#", "instance", "per Mtok", "cost", "device", "provider", "step [90 %]", "TTFT", "TPOT [90 %]", "tokens/s",
+    "cheapest", "per h",
+)  # fmt: skip
+"""The most important columns come first; the others follow in their usual order."""
+_FIRST: Mapping[Objective, str] = {"cost": "Cheapest", "time": "Fastest", "cost-time": "Lowest cost x time"}
+_CHOICES = ("provider", "kind", "tier", "precision", "bound")
+
+
+def recommendation_content(recommendation: Recommendation, *, top: int) -> Iterator[Block]:
+    """Yield the headline, assumptions, `top` offers that include CPUs and GPUs, offers left out and warnings."""
+    rows = table_rows(recommendation, top=top)
+    yield Paragraph(title=sentence.headline(recommendation))
+    yield Listing(title="Assumes", items=sentence.basis(recommendation))
+    yield table_of(
+        rows,
+        columns_for(rows),
+        notes=sentence.table_notes(rows, quote_count=len(recommendation.quotes)),
+        is_first_highlighted=True,
+    )
+    yield from batch_tables(recommendation)
+    yield from machine_tables(recommendation)
+    yield Listing(title=f"Left out ({len(recommendation.rejected):,})", items=sentence.left_out(recommendation))
+    yield Warnings(items=recommendation.warnings)
+
+
+def basis_section(recommendation: Recommendation) -> Section:
+    """Return the section on the assumptions of the headline."""
+    listing = Listing(title="Assumes", items=sentence.basis(recommendation))
+    return Section(id="basis", title="Assumptions", lists=(listing,))
+
+
+def left_out_section(recommendation: Recommendation) -> Section:
+    """Return the section on the offers that are not ranked, with the reasons."""
+    rejected = recommendation.rejected
+    listing = Listing(title="By reason, most common first", items=sentence.left_out(recommendation))
+    return Section(
+        id="left-out",
+        title="Left out",
+        lead=(f"{len(rejected):,} offers are not in the ranking.",),
+        lists=(listing,) if rejected else (),
+        tables=(table_of(rejected, _REJECTION_COLUMNS, title="Every offer left out"),) if rejected else (),
+    )
+
+
+_REJECTION_COLUMNS: Sequence[ColumnOf[Rejection]] = (
+    words("why", lambda one: one.code, is_choice=True),
+    words("provider", lambda one: one.provider, is_choice=True),
+    words("instance", lambda one: one.instance),
+    words("region", lambda one: one.region),
+    words("reason", lambda one: one.reason),
+)
+
+
+def ranking_section(recommendation: Recommendation) -> Section:
+    """Return the section with the table of all ranked offers."""
+    rows = _all_rows(recommendation)
+    more: tuple[ColumnOf[RankedQuote], ...] = (
+        words("kind", lambda row: KIND_NAMES[row.quote.device.kind]),
+        words("tier", lambda row: row.quote.tier),
+    )
+    table = table_of(
+        rows,
+        [
+            replace(column, is_choice=column.header in _CHOICES)
+            for column in sorted((*columns_for(rows), *more), key=_place)
+        ],
+        title="Every offer",
+        notes=sentence.table_notes(rows, quote_count=len(recommendation.quotes)),
+    )
+    lead = f"{_FIRST[recommendation.job.objective]} first. Click a column's heading to sort by it."
+    return Section(id="ranking", title="Ranking", lead=(lead,) if rows else (), tables=(table,) if rows else ())
+
+
+def _all_rows(recommendation: Recommendation) -> tuple[RankedQuote, ...]:
+    return table_rows(recommendation, top=max(1, len(recommendation.quotes)))
+
+
+def _place(column: ColumnOf[RankedQuote]) -> int:
+    return _ORDER.index(column.header) if column.header in _ORDER else len(_ORDER)
+
+
+def cost_time_section(recommendation: Recommendation) -> Section:
+    """Return the section that plots cost against time for all offers, with the Pareto front."""
+    job = recommendation.job
+    rows = [row for row in _all_rows(recommendation) if row.quote.job_usd.mid > 0]  # a logarithmic axis has no 0
+    if not rows:
+        return Section(id="cost-time", title="Cost against time")
+    front = sorted((row for row in rows if row.quote.on_pareto_front), key=lambda row: row.quote.job_usd.mid)
+    others = [row for row in rows if row.rank is not None and not row.quote.on_pareto_front]
+    here = [row for row in rows if row.rank is None]
+    series = [
+        Series(
+            name=KIND_NAMES[kind],
+            color=color,
+            symbol=symbol,
+            points=tuple(_point(row, job) for row in others if row.quote.device.kind == kind),
+            is_faint=True,
+        )
+        for kind, (color, symbol) in KIND_MARKS.items()
+    ]
+    series += [
+        Series(
+            name="Pareto front: no other offer is both cheaper and faster; with 90 % intervals",
+            color=3,
+            symbol="diamond",
+            points=tuple(_with_intervals(row, job) for row in front),
+            has_line=True,
+        ),
+        Series(
+            name="the local machine", color=4, symbol="star", points=tuple(_with_intervals(row, job) for row in here)
+        ),
+    ]
+    chart = Chart(
+        title=f"Cost and {_time_name(job)} of every offer",
+        x=Axis(label=_time_name(job), unit="s"),
+        y=Axis(label="cost per month" if job.requests_per_day is not None else "cost of the job", unit="money"),
+        series=tuple(one for one in series if one.points),
+        table=table_of([*front, *here], _front_columns(job), title="The Pareto front"),
+    )
+    lead = f"Pareto front: {len(front)} of {len(recommendation.quotes):,} offers. All others cost more and take longer."
+    return Section(id="cost-time", title="Cost against time", lead=(lead,), plots=(chart,))
+
+
+def _time_name(job: Job) -> str:
+    """Return the name of the time axis; in LLM serving, a step lasts as long as each of its answers."""
+    if job.requests_per_day is None:
+        return "time of the job"
+    return "time of a step" if job.generation is None else "time of an answer"
+
+
+def _time(row: RankedQuote, job: Job) -> Interval:
+    """Return the time of the job, or of a step for a service, which never ends."""
+    return row.quote.job_s if job.requests_per_day is None else row.quote.step_s
+
+
+def _point(row: RankedQuote, job: Job) -> Point:
+    cost, time = in_currency(row.quote.job_usd, rate=row.rate), _time(row, job)
+    text = (
+        f"{row.quote.provider} {instance_label(row.quote)}\n{device_label(row.quote)}\n"
+        f"{money_interval(row.quote.job_usd, rate=row.rate)} in {interval_text(time)}\n"
+        f"{batch_text(row.quote.batch, job.generation)}, {row.quote.precision}"
+    )
+    return Point(x=time.mid, y=cost.mid, text=text)
+
+
+def _with_intervals(row: RankedQuote, job: Job) -> Point:
+    cost, time = in_currency(row.quote.job_usd, rate=row.rate), _time(row, job)
+    return replace(_point(row, job), x_low=time.low, x_high=time.high, y_low=cost.low, y_high=cost.high)
+
+
+def _front_columns(job: Job) -> tuple[ColumnOf[RankedQuote], ...]:
+    return (
+        numbers("#", lambda row: row.rank, count_text),
+        words("provider", lambda row: row.quote.provider),
+        words("instance", lambda row: instance_label(row.quote)),
+        words("device", lambda row: device_label(row.quote)),
+        ColumnOf(
+            header="cost [90 %]",
+            cell=lambda row: money_interval(row.quote.job_usd, rate=row.rate),
+            number=lambda row: row.quote.job_usd.mid,
+        ),
+        numbers(f"{_time_name(job)} [90 %]", lambda row: _time(row, job), interval_text),
+    )

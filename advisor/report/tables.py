@@ -1,0 +1,91 @@
+"""Builds tables from records: a typed column says how a record becomes a cell and the number to sort by."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from advisor.records.answer import Interval
+from advisor.report.content import Column, Table
+
+RowT = TypeVar("RowT")
+ValueT = TypeVar("ValueT", int, float, Interval)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnOf(Generic[RowT]):
+    """One column of a table of `RowT`: the text of a cell, and the number behind it, None in a column of words.
+
+    The other fields are those of `Column`.
+    """
+
+    header: str
+    cell: Callable[[RowT], str]
+    number: Callable[[RowT], float | None] | None = None
+    is_choice: bool = False
+    drop_order: int | None = None
+    wraps_at: int | None = None
+
+
+def words(header: str, cell: Callable[[RowT], str], *, is_choice: bool = False) -> ColumnOf[RowT]:
+    """Return a column of text."""
+    return ColumnOf(header=header, cell=cell, is_choice=is_choice)
+
+
+def numbers(
+    header: str,
+    value: Callable[[RowT], ValueT | None],
+    text: Callable[[ValueT], str],
+    *,
+    missing: str = "-",
+    drop_order: int | None = None,
+) -> ColumnOf[RowT]:
+    """Return a column of numbers or intervals, each formatted by `text`; an interval sorts by its middle."""
+
+    def cell(row: RowT) -> str:
+        found = value(row)
+        return missing if found is None else text(found)
+
+    def number(row: RowT) -> float | None:
+        found = value(row)
+        return found.mid if isinstance(found, Interval) else found
+
+    return ColumnOf(header=header, cell=cell, number=number, drop_order=drop_order)
+
+
+def starred(column: ColumnOf[RowT], is_starred: Callable[[RowT], bool]) -> ColumnOf[RowT]:
+    """Return the column with a * before the cells of some rows."""
+    return replace(column, cell=lambda row: f"{'*' if is_starred(row) else ''}{column.cell(row)}")
+
+
+def table_of(
+    rows: Iterable[RowT],
+    columns: Sequence[ColumnOf[RowT]],
+    *,
+    title: str = "",
+    notes: Iterable[str] = (),
+    is_first_highlighted: bool = False,
+) -> Table:
+    """Return a table with one row per record."""
+    rows = tuple(rows)
+    return Table(
+        title=title,
+        columns=tuple(
+            Column(
+                header=column.header,
+                is_number=column.number is not None,
+                keys=() if column.number is None else tuple(map(column.number, rows)),
+                is_choice=column.is_choice,
+                drop_order=column.drop_order,
+                wraps_at=column.wraps_at,
+            )
+            for column in columns
+        ),
+        rows=tuple(tuple(column.cell(row) for column in columns) for row in rows),
+        notes=tuple(notes),
+        is_first_highlighted=is_first_highlighted,
+    )
+
+
+def more_note(count: int, *, top: int, what: str = "") -> tuple[str, ...]:
+    """Return the note on the rows that `--top` hides, if any: "3 more rows (--top 13 shows all)."."""
+    return (f"{count - top:,} more{what} (--top {count} shows all).",) if count > top else ()

@@ -1,0 +1,43 @@
+"""Checks in a terminal and as JSON."""
+
+import json
+
+from advisor.records.check import Check
+from advisor.report.as_json import to_json
+from advisor.report.checkup import checkup_content
+from advisor.report.terminal import to_text
+from advisor.report.view import View
+
+
+def render_checkup(checks: tuple[Check, ...], *, view: View) -> str:
+    return to_text(checkup_content(checks), view)
+
+
+FINE = Check(name="torch", state="ok", found="2.9.0")
+LESS = Check(name="timm", state="missing", found="optional", remedy="pip install timm")
+BROKEN = Check(name="profiles", state="fails", found="a.yaml:1: no date", remedy="add one")
+
+
+def test_every_check_is_a_line_with_its_remedy_below() -> None:
+    assert render_checkup((FINE, LESS), view=View(width=80)) == (
+        "state    check  result -> fix\n"
+        "ok       torch  2.9.0\n"
+        "missing  timm   optional\n"
+        "                -> pip install timm\n"
+        "\n"
+        "The main job can run on this machine.\n"
+    )
+
+
+def test_what_fails_is_named_at_the_end() -> None:
+    text = render_checkup((FINE, BROKEN), view=View(width=80))
+
+    assert "FAILS  profiles  a.yaml:1: no date" in text
+    assert text.endswith("\nThe main job cannot run: profiles.\n")
+
+
+def test_json_holds_every_check() -> None:
+    document = json.loads(to_json({"checks": (FINE, BROKEN)}))
+
+    assert [check["state"] for check in document["checks"]] == ["ok", "fails"]
+    assert document["checks"][1]["remedy"] == "add one"

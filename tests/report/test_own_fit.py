@@ -1,0 +1,67 @@
+from typing import Any
+
+from advisor.records.device import Gpu
+from advisor.records.measurement import OwnFit
+from advisor.report.own_fit import own_fit_content, own_fit_sentences
+from advisor.report.terminal import to_text
+from advisor.report.view import View
+from tests.answers.toys import failed
+
+
+def render_own_fit(found: OwnFit, *, view: View) -> str:
+    return to_text(own_fit_content(found, top=view.top), view)
+
+
+TOY = Gpu(
+    id="toy",
+    name="Toy 9000",
+    vendor="Acme",
+    generation="First",
+    sm_count=1,
+    boost_hz=1e9,
+    memory_bytes=1e9,
+    memory_bytes_per_s=1e11,
+    fp32_flops_per_s=1e12,
+    sustained_compute_ratio=0.9312,
+    sustained_memory_ratio=1.0,
+    source="by hand",
+)
+
+
+def fit(**changes: Any) -> OwnFit:
+    values: dict[str, Any] = {
+        "profile": TOY,
+        "compute_log_sigma": 0.03,
+        "memory_log_sigma": 0.15,
+        "n": 1200,
+        "model_count": 6,
+        "mape_without": 0.23,
+        "mape": 0.09,
+        "left_out_mape": 0.11,
+        "failed": (),
+    }
+    return OwnFit(**(values | changes))
+
+
+def test_each_figure_comes_with_how_sure_it_is() -> None:
+    lines = [" ".join(line.split()) for line in render_own_fit(fit(), view=View()).splitlines()]
+    assert "Toy 9000 (toy)" in lines
+    assert "sustained_compute_ratio 0.931 3 %" in lines
+    assert "sustained_memory_ratio 1.000 15 % hardly determined by the rows" in lines
+
+
+def test_the_sentences_tell_the_error_without_with_and_on_models_left_out() -> None:
+    first, second = own_fit_sentences(fit())
+    assert first == "Fitted to 1,200 measured steps of 6 models, with a prior of 1 +- 15 %."
+    assert second.startswith("Mean error: 23 % without the two ratios, 9 % with them, 11 % on each model")
+    text = " ".join(render_own_fit(fit(), view=View()).split())
+    assert first in text
+    assert second in text
+
+
+def test_what_could_not_be_predicted_is_listed_and_what_is_not_shown_is_counted() -> None:
+    lost = fit(failed=(failed("no kernels", line=7), failed("a riddle", line=8), failed("a riddle", line=9)))
+    assert render_own_fit(lost, view=View(top=2)).endswith(
+        "Not predicted:\n  mine.csv:7: no kernels\n  mine.csv:8: a riddle\n  1 more rows (--top 3 shows all).\n"
+    )
+    assert "Not predicted" not in render_own_fit(fit(), view=View())

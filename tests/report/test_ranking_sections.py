@@ -1,0 +1,82 @@
+"""The ranked table and the plot of cost against time."""
+
+from dataclasses import replace
+
+from advisor.records.generation import Generation
+from advisor.records.price import ExchangeRate
+from advisor.report.recommendation import cost_time_section, ranking_section
+from tests.report.toys import GENOA, HERE, L4, T4, quote, recommendation
+
+FRONT = replace(L4, on_pareto_front=True)
+EURO = ExchangeRate(currency="EUR", usd=1.25, date="2026-01-01")
+
+
+def test_the_table_has_every_offer_whatever_is_shown_elsewhere() -> None:
+    many = [quote(f"i{number}", kind="gpu", device="L4", usd=1.0 + number) for number in range(40)]
+    (table,) = ranking_section(recommendation(*many)).tables
+    assert len(table.rows) == 40
+    assert all(len(row) == len(table.columns) for row in table.rows)
+
+
+def test_a_number_is_sorted_by_what_it_stands_for() -> None:
+    (table,) = ranking_section(recommendation(L4, GENOA, at_hand=HERE)).tables
+    headers = [column.header for column in table.columns]
+    cost = table.columns[headers.index("cost")]
+    assert cost.keys == (0.42, 2.86, 0.0)
+    assert [row[headers.index("cost")] for row in table.rows] == ["$0.42", "$2.86", "$0"]
+    assert table.columns[headers.index("#")].keys == (1, 2, None)  # the machine at hand has no place
+    assert table.columns[headers.index("instance")].keys == ()
+
+
+def test_the_front_is_a_line_of_its_own_with_intervals() -> None:
+    section = cost_time_section(recommendation(FRONT, T4, GENOA))
+    (chart,) = section.plots
+    gpu, cpu, front = chart.series
+    assert (len(gpu.points), len(cpu.points), len(front.points)) == (1, 1, 1)
+    (best,) = front.points
+    # Half an hour for $0.42, each 10 % up and down.
+    assert (best.x, best.x_low, best.x_high) == (1800.0, 1620.0, 1980.0)
+    assert (best.y, best.y_low, best.y_high) == (0.42, 0.9 * 0.42, 1.1 * 0.42)
+    assert best.text.splitlines() == [
+        "aws g6.xlarge", "1x L4", "$0.42 [0.38-0.46] in 30 min [27-33]", "batch 64, amp-bf16",
+    ]  # fmt: skip
+    assert section.lead == ("Pareto front: 1 of 3 offers. All others cost more and take longer.",)
+    assert chart.table.rows == (("1", "aws", "g6.xlarge", "1x L4", "$0.42 [0.38-0.46]", "30 min [27-33]"),)
+
+
+def test_amounts_are_in_the_currency_of_the_answer() -> None:
+    answer = replace(recommendation(FRONT), exchange_rate=EURO)
+    (chart,) = cost_time_section(answer).plots
+    assert chart.series[0].points[0].y == 0.42 / 1.25
+
+
+def test_what_costs_nothing_has_no_place_on_a_logarithmic_axis() -> None:
+    (chart,) = cost_time_section(recommendation(FRONT, at_hand=HERE)).plots
+    assert [series.name.split(":")[0] for series in chart.series] == ["Pareto front"]
+    paid = replace(HERE, job_usd=L4.job_usd)
+    (chart,) = cost_time_section(recommendation(FRONT, at_hand=paid)).plots
+    assert chart.series[-1].name == "the local machine"
+
+
+def test_a_service_is_never_done_so_its_step_is_what_counts() -> None:
+    answer = recommendation(FRONT)
+    service = replace(answer, job=replace(answer.job, requests_per_day=1000))
+    (chart,) = cost_time_section(service).plots
+    assert chart.x.label == "time of a step"
+    assert chart.series[0].points[0].x == 0.1152
+
+
+def test_of_a_language_model_in_service_a_step_is_an_answer() -> None:
+    answer = recommendation(FRONT)
+    generation = Generation(prompt_tokens=1024, output_tokens=256)
+    service = replace(answer, job=replace(answer.job, requests_per_day=1000, generation=generation))
+    (chart,) = cost_time_section(service).plots
+    assert chart.x.label == "time of an answer"
+
+
+def test_the_section_says_by_what_the_rows_are_ordered() -> None:
+    answer = recommendation(L4, T4)
+    for objective, words in (("cost", "Cheapest"), ("time", "Fastest"), ("cost-time", "cost x time")):
+        section = ranking_section(replace(answer, job=replace(answer.job, objective=objective)))
+        assert words in section.lead[0]
+        assert ("Cheapest" in section.lead[0]) == (objective == "cost")

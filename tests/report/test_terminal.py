@@ -1,0 +1,158 @@
+"""The answer in a terminal."""
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+
+from advisor.report.content import Column
+from advisor.report.printable import printable
+from advisor.report.quote_columns import RankedQuote, columns_for
+from advisor.report.tables import table_of
+from advisor.report.terminal import fitting_columns as places_that_fit
+from tests.report.toys import (
+    A10G,
+    GENOA,
+    HERE,
+    L4,
+    T4,
+    quote,
+    recommendation,
+    rejection,
+    render_text,
+    shown_quotes,
+)
+
+
+def fitting_columns(rows: Sequence[RankedQuote], *, width: int) -> list[Column]:
+    table = table_of(rows, columns_for(rows))
+    return [table.columns[place] for place in places_that_fit(table, width=width)]
+
+
+ANSWER = recommendation(
+    L4,
+    T4,
+    A10G,
+    GENOA,
+    rejected=(rejection("p5.48xlarge", code="too-few-gpus", reason="has 1 GPU, not 8"),),
+    warnings=("The prices are 300 days old.",),
+)
+
+
+def test_the_whole_answer_at_80_columns() -> None:
+    assert render_text(ANSWER, width=80, color=False, top=3) == (
+        "aws g6.xlarge (1x L4) processes 1,000,000 samples for $0.42 ($0.38-$0.46) in 30\n"
+        "min: a GPU is 6.8x cheaper than the best CPU (aws c7a.xlarge, $2.86); 1 other\n"
+        "offer is too close to call (this one is the cheapest with a probability of 61\n"
+        "%): aws g4dn.xlarge (39 %).\n"
+        "\n"
+        "Assumes:\n"
+        "  inference, the cheapest batch size for each device, precision auto (bf16 or\n"
+        "  fp16 autocast if native, else fp32), eager, NCHW, on-demand prices; no job\n"
+        "  size given, so 1,000,000 samples on a device that is always busy.\n"
+        "  best offer: batch 64, amp-bf16; time predicted from operators measured on its\n"
+        "  hardware generation; price $0.84 per hour (list price, 2025-11-02); the cost\n"
+        "  covers only compute time.\n"
+        "  resnet50: 25.6 M parameters, 8.18 GFLOP per step at batch 1; every operator\n"
+        "  has a formula.\n"
+        "\n"
+        " #  instance     provider  per h       step [90 %]   cost  cheapest\n"
+        " 1  g6.xlarge    aws       $0.84  115 ms [104-128]  $0.42      61 %\n"
+        "~2  g4dn.xlarge  aws       $0.90  115 ms [104-128]  $0.45      39 %\n"
+        " 4  c7a.xlarge   aws       $5.72  115 ms [104-128]  $2.86       0 %\n"
+        "~ too close to the best to call: the costs overlap within the error of a single\n"
+        "device. cheapest: the probability of being the cheapest.\n"
+        "Row 4 is the best CPU.\n"
+        "1 more in the ranking (--top 4 shows all).\n"
+        "Columns hidden at this width: region, device, batch, precision, samples/s,\n"
+        "memory, bound, price date.\n"
+        "\n"
+        "Left out (1):\n"
+        "  1 too-few-gpus: aws p5.48xlarge: has 1 GPU, not 8\n"
+        "\n"
+        "Warnings:\n"
+        "  The prices are 300 days old.\n"
+    )
+
+
+def test_a_wide_terminal_has_every_column() -> None:
+    text = render_text(ANSWER, width=200, color=False)
+    assert "Not at this width" not in text
+    assert " 1  g6.xlarge    aws       us-east-1  1x L4                 $0.84     64  amp-bf16" in text
+    assert "556  $0.42      61 %    12 %  memory   2025-11-02\n" in text
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 160])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    long = quote("Standard_NC24ads_A100_v4_constrained", kind="gpu", device="A100-PCIE-80GB", usd=1.0, provider="azure")
+    text = render_text(recommendation(long, GENOA), width=width, color=False)
+    assert max(len(line) for line in text.splitlines()) <= width
+
+
+def test_a_table_that_fits_exactly_loses_nothing() -> None:
+    rows = shown_quotes(ANSWER.quotes, top=10)
+    table = render_text(ANSWER, width=300, color=False).split("\n\n")[2].splitlines()
+    natural_width = max(len(line) for line in table[:5])
+    assert len(fitting_columns(rows, width=natural_width)) == len(fitting_columns(rows, width=300))
+    assert len(fitting_columns(rows, width=natural_width - 1)) == len(fitting_columns(rows, width=300)) - 1
+
+
+def test_columns_go_in_the_stated_order_and_three_stay() -> None:
+    rows = shown_quotes(ANSWER.quotes, top=10)
+    headers = [[column.header for column in fitting_columns(rows, width=width)] for width in range(200, 10, -1)]
+    dropped = [gone for wide, narrow in pairwise(headers) for gone in wide if gone not in narrow]
+    assert dropped == [
+        *("price date", "precision", "bound", "memory", "samples/s", "region", "batch", "device", "per h"),
+        *("provider", "step [90 %]", "cheapest"),
+    ]
+    assert headers[-1] == ["#", "instance", "cost"]
+
+
+def test_a_number_is_never_cut_short_on_a_narrow_terminal() -> None:
+    cheap = quote("c4a-highcpu-1", kind="cpu", device="Google Axion", usd=0.01685)
+    lines = render_text(recommendation(L4, cheap), width=30, color=False).splitlines()
+    assert "1  g6.xlarge       $0.42" in lines
+    assert "2  c4a-highcpu-1  $0.017" in lines  # two significant digits of 0.01685
+
+
+def test_square_brackets_in_a_name_are_not_markup() -> None:
+    assert "net[bold]: 25.6 M parameters" in render_text(recommendation(L4, name="net[bold]"), width=80, color=False)
+
+
+def test_a_name_cannot_steer_the_terminal() -> None:
+    text = render_text(recommendation(L4, name="net\x1b[2J\nerror: fake"), width=200, color=False)
+    assert "net [2J error: fake: 25.6 M parameters" in text
+    assert printable("a\tb\u202ec") == "a b c"
+
+
+def test_colours_are_ansi_codes_around_the_same_text() -> None:
+    colored = render_text(ANSWER, width=200, color=True)
+    assert "\x1b[" in colored
+    stripped = "".join(f"{line.rstrip()}\n" for line in re.sub(r"\x1b\[[0-9;]*m", "", colored).splitlines())
+    assert stripped == render_text(ANSWER, width=200, color=False)
+
+
+def test_an_answer_without_quotes_has_no_table() -> None:
+    text = render_text(recommendation(), width=80, color=False)
+    assert text.startswith("No instance can run this job within the limits: 0 offers were left out.\n")
+    assert "instance  " not in text
+
+
+def test_a_long_name_wraps_before_the_provider_is_lost() -> None:
+    phrase = "NVIDIA GeForce RTX 4090 24GB PCIe [on-demand]"
+    long = quote(phrase, kind="gpu", device="GeForce RTX 4090", usd=1.0, provider="genesis-cloud")
+    text = render_text(recommendation(long, GENOA), width=80, color=False)
+    assert "\n1  NVIDIA GeForce RTX 4090      genesis-cloud  115 ms [104-128]  $1.00 " in text
+    assert "\n   24GB PCIe [on-demand]\n" in text
+
+
+def test_the_machine_at_hand_is_the_last_row_with_its_time_below() -> None:
+    lines = render_text(recommendation(L4, GENOA, at_hand=HERE), width=80, color=False, top=1).splitlines()
+
+    (row,) = (number for number, line in enumerate(lines) if line.startswith("-  this machine's cpu"))
+    # `top` is one, and the best of the other kind is always shown beside it
+    assert lines[row + 1 : row + 3] == [
+        "- is the local machine: the job takes 30 min [27-33]; the cost is that of",
+        "electricity, if known.",
+    ]
