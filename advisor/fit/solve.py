@@ -18,7 +18,7 @@ from advisor.fit.coefficients import (
     starts,
 )
 from advisor.fit.least_squares import least_squares
-from advisor.fit.robust_loss import PRIOR_SCALE, ROBUST_LOG_SCALE, robust
+from advisor.fit.robust_loss import PRIOR_WEIGHT, ROBUST_LOG_SCALE, robust
 from advisor.fit.sample import Sample
 from advisor.predict.kernel_time import Kernels, kernel_times
 from advisor.predict.rates import RateTable, rate_table
@@ -154,7 +154,7 @@ class Fit:
         base[held] = self._prior[held]
         sigmas = np.array([one.log_sigma for one in self.coefficients])
         weights = self.sample.weights[chosen]
-        priors = PRIOR_SCALE / sigmas
+        priors = PRIOR_WEIGHT / sigmas
         last: dict[str, FloatArray] = {}
 
         def whole(values: FloatArray) -> FloatArray:
@@ -194,7 +194,7 @@ class Fit:
             residuals,
             base[free],
             bounds=(low, high),
-            loss=robust(np.concatenate([ROBUST_LOG_SCALE * weights, np.full(len(base), PRIOR_SCALE)])),
+            loss=robust(ROBUST_LOG_SCALE),
             jacobian=jacobian,
             steps=steps,
             tolerance=_TOLERANCE,

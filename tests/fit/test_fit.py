@@ -248,30 +248,31 @@ def fitted_log(steps: list[MeasuredStep], coefficient: Coefficient) -> float:
     return float(fit.solve(chosen=np.ones(len(steps), dtype=np.bool_)).item())
 
 
-def test_a_row_is_robust_whatever_its_weight() -> None:
+def test_a_row_of_little_weight_is_robust_only_to_an_error_as_much_larger() -> None:
     """Three of four steps on one device are as predicted, and one takes an eighth of it; they hardly weigh."""
     slow, fast = steps_of(efficiency())[:2]
     outlier = replace(fast, measured_s=fast.measured_s / 8)
     light = [replace(step, trust=0.02) for step in (fast, fast, fast, outlier)]
     found = fitted_log([*[slow] * 4, *light], one_number(("device_memory", "fast"), log_sigma=1e4))
-    # 3 x / sqrt(1 + (x / 0.1)^2) = (log 8 - x) / sqrt(1 + ((log 8 - x) / 0.1)^2) = 0.0999; the mean would be log 8 / 4.
-    assert found == pytest.approx(0.0353, abs=1e-3)
+    # Weights 1 / 0.51 and 0.02 / 0.51 = 0.0392, so linear beyond 0.1 / 0.0392 = 2.55, with y = log 8 - x = 1.617:
+    # 3 x / sqrt(1 + (x / 2.55)^2) = y / sqrt(1 + (y / 2.55)^2) = 1.366; the mean would be log 8 / 4 = 0.52.
+    assert found == pytest.approx(0.4628, abs=2e-3)
 
 
-def test_a_prior_counts_as_three_rows_a_standard_deviation_off() -> None:
+def test_a_prior_is_linear_beyond_a_third_of_its_standard_deviation() -> None:
     step = steps_of(efficiency())[0]
     found = fitted_log(
         [replace(step, measured_s=step.measured_s / np.e)], one_number(("device_memory", "slow"), log_sigma=0.05)
     )
-    # 3 x 0.1^2 x / 0.05^2 / sqrt(1 + (x / 0.05)^2) = (1 - x) / sqrt(1 + ((1 - x) / 0.1)^2) = 0.0995.
-    assert found == pytest.approx(0.0084, abs=2e-4)
+    # 6^2 x / sqrt(1 + (6 x / 0.1)^2) = (1 - x) / sqrt(1 + ((1 - x) / 0.1)^2) = 0.0995, as 0.3 / 0.05 = 6.
+    assert found == pytest.approx(0.0028, abs=2e-5)
 
 
 def test_beyond_its_scale_a_residual_counts_in_proportion() -> None:
-    # 2 s^2 (sqrt(1 + z / s^2) - 1): of three scales 2 x 0.01 x (sqrt(10) - 1), and the same of a row that weighs 0.02.
-    values, slopes, _ = robust(np.array([0.1, 0.002]))(np.array([0.09, 0.000_036]))
-    assert values == pytest.approx([0.043246, 0.000_017_298], rel=1e-4)
-    assert slopes == pytest.approx([1 / np.sqrt(10)] * 2)
+    # 2 s^2 (sqrt(1 + z / s^2) - 1) of a residual of three scales: 2 x 0.01 x (sqrt(10) - 1).
+    values, slopes, _ = robust(0.1)(np.array([0.09]))
+    assert values == pytest.approx([0.043246], rel=1e-4)
+    assert slopes == pytest.approx([1 / np.sqrt(10)])
 
 
 @pytest.mark.parametrize(
