@@ -8,7 +8,7 @@ from itertools import compress
 import numpy as np
 from scipy.optimize import least_squares
 
-from advisor.fit.robust_loss import robust
+from advisor.fit.solve import robust
 from advisor.predict.kernel_time import Kernels
 from advisor.predict.roofline import step_times
 from advisor.records.device import Device, Efficiency, Layout

@@ -1,6 +1,14 @@
-"""Fits the coefficients to a sample by bounded, regularized least squares."""
+"""Fits the coefficients to a sample by bounded, regularized least squares.
 
-from collections.abc import Collection, Mapping, Sequence
+The loss is soft L1: squared for small errors and linear beyond a scale, for rows and priors alike.
+A row's error is log(predicted / measured) and its scale is `ROBUST_LOG_SCALE`, so that nets which no formula describes
+do not distort the fit. A row's weight multiplies its error and its scale, and so the loss by its square.
+A prior's error is the distance of a coefficient from its start, in log, and its scale is one standard deviation of the
+prior. Some devices are far from all others (MI100, old hosts), and a Gaussian prior would shift the others to
+compensate. One standard deviation costs as much as `PRIOR_ROWS` rows of weight 1 that are off by their scale.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -18,7 +26,6 @@ from advisor.fit.coefficients import (
     Coefficient,
     starts,
 )
-from advisor.fit.robust_loss import PRIOR_SCALE, ROBUST_LOG_SCALE, robust
 from advisor.fit.sample import Sample
 from advisor.predict.kernel_time import Kernels, kernel_times
 from advisor.predict.rates import RateTable, rate_table
@@ -26,6 +33,13 @@ from advisor.predict.roofline import first_dispatch_s
 from advisor.records.device import ANY, Device, Efficiency, FamilyEfficiency
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray
 
+ROBUST_LOG_SCALE = 0.1
+"""The scale of a row's error, in log."""
+PRIOR_ROWS = 3.0
+"""Rows that one standard deviation of a prior counts as. Rows of one group have correlated errors, so they say less
+than as many independent ones."""
+PRIOR_SCALE = ROBUST_LOG_SCALE * float(np.sqrt(PRIOR_ROWS))
+"""One standard deviation of a prior, as a residual."""
 _STEP = 1e-4
 _TOLERANCE = 1e-7
 """Relative change of the sum of squares at which the solver stops, small enough that coefficients without data reach
@@ -36,7 +50,7 @@ _DISPATCHED = {
     "backward_dispatch_s": "backward_dispatches",
     "compiled_dispatch_s": "compiled_dispatches",
 }
-_OF_EFFICIENCY = frozenset(field.name for field in fields(Efficiency))
+_EFFICIENCY_FIELDS = frozenset(field.name for field in fields(Efficiency))
 _KEYED: Mapping[str, tuple[str, ...]] = {
     "compute_ratio": ("precision", "family"),
     "gradient_ratio": ("family",),
@@ -48,6 +62,21 @@ _KEYED: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys((*HOST, STREAMING_COMPUTE), ()),
 }
 """The keys that follow a coefficient's name. The coefficients of an `Efficiency` have none."""
+
+
+def robust(scales: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    """Return a loss function for scipy's `least_squares` that is linear beyond `scales`, one scale per residual.
+
+    For the square z of a residual and its scale s the loss is 2 s^2 (sqrt(1 + z / s^2) - 1), soft L1 (Triggs et al.,
+    Bundle Adjustment, 1999). The function returns it with its first and second derivative.
+    """
+    squares = scales**2
+
+    def loss(z: FloatArray) -> FloatArray:
+        root = np.sqrt(1 + z / squares)
+        return np.array([2 * squares * (root - 1), 1 / root, -1 / (2 * squares * root**3)])
+
+    return loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -110,7 +139,7 @@ class Fit:
         if index is not None:
             return float(np.exp(logs[index]))
         first, *keys = name
-        kinds = self.keyed.get(first, () if first in _OF_EFFICIENCY else None)
+        kinds = self.keyed.get(first, () if first in _EFFICIENCY_FIELDS else None)
         if kinds is None or len(kinds) != len(keys):
             raise KeyError(name)
         if not all(key in self._keys[kind] for kind, key in zip(kinds, keys, strict=True)):
@@ -266,7 +295,7 @@ class Fit:
 
     def efficiency(self, logs: FloatArray, precision: str) -> Efficiency:
         """Return the template with all fitted coefficients for this precision."""
-        names = {one.name[0] for one in self.coefficients if len(one.name) == 1} & _OF_EFFICIENCY
+        names = {one.name[0] for one in self.coefficients if len(one.name) == 1} & _EFFICIENCY_FIELDS
         values: dict[str, Any] = {name: self.value(logs, name) for name in names}
         ramps: dict[str, Any] = {name: self.value(logs, name, precision) for name in BY_PRECISION}
         ratios = {
