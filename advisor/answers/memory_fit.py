@@ -14,9 +14,8 @@ from advisor.devices.named_machine import NamedMachine, named_machine
 from advisor.errors import NothingFitsError, UsageError
 from advisor.predict.batches import batch_candidates
 from advisor.predict.capability import fleet_of
-from advisor.predict.largest_batch import largest_batches
 from advisor.predict.precision import resolve_precision, width_of
-from advisor.predict.remedies import Remedied, Step, remedies
+from advisor.predict.remedies import Remedied, Step, largest_batches, remedies
 from advisor.predict.step_memory import phase_of, step_memory, verdict_of
 from advisor.predict.step_time import has_kernels
 from advisor.question.from_source import profiled_batch, single_batch

@@ -100,26 +100,16 @@ def _on_machine(cpu: Cpu, machine: Machine, *, offers: Sequence[Offer]) -> Devic
 
     Return None if its profile gives no clock rate, or the machine no memory size.
     """
+    if machine.memory_bytes is None:
+        return None
     threads_per_core = cpu.threads_per_core or 1
     thread_count = max(1, round(machine.core_count * threads_per_core))
     return cpu_device(
         cpu,
-        Offer(
-            id=cpu.id,
-            provider="local",
-            tier="owned",
-            region="",
-            geo="",
-            instance="cpu",
-            vcpus=thread_count,
-            threads_per_core=threads_per_core,
-            memory_bytes=machine.memory_bytes,
-            cpu=cpu.id,
-            gpu=None,
-            gpu_count=0,
-            prices=(),
-            measured_read_bytes_per_s=measured_bytes_per_s(cpu, machine.core_count, offers=offers),
-        ),
+        vcpus=thread_count,
+        memory_bytes=machine.memory_bytes,
+        threads_per_core=threads_per_core,
+        read_bytes_per_s=measured_bytes_per_s(cpu, machine.core_count, offers=offers),
     )
 
 

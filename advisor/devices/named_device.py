@@ -6,8 +6,7 @@ from statistics import median
 
 from advisor.catalog.find import find_device
 from advisor.errors import UsageError
-from advisor.predict.capability import gpu_device
-from advisor.predict.whole_cpu import whole_cpu_device
+from advisor.predict.capability import gpu_device, whole_cpu_device
 from advisor.records.device import Cpu, Device, Gpu
 from advisor.records.price import Catalog, Offer
 

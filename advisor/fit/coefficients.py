@@ -38,13 +38,13 @@ GRADIENT_OF: Mapping[str, str] = {
 }  # fmt: skip
 """The forward family of each gradient family: its products have the same size, so their rates are proportional."""
 
-_FIELDS = [field for field in fields(Efficiency) if "priors" in field.metadata]
-BY_PRECISION = tuple(field.name for field in _FIELDS if field.metadata["by_precision"])
+_FITTED_FIELDS = [field for field in fields(Efficiency) if "priors" in field.metadata]
+BY_PRECISION = tuple(field.name for field in _FITTED_FIELDS if field.metadata["by_precision"])
 """Fields of `Efficiency` with a coefficient for each precision; the others have one for all."""
 COPY = "copy_s_per_byte"
 """Time of copies from pageable memory, which some measurements contain."""
 HOST = ("dispatch_s", "backward_dispatch_s", "compiled_dispatch_s", COPY)
-_BESIDE_FIELDS: Mapping[DeviceKind, Mapping[str, Prior]] = {
+_OTHER_PRIORS: Mapping[DeviceKind, Mapping[str, Prior]] = {
     "gpu": {COPY: Prior(1 / 6e9, 1 / 16e9, 1 / 2e9)},  # over PCIe 3.0 x16
     "cpu": {STREAMING_COMPUTE: Prior(0.1, 0.02, 1.0, 0.3)},
 }
@@ -76,8 +76,8 @@ def coefficients_of(sample: Sample, *, kind: DeviceKind) -> tuple[Coefficient, .
     products = frozenset(families) & frozenset(COMPUTING)
     precisions = sorted({step.precision for step in sample.steps})
     priors: dict[str, Prior] = {
-        **{field.name: field.metadata["priors"][kind] for field in _FIELDS if kind in field.metadata["priors"]},
-        **_BESIDE_FIELDS[kind],
+        **{field.name: field.metadata["priors"][kind] for field in _FITTED_FIELDS if kind in field.metadata["priors"]},
+        **_OTHER_PRIORS[kind],
     }
     ramps = {name: priors.pop(name) for name in BY_PRECISION}
     found = [

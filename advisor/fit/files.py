@@ -5,9 +5,9 @@ from dataclasses import fields
 
 from advisor.records.device import Efficiency, FamilyEfficiency
 
-_OF_SOME = ("core_bytes_per_s", "launch_s")
+_OPTIONAL_FIELDS = ("core_bytes_per_s", "launch_s")
 """Optional fields of a family."""
-_WRITTEN_APART = frozenset(
+_WRITTEN_SEPARATELY = frozenset(
     {
         "families", "operator_ratios", "kind", "vendor", "generation", "precision", "fitted_vendors", "fitted_on",
         "date", "source",
@@ -49,7 +49,7 @@ def _coefficients(efficiency: Efficiency) -> Iterable[str]:
     """Yield the lines of the coefficients whose written value differs from the default."""
     for field in fields(Efficiency):
         value, default = getattr(efficiency, field.name), field.default
-        if field.name in _WRITTEN_APART or value == default:
+        if field.name in _WRITTEN_SEPARATELY or value == default:
             continue
         text = number(value)
         if not isinstance(default, float) or text != number(default):
@@ -61,7 +61,7 @@ def _family(name: str, family: FamilyEfficiency) -> str:
         f"compute_ratio: {number(family.compute_ratio)}",
         f"memory_ratio: {number(family.memory_ratio)}",
         f"log_spread: {number(family.log_spread)}",
-        *(f"{name}: {number(value)}" for name in _OF_SOME if (value := getattr(family, name)) is not None),
+        *(f"{name}: {number(value)}" for name in _OPTIONAL_FIELDS if (value := getattr(family, name)) is not None),
         f"n: {family.n}",
         f'source: "{family.source}"',
     )

@@ -16,12 +16,12 @@ from advisor.fit.solve import Fit
 from advisor.records.answer import Z_90
 from advisor.records.prediction import BoolArray, FloatArray
 
-_INSIDE = 0.9
+_COVERAGE = 0.9
 _TAIL = 4.0
 """Degrees of freedom of Student's t: the errors have heavier tails than a normal distribution."""
-_USUAL_SPREAD, _USUAL_WEIGHT = 0.06, 0.002
+_PRIOR_SPREAD, _PRIOR_WEIGHT = 0.06, 0.002
 """Prior of a spread, and its weight relative to the mean over all steps."""
-_NARROWEST, _WIDEST = 0.003, 0.8
+_LEAST_SPREAD, _MOST_SPREAD = 0.003, 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ def spreads(steps: Sequence[MeasuredStep], left: LeftOut) -> Mapping[str, Spread
     found = {}
     for (precision, here), own in zip(at.items(), fitted, strict=False):
         ratios = left.errors[here] / expected[here]
-        scale = _weighted_quantile(np.abs(ratios), weights[here], _INSIDE) / Z_90
+        scale = _weighted_quantile(np.abs(ratios), weights[here], _COVERAGE) / Z_90
         shared = _shared_ratio([step for step, is_here in zip(steps, here, strict=True) if is_here], ratios)
         host, of_backward, of_compiled = map(float, fitted[len(at) :] * scale)
         found[precision] = Spread(
@@ -150,14 +150,14 @@ def _group_weight(step: MeasuredStep) -> float:
 
 def _most_likely(parts: FloatArray, errors: FloatArray, weights: FloatArray) -> FloatArray:
     """Return the standard deviation of each of the `parts` (parts, steps), if errors follow Student's t."""
-    usual = np.full(len(parts), np.log(_USUAL_SPREAD))
+    usual = np.full(len(parts), np.log(_PRIOR_SPREAD))
 
     def unlikelihood(logs: FloatArray) -> float:
         variances = np.exp(2 * logs) @ parts
         of_steps = np.log(variances) / 2 + (_TAIL + 1) / 2 * np.log1p(errors**2 / variances / _TAIL)
-        return float(np.average(of_steps, weights=weights) + _USUAL_WEIGHT * np.sum((logs - usual) ** 2))
+        return float(np.average(of_steps, weights=weights) + _PRIOR_WEIGHT * np.sum((logs - usual) ** 2))
 
-    bounds = [(np.log(_NARROWEST), np.log(_WIDEST))] * len(parts)
+    bounds = [(np.log(_LEAST_SPREAD), np.log(_MOST_SPREAD))] * len(parts)
     found: FloatArray = np.exp(minimize(unlikelihood, usual, method="L-BFGS-B", bounds=bounds).x)
     return found
 

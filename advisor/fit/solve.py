@@ -36,7 +36,7 @@ _DISPATCHED = {
     "backward_dispatch_s": "backward_dispatches",
     "compiled_dispatch_s": "compiled_dispatches",
 }
-_OF_EFFICIENCY = frozenset(field.name for field in fields(Efficiency))
+_EFFICIENCY_FIELDS = frozenset(field.name for field in fields(Efficiency))
 _KEYED: Mapping[str, tuple[str, ...]] = {
     "compute_ratio": ("precision", "family"),
     "gradient_ratio": ("family",),
@@ -110,7 +110,7 @@ class Fit:
         if index is not None:
             return float(np.exp(logs[index]))
         first, *keys = name
-        kinds = self.keyed.get(first, () if first in _OF_EFFICIENCY else None)
+        kinds = self.keyed.get(first, () if first in _EFFICIENCY_FIELDS else None)
         if kinds is None or len(kinds) != len(keys):
             raise KeyError(name)
         if not all(key in self._keys[kind] for kind, key in zip(kinds, keys, strict=True)):
@@ -265,7 +265,7 @@ class Fit:
 
     def efficiency(self, logs: FloatArray, precision: str) -> Efficiency:
         """Return the template with all fitted coefficients for this precision."""
-        names = {one.name[0] for one in self.coefficients if len(one.name) == 1} & _OF_EFFICIENCY
+        names = {one.name[0] for one in self.coefficients if len(one.name) == 1} & _EFFICIENCY_FIELDS
         values: dict[str, Any] = {name: self.value(logs, name) for name in names}
         ramps: dict[str, Any] = {name: self.value(logs, name, precision) for name in BY_PRECISION}
         ratios = {

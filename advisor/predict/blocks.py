@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from advisor.records.prediction import PARTS
 from advisor.records.workload import Blocks, Phase, Row
 
-_MARK = "*"
+_INDEX_PLACEHOLDER = "*"
 """Placeholder for the index of a block in a module's path."""
-_OF_PHASE: Mapping[Phase, str] = {
+_DIRECTION: Mapping[Phase, str] = {
     "forward": "forward", "loss": "forward", "backward": "backward", "prefill": "forward", "decode": "forward",
 }  # fmt: skip
 
 
-_SERVED: tuple[Phase, ...] = ("prefill", "decode")
+_SERVING_PHASES: tuple[Phase, ...] = ("prefill", "decode")
 
 
 def block_of(row: Row) -> str:
@@ -20,7 +20,7 @@ def block_of(row: Row) -> str:
 
     "h.*.attn.c_proj" is in "h.*".
     """
-    head, mark, _ = row.module.partition(_MARK)
+    head, mark, _ = row.module.partition(_INDEX_PLACEHOLDER)
     return head + mark if mark else ""
 
 
@@ -29,7 +29,7 @@ def is_inner(row: Row) -> bool:
 
     Inference engines also split the matmul that computes the logits (vLLM: `ParallelLMHead`).
     """
-    if row.phase in _SERVED and row.family == "matmul":
+    if row.phase in _SERVING_PHASES and row.family == "matmul":
         return True
     block = block_of(row)
     return bool(block) and row.module != block and row.family not in ("norm", "rms_norm")
@@ -42,7 +42,7 @@ def part_of(row: Row) -> int:
     if row.op == "attention" and any(operand.kept for operand in row.inputs):
         return PARTS.index("cached_forward")
     place = "inner_" if is_inner(row) else "block_" if block_of(row) else ""
-    return PARTS.index(place + _OF_PHASE[row.phase])
+    return PARTS.index(place + _DIRECTION[row.phase])
 
 
 def outermost(blocks: Sequence[Blocks]) -> list[Blocks]:

@@ -7,6 +7,7 @@ from operator import attrgetter
 
 import numpy as np
 
+from advisor.errors import UsageError
 from advisor.predict.sustained import (
     architecture_of,
     exceeds_rated_clock,
@@ -66,8 +67,8 @@ _FP64_FLOPS_PER_FP32 = 1 / 64
 """For a GPU without a figure: the ratio of GeForce and workstation parts since Ampere (CUDA C programming guide)."""
 _PCIE_SUSTAINED_RATIO = 0.43
 """Median share of PCIe's theoretical rate in copies measured on 14 GPUs of cloud instances (SpareCores)."""
-_OF_A_GPU = attrgetter("gpu", "host_to_device_bytes_per_s", "network_bytes_per_s", "vcpus", "gpu_count")
-_OF_A_CPU = attrgetter("cpu", "vcpus", "threads_per_core", "memory_bytes", "measured_read_bytes_per_s")
+_GPU_OFFER_FIELDS = attrgetter("gpu", "host_to_device_bytes_per_s", "network_bytes_per_s", "vcpus", "gpu_count")
+_CPU_OFFER_FIELDS = attrgetter("cpu", "vcpus", "threads_per_core", "memory_bytes", "measured_read_bytes_per_s")
 """The fields of an offer that determine its device."""
 _DEVICES_KEPT = 4096
 """Devices cached in a process across answers: hundreds are on offer."""
@@ -137,27 +138,20 @@ def _native_fp16(gpu: Gpu) -> float | None:
     return rate if rate is not None and rate >= gpu.fp32_flops_per_s else None
 
 
-def cpu_device(cpu: Cpu, offer: Offer) -> Device | None:
-    """Return the cores, memory and bandwidth of an instance as one device; None if its size or clock is unknown."""
-    if offer.vcpus is None or offer.memory_bytes is None:
-        return None
-    return _cpu_device(
-        cpu,
-        vcpus=offer.vcpus,
-        threads_per_core=offer.threads_per_core or cpu.threads_per_core or 1,
-        memory_bytes=offer.memory_bytes,
-        read_bytes_per_s=offer.measured_read_bytes_per_s,
-    )
-
-
 @lru_cache(maxsize=_DEVICES_KEPT, typed=True)
-def _cpu_device(
-    cpu: Cpu, *, vcpus: int, threads_per_core: int, memory_bytes: float, read_bytes_per_s: float | None
+def cpu_device(
+    cpu: Cpu,
+    *,
+    vcpus: int,
+    memory_bytes: float,
+    threads_per_core: int | None = None,
+    read_bytes_per_s: float | None = None,
 ) -> Device | None:
+    """Return some cores of a CPU, with their memory and measured bandwidth, if any; None if its clock is unknown."""
     clock_hz = sustained_clock_hz(cpu)
     if clock_hz is None:
         return None
-    cores = vcpus / threads_per_core
+    cores = vcpus / (threads_per_core or cpu.threads_per_core or 1)
     fp32_per_cycle = fp32_flops_per_cycle(cpu)
     cycles_per_s = cores * clock_hz
     wide_cycles_per_s = cycles_per_s * (_AVX512_CLOCK_RATIO if _lowers_clock_at_avx512(cpu) else 1.0)
@@ -190,6 +184,24 @@ def _cpu_device(
         sustained_compute_ratio=cpu.sustained_compute_ratio or 1.0,
         sustained_memory_ratio=cpu.sustained_memory_ratio or 1.0,
     )
+
+
+def whole_cpu_device(cpu: Cpu, *, cores: int | None, measured_bytes_per_s: float | None = None) -> Device:
+    """Return a device with all cores of one socket, or with `cores` of them, as an instance would have.
+
+    `measured_bytes_per_s` is the bandwidth of these cores, if known. The memory is unlimited, since it belongs to the
+    machine, not the socket. Raises `UsageError` if the profile lacks core count or clock, or has fewer cores.
+    """
+    all_cores = cpu.cores_per_socket
+    if all_cores is None and cores is None:
+        raise UsageError(f"the profile of {cpu.id} has no core count", hint=f"write {cpu.id}@CORES")
+    if cores is not None and all_cores is not None and not 1 <= cores <= all_cores:
+        raise UsageError(f"{cpu.id} has {all_cores} cores, not {cores}", hint="give the physical cores of one socket")
+    vcpus = (cores or all_cores or 1) * (cpu.threads_per_core or 1)
+    device = cpu_device(cpu, vcpus=vcpus, memory_bytes=math.inf, read_bytes_per_s=measured_bytes_per_s)
+    if device is None:
+        raise UsageError(f"the profile of {cpu.id} has no clock", hint="add base_hz or sustained_hz")
+    return device
 
 
 def sustained_clock_hz(cpu: Cpu) -> float | None:
@@ -257,7 +269,7 @@ def fleet_of(offers: Sequence[Offer], *, gpus: Mapping[str, Gpu], cpus: Mapping[
     indices: list[int] = []
     problems: list[str] = []
     for offer in offers:
-        key = _OF_A_CPU(offer) if offer.gpu is None else _OF_A_GPU(offer)
+        key = _CPU_OFFER_FIELDS(offer) if offer.gpu is None else _GPU_OFFER_FIELDS(offer)
         index = index_by_key.get(key)
         if index is None:
             device = _device(offer, gpus=gpus, cpus=cpus)
@@ -282,7 +294,15 @@ def _device(offer: Offer, *, gpus: Mapping[str, Gpu], cpus: Mapping[str, Cpu]) -
             network_bytes_per_s=offer.network_bytes_per_s,
         )
     cpu = cpus.get(offer.cpu or "")
-    return cpu_device(cpu, offer) if cpu else None
+    if cpu is None or offer.vcpus is None or offer.memory_bytes is None:
+        return None
+    return cpu_device(
+        cpu,
+        vcpus=offer.vcpus,
+        memory_bytes=offer.memory_bytes,
+        threads_per_core=offer.threads_per_core,
+        read_bytes_per_s=offer.measured_read_bytes_per_s,
+    )
 
 
 def _problem(offer: Offer) -> str:

@@ -25,7 +25,7 @@ class Program:
     revisited_set_bytes: Number = 0.0
     reread_ratio: Number = 0.0
     """Share of its input that it reads twice."""
-    loads_in_turn: Number = 0.0
+    sequential_loads: Number = 0.0
     """Loads that each thread makes in sequence in NCHW."""
     nchw_copied_bytes: Number = 0.0
     """Bytes of operands that it copies to another layout if the images are in NCHW."""
@@ -131,7 +131,7 @@ def _gpu_interpolation(call: Call, itemsize_bytes: float) -> Program:
     if CHANNELS_LAST in call.attributes:
         return _ONE_KERNEL
     samples, channels = call.outputs[0].shape[:2]
-    return Program(loads_in_turn=samples * channels)
+    return Program(sequential_loads=samples * channels)
 
 
 def _convolution_backward(launches: float) -> _Lowering:

@@ -15,7 +15,7 @@ QUANTIZED_PRODUCT = "matmul_quantized"
 BY_TOKEN = frozenset({"rms_norm", "rotary", "gate"})
 """Kernels of inference engines that assign one thread block to each token."""
 _HALF_UNITS = frozenset({"amp-fp16", "amp-bf16", "bf16", "fp16"})
-_STANDS_FOR: Mapping[str, Sequence[str]] = {
+_STAND_INS: Mapping[str, Sequence[str]] = {
     "conv_grouped_backward": ("conv_grouped", "conv_backward", "conv"),
     "conv_depthwise_backward": ("conv_depthwise",),
     "conv_grouped": ("conv",),
@@ -47,8 +47,8 @@ _STANDS_FOR: Mapping[str, Sequence[str]] = {
 
 def known_families() -> frozenset[str]:
     """Return the names of all kernel families that this module knows."""
-    stand_ins = (name for names in _STANDS_FOR.values() for name in names)
-    return frozenset({*_STANDS_FOR, *stand_ins, *BY_TOKEN, VECTOR_ATTENTION, QUANTIZED_PRODUCT})
+    stand_ins = (name for names in _STAND_INS.values() for name in names)
+    return frozenset({*_STAND_INS, *stand_ins, *BY_TOKEN, VECTOR_ATTENTION, QUANTIZED_PRODUCT})
 
 
 def precision_class(precision: Precision) -> str:
@@ -98,4 +98,4 @@ def _entry(efficiency: Efficiency, family: str) -> FamilyEfficiency:
     entries = efficiency.families
     if family == QUANTIZED_PRODUCT:  # not measured: assumed as fast as other matmuls, with an unknown family's spread
         return replace(_entry(efficiency, "matmul"), log_spread=entries[ANY].log_spread)
-    return next(entries[name] for name in (family, *_STANDS_FOR.get(family, ()), ANY) if name in entries)
+    return next(entries[name] for name in (family, *_STAND_INS.get(family, ()), ANY) if name in entries)

@@ -30,7 +30,7 @@ _SMALL_PIECE_COST = 1.2
 """Slowdown of a matmul that is cut into smaller pieces, which reduce its wave quantization."""
 _SPLIT_DEPTH = 512.0
 """Depth of a split-K slice (cuBLAS). A piece is either such a slice or a tile of a quarter of the size."""
-_ENDLESS = 1e9
+_PRACTICALLY_INFINITE = 1e9
 """A dimension long enough to make padding to whole tiles negligible."""
 
 
@@ -46,7 +46,7 @@ class _Term(NamedTuple):
 _Index: TypeAlias = Annotated[IndexArray, _Term("kernel", dtype=np.intp)]
 _Work: TypeAlias = Annotated[FloatArray, _Term("call")]
 _Ratio: TypeAlias = Annotated[FloatArray, _Term("call", 1.0)]
-_Length: TypeAlias = Annotated[FloatArray, _Term("call", _ENDLESS)]
+_Length: TypeAlias = Annotated[FloatArray, _Term("call", _PRACTICALLY_INFINITE)]
 _Count: TypeAlias = Annotated[FloatArray, _Term("step")]
 
 
@@ -88,7 +88,7 @@ class Kernels:
     revisited_bytes: _Work
     """Bytes of repeated reads from a working set of `revisited_set_bytes`."""
     revisited_set_bytes: _Work
-    loads_in_turn: _Work
+    sequential_loads: _Work
     """Loads that each thread makes in sequence in NCHW."""
     launches: _Work
     joins: _Work
@@ -257,7 +257,7 @@ def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
     if kernels.nchw_direct_flops.any() or kernels.nhwc_direct_flops.any():
         direct_flops = np.where(rates.is_nchw, kernels.nchw_direct_flops, kernels.nhwc_direct_flops)
         compute_s = np.maximum(compute_s, direct_flops / rates.direct_flops_per_s)
-    memory_s = np.maximum(_memory_s(kernels, rates), kernels.loads_in_turn * rates.is_nchw * LOAD_S)
+    memory_s = np.maximum(_memory_s(kernels, rates), kernels.sequential_loads * rates.is_nchw * LOAD_S)
     if np.isfinite(rates.core_bytes_per_s).any():
         memory_s = np.maximum(memory_s, _threads_s(kernels, rates))
     launch_s = kernels.launches * rates.launch_s

@@ -83,7 +83,7 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision) -> Kerne
     Decoding on a GPU runs in a CUDA graph, launched once per token, so it has no dispatch overhead.
     """
     kernels: list[dict[str, Any]] = []
-    is_relaid = counts.compile == "compile" and (kind == "cpu" or _is_relaid(counts))
+    converts_layout = counts.compile == "compile" and (kind == "cpu" or _converts_layout(counts))
     names = ("dispatches", "backward_dispatches", "compiled_dispatches", "parameter_bytes")
     of_step = {name: np.zeros(len(counts.batches)) for name in names}
     for work in counts.rows:
@@ -103,7 +103,7 @@ def lower(counts: RowCounts, *, kind: DeviceKind, precision: Precision) -> Kerne
             kind=kind,
             precision=precision,
             is_compiled=is_compiled,
-            is_relaid=is_relaid,
+            converts_layout=converts_layout,
             launches=0.0 if is_inside else program.launches + cast_count,
         )
     return kernels_of(kernels, batch_count=len(counts.batches), transfer_bytes=counts.transfer_bytes, **of_step)
@@ -118,7 +118,7 @@ def _program(row: Row, work: RowWork, *, kind: DeviceKind, is_compiled: bool) ->
     is_fused = kind == "cpu" and row.family not in MATRIX_FAMILIES
     return replace(
         program,
-        loads_in_turn=0.0,
+        sequential_loads=0.0,
         nchw_copied_bytes=0.0,
         nhwc_copied_bytes=0.0,
         is_scalar=False,
@@ -134,7 +134,7 @@ def _row_kernels(
     kind: DeviceKind,
     precision: Precision,
     is_compiled: bool,
-    is_relaid: bool,
+    converts_layout: bool,
     launches: Number,
 ) -> list[dict[str, Any]]:
     """Return the terms of a row's kernels: one per matmul, each with its share of the row's FLOP and bytes.
@@ -144,7 +144,7 @@ def _row_kernels(
     row, cost = work.row, work.cost
     products = work.products or (None,)
     all_shares = sum(product.share for product in work.products)
-    is_channels_last = is_relaid or CHANNELS_LAST in row.attributes
+    is_channels_last = converts_layout or CHANNELS_LAST in row.attributes
     is_transposed = (kind == "cpu" or work.dtype in _HALF_DTYPES) and not is_channels_last
     is_by_library = kind == "cpu" and (row.family == "conv" or (row.family in _EAGER_BY_LIBRARY and not is_compiled))
     is_repacked = kind == "cpu" and (row.family == "conv" or program.repacks)
@@ -155,7 +155,7 @@ def _row_kernels(
     own_launches = launches / len(products)
 
     def terms(product: Product | None) -> dict[str, Any]:
-        def own(amount: Number) -> Number:
+        def share_of(amount: Number) -> Number:
             # Most rows have one kernel, and dividing tiny arrays takes as long as everything else here.
             return amount if product is None or len(products) == 1 else amount * product.share / all_shares
 
@@ -168,19 +168,19 @@ def _row_kernels(
             "row": work.index,
             "part": part_of(row),
             "calls": row.count,
-            "flops": own(cost.flops),
+            "flops": share_of(cost.flops),
             "nchw_flop_ratio": program.flop_ratio,
             "nhwc_flop_ratio": program.flop_ratio,
-            "weight_bytes": own(work.parameter_bytes),
-            "data_bytes": own(moved_bytes),
-            "loads_in_turn": program.loads_in_turn,
+            "weight_bytes": share_of(work.parameter_bytes),
+            "data_bytes": share_of(moved_bytes),
+            "sequential_loads": program.sequential_loads,
             "launches": own_launches,
-            "cast_bytes": own(work.parameter_cast_bytes if is_compiled else work.cast_bytes),
+            "cast_bytes": share_of(work.parameter_cast_bytes if is_compiled else work.cast_bytes),
             "nchw_copied_bytes": program.nchw_copied_bytes,
             "nhwc_copied_bytes": program.nhwc_copied_bytes,
         }
         if program.saves_half_rereads and width_of(precision) != "full":
-            found["reread_bytes"] = own(read_twice_bytes)
+            found["reread_bytes"] = share_of(read_twice_bytes)
         if product is products[-1]:
             found["revisited_bytes"] = program.revisited_bytes + cost.revisited_bytes
             found["revisited_set_bytes"] = program.revisited_set_bytes + cost.revisited_set_bytes
@@ -190,7 +190,7 @@ def _row_kernels(
         if is_by_library:
             found["library_calls"] = own_launches
         if is_transposed and (kind == "cpu" or "depthwise" not in family):
-            found["transposed_bytes"] = own(work.image_bytes)
+            found["transposed_bytes"] = share_of(work.image_bytes)
         if has_bias:
             found["biased_bytes"] = cost.write_bytes
         if is_repacked:
@@ -227,7 +227,7 @@ def _is_joined(work: RowWork, product: Product | None, *, is_compiled: bool) -> 
     return np.where(numel > _GRAIN_NUMEL, 1.0, 0.0)
 
 
-def _is_relaid(counts: RowCounts) -> bool:
+def _converts_layout(counts: RowCounts) -> bool:
     """Return whether torch.compile converts all images to channels-last on a GPU.
 
     It does not if grouped convolutions, which are slower channels-last, do much of the work. Inductor weighs their FLOP

@@ -19,7 +19,7 @@ _PACKED_HALF_PER_FP32 = 2.0
 """A 32-bit lane holds two 16-bit values, so a higher rate can only come from tensor cores."""
 MATRIX_FAMILIES = frozenset({"matmul", "conv", "attention", "rnn"})
 """Families that run on matrix units if the device has any."""
-_BY_BLAS = "matmul"
+_BLAS_FAMILY = "matmul"
 """The family that a CPU computes in fp32 with MKL. Others use oneDNN or torch's own code, with the full SIMD width."""
 _FLOATS = frozenset({"float32", "float64", "bfloat16"})
 
@@ -83,7 +83,7 @@ def computing_family(row: Row) -> str:
 
     GRU and plain recurrent layers count as matmuls, since they run in MKL; an LSTM runs in oneDNN (ATen's RNN.cpp).
     """
-    return _BY_BLAS if row.family == "rnn" and row.attributes.get("mode", "lstm") != "lstm" else row.family
+    return _BLAS_FAMILY if row.family == "rnn" and row.attributes.get("mode", "lstm") != "lstm" else row.family
 
 
 def unit_of(family: str, *, kind: DeviceKind, dtype: str, precision: Precision) -> str:
@@ -96,6 +96,6 @@ def unit_of(family: str, *, kind: DeviceKind, dtype: str, precision: Precision) 
         return "bf16"
     if dtype == "float16":
         return _HALF.get(precision, "fp16")
-    if kind == "cpu" and family != _BY_BLAS:
+    if kind == "cpu" and family != _BLAS_FAMILY:
         return "vector"
     return "tf32" if precision == "tf32" else "fp32"

@@ -18,7 +18,7 @@ from advisor.records.device import (
 )
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray
 
-_NOTHING_HELD = np.array(np.inf)
+_NO_CORE_LIMIT = np.array(np.inf)
 """`core_bytes_per_s` for all kernels at once, if no family has a limit."""
 _JOIN_EXPONENT = 0.7
 """How the cost of a barrier grows with the core count: 1 for a linear barrier, 0 for a tree. The error on CPUs left
@@ -55,7 +55,7 @@ class RateTable:
             is_nchw=is_nchw,
             flops_per_s=np.minimum(by_unit["flops_per_s"] * by_family["compute_ratio"], by_unit["most_flops_per_s"]),
             memory_bytes_per_s=by_device.pop("memory_bytes_per_s") * by_family["memory_ratio"],
-            core_bytes_per_s=by_family["core_bytes_per_s"] if np.isfinite(held).any() else _NOTHING_HELD,
+            core_bytes_per_s=by_family["core_bytes_per_s"] if np.isfinite(held).any() else _NO_CORE_LIMIT,
             launch_s=by_family["launch_s"],
             transposed_ratio=is_nchw * by_unit["transposed_ratio"],
             winograd_speedup=by_unit["winograd_speedup"],
@@ -86,7 +86,7 @@ def rate_table(
     launches_s = np.array([launch_s(*pair) for pair in pairs])[:, np.newaxis]
     own_launches_s, core_bytes_per_s = of_family("launch_s"), of_family("core_bytes_per_s")
     return RateTable(
-        of_unit={name: of_unit(value_of) for name, value_of in _OF_UNIT.items()},
+        of_unit={name: of_unit(value_of) for name, value_of in _UNIT_RATES.items()},
         of_family={
             "compute_ratio": of_family("compute_ratio"),
             "memory_ratio": of_family("memory_ratio"),
@@ -94,9 +94,9 @@ def rate_table(
             "launch_s": np.where(np.isnan(own_launches_s), launches_s, own_launches_s),
         },
         of_device={
-            **{name: np.array([value_of(*pair) for pair in pairs]) for name, value_of in _OF_DEVICE.items()},
-            **{name: np.array([getattr(device, name) for device in devices]) for name in _IN_DEVICE},
-            **{name: np.array([getattr(one, name) for one in distinct])[which] for name in _IN_EFFICIENCY},
+            **{name: np.array([value_of(*pair) for pair in pairs]) for name, value_of in _DEVICE_RATES.items()},
+            **{name: np.array([getattr(device, name) for device in devices]) for name in _DEVICE_FIELDS},
+            **{name: np.array([getattr(one, name) for one in distinct])[which] for name in _EFFICIENCY_FIELDS},
         },
     )
 
@@ -225,7 +225,7 @@ def cache_bytes_per_s(device: Device, efficiency: Efficiency) -> float:
     return device.cache_bytes_per_s or _CACHE_PER_MEMORY * device.memory_bytes_per_s
 
 
-_OF_DEVICE: Mapping[str, Callable[[Device, Efficiency], float]] = {
+_DEVICE_RATES: Mapping[str, Callable[[Device, Efficiency], float]] = {
     "memory_bytes_per_s": sustained_bytes_per_s,
     "narrow_bytes_per_s": narrow_bytes_per_s,
     "cache_bytes_per_s": cache_bytes_per_s,
@@ -236,13 +236,13 @@ _OF_DEVICE: Mapping[str, Callable[[Device, Efficiency], float]] = {
     "direct_flops_per_s": direct_flops_per_s,
     "nhwc_reread_ratio": nhwc_reread_ratio,
 }
-_OF_UNIT: Mapping[str, Callable[..., float]] = {
+_UNIT_RATES: Mapping[str, Callable[..., float]] = {
     "flops_per_s": sustained_flops_per_s,
     "most_flops_per_s": most_flops_per_s,
     "transposed_ratio": transposed_ratio,
     "winograd_speedup": winograd_speedup,
 }
-_COPIED = {field.name for field in fields(Rates)} - {*_OF_DEVICE, *_OF_UNIT, "launch_s"}
-_IN_DEVICE = _COPIED & {field.name for field in fields(Device)}
-_IN_EFFICIENCY = (_COPIED - _IN_DEVICE) & {field.name for field in fields(Efficiency)}
+_COPIED = {field.name for field in fields(Rates)} - {*_DEVICE_RATES, *_UNIT_RATES, "launch_s"}
+_DEVICE_FIELDS = _COPIED & {field.name for field in fields(Device)}
+_EFFICIENCY_FIELDS = (_COPIED - _DEVICE_FIELDS) & {field.name for field in fields(Efficiency)}
 """The rates that are fields of a device or, if not, of an efficiency."""

@@ -1,4 +1,4 @@
-"""Finds the changes that reduce a step's memory, each computed for this step."""
+"""Finds the largest batch that fits in memory, and the changes that reduce a step's memory."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -10,8 +10,15 @@ import numpy as np
 from advisor.ops.evaluate import row_cost
 from advisor.predict.blocks import innermost, outermost
 from advisor.predict.precision import Width
-from advisor.predict.step_memory import SpreadBytes, step_memory, stored_bytes
-from advisor.predict.stored import added, all_gradients, gathered, scaled
+from advisor.predict.step_memory import (
+    SpreadBytes,
+    added,
+    all_gradients,
+    gathered,
+    scaled,
+    step_memory,
+    stored_bytes,
+)
 from advisor.predict.weights import with_weights
 from advisor.records.device import Device, DeviceKind
 from advisor.records.device_memory import RemedyName
@@ -23,6 +30,9 @@ _EIGHT_BIT_RATIO = (1 + 4 / 256) / 4
 """Size of 8-bit state relative to fp32: a byte per value and a scale per 256 values (Dettmers et al., 8-bit Optimizers,
 2022)."""
 _NOTHING = StoredBytes()
+_MOST_BATCH = 2**30
+_PROBE_COUNT = 16
+"""Batches tried at a time between the largest known to fit and the smallest known not to."""
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: `cached_property` needs a `__dict__`
@@ -65,6 +75,31 @@ class Remedied:
         flops = [(row, float(row_cost(row, batch=step.batch).flops) * row.count) for row in step.workload.rows]
         again = sum(count for row, count in flops if row.phase == "forward" and f"{row.module}.".startswith(paths))
         return again / max(1.0, sum(count for _, count in flops))
+
+
+def largest_batches(step: Step, *, memory_bytes: float) -> tuple[int, int]:
+    """Return the largest batch that surely fits and the largest that may fit; 0 if none does.
+
+    A larger batch never needs less memory. If the step is known only at its own batch, that is the only candidate.
+    """
+    return _largest(step, "high", memory_bytes=memory_bytes), _largest(step, "low", memory_bytes=memory_bytes)
+
+
+def _largest(step: Step, end: str, *, memory_bytes: float) -> int:
+    def fitting(batches: Sequence[int]) -> list[int]:
+        needed = getattr(step.at(batches), end)
+        return [batch for batch, size_bytes in zip(batches, needed.tolist(), strict=True) if size_bytes <= memory_bytes]
+
+    if not step.workload.batch_is_affine:
+        return max(fitting([step.batch]), default=0)
+    fits = max(fitting([1 << exponent for exponent in range(_MOST_BATCH.bit_length())]), default=0)
+    too_large = max(1, 2 * fits)
+    while fits and too_large - fits > 1 and fits < _MOST_BATCH:
+        probes = np.unique(np.linspace(fits + 1, too_large - 1, min(_PROBE_COUNT, too_large - fits - 1)).astype(int))
+        best = max(fitting(probes.tolist()), default=fits)
+        too_large = min((int(probe) for probe in probes if probe > best), default=too_large)
+        fits = best
+    return fits
 
 
 def remedies(step: Step, *, device: Device) -> Iterator[Remedied]:

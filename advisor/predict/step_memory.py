@@ -1,10 +1,11 @@
 """Predicts the peak memory of a step at every batch size: tensors from the trace, other parts from published sizes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
+from advisor.predict.blocks import outermost
 from advisor.predict.precision import Width
 from advisor.predict.row_memory import RowMemory, row_memory
 from advisor.predict.row_work import refusing_rows
@@ -190,6 +191,42 @@ def gradient_bytes(workload: Workload) -> float:
         * (attribute(row, "write_bytes_per_element") - attribute(row, "state_bytes_per_element"))
         for row in optimizer_rows(workload)
     )
+
+
+def scaled(stored: StoredBytes, ratio: float) -> StoredBytes:
+    """Return each kind of memory multiplied by `ratio`."""
+
+    def times(line: tuple[float, float]) -> tuple[float, float]:
+        return line[0] * ratio, line[1] * ratio
+
+    return StoredBytes(**{field.name: times(getattr(stored, field.name)) for field in fields(StoredBytes)})
+
+
+def added(parts: Sequence[StoredBytes]) -> StoredBytes:
+    """Return the sum of the parts."""
+
+    def total(name: str) -> tuple[float, float]:
+        lines = [getattr(part, name) for part in parts]
+        return sum(line[0] for line in lines), sum(line[1] for line in lines)
+
+    return StoredBytes(**{field.name: total(field.name) for field in fields(StoredBytes)})
+
+
+def all_gradients(workload: Workload) -> StoredBytes:
+    """Return the bytes of all gradients, which stay in memory between passes under gradient accumulation."""
+    return StoredBytes(full=(gradient_bytes(workload), 0.0))
+
+
+def gathered(workload: Workload, *, block_ratio: float = 1.0) -> StoredBytes:
+    """Return the parameters that every GPU holds unsharded under FSDP: all outside of blocks, and two blocks.
+
+    The two are the running block and the next one, which FSDP prefetches by default (Zhao et al., PyTorch FSDP, 2023,
+    section 3). If each GPU has only a part of every block before sharding, `block_ratio` is that part.
+    """
+    blocks = outermost(workload.blocks)
+    outside_bytes = workload.parameter_bytes - sum(one.parameter_bytes for one in blocks)
+    two_blocks_bytes = 2 * block_ratio * max((one.largest_parameter_bytes for one in blocks), default=0)
+    return StoredBytes(full=(float(outside_bytes + two_blocks_bytes), 0.0))
 
 
 def _foreach_bytes(workload: Workload) -> float:

@@ -9,8 +9,7 @@ from dataclasses import fields, replace
 
 from advisor.predict.blocks import outermost
 from advisor.predict.precision import Width
-from advisor.predict.step_memory import StepMemory, attribute, step_memory
-from advisor.predict.stored import added, all_gradients, gathered, scaled
+from advisor.predict.step_memory import StepMemory, added, all_gradients, attribute, gathered, scaled, step_memory
 from advisor.records.device import DeviceKind
 from advisor.records.prediction import FloatArray
 from advisor.records.scale import Plan

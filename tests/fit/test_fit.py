@@ -8,9 +8,8 @@ from advisor.catalog.device_files import read_efficiencies
 from advisor.fit.coefficients import Coefficient, coefficients_of, starts
 from advisor.fit.files import file_name, number, yaml_text
 from advisor.fit.residuals import LeftOut, left_out, log_spreads, spreads
-from advisor.fit.robust_loss import robust
 from advisor.fit.sample import MeasuredStep, Sample, sample_of
-from advisor.fit.solve import Fit
+from advisor.fit.solve import Fit, robust
 from advisor.predict.kernel_time import Kernels
 from advisor.predict.lowering import lower
 from advisor.predict.roofline import step_times

@@ -6,15 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.catalog.load import load_catalog
+from advisor.errors import UsageError
 from advisor.predict.capability import (
-    cpu_device,
     cpu_memory_bytes_per_s,
     fleet_of,
     fp32_flops_per_cycle,
     gpu_device,
     sustained_clock_hz,
+    whole_cpu_device,
 )
-from advisor.records.device import Cpu, Gpu
+from advisor.records.device import Cpu, Device, Gpu
 from advisor.records.price import Offer
 
 
@@ -70,8 +71,13 @@ def an_offer(**changes: object) -> Offer:
     return Offer(**(values | changes))  # type: ignore[arg-type]
 
 
+def rented(cpu: Cpu, offer: Offer) -> Device | None:
+    """The instance's device."""
+    return next(iter(fleet_of([offer], gpus={}, cpus={"xeon": cpu}).devices), None)
+
+
 def test_a_vcpu_is_half_a_core_where_a_core_runs_two_threads() -> None:
-    device = cpu_device(a_cpu(), an_offer())
+    device = rented(a_cpu(), an_offer())
     assert device is not None
     assert device.core_count == 4  # 8 vCPU / 2
     assert device.peak_flops_per_s["fp32"] == pytest.approx(
@@ -82,13 +88,13 @@ def test_a_vcpu_is_half_a_core_where_a_core_runs_two_threads() -> None:
 
 def test_an_intel_that_computes_at_256_bits_keeps_its_clock() -> None:
     """Rocket Lake has the instructions, and is in no table of those with 512-bit units."""
-    device = cpu_device(a_cpu(generation="Rocket Lake", isa=("avx2", "avx512f")), an_offer())
+    device = rented(a_cpu(generation="Rocket Lake", isa=("avx2", "avx512f")), an_offer())
     assert device is not None
     assert device.peak_flops_per_s["fp32"] == pytest.approx(4 * 3e9 * 32)
 
 
 def test_an_amd_keeps_its_clock_at_512_bits() -> None:
-    device = cpu_device(a_cpu(vendor="AMD", generation="Zen 5 Turin"), an_offer())
+    device = rented(a_cpu(vendor="AMD", generation="Zen 5 Turin"), an_offer())
     assert device is not None
     assert device.peak_flops_per_s["vector"] == pytest.approx(4 * 3e9 * 64)
 
@@ -102,20 +108,20 @@ def test_an_amd_keeps_its_clock_at_512_bits() -> None:
     ],
 )
 def test_products_in_fp32_use_half_the_vector_of_an_amd_with_512_bits(changes: dict[str, Any], ratio: float) -> None:
-    device = cpu_device(a_cpu(**changes), an_offer())
+    device = rented(a_cpu(**changes), an_offer())
     assert device is not None
     assert device.peak_flops_per_s["fp32"] == pytest.approx(ratio * device.peak_flops_per_s["vector"])
 
 
 def test_a_vcpu_is_a_core_where_threads_are_off() -> None:
-    device = cpu_device(a_cpu(), an_offer(threads_per_core=1))
+    device = rented(a_cpu(), an_offer(threads_per_core=1))
     assert device is not None
     assert device.core_count == 8
 
 
 @pytest.mark.parametrize(("clock_hz", "ratio"), [(4e9, 1.0), (2e9, 2.0)])
 def test_a_slower_core_takes_longer_for_the_same_code(clock_hz: float, ratio: float) -> None:
-    device = cpu_device(a_cpu(sustained_hz=clock_hz), an_offer())
+    device = rented(a_cpu(sustained_hz=clock_hz), an_offer())
 
     assert device is not None
     assert device.host_time_ratio == ratio
@@ -123,7 +129,7 @@ def test_a_slower_core_takes_longer_for_the_same_code(clock_hz: float, ratio: fl
 
 
 def test_a_peak_rests_on_the_base_clock_where_no_other_is_known() -> None:
-    device = cpu_device(a_cpu(sustained_hz=None, base_hz=2e9), an_offer())
+    device = rented(a_cpu(sustained_hz=None, base_hz=2e9), an_offer())
     assert device is not None
     assert device.peak_flops_per_s["fp32"] == pytest.approx(4 * 0.7 * 1.29 * 2e9 * 64)
 
@@ -164,7 +170,7 @@ def test_the_shipped_x86_cpus_run_at_that_much_of_their_base_clock_at_their_medi
 
 
 def test_a_cpus_cache_gives_16_bytes_per_cycle_to_every_core() -> None:
-    device = cpu_device(a_cpu(l2_bytes_per_core=2e6), an_offer())
+    device = rented(a_cpu(l2_bytes_per_core=2e6), an_offer())
     assert device is not None
     assert device.cache_bytes == 64e6 * 4 / 32 + 4 * 2e6  # 4 of 32 cores
     assert device.cache_bytes_per_s == 16 * 4 * 3e9
@@ -172,7 +178,7 @@ def test_a_cpus_cache_gives_16_bytes_per_cycle_to_every_core() -> None:
 
 def test_measured_figures_of_its_own_go_with_the_device() -> None:
     own = {"sustained_compute_ratio": 0.9, "sustained_memory_ratio": 0.8}
-    for device in (gpu_device(a_gpu(**own)), cpu_device(a_cpu(**own), an_offer())):
+    for device in (gpu_device(a_gpu(**own)), rented(a_cpu(**own), an_offer())):
         assert device is not None
         assert (device.sustained_compute_ratio, device.sustained_memory_ratio) == (0.9, 0.8)
     assert gpu_device(a_gpu()).sustained_compute_ratio == 1.0
@@ -206,7 +212,7 @@ def test_an_unknown_generation_is_taken_for_the_narrowest_core_with_its_instruct
     [(("avx2", "amx_bf16", "avx512_bf16"), 2048), (("avx2", "avx512_bf16"), 128), (("avx2", "bf16"), None)],
 )
 def test_a_cpu_has_bf16_only_with_amx_or_avx512_bf16(isa: tuple[str, ...], flops_per_cycle: float | None) -> None:
-    device = cpu_device(a_cpu(isa=isa), an_offer())
+    device = rented(a_cpu(isa=isa), an_offer())
     assert device is not None
     # cores x AVX-512's clock x FLOP per cycle, with AVX512-BF16 2 x 64
     expected = None if flops_per_cycle is None else pytest.approx(4 * 0.7 * 3e9 * flops_per_cycle)
@@ -214,13 +220,13 @@ def test_a_cpu_has_bf16_only_with_amx_or_avx512_bf16(isa: tuple[str, ...], flops
 
 
 def test_a_cpu_instance_of_unknown_size_or_clock_is_no_device() -> None:
-    assert cpu_device(a_cpu(), an_offer(vcpus=None)) is None
-    assert cpu_device(a_cpu(), an_offer(memory_bytes=None)) is None
-    assert cpu_device(a_cpu(sustained_hz=None), an_offer()) is None
+    assert rented(a_cpu(), an_offer(vcpus=None)) is None
+    assert rented(a_cpu(), an_offer(memory_bytes=None)) is None
+    assert rented(a_cpu(sustained_hz=None), an_offer()) is None
 
 
 def test_bandwidth_measured_on_the_instance_wins() -> None:
-    device = cpu_device(a_cpu(), an_offer(measured_read_bytes_per_s=55e9))
+    device = rented(a_cpu(), an_offer(measured_read_bytes_per_s=55e9))
     assert device is not None
     assert device.memory_bytes_per_s == 55e9
 
@@ -297,3 +303,42 @@ def test_machines_with_more_gpus_are_devices_of_their_own() -> None:
     # Half of both directions, and 0.8 of that.
     assert (among.gpu_count, among.network_bytes_per_s) == (8, 5e10)
     assert among.nvlink_bytes_per_s == pytest.approx(240e9)
+
+
+# A CPU by itself
+
+
+def test_a_cpu_by_itself_has_all_its_cores_bandwidth_and_cache() -> None:
+    device = whole_cpu_device(a_cpu(), cores=None)
+    # Reads by all cores reach 0.8 of the rated 200 GB/s.
+    assert (device.core_count, device.memory_bytes_per_s, device.cache_bytes) == (32, pytest.approx(160e9), 64e6)
+
+
+def test_a_part_of_it_has_its_share() -> None:
+    # 8 of 32 cores, with two threads each: a quarter of the cache, and 0.25 ^ 0.6 = 0.4353 of the bandwidth.
+    whole, part = whole_cpu_device(a_cpu(), cores=None), whole_cpu_device(a_cpu(), cores=8)
+    assert (part.core_count, part.memory_bytes_per_s, part.cache_bytes) == (8, pytest.approx(69.64e9, rel=1e-3), 16e6)
+    assert part.peak_flops_per_s["fp32"] == pytest.approx(whole.peak_flops_per_s["fp32"] / 4)
+
+
+def test_the_bandwidth_of_a_part_follows_what_was_measured_of_its_size() -> None:
+    # 100 GB/s at 8 vCPU and 200 at 64: doubling per factor 8. 4 cores are 8 vCPU.
+    cpu = a_cpu(measured_read_bytes_per_s_8_vcpu=100e9, measured_read_bytes_per_s_largest=200e9, largest_vcpu_count=64)
+    assert whole_cpu_device(cpu, cores=4).memory_bytes_per_s == pytest.approx(100e9)
+
+
+def test_a_bandwidth_measured_at_that_size_wins() -> None:
+    assert whole_cpu_device(a_cpu(), cores=8, measured_bytes_per_s=90e9).memory_bytes_per_s == 90e9
+
+
+@pytest.mark.parametrize("cores", [0, 33])
+def test_more_or_fewer_cores_than_there_are_are_refused(cores: int) -> None:
+    with pytest.raises(UsageError, match=f"has 32 cores, not {cores}"):
+        whole_cpu_device(a_cpu(), cores=cores)
+
+
+def test_a_profile_without_cores_or_clock_is_refused() -> None:
+    with pytest.raises(UsageError, match="has no core count"):
+        whole_cpu_device(a_cpu(cores_per_socket=None), cores=None)
+    with pytest.raises(UsageError, match="has no clock"):
+        whole_cpu_device(a_cpu(sustained_hz=None, base_hz=None), cores=None)

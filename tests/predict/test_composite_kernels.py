@@ -112,7 +112,7 @@ def test_a_thread_for_each_pixel_goes_through_all_samples_and_channels_on_a_gpu(
     small, large = operand((0.0, 1.0), 8, 7, 7), operand((0.0, 1.0), 8, 14, 14)
     for op in ("aten.upsample_bilinear2d", "aten.upsample_bicubic2d"):
         toy = row(op, (small,), (large,), family="interpolate")
-        assert np.asarray(program(toy, "gpu").loads_in_turn).tolist() == [8, 16]
+        assert np.asarray(program(toy, "gpu").sequential_loads).tolist() == [8, 16]
         assert program(toy, "cpu") == Program()
     assert program(row("aten.upsample_nearest2d", (small,), (large,), family="interpolate"), "gpu") == Program()
     last = row("aten.upsample_bilinear2d", (small,), (large,), family="interpolate", attributes={CHANNELS_LAST: True})

@@ -86,7 +86,7 @@ def test_what_a_batch_norm_keeps_is_not_read_again() -> None:
 
 def test_few_threads_wait_for_what_they_load_where_memory_would_not_be_busy() -> None:
     def upsampling(*, waiting_s: float) -> Kernels:
-        return kernels(flops=[[0.0]], data_bytes=[[300.0]], loads_in_turn=np.array([[waiting_s / LOAD_S]]))
+        return kernels(flops=[[0.0]], data_bytes=[[300.0]], sequential_loads=np.array([[waiting_s / LOAD_S]]))
 
     assert total_s(upsampling(waiting_s=5.0), rates()) == pytest.approx(5.0)
     assert total_s(upsampling(waiting_s=1.0), rates()) == pytest.approx(3.0)

@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -6,7 +6,7 @@ import pytest
 
 from advisor.ops.registry import CHANNELS_LAST
 from advisor.predict.kernel_time import UNITS, Kernels
-from advisor.predict.lowering import lower
+from advisor.predict.lowering import StepKernels, lower
 from advisor.predict.precision import width_of
 from advisor.predict.row_work import count_rows, is_constant
 from advisor.records.device import CompileMode, DeviceKind, Precision
@@ -521,3 +521,28 @@ def test_an_encoder_layer_computes_its_linear_layers_on_a_cpus_unit_for_products
         for family, unit in zip(found.family.tolist(), found.unit.tolist(), strict=True)
     }
     assert flops == pytest.approx({("matmul", "fp32"): 491_520, ("attention", "vector"): 51_200})
+
+
+# Kernels that are kept for later batch sizes
+
+TOY = workload(linear_row(count=3))
+
+
+def at(step_kernels: StepKernels, *batches: int) -> Kernels:
+    return step_kernels.at(np.array(batches, dtype=np.intp), kind="gpu", precision="fp32")
+
+
+def test_kernels_at_some_of_the_batches_are_those_that_were_lowered_at_these_alone() -> None:
+    shared = StepKernels(TOY, compile_mode="eager")
+    at(shared, 1, 2, 4)
+    part, alone = at(shared, 1, 4), at(StepKernels(TOY, compile_mode="eager"), 1, 4)
+    for field in fields(Kernels):
+        assert np.array_equal(getattr(part, field.name), getattr(alone, field.name)), field.name
+
+
+def test_batches_that_were_not_counted_yet_are_counted() -> None:
+    shared = StepKernels(TOY, compile_mode="eager")
+    at(shared, 1, 2)
+    kernels = at(shared, 2, 8)
+    # 2 FLOP x 8 in x 16 out = 256 for each sample; the row is called three times.
+    assert (kernels.calls @ kernels.flops).tolist() == [3 * 2 * 256, 3 * 8 * 256]

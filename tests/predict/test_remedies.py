@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from advisor.predict.largest_batch import largest_batches
-from advisor.predict.remedies import Remedied, Step, remedies
+from advisor.predict.remedies import Remedied, Step, largest_batches, remedies
 from advisor.records.device import Device
 from advisor.records.generation import Generation
 from advisor.records.workload import Blocks, StoredBytes, Workload

@@ -5,10 +5,20 @@ import numpy as np
 import pytest
 
 from advisor.predict.precision import Width
-from advisor.predict.step_memory import StepMemory, gradient_bytes, step_memory, verdict_of
+from advisor.predict.step_memory import (
+    StepMemory,
+    added,
+    all_gradients,
+    gathered,
+    gradient_bytes,
+    scaled,
+    step_memory,
+    verdict_of,
+)
 from advisor.records.device import DeviceKind
 from advisor.records.workload import Row, StoredBytes, TakenRatios, Workload
 from tests.predict.toys import linear_row, memory_line, operand, row, workload
+from tests.scale.toys import workload as scale_workload
 
 BATCHES = np.array([1.0, 10.0])
 CONTEXT = (287_047_680 + 666_632_192) / 2
@@ -141,3 +151,28 @@ def test_every_part_says_where_it_comes_from() -> None:
         found = memory(workload(linear_row()), kind=kind)  # type: ignore[arg-type]
         assert all(found.source_of(part) for part in found.parts)
         assert found.source_of("process") != found.source_of("parameters") == "counted in the trace"
+
+
+# Sums and parts of what is stored
+
+PART = StoredBytes(low=(2.0, 4.0), full=(6.0, 0.0), other=(0.0, 8.0))
+
+
+def test_a_share_is_of_every_kind_of_memory() -> None:
+    assert scaled(PART, 0.5) == StoredBytes(low=(1.0, 2.0), full=(3.0, 0.0), other=(0.0, 4.0))
+
+
+def test_a_sum_is_of_each_kind_by_itself() -> None:
+    # 2 + 1 and 4 + 1; the rest as it was.
+    assert added([PART, StoredBytes(low=(1.0, 1.0))]) == StoredBytes(low=(3.0, 5.0), full=(6.0, 0.0), other=(0.0, 8.0))
+    assert added([]) == StoredBytes()
+
+
+def test_gradients_are_as_large_as_the_parameters_that_the_optimizer_writes() -> None:
+    # 120 parameters of 4 bytes.
+    assert all_gradients(scale_workload()) == StoredBytes(full=(480.0, 0.0))
+
+
+def test_fsdp_gathers_what_lies_outside_of_blocks_and_two_of_them() -> None:
+    # 480 - 400 outside, and 2 x 100.
+    assert gathered(scale_workload()) == StoredBytes(full=(280.0, 0.0))
