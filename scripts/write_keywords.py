@@ -5,9 +5,8 @@ from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any, get_args
 
-from advisor.question.option_values import NOT_IN_PYTHON
 from advisor.records.flag_values import is_several, value_type
-from advisor.records.options import Options
+from advisor.records.options import NOT_IN_PYTHON, Options
 
 TARGET = Path(__file__).parents[1] / "advisor" / "question" / "keywords.py"
 HEADER = '''"""The keywords of the public functions; written by `scripts/write_keywords.py`, do not edit."""

@@ -5,12 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from advisor.records.flag_values import reader_of
-from advisor.records.options import Options
+from advisor.records.options import NOT_IN_PYTHON, Options
 
 MODEL_FUNCTIONS = ("loss", "optimizer", "train_step")
 """Keywords of the public functions that are not flags."""
-NOT_IN_PYTHON = ("input", "timeout")
-"""Flags about sources: the example inputs are at hand, and the model runs in the caller's own process."""
 
 
 def checked_options(**given: Any) -> Options:

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from advisor import units
 from advisor.errors import UsageError
+from advisor.records.options import TAKES_COMMAS
 
 _BATCH_DIGITS = 9
 """A step with more digits of samples fits no device."""
@@ -46,7 +47,7 @@ def reader_of(field: Field[Any], *, called: str = "") -> Callable[[Any], Any]:
     read_one = _text_reader(field, called=called)
     if not is_several(field):
         return lambda value: read_one(_text(value, called=called))
-    split = comma_list(read_one) if field.metadata["takes_commas"] else lambda text: (read_one(text),)
+    split = comma_list(read_one) if field.name in TAKES_COMMAS else lambda text: (read_one(text),)
     return lambda value: tuple(item for name in _names(value, called=called) for item in split(name))
 
 

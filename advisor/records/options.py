@@ -33,23 +33,14 @@ def provider_id(name: str) -> str:
     return _PROVIDERS.get("".join(filter(str.isalnum, name.lower())), name)
 
 
-def _flag(
-    default: Any,
-    help_text: str,
-    *,
-    metavar: str = "",
-    parse: Callable[[str], Any] | None = None,
-    takes_commas: bool = False,
-    not_served: str = "",
-) -> Any:
-    """Return the field of a flag; `not_served` says why a request to the service may not set it."""
-    how = {"metavar": metavar, "parse": parse, "takes_commas": takes_commas, "not_served": not_served}
-    return field(default=default, metadata={"help": help_text, **how})
+def _flag(default: Any, help_text: str, *, metavar: str = "", parse: Callable[[str], Any] | None = None) -> Any:
+    return field(default=default, metadata={"help": help_text, "metavar": metavar, "parse": parse})
 
 
-_FIXED = "it is fixed in the workload"
-_NO_FILES = "the service reads no files for a request"
-_NO_MACHINE = "the service never uses a local machine"
+def _serving_flag(default: Any, help_text: str, *, metavar: str = "") -> Any:
+    """Return the field of a flag that only a served language model takes."""
+    metadata = {"help": f"LLM serving: {help_text}", "metavar": metavar, "is_of_serving": True}
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,23 +54,18 @@ class Options:
         "same as half: the whole model in bf16 if native, else in fp16 on GPUs, else in fp32",
     )
     batch: str = _flag("", "global batch size; auto: the cheapest for each device", metavar="N|N,M|A..B|auto")
-    prompt_tokens: int | None = _flag(
-        None, "LLM serving (hf: models): prompt tokens per request", metavar="N", not_served=_FIXED
-    )
+    prompt_tokens: int | None = _flag(None, "LLM serving (hf: models): prompt tokens per request", metavar="N")
     output_tokens: int | None = _flag(
         None,
         "LLM serving: output tokens per request, at least 2",
         metavar="N",
         parse=partial(units.parse_count, least=2),
-        not_served=_FIXED,
     )
-    concurrency: str = _flag(
-        "",
-        "LLM serving: requests in flight per instance; auto: the cheapest for each device",
-        metavar="N|N,M|A..B|auto",
+    concurrency: str = _serving_flag(
+        "", "requests in flight per instance; auto: the cheapest for each device", metavar="N|N,M|A..B|auto"
     )
-    weights: WeightFormat = _flag(
-        "auto", "LLM serving: storage format of the weight matrices in the blocks; auto: the model's precision"
+    weights: WeightFormat = _serving_flag(
+        "auto", "storage format of the weight matrices in the blocks; auto: the model's precision"
     )
     accumulate: int = _flag(1, "gradient accumulation: micro-batches per GPU in one optimizer step", metavar="N")
     checkpoint_activations: bool = _flag(
@@ -95,17 +81,13 @@ class Options:
         "what GPUs shard: none (DDP), zero1: optimizer state, zero2: also gradients, zero3 (FSDP): also parameters",
     )
     input: tuple[str, ...] = _flag(
-        (),
-        "shape of an input without the batch dimension: 3x224x224 or ids=1024:int64",
-        metavar="SPEC",
-        not_served=_FIXED,
+        (), "shape of an input without the batch dimension: 3x224x224 or ids=1024:int64", metavar="SPEC"
     )
     layout: Layout = _flag("nchw", "memory layout of images")
     compile: CompileMode = _flag("eager", "eager, or compile (torch.compile)")
     attention: Attention = _flag(
         "auto",
         "auto: as the model sets it; eager: scores are written to memory; fused: one kernel, where the model has one",
-        not_served=_FIXED,
     )
     samples: int | None = _flag(None, "job size in samples", metavar="N")
     epochs: int | None = _flag(None, "passes over --samples", metavar="N")
@@ -123,23 +105,16 @@ class Options:
     loader_s_per_sample: float | None = _flag(
         None, "time one vCPU needs to load and prepare a sample: 0.004 or 4ms", metavar="TIME"
     )
-    provider: tuple[str, ...] = _flag((), "only these providers", metavar="NAME", parse=provider_id, takes_commas=True)
-    region: tuple[str, ...] = _flag((), "only these regions", metavar="REGION|US|EU|JP", takes_commas=True)
+    provider: tuple[str, ...] = _flag((), "only these providers", metavar="NAME", parse=provider_id)
+    region: tuple[str, ...] = _flag((), "only these regions", metavar="REGION|US|EU|JP")
     tier: tuple[TierChoice, ...] = _flag(
-        (), "only these tiers; by default all but marketplaces, which --provider can also name", takes_commas=True
+        (), "only these tiers; by default all but marketplaces, which --provider can also name"
     )
     device: tuple[str, ...] = _flag(
-        (),
-        "only these devices; cpu or gpu: all of a kind; local: this machine",
-        metavar="cpu|gpu|local|NAME",
-        takes_commas=True,
+        (), "only these devices; cpu or gpu: all of a kind; local: this machine", metavar="cpu|gpu|local|NAME"
     )
-    no_local: bool = _flag(
-        False, "ignore this machine, so that the answer is the same on every machine", not_served=_NO_MACHINE
-    )
-    no_calibrate: bool = _flag(
-        False, "do not calibrate this machine on the first run, and ignore earlier calibrations", not_served=_NO_MACHINE
-    )
+    no_local: bool = _flag(False, "ignore this machine, so that the answer is the same on every machine")
+    no_calibrate: bool = _flag(False, "do not calibrate this machine on the first run, and ignore earlier calibrations")
     measure: bool = _flag(False, "time some real steps on this machine, and base the prediction on them")
     price: PriceChoice = _flag("on-demand", "which price to use")
     objective: Objective = _flag("cost", "how to rank; cost-time: by cost x time, with the Pareto front marked")
@@ -156,10 +131,8 @@ class Options:
         "request",
         metavar="TIME",
     )
-    max_ttft: float | None = _flag(None, "LLM serving: limit on the time to first token", metavar="TIME")
-    max_tpot: float | None = _flag(
-        None, "LLM serving: limit on the mean time between two output tokens", metavar="TIME"
-    )
+    max_ttft: float | None = _serving_flag(None, "limit on the time to first token", metavar="TIME")
+    max_tpot: float | None = _serving_flag(None, "limit on the mean time between two output tokens", metavar="TIME")
     min_throughput: float | None = _flag(
         None, "minimum throughput of one instance, in samples per second", metavar="N", parse=units.parse_positive
     )
@@ -174,10 +147,18 @@ class Options:
     )
     top: int = _flag(10, "rows to show", metavar="N")
     strict: bool = _flag(False, "fail if an operator has no formula")
-    timeout: float = _flag(120.0, "timeout for loading and tracing the model", metavar="SECONDS", not_served=_FIXED)
-    profiles: str | None = _flag(
-        None, "folder of profiles that override the built-in ones", metavar="DIR", not_served=_NO_FILES
-    )
-    prices: tuple[str, ...] = _flag(
-        (), "prices and terms that override the built-in ones", metavar="FILE", not_served=_NO_FILES
-    )
+    timeout: float = _flag(120.0, "timeout for loading and tracing the model", metavar="SECONDS")
+    profiles: str | None = _flag(None, "folder of profiles that override the built-in ones", metavar="DIR")
+    prices: tuple[str, ...] = _flag((), "prices and terms that override the built-in ones", metavar="FILE")
+
+
+TAKES_COMMAS = frozenset({"provider", "region", "tier", "device"})
+"""Fields that take names with commas between them; file names and input specifications may contain commas."""
+NOT_SERVED = {
+    **dict.fromkeys(("profiles", "prices"), "the service reads no files for a request"),
+    **dict.fromkeys(("input", "attention", "timeout", "prompt_tokens", "output_tokens"), "it is fixed in the workload"),
+    **dict.fromkeys(("no_local", "no_calibrate"), "the service never uses a local machine"),
+}
+"""Fields that a request to the service may not set, with the reasons."""
+NOT_IN_PYTHON = frozenset({"input", "timeout"})
+"""Fields about sources: in Python the example inputs are at hand, and the model runs in the caller's own process."""

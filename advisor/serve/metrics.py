@@ -13,9 +13,8 @@ class Metrics:
 
     def __init__(self, *, prices: PricesInForce, pool: Pool) -> None:
         self._registry = CollectorRegistry()
-        self._requests = Counter(
-            "advise_requests", "Requests answered.", ("method", "path", "status"), registry=self._registry
-        )
+        labels = ("method", "path", "status")
+        self._requests = Counter("advise_requests", "Requests answered.", labels, registry=self._registry)
         self._seconds = Histogram(
             "advise_request_seconds",
             "Time from request to answer.",
@@ -23,25 +22,16 @@ class Metrics:
             buckets=_SECONDS,
             registry=self._registry,
         )
+        loaded_help = "Time at which the prices were loaded."
+        stale_help = "1 if a later edit has a mistake and older prices are in force."
+        replaced_help = "Workers replaced because they were killed, timed out or lost their client."
         for name, help_text, read in (
-            (
-                "prices_loaded_timestamp_seconds",
-                "Time at which the prices were loaded.",
-                lambda: prices.loaded_at.timestamp(),
-            ),
-            (
-                "prices_stale",
-                "1 if a later edit has a mistake and older prices are in force.",
-                lambda: float(bool(prices.problem)),
-            ),
+            ("prices_loaded_timestamp_seconds", loaded_help, lambda: prices.loaded_at.timestamp()),
+            ("prices_stale", stale_help, lambda: float(bool(prices.problem))),
             ("prices_failed_loads", "Edits of price files that had a mistake.", lambda: float(prices.failure_count)),
             ("in_flight", "Requests waiting or in progress.", lambda: float(pool.pending_count)),
             ("workers_alive", "Workers alive.", lambda: float(pool.living_count)),
-            (
-                "workers_replaced",
-                "Workers replaced because they were killed, timed out or lost their client.",
-                lambda: float(pool.died_count),
-            ),
+            ("workers_replaced", replaced_help, lambda: float(pool.died_count)),
         ):
             Gauge(f"advise_{name}", help_text, registry=self._registry).set_function(read)
 

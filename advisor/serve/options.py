@@ -11,10 +11,9 @@ from typing import Any, get_args
 
 from advisor.errors import DocumentError, UsageError
 from advisor.records.flag_values import is_several, reader_of, value_type
-from advisor.records.options import Options
+from advisor.records.options import NOT_SERVED, Options
 
-ALLOWED = {field.name: field for field in fields(Options) if not field.metadata["not_served"]}
-_REFUSED = {field.name: field.metadata["not_served"] for field in fields(Options) if field.name not in ALLOWED}
+ALLOWED = {field.name: field for field in fields(Options) if field.name not in NOT_SERVED}
 _MOST_NAMES = 100
 NAMES_SCHEMA = {"type": "array", "items": {"type": "string"}, "maxItems": _MOST_NAMES}
 EXAMPLE_WORKLOAD = Path(__file__).parent / "example_workload.json"
@@ -23,12 +22,12 @@ HINT = 'a request is {"workload": {...}, "options": {...}}'
 
 def options_of(document: Any) -> Options:
     """Return the options, given by flag name with underscores; values are text, numbers or lists."""
-    check_keys(document, (*ALLOWED, *_REFUSED), key="options")
+    check_keys(document, (*ALLOWED, *NOT_SERVED), key="options")
     given = {}
     for name, value in document.items():
         key = f"options.{name}"
-        if name in _REFUSED:
-            raise DocumentError("cannot be set here", where="", key=key, hint=_REFUSED[name])
+        if name in NOT_SERVED:
+            raise DocumentError("cannot be set here", where="", key=key, hint=NOT_SERVED[name])
         if isinstance(value, list):
             check_count(value, key=key)
         if value is not None:

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from advisor import breakeven, explain, memory, recommend, save_report
-from advisor.question.option_values import NOT_IN_PYTHON
-from advisor.records.options import Options
+from advisor.records.options import NOT_IN_PYTHON, Options
 from scripts.write_keywords import TARGET, keywords
 
 FUNCTIONS = {"model", "example_inputs", "loss", "optimizer", "train_step"}
