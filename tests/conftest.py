@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from advisor.workload.sources.installed import declare_torchvision_operators
+from tests.model_files import write  # noqa: F401 - the fixture
 
 declare_torchvision_operators()
 

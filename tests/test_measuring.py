@@ -25,18 +25,9 @@ from advisor.records.price import Catalog
 from advisor.records.timing import StepTiming
 from advisor.workload.file import workload_from_json, workload_to_json
 from tests.machines import gpu, machine
+from tests.model_files import TWO_LAYERS
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
-NET = """
-    import torch
-    from torch import nn
-
-    def get_model():
-        return nn.Sequential(nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 512))
-
-    def example_inputs(batch=16):
-        return torch.zeros(batch, 512)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +38,7 @@ def catalog() -> Catalog:
 @pytest.fixture(scope="module")
 def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("net") / "net.py"
-    file.write_text(dedent(NET))
+    file.write_text(dedent(TWO_LAYERS))
     return file
 
 

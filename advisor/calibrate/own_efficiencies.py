@@ -316,19 +316,9 @@ def _fitted(
         coefficients.append(_coefficient((_PACE_RATIO,), 1.0, (1 / slowest, slowest), pace_log_sigma, frozenset()))
     fit = _OwnFit(sample, tuple(coefficients), template=template)
     logs = fit.solve(chosen=np.ones(len(steps), dtype=np.bool_), steps=_STEPS)
-    counts = _counts(steps)
     return FittedCalibration(
         efficiencies=tuple(
-            _efficiency(
-                fit,
-                logs,
-                precision,
-                base,
-                device=device,
-                spread=spread,
-                counts=counts.get(precision, Counter()),
-                date=date,
-            )
+            _efficiency(fit, logs, precision, base, device=device, spread=spread, date=date)
             for precision, base in bases.items()
         ),
         median_ape=float(np.median(np.abs(fit.seconds(logs) / sample.measured_s - 1))),
@@ -339,14 +329,6 @@ def _trust(operator: TimedOperator) -> float:
     if operator.name.startswith(NET):
         return _NET_TRUST
     return _SHORT_TRUST if operator.step_s < _SHORT_S else 1.0
-
-
-def _counts(steps: Sequence[MeasuredStep]) -> dict[str, Counter[str]]:
-    """Return how many operators contain each family, by precision class."""
-    counts: dict[str, Counter[str]] = {}
-    for step in steps:
-        counts.setdefault(step.precision, Counter()).update(step.kernels.families)
-    return counts
 
 
 def _coefficients(
@@ -389,20 +371,24 @@ def _coefficient(
 
 
 def _efficiency(
-    fit: Fit,
-    logs: FloatArray,
-    precision: str,
-    base: Efficiency,
-    *,
-    device: Device,
-    spread: float,
-    counts: Counter[str],
-    date: str,
+    fit: Fit, logs: FloatArray, precision: str, base: Efficiency, *, device: Device, spread: float, date: str
 ) -> Efficiency:
     """Return the shipped efficiency of one precision with the fitted values."""
     scalars: dict[str, Any] = {name: fit.value(logs, name) for name in _SCALARS[device.kind]}
     ramps: dict[str, Any] = {name: fit.value(logs, name, precision) for name in BY_PRECISION}
-    timed = {family: _family(fit, logs, precision, family, n=counts[family]) for family in fit.sample.kernels.families}
+    counts = Counter(
+        family for step in fit.sample.steps if step.precision == precision for family in step.kernels.families
+    )
+    timed = {
+        family: FamilyEfficiency(
+            compute_ratio=fit.compute_ratio(logs, precision, family),
+            memory_ratio=fit.value(logs, "memory_ratio", family),
+            log_spread=0.0,
+            n=counts[family],
+            source=TIMED_HERE if counts[family] else "as shipped, with the memory_ratio timed on this machine",
+        )
+        for family in fit.sample.kernels.families
+    }
     return replace(
         base,
         device=device.id,
@@ -420,14 +406,4 @@ def _efficiency(
         source=f"advise calibrate, {date}",
         **scalars,
         **ramps,
-    )
-
-
-def _family(fit: Fit, logs: FloatArray, precision: str, family: str, *, n: int) -> FamilyEfficiency:
-    return FamilyEfficiency(
-        compute_ratio=fit.compute_ratio(logs, precision, family),
-        memory_ratio=fit.value(logs, "memory_ratio", family),
-        log_spread=0.0,
-        n=n,
-        source=TIMED_HERE if n else "as shipped, with the memory_ratio timed on this machine",
     )

@@ -1,7 +1,6 @@
 """Runs as the child process that times a source's real step, on request."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from typing import Any, NoReturn
 
@@ -19,29 +18,19 @@ def main() -> NoReturn:
 def _timed(request: MeasureRequest) -> dict[str, Any]:
     # torch is imported here, not above, as in the child that traces.
     from advisor.calibrate.run_step import time_loaded
+    from advisor.workload.cuda_redirect import cuda_redirected
     from advisor.workload.execution import keep_freed_memory
     from advisor.workload.sources import load
     from advisor.workload.sources.python_file import with_weights
 
     keep_freed_memory()
     _limit_memory()
-    with with_weights(), _redirected(request):
+    # A file that puts its model on a GPU is loaded onto the CPU, if the CPU is to be timed.
+    with with_weights(), cuda_redirected() if request.device == "cpu" else nullcontext():
         specs = parse_input_specs(request.inputs)
         loaded = load(request.source, mode=request.mode, specs=specs, attention=request.attention)
     with user_errors_in_step(loaded, request):
         return {"timing": asdict(time_loaded(loaded, request))}
-
-
-@contextmanager
-def _redirected(request: MeasureRequest) -> Iterator[None]:
-    """Load a file that puts its model on a GPU onto the CPU, if the CPU is to be timed."""
-    from advisor.workload.cuda_redirect import cuda_redirected
-
-    if request.device != "cpu":
-        yield
-        return
-    with cuda_redirected():
-        yield
 
 
 def _limit_memory() -> None:

@@ -21,18 +21,9 @@ from advisor.records.explained_step import Explanation
 from advisor.records.options import Options
 from advisor.workload.file import workload_to_json
 from tests.calibrate.toys import EPYC, calibration
+from tests.model_files import TWO_LAYERS
 
 Explain = Callable[..., dict[str, Any]]
-NET = """
-    import torch
-    from torch import nn
-
-    def get_model():
-        return nn.Sequential(nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 512))
-
-    def example_inputs(batch=16):
-        return torch.zeros(batch, 512)
-"""
 
 
 def explain_source(source: str, options: Options, *, on: Sequence[str] = (), **how: Any) -> Explanation:
@@ -42,7 +33,7 @@ def explain_source(source: str, options: Options, *, on: Sequence[str] = (), **h
 @pytest.fixture(scope="module")
 def net(tmp_path_factory: pytest.TempPathFactory) -> str:
     file = tmp_path_factory.mktemp("net") / "net.py"
-    file.write_text(dedent(NET))
+    file.write_text(dedent(TWO_LAYERS))
     return str(file)
 
 

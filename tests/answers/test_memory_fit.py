@@ -21,6 +21,7 @@ from advisor.records.options import Options
 from advisor.records.price import Catalog
 from tests.answers.test_break_even import CPU, GPU, catalog
 from tests.cost.toys import offer
+from tests.model_files import TWO_LAYERS
 from tests.predict.test_remedies import GB, net
 
 STEP = net(batch=8, parameter_bytes=GB)
@@ -28,16 +29,6 @@ STEP = net(batch=8, parameter_bytes=GB)
 SMALL = replace(GPU, id="p4", name="P4", memory_bytes=8e9)
 BIG = replace(GPU, id="a100", name="A100", memory_bytes=80e9)
 TIGHT = replace(GPU, id="rtx", name="RTX", memory_bytes=11.5e9)
-NET = """
-    import torch
-    from torch import nn
-
-    def get_model():
-        return nn.Sequential(nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 512))
-
-    def example_inputs(batch=16):
-        return torch.zeros(batch, 512)
-"""
 
 
 def gpus() -> Catalog:
@@ -120,7 +111,7 @@ def test_the_ranking_marks_what_is_tight_and_says_what_would_make_the_rest_fit()
 @pytest.fixture
 def source(tmp_path: Path) -> str:
     file = tmp_path / "net.py"
-    file.write_text(dedent(NET))
+    file.write_text(dedent(TWO_LAYERS))
     return str(file)
 
 

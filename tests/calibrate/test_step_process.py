@@ -1,8 +1,6 @@
 """The step of a source in a process of its own."""
 
-from collections.abc import Callable
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -10,6 +8,7 @@ import pytest
 from advisor.calibrate.step_process import MeasureRequest, measure_source
 from advisor.errors import LoadError, TraceError, UsageError
 from advisor.records.timing import StepTiming
+from tests.model_files import Write
 
 CONFIG = str(Path(__file__).parents[1] / "data/measured/own/configs/distilbert_128.json")
 NET = """
@@ -28,20 +27,6 @@ NET = """
     def example_inputs(batch=4):
         return torch.zeros(batch, 3)
 """
-
-Write = Callable[..., str]
-
-
-@pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Write a user's file into an empty working folder; gives its name."""
-    monkeypatch.chdir(tmp_path)
-
-    def write_file(text: str, name: str = "net.py") -> str:
-        Path(name).write_text(dedent(text), encoding="utf-8")
-        return name
-
-    return write_file
 
 
 def timed(source: str, **request: Any) -> StepTiming:

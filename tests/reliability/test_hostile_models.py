@@ -11,22 +11,10 @@ from textwrap import dedent
 
 import pytest
 
+from tests.model_files import ONE_LAYER
 from tests.reliability.attack import Attack
 
-NET = """
-import torch
-from torch import nn
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(3, 2)
-
-    def forward(self, x):
-        return self.layer(x)
-
-example_inputs = torch.zeros(4, 3)
-"""
+NET = dedent(ONE_LAYER)
 MARK = "ADVISE_ATTACK"
 LIMIT_S = 20
 BUILTINS = ("len", "isinstance", "print", "open", "str", "dict", "type", "getattr", "Exception", "__import__", "sorted")

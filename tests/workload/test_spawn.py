@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -18,37 +18,11 @@ from advisor.errors import AdvisorError, ExitCode, LoadError, TraceError, UsageE
 from advisor.machine.limits import total_memory_bytes
 from advisor.workload import spawn, supervisor
 from advisor.workload.spawn import ProfileRequest, start_profile
+from tests.model_files import ONE_LAYER, Write
 
 ROOT = Path(__file__).parents[2]
-NET = """
-    import torch
-    from torch import nn
-
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(3, 2)
-
-        def forward(self, x):
-            return self.layer(x)
-
-    example_inputs = torch.zeros(4, 3)
-"""
+NET = ONE_LAYER
 FLOPS = 2 * 4 * 3 * 2  # batch x in x out multiply-adds
-
-Write = Callable[..., str]
-
-
-@pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Write a user's file into an empty working folder; gives its name."""
-    monkeypatch.chdir(tmp_path)
-
-    def write_file(text: str, name: str = "net.py") -> str:
-        Path(name).write_text(dedent(text), encoding="utf-8")
-        return name
-
-    return write_file
 
 
 def profile(source: str, **request: Any) -> dict[str, Any]:
