@@ -8,7 +8,7 @@ import numpy as np
 
 from advisor.catalog.find import device_ids, overlay_notes
 from advisor.catalog.invariants import catalog_warnings
-from advisor.cost.job import PRICE_KINDS
+from advisor.cost.job import price_kind_of
 from advisor.cost.selection import select_offers
 from advisor.devices.named_machine import NamedMachine, named_machine
 from advisor.errors import NothingFitsError, UsageError
@@ -63,7 +63,7 @@ def memory_fit(question: Question, *, on: Sequence[str] = ()) -> MemoryAnswer:
 def _on_offer(options: Options, catalog: Catalog) -> list[NamedMachine]:
     """Return one machine for each device and each size of memory that the limits leave."""
     named = replace(options, device=device_ids(catalog, options.device))
-    offers = select_offers(catalog.offers, options=named, price_kind=PRICE_KINDS[options.price]).offers
+    offers = select_offers(catalog.offers, options=named, price_kind=price_kind_of(options)).offers
     devices = fleet_of(offers, gpus=catalog.gpus, cpus=catalog.cpus).devices
     if not devices:
         raise NothingFitsError("no offer within the limits has a device that is known", hint="`advise rank` says why")

@@ -12,7 +12,7 @@ from advisor.catalog.find import device_ids
 from advisor.catalog.invariants import date_warnings
 from advisor.catalog.overlay import shipped_layer
 from advisor.catalog.parse import parse_catalog
-from advisor.cost.job import PRICE_KINDS
+from advisor.cost.job import price_kind_of
 from advisor.cost.selection import OfferFilter, check_names, price_marks
 from advisor.errors import UsageError
 from advisor.records.options import Options
@@ -29,7 +29,7 @@ def list_prices(catalog: Catalog, options: Options, *, today: date) -> tuple[Pri
     within = [offer for offer in catalog.offers if wanted.why_excluded(offer) is None]
     return tuple(
         sorted(
-            _priced(within, options, kinds=(PRICE_KINDS[options.price], "owned"), today=today),
+            _priced(within, options, kinds=(price_kind_of(options), "owned"), today=today),
             key=lambda priced: (priced.price.usd_per_hour, priced.offer.id),
         )
     )

@@ -1,6 +1,6 @@
 """Ranks every offer by what the job costs on it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 
@@ -26,10 +26,9 @@ from advisor.predict.join import join_batches
 from advisor.predict.memory_notes import memory_notes
 from advisor.question.from_source import other_batch, single_batch
 from advisor.question.record import Question
-from advisor.records.answer import ANSWER_SCHEMA_VERSION, Job, Quote, Recommendation
+from advisor.records.answer import ANSWER_SCHEMA_VERSION, Job, Recommendation
 from advisor.records.device import Device
 from advisor.records.machine import LOCAL
-from advisor.records.options import Options
 from advisor.records.prediction import Anchor, FloatArray, IndexArray, Predictions
 from advisor.records.workload import Workload
 from advisor.report.rejection_text import local_notes, rejections
@@ -44,8 +43,7 @@ def rank(question: Question, *, today: date | None = None) -> Recommendation:
     The age of prices is counted from `today` (default: by the clock).
     """
     workload, options, catalog, machine = question.workload, question.options, question.catalog, question.machine
-    _check_local(question)
-    _check_measuring(question)
+    _check_machine(question)
     if not workload.rows:
         raise TraceError(
             f"{workload.name} calls no operator that computes or copies: there is nothing to predict",
@@ -76,11 +74,14 @@ def rank(question: Question, *, today: date | None = None) -> Recommendation:
     if LOCAL in options.device:
         selection, fleet = join(own, selection), join_fleets(own_fleet, fleet)
     ranking = rank_offers(selection, fleet=fleet, predictions=predictions, job=job, billing=catalog.billing)
+    job_batch = single_batch(options) if workload.batch_is_affine else None
+    quotes = (*ranking.quotes, *at_hand.quotes)
+    calibrated = frozenset(quote.device.id for quote in quotes if quote.time_source == "calibrated")
     exchange_rate = exchange_rate_of(catalog, options.currency)
     return Recommendation(
         schema_version=ANSWER_SCHEMA_VERSION,
         job=job,
-        workload=summarize(workload, batch=_summary_batch(workload, options)),
+        workload=summarize(workload, batch=job_batch or workload.batch),
         best=ranking.quotes[0] if ranking.quotes else None,
         quotes=ranking.quotes,
         at_hand=fastest(at_hand.quotes),
@@ -108,7 +109,7 @@ def rank(question: Question, *, today: date | None = None) -> Recommendation:
             *overlay_notes(catalog),
             *ranking.notes,
             *memory_notes(workload, predictions),
-            *calibration_notes(question.calibrated, used=_calibrated_devices((*ranking.quotes, *at_hand.quotes))),
+            *calibration_notes(question.calibrated, used=calibrated),
             *local_notes(here, rejections(at_hand.rejected, workload.generation)),
             *payback_notes(ranking.quotes, catalog.offers, rate=exchange_rate),
         ),
@@ -121,10 +122,6 @@ def rank(question: Question, *, today: date | None = None) -> Recommendation:
         ),
         exchange_rate=exchange_rate,
     )
-
-
-def _calibrated_devices(quotes: Iterable[Quote]) -> frozenset[str]:
-    return frozenset(quote.device.id for quote in quotes if quote.time_source == "calibrated")
 
 
 def _predict(
@@ -170,21 +167,14 @@ def _predict(
     return join_batches(parts), (f"how the step grows with the batch is not known: predicted at batch {listed} alone",)
 
 
-def _summary_batch(workload: Workload, options: Options) -> int:
-    """Return the batch size of the job, or that of the source if the job leaves it open."""
-    return (single_batch(options) if workload.batch_is_affine else None) or workload.batch
-
-
-def _check_local(question: Question) -> None:
+def _check_machine(question: Question) -> None:
+    """Raise `UsageError` if the options need this machine, and it is left out or cannot run the model."""
     options = question.options
-    if LOCAL in options.device and (options.no_local or question.machine is None):
+    is_left_out = options.no_local or question.machine is None
+    if LOCAL in options.device and is_left_out:
         hint = "leave --no-local out" if options.no_local else "name a device: `advise devices` says which are where"
         raise UsageError("--device local: the machine at hand is left out", hint=hint)
-
-
-def _check_measuring(question: Question) -> None:
-    options = question.options
-    if options.measure and (options.no_local or question.machine is None or question.measuring is None):
+    if options.measure and (is_left_out or question.measuring is None):
         hint = "leave --no-local out" if options.no_local else "name the model itself, where its step can be run"
         raise UsageError("--measure: there is no machine at hand, or no model to run", hint=hint)
 

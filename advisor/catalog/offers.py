@@ -93,12 +93,7 @@ def _join(identifier: str, row: PriceRow, *, machine: Machine, tier: Tier, geo: 
     if problem is not None:
         code, reason = problem
         return Rejection(
-            id=identifier,
-            provider=row.provider,
-            region=row.region,
-            instance=row.instance,
-            code=code,
-            reason=reason,
+            id=identifier, provider=row.provider, region=row.region, instance=row.instance, code=code, reason=reason
         )
     price_factor = gpu_count if row.price_per == "gpu" else 1
     return Offer(

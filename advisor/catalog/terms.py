@@ -23,6 +23,7 @@ A list price is any price that is not the user's own. `scope` defines families.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from advisor.catalog.fields import read_count, read_number, read_record
 from advisor.catalog.owned import read_owned_rows
@@ -139,21 +140,17 @@ def read_terms(document: Document) -> Terms:
 
 def joined_terms(terms: Sequence[Terms]) -> Terms:
     """Join terms: all lines and exchange rates in order, and the first of everything else."""
+    joined: dict[str, Any] = {}
+    for field in fields(Terms):
+        values = [getattr(one, field.name) for one in terms]
+        if field.default == ():
+            joined[field.name] = tuple(line for lines in values for line in lines)
+        else:
+            joined[field.name] = next((value for value in values if value is not None), None)
     rates: dict[str, ExchangeRate] = {}
-    for one in terms:
-        for rate in one.exchange_rates:
-            rates.setdefault(rate.currency, rate)
-    return Terms(
-        discounts=tuple(discount for one in terms for discount in one.discounts),
-        markup=next((one.markup for one in terms if one.markup), None),
-        exclude=next((one.exclude for one in terms if one.exclude), None),
-        only=next((one.only for one in terms if one.only), None),
-        exchange_rates=tuple(rates.values()),
-        owned=tuple(row for one in terms for row in one.owned),
-        extras=next((one.extras for one in terms if one.extras), None),
-        quotas=tuple(quota for one in terms for quota in one.quotas),
-        availabilities=tuple(availability for one in terms for availability in one.availabilities),
-    )
+    for rate in joined["exchange_rates"]:
+        rates.setdefault(rate.currency, rate)
+    return Terms(**{**joined, "exchange_rates": tuple(rates.values())})
 
 
 def apply_terms(terms: Terms, offers: Iterable[Offer], *, rejected: Iterable[Rejection]) -> list[Offer]:

@@ -6,20 +6,15 @@ import numpy as np
 
 from advisor.cost.quotes import quoted_fields
 from advisor.cost.selection import Selection
+from advisor.cost.service import SECONDS_PER_HOUR
 from advisor.records.answer import BOUNDS, BatchPoint, BatchSweep, Interval, Quote
 from advisor.records.prediction import Fleet, Predictions
 
 _MOST_SWEEPS = 6
-_SECONDS_PER_HOUR = 3600
 
 
 def batch_sweeps(
-    quotes: Sequence[Quote],
-    *,
-    selection: Selection,
-    fleet: Fleet,
-    predictions: Predictions,
-    named: Sequence[str] = (),
+    quotes: Sequence[Quote], *, selection: Selection, fleet: Fleet, predictions: Predictions, named: Sequence[str] = ()
 ) -> tuple[BatchSweep, ...]:
     """Return sweeps over the batch for the first quote, the first of the other device kind, and the devices `named`.
 
@@ -62,7 +57,7 @@ def _point(predictions: Predictions, device: int, index: int, *, usd_per_hour: f
             high=float(predictions.step_high_s[device, index]),
         ),
         samples_per_s=batch / step_s,
-        usd_per_million_samples=usd_per_hour / _SECONDS_PER_HOUR * step_s / batch * 1e6,
+        usd_per_million_samples=usd_per_hour / SECONDS_PER_HOUR * step_s / batch * 1e6,
         peak_memory_bytes=float(predictions.peak_memory_bytes[device, index]),
         fits=bool(predictions.fits[device, index]),
         bound=BOUNDS[predictions.bound[device, index]],

@@ -3,13 +3,14 @@
 import math
 from collections.abc import Sequence
 from dataclasses import fields
+from typing import cast
 
 from advisor.cost.service import requests_per_day, requests_per_month
 from advisor.errors import UsageError
 from advisor.records.answer import Job, JobLimits
 from advisor.records.flag_values import flag_name, single_batch_of
 from advisor.records.generation import Generation
-from advisor.records.options import Options, PriceChoice
+from advisor.records.options import Options
 from advisor.records.price import PriceKind
 from advisor.records.workload import Operand
 
@@ -17,12 +18,11 @@ ASSUMED_SAMPLES = 1_000_000
 _MOST_SAMPLES = 2**53
 """Whole numbers up to here are exact as floats."""
 _SIZES = ("samples", "epochs", "steps", "tokens", "requests_per_day", "requests_per_second")
-PRICE_KINDS: dict[PriceChoice, PriceKind] = {
-    "on-demand": "on_demand",
-    "spot": "spot",
-    "commit-1y": "commit_1y",
-    "commit-3y": "commit_3y",
-}
+
+
+def price_kind_of(options: Options) -> PriceKind:
+    """Return the kind of price that the options ask for, as price files name it: `on_demand` for `on-demand`."""
+    return cast(PriceKind, options.price.replace("-", "_"))
 
 
 def job_of(
@@ -54,7 +54,7 @@ def job_of(
         precision=options.precision,
         layout=options.layout,
         compile=options.compile,
-        price=PRICE_KINDS[options.price],
+        price=price_kind_of(options),
         tokens=options.tokens,
         requests_per_day=_daily(options),
         requests_per_second=options.requests_per_second,

@@ -6,11 +6,9 @@ import numpy as np
 
 from advisor.cost.interruptions import expected_s
 from advisor.cost.offer_terms import OfferTerms
-from advisor.cost.service import SECONDS_PER_MONTH, idle_ratios, instance_counts
+from advisor.cost.service import SECONDS_PER_HOUR, SECONDS_PER_MONTH, idle_ratios, instance_counts
 from advisor.records.answer import Job
 from advisor.records.prediction import FloatArray, IndexArray
-
-_SECONDS_PER_HOUR = 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -117,7 +115,7 @@ def _with_extras(terms: OfferTerms, *, machine_s: FloatArray, compute_usd: Float
 
 def _usd(seconds: FloatArray, terms: OfferTerms) -> FloatArray:
     usd = np.full_like(seconds, np.inf)  # infinite time costs infinity even at a price of 0
-    np.multiply(seconds / _SECONDS_PER_HOUR, terms.usd_per_hour, out=usd, where=np.isfinite(seconds))
+    np.multiply(seconds / SECONDS_PER_HOUR, terms.usd_per_hour, out=usd, where=np.isfinite(seconds))
     return usd
 
 

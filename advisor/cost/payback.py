@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Sequence
 
 from advisor import units
+from advisor.cost.service import SECONDS_PER_HOUR
 from advisor.records.answer import Quote
 from advisor.records.price import ExchangeRate, Offer
-
-_SECONDS_PER_HOUR = 3600
 
 
 def payback_hours(*, purchase_usd: float, running_usd_per_hour: float, rent_usd_per_hour: float) -> float | None:
@@ -37,7 +36,7 @@ def payback_notes(
 def _note(quote: Quote, offer: Offer, *, rented: Quote, rate: ExchangeRate | None) -> str:
     if offer.purchase_usd is None or offer.running_usd_per_hour is None:
         raise ValueError(f"{offer.id} is owned, but its purchase price or running cost is not known")
-    rent_usd_per_hour = rented.job_usd.mid / quote.job_s.mid * _SECONDS_PER_HOUR
+    rent_usd_per_hour = rented.job_usd.mid / quote.job_s.mid * SECONDS_PER_HOUR
     running_usd_per_hour = offer.running_usd_per_hour * quote.instance_count
     hours = payback_hours(
         purchase_usd=offer.purchase_usd * quote.instance_count,

@@ -11,6 +11,7 @@ from advisor.cost.cheapest import chances_of_cheapest, indistinguishable
 from advisor.cost.coverage import commitment_usd, coverage
 from advisor.cost.job_cost import JobCosts, cost_job
 from advisor.cost.offer_terms import OfferTerms
+from advisor.cost.service import SECONDS_PER_HOUR
 from advisor.cost.start_up import joint_ends
 from advisor.cost.token_quotes import token_quote
 from advisor.records.answer import BOUNDS, CostParts, Interval, Job, Quote, QuotedDevice
@@ -19,8 +20,6 @@ from advisor.records.options import Objective
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray, Predictions
 from advisor.records.price import PricedOffer
 from advisor.records.scale import Plan
-
-_SECONDS_PER_HOUR = 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -73,7 +72,7 @@ def quotes_of(
     )
     on_front = pareto_front(job_usd[0], time_s[0])
     samples_per_s = batch_sizes / step_s[0]
-    usd_per_million = terms.usd_per_hour * terms.machine_count / _SECONDS_PER_HOUR / samples_per_s * 1e6
+    usd_per_million = terms.usd_per_hour * terms.machine_count / SECONDS_PER_HOUR / samples_per_s * 1e6
     quotes = []
     for place, (index, at) in enumerate(zip(chosen, zip(devices.tolist(), batches.tolist(), strict=True), strict=True)):
         offer, price = costed.priced[index].offer, costed.priced[index].price

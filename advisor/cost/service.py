@@ -8,7 +8,8 @@ from advisor.records.prediction import FloatArray
 
 HOURS_PER_MONTH = 730
 """365 x 24 / 12: the length of a month in cloud billing."""
-SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600
+SECONDS_PER_HOUR = 3600
+SECONDS_PER_MONTH = HOURS_PER_MONTH * SECONDS_PER_HOUR
 _SECONDS_PER_DAY = 86400
 _STEPS_WAITED = 2
 """A request that arrives as a step begins waits for its end, then takes part in the next."""

@@ -97,11 +97,7 @@ class Client:
         self._reader.terminate()
 
     def read(
-        self,
-        request: Request,
-        parse: Callable[[Iterator[bytes]], ParsedT],
-        *,
-        longest_s: float = _LONGEST_LIST_S,
+        self, request: Request, parse: Callable[[Iterator[bytes]], ParsedT], *, longest_s: float = _LONGEST_LIST_S
     ) -> Reply[ParsedT]:
         """Send the request and parse the body as it arrives; retry after 1, 2 and 4 seconds on temporary failures.
 
@@ -124,9 +120,7 @@ class Client:
     def text(self, request: Request) -> bytes:
         """Return the raw answer, limited to a size that fits in memory."""
         reply = self.read(
-            request,
-            lambda chunks: b"".join(_limited(chunks, most_bytes=_MOST_JSON_BYTES)),
-            longest_s=_LONGEST_JSON_S,
+            request, lambda chunks: b"".join(_limited(chunks, most_bytes=_MOST_JSON_BYTES)), longest_s=_LONGEST_JSON_S
         )
         return reply.body or b""
 

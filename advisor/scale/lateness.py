@@ -13,12 +13,7 @@ from advisor.scale.tokens import TokenClock
 
 
 def lateness_of(
-    job: Job,
-    batches: IndexArray,
-    *,
-    rows: Sequence[int],
-    start_up_s: FloatArray | float,
-    clock: TokenClock | None,
+    job: Job, batches: IndexArray, *, rows: Sequence[int], start_up_s: FloatArray | float, clock: TokenClock | None
 ) -> Lateness:
     """Return a function that gives predicted over allowed time for the steps of a plan.
 

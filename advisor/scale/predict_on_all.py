@@ -164,10 +164,7 @@ def spreading_of(options: Options) -> Spreading:
         for name, default in _OF_TRAINING:
             if getattr(options, name) != default:
                 flag = flag_name(name)
-                raise UsageError(
-                    f"{flag} applies only to training",
-                    hint=f"add --mode training, or leave out {flag}",
-                )
+                raise UsageError(f"{flag} applies only to training", hint=f"add --mode training, or leave out {flag}")
     return Spreading(
         gpus=options.gpus,
         max_gpus=options.max_gpus,

@@ -12,35 +12,14 @@ COMMAND = "dstack apply -f"
 
 PROVIDERS = frozenset({"aws", "azure", "digitalocean", "gcp", "lambda", "runpod", "verda", "vultr"})
 GPU_NAMES = {
-    "a10": "A10",
-    "a100-pcie-40gb": "A100:40GB",
-    "a100-pcie-80gb": "A100:80GB",
-    "a100-sxm4-40gb": "A100:40GB",
-    "a100-sxm4-80gb": "A100:80GB",
-    "a10g": "A10G",
-    "a16": "A16",
-    "a40": "A40",
-    "b200": "B200",
-    "b300": "B300",
-    "h100-nvl-94gb": "H100NVL",
-    "h100-pcie-80gb": "H100",
-    "h100-sxm5-80gb": "H100",
-    "h200-sxm-141gb": "H200",
-    "l4": "L4",
-    "l40": "L40",
-    "l40s": "L40S",
-    "p100-pcie-16gb": "P100",
-    "quadro-rtx-6000": "RTX6000",
-    "rtx-4000-ada": "RTX4000Ada",
-    "rtx-4090": "RTX4090",
-    "rtx-6000-ada": "RTX6000Ada",
-    "rtx-a6000": "A6000",
-    "rtx-pro-6000-blackwell-server": "RTXPRO6000",
-    "t4": "T4",
-    "v100-pcie-16gb": "V100:16GB",
-    "v100-sxm2-16gb": "V100:16GB",
-    "v100-sxm2-32gb": "V100:32GB",
-}
+    "a10": "A10", "a100-pcie-40gb": "A100:40GB", "a100-pcie-80gb": "A100:80GB", "a100-sxm4-40gb": "A100:40GB",
+    "a100-sxm4-80gb": "A100:80GB", "a10g": "A10G", "a16": "A16", "a40": "A40", "b200": "B200", "b300": "B300",
+    "h100-nvl-94gb": "H100NVL", "h100-pcie-80gb": "H100", "h100-sxm5-80gb": "H100", "h200-sxm-141gb": "H200",
+    "l4": "L4", "l40": "L40", "l40s": "L40S", "p100-pcie-16gb": "P100", "quadro-rtx-6000": "RTX6000",
+    "rtx-4000-ada": "RTX4000Ada", "rtx-4090": "RTX4090", "rtx-6000-ada": "RTX6000Ada", "rtx-a6000": "A6000",
+    "rtx-pro-6000-blackwell-server": "RTXPRO6000", "t4": "T4", "v100-pcie-16gb": "V100:16GB",
+    "v100-sxm2-16gb": "V100:16GB", "v100-sxm2-32gb": "V100:32GB",
+}  # fmt: skip
 """Names from gpuhunt 0.1.34, the catalog of dstack; with the memory if a name has two sizes."""
 _ARM_CPUS = ("ampere-", "aws-graviton", "azure-cobalt", "google-axion")
 _LEAST_DISK = "100GB.."

@@ -13,31 +13,12 @@ COMMAND = "sky launch"
 PROVIDERS = frozenset({"aws", "azure", "gcp", "lambda", "runpod"})
 """Providers on which SkyPilot can stop or shut down idle machines, which the task file relies on."""
 GPU_NAMES = {
-    "a10": "A10",
-    "a100-pcie-40gb": "A100",
-    "a100-pcie-80gb": "A100-80GB",
-    "a100-sxm4-40gb": "A100",
-    "a100-sxm4-80gb": "A100-80GB",
-    "a10g": "A10G",
-    "a40": "A40",
-    "b200": "B200",
-    "h100-nvl-94gb": "H100",
-    "h100-pcie-80gb": "H100",
-    "h100-sxm5-80gb": "H100",
-    "h200-sxm-141gb": "H200",
-    "l4": "L4",
-    "l40": "L40",
-    "l40s": "L40S",
-    "p100-pcie-16gb": "P100",
-    "p4": "P4",
-    "quadro-rtx-6000": "RTX6000",
-    "rtx-4090": "RTX4090",
-    "rtx-a6000": "A6000",
-    "t4": "T4",
-    "v100-pcie-16gb": "V100",
-    "v100-sxm2-16gb": "V100",
-    "v100-sxm2-32gb": "V100-32GB",
-}
+    "a10": "A10", "a100-pcie-40gb": "A100", "a100-pcie-80gb": "A100-80GB", "a100-sxm4-40gb": "A100",
+    "a100-sxm4-80gb": "A100-80GB", "a10g": "A10G", "a40": "A40", "b200": "B200", "h100-nvl-94gb": "H100",
+    "h100-pcie-80gb": "H100", "h100-sxm5-80gb": "H100", "h200-sxm-141gb": "H200", "l4": "L4", "l40": "L40",
+    "l40s": "L40S", "p100-pcie-16gb": "P100", "p4": "P4", "quadro-rtx-6000": "RTX6000", "rtx-4090": "RTX4090",
+    "rtx-a6000": "A6000", "t4": "T4", "v100-pcie-16gb": "V100", "v100-sxm2-16gb": "V100", "v100-sxm2-32gb": "V100-32GB",
+}  # fmt: skip
 """Names from github.com/skypilot-org/skypilot-catalog, catalogs/v8/common/accelerators.csv."""
 _GPU_NAMES_OF: Mapping[str, Mapping[str, str]] = {
     "runpod": {
@@ -46,7 +27,7 @@ _GPU_NAMES_OF: Mapping[str, Mapping[str, str]] = {
         "h100-sxm5-80gb": "H100-SXM",
         "h200-sxm-141gb": "H200-SXM",
         "rtx-a6000": "RTXA6000",
-    },
+    }
 }
 """Names that differ on one cloud, from the same file."""
 _DISK_GB = 100

@@ -8,8 +8,9 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
-from pydantic import FiniteFloat, TypeAdapter
+from pydantic import AliasPath, Field, FiniteFloat, TypeAdapter
 
 from advisor.records.listing import ListedPrice, ListedType, Listing, ListSource, Wanted
 from advisor.records.price import PriceKind
@@ -64,16 +65,11 @@ class _Pricing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Category:
-    usageType: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Sku:
     """One part and its price, with the API's field names."""
 
     description: str
-    category: _Category
+    usageType: Annotated[str, Field(validation_alias=AliasPath("category", "usageType"))]
     serviceRegions: list[str]
     pricingInfo: list[_Pricing]
 
@@ -125,7 +121,7 @@ def parse_skus(skus: Iterable[Sku]) -> tuple[dict[Part, float], list[str]]:
     ambiguous: set[Part] = set()
     for sku in skus:
         name, unit = _part_of(sku.description)
-        kind = _KINDS.get(sku.category.usageType)
+        kind = _KINDS.get(sku.usageType)
         if not name or kind is None or not sku.pricingInfo or not sku.pricingInfo[-1].pricingExpression.tieredRates:
             continue
         expression = sku.pricingInfo[-1].pricingExpression
