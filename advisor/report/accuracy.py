@@ -8,8 +8,8 @@ from advisor.records.measurement import Accuracy, FailedRow, Score, ScoredGroup
 from advisor.records.report_contents import AccuracyGroup
 from advisor.report.amounts import count_text
 from advisor.report.as_json import to_json, to_plain
-from advisor.report.content import Block, Listing, Paragraph, Section
-from advisor.report.tables import ColumnOf, more_note, numbers, table_of, words
+from advisor.report.content import Block, Listing, Paragraph, Section, section
+from advisor.report.tables import ColumnOf, column, more_note, numbers, table_of
 from advisor.units import format_ratio
 
 _LEGEND = (
@@ -45,7 +45,7 @@ def accuracy_content(accuracy: Accuracy, *, top: int) -> Iterator[Block]:
     for name, groups in _by_grouping(accuracy.groups).items():
         rows = [("all", overall), *((group.by[name], group.score) for group in groups[:top])]
         columns: list[ColumnOf[tuple[str, Score]]] = [
-            words(name, lambda row: row[0]),
+            column(name, lambda row: row[0]),
             *_SCORES,
             *([_BARE] if has_own else []),
         ]
@@ -143,7 +143,7 @@ def _reasons(failed: Sequence[FailedRow]) -> list[str]:
 def accuracy_section(groups: Sequence[AccuracyGroup], *, generation: Generation | None = None) -> Section:
     """Return the section on the error of predictions for measured steps; with `generation`, also on LLM serving."""
     shown = [group for group in groups if group.by in _REPORTED]
-    table = table_of(
+    errors = table_of(
         shown,
         _GROUP_COLUMNS,
         title="Errors by group",
@@ -153,13 +153,9 @@ def accuracy_section(groups: Sequence[AccuracyGroup], *, generation: Generation 
             "the 90 % intervals are sized for such a device."
         ],
     )
-    return Section(
-        id="accuracy",
-        title="How accurate this is",
-        lead=tuple(_lead(group) for group in shown if not group.by),
-        lists=() if generation is None else (Listing(title="LLM serving", items=SERVED_ACCURACY),),
-        tables=(table,) if shown else (),
-    )
+    served = Listing(title="LLM serving", items=() if generation is None else SERVED_ACCURACY)
+    lead = [_lead(group) for group in shown if not group.by]
+    return section("accuracy", "How accurate this is", lead=lead, lists=[served], tables=[errors])
 
 
 def _lead(group: AccuracyGroup) -> str:
@@ -173,8 +169,8 @@ def _lead(group: AccuracyGroup) -> str:
 
 
 _GROUP_COLUMNS: Sequence[ColumnOf[AccuracyGroup]] = (
-    words("by", lambda group: _REPORTED[group.by], is_choice=True),
-    words("group", lambda group: group.name or "all"),
+    column("by", lambda group: _REPORTED[group.by], is_choice=True),
+    column("group", lambda group: group.name or "all"),
     numbers("steps", lambda group: group.n, count_text),
     numbers("mean error", lambda group: group.mape, format_ratio),
     numbers("median", lambda group: group.median_ape, format_ratio),

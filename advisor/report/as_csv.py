@@ -1,29 +1,18 @@
 """`-o csv`: writes one line per quote, with base units in the column names."""
 
 import csv
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
+from functools import cache
 from io import StringIO
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
-from advisor.records.answer import CostParts, Interval, Quote, QuotedDevice, Recommendation, TokenQuote
-from advisor.records.scale import Plan
+from advisor.records.answer import Quote, Recommendation
 from advisor.report.printable import printable
 from advisor.report.quote_columns import unranked
 from advisor.report.view import View
 
 SUFFIX = ".csv"
-_NESTED = {
-    "device": QuotedDevice,
-    "step_s": Interval,
-    "job_usd": Interval,
-    "job_s": Interval,
-    "job_parts_usd": CostParts,
-    "plan": Plan,
-    "tokens": TokenQuote,
-    "ttft_s": Interval,
-    "tpot_s": Interval,
-}
 _FORMULA_STARTS = ("=", "+", "-", "@")
 """Spreadsheets run a cell that starts with one of these as a formula (OWASP, CSV Injection)."""
 
@@ -43,23 +32,32 @@ def render(recommendation: Recommendation, view: View) -> str:
     return out.getvalue()
 
 
-def _names(kind: Any, *, before: str = "") -> Iterator[str]:
+@cache
+def _fields(kind: type) -> Mapping[str, Any]:
+    """Return the fields of a record, each with the type of its nested record, if it is one."""
+    return {
+        name: next((part for part in (hint, *get_args(hint)) if is_dataclass(part)), None)
+        for name, hint in get_type_hints(kind).items()
+    }
+
+
+def _names(kind: type, *, before: str = "") -> Iterator[str]:
     """Yield the column names; a nested record's field has the prefix of its own name, as in `step_s_mid`."""
-    for field in fields(kind):
-        if field.name in _NESTED:
-            yield from _names(_NESTED[field.name], before=f"{before}{field.name}_")
+    for name, nested in _fields(kind).items():
+        if nested is None:
+            yield before + name
         else:
-            yield before + field.name
+            yield from _names(nested, before=f"{before}{name}_")
 
 
-def _cells(record: Any, kind: Any) -> Iterator[Any]:
+def _cells(record: Any, kind: type) -> Iterator[Any]:
     """Yield one cell per column name; the cells of a missing nested record are empty."""
-    for field in fields(kind):
-        value = None if record is None else getattr(record, field.name)
-        if field.name in _NESTED:
-            yield from _cells(value, _NESTED[field.name])
-        else:
+    for name, nested in _fields(kind).items():
+        value = None if record is None else getattr(record, name)
+        if nested is None:
             yield _cell(value)
+        else:
+            yield from _cells(value, nested)
 
 
 def _cell(value: Any) -> Any:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from advisor.records.answer import Recommendation
 from advisor.report.content import Block, Listing, Paragraph, Table, Warnings, shown
 from advisor.report.printable import printable
-from advisor.report.recommendation import recommendation_content
 from advisor.report.view import View
 
 SUFFIX = ".md"
@@ -15,6 +14,8 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$])")
 
 def render(recommendation: Recommendation, view: View) -> str:
     """Return the answer with every column of its tables."""
+    from advisor.report.recommendation import recommendation_content  # late, because `--help` imports every format
+
     return to_markdown(recommendation_content(recommendation, top=view.top))
 
 

@@ -9,9 +9,9 @@ from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
 from advisor.records.report_contents import DeviceDetail
 from advisor.report.amounts import count_text, in_currency, interval_text, money_text
-from advisor.report.content import Axis, Chart, Point, Section, Series, Table
+from advisor.report.content import Axis, Chart, Section, Series, Table, interval_points, section
 from advisor.report.marks import ROLE_MARKS, detail_name
-from advisor.report.tables import ColumnOf, numbers, starred, table_of, words
+from advisor.report.tables import ColumnOf, column, numbers, starred, table_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +90,8 @@ def _sweep_columns(
         *times,
         numbers("samples/s" if generation is None else "tokens/s", by.per_s, units.format_rate),
         numbers("per million" if generation is None else "per Mtok", by.usd, money_text(rate, digits=by.usd_digits)),
-        ColumnOf(header="memory", cell=memory, number=lambda one: one.peak_memory_bytes),
-        words("bound", lambda one: one.bound),
+        column("memory", memory, lambda one: one.peak_memory_bytes),
+        column("bound", lambda one: one.bound),
     )
 
 
@@ -106,31 +106,18 @@ def batches_section(
     rows = [_Row(detail=detail, point=point) for detail in swept for point in detail.batches]
     table = table_of(rows, columns, title=f"By {by.batch}")
 
-    def chart(title: str, axis: Axis, height: Callable[[BatchPoint], Interval], *, of: Sequence[DeviceDetail]) -> Chart:
-        def point(row: _Row) -> Point:
-            y = height(row.point)
-            lines = (
-                f"{row.detail.step.name}, {by.batch_heading} {row.point.batch:,}",
-                *(one.cell(row) for one in columns[2:]),
-            )
-            return Point(x=row.point.batch, y=y.mid, y_low=y.low, y_high=y.high, text="\n".join(lines))
+    def chart(title: str, y: Axis, height: Callable[[BatchPoint], Interval], *, of: Sequence[DeviceDetail]) -> Chart:
+        series = []
+        for detail in of:
+            shown = [row for row in rows if row.detail is detail and row.point.fits]
+            points = interval_points((row.point.batch, height(row.point), text(row)) for row in shown)
+            color, symbol = ROLE_MARKS[detail.role]
+            series.append(Series(name=detail_name(detail), color=color, symbol=symbol, points=points, has_line=True))
+        return Chart(title=title, x=Axis(label=by.batch, unit="count"), y=y, series=tuple(series), table=table)
 
-        return Chart(
-            title=title,
-            x=Axis(label=by.batch, unit="count"),
-            y=axis,
-            series=tuple(
-                Series(
-                    name=detail_name(detail),
-                    color=ROLE_MARKS[detail.role][0],
-                    symbol=ROLE_MARKS[detail.role][1],
-                    points=tuple(point(row) for row in rows if row.detail is detail and row.point.fits),
-                    has_line=True,
-                )
-                for detail in of
-            ),
-            table=table,
-        )
+    def text(row: _Row) -> str:
+        of = f"{row.detail.step.name}, {by.batch_heading} {row.point.batch:,}"
+        return "\n".join((of, *(one.cell(row) for one in columns[2:])))
 
     def throughput(one: BatchPoint) -> Interval:
         mid, step_s = by.per_s(one), one.step_s
@@ -147,12 +134,7 @@ def batches_section(
         chart(f"Cost per million {by.paid}", Axis(label="cost", unit="money"), cost, of=paid),
     )
     lead = "Each device is always busy; batch sizes go up to what fits its memory. Bands are 90 % intervals."
-    return Section(
-        id="batches",
-        title=by.batch.capitalize(),
-        lead=(lead,) if swept else (),
-        plots=tuple(one for one in charts if one.series),
-    )
+    return section("batches", by.batch.capitalize(), lead=[lead], plots=charts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,13 +152,13 @@ def _detail_columns(by: _Output, *, rate: ExchangeRate | None) -> tuple[ColumnOf
         return units.format_bytes(row.point.peak_memory_bytes) + ("" if row.point.fits else ", does not fit")
 
     return (
-        words("device", lambda row: row.detail.role, is_choice=True),
+        column("device", lambda row: row.detail.role, is_choice=True),
         numbers(by.batch_heading, lambda row: row.point.batch, count_text),
-        ColumnOf(header=by.time_heading, cell=_times, number=lambda row: row.point.step_s.mid),
+        column(by.time_heading, _times, lambda row: row.point.step_s.mid),
         numbers("throughput", lambda row: by.per_s(row.point), lambda per_s: f"{units.format_rate(per_s)} {by.made}/s"),
         numbers("cost", lambda row: by.usd(row.point), lambda usd: f"{per_million(usd)} per million"),
-        ColumnOf(header="memory", cell=memory, number=lambda row: row.point.peak_memory_bytes),
-        words("bound", lambda row: row.point.bound),
+        column("memory", memory, lambda row: row.point.peak_memory_bytes),
+        column("bound", lambda row: row.point.bound),
     )
 
 

@@ -1,12 +1,12 @@
 """Makes the break-even answer and the report's section: a rule of thumb in numbers, then the curves."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from advisor import units
 from advisor.records.answer import Interval, Job
-from advisor.records.break_even_curves import BreakEven, Contender, Crossing, Curve, CurveKind, CurvePoint
+from advisor.records.break_even_curves import BreakEven, Contender, Crossing, Curve, CurvePoint
 from advisor.records.device import DeviceKind
 from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
@@ -18,47 +18,16 @@ from advisor.report.content import (
     Chart,
     Listing,
     Paragraph,
-    Point,
     Rule,
     Section,
     Series,
     Warnings,
+    interval_points,
+    section,
 )
 from advisor.report.marks import KIND_MARKS, KIND_NAMES
-from advisor.report.tables import ColumnOf, numbers, table_of, words
+from advisor.report.tables import ColumnOf, column, numbers, table_of
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Variable:
-    """The words for what a curve runs over: its title, the heading of a column and the label of an axis."""
-
-    title: str
-    heading: str
-    axis: str
-
-
-_VARIABLES: Mapping[CurveKind, _Variable] = {
-    "batch": _Variable(title="By batch size", heading="batch", axis="batch size"),
-    "requests_per_day": _Variable(
-        title="By requests per day: monthly cost of a service that is always on",
-        heading="per day",
-        axis="requests per day",
-    ),
-    "samples": _Variable(
-        title="By number of samples: with start-up time and minimum billing",
-        heading="samples",
-        axis="samples of the job",
-    ),
-}
-_VARIABLES_OF_SERVICE: Mapping[CurveKind, _Variable] = {
-    **_VARIABLES,
-    "batch": _Variable(title="By requests in flight", heading="in flight", axis="requests in flight"),
-    "samples": _Variable(
-        title="By number of requests: with start-up time and minimum billing",
-        heading="requests",
-        axis="requests of the job",
-    ),
-}
 _FOLK_RULE = "Rule of thumb (use a GPU if its speedup exceeds its price ratio), in numbers"
 _SHOWN_COUNT = 5
 """Number of points of a curve in its table; JSON has all."""
@@ -66,6 +35,40 @@ _NAMED_COUNT = 3
 _EXACT_BELOW = 10_000
 _COUNTED_BELOW = 1_000_000
 """Larger numbers are abbreviated, to leave room for the names of instances."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Variable:
+    """The words for what a curve runs over: its title, the heading of a column, the label of an axis, and a place.
+
+    `place` has `{}` for the number, and `{s}` for a plural: "3,930 requests per day", "width 256".
+    """
+
+    title: str
+    heading: str
+    axis: str
+    place: str
+
+
+def _variable(curve: Curve, generation: Generation | None) -> _Variable:
+    sample = "sample" if generation is None else "request"
+    match curve.kind:
+        case "batch" if generation is None:
+            return _Variable(title="By batch size", heading="batch", axis="batch size", place="batch {}")
+        case "batch":
+            axis = "requests in flight"
+            return _Variable(title=f"By {axis}", heading="in flight", axis=axis, place="{} request{s} in flight")
+        case "requests_per_day":
+            title = "By requests per day: monthly cost of a service that is always on"
+            return _Variable(title=title, heading="per day", axis="requests per day", place="{} request{s} per day")
+        case "samples":
+            title = f"By number of {sample}s: with start-up time and minimum billing"
+            axis = f"{sample}s of the job"
+            return _Variable(title=title, heading=f"{sample}s", axis=axis, place=f"{{}} {sample}{{s}}")
+        case "parameter":
+            traced = ", ".join(f"{point.at:,}" for point in curve.points)
+            title = f"By {curve.name}: traced at {traced}, linear interpolation in between"
+            return _Variable(title=title, heading=curve.name, axis=curve.name, place=f"{curve.name} {{}}")
 
 
 def break_even_content(break_even: BreakEven) -> Iterator[Block]:
@@ -88,58 +91,44 @@ def break_even_content(break_even: BreakEven) -> Iterator[Block]:
 def break_even_section(break_even: BreakEven) -> Section:
     """Return the section on where the cheapest CPU and the cheapest GPU cost the same."""
     generation, rate = break_even.job.generation, break_even.exchange_rate
-    lists = (
-        Listing(title=_FOLK_RULE, items=tuple(_folk_rule(break_even))),
-        Listing(title="Not shown", items=break_even.left_out),
-    )
-    return Section(
-        id="break-even",
-        title="Break-even",
-        lead=("The cheapest CPU and the cheapest GPU at each point. Bands are 90 % intervals.",),
-        lists=tuple(listing for listing in lists if listing.items),
-        plots=tuple(_chart(curve, generation, rate=rate) for curve in break_even.curves),
+    return section(
+        "break-even",
+        "Break-even",
+        lead=["The cheapest CPU and the cheapest GPU at each point. Bands are 90 % intervals."],
+        lists=[
+            Listing(title=_FOLK_RULE, items=tuple(_folk_rule(break_even))),
+            Listing(title="Not shown", items=break_even.left_out),
+        ],
+        plots=[_chart(curve, generation, rate=rate) for curve in break_even.curves],
     )
 
 
 def _chart(curve: Curve, generation: Generation | None, *, rate: ExchangeRate | None) -> Chart:
     over = _variable(curve, generation)
     columns = _columns(over.axis, "cost [90 %]", count_text, lambda one: money_interval(one.job_usd, rate=rate))
-    series = (
-        Series(
-            name=f"cheapest {KIND_NAMES[kind]}",
-            color=color,
-            symbol=symbol,
-            points=tuple(
-                _point(point.at, one, generation, rate=rate)
-                for point in curve.points
-                if (one := _contender(point, kind)) is not None and one.job_usd.mid > 0
-            ),
-            has_line=True,
+    series = []
+    for kind, (color, symbol) in KIND_MARKS.items():
+        found = [(point.at, one) for point in curve.points if (one := _contender(point, kind)) is not None]
+        points = interval_points(
+            (
+                at,
+                in_currency(one.job_usd, rate=rate),
+                f"{at:,}: {_label(one)}\n{one.device.name}, {batch_text(one.batch, generation)}\n"
+                f"{money_interval(one.job_usd, rate=rate)}",
+            )
+            for at, one in found
+            if one.job_usd.mid > 0
         )
-        for kind, (color, symbol) in KIND_MARKS.items()
-    )
+        name = f"cheapest {KIND_NAMES[kind]}"
+        series += [Series(name=name, color=color, symbol=symbol, points=points, has_line=True)] if points else []
     return Chart(
         title=over.title,
         notes=(" ".join(verdict(curve, generation=generation)),),
         x=Axis(label=over.axis, unit="count"),
         y=Axis(label="cost per month" if curve.kind == "requests_per_day" else "cost of the job", unit="money"),
-        series=tuple(one for one in series if one.points),
+        series=tuple(series),
         rules=tuple(Rule(x=crossing.at, name=f"{crossing.at:,}") for crossing in curve.crossings),
         table=table_of(curve.points, columns, title=over.title),
-    )
-
-
-def _point(at: int, one: Contender, generation: Generation | None, *, rate: ExchangeRate | None) -> Point:
-    cost = in_currency(one.job_usd, rate=rate)
-    return Point(
-        x=at,
-        y=cost.mid,
-        y_low=cost.low,
-        y_high=cost.high,
-        text=(
-            f"{at:,}: {_label(one)}\n{one.device.name}, {batch_text(one.batch, generation)}\n"
-            f"{money_interval(one.job_usd, rate=rate)}"
-        ),
     )
 
 
@@ -158,12 +147,8 @@ def _of_kind(kind: DeviceKind, cost_heading: str, cost: Callable[[Contender], st
     def text(show: Callable[[Contender], str]) -> Callable[[CurvePoint], str]:
         return lambda point: "-" if (one := _contender(point, kind)) is None else show(one)
 
-    yield words(KIND_NAMES[kind], text(_label))
-    yield ColumnOf(
-        header=cost_heading,
-        cell=text(cost),
-        number=lambda point: one.job_usd.mid if (one := _contender(point, kind)) else None,
-    )
+    yield column(KIND_NAMES[kind], text(_label))
+    yield column(cost_heading, text(cost), lambda point: one.job_usd.mid if (one := _contender(point, kind)) else None)
 
 
 def _contender(point: CurvePoint, kind: DeviceKind) -> Contender | None:
@@ -205,14 +190,6 @@ def _times(ratio: Interval) -> str:
     return f"{mid}x [{low}-{high}]"
 
 
-def _variable(curve: Curve, generation: Generation | None) -> _Variable:
-    if curve.kind != "parameter":
-        return (_VARIABLES if generation is None else _VARIABLES_OF_SERVICE)[curve.kind]
-    traced = ", ".join(f"{point.at:,}" for point in curve.points)
-    title = f"By {curve.name}: traced at {traced}, linear interpolation in between"
-    return _Variable(title=title, heading=curve.name, axis=curve.name)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
     """A part of a curve where one kind of device is cheaper, or the only one (`is_alone`); the last has no `end`."""
@@ -240,17 +217,21 @@ def end_text(end: Crossing, *, following: Stretch) -> str:
 
 def verdict(curve: Curve, *, generation: Generation | None = None) -> Iterator[str]:
     """Yield which kind is cheaper on which part of the curve, and where it is too close to call."""
-    parts = stretches(curve)
+
+    def place(number: str) -> str:
+        return over.place.format(number, s="" if number == "1" else "s")
+
+    parts, over = stretches(curve), _variable(curve, generation)
     if not parts:
         yield "no CPU and no GPU can run the job within the limits."
         return
     points = [point for point in curve.points if point.cpu or point.gpu]
     if len(parts) == 1:
-        first, last = (_place(curve, number_text(point.at), generation) for point in (points[0], points[-1]))
+        first, last = (place(number_text(point.at)) for point in (points[0], points[-1]))
         yield f"{_winner(parts[0])} everywhere from {first} to {last}."
     else:
         ended = [
-            f"{_winner(one)} below {_place(curve, end_text(one.end, following=following), generation)}"
+            f"{_winner(one)} below {place(end_text(one.end, following=following))}"
             for one, following in pairwise(parts)
             if one.end is not None
         ]
@@ -274,18 +255,6 @@ def _cheaper(point: CurvePoint) -> DeviceKind:
 
 def _after(points: Sequence[CurvePoint], crossing: Crossing) -> CurvePoint:
     return next(point for point in points if point.at >= crossing.at)
-
-
-def _place(curve: Curve, number: str, generation: Generation | None) -> str:
-    """Return a place on a curve: "batch 8", "3,930 requests per day", "width 256"."""
-    sample = "sample" if generation is None else "request"
-    nouns: dict[CurveKind, tuple[str, str]] = {"requests_per_day": ("request", " per day"), "samples": (sample, "")}
-    if generation is not None:
-        nouns["batch"] = ("request", " in flight")
-    if curve.kind not in nouns:
-        return f"{curve.name} {number}"
-    noun, per = nouns[curve.kind]
-    return f"{number} {noun}{'' if number == '1' else 's'}{per}"
 
 
 def number_text(count: int) -> str:

@@ -7,22 +7,22 @@ from advisor import units
 from advisor.records.calibration import TIMED_HERE, Calibration, Collected, CollectedDevice
 from advisor.records.device import FamilyEfficiency
 from advisor.report.content import Block, Paragraph, Warnings
-from advisor.report.tables import ColumnOf, numbers, table_of, words
+from advisor.report.tables import ColumnOf, column, numbers, table_of
 
 _UNITS_OF_AGE = ((86400, "day"), (3600, "hour"), (60, "minute"))
 _FAMILY_COLUMNS: Sequence[ColumnOf[tuple[str, FamilyEfficiency]]] = (
-    words("family", lambda row: row[0]),
+    column("family", lambda row: row[0]),
     numbers("of peak", lambda row: row[1].compute_ratio, units.format_ratio),
     numbers("of bandwidth", lambda row: row[1].memory_ratio, units.format_ratio),
     numbers("operators", lambda row: row[1].n, str),
 )
 _COLLECTED_COLUMNS: Sequence[ColumnOf[CollectedDevice]] = (
-    words("device", lambda one: one.device),
+    column("device", lambda one: one.device),
     numbers("cores", lambda one: one.core_count, lambda count: f"{count:g}", missing=""),
-    words("precisions", lambda one: ", ".join(one.precisions)),
-    words("torch", lambda one: ", ".join(one.torch)),
-    words("timed", lambda one: one.at[:10]),
-    words("profile", lambda one: one.file.name),
+    column("precisions", lambda one: ", ".join(one.precisions)),
+    column("torch", lambda one: ", ".join(one.torch)),
+    column("timed", lambda one: one.at[:10]),
+    column("profile", lambda one: one.file.name),
 )
 
 

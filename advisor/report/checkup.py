@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 
 from advisor.records.check import Check
 from advisor.report.content import Block, Paragraph
-from advisor.report.tables import ColumnOf, table_of, words
+from advisor.report.tables import ColumnOf, column, table_of
 
 _COLUMNS: Sequence[ColumnOf[tuple[str, str, str]]] = (
-    words("state", lambda row: row[0]),
-    words("check", lambda row: row[1]),
-    words("result -> fix", lambda row: row[2]),
+    column("state", lambda row: row[0]),
+    column("check", lambda row: row[1]),
+    column("result -> fix", lambda row: row[2]),
 )
 
 

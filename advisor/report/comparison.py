@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from advisor import units
 from advisor.records.change import Change, Comparison, Measure, ModuleChange
 from advisor.report.content import Block, Listing, Paragraph
-from advisor.report.tables import ColumnOf, table_of, words
+from advisor.report.tables import ColumnOf, column, table_of
 
 _NAMES: Mapping[Measure, str] = {
     "flops": "FLOP per step",
@@ -107,10 +107,8 @@ def _change(one: Change) -> str:
 
 
 _COLUMNS: Sequence[ColumnOf[tuple[str, Change]]] = (
-    words("", lambda row: row[0]),
-    ColumnOf(
-        header="before", cell=lambda row: _format(row[1].before, row[1].measure), number=lambda row: row[1].before
-    ),
-    ColumnOf(header="now", cell=lambda row: _format(row[1].after, row[1].measure), number=lambda row: row[1].after),
-    words("change", lambda row: _change(row[1])),
+    column("", lambda row: row[0]),
+    column("before", lambda row: _format(row[1].before, row[1].measure), lambda row: row[1].before),
+    column("now", lambda row: _format(row[1].after, row[1].measure), lambda row: row[1].after),
+    column("change", lambda row: _change(row[1])),
 )

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from advisor.records.answer import Interval
+
 Unit = Literal["s", "money", "bytes", "count", "per_s", "flops_per_s", "flops_per_byte"]
 Symbol = Literal["circle", "triangle", "square", "diamond", "star", "cross", "wye"]
 Color = Literal[1, 2, 3, 4, 5, 6, 7]
@@ -138,6 +140,11 @@ class Chart:
     kind: Literal["chart"] = "chart"
 
 
+def interval_points(points: Iterable[tuple[float, Interval, str]]) -> tuple[Point, ...]:
+    """Return the points of a line with a band, each from its place, its height and its text."""
+    return tuple(Point(x=x, y=y.mid, y_low=y.low, y_high=y.high, text=text) for x, y, text in points)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """One part of a bar."""
@@ -181,6 +188,26 @@ class Section:
     lists: tuple[Listing, ...] = ()
     plots: tuple[Chart | Bars, ...] = ()
     tables: tuple[Table, ...] = ()
+
+
+def section(
+    anchor: str,
+    title: str,
+    *,
+    lead: Iterable[str] = (),
+    lists: Iterable[Listing] = (),
+    plots: Iterable[Chart | Bars] = (),
+    tables: Iterable[Table] = (),
+) -> Section:
+    """Return a section without those of its lists, plots and tables that are empty; `anchor` is its id."""
+    return Section(
+        id=anchor,
+        title=title,
+        lead=tuple(lead),
+        lists=tuple(one for one in lists if one.items),
+        plots=tuple(one for one in plots if one.notes or (one.series if isinstance(one, Chart) else one.bars)),
+        tables=tuple(one for one in tables if one.rows),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,9 +27,10 @@ from advisor.report.content import (
     Series,
     Table,
     Warnings,
+    section,
 )
 from advisor.report.marks import BOUND_MARKS, detail_name
-from advisor.report.tables import ColumnOf, more_note, numbers, table_of, words
+from advisor.report.tables import ColumnOf, column, more_note, numbers, table_of
 
 _STEPS = {"inference": "an inference step", "training": "a training step"}
 _CHANGES: Mapping[ChangeKind, str] = {
@@ -45,6 +46,20 @@ _NOTHING_SAVES = (
     "none: no other precision, batch, layout, attention or instance saves 1 %, and neither does torch.compile."
 )
 _NOTHING_SAVES_OF_SERVICE = "none: neither narrower weights nor another instance saves 1 %."
+_PACES: Mapping[str, str] = {
+    "cpu": "the kernels take {kernels} and their dispatch {dispatch}, on the same cores.",
+    "cpu, loading": "the kernels take {kernels}, their dispatch {dispatch} and data loading {loading}, on the same "
+    "cores.",
+    "gpu": "the kernels take {kernels}, which hides their dispatch by the host ({dispatch}) and the copies of the "
+    "inputs ({transfer}).",
+    "loader": "loading a batch takes the host {loading}, and the GPU waits: its kernels take {kernels}, their dispatch "
+    "by the host {dispatch} and the copies of the inputs {transfer}.",
+    "dispatch": "the host takes {dispatch} to dispatch the operators, and the GPU waits: its kernels take {kernels} "
+    "and the copies of the inputs {transfer}.",
+    "transfer": "the copies of the inputs take {transfer}, and the GPU waits: its kernels take {kernels} and their "
+    "dispatch by the host {dispatch}.",
+}
+"""What sets the pace of a step, by the kind of device; on a GPU that waits, by what bounds the step."""
 _LEAST_PHASE_RATIO = 0.005
 """Phases with a smaller share of the time would show as 0 %."""
 _LEGEND = (
@@ -73,9 +88,9 @@ def _one(explanation: Explanation, top: int) -> Iterator[Block]:
     (step,) = explanation.steps
     yield Paragraph(title=f"{explanation.workload}: {_what(explanation)} on {_headline(step, explanation)}")
     yield Listing(title="Why", items=tuple(reasons(step)))
-    yield from _savings(step, explanation)
-    yield _groups_table(step.total, step.families, (words("family", _name), *_TIMES, *_COUNTS, *_ROOFLINE), top=top)
-    yield _groups_table(step.total, step.modules, (words("module", _name), *_TIMES, *_ROOFLINE[1:]), top=top)
+    yield _savings_of(explanation, step)
+    yield _groups_table(step.total, step.families, (column("family", _name), *_TIMES, *_COUNTS, *_ROOFLINE), top=top)
+    yield _groups_table(step.total, step.modules, (column("module", _name), *_TIMES, *_ROOFLINE[1:]), top=top)
     yield Paragraph(sentences=_LEGEND, style="faint")
 
 
@@ -127,56 +142,36 @@ def reasons(step: ExplainedStep) -> Iterable[str]:
         )
 
 
-def _savings(step: ExplainedStep, explanation: Explanation, *, where: str = "") -> Iterator[Listing]:
-    """Yield the changes that save money; nothing for a device that cannot be rented."""
-    if step.job_usd is not None:
-        cost = units.format_money(step.job_usd.mid, rate=explanation.exchange_rate)
-        done = samples_text(explanation.samples, explanation.generation)
-        sentences = _saving_sentences(step, rate=explanation.exchange_rate, generation=explanation.generation)
-        yield Listing(title=f"Largest savings{where}, of {cost} for {done}", items=sentences)
-
-
-def _saving_sentences(
-    step: ExplainedStep, *, rate: ExchangeRate | None, generation: Generation | None
-) -> tuple[str, ...]:
-    """Return one sentence per change, or one that says that nothing saves money."""
-
+def _savings(step: ExplainedStep, title: str, *, rate: ExchangeRate | None, generation: Generation | None) -> Listing:
+    """Return the changes that save money, if any; nothing for a device that cannot be rented."""
     money = money_text(rate)
     changes = tuple(
         f"{_CHANGES[change.kind].format(change.to)}: {units.format_ratio(change.saved_ratio)} "
         f"({money(change.saved_usd)}), to {money(change.job_usd.mid)}."
         for change in step.changes
     )
-    return changes or (_NOTHING_SAVES if generation is None else _NOTHING_SAVES_OF_SERVICE,)
+    if step.job_usd is None:
+        return Listing(title=title, items=())
+    nothing = _NOTHING_SAVES if generation is None else _NOTHING_SAVES_OF_SERVICE
+    return Listing(title=title.format(money(step.job_usd.mid)), items=changes or (nothing,))
+
+
+def _savings_of(explanation: Explanation, step: ExplainedStep, *, where: str = "") -> Listing:
+    done = samples_text(explanation.samples, explanation.generation)
+    title = f"Largest savings{where}, of {{}} for {done}"
+    return _savings(step, title, rate=explanation.exchange_rate, generation=explanation.generation)
 
 
 def _pace(step: ExplainedStep) -> str:
-    kernels, dispatch, transfer = (
-        units.format_duration(seconds) for seconds in (step.total.kernels_s, step.total.dispatch_s, step.transfer_s)
-    )
     if step.device.kind == "cpu":
-        if not step.loading_s:
-            return f"the kernels take {kernels} and their dispatch {dispatch}, on the same cores."
-        loading = units.format_duration(step.loading_s)
-        return f"the kernels take {kernels}, their dispatch {dispatch} and data loading {loading}, on the same cores."
-    if step.bound == "loader":
-        return (
-            f"loading a batch takes the host {units.format_duration(step.loading_s)}, and the GPU waits: its "
-            f"kernels take {kernels}, their dispatch by the host {dispatch} and the copies of the inputs {transfer}."
-        )
-    if step.bound == "dispatch":
-        return (
-            f"the host takes {dispatch} to dispatch the operators, and the GPU waits: its kernels take {kernels} and "
-            f"the copies of the inputs {transfer}."
-        )
-    if step.bound == "transfer":
-        return (
-            f"the copies of the inputs take {transfer}, and the GPU waits: its kernels take {kernels} and their "
-            f"dispatch by the host {dispatch}."
-        )
-    return (
-        f"the kernels take {kernels}, which hides their dispatch by the host ({dispatch}) and the copies of the inputs "
-        f"({transfer})."
+        pace = _PACES["cpu, loading" if step.loading_s else "cpu"]
+    else:
+        pace = _PACES.get(step.bound, _PACES["gpu"])
+    return pace.format(
+        kernels=units.format_duration(step.total.kernels_s),
+        dispatch=units.format_duration(step.total.dispatch_s),
+        transfer=units.format_duration(step.transfer_s),
+        loading=units.format_duration(step.loading_s),
     )
 
 
@@ -198,14 +193,14 @@ def _name(group: ExplainedGroup) -> str:
 _TIMES: tuple[ColumnOf[ExplainedGroup], ...] = (
     numbers("time", lambda group: group.time_s, units.format_duration),
     numbers("share", lambda group: group.time_ratio, units.format_ratio),
-    words("bound", lambda group: group.bound),
+    column("bound", lambda group: group.bound),
 )
 _COUNTS: tuple[ColumnOf[ExplainedGroup], ...] = (
     numbers("FLOP", lambda group: group.flops, units.format_count),
     numbers("bytes", lambda group: group.moved_bytes, units.format_bytes),
 )
 _ROOFLINE: tuple[ColumnOf[ExplainedGroup], ...] = (
-    ColumnOf(header="FLOP/B", cell=_intensity, number=lambda group: group.flops_per_byte),
+    column("FLOP/B", _intensity, lambda group: group.flops_per_byte),
     numbers("roofline", lambda group: group.roofline_ratio, units.format_ratio),
 )
 
@@ -230,7 +225,7 @@ def _side_by_side(explanation: Explanation, top: int) -> Iterator[Block]:
     for letter, step in by_letter.items():
         yield Listing(title=f"Why {letter}", items=tuple(reasons(step)))
     for letter, step in by_letter.items():
-        yield from _savings(step, explanation, where=f" on {letter}")
+        yield _savings_of(explanation, step, where=f" on {letter}")
     per_sample = len({step.batch for step in steps}) > 1
     divisors = [step.batch if per_sample else 1 for step in steps]
     totals = _lines([[step.total] for step in steps], divisors=divisors)
@@ -270,9 +265,9 @@ def _line_columns(name: str, count: int) -> list[ColumnOf[_Line]]:
         return numbers(ascii_uppercase[at], lambda line: line.times_s[at], units.format_duration)
 
     def bound(at: int) -> ColumnOf[_Line]:
-        return words("bound", lambda line: line.bounds[at])
+        return column("bound", lambda line: line.bounds[at])
 
-    named: ColumnOf[_Line] = words(name, lambda line: line.name)
+    named: ColumnOf[_Line] = column(name, lambda line: line.name)
     if count != 2:
         return [named, *map(time, range(count))]
     saved: ColumnOf[_Line] = numbers("A - B", lambda line: line.times_s[0] - line.times_s[1], _signed_duration)
@@ -291,20 +286,16 @@ def why_section(
     for detail in details:
         step = detail.step
         lists.append(Listing(title=f"{detail_name(detail)}: {interval_text(step.step_s)}", items=tuple(reasons(step))))
-        if step.job_usd is not None:
-            title = f"Largest savings, of {units.format_money(step.job_usd.mid, rate=rate)} on the {detail.role}"
-            lists.append(Listing(title=title, items=_saving_sentences(step, rate=rate, generation=generation)))
-    return Section(id="why", title="Why", lists=tuple(lists))
+        title = f"Largest savings, of {{}} on the {detail.role}"
+        lists.append(_savings(step, title, rate=rate, generation=generation))
+    return section("why", "Why", lists=lists)
 
 
 def modules_section(details: Sequence[DeviceDetail], *, generation: Generation | None = None) -> Section:
     """Return the section on the time of a step by module."""
-    return Section(
-        id="modules",
-        title="Time by module",
-        lead=("Longest first. Repeated layers of equal shape share one line.",),
-        plots=tuple(_modules(detail, generation) for detail in details),
-    )
+    lead = "Longest first. Repeated layers of equal shape share one line."
+    plots = [_modules(detail, generation) for detail in details]
+    return section("modules", "Time by module", lead=[lead], plots=plots)
 
 
 def _modules(detail: DeviceDetail, generation: Generation | None) -> Bars:
@@ -322,7 +313,7 @@ def _modules(detail: DeviceDetail, generation: Generation | None) -> Bars:
         title=(f"{detail_name(detail)}, a step {at_batch_text(step.batch, generation)}: {interval_text(step.step_s)}"),
         x=Axis(label="time", unit="s", is_log=False),
         bars=tuple(bars),
-        table=table_of(step.modules, (words("module", _name), *_TIMES), title="Modules"),
+        table=table_of(step.modules, (column("module", _name), *_TIMES), title="Modules"),
     )
 
 
@@ -339,13 +330,13 @@ def _module_bar(group: ExplainedGroup) -> Bar:
 
 def roofline_section(details: Sequence[DeviceDetail]) -> Section:
     """Return the section that plots each operator family by its arithmetic intensity, under the device's roof."""
-    lead = (
+    lead = [
         "Left of the ridge point, operators are memory-bound; right of it, compute-bound (Williams, Waterman and "
         "Patterson, 2009). The roof is from the datasheet. Points above it are served by caches. Points far below it "
         "wait for the host or reach a small share of the peak. Families with less than 1 % of the time are only in the "
-        "tables.",
-    )
-    return Section(id="roofline", title="Roofline", lead=lead, plots=tuple(map(_roofline, details)))
+        "tables."
+    ]
+    return section("roofline", "Roofline", lead=lead, plots=map(_roofline, details))
 
 
 def _roofline(detail: DeviceDetail) -> Chart:
@@ -380,35 +371,30 @@ def _roofs(step: ExplainedStep, groups: Sequence[ExplainedGroup]) -> Iterable[Se
 
 def _families(groups: Sequence[ExplainedGroup]) -> Iterable[Series]:
     for bound in BOUNDS:
-        members = [group for group in groups if group.bound == bound]
+        points = tuple(_family_point(group) for group in groups if group.bound == bound)
         color, symbol = BOUND_MARKS[bound]
-        if members:
-            yield Series(
-                name=f"bound by {bound}", color=color, symbol=symbol, points=tuple(map(_family_point, members))
-            )
+        if points:
+            yield Series(name=f"bound by {bound}", color=color, symbol=symbol, points=points)
 
 
 def _family_point(group: ExplainedGroup) -> Point:
     rate = group.flops / group.time_s
-    return Point(
-        x=group.flops_per_byte or 0.0,
-        y=rate,
-        name=group.name if group.time_ratio >= _LABELLED_RATIO else "",
-        text=(
-            f"{group.name}: {units.format_ratio(group.time_ratio)} of the time\n{units.format_flops(rate)}/s at "
-            f"{group.flops_per_byte:,.3g} FLOP/B\nbound by {group.bound}"
-        ),
+    text = (
+        f"{group.name}: {units.format_ratio(group.time_ratio)} of the time\n{units.format_flops(rate)}/s at "
+        f"{group.flops_per_byte:,.3g} FLOP/B\nbound by {group.bound}"
     )
+    name = group.name if group.time_ratio >= _LABELLED_RATIO else ""
+    return Point(x=group.flops_per_byte or 0.0, y=rate, name=name, text=text)
 
 
 _PLOTTED_COLUMNS: tuple[ColumnOf[ExplainedGroup], ...] = (
-    words("family", _name),
+    column("family", _name),
     *_TIMES,
     *_COUNTS,
-    ColumnOf(
-        header="FLOP/B",
-        cell=lambda group: f"{group.flops_per_byte:,.3g}" if group.flops_per_byte else "-",
-        number=lambda group: group.flops_per_byte,
+    column(
+        "FLOP/B",
+        lambda group: f"{group.flops_per_byte:,.3g}" if group.flops_per_byte else "-",
+        lambda group: group.flops_per_byte,
     ),
-    replace(_ROOFLINE[1], header="of the roofline"),
+    numbers("of the roofline", lambda group: group.roofline_ratio, units.format_ratio),
 )

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from advisor.records.device import Cpu, Device, Gpu
 from advisor.records.machine import Inventory, LocalDevice, Machine
 from advisor.report.content import Block, Listing, Paragraph
-from advisor.report.tables import ColumnOf, numbers, table_of, words
+from advisor.report.tables import ColumnOf, column, numbers, table_of
 from advisor.units import format_bytes, format_significant
 
 _KNOWN_COLUMNS: Sequence[ColumnOf[Gpu | Cpu]] = (
-    words("id", lambda profile: profile.id),
-    words("device", lambda profile: profile.name),
+    column("id", lambda profile: profile.id),
+    column("device", lambda profile: profile.name),
     numbers("memory GB/s", lambda profile: profile.memory_bytes_per_s / 1e9, format_significant),
 )
 
@@ -51,15 +51,15 @@ def _columns(inventory: Inventory) -> tuple[ColumnOf[LocalDevice], ...]:
         return inventory.calibrated_at.get(local.device.id, "no")[:10] if local.device else ""
 
     return (
-        words("here", lambda local: local.id),
-        words("device", lambda local: local.name),
-        words("profile", lambda local: local.profile.id if local.profile else "none"),
+        column("here", lambda local: local.id),
+        column("device", lambda local: local.name),
+        column("profile", lambda local: local.profile.id if local.profile else "none"),
         figure("cores", lambda device: device.core_count),
         figure("memory", lambda device: device.memory_bytes, format_bytes),
         figure("GB/s", lambda device: device.memory_bytes_per_s / 1e9),
         figure("fp32 TFLOP/s", lambda device: device.peak_flops_per_s["fp32"] / 1e12),
         figure("half", _half_tflops_per_s),
-        words("calibrated", calibrated),
+        column("calibrated", calibrated),
     )
 
 

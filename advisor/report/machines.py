@@ -1,14 +1,14 @@
 """Makes the table and the report's section of time and cost on 1, 2, 4, ... machines of the best offer."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from advisor import units
 from advisor.records.answer import Interval, MachinePoint, MachineSweep, Recommendation
 from advisor.records.price import ExchangeRate
 from advisor.report.amounts import count_text, in_currency, money_text
-from advisor.report.content import Axis, Chart, Point, Rule, Section, Series, Table, Unit
+from advisor.report.content import Axis, Chart, Rule, Section, Series, Table, Unit, interval_points, section
 from advisor.report.quote_notes import plan_label
-from advisor.report.tables import ColumnOf, numbers, starred, table_of, words
+from advisor.report.tables import ColumnOf, column, numbers, starred, table_of
 
 
 def machine_tables(recommendation: Recommendation) -> Iterator[Table]:
@@ -29,20 +29,12 @@ def machines_section(recommendation: Recommendation) -> Section:
     """Return the section on using more machines of the best offer; empty if only one was allowed."""
     sweep, rate = recommendation.machine_sweep, recommendation.exchange_rate
     if sweep is None or len(sweep.points) < 2:
-        return Section(id="machines", title="Machines")
-    times = [point.job_s for point in sweep.points]
-    costs = [in_currency(point.job_usd, rate=rate) for point in sweep.points]
-    table = table_of(sweep.points, _columns(sweep, rate), title="Numbers of machines")
-    headers = [column.header for column in table.columns]
-    texts = [
-        "\n".join(f"{header}: {cell}" for header, cell in zip(headers, row, strict=True) if cell) for row in table.rows
-    ]
+        return section("machines", "Machines")
+    columns = _columns(sweep, rate)
+    table = table_of(sweep.points, columns, title="Numbers of machines")
 
-    def chart(title: str, unit: Unit, heights: Sequence[Interval]) -> Chart:
-        points = tuple(
-            Point(x=one.instance_count, y=height.mid, y_low=height.low, y_high=height.high, text=text)
-            for one, height, text in zip(sweep.points, heights, texts, strict=True)
-        )
+    def chart(title: str, unit: Unit, height: Callable[[MachinePoint], Interval]) -> Chart:
+        points = interval_points((one.instance_count, height(one), text(one)) for one in sweep.points)
         return Chart(
             title=title,
             x=Axis(label="machines", unit="count"),
@@ -52,14 +44,20 @@ def machines_section(recommendation: Recommendation) -> Section:
             table=table,
         )
 
-    return Section(
-        id="machines",
-        title="Machines",
-        lead=(
+    def text(one: MachinePoint) -> str:
+        return "\n".join(f"{column.header}: {cell}" for column in columns if (cell := column.cell(one)))
+
+    return section(
+        "machines",
+        "Machines",
+        lead=[
             f"The whole job on {sweep.provider} {sweep.instance}. Bands are 90 % intervals.",
             _note(sweep, deadline_s=recommendation.job.limits.deadline_s),
-        ),
-        plots=(chart("Time of the job", "s", times), chart("Cost of the job", "money", costs)),
+        ],
+        plots=[
+            chart("Time of the job", "s", lambda one: one.job_s),
+            chart("Cost of the job", "money", lambda one: in_currency(one.job_usd, rate=rate)),
+        ],
     )
 
 
@@ -84,5 +82,5 @@ def _columns(sweep: MachineSweep, rate: ExchangeRate | None) -> tuple[ColumnOf[M
         numbers("cost", lambda one: one.job_usd.mid, money_text(rate)),
         numbers("efficiency", lambda one: one.scaling_efficiency_ratio, units.format_ratio, missing=""),
         numbers("memory", lambda one: one.peak_memory_bytes / sweep.device_memory_bytes, units.format_ratio),
-        words("plan", lambda one: plan_label(one.plan)),
+        column("plan", lambda one: plan_label(one.plan)),
     )

@@ -10,8 +10,8 @@ from advisor.records.device_memory import DeviceMemory, MemoryAnswer, MemoryPart
 from advisor.records.generation import Generation
 from advisor.records.report_contents import DeviceDetail
 from advisor.records.sample_words import at_batch_text, batch_text
-from advisor.report.content import Axis, Bar, Bars, Block, Color, Listing, Paragraph, Part, Section
-from advisor.report.tables import ColumnOf, more_note, numbers, table_of, words
+from advisor.report.content import Axis, Bar, Bars, Block, Color, Listing, Paragraph, Part, Section, section
+from advisor.report.tables import ColumnOf, column, more_note, numbers, table_of
 
 _STEPS = {"inference": "an inference step", "training": "a training step"}
 _GROUPS: Mapping[str, tuple[Color, tuple[MemoryPart, ...]]] = {
@@ -37,9 +37,7 @@ def memory_content(answer: MemoryAnswer, *, top: int) -> Iterator[Block]:
         notes=more_note(len(answer.devices), top=top),
     )
     yield table_of(
-        device.terms,
-        _TERM_COLUMNS,
-        title=f"On {device.name} in {device.precision}, at the peak ({device.phase})",
+        device.terms, _TERM_COLUMNS, title=f"On {device.name} in {device.precision}, at the peak ({device.phase})"
     )
     yield Listing(
         title=f"Ways to need less than {units.format_bytes(device.peak_bytes)}",
@@ -70,12 +68,12 @@ def _peak(device: DeviceMemory) -> str:
 
 def _device_columns(generation: Generation | None) -> tuple[ColumnOf[DeviceMemory], ...]:
     return (
-        words("device", lambda device: device.name),
+        column("device", lambda device: device.name),
         numbers("memory", lambda device: device.memory_bytes, units.format_bytes),
-        words("precision", lambda device: device.precision),
-        ColumnOf(header="peak [range]", cell=_peak, number=lambda device: device.peak_bytes),
-        words("verdict", lambda device: device.verdict),
-        ColumnOf(header=_largest_name(generation), cell=_largest, number=lambda device: device.largest_batch),
+        column("precision", lambda device: device.precision),
+        column("peak [range]", _peak, lambda device: device.peak_bytes),
+        column("verdict", lambda device: device.verdict),
+        column(_largest_name(generation), _largest, lambda device: device.largest_batch),
     )
 
 
@@ -111,9 +109,9 @@ def _term_range(term: MemoryTerm) -> str:
 
 
 _TERM_COLUMNS: Sequence[ColumnOf[MemoryTerm]] = (
-    words("part", lambda term: term.part),
-    ColumnOf(header="bytes", cell=_term_bytes, number=lambda term: term.mid_bytes),
-    words("source", lambda term: term.source),
+    column("part", lambda term: term.part),
+    column("bytes", _term_bytes, lambda term: term.mid_bytes),
+    column("source", lambda term: term.source),
 )
 
 
@@ -139,8 +137,6 @@ def _remedy(remedy: Remedy, generation: Generation | None) -> str:
 def memory_section(details: Sequence[DeviceDetail], *, generation: Generation | None = None) -> Section:
     """Return the section on the peak memory of the priced step, compared with the device's memory."""
     found = [(detail.role, detail.memory) for detail in details if detail.memory is not None]
-    if not found:
-        return Section(id="memory", title="Memory")
     verb = "is" if generation is None else "are"
     rows = [_Row(device=f"{role}: {memory.device.name}", term=term) for role, memory in found for term in memory.terms]
     bars = Bars(
@@ -155,7 +151,7 @@ def memory_section(details: Sequence[DeviceDetail], *, generation: Generation | 
         table=table_of(rows, _ROW_COLUMNS, title="Memory by part"),
     )
     lead = "Peak memory of the priced step. The mark is the memory of the device."
-    return Section(id="memory", title="Memory", lead=(lead,), plots=(bars,))
+    return section("memory", "Memory", lead=[lead], plots=[bars])
 
 
 def _bar(role: str, memory: DeviceMemory) -> Bar:
@@ -188,9 +184,9 @@ class _Row:
 
 
 _ROW_COLUMNS: Sequence[ColumnOf[_Row]] = (
-    words("device", lambda row: row.device, is_choice=True),
-    words("part", lambda row: row.term.part),
+    column("device", lambda row: row.device, is_choice=True),
+    column("part", lambda row: row.term.part),
     numbers("bytes", lambda row: row.term.mid_bytes, units.format_bytes),
-    ColumnOf(header="least to most", cell=lambda row: _term_range(row.term), number=lambda row: row.term.high_bytes),
-    words("source", lambda row: row.term.source),
+    column("least to most", lambda row: _term_range(row.term), lambda row: row.term.high_bytes),
+    column("source", lambda row: row.term.source),
 )

@@ -4,16 +4,16 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from advisor.records.measurement import OwnFit
 from advisor.report.content import Block, Listing, Paragraph
-from advisor.report.tables import ColumnOf, more_note, numbers, table_of, words
+from advisor.report.tables import ColumnOf, column, more_note, numbers, table_of
 from advisor.units import format_ratio
 
 _WEAK_LOG_SIGMA = 0.12
 """Above this, close to the prior's 0.15, the measurements have hardly narrowed the ratio."""
 _COLUMNS: Sequence[ColumnOf[tuple[str, float, float]]] = (
-    words("figure", lambda row: row[0]),
+    column("figure", lambda row: row[0]),
     numbers("value", lambda row: row[1], lambda ratio: f"{ratio:.3f}"),
     numbers("+-", lambda row: row[2], format_ratio),
-    words("", lambda row: "hardly determined by the rows" if row[2] > _WEAK_LOG_SIGMA else ""),
+    column("", lambda row: "hardly determined by the rows" if row[2] > _WEAK_LOG_SIGMA else ""),
 )
 
 

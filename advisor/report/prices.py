@@ -10,8 +10,8 @@ from advisor.records.price import ExchangeRate, Offer, PriceBasis, PriceChange, 
 from advisor.records.report_contents import PriceSource
 from advisor.report.amounts import count_text, rate_note
 from advisor.report.as_json import to_plain
-from advisor.report.content import Block, Listing, Paragraph, Section
-from advisor.report.tables import ColumnOf, more_note, numbers, table_of, words
+from advisor.report.content import Block, Listing, Paragraph, Section, section
+from advisor.report.tables import ColumnOf, column, more_note, numbers, table_of
 
 BASIS_NAMES: Mapping[PriceBasis, str] = {
     "list": "list price",
@@ -36,10 +36,10 @@ def price_list_content(
 ) -> Iterator[Block]:
     """Yield a table of the first `top` prices, one per line."""
     columns: tuple[ColumnOf[PricedOffer], ...] = (
-        words("provider", lambda row: row.offer.provider),
-        words("instance", lambda row: row.offer.instance),
-        words("region", lambda row: row.offer.region),
-        words("device", lambda row: _device(row.offer)),
+        column("provider", lambda row: row.offer.provider),
+        column("instance", lambda row: row.offer.instance),
+        column("region", lambda row: row.offer.region),
+        column("device", lambda row: _device(row.offer)),
         *_price_columns(rate),
     )
     table_notes = (*more_note(len(rows), top=top), *_notes(rows, rate=rate))
@@ -55,9 +55,9 @@ def instance_prices_content(
     yield Paragraph(title=title, sentences=tuple(others))
     sources = tuple(dict.fromkeys(map(_source, rows)))
     columns: tuple[ColumnOf[PricedOffer], ...] = (
-        words("provider", lambda row: row.offer.provider),
-        words("region", lambda row: row.offer.region),
-        words("kind", lambda row: row.price.kind),
+        column("provider", lambda row: row.offer.provider),
+        column("region", lambda row: row.offer.region),
+        column("kind", lambda row: row.price.kind),
         *_price_columns(rate),
         numbers("source", lambda row: sources.index(_source(row)) + 1, lambda number: f"[{number}]"),
     )
@@ -74,11 +74,11 @@ def price_changes_content(
     moved = [change for change in changes if _ratio(change) is None or abs(_ratio(change) or 0) >= _UNCHANGED_RATIO]
     moved.sort(key=lambda change: (_ratio(change) is None, -abs(_ratio(change) or 0), change.offer_id, change.kind))
     columns: tuple[ColumnOf[PriceChange], ...] = (
-        words("offer", lambda change: change.offer_id),
-        words("kind", lambda change: change.kind),
+        column("offer", lambda change: change.offer_id),
+        column("kind", lambda change: change.kind),
         numbers("before", lambda change: change.before.usd_per_hour if change.before else None, _amount(rate)),
         numbers("after", lambda change: change.after.usd_per_hour if change.after else None, _amount(rate)),
-        ColumnOf(header="change", cell=_change, number=_ratio),
+        column("change", _change, _ratio),
     )
     ruled_out = Counter(offer.excluded for offer in offers if offer.excluded)
     yield Paragraph(
@@ -135,24 +135,23 @@ def _document(content: Any) -> str:
 def prices_section(sources: Sequence[PriceSource]) -> Section:
     """Return the section on the sources and dates of the prices."""
     table = table_of(sources, _SOURCE_COLUMNS, title="Sources of prices")
-    lead = "Sources of the prices in the ranking."
-    return Section(id="prices", title="Prices", lead=(lead,) if sources else (), tables=(table,) if sources else ())
+    return section("prices", "Prices", lead=["Sources of the prices in the ranking."], tables=[table])
 
 
 _SOURCE_COLUMNS: Sequence[ColumnOf[PriceSource]] = (
-    words("provider", lambda one: one.provider, is_choice=True),
+    column("provider", lambda one: one.provider, is_choice=True),
     numbers("offers", lambda one: one.offer_count, count_text),
-    words("dates", lambda one: one.oldest if one.oldest == one.newest else f"{one.oldest} to {one.newest}"),
-    words("basis", lambda one: BASIS_NAMES[one.basis]),
-    words("source", lambda one: one.source),
+    column("dates", lambda one: one.oldest if one.oldest == one.newest else f"{one.oldest} to {one.newest}"),
+    column("basis", lambda one: BASIS_NAMES[one.basis]),
+    column("source", lambda one: one.source),
 )
 
 
 def _price_columns(rate: ExchangeRate | None) -> tuple[ColumnOf[PricedOffer], ...]:
     return (
         numbers(f"{'$' if rate is None else rate.currency}/h", lambda row: row.price.usd_per_hour, _amount(rate)),
-        words("date", lambda row: row.price.date),
-        words("marks", lambda row: " ".join((*row.marks, *(["EXCLUDED"] if row.offer.excluded else [])))),
+        column("date", lambda row: row.price.date),
+        column("marks", lambda row: " ".join((*row.marks, *(["EXCLUDED"] if row.offer.excluded else [])))),
     )
 
 

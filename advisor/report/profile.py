@@ -6,31 +6,18 @@ from advisor.records.answer import Group, GroupBy, WorkloadSummary
 from advisor.records.workload import SecondCount
 from advisor.report.amounts import count_text
 from advisor.report.content import Block, Listing, Paragraph
-from advisor.report.tables import ColumnOf, more_note, numbers, table_of, words
+from advisor.report.tables import ColumnOf, column, more_note, numbers, table_of
 from advisor.units import format_bytes, format_count, format_flops, format_ratio
 
-_FAMILIES = {
+_FVCORE_OPS = {
     "conv": "conv",
-    "addmm": "matmul",
-    "bmm": "matmul",
-    "einsum": "matmul",
-    "linear": "matmul",
-    "matmul": "matmul",
-    "mm": "matmul",
-    "batch_norm": "norm",
-    "group_norm": "norm",
-    "instance_norm": "norm",
-    "layer_norm": "norm",
-    "adaptive_avg_pool2d": "pool",
-    "grid_sampler": "interpolate",
-    "upsample_bicubic2d": "interpolate",
-    "upsample_bilinear2d": "interpolate",
-    "upsample_linear1d": "interpolate",
-    "upsample_nearest1d": "interpolate",
-    "upsample_nearest2d": "interpolate",
-    "upsample_nearest3d": "interpolate",
-    "upsample_trilinear3d": "interpolate",
+    "matmul": "addmm bmm einsum linear matmul mm",
+    "norm": "batch_norm group_norm instance_norm layer_norm",
+    "pool": "adaptive_avg_pool2d",
+    "interpolate": "grid_sampler upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d "
+    "upsample_nearest2d upsample_nearest3d upsample_trilinear3d",
 }
+_FAMILIES = {op: family for family, ops in _FVCORE_OPS.items() for op in ops.split()}
 """Our family of each operator that fvcore counts (fvcore/nn/flop_count.py, _DEFAULT_SUPPORTED_OPS)."""
 
 
@@ -47,7 +34,7 @@ def profile_content(summary: WorkloadSummary, groups: Sequence[Group], *, by: Gr
     )
     rest = f" with {format_ratio(sum(group.flops_ratio for group in groups[top:]))} of the FLOP"
     columns: tuple[ColumnOf[Group], ...] = (
-        words(by, lambda group: group.name or "(the model itself)"),
+        column(by, lambda group: group.name or "(the model itself)"),
         numbers("FLOP", lambda group: group.flops, format_flops),
         numbers("share", lambda group: group.flops_ratio, format_ratio),
         numbers("read", lambda group: group.read_bytes, format_bytes),
@@ -95,7 +82,7 @@ def second_count_content(second: SecondCount, forward: Sequence[Group]) -> Itera
 
 
 _SECOND_COLUMNS: Sequence[ColumnOf[tuple[str, float, float]]] = (
-    words("family", lambda row: row[0]),
+    column("family", lambda row: row[0]),
     numbers("FLOP", lambda row: row[1], format_flops),
     numbers("fvcore", lambda row: row[2], format_flops),
     numbers("fvcore / ours", lambda row: row[2] / row[1] if row[1] else None, format_ratio),

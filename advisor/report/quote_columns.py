@@ -9,7 +9,7 @@ from advisor.records.machine import LOCAL
 from advisor.records.options import Objective
 from advisor.records.price import ExchangeRate
 from advisor.report.amounts import count_text, interval_text, money_text
-from advisor.report.tables import ColumnOf, ValueT, numbers
+from advisor.report.tables import ColumnOf, ValueT, column, numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,24 +84,20 @@ def columns_for(rows: Sequence[RankedQuote]) -> tuple[ColumnOf[RankedQuote], ...
     rate = rows[0].rate if rows else None
     is_served = bool(rows) and rows[0].quote.tokens is not None
     return (
-        ColumnOf(header="#", cell=_place, number=lambda row: row.rank),
-        ColumnOf(header="instance", cell=lambda row: instance_label(row.quote), wraps_at=24),
-        ColumnOf(header="provider", cell=lambda row: row.quote.provider, drop_order=10),
-        ColumnOf(header="region", cell=lambda row: row.quote.region, drop_order=6),
-        ColumnOf(header="device", cell=lambda row: device_label(row.quote), drop_order=8, wraps_at=22),
+        column("#", _place, lambda row: row.rank),
+        column("instance", lambda row: instance_label(row.quote), wraps_at=24),
+        column("provider", lambda row: row.quote.provider, is_choice=True, drop_order=10),
+        column("region", lambda row: row.quote.region, drop_order=6),
+        column("device", lambda row: device_label(row.quote), drop_order=8, wraps_at=22),
         numbers("per h", lambda row: row.quote.usd_per_hour, money_text(rate, digits=3), drop_order=9),
         numbers("in flight" if is_served else "batch", lambda row: row.quote.batch, count_text, drop_order=7),
-        ColumnOf(header="precision", cell=lambda row: row.quote.precision, drop_order=2),
+        column("precision", lambda row: row.quote.precision, is_choice=True, drop_order=2),
         *(_token_columns(rate) if is_served else _SAMPLE_COLUMNS),
         numbers("cost", lambda row: row.quote.job_usd.mid, money_text(rate)),
-        ColumnOf(header="cheapest", cell=_chance, number=lambda row: row.quote.chance_cheapest, drop_order=12),
-        ColumnOf(header="memory", cell=_memory, number=_memory_share, drop_order=4),
-        ColumnOf(header="bound", cell=lambda row: row.quote.bound, drop_order=3),
-        ColumnOf(
-            header="price date",
-            cell=lambda row: " ".join((row.quote.price_date, *row.quote.price_marks)),
-            drop_order=1,
-        ),
+        column("cheapest", _chance, lambda row: row.quote.chance_cheapest, drop_order=12),
+        column("memory", _memory, _memory_share, drop_order=4),
+        column("bound", lambda row: row.quote.bound, is_choice=True, drop_order=3),
+        column("price date", lambda row: " ".join((row.quote.price_date, *row.quote.price_marks)), drop_order=1),
     )
 
 

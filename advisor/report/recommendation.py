@@ -10,11 +10,11 @@ from advisor.records.sample_words import batch_text
 from advisor.report import sentence
 from advisor.report.amounts import count_text, in_currency, interval_text, money_interval
 from advisor.report.batches import batch_tables
-from advisor.report.content import Axis, Block, Chart, Listing, Paragraph, Point, Section, Series, Warnings
+from advisor.report.content import Axis, Block, Chart, Listing, Paragraph, Point, Section, Series, Warnings, section
 from advisor.report.machines import machine_tables
 from advisor.report.marks import KIND_MARKS, KIND_NAMES
 from advisor.report.quote_columns import RankedQuote, columns_for, device_label, instance_label, table_rows
-from advisor.report.tables import ColumnOf, numbers, table_of, words
+from advisor.report.tables import ColumnOf, column, numbers, table_of
 
 _ORDER = (
     "#", "instance", "per Mtok", "cost", "device", "provider", "step [90 %]", "TTFT", "TPOT [90 %]", "tokens/s",
@@ -22,7 +22,6 @@ _ORDER = (
 )  # fmt: skip
 """The most important columns come first; the others follow in their usual order."""
 _FIRST: Mapping[Objective, str] = {"cost": "Cheapest", "time": "Fastest", "cost-time": "Lowest cost x time"}
-_CHOICES = ("provider", "kind", "tier", "precision", "bound")
 
 
 def recommendation_content(recommendation: Recommendation, *, top: int) -> Iterator[Block]:
@@ -45,28 +44,24 @@ def recommendation_content(recommendation: Recommendation, *, top: int) -> Itera
 def basis_section(recommendation: Recommendation) -> Section:
     """Return the section on the assumptions of the headline."""
     listing = Listing(title="Assumes", items=sentence.basis(recommendation))
-    return Section(id="basis", title="Assumptions", lists=(listing,))
+    return section("basis", "Assumptions", lists=[listing])
 
 
 def left_out_section(recommendation: Recommendation) -> Section:
     """Return the section on the offers that are not ranked, with the reasons."""
     rejected = recommendation.rejected
     listing = Listing(title="By reason, most common first", items=sentence.left_out(recommendation))
-    return Section(
-        id="left-out",
-        title="Left out",
-        lead=(f"{len(rejected):,} offers are not in the ranking.",),
-        lists=(listing,) if rejected else (),
-        tables=(table_of(rejected, _REJECTION_COLUMNS, title="Every offer left out"),) if rejected else (),
-    )
+    table = table_of(rejected, _REJECTION_COLUMNS, title="Every offer left out")
+    lead = f"{len(rejected):,} offers are not in the ranking."
+    return section("left-out", "Left out", lead=[lead], lists=[listing], tables=[table])
 
 
 _REJECTION_COLUMNS: Sequence[ColumnOf[Rejection]] = (
-    words("why", lambda one: one.code, is_choice=True),
-    words("provider", lambda one: one.provider, is_choice=True),
-    words("instance", lambda one: one.instance),
-    words("region", lambda one: one.region),
-    words("reason", lambda one: one.reason),
+    column("why", lambda one: one.code, is_choice=True),
+    column("provider", lambda one: one.provider, is_choice=True),
+    column("instance", lambda one: one.instance),
+    column("region", lambda one: one.region),
+    column("reason", lambda one: one.reason),
 )
 
 
@@ -74,36 +69,31 @@ def ranking_section(recommendation: Recommendation) -> Section:
     """Return the section with the table of all ranked offers."""
     rows = _all_rows(recommendation)
     more: tuple[ColumnOf[RankedQuote], ...] = (
-        words("kind", lambda row: KIND_NAMES[row.quote.device.kind]),
-        words("tier", lambda row: row.quote.tier),
+        column("kind", lambda row: KIND_NAMES[row.quote.device.kind], is_choice=True),
+        column("tier", lambda row: row.quote.tier, is_choice=True),
     )
     table = table_of(
         rows,
-        [
-            replace(column, is_choice=column.header in _CHOICES)
-            for column in sorted((*columns_for(rows), *more), key=_place)
-        ],
+        sorted((*columns_for(rows), *more), key=_place),
         title="Every offer",
         notes=sentence.table_notes(rows, quote_count=len(recommendation.quotes)),
     )
     lead = f"{_FIRST[recommendation.job.objective]} first. Click a column's heading to sort by it."
-    return Section(id="ranking", title="Ranking", lead=(lead,) if rows else (), tables=(table,) if rows else ())
+    return section("ranking", "Ranking", lead=[lead], tables=[table])
 
 
 def _all_rows(recommendation: Recommendation) -> tuple[RankedQuote, ...]:
     return table_rows(recommendation, top=max(1, len(recommendation.quotes)))
 
 
-def _place(column: ColumnOf[RankedQuote]) -> int:
-    return _ORDER.index(column.header) if column.header in _ORDER else len(_ORDER)
+def _place(one: ColumnOf[RankedQuote]) -> int:
+    return _ORDER.index(one.header) if one.header in _ORDER else len(_ORDER)
 
 
 def cost_time_section(recommendation: Recommendation) -> Section:
     """Return the section that plots cost against time for all offers, with the Pareto front."""
     job = recommendation.job
     rows = [row for row in _all_rows(recommendation) if row.quote.job_usd.mid > 0]  # a logarithmic axis has no 0
-    if not rows:
-        return Section(id="cost-time", title="Cost against time")
     front = sorted((row for row in rows if row.quote.on_pareto_front), key=lambda row: row.quote.job_usd.mid)
     others = [row for row in rows if row.rank is not None and not row.quote.on_pareto_front]
     here = [row for row in rows if row.rank is None]
@@ -137,7 +127,7 @@ def cost_time_section(recommendation: Recommendation) -> Section:
         table=table_of([*front, *here], _front_columns(job), title="The Pareto front"),
     )
     lead = f"Pareto front: {len(front)} of {len(recommendation.quotes):,} offers. All others cost more and take longer."
-    return Section(id="cost-time", title="Cost against time", lead=(lead,), plots=(chart,))
+    return section("cost-time", "Cost against time", lead=[lead], plots=[chart])
 
 
 def _time_name(job: Job) -> str:
@@ -170,13 +160,13 @@ def _with_intervals(row: RankedQuote, job: Job) -> Point:
 def _front_columns(job: Job) -> tuple[ColumnOf[RankedQuote], ...]:
     return (
         numbers("#", lambda row: row.rank, count_text),
-        words("provider", lambda row: row.quote.provider),
-        words("instance", lambda row: instance_label(row.quote)),
-        words("device", lambda row: device_label(row.quote)),
-        ColumnOf(
-            header="cost [90 %]",
-            cell=lambda row: money_interval(row.quote.job_usd, rate=row.rate),
-            number=lambda row: row.quote.job_usd.mid,
+        column("provider", lambda row: row.quote.provider),
+        column("instance", lambda row: instance_label(row.quote)),
+        column("device", lambda row: device_label(row.quote)),
+        column(
+            "cost [90 %]",
+            lambda row: money_interval(row.quote.job_usd, rate=row.rate),
+            lambda row: row.quote.job_usd.mid,
         ),
         numbers(f"{_time_name(job)} [90 %]", lambda row: _time(row, job), interval_text),
     )

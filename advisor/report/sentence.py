@@ -65,8 +65,9 @@ def headline(recommendation: Recommendation) -> str:
         else:
             keep = f"Do not rent: {done}. "
     if best is None:
-        left_out_count = len(recommendation.rejected)
-        return f"{keep}No instance can run this job within the limits: {_offers(left_out_count)} left out.{here}"
+        count = len(recommendation.rejected)
+        offers = "1 offer was" if count == 1 else f"{count:,} offers were"
+        return f"{keep}No instance can run this job within the limits: {offers} left out.{here}"
     job, cost = recommendation.job, best.job_usd
     how_long = (
         f"in {units.format_duration(best.job_s.mid)}"
@@ -242,8 +243,7 @@ def table_notes(rows: Sequence[RankedQuote], *, quote_count: int) -> tuple[str, 
     if last is not None and last.rank is not None and last.rank > len(ranked):
         notes.append(f"Row {last.rank} is the best {KIND_NAMES[last.quote.device.kind]}.")
     for row in rows[len(ranked) :]:
-        job_s = row.quote.job_s
-        time = interval_text(job_s)
+        time = interval_text(row.quote.job_s)
         notes.append(f"- is the local machine: the job takes {time}; the cost is that of electricity, if known.")
     if quote_count > len(ranked):
         notes.append(f"{quote_count - len(ranked):,} more in the ranking (--top {quote_count} shows all).")
@@ -255,17 +255,13 @@ def left_out(recommendation: Recommendation) -> tuple[str, ...]:
     counts = Counter(rejection.code for rejection in recommendation.rejected)
     first = {rejection.code: rejection for rejection in reversed(recommendation.rejected)}
     return tuple(
-        f"{count:,} {code}: {first[code].provider} {first[code].instance}: {first[code].reason}"
-        if count == 1
-        else f"{count:,} {code}, {_pick(code)} {first[code].provider} {first[code].instance}: {first[code].reason}"
+        f"{count:,} {code}{_example(code, count)} {first[code].provider} {first[code].instance}: {first[code].reason}"
         for code, count in counts.most_common()
     )
 
 
-def _pick(code: str) -> str:
-    """Return the words before the example: rejections by an amount are sorted with the closest first."""
-    return "the closest" if code.startswith(_BY_HOW_MUCH) else "such as"
-
-
-def _offers(count: int) -> str:
-    return "1 offer was" if count == 1 else f"{count:,} offers were"
+def _example(code: str, count: int) -> str:
+    """Return the words before the first offer: rejections by an amount are sorted with the closest first."""
+    if count == 1:
+        return ":"
+    return ", the closest" if code.startswith(_BY_HOW_MUCH) else ", such as"

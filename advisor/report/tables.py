@@ -13,22 +13,32 @@ ValueT = TypeVar("ValueT", int, float, Interval)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnOf(Generic[RowT]):
-    """One column of a table of `RowT`: the text of a cell, and the number behind it, None in a column of words.
+    """One column of a table of `RowT`: the text of a cell, and the number behind it, None in a column of words."""
 
-    The other fields are those of `Column`.
-    """
-
-    header: str
+    layout: Column
     cell: Callable[[RowT], str]
-    number: Callable[[RowT], float | None] | None = None
-    is_choice: bool = False
-    drop_order: int | None = None
-    wraps_at: int | None = None
+    number: Callable[[RowT], float | None] | None
+
+    @property
+    def header(self) -> str:
+        """Return the heading."""
+        return self.layout.header
 
 
-def words(header: str, cell: Callable[[RowT], str], *, is_choice: bool = False) -> ColumnOf[RowT]:
-    """Return a column of text."""
-    return ColumnOf(header=header, cell=cell, is_choice=is_choice)
+def column(
+    header: str,
+    cell: Callable[[RowT], str],
+    number: Callable[[RowT], float | None] | None = None,
+    *,
+    is_choice: bool = False,
+    drop_order: int | None = None,
+    wraps_at: int | None = None,
+) -> ColumnOf[RowT]:
+    """Return a column of words, or of numbers if `number` is given."""
+    layout = Column(
+        header=header, is_number=number is not None, is_choice=is_choice, drop_order=drop_order, wraps_at=wraps_at
+    )
+    return ColumnOf(layout=layout, cell=cell, number=number)
 
 
 def numbers(
@@ -49,12 +59,12 @@ def numbers(
         found = value(row)
         return found.mid if isinstance(found, Interval) else found
 
-    return ColumnOf(header=header, cell=cell, number=number, drop_order=drop_order)
+    return column(header, cell, number, drop_order=drop_order)
 
 
-def starred(column: ColumnOf[RowT], is_starred: Callable[[RowT], bool]) -> ColumnOf[RowT]:
+def starred(one: ColumnOf[RowT], is_starred: Callable[[RowT], bool]) -> ColumnOf[RowT]:
     """Return the column with a * before the cells of some rows."""
-    return replace(column, cell=lambda row: f"{'*' if is_starred(row) else ''}{column.cell(row)}")
+    return replace(one, cell=lambda row: f"{'*' if is_starred(row) else ''}{one.cell(row)}")
 
 
 def table_of(
@@ -70,17 +80,9 @@ def table_of(
     return Table(
         title=title,
         columns=tuple(
-            Column(
-                header=column.header,
-                is_number=column.number is not None,
-                keys=() if column.number is None else tuple(map(column.number, rows)),
-                is_choice=column.is_choice,
-                drop_order=column.drop_order,
-                wraps_at=column.wraps_at,
-            )
-            for column in columns
+            replace(one.layout, keys=() if one.number is None else tuple(map(one.number, rows))) for one in columns
         ),
-        rows=tuple(tuple(column.cell(row) for column in columns) for row in rows),
+        rows=tuple(tuple(one.cell(row) for one in columns) for row in rows),
         notes=tuple(notes),
         is_first_highlighted=is_first_highlighted,
     )
