@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import least_squares
 
+from advisor.fit.robust_loss import ROBUST_LOG_SCALE
 from advisor.fit.sample import MeasuredStep, sample_of
-from advisor.fit.solve import ROBUST_LOG_SCALE
 from advisor.predict.efficiency import family_efficiencies
 from advisor.predict.roofline import times_by_kernel
 from advisor.records.device import ANY, Efficiency, FamilyEfficiency
