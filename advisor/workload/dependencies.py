@@ -17,7 +17,7 @@ from typing import Any
 
 from advisor.workload.patching import patched
 from advisor.workload.spawn import SET_IN_CHILD
-from advisor.workload.user_error import is_user_file
+from advisor.workload.user_error import hands_on, is_user_file
 
 _BY_CONTENT_BYTES = 64 * 2**20
 """Larger files are identified by size and modification time: reading them would take longer than the trace."""
@@ -65,6 +65,7 @@ def are_unchanged(dependencies: Mapping[str, str]) -> bool:
 def _watched(read: Callable[..., Any], found: dict[str, str], environ: Mapping[str, str]) -> Callable[..., Any]:
     """Return a method of `os.environ` that also adds the variables read by the user's code to `found`."""
 
+    @hands_on
     def watched(this: Any, *key: Any) -> Any:
         with suppress(Exception):  # the user's code may pass anything; the call itself then raises the error
             name = os.fsdecode(key[0]) if key else _ALL_NAMES
@@ -84,7 +85,7 @@ def _is_called_by_user() -> bool:
 
 
 def _of_variable(name: str, environ: Mapping[str, str]) -> str:
-    value = sorted(environ.keys() - SET_IN_CHILD) if name == _ALL_NAMES else [environ.get(name, "not set")]
+    value = sorted(environ.keys() - SET_IN_CHILD) if name == _ALL_NAMES else [repr(environ.get(name))]
     return f"variable {_digest(value)}"
 
 
