@@ -11,6 +11,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib.util import source_from_cache
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,7 @@ def are_unchanged(dependencies: Mapping[str, str]) -> bool:
 def _watched(read: Callable[..., Any], found: dict[str, str], environ: Mapping[str, str]) -> Callable[..., Any]:
     """Return a method of `os.environ` that also adds the variables read by the user's code to `found`."""
 
-    @hands_on
+    @partial(hands_on, errors=(KeyError, TypeError))  # of a variable that is not set, or a name that is no text
     def watched(this: Any, *key: Any) -> Any:
         with suppress(Exception):  # the user's code may pass anything; the call itself then raises the error
             name = os.fsdecode(key[0]) if key else _ALL_NAMES
