@@ -19,9 +19,8 @@ _LIBRARIES = tuple(
     {os.path.realpath(path) + os.sep for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))}
 )
 _MESSAGE_LINES = 12
-_COMPLAINTS = (TypeError, ValueError, LookupError)
-"""Errors that torch raises for wrong arguments, besides RuntimeError (torch/csrc/Exceptions.h), and `os.environ` for a
-variable that is not set."""
+_COMPLAINTS = (TypeError, ValueError, IndexError)
+"""Errors that torch raises for wrong arguments, besides RuntimeError (torch/csrc/Exceptions.h)."""
 _HANDING_ON: set[tuple[str, str]] = set()
 """File and name of each function marked by `hands_on`."""
 _LINE_CHARACTERS = 500
