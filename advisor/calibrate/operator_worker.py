@@ -29,7 +29,6 @@ from advisor.workload.execution import (
 )
 from advisor.workload.file import workload_to_json
 from advisor.workload.loaded import LoadedModel
-from advisor.workload.torch_log import fake_tensor_log_silenced
 from advisor.workload.trace import trace
 
 _SIZE_FACTOR: Mapping[str, int] = {"cpu": 1, "cuda": 16, "mps": 4}
@@ -173,11 +172,8 @@ def _traced(probe: Probe) -> dict[str, Any]:
         batch_is_fixed=True,
         loss=_loss,
         optimizer=_optimizer,
-        train_step=None,
-        notes=(),
     )
-    with fake_tensor_log_silenced():
-        return workload_to_json(trace(loaded, mode=probe.mode, batch=probe.batch, isolated=True))
+    return workload_to_json(trace(loaded, mode=probe.mode, batch=probe.batch, isolated=True))
 
 
 def _loss(output: torch.Tensor, batch: Any) -> torch.Tensor:
