@@ -26,9 +26,9 @@ from advisor.workload.execution import (
     synchronizer,
     whole_dtype,
 )
+from advisor.workload.fakes import fake_tensor_log_silenced
 from advisor.workload.file import workload_to_json
 from advisor.workload.loaded import LoadedModel
-from advisor.workload.torch_log import fake_tensor_log_silenced
 from advisor.workload.trace import trace
 from advisor.workload.trace_child import serve
 

@@ -49,11 +49,8 @@ def measure_source(request: MeasureRequest) -> StepTiming:
     request.check()
     if request.device == "cpu":  # check before its weights are made; for a GPU, torch checks in the child
         request.check_memory(free_bytes=free_memory_bytes())
-    process = SourceProcess.start(
+    with SourceProcess.start(
         thread_count=request.thread_count, module="advisor.calibrate.step_child", sees_gpus=request.device != "cpu"
-    )
-    try:
-        process.ask(request)
-        return StepTiming(**process.answer()["timing"])
-    finally:
-        process.close()
+    ) as child:
+        child.ask(request)
+        return StepTiming(**child.answer()["timing"])

@@ -6,8 +6,6 @@ counted, because a fused kernel skips them (torch's counter counts them).
 """
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from advisor.ops.arithmetic import smaller
 from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula
@@ -42,9 +40,9 @@ def attention_flops(*, query: Tensor, key: Tensor, result: Tensor, length_axis: 
     return 2 * heads_and_samples * pairs * (query.shape[-1] + result.shape[-1])
 
 
-def _is_causal(attributes: Mapping[str, Any]) -> bool:
-    """Return the causal flag: `causal` in composites, `is_causal` in torch's operators, False if neither is given."""
-    return bool(attributes.get("causal", attributes.get("is_causal", False)))
+_LENGTH_FIRST = aten("_flash_attention_forward _cudnn_attention_forward")
+_LENGTH_FIRST_BACKWARD = aten("_flash_attention_backward _cudnn_attention_backward")
+"""Operators on (batch, length, heads, head_dim); all others are on (..., heads, length, head_dim)."""
 
 
 @formula("attention", family="attention", autocast="low", attributes=_COMPOSITE_ATTRIBUTES)
@@ -53,13 +51,15 @@ def _is_causal(attributes: Mapping[str, Any]) -> bool:
     *aten("_scaled_dot_product_fused_attention_overrideable"),
     *aten("_scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu"),
     *aten("_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention"),
+    *_LENGTH_FIRST,
     family="attention",
     autocast="low",
     attributes=("is_causal",),
 )
 def _attention(call: Call) -> Cost:
-    """Inputs (query, key, value[, mask]), each (..., heads, length, head_dim)."""
-    return _forward(call, length_axis=-2)
+    """Inputs (query, key, value[, mask])."""
+    query, key = call.inputs[:2]
+    return call.streamed(flops=_forward_flops(call, query, key, result=call.outputs[0]))
 
 
 @formula("attention_backward", family="attention", autocast="low", attributes=_COMPOSITE_ATTRIBUTES)
@@ -67,49 +67,22 @@ def _attention(call: Call) -> Cost:
     *aten("_scaled_dot_product_fused_attention_overrideable_backward"),
     *aten("_scaled_dot_product_flash_attention_backward _scaled_dot_product_flash_attention_for_cpu_backward"),
     *aten("_scaled_dot_product_efficient_attention_backward _scaled_dot_product_cudnn_attention_backward"),
+    *_LENGTH_FIRST_BACKWARD,
     family="attention",
     autocast="low",
     attributes=("is_causal",),
 )
 def _attention_backward(call: Call) -> Cost:
-    """Inputs (grad_out, query, key, value, ...), each (..., heads, length, head_dim)."""
-    return _backward(call, length_axis=-2)
-
-
-@formula(
-    *aten("_flash_attention_forward _cudnn_attention_forward"),
-    family="attention",
-    autocast="low",
-    attributes=("is_causal",),
-)
-def _attention_length_first(call: Call) -> Cost:
-    """Inputs (query, key, value, ...), each (batch, length, heads, head_dim)."""
-    return _forward(call, length_axis=-3)
-
-
-@formula(
-    *aten("_flash_attention_backward _cudnn_attention_backward"),
-    family="attention",
-    autocast="low",
-    attributes=("is_causal",),
-)
-def _attention_length_first_backward(call: Call) -> Cost:
-    """Inputs (grad_out, query, key, value, ...), each (batch, length, heads, head_dim)."""
-    return _backward(call, length_axis=-3)
-
-
-def _forward(call: Call, *, length_axis: int) -> Cost:
-    query, key = call.inputs[:2]
-    causal = _is_causal(call.attributes)
-    flops = attention_flops(query=query, key=key, result=call.outputs[0], length_axis=length_axis, causal=causal)
-    return call.streamed(flops=flops)
-
-
-def _backward(call: Call, *, length_axis: int) -> Cost:
+    """Inputs (grad_out, query, key, value, ...)."""
     grad_out, query, key = call.inputs[:3]
-    causal = _is_causal(call.attributes)
-    forward_flops = attention_flops(query=query, key=key, result=grad_out, length_axis=length_axis, causal=causal)
-    return call.streamed(flops=_BACKWARD_PER_FORWARD * forward_flops)
+    return call.streamed(flops=_BACKWARD_PER_FORWARD * _forward_flops(call, query, key, result=grad_out))
+
+
+def _forward_flops(call: Call, query: Tensor, key: Tensor, *, result: Tensor) -> Number:
+    """Return the forward FLOP; the causal flag is `causal` in composites, and `is_causal` in torch's operators."""
+    causal = bool(call.attributes.get("causal", call.attributes.get("is_causal", False)))
+    length_axis = -3 if call.op in (*_LENGTH_FIRST, *_LENGTH_FIRST_BACKWARD) else -2
+    return attention_flops(query=query, key=key, result=result, length_axis=length_axis, causal=causal)
 
 
 @formula("encoder_layer", *aten("_transformer_encoder_layer_fwd"), family="attention", autocast="low")

@@ -15,6 +15,12 @@ def convolution_flops(*, source: Tensor, result: Tensor, weight: Tensor, transpo
     return 2 * anchor.numel * math.prod(weight.shape[1:])
 
 
+_TRANSPOSED = aten(
+    "conv_transpose1d conv_transpose2d conv_transpose3d slow_conv_transpose2d slow_conv_transpose3d "
+    "cudnn_convolution_transpose"
+)
+
+
 @formula(
     *aten("convolution _convolution convolution_overrideable"),
     family="conv",
@@ -28,26 +34,11 @@ def convolution_flops(*, source: Tensor, result: Tensor, weight: Tensor, transpo
     family="conv",
     autocast="low",
 )
+@formula(*_TRANSPOSED, family="conv", autocast="low")
 def _convolution(call: Call) -> Cost:
     source, weight = call.inputs[:2]
-    flops = convolution_flops(
-        source=source,
-        result=call.outputs[0],
-        weight=weight,
-        transposed=call.attributes.get("transposed", False),
-    )
-    return call.streamed(flops=flops)
-
-
-@formula(
-    *aten("conv_transpose1d conv_transpose2d conv_transpose3d slow_conv_transpose2d slow_conv_transpose3d"),
-    *aten("cudnn_convolution_transpose"),
-    family="conv",
-    autocast="low",
-)
-def _transposed_convolution(call: Call) -> Cost:
-    source, weight = call.inputs[:2]
-    flops = convolution_flops(source=source, result=call.outputs[0], weight=weight, transposed=True)
+    transposed = call.attributes.get("transposed", call.op in _TRANSPOSED)
+    flops = convolution_flops(source=source, result=call.outputs[0], weight=weight, transposed=transposed)
     return call.streamed(flops=flops)
 
 
@@ -62,12 +53,8 @@ def _convolution_backward(call: Call) -> Cost:
     """Inputs (grad_output, input, weight): each requested gradient costs as much as the forward convolution."""
     grad_output, source, weight = call.inputs[:3]
     wants_input, wants_weight, wants_bias = call.attributes["output_mask"]
-    forward_flops = convolution_flops(
-        source=source,
-        result=grad_output,
-        weight=weight,
-        transposed=call.attributes.get("transposed", False),
-    )
+    transposed = call.attributes.get("transposed", False)
+    forward_flops = convolution_flops(source=source, result=grad_output, weight=weight, transposed=transposed)
     return Cost(
         flops=(wants_input + wants_weight) * forward_flops + wants_bias * grad_output.numel,
         read_bytes=grad_output.size_bytes + wants_weight * source.size_bytes + wants_input * weight.size_bytes,

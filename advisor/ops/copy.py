@@ -1,6 +1,6 @@
 """Costs of copies, casts, concatenation and padding, which move elements and compute nothing."""
 
-from advisor.ops.registry import Call, Cost, aten, formula
+from advisor.ops.registry import Call, Cost, aten, formula, streaming
 
 _WHOLE_COPIES = """
     clone contiguous _to_copy to lift_fresh_copy cat concat concatenate stack hstack vstack dstack
@@ -20,7 +20,7 @@ _WHOLE_COPIES = """
     _to_dense to_dense to_sparse _to_sparse _padded_dense_to_jagged_forward _jagged_to_padded_dense_forward
     mkldnn_reorder_conv2d_weight to_mkldnn
 """
-_SCATTERED_VIEWS = "slice_scatter select_scatter diagonal_scatter as_strided_scatter"
+_SCATTERED_VIEWS = " slice_scatter select_scatter diagonal_scatter as_strided_scatter"
 _ADDING_BACKWARDS = """
     reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward
     replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward
@@ -29,9 +29,10 @@ _ADDING_BACKWARDS = """
 _PLACING_BACKWARDS = "select_backward slice_backward diagonal_backward _pack_padded_sequence_backward"
 
 
-@formula(*aten(_WHOLE_COPIES), *aten(_PLACING_BACKWARDS), *aten(_SCATTERED_VIEWS), family="copy", fusable=True)
-def _copy(call: Call) -> Cost:
-    return call.streamed(flops=0.0)
+_COPIES = aten(_WHOLE_COPIES + _PLACING_BACKWARDS + _SCATTERED_VIEWS)
+streaming(*_COPIES, family="copy", fusable=True, flops=0, per="outputs")
+# Several elements of a gradient may be summed into one: 1 addition per element.
+streaming(*aten(_ADDING_BACKWARDS), family="copy", fusable=True, flops=1, per=0)
 
 
 @formula(*aten("copy"), family="copy", fusable=True)
@@ -49,9 +50,3 @@ def _copy_each_into(call: Call) -> Cost:
         read_bytes=sum(tensor.size_bytes for tensor in sources),
         write_bytes=call.write_bytes,
     )
-
-
-@formula(*aten(_ADDING_BACKWARDS), family="copy", fusable=True)
-def _copy_adding(call: Call) -> Cost:
-    """Several gradient elements may be summed into one: 1 addition per element."""
-    return call.streamed(flops=call.inputs[0].numel)

@@ -1,6 +1,6 @@
 """Costs of creating tensors: a fill writes each element once, `empty` costs nothing."""
 
-from advisor.ops.registry import Call, Cost, aten, formula
+from advisor.ops.registry import Call, Cost, aten, formula, streaming
 
 _FILLS = """
     zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full zero fill _foreach_zero
@@ -24,6 +24,4 @@ def _empty(call: Call) -> Cost:
     return Cost(flops=0.0, read_bytes=0.0, write_bytes=0.0)
 
 
-@formula(*aten("diag_embed diag vander"), family="creation", fusable=True)
-def _placed_in_zeros(call: Call) -> Cost:
-    return call.streamed(flops=0.0)
+streaming(*aten("diag_embed diag vander"), family="creation", fusable=True, flops=0, per="outputs")

@@ -3,7 +3,7 @@
 A row is read again for every look-up, from cache if all distinct rows fit into one.
 """
 
-from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula
+from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula, streaming
 
 
 def distinct_rows_bytes(table: Tensor, *, lookups: Number) -> Number:
@@ -15,25 +15,25 @@ def distinct_rows_bytes(table: Tensor, *, lookups: Number) -> Number:
     return rows * (1 - (1 - 1 / rows) ** lookups) * table.shape[-1] * table.itemsize_bytes
 
 
-@formula(*aten("embedding"), family="embedding")
+@formula(*aten("embedding _embedding_bag _embedding_bag_forward_only"), family="embedding")
 def _embedding(call: Call) -> Cost:
-    """Inputs (table (rows, dim), indices)."""
-    table, indices = call.inputs
-    gathered_bytes = call.outputs[0].numel * table.itemsize_bytes
+    """Inputs (table (rows, dim), indices[, offsets, per_sample_weights]); a bag adds its elements, 1 FLOP for each."""
+    table, indices, *others = call.inputs
+    is_bag = call.op != "aten.embedding"
+    gathered_numel = indices.numel * table.shape[-1] if is_bag else call.outputs[0].numel
+    gathered_bytes = gathered_numel * table.itemsize_bytes
     distinct_bytes = distinct_rows_bytes(table, lookups=indices.numel)
     return Cost(
-        flops=0.0,
-        read_bytes=indices.size_bytes + gathered_bytes,
+        flops=gathered_numel if is_bag else 0.0,
+        read_bytes=gathered_bytes + sum(tensor.size_bytes for tensor in (indices, *others)),
         write_bytes=call.write_bytes,
         revisited_bytes=gathered_bytes - distinct_bytes,
         revisited_set_bytes=distinct_bytes,
     )
 
 
-@formula(*aten("embedding_dense_backward"), family="embedding")
-def _embedding_dense_backward(call: Call) -> Cost:
-    """Inputs (grad_output, indices): 1 addition per element of the gradient into a table of zeros."""
-    return call.streamed(flops=call.inputs[0].numel)
+# Inputs (grad_output, indices): 1 addition per element of the gradient into a table of zeros.
+streaming(*aten("embedding_dense_backward"), family="embedding", flops=1, per=0)
 
 
 @formula(*aten("embedding_renorm"), family="embedding")
@@ -46,22 +46,6 @@ def _embedding_renorm(call: Call) -> Cost:
         flops=3 * indices.numel * row_numel,
         read_bytes=indices.size_bytes + touched_bytes,
         write_bytes=touched_bytes,
-    )
-
-
-@formula(*aten("_embedding_bag _embedding_bag_forward_only"), family="embedding")
-def _embedding_bag(call: Call) -> Cost:
-    """Inputs (table (rows, dim), indices, offsets[, per_sample_weights]): 1 addition per gathered element."""
-    table, indices, *others = call.inputs
-    gathered_numel = indices.numel * table.shape[-1]
-    gathered_bytes = gathered_numel * table.itemsize_bytes
-    distinct_bytes = distinct_rows_bytes(table, lookups=indices.numel)
-    return Cost(
-        flops=gathered_numel,
-        read_bytes=gathered_bytes + sum(tensor.size_bytes for tensor in (indices, *others)),
-        write_bytes=call.write_bytes,
-        revisited_bytes=gathered_bytes - distinct_bytes,
-        revisited_set_bytes=distinct_bytes,
     )
 
 

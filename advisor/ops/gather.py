@@ -7,7 +7,7 @@ out-of-place form only under tracing.
 import math
 
 from advisor.ops.arithmetic import larger
-from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula
+from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula, streaming
 
 
 @formula(
@@ -70,16 +70,10 @@ def _put(call: Call) -> Cost:
     return _write_touched(touched=index.numel, destination=destination, others=(index, source))
 
 
-@formula(*aten("masked_scatter masked_scatter_backward"), family="gather", fusable=True)
-def _masked_scatter(call: Call) -> Cost:
-    """All elements are read and written: those with a false mask keep their value."""
-    return call.streamed(flops=0.0)
-
-
-@formula(*aten("nonzero argwhere nonzero_static"), family="gather")
-def _nonzero(call: Call) -> Cost:
-    """One comparison per element."""
-    return call.streamed(flops=call.inputs[0].numel)
+# All elements are read and written: those with a false mask keep their value.
+streaming(*aten("masked_scatter masked_scatter_backward"), family="gather", fusable=True, flops=0, per="outputs")
+# One comparison per element.
+streaming(*aten("nonzero argwhere nonzero_static"), family="gather", flops=1, per=0)
 
 
 def _write_touched(*, touched: Number, destination: Tensor, others: tuple[Tensor, ...]) -> Cost:

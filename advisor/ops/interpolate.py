@@ -3,7 +3,7 @@
 Taps: 2 per dimension for linear, 4 for cubic, 6 for Lanczos. Every input is read once, because neighbours share taps.
 """
 
-from advisor.ops.registry import Call, Cost, aten, formula
+from advisor.ops.registry import Call, Cost, aten, formula, streaming
 
 _TAPS = {
     "upsample_nearest1d upsample_nearest2d upsample_nearest3d": 0,
@@ -16,20 +16,11 @@ _TAPS = {
 }
 
 
-def _register(name: str, *, taps: int) -> None:
-    @formula(f"aten.{name}", family="interpolate", autocast="full", fusable=True)
-    def _upsample(call: Call) -> Cost:
-        return call.streamed(flops=2 * taps * call.outputs[0].numel)
-
-    @formula(f"aten.{name}_backward", family="interpolate", autocast="full", fusable=True)
-    def _upsample_backward(call: Call) -> Cost:
-        """Every gradient element is added to its taps, at least one."""
-        return call.streamed(flops=max(1, 2 * taps) * call.inputs[0].numel)
-
-
 for _names, _taps in _TAPS.items():
-    for _name in _names.split():
-        _register(_name, taps=_taps)
+    _backwards = (f"{op}_backward" for op in aten(_names))
+    _flops = max(1, 2 * _taps)  # every element of the gradient is added to its taps, at least one
+    streaming(*aten(_names), family="interpolate", autocast="full", fusable=True, flops=2 * _taps, per="outputs")
+    streaming(*_backwards, family="interpolate", autocast="full", fusable=True, flops=_flops, per=0)
 
 _GRID_TAPS = {0: 2, 1: 0, 2: 4}
 """Taps per dimension by torch's `interpolation_mode`: bilinear, nearest, bicubic."""
@@ -83,7 +74,5 @@ def _roi_align(call: Call) -> Cost:
     return call.streamed(flops=samples * 2 * 4 * call.outputs[0].numel)
 
 
-@formula("torchvision.roi_pool", "torchvision.ps_roi_pool", family="interpolate", autocast="full")
-def _roi_pool(call: Call) -> Cost:
-    """Inputs (features, boxes): every feature is compared once, assuming that the boxes roughly tile the image."""
-    return call.streamed(flops=call.inputs[0].numel)
+# Inputs (features, boxes): every feature is compared once, assuming that the boxes roughly tile the image.
+streaming("torchvision.roi_pool", "torchvision.ps_roi_pool", family="interpolate", autocast="full", flops=1, per=0)

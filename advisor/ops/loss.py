@@ -1,6 +1,6 @@
 """Costs of losses; pointwise losses take 3 FLOP per element (difference, function, sum), their gradients 2."""
 
-from advisor.ops.registry import Call, Cost, aten, formula
+from advisor.ops.registry import Call, Cost, aten, formula, streaming
 
 _POINTWISE_LOSSES = """
     mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits soft_margin_loss
@@ -12,14 +12,8 @@ _POINTWISE_LOSS_BACKWARDS = """
 """
 
 
-@formula(*aten(_POINTWISE_LOSSES), family="loss", autocast="full", fusable=True)
-def _pointwise_loss(call: Call) -> Cost:
-    return call.streamed(flops=3 * call.inputs[0].numel)
-
-
-@formula(*aten(_POINTWISE_LOSS_BACKWARDS), family="loss", autocast="full", fusable=True)
-def _pointwise_loss_backward(call: Call) -> Cost:
-    return call.streamed(flops=2 * call.output_numel)
+streaming(*aten(_POINTWISE_LOSSES), family="loss", autocast="full", fusable=True, flops=3, per=0)
+streaming(*aten(_POINTWISE_LOSS_BACKWARDS), family="loss", autocast="full", fusable=True, flops=2, per="outputs")
 
 
 @formula(*aten("nll_loss nll_loss_forward nll_loss2d nll_loss2d_forward"), family="loss", autocast="full", fusable=True)

@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula
+from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula, streaming
 
 
 def product_flops(a: Tensor, b: Tensor) -> Number:
@@ -23,20 +23,10 @@ def _add_product(call: Call) -> Cost:
     return call.streamed(flops=product_flops(a, b))
 
 
-@formula(*aten("mv"), family="matmul", autocast="low")
-@formula(*aten("dot vdot"), family="matmul")
-def _vector_product(call: Call) -> Cost:
-    return call.streamed(flops=2 * call.inputs[0].numel)
-
-
-@formula(*aten("addmv"), family="matmul", autocast="low")
-def _add_vector_product(call: Call) -> Cost:
-    return call.streamed(flops=2 * call.inputs[1].numel)
-
-
-@formula(*aten("addr"), family="matmul", autocast="low")
-def _outer_product(call: Call) -> Cost:
-    return call.streamed(flops=2 * call.output_numel)
+streaming(*aten("mv"), family="matmul", autocast="low", flops=2, per=0)
+streaming(*aten("dot vdot"), family="matmul", flops=2, per=0)
+streaming(*aten("addmv"), family="matmul", autocast="low", flops=2, per=1)
+streaming(*aten("addr"), family="matmul", autocast="low", flops=2, per="outputs")
 
 
 @formula(

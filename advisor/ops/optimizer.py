@@ -1,6 +1,6 @@
 """Costs of optimizer steps, which read, update and write every trained element."""
 
-from advisor.ops.registry import Call, Cost, aten, formula
+from advisor.ops.registry import Call, Cost, aten, formula, streaming
 
 
 @formula(
@@ -26,26 +26,12 @@ def _optimizer(call: Call) -> Cost:
     )
 
 
-@formula(*aten("_fused_sgd"), family="optimizer")
-def _fused_sgd(call: Call) -> Cost:
-    """Inputs (parameters..., gradients..., momenta...): weight decay, momentum and update, one multiply-add each."""
-    return call.streamed(flops=2 * sum(tensor.numel for tensor in call.inputs))
-
-
-@formula(*aten("_fused_adam _fused_adamw"), family="optimizer")
-def _fused_adam(call: Call) -> Cost:
-    """Inputs (parameters, gradients, first and second moments, ...): 16 FLOP per parameter, 4 per input.
-
-    Decay 2; m = b1 m + (1 - b1) g: 3; v = b2 v + (1 - b2) g g: 4; bias corrections 2; root, epsilon, quotient, rate
-    and difference: 5 (Kingma and Ba 2015, algorithm 1; Loshchilov and Hutter 2019, algorithm 2).
-    """
-    return call.streamed(flops=4 * sum(tensor.numel for tensor in call.inputs))
-
-
-@formula(*aten("_fused_adagrad"), family="optimizer")
-def _fused_adagrad(call: Call) -> Cost:
-    """Inputs (parameters..., gradients..., sums...): 9 FLOP per parameter, 3 per input.
-
-    Decay 2, s = s + g g: 2; root, epsilon, quotient, rate and difference: 5 (Duchi, Hazan and Singer 2011).
-    """
-    return call.streamed(flops=3 * sum(tensor.numel for tensor in call.inputs))
+# Inputs (parameters..., gradients..., momenta...): weight decay, momentum and update, one multiply-add each.
+streaming(*aten("_fused_sgd"), family="optimizer", flops=2, per="inputs")
+# Inputs (parameters, gradients, first and second moments, ...): 16 FLOP per parameter, 4 per input. Decay 2;
+# m = b1 m + (1 - b1) g: 3; v = b2 v + (1 - b2) g g: 4; bias corrections 2; root, epsilon, quotient, rate and
+# difference: 5 (Kingma and Ba 2015, algorithm 1; Loshchilov and Hutter 2019, algorithm 2).
+streaming(*aten("_fused_adam _fused_adamw"), family="optimizer", flops=4, per="inputs")
+# Inputs (parameters..., gradients..., sums...): 9 FLOP per parameter, 3 per input. Decay 2, s = s + g g: 2; root,
+# epsilon, quotient, rate and difference: 5 (Duchi, Hazan and Singer 2011).
+streaming(*aten("_fused_adagrad"), family="optimizer", flops=3, per="inputs")

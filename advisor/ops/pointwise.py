@@ -5,7 +5,7 @@ bandwidth-bound. XLA counts transcendental functions separately and fvcore count
 can be checked by hand.
 """
 
-from advisor.ops.registry import Call, Cost, aten, formula
+from advisor.ops.registry import Call, Cost, aten, formula, streaming
 
 _ARITHMETIC = """
     add sub rsub mul div true_divide floor_divide remainder fmod addcmul addcdiv lerp neg abs sign sgn signbit square
@@ -39,6 +39,7 @@ _ACTIVATION = """
     softshrink_backward glu_backward glu_jvp rrelu_with_noise_backward logit_backward
     native_dropout_backward _masked_scale infinitely_differentiable_gelu_backward
 """
+_ON_SCALARS = "_amp_update_scale"
 _FULL_UNDER_AUTOCAST = """
     acos asin cosh sinh tan erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt pow float_power softplus
     softplus_backward
@@ -61,16 +62,13 @@ _FAKE_QUANTIZE = """
 """
 
 
-def _per_output_element(call: Call) -> Cost:
-    return call.streamed(flops=call.output_numel)
-
-
-for _names in (_ARITHMETIC, _COMPARISON, _TRANSCENDENTAL, _ACTIVATION):
-    formula(*aten(_names), family="pointwise", fusable=True)(_per_output_element)
-formula(*aten(_FULL_UNDER_AUTOCAST), family="pointwise", autocast="full", fusable=True)(_per_output_element)
-formula(*aten(_LOW_UNDER_AUTOCAST), family="pointwise", autocast="low", fusable=True)(_per_output_element)
-formula(*(f"aten._foreach_{name}" for name in _FOREACH.split()), family="pointwise", fusable=True)(_per_output_element)
-formula(*aten(_FAKE_QUANTIZE), family="quantized", fusable=True)(_per_output_element)
+for _names in (_ARITHMETIC, _COMPARISON, _TRANSCENDENTAL, _ACTIVATION, _ON_SCALARS):
+    streaming(*aten(_names), family="pointwise", fusable=True, flops=1, per="outputs")
+streaming(*aten(_FULL_UNDER_AUTOCAST), family="pointwise", autocast="full", fusable=True, flops=1, per="outputs")
+streaming(*aten(_LOW_UNDER_AUTOCAST), family="pointwise", autocast="low", fusable=True, flops=1, per="outputs")
+_FOREACH_OPS = (f"aten._foreach_{name}" for name in _FOREACH.split())
+streaming(*_FOREACH_OPS, family="pointwise", fusable=True, flops=1, per="outputs")
+streaming(*aten(_FAKE_QUANTIZE), family="quantized", fusable=True, flops=1, per="outputs")
 
 
 @formula(*aten("_thnn_fused_lstm_cell _thnn_fused_gru_cell"), family="pointwise", autocast="low", fusable=True)
@@ -85,9 +83,3 @@ def _unscale(call: Call) -> Cost:
     gradients = call.inputs[:-2]
     moved_bytes = sum(tensor.size_bytes for tensor in gradients)
     return Cost(flops=2 * sum(tensor.numel for tensor in gradients), read_bytes=moved_bytes, write_bytes=moved_bytes)
-
-
-@formula(*aten("_amp_update_scale"), family="pointwise", fusable=True)
-def _update_scale(call: Call) -> Cost:
-    """Works on a few scalars."""
-    return call.streamed(flops=call.output_numel)

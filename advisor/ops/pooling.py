@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from advisor.ops.registry import Call, Cost, Number, aten, formula
+from advisor.ops.registry import Call, Cost, Number, aten, formula, streaming
 
 
 def window_numel(attributes: Mapping[str, Any], *, spatial_dim_count: int) -> Number:
@@ -35,15 +35,13 @@ def _pool(call: Call) -> Cost:
     return call.streamed(flops=window * call.outputs[0].numel)
 
 
-@formula(
-    *aten("adaptive_avg_pool1d _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool2d adaptive_avg_pool3d"),
-    *aten("mkldnn_adaptive_avg_pool2d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d"),
-    family="pool",
-    fusable=True,
-)
-def _adaptive_pool(call: Call) -> Cost:
-    """The windows tile the input; they overlap slightly if its size is not a multiple of the output's."""
-    return call.streamed(flops=call.inputs[0].numel)
+# Adaptive windows tile the input; they overlap slightly if its size is not a multiple of the output's.
+_ADAPTIVE = """
+    adaptive_avg_pool1d _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool2d adaptive_avg_pool3d
+    mkldnn_adaptive_avg_pool2d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
+"""
+streaming(*aten(_ADAPTIVE), family="pool", fusable=True, flops=1, per=0)
+streaming(*aten("max_unpool2d max_unpool3d"), family="pool", fusable=True, flops=0, per="outputs")
 
 
 @formula(
@@ -90,8 +88,3 @@ def _max_pool_backward(call: Call) -> Cost:
         read_bytes=grad_output.size_bytes + sum(tensor.size_bytes for tensor in indices),
         write_bytes=call.write_bytes,
     )
-
-
-@formula(*aten("max_unpool2d max_unpool3d"), family="pool", fusable=True)
-def _unpool(call: Call) -> Cost:
-    return call.streamed(flops=0.0)

@@ -2,29 +2,19 @@
 
 from advisor.ops.registry import Call, Cost, aten, formula
 
-
-@formula(
-    "quantized.linear",
-    "quantized.linear_relu",
-    "quantized.linear_dynamic",
-    "quantized.linear_relu_dynamic",
-    family="quantized",
-)
-def _linear(call: Call) -> Cost:
-    """Inputs (input (..., in)), outputs (output (..., out)); 1 byte per weight."""
-    return _packed_linear(call, weight_itemsize_bytes=1)
+_WEIGHT_BYTES = {
+    **dict.fromkeys(("quantized.linear", "quantized.linear_relu"), 1),
+    **dict.fromkeys(("quantized.linear_dynamic", "quantized.linear_relu_dynamic"), 1),
+    **dict.fromkeys(("quantized.linear_dynamic_fp16", "quantized.linear_relu_dynamic_fp16"), 2),
+}
+"""Operator -> bytes per weight."""
 
 
-@formula("quantized.linear_dynamic_fp16", "quantized.linear_relu_dynamic_fp16", family="quantized")
-def _linear_fp16(call: Call) -> Cost:
-    """Inputs (input (..., in)), outputs (output (..., out)); 2 bytes per weight."""
-    return _packed_linear(call, weight_itemsize_bytes=2)
-
-
-def _packed_linear(call: Call, *, weight_itemsize_bytes: int) -> Cost:
-    """Return the cost; it reads the input, the packed weight, and a bias of 4 bytes per output feature."""
+@formula(*_WEIGHT_BYTES, family="quantized")
+def _packed_linear(call: Call) -> Cost:
+    """Inputs (input (..., in)), outputs (output (..., out)); reads the packed weight and a bias of 4 bytes too."""
     in_features, out_features = call.inputs[0].shape[-1], call.outputs[0].shape[-1]
-    packed_bytes = weight_itemsize_bytes * in_features * out_features + 4 * out_features
+    packed_bytes = _WEIGHT_BYTES[call.op] * in_features * out_features + 4 * out_features
     return Cost(
         flops=2 * call.outputs[0].numel * in_features,
         read_bytes=call.read_bytes + packed_bytes,

@@ -1,6 +1,6 @@
 """Costs of random numbers: 1 FLOP per number drawn; the generator's own arithmetic depends on the device."""
 
-from advisor.ops.registry import Call, Cost, aten, formula
+from advisor.ops.registry import Call, Cost, aten, formula, streaming
 
 _DRAWS = """
     rand randn randint randperm rand_like randn_like randint_like
@@ -18,7 +18,5 @@ def _draw(call: Call) -> Cost:
     return Cost(flops=call.output_numel, read_bytes=0.0, write_bytes=call.write_bytes)
 
 
-@formula(*aten(_DRAWS_FROM_INPUT), family="random", fusable=True)
-def _draw_from_input(call: Call) -> Cost:
-    """Dropout draws a mask (1 FLOP per element) and applies it (1); both results are outputs."""
-    return call.streamed(flops=call.output_numel)
+# Dropout draws a mask (1 FLOP per element) and applies it (1); both results are outputs.
+streaming(*aten(_DRAWS_FROM_INPUT), family="random", fusable=True, flops=1, per="outputs")

@@ -1,6 +1,10 @@
-"""Costs of reductions: 1 FLOP per input element for a sum or a comparison, more if elements are transformed first."""
+"""Costs of reductions: 1 FLOP per input element for a sum or a comparison, more if elements are transformed first.
 
-from advisor.ops.registry import Call, Cost, aten, formula
+A variance takes 4 (sum, subtract the mean, square, sum), a norm 2 (raise to the power, sum), and a log-sum-exp 4
+(maximum, subtract, exponential, sum).
+"""
+
+from advisor.ops.registry import Call, Cost, aten, formula, streaming
 
 _EXTREMES = "amax amin max min aminmax argmax argmin any all equal _is_all_true _is_any_true"
 _MEANS = "mean nanmean nansum count_nonzero trace"
@@ -10,60 +14,23 @@ _NORMS = "norm linalg_vector_norm linalg__powsum frobenius_norm nuclear_norm _fo
 _COUNTS = "histc bincount histogram _histogramdd_from_bin_cts"
 
 
-@formula(*aten(_EXTREMES), *aten(_MEANS), *aten(_COUNTS), family="reduction", fusable=True)
-def _reduction(call: Call) -> Cost:
-    return call.streamed(flops=call.inputs[0].numel)
+streaming(*aten(_EXTREMES), *aten(_MEANS), *aten(_COUNTS), family="reduction", fusable=True, flops=1, per=0)
+streaming(*aten("_foreach_max"), family="reduction", fusable=True, flops=1, per="inputs")
+streaming(*aten(_SUMS), family="reduction", autocast="full", fusable=True, flops=1, per=0)
+streaming(*aten(_VARIANCES), family="reduction", fusable=True, flops=4, per=0)
+streaming(*aten(_NORMS), family="reduction", autocast="full", fusable=True, flops=2, per="inputs")
+streaming(*aten("logsumexp"), family="reduction", autocast="full", fusable=True, flops=4, per=0)
 
 
-@formula(*aten("_foreach_max"), family="reduction", fusable=True)
-def _reduction_of_each(call: Call) -> Cost:
-    return call.streamed(flops=sum(tensor.numel for tensor in call.inputs))
-
-
-@formula(*aten(_SUMS), family="reduction", autocast="full", fusable=True)
-def _sum(call: Call) -> Cost:
-    return call.streamed(flops=call.inputs[0].numel)
-
-
-@formula(*aten(_VARIANCES), family="reduction", fusable=True)
-def _variance(call: Call) -> Cost:
-    """Sum, subtract the mean, square, sum."""
-    return call.streamed(flops=4 * call.inputs[0].numel)
-
-
-@formula(*aten(_NORMS), family="reduction", autocast="full", fusable=True)
-def _norm(call: Call) -> Cost:
-    """Raise to the power and sum."""
-    return call.streamed(flops=2 * sum(tensor.numel for tensor in call.inputs))
-
-
-@formula(*aten("logsumexp"), family="reduction", autocast="full", fusable=True)
-def _logsumexp(call: Call) -> Cost:
-    """Maximum, subtract, exponential, sum."""
-    return call.streamed(flops=4 * call.inputs[0].numel)
-
-
-@formula(*aten("_cdist_forward cdist"), family="reduction", autocast="full")
+@formula(*aten("_cdist_forward cdist _pdist_forward"), family="reduction", autocast="full")
 def _pairwise_distance(call: Call) -> Cost:
-    """Inputs (..., rows, features) twice: subtract, raise, sum for each feature of each pair."""
+    """Inputs (..., rows, features), once or twice: subtract, raise, sum for each feature of each pair."""
     return call.streamed(flops=3 * call.outputs[0].numel * call.inputs[0].shape[-1])
 
 
-@formula(*aten("_cdist_backward"), family="reduction", autocast="full")
+@formula(*aten("_cdist_backward _pdist_backward"), family="reduction", autocast="full")
 def _pairwise_distance_backward(call: Call) -> Cost:
-    """Inputs (grad (..., rows1, rows2), x1 (..., rows1, features), ...): the gradient costs as much as forward."""
-    grad, x1 = call.inputs[:2]
-    return call.streamed(flops=3 * grad.numel * x1.shape[-1])
-
-
-@formula(*aten("_pdist_forward"), family="reduction", autocast="full")
-def _self_distance(call: Call) -> Cost:
-    return call.streamed(flops=3 * call.outputs[0].numel * call.inputs[0].shape[-1])
-
-
-@formula(*aten("_pdist_backward"), family="reduction", autocast="full")
-def _self_distance_backward(call: Call) -> Cost:
-    """Inputs (grad (pairs), input (rows, features), ...)."""
+    """Inputs (grad of the pairs, (..., rows, features), ...): the gradient costs as much as forward."""
     grad, source = call.inputs[:2]
     return call.streamed(flops=3 * grad.numel * source.shape[-1])
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, Literal
@@ -135,6 +136,19 @@ def formula(
     return register
 
 
+def streaming(*ops: str, family: str, flops: float, per: int | Literal["inputs", "outputs"], **traits: Any) -> None:
+    """Register operators that read every input and write every output once, with `flops` FLOP per element.
+
+    The elements are those of one input, by its index, of all inputs, or of all outputs. `traits` as in `formula`.
+    """
+
+    def cost(call: Call) -> Cost:
+        tensors = {"inputs": call.inputs, "outputs": call.outputs}[per] if isinstance(per, str) else (call.inputs[per],)
+        return call.streamed(flops=flops * sum(tensor.numel for tensor in tensors) if flops else 0.0)
+
+    formula(*ops, family=family, **traits)(cost)
+
+
 def formula_of(op: str) -> Formula | None:
     """Return the formula of `op`, or None; the caller must then list the operator as unknown, not count it as zero.
 
@@ -163,13 +177,7 @@ def formulas() -> Iterator[Formula]:
     return iter(_FORMULAS.values())
 
 
-_loaded = False
-
-
+@cache
 def _load_families() -> None:
-    global _loaded
-    if not _loaded:
-        package = import_module("advisor.ops")
-        for module in iter_modules(package.__path__):
-            import_module(f"advisor.ops.{module.name}")
-        _loaded = True
+    for module in iter_modules(import_module("advisor.ops").__path__):
+        import_module(f"advisor.ops.{module.name}")

@@ -61,44 +61,29 @@ def layers_of(call: Call) -> Layers:
     )
 
 
-@formula("rnn", family="rnn", autocast="low", attributes=_ATTRIBUTES)
+@formula("rnn", "rnn_backward", family="rnn", autocast="low", attributes=_ATTRIBUTES)
 def _rnn(call: Call) -> Cost:
-    """Inputs (input, states..., weights...), outputs (output, states...)."""
-    layers, output = layers_of(call), call.outputs[0]
+    """Inputs (input, states..., weights...), outputs (output, states...); backward's first input is output's gradient.
+
+    In backward each product needs two, for the gradients of its input and its weight.
+    """
+    output, products = (call.outputs[0], 1) if call.op == "rnn" else (call.inputs[0], 2)
+    layers = layers_of(call)
     between_bytes = layers.between_bytes(output=output)
     return Cost(
-        flops=layers.forward_flops(output=output),
+        flops=products * layers.forward_flops(output=output),
         read_bytes=call.read_bytes + between_bytes,
         write_bytes=call.write_bytes + between_bytes,
     )
 
 
-@formula("rnn_backward", family="rnn", autocast="low", attributes=_ATTRIBUTES)
-def _rnn_backward(call: Call) -> Cost:
-    """Inputs (grad of output, ...): each forward product needs two, for the gradients of its input and its weight."""
-    layers, output = layers_of(call), call.inputs[0]
-    between_bytes = layers.between_bytes(output=output)
-    return Cost(
-        flops=2 * layers.forward_flops(output=output),
-        read_bytes=call.read_bytes + between_bytes,
-        write_bytes=call.write_bytes + between_bytes,
-    )
-
-
-@formula(*aten("mkldnn_rnn_layer"), family="rnn", autocast="low")
+@formula(*aten("mkldnn_rnn_layer mkldnn_rnn_layer_backward"), family="rnn", autocast="low")
 def _one_layer(call: Call) -> Cost:
     """Inputs (input, input weight, recurrent weight, ...): one layer in one direction, as CPUs run it."""
     source, input_weight, recurrent_weight = call.inputs[:3]
+    products = 2 if call.op.endswith("_backward") else 1
     weight_numel = input_weight.numel + recurrent_weight.numel
-    return call.streamed(flops=2 * math.prod(source.shape[:-1]) * weight_numel)
-
-
-@formula(*aten("mkldnn_rnn_layer_backward"), family="rnn", autocast="low")
-def _one_layer_backward(call: Call) -> Cost:
-    """Inputs (input, input weight, recurrent weight, ...)."""
-    source, input_weight, recurrent_weight = call.inputs[:3]
-    weight_numel = input_weight.numel + recurrent_weight.numel
-    return call.streamed(flops=2 * 2 * math.prod(source.shape[:-1]) * weight_numel)
+    return call.streamed(flops=products * 2 * math.prod(source.shape[:-1]) * weight_numel)
 
 
 @formula(*aten("quantized_lstm quantized_gru"), family="quantized", attributes=("num_layers", "bidirectional"))

@@ -1,7 +1,7 @@
 """Costs of sorting and selecting, in comparisons: n log2 n to sort n elements, n to select."""
 
 from advisor.ops.arithmetic import log2
-from advisor.ops.registry import Call, Cost, Number, aten, formula
+from advisor.ops.registry import Call, Cost, Number, aten, formula, streaming
 
 
 def _row_length(call: Call) -> Number:
@@ -25,15 +25,10 @@ def _unique(call: Call) -> Cost:
     return call.streamed(flops=numel * log2(numel))
 
 
-@formula(*aten("topk kthvalue median nanmedian mode unique_consecutive unique_dim_consecutive"), family="sort")
-def _select(call: Call) -> Cost:
-    """A selection reads every element; its expected cost is a small multiple of n."""
-    return call.streamed(flops=call.inputs[0].numel)
-
-
-@formula(*aten("value_selecting_reduction_backward"), family="sort")
-def _select_backward(call: Call) -> Cost:
-    return call.streamed(flops=0.0)
+# A selection reads every element; its expected cost is a small multiple of n.
+_SELECTIONS = aten("topk kthvalue median nanmedian mode unique_consecutive unique_dim_consecutive")
+streaming(*_SELECTIONS, family="sort", flops=1, per=0)
+streaming(*aten("value_selecting_reduction_backward"), family="sort", flops=0, per="outputs")
 
 
 @formula(*aten("isin"), family="sort")

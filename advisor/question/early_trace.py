@@ -5,10 +5,10 @@ from typing import Any
 from advisor.errors import AdvisorError
 from advisor.records.flag_values import is_workload_file, single_batch_of
 from advisor.records.options import Options
-from advisor.workload.spawn import PendingProfile, ProfileRequest, start_profile
+from advisor.workload.spawn import ProfileRequest, SourceProcess, start_profile
 
 
-def early_trace(source: str, options: Options, *, run: bool, script_args: tuple[str, ...]) -> PendingProfile | None:
+def early_trace(source: str, options: Options, *, run: bool, script_args: tuple[str, ...]) -> SourceProcess | None:
     """Start to trace the source, so that torch's import overlaps the caller's imports; the caller closes the trace.
 
     Returns None for a saved workload and for what cannot be traced: `question_from_source` says why.

@@ -50,8 +50,8 @@ def question_from_model(
         with config_source(model) as source:
             question = question_from_source(source, options, on=on, read_machine=read_machine)
         return replace(question, trace_at=None, trace_fused=None)  # the source is gone
-    from advisor.workload.live_trace import trace_live
     from advisor.workload.sources.live import load_live
+    from advisor.workload.trace import trace_live
 
     catalog = catalog_of(options)
     loaded = load_live(model, example_inputs, loss=loss, optimizer=optimizer, train_step=train_step)
@@ -74,7 +74,7 @@ def question_from_model(
 
 def _measuring(loaded: "LoadedModel", options: Options) -> Measuring:
     from advisor.calibrate.run_step import time_loaded
-    from advisor.workload.live_trace import gradients_allowed
+    from advisor.workload.trace import gradients_allowed
 
     request = MeasureRequest(
         source=loaded.name,

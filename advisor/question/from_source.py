@@ -23,7 +23,7 @@ from advisor.records.price import Catalog
 from advisor.records.workload import Attention, SecondCount, Workload
 from advisor.workload.file import read_workload, workload_from_json
 from advisor.workload.sources import has_scheme, kind_of
-from advisor.workload.spawn import PendingProfile, ProfileRequest, start_profile
+from advisor.workload.spawn import ProfileRequest, SourceProcess, start_profile
 from advisor.workload.summary import group_rows, summarize
 from advisor.workload.trace_many import trace_many
 
@@ -61,7 +61,7 @@ def question_from_source(
     script_args: tuple[str, ...] = (),
     on: Sequence[str] = (),
     use_trace_cache: bool = False,
-    trace: PendingProfile | None = None,
+    trace: SourceProcess | None = None,
     read_machine: ReadMachine | None = this_machine,
     read_calibrations: ReadCalibrations = calibrations_in_force,
 ) -> Question:
@@ -87,16 +87,19 @@ def question_from_source(
         return request_of(source, asked, batch=batch, run=run, script_args=script_args)
 
     def trace_again(request: ProfileRequest) -> Workload:
-        return workload_from_json(start_profile(request).result(), where=source)
+        with start_profile(request) as child:
+            return workload_from_json(child.answer()["workload"], where=source)
 
     batch, kind = single_batch(options), kind_of(source)
     measuring = _measuring(source, options, run=run) if options.measure else None
     is_kept = use_trace_cache and not run and has_scheme(source)
-    with nullcontext() if is_kept else trace or start_profile(request_at(batch)) as pending:
+    with nullcontext() if is_kept else trace or start_profile(request_at(batch)) as child:
         catalog = catalog_of(options)  # while the child imports torch
         machine = read_machine() if read_machine and (is_here_named or not options.no_local) else None
         workload = (
-            workload_from_json(pending.result(), where=source) if pending else _trace_or_read_cache(request_at(batch))
+            workload_from_json(child.answer()["workload"], where=source)
+            if child
+            else _trace_or_read_cache(request_at(batch))
         )
     return question_of(
         workload,
@@ -187,9 +190,10 @@ def profile_source(
         as_saved(options, workload, where=source)
     else:
         request = request_of(source, options, batch=wanted, run=run, script_args=script_args, second_count=second_count)
-        with start_profile(request) as pending:
-            workload = workload_from_json(pending.result(), where=source)
-            count = SecondCount(**pending.second_count) if pending.second_count else None
+        with start_profile(request) as child:
+            answer = child.answer()
+        workload = workload_from_json(answer["workload"], where=source)
+        count = SecondCount(**answer["second_count"]) if "second_count" in answer else None
     check_coverage(workload, options)
     return Profile(workload=replace(workload, batch=profiled_batch(workload, wanted)), second_count=count)
 

@@ -131,18 +131,21 @@ def merged_blocks(recordings: Sequence[Recording], batches: Sequence[int]) -> tu
         lines = zip(STORINGS, starts.tolist(), slopes.tolist(), strict=True)
         return StoredBytes(**{storing: (start, slope) for storing, start, slope in lines})
 
-    if [(each.path, len(each.kept)) for each in first] != [(each.path, len(each.kept)) for each in second]:
+    if [(path, len(blocks)) for path, blocks in first.items()] != [(path, len(b)) for path, b in second.items()]:
         return ()
     merged = []
-    for one, other in zip(first, second, strict=True):
-        kept, results = np.array([one.kept, other.kept]), np.array([one.results, other.results])
+    for path, blocks in first.items():
+        kept, results = (
+            np.array([[getattr(block, held) for block in traced] for traced in (blocks, second[path])])
+            for held in ("kept", "results")
+        )
         largest = int(kept[0].sum(axis=1).argmax())
         merged.append(
             Blocks(
-                path=one.path,
-                count=len(one.kept),
-                parameter_bytes=sum(one.parameter_bytes),
-                largest_parameter_bytes=max(one.parameter_bytes),
+                path=path,
+                count=len(blocks),
+                parameter_bytes=sum(block.parameter_bytes for block in blocks),
+                largest_parameter_bytes=max(block.parameter_bytes for block in blocks),
                 kept=stored(*kept.sum(axis=1)),
                 largest_kept=stored(*kept[:, largest]),
                 results=stored(*results.sum(axis=1)),

@@ -7,30 +7,20 @@ from torch import nn
 
 from advisor.workload.storages import CATEGORIES, STORINGS, Stored
 
-Amounts = tuple[int, ...]
-"""Bytes for each of `STORINGS`."""
 _ACTIVATIONS = CATEGORIES.index("activations")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldBlocks:
-    """The blocks of one path in the order of the model, with one entry per block in each field."""
-
-    path: str
-    parameter_bytes: tuple[int, ...]
-    kept: tuple[Amounts, ...]
-    """Activations held when backward begins."""
-    results: tuple[Amounts, ...]
-    """The part of `kept` that is the block's output."""
-
-
 @dataclass(slots=True)
-class _Block:
+class BlockBytes:
+    """What one block holds, in bytes for each of `STORINGS`."""
+
     path: str
     parameter_bytes: int
     runs: bool = False
     kept: list[int] = field(default_factory=lambda: [0] * len(STORINGS))
+    """Activations held when backward begins."""
     results: list[int] = field(default_factory=lambda: [0] * len(STORINGS))
+    """The part of `kept` that is the block's output."""
 
 
 class BlockMemory:
@@ -38,7 +28,7 @@ class BlockMemory:
 
     def __init__(self, model: nn.Module, *, paths: Mapping[int, str]) -> None:
         self._blocks = {
-            id(module): _Block(path, sum(each.numel() * each.element_size() for each in module.parameters()))
+            id(module): BlockBytes(path, sum(each.numel() * each.element_size() for each in module.parameters()))
             for module in model.modules()
             if (path := paths[id(module)]).rpartition(".")[2] == "*"
         }
@@ -80,18 +70,10 @@ class BlockMemory:
                 if stored.serial in self._results.get(identity, ()):
                     block.results[storing] += stored.size_bytes
 
-    def held(self) -> tuple[HeldBlocks, ...]:
-        """Return the blocks that ran, grouped by path."""
-        by_path: dict[str, list[_Block]] = {}
+    def by_path(self) -> dict[str, list[BlockBytes]]:
+        """Return the blocks that ran, in the order of the model, grouped by path."""
+        grouped: dict[str, list[BlockBytes]] = {}
         for block in self._blocks.values():
             if block.runs:
-                by_path.setdefault(block.path, []).append(block)
-        return tuple(
-            HeldBlocks(
-                path=path,
-                parameter_bytes=tuple(block.parameter_bytes for block in blocks),
-                kept=tuple(tuple(block.kept) for block in blocks),
-                results=tuple(tuple(block.results) for block in blocks),
-            )
-            for path, blocks in by_path.items()
-        )
+                grouped.setdefault(block.path, []).append(block)
+        return grouped

@@ -214,38 +214,42 @@ class Composites(TorchFunctionMode):
         source, states, weights, *settings = args if batch_sizes is None else (args[0], *args[2:])
         _, num_layers, _, _, bidirectional, *rest = settings  # biases, layers, dropout, training
         state_list = list(states) if isinstance(states, (list, tuple)) else [states]
-        projected = mode == "lstm" and state_list[0].shape[-1] != state_list[-1].shape[-1]
-        layers = _Layers(
-            gates=GATE_COUNTS[mode],
-            hidden_size=weights[0].shape[0] // GATE_COUNTS[mode],
-            recurrent_size=state_list[0].shape[-1],
-            state_count=len(state_list),
-            layer_count=num_layers,
-            direction_count=2 if bidirectional else 1,
-        )
+        state_count, recurrent_size = len(state_list), state_list[0].shape[-1]
+        projected = mode == "lstm" and recurrent_size != state_list[-1].shape[-1]
+        gates, direction_count = GATE_COUNTS[mode], 2 if bidirectional else 1
+        hidden_size = weights[0].shape[0] // gates
+        kept_per_unit = gates + (1 if state_count == 2 else 0)  # gate activations and an LSTM's cells, for backward
+        kept_width = num_layers * direction_count * hidden_size * kept_per_unit
         attributes: dict[str, Attribute] = {
             "mode": mode,
             "input_size": source.shape[-1],
-            "hidden_size": layers.hidden_size,
-            "proj_size": layers.recurrent_size if projected else 0,
+            "hidden_size": hidden_size,
+            "proj_size": recurrent_size if projected else 0,
             "num_layers": num_layers,
             "bidirectional": bool(bidirectional),
             "batch_first": bool(rest and rest[0]),
         }
 
         def run(inputs: Sequence[torch.Tensor]) -> Tensors:
-            first, given, parameters = inputs[0], inputs[1 : 1 + layers.state_count], inputs[1 + layers.state_count :]
+            first, given, parameters = inputs[0], inputs[1 : 1 + state_count], inputs[1 + state_count :]
             state = tuple(given) if mode == "lstm" else given[0]
             sizes = () if batch_sizes is None else (batch_sizes,)
             with torch._C.DisableTorchFunction():
                 return tuple(func(first, *sizes, state, list(parameters), *settings))
 
+        def allocate(inputs: Sequence[torch.Tensor]) -> Tensors:
+            """Return the output, the last states, and a tensor for what backward needs."""
+            first, given = inputs[0], inputs[1 : 1 + state_count]
+            output = first.new_empty((*first.shape[:-1], direction_count * recurrent_size))
+            reserve = first.new_empty((math.prod(first.shape[:-1]), kept_width))
+            return output, *map(torch.empty_like, given), reserve
+
         plan = _Plan(
             recorder=self._recorder,
             op="rnn",
             attributes=attributes,
-            allocate=layers.allocate,
-            results=1 + layers.state_count,
+            allocate=allocate,
+            results=1 + state_count,
             run=run if self._real else None,
         )
         return _apply(plan, [source, *state_list, *weights])
@@ -264,28 +268,6 @@ def _allocate_attention(inputs: Sequence[torch.Tensor]) -> Tensors:
     else:
         result = query.new_empty((*samples, length, heads, width)).transpose(-3, -2)
     return result, query.new_empty((*samples, heads, length), dtype=torch.float32)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Layers:
-    """The properties of a stack of recurrent layers that determine its results."""
-
-    gates: int
-    hidden_size: int
-    recurrent_size: int
-    state_count: int
-    layer_count: int
-    direction_count: int
-
-    def allocate(self, inputs: Sequence[torch.Tensor]) -> Tensors:
-        """Return the output, the last states, and a tensor for what backward needs: gate activations and LSTM cells."""
-        source, states = inputs[0], inputs[1 : 1 + self.state_count]
-        tokens = source.shape[:-1]
-        output = source.new_empty((*tokens, self.direction_count * self.recurrent_size))
-        kept_per_unit = self.gates + (1 if self.state_count == 2 else 0)
-        units = self.layer_count * self.direction_count * self.hidden_size
-        reserve = source.new_empty((math.prod(tokens), units * kept_per_unit))
-        return output, *(torch.empty_like(state) for state in states), reserve
 
 
 def _check_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, enable_gqa: bool) -> None:

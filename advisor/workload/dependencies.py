@@ -11,7 +11,6 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
 from importlib.util import source_from_cache
 from pathlib import Path
 from typing import Any
@@ -42,8 +41,11 @@ def recorded_dependencies(*named: str) -> Iterator[dict[str, str]]:
         _is_hooked = True
     found: dict[str, str] = {}
     environ = dict(os.environ)
-    reads = ("__getitem__", "__iter__")  # all others, such as `get` and `in`, call one of these
-    watched = [(os._Environ, name, _watched(getattr(os._Environ, name), found, environ)) for name in reads]
+    watched = [
+        (variables, name, _watched(getattr(variables, name), found, environ))
+        for variables in (os.environ, os.environb)
+        for name in ("encodekey", "decodekey")
+    ]
     _recording.append(found)
     try:
         with patched(watched, in_all_threads=True):
@@ -63,16 +65,22 @@ def are_unchanged(dependencies: Mapping[str, str]) -> bool:
     )
 
 
-def _watched(read: Callable[..., Any], found: dict[str, str], environ: Mapping[str, str]) -> Callable[..., Any]:
-    """Return a method of `os.environ` that also adds the variables read by the user's code to `found`."""
+def _watched(convert: Callable[[Any], Any], found: dict[str, str], environ: Mapping[str, str]) -> Callable[[Any], Any]:
+    """Return a function that converts a variable's name for `os.environ`, and adds reads by the user's code to `found`.
 
-    @partial(hands_on, errors=(KeyError, TypeError))  # of a variable that is not set, or a name that is no text
-    def watched(this: Any, *key: Any) -> Any:
+    All reads, such as `get` and `in`, convert names in `__getitem__` or `__iter__`. The conversion returns before a
+    KeyError is raised, which is therefore the user's.
+    """
+
+    @hands_on
+    def watched(key: Any) -> Any:
         with suppress(Exception):  # the user's code may pass anything; the call itself then raises the error
-            name = os.fsdecode(key[0]) if key else _ALL_NAMES
-            if name not in SET_IN_CHILD and name not in found and _is_called_by_user():
+            read = sys._getframe(1).f_code.co_name
+            name = _ALL_NAMES if read == "__iter__" else os.fsdecode(key)
+            is_read = read in ("__getitem__", "__iter__") and name not in SET_IN_CHILD
+            if is_read and name not in found and _is_called_by_user():
                 found[name] = _of_variable(name, environ)
-        return read(this, *key)
+        return convert(key)
 
     return watched
 

@@ -1,5 +1,6 @@
 """Swaps a model's tensors for fake ones without storage, and restores everything afterwards."""
 
+import logging
 import random
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -15,6 +16,7 @@ from torch.utils import _pytree as pytree
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
+_LOG = logging.getLogger("torch._subclasses.fake_tensor")
 StandIn = Callable[[torch.Tensor], torch.Tensor]
 _CONTAINERS = (dict, OrderedDict, defaultdict, Counter, list, deque, set)
 """Exactly these types: a subclass may not allow clearing."""
@@ -34,6 +36,17 @@ def fake_mode(*, symbolic: bool, isolated: bool) -> "FakeTensorMode":
     from advisor.workload.quick_fake_mode import QuickFakeMode
 
     return QuickFakeMode.create() if isolated else QuickFakeMode.create_beside_the_compiler()
+
+
+@contextmanager
+def fake_tensor_log_silenced() -> Iterator[None]:
+    """Silence the fake tensor log, which would print errors with torch's traceback in addition to raising them."""
+    level = _LOG.level
+    _LOG.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        _LOG.setLevel(level)
 
 
 def to_fake(mode: "FakeTensorMode", tensor: torch.Tensor) -> torch.Tensor:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import reduce
 from math import prod
 from operator import or_
-from typing import Protocol
 
 from advisor.records.workload import Attribute, Phase
 
@@ -26,19 +25,22 @@ Described = tuple[tuple[int, ...], str, bool]
 """Shape, dtype, and True if autocast stores it in half."""
 
 
-class Fusable(Protocol):
-    """The properties of a call that fusion needs; `reads` and `writes` number the values of `inputs` and `outputs`."""
+@dataclass(slots=True)
+class TracedCall:
+    """An operator call as it was traced; `reads` and `writes` number the values of `inputs` and `outputs`."""
 
     op: str
     family: str
     phase: Phase
+    module: str
+    inputs: list[Described]
+    outputs: list[Described]
     attributes: tuple[tuple[str, Attribute], ...]
     fusable: bool
     casts_low: bool
-    inputs: list[Described]
-    outputs: list[Described]
     reads: list[int]
     writes: list[int]
+    storages: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Fusion:
     """Values that are written in half, because every reader casts them."""
 
 
-def fuse(calls: Sequence[Fusable]) -> Fusion:
+def fuse(calls: Sequence[TracedCall]) -> Fusion:
     """Return the operands that torch.compile keeps out of memory."""
     readers: dict[int, list[int]] = {}
     for index, call in enumerate(calls):
@@ -141,7 +143,7 @@ class _FusedKernels:
             index = self.of[index]
         return index
 
-    def read_again(self, calls: Sequence[Fusable], read_inside: Set[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    def read_again(self, calls: Sequence[TracedCall], read_inside: Set[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         """Yield the reads, as (call, value), of values that another call in the same kernel has already read."""
         known: set[tuple[int, int]] = set()
         for index, call in enumerate(calls):
@@ -153,7 +155,7 @@ class _FusedKernels:
                 known.add((self.first(index), value))
 
 
-def _is_recomputed(value: int, maker: int, readers: Sequence[int], calls: Sequence[Fusable], fusion: Fusion) -> bool:
+def _is_recomputed(value: int, maker: int, readers: Sequence[int], calls: Sequence[TracedCall], fusion: Fusion) -> bool:
     """Return True if every kernel that reads the value recomputes it from the single equally large input of its maker.
 
     Inductor recomputes if that takes up to four reads (torch/_inductor/ir.py, `should_realize_on_reuse`). With more
@@ -172,7 +174,7 @@ def _is_recomputed(value: int, maker: int, readers: Sequence[int], calls: Sequen
     return read[1:] == made[1:] and (maker, source) not in fusion.read_inside
 
 
-def _recompute(value: int, maker: int, call: Fusable, readers: Sequence[int], fusion: Fusion) -> None:
+def _recompute(value: int, maker: int, call: TracedCall, readers: Sequence[int], fusion: Fusion) -> None:
     """Let readers in other kernels recompute the value; if no reader is in its maker's kernel, drop that kernel."""
     fusion.unwritten.add(value)
     if not any((index, value) in fusion.read_inside for index in readers):
@@ -181,7 +183,7 @@ def _recompute(value: int, maker: int, call: Fusable, readers: Sequence[int], fu
 
 
 def _settle(
-    value: int, readers: Sequence[int], calls: Sequence[Fusable], in_place: frozenset[int], fusion: Fusion
+    value: int, readers: Sequence[int], calls: Sequence[TracedCall], in_place: frozenset[int], fusion: Fusion
 ) -> None:
     """Decide if a value made by a fused kernel is written to memory, and at which width."""
     outside = [index for index in readers if index in in_place or (index, value) not in fusion.read_inside]
@@ -191,7 +193,7 @@ def _settle(
         fusion.narrowed.add(value)
 
 
-def _can_join(call: Fusable, *, reader_count: int) -> bool:
+def _can_join(call: TracedCall, *, reader_count: int) -> bool:
     """Return True if the call can join its producer's kernel; a reduction cannot if the value has other readers.
 
     Long reductions are split over thread blocks, in loops that other kernels do not share.
@@ -201,21 +203,21 @@ def _can_join(call: Fusable, *, reader_count: int) -> bool:
     return call.fusable and call.family not in _READS_ANEW and not _is_two_passes(call)
 
 
-def _goes_on(call: Fusable) -> bool:
+def _goes_on(call: TracedCall) -> bool:
     """Return True if the kernel can continue with the call's results; a reduction's are known only when it ends."""
     return call.family != "reduction"
 
 
-def _in_one_graph(maker: int | None, call: Fusable, calls: Sequence[Fusable]) -> bool:
+def _in_one_graph(maker: int | None, call: TracedCall, calls: Sequence[TracedCall]) -> bool:
     return maker is not None and _GRAPH_OF[calls[maker].phase] == _GRAPH_OF[call.phase]
 
 
-def _is_two_passes(call: Fusable) -> bool:
+def _is_two_passes(call: TracedCall) -> bool:
     of_many = call.family == "norm" and any(name in call.op for name in _NORMS_OF_MANY)
     return of_many and "no_training" not in call.op and ("training", False) not in call.attributes
 
 
-def _is_in_place(call: Fusable, calls: Sequence[Fusable], readers: Mapping[int, Sequence[int]]) -> bool:
+def _is_in_place(call: TracedCall, calls: Sequence[TracedCall], readers: Mapping[int, Sequence[int]]) -> bool:
     """Return True if the parts of a concatenation are written in place, unless they are few and all readers fuse."""
     if call.op != "aten.cat":
         return False
@@ -223,7 +225,7 @@ def _is_in_place(call: Fusable, calls: Sequence[Fusable], readers: Mapping[int, 
     return len(call.reads) > _MOST_JOINED or not users or not all(calls[index].fusable for index in users)
 
 
-def _is_whole(value: int, call: Fusable, maker: Fusable) -> bool:
+def _is_whole(value: int, call: TracedCall, maker: TracedCall) -> bool:
     """Return True if the call reads the whole value and not a part of it."""
     read, made = call.inputs[call.reads.index(value)], maker.outputs[maker.writes.index(value)]
     return _as_large(read, made)

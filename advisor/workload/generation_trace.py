@@ -84,9 +84,6 @@ class _Pass:
             make_inputs=self._inputs,
             batch=1,
             batch_is_fixed=False,
-            loss=None,
-            optimizer=None,
-            train_step=None,
             notes=self._model.notes,
         )
         seen: set[int] = set()

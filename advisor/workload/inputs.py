@@ -15,6 +15,8 @@ from advisor.workload.user_error import hands_on
 
 DEFAULT_BATCH = 32
 """Batch size if the source gives none; a note says so."""
+_ASSUMED_BATCH = f"the source gives no batch size: {DEFAULT_BATCH:,} unless --batch is set"
+"""Also true if `--batch` is given, because one trace serves all batch sizes."""
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -49,26 +51,17 @@ def plan_from_example(example: Any, *, model: nn.Module) -> InputPlan:
     default = parameters[0].default
     if isinstance(default, int):
         return InputPlan(make=make, batch=default)
-    return InputPlan(
-        make=make,
-        batch=DEFAULT_BATCH,
-        notes=(_assumed_batch(DEFAULT_BATCH),),
-    )
+    return InputPlan(make=make, batch=DEFAULT_BATCH, notes=(_ASSUMED_BATCH,))
 
 
-def plan_from_specs(specs: Sequence[InputSpec], *, batch: int = DEFAULT_BATCH) -> InputPlan:
+def plan_from_specs(specs: Sequence[InputSpec]) -> InputPlan:
     """Plan from `--input`: zeros, or ones for masks and booleans. Unnamed inputs are positional, in their order."""
 
     def make(batch: int) -> Inputs:
         args = tuple(_blank(spec, batch) for spec in specs if spec.name is None)
         return args, {spec.name: _blank(spec, batch) for spec in specs if spec.name is not None}
 
-    return InputPlan(make=make, batch=batch, notes=(_assumed_batch(batch),))
-
-
-def _assumed_batch(batch: int) -> str:
-    """Return a note that is also true if `--batch` is given, because one trace serves all batch sizes."""
-    return f"the source gives no batch size: {batch:,} unless --batch is set"
+    return InputPlan(make=make, batch=DEFAULT_BATCH, notes=(_ASSUMED_BATCH,))
 
 
 def arguments_of(example: Any, *, model: nn.Module) -> Inputs:

@@ -23,11 +23,11 @@ class LoadedModel:
     """The default batch size."""
     batch_is_fixed: bool
     """No other batch size works."""
-    loss: Callable[[Any, Any], torch.Tensor] | None
+    loss: Callable[[Any, Any], torch.Tensor] | None = None
     """`loss(output, batch)` returns a scalar; `batch` is what `example_inputs` returned. None: see `loss_of`."""
-    optimizer: Callable[[Any], torch.optim.Optimizer] | None
+    optimizer: Callable[[Any], torch.optim.Optimizer] | None = None
     """`optimizer(parameters)` returns a torch optimizer. None: AdamW."""
-    train_step: Callable[[nn.Module, Any], Any] | None
+    train_step: Callable[[nn.Module, Any], Any] | None = None
     """`train_step(model, batch)` runs the whole step. None: forward, loss, backward, optimizer step."""
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     """Tell the user what was assumed."""

@@ -11,8 +11,9 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils import _pytree as pytree
 
+from advisor.ops.registry import Cost
 from advisor.workload.patching import in_this_thread
-from advisor.workload.recorder import CompositeCost, Recorder
+from advisor.workload.recorder import Recorder
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,8 +47,8 @@ class OptimizerSteps:
     @contextmanager
     def following(self) -> Iterator[None]:
         """Record every step of every optimizer inside."""
-        before = register_optimizer_step_pre_hook(in_this_thread(self._before, otherwise=_let_be))
-        after = register_optimizer_step_post_hook(in_this_thread(self._after, otherwise=_let_be))
+        before = register_optimizer_step_pre_hook(in_this_thread(self._before))
+        after = register_optimizer_step_post_hook(in_this_thread(self._after))
         try:
             yield
         finally:
@@ -97,13 +98,13 @@ class OptimizerSteps:
             count * _size_bytes(optimizer.state.get(parameter, {}))
             for parameter, count in zip(stepped, counts, strict=True)
         )
-        cost = self.recorder.end_composite(
+        costs = self.recorder.end_composite(
             owner=id(optimizer), state=_state_tensors(optimizer), state_bytes=state_bytes
         )
         self._put_back(optimizer, self._running.pop(optimizer))
         self.names.append(type(optimizer).__name__)
         if stepped:
-            self._record(type(optimizer).__name__, cost, stepped=stepped, counts=counts, state_bytes=state_bytes)
+            self._record(type(optimizer).__name__, costs, stepped=stepped, counts=counts, state_bytes=state_bytes)
         if self.on_step is not None:
             self.on_step()
 
@@ -120,7 +121,7 @@ class OptimizerSteps:
             self.on_step()
 
     def _record(
-        self, name: str, cost: CompositeCost, *, stepped: list[torch.Tensor], counts: list[int], state_bytes: int
+        self, name: str, costs: list[Cost], *, stepped: list[torch.Tensor], counts: list[int], state_bytes: int
     ) -> None:
         """Record the step; `counts` says how many parameters each parameter in `stepped` represents."""
         stepped_elements = sum(parameter.numel() for parameter in stepped)
@@ -137,10 +138,10 @@ class OptimizerSteps:
                 "element_count": element_count,
                 "tensor_count": sum(counts),
                 # A fused optimizer makes one call for all of them.
-                "calls_per_tensor": max(1.0, cost.call_count / len(stepped)),
-                "flops_per_element": cost.flops / stepped_elements,
-                "loop_read_bytes_per_element": cost.read_bytes / stepped_elements,
-                "loop_write_bytes_per_element": cost.write_bytes / stepped_elements,
+                "calls_per_tensor": max(1.0, len(costs) / len(stepped)),
+                "flops_per_element": sum(cost.flops for cost in costs) / stepped_elements,
+                "loop_read_bytes_per_element": sum(cost.read_bytes for cost in costs) / stepped_elements,
+                "loop_write_bytes_per_element": sum(cost.write_bytes for cost in costs) / stepped_elements,
                 # A fused step reads parameter, gradient and state once, and writes parameter and state once.
                 "read_bytes_per_element": 2 * item_bytes_per_element + state_bytes_per_element,
                 "write_bytes_per_element": item_bytes_per_element + state_bytes_per_element,
@@ -155,10 +156,6 @@ class OptimizerSteps:
             group.update(saved)
         for stand_in in self.fakes.values():
             optimizer.state.pop(stand_in, None)
-
-
-def _let_be(*_: Any) -> None:
-    """Do nothing: the hook for optimizers of other threads."""
 
 
 def _state_tensors(optimizer: Optimizer) -> list[torch.Tensor]:

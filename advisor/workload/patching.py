@@ -23,7 +23,11 @@ def patched(patches: Iterable[Patch], *, in_all_threads: bool = False) -> Iterat
         yield
 
 
-def in_this_thread(replacement: Any, *, otherwise: Callable[..., Any]) -> Any:
+def _do_nothing(*_: Any, **__: Any) -> None:
+    pass
+
+
+def in_this_thread(replacement: Any, *, otherwise: Callable[..., Any] = _do_nothing) -> Any:
     """Return a callable that acts as `replacement` in this thread and as `otherwise` in every other thread."""
     thread_id = threading.get_ident()
     if isinstance(replacement, type):

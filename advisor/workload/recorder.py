@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,13 +13,13 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from advisor.ops.evaluate import row_cost
-from advisor.ops.registry import IN_HALF, Autocast, Formula, autocast_of, formula_of
+from advisor.ops.registry import IN_HALF, Autocast, Cost, Formula, autocast_of, formula_of
 from advisor.records.workload import Attribute, Operand, Phase, Row
 from advisor.workload.allocations import Allocations
 from advisor.workload.assumed_sizes import AssumedSizes
-from advisor.workload.block_memory import BlockMemory, HeldBlocks
+from advisor.workload.block_memory import BlockBytes, BlockMemory
 from advisor.workload.cpu_scratch import conv_scratch, lstm_scratch
-from advisor.workload.fusion import Fusion, fuse
+from advisor.workload.fusion import Described, Fusion, TracedCall, fuse
 from advisor.workload.memory_order import called_as_on_gpu, memory_order
 from advisor.workload.patching import in_this_thread
 from advisor.workload.storages import CELL, Category, Storages, Stored
@@ -46,22 +46,6 @@ _LSTM_RESULTS = 3
 _NAMES = {torch.float32: "float32", torch.int64: "int64", torch.bool: "bool"}
 
 
-@dataclass(slots=True)
-class _Call:
-    op: str
-    family: str
-    phase: Phase
-    module: str
-    inputs: list[tuple[tuple[int, ...], str, bool]]
-    outputs: list[tuple[tuple[int, ...], str, bool]]
-    attributes: tuple[tuple[str, Attribute], ...]
-    fusable: bool
-    casts_low: bool
-    reads: list[int]
-    writes: list[int]
-    storages: tuple[int, ...]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Operator:
     """The properties of an operator that the recorder needs, looked up once."""
@@ -69,11 +53,11 @@ class _Operator:
     op: str
     formula: Formula | None
     family: str
-    argument_names: tuple[str, ...]
-    written_names: tuple[str, ...]
-    out_names: frozenset[str]
-    is_view: bool
-    falls_apart: bool
+    argument_names: tuple[str, ...] = ()
+    written_names: tuple[str, ...] = ()
+    out_names: frozenset[str] = frozenset()
+    is_view: bool = False
+    falls_apart: bool = False
     """It is recorded as the operators that it decomposes into."""
 
 
@@ -92,7 +76,8 @@ class Recording:
     unknown_ops: dict[str, int]
     """Operators without a formula -> number of calls."""
     allocations: Allocations = field(default_factory=Allocations)
-    blocks: tuple[HeldBlocks, ...] = ()
+    blocks: Mapping[str, Sequence[BlockBytes]] = field(default_factory=dict)
+    """The repeated blocks by their path."""
     recomputed: tuple[str, ...] = ()
     """Modules that ran again in backward."""
 
@@ -101,21 +86,11 @@ class Recording:
 class _OpenComposite:
     """Calls that are being merged into one composite."""
 
-    calls: list[_Call]
+    calls: list[TracedCall]
     start_bytes: int
     """Memory that was live when the composite began."""
     most_bytes: int = 0
     """The most memory held at once above `start_bytes`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompositeCost:
-    """The total cost of the calls in a composite."""
-
-    call_count: int
-    flops: float
-    read_bytes: float
-    write_bytes: float
 
 
 class Recorder(TorchDispatchMode):
@@ -129,7 +104,7 @@ class Recorder(TorchDispatchMode):
         self.sizes = sizes
         self._observe = sizes.observe if symbolic else None
         self._storages = Storages(size_of=sizes)
-        self._calls: list[_Call] = []
+        self._calls: list[TracedCall] = []
         self._live: list[tuple[int, ...]] = []
         self._phases: list[Phase] = []
         self._unknown: dict[str, int] = {}
@@ -171,8 +146,8 @@ class Recorder(TorchDispatchMode):
     def following(self) -> Iterator[None]:
         """Follow modules as they are entered and left, to attribute calls and gradients to the right module."""
         hooks = nn.modules.module
-        before = hooks.register_module_forward_pre_hook(in_this_thread(self._on_enter, otherwise=_let_be))
-        after = hooks.register_module_forward_hook(in_this_thread(self._on_leave, otherwise=_let_be), always_call=True)
+        before = hooks.register_module_forward_pre_hook(in_this_thread(self._on_enter))
+        after = hooks.register_module_forward_hook(in_this_thread(self._on_leave), always_call=True)
         try:
             yield
         finally:
@@ -314,16 +289,7 @@ class Recorder(TorchDispatchMode):
         formula = formula_of(op)
         if formula is None:
             raise ValueError(f"composite {op} has no formula")
-        operator = _Operator(
-            op=op,
-            formula=formula,
-            family=formula.family,
-            argument_names=(),
-            written_names=(),
-            out_names=frozenset(),
-            is_view=False,
-            falls_apart=False,
-        )
+        operator = _Operator(op=op, formula=formula, family=formula.family)
         read = [tensor for tensor in inputs if tensor is not None]
         written = [tensor for tensor in outputs if tensor is not None]
         self._append(operator, read, written, tuple(attributes.items()), set())
@@ -360,7 +326,7 @@ class Recorder(TorchDispatchMode):
             by_storage = operator.formula is not None and operator.formula.fusable
             calls = self._calls if self._open is None else self._open.calls
             calls.append(
-                _Call(
+                TracedCall(
                     op=operator.op,
                     family=operator.family,
                     phase=phase,
@@ -410,7 +376,7 @@ class Recorder(TorchDispatchMode):
             return bool(floats) and floats[0].low
         return bool(floats) and all(stored.low for stored in floats)
 
-    def _operand(self, tensor: torch.Tensor, stored: Stored, *, as_stored: bool) -> tuple[tuple[int, ...], str, bool]:
+    def _operand(self, tensor: torch.Tensor, stored: Stored, *, as_stored: bool) -> Described:
         shape = tuple(self.sizes(size) for size in (_mean_shape(tensor) if tensor.is_nested else tensor.shape))
         if tensor.is_nested:
             return shape, str(tensor.dtype).removeprefix("torch."), stored.low
@@ -457,8 +423,8 @@ class Recorder(TorchDispatchMode):
             if composite is not None:
                 composite.start_bytes += sum(self._storages.live_bytes) - before_bytes
 
-    def end_composite(self, *, owner: int, state: Sequence[torch.Tensor], state_bytes: int) -> "CompositeCost":
-        """End the composite and return the cost of its calls; their peak memory becomes one sample.
+    def end_composite(self, *, owner: int, state: Sequence[torch.Tensor], state_bytes: int) -> list[Cost]:
+        """End the composite and return the costs of its calls; their peak memory becomes one sample.
 
         `state` are the tensors that the composite keeps from one step to the next. They are no longer counted among the
         live storages, because the `state_bytes` of each `owner` are added to all moments of the step.
@@ -472,15 +438,8 @@ class Recorder(TorchDispatchMode):
         sample[CELL["temporaries", "full"]] += max(0, composite.most_bytes - kept_bytes)
         self._live.append(tuple(sample))
         self._phases.append("optimizer")
-        costs = [
-            row_cost(row_of(_key(index, call, Fusion(), set())), batch=1) for index, call in enumerate(composite.calls)
-        ]
-        return CompositeCost(
-            call_count=len(composite.calls),
-            flops=sum(cost.flops for cost in costs),
-            read_bytes=sum(cost.read_bytes for cost in costs),
-            write_bytes=sum(cost.write_bytes for cost in costs),
-        )
+        keys = (_key(index, call, Fusion(), set()) for index, call in enumerate(composite.calls))
+        return [row_cost(row_of(key), batch=1) for key in keys]
 
     def leave_out(self, state: Iterable[torch.Tensor]) -> None:
         """Stop counting these tensors' memory, which their owner reports separately."""
@@ -506,7 +465,7 @@ class Recorder(TorchDispatchMode):
                 scratch=frozenset(self._storages.scratch),
                 state_bytes=sum(self._state_bytes.values()),
             ),
-            blocks=self._blocks.held(),
+            blocks=self._blocks.by_path(),
             recomputed=tuple(self._recomputed),
         )
 
@@ -514,8 +473,11 @@ class Recorder(TorchDispatchMode):
 def row_of(key: CallKey, varying: Sequence[bool] = (), *, count: int = 1) -> Row:
     """Return the row of one call at its traced batch size; `varying` as in `Recording`, or empty if unknown."""
     op, family, phase, module, inputs, outputs, attributes = key
-    varies = list(varying) or [False] * (len(inputs) + len(outputs))
-    operands = [_operand_of(key, varies=mark) for key, mark in zip((*inputs, *outputs), varies, strict=True)]
+    marks = list(varying) or [False] * (len(inputs) + len(outputs))
+    operands = [
+        Operand(shape=shape, dtype=dtype, varies=varies, **dict.fromkeys(flags, True))
+        for (shape, dtype, flags), varies in zip((*inputs, *outputs), marks, strict=True)
+    ]
     return Row(
         op=op,
         family=family,
@@ -526,11 +488,6 @@ def row_of(key: CallKey, varying: Sequence[bool] = (), *, count: int = 1) -> Row
         attributes=dict(attributes),
         count=count,
     )
-
-
-def _operand_of(key: OperandKey, *, varies: bool) -> Operand:
-    shape, dtype, flags = key
-    return Operand(shape=shape, dtype=dtype, varies=varies, **dict.fromkeys(flags, True))
 
 
 def _is_nested(value: Any) -> bool:
@@ -545,10 +502,6 @@ def _mean_shape(nested: torch.Tensor) -> list[int]:
     """Return (samples, mean of each dimension): a dense shape with about as many elements as the ragged tensor."""
     sizes = nested._nested_tensor_size()
     return [len(sizes), *(round(size) for size in sizes.double().mean(dim=0).tolist())]
-
-
-def _let_be(*_: Any) -> None:
-    """Do nothing: the hook for modules called by other threads."""
 
 
 def _in_backward() -> bool:
@@ -611,11 +564,11 @@ def _look_up(func: Any) -> _Operator:
     )
 
 
-def _key(index: int, call: _Call, fusion: Fusion, made_before: set[int]) -> CallKey:
+def _key(index: int, call: TracedCall, fusion: Fusion, made_before: set[int]) -> CallKey:
     """Return a call's row key; backward reuses autocast's half copies of forward's values, `made_before`."""
     finds_halves = call.phase == "backward" and call.casts_low
 
-    def operand(described: tuple[tuple[int, ...], str, bool], flags: dict[str, bool]) -> OperandKey:
+    def operand(described: Described, flags: dict[str, bool]) -> OperandKey:
         shape, dtype, low = described
         return shape, dtype, tuple(name for name, is_set in {"low": low, **flags}.items() if is_set)
 

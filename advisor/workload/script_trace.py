@@ -1,7 +1,8 @@
 """Traces the first step of an ordinary script, which runs for real until it calls its model."""
 
 import inspect
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,22 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from advisor.errors import AdvisorError, TraceError
+from advisor.errors import AdvisorError, LoadError, TraceError
 from advisor.records.workload import Attention, Mode, Workload
 from advisor.workload.companions import companions_of
-from advisor.workload.fakes import fake_mode
-from advisor.workload.sources.script import StepCaptured, run_script
+from advisor.workload.fakes import fake_mode, fake_tensor_log_silenced
+from advisor.workload.sources.python_file import import_file
 from advisor.workload.trace import Follower, Method, following_step, merged_workload, method_notes
 from advisor.workload.user_error import raised_by_us
 
+FirstForward = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]
 
+
+class StepCaptured(BaseException):
+    """Ends the script once the step is captured. Not an `Exception`, so that the script's handlers do not catch it."""
+
+
+@fake_tensor_log_silenced()
 def trace_script(path: Path, argv: Sequence[str], *, mode: Mode, attention: Attention = "auto") -> Workload:
     """Run the script until its first step ends: the optimizer's step in training, the model's call in inference.
 
@@ -123,3 +131,43 @@ def _companions(model: nn.Module, *, path: Path) -> list[Any]:
             roots += [*frame.f_locals.values(), *frame.f_globals.values()]
         frame = frame.f_back
     return companions_of(model, roots)
+
+
+def run_script(
+    path: Path, argv: Sequence[str], *, on_first_forward: FirstForward, with_gradients: bool = False
+) -> None:
+    """Run `path` as `__main__` with `argv`; call `on_first_forward(module, args, kwargs)` before its first model call.
+
+    The model is the first called module that has parameters, so a criterion or an augmentation before it is skipped,
+    and so is a call under `no_grad` if `with_gradients` is set. Returns when `StepCaptured` is raised, or when the
+    script exits after calling its model. Raise `LoadError` if it ends without calling a model; other exceptions of the
+    script pass through.
+    """
+    call = nn.Module.__call__
+    called = False
+
+    def watched_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        nonlocal called
+        is_step = torch.is_grad_enabled() or not with_gradients
+        if not called and is_step and next(module.parameters(), None) is not None:
+            called = True
+            nn.Module.__call__ = call  # type: ignore[method-assign]
+            on_first_forward(module, args, kwargs)
+        return call(module, *args, **kwargs)
+
+    sys.argv = [str(path), *argv]
+    nn.Module.__call__ = watched_call  # type: ignore[method-assign]
+    try:
+        import_file(path, name="__main__")
+    except StepCaptured:
+        return
+    except SystemExit as end:
+        if not called and end.code not in (None, 0):
+            raise
+    finally:
+        nn.Module.__call__ = call  # type: ignore[method-assign]
+    if not called:
+        raise LoadError(
+            f"{path} ended without calling a model",
+            hint="pass the script's training arguments after `--`, or name the model: FILE.py::NAME",
+        )

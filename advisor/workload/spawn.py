@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from advisor.errors import AdvisorError, CoverageError, LoadError, TraceError, UsageError
@@ -94,7 +93,7 @@ class ProfileRequest:
 
 @dataclass(slots=True, kw_only=True)
 class SourceProcess:
-    """A child process that answers one request after the other; closing it kills all of the user's processes."""
+    """A child process that answers requests in turn; leaving its `with` kills all of the user's processes."""
 
     is_ready: bool = field(default=True, init=False)
     """The child can take a request: it has answered all others and still runs."""
@@ -177,6 +176,12 @@ class SourceProcess:
         self._request_fd = self._result_fd = -1
         self.is_ready = False
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def _receive(self, request: ProfileRequest) -> bytes | None:
         """Return the child's message, or None if it ended without one."""
         buffer = bytearray()
@@ -249,45 +254,12 @@ class SourceProcess:
         )
 
 
-@dataclass(slots=True, kw_only=True)
-class PendingProfile:
-    """A child that works on a single request; close it, or use it in a `with`."""
-
-    second_count: dict[str, Any] | None = field(default=None, init=False)
-    """fvcore's count, set by `result()` if the request asks for it."""
-    _process: SourceProcess
-
-    def result(self) -> dict[str, Any]:
-        """Wait for the Workload's JSON; raise errors of the child as `LoadError`, `TraceError`, ..."""
-        try:
-            message = self._process.answer()
-        finally:
-            self.close()
-        self.second_count = message.get("second_count")
-        workload: dict[str, Any] = message["workload"]
-        return workload
-
-    def close(self) -> None:
-        """Kill the child; do nothing if already closed."""
-        self._process.close()
-
-    def __enter__(self) -> Self:
-        """Return self."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close the profile."""
-        self.close()
-
-
-def start_profile(request: ProfileRequest) -> PendingProfile:
-    """Start the child and send the request, so that torch's import overlaps the parent's work; raise as `check`."""
+def start_profile(request: ProfileRequest) -> SourceProcess:
+    """Start a child for a single request, so that torch's import overlaps the parent's work; raise as `check`."""
     request.check()
     process = SourceProcess.start()
     process.ask(request)
-    return PendingProfile(_process=process)
+    return process
 
 
 def _check_source(request: ProfileRequest) -> None:

@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
@@ -12,15 +12,8 @@ Category = Literal["parameters", "buffers", "gradients", "optimizer_state", "act
 Storing = Literal["low", "full", "other"]
 """float32 that autocast stores in half; other float32; every other dtype."""
 
-CATEGORIES: tuple[Category, ...] = (
-    "parameters",
-    "buffers",
-    "gradients",
-    "optimizer_state",
-    "activations",
-    "temporaries",
-)
-STORINGS: tuple[Storing, ...] = ("low", "full", "other")
+CATEGORIES: tuple[Category, ...] = get_args(Category)
+STORINGS: tuple[Storing, ...] = get_args(Storing)
 CELL = {
     (category, storing): row * len(STORINGS) + column
     for row, category in enumerate(CATEGORIES)

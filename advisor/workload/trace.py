@@ -1,5 +1,6 @@
 """Traces one step of a loaded model as a Workload, without running it if possible."""
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -16,7 +17,17 @@ from advisor.workload.affine import memory_lines, merge_rows, merge_shape, merge
 from advisor.workload.assumed_sizes import AssumedSizes
 from advisor.workload.caught_composites import Composites, fast_paths
 from advisor.workload.companions import companions_of
-from advisor.workload.fakes import fake_inputs, fake_mode, real_inputs, to_clone, to_fake, untouched, with_tensors
+from advisor.workload.cuda_redirect import cuda_redirected
+from advisor.workload.fakes import (
+    fake_inputs,
+    fake_mode,
+    fake_tensor_log_silenced,
+    real_inputs,
+    to_clone,
+    to_fake,
+    untouched,
+    with_tensors,
+)
 from advisor.workload.loaded import Inputs, LoadedModel
 from advisor.workload.optimizer_step import OptimizerSteps
 from advisor.workload.recorder import Recorder, Recording
@@ -32,6 +43,11 @@ _CPU_STEP_BATCH = 4
 """Largest base batch of a real step, which is also traced at 2 and 3 times it; only sizes are needed, not times."""
 _CPU_STEP_COPIES = {"inference": 2, "training": 6}
 """Memory of a real step in copies of the parameters: a copy and activations; in training also gradients and state."""
+
+
+_ONE_AT_A_TIME = threading.RLock()
+"""Random generators, warning filters and torch's functions are shared by the process. The lock is reentrant: patches of
+a nested trace lie on top and are removed first."""
 
 
 class NotAffineError(Exception):
@@ -53,6 +69,7 @@ class Step:
     """The model's output contains a loss."""
 
 
+@fake_tensor_log_silenced()
 def trace(
     loaded: LoadedModel, *, mode: Mode, batch: int | None, isolated: bool = False, attention: Attention = "auto"
 ) -> Workload:
@@ -76,6 +93,22 @@ def trace(
             first_error = first_error or error
     _require_memory_for_cpu_step(loaded, mode, first_error)
     return _Tracer(loaded, mode=mode, method="cpu_step", isolated=isolated, attention=attention).workload(batch)
+
+
+@contextmanager
+def gradients_allowed() -> Iterator[None]:
+    """Allow training inside, even if the caller is in `torch.no_grad()` or `torch.inference_mode()`."""
+    with torch.inference_mode(mode=False), torch.enable_grad():
+        yield
+
+
+def trace_live(loaded: LoadedModel, *, mode: Mode, batch: int | None, attention: Attention) -> Workload:
+    """Trace one step in the caller's own process, and leave it unchanged.
+
+    One thread traces at a time; the others see torch unpatched.
+    """
+    with _ONE_AT_A_TIME, gradients_allowed(), cuda_redirected(in_all_threads=False):
+        return trace(loaded, mode=mode, batch=batch, attention=attention)
 
 
 class _Tracer:
@@ -265,9 +298,9 @@ def _recomputed_notes(recording: Recording) -> tuple[str, ...]:
     """Return a note if the model recomputes modules in backward to save memory."""
     if not recording.recomputed:
         return ()
-    paths = [blocks.path for blocks in recording.blocks]
     enclosing = (
-        next((path for path in paths if f"{name}.".startswith(f"{path}.")), name) for name in recording.recomputed
+        next((path for path in recording.blocks if f"{name}.".startswith(f"{path}.")), name)
+        for name in recording.recomputed
     )
     listed = ", ".join(dict.fromkeys(enclosing))
     return (f"torch.utils.checkpoint: {listed} run again in backward and keep no activations for it",)

@@ -11,7 +11,7 @@ import gzip
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
 from importlib import metadata
@@ -92,16 +92,12 @@ def _program_digest() -> bytes:
     for package in _packages():
         with contextlib.suppress(metadata.PackageNotFoundError):
             digest.update(f"{package} {metadata.version(package)}\n".encode())
-    _add_files(digest, [Path(records.__file__), *(file for room in _ROOMS for file in sorted(room.rglob("*.py")))])
+    for file in (Path(records.__file__), *(file for room in _ROOMS for file in sorted(room.rglob("*.py")))):
+        content = file.read_bytes()
+        digest.update(f"{file.name} {len(content)}\n".encode())
+        digest.update(content)
     return digest.digest()
 
 
 def _packages() -> list[str]:
     return ["torch", *sorted({kind.package for kind in source_kinds()} - {""})]
-
-
-def _add_files(digest: "hashlib._Hash", files: Iterable[Path]) -> None:
-    for file in files:
-        content = file.read_bytes()
-        digest.update(f"{file.name} {len(content)}\n".encode())
-        digest.update(content)

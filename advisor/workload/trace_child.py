@@ -23,16 +23,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from advisor.errors import AdvisorError, LoadError, TraceError
 from advisor.machine.limits import total_memory_bytes
+from advisor.workload import sources
 from advisor.workload.dependencies import recorded_dependencies
 from advisor.workload.input_spec import parse_input_specs
 from advisor.workload.interpreter import StandardLibrary
-from advisor.workload.sources import has_scheme
 from advisor.workload.spawn import LENGTH_BYTES, TOKEN_BYTES, ProfileRequest, packed
 from advisor.workload.user_error import explain, raised_by_us, where_now
 
 if TYPE_CHECKING:
-    from advisor.records.generation import Generation
-    from advisor.records.workload import Workload
     from advisor.workload.loaded import LoadedModel
 
 _NAMED_COUNT = 3
@@ -175,55 +173,42 @@ def _replaced(error: BaseException, request: ProfileRequest, *, replaced: Sequen
 
 
 def _profile(request: ProfileRequest) -> dict[str, Any]:
-    named = () if has_scheme(request.source) else (request.source.partition("::")[0],)
+    named = () if sources.has_scheme(request.source) else (request.source.partition("::")[0],)
     with recorded_dependencies(*named) as dependencies:
-        message = _traced(request)
-    return {**message, "dependencies": dependencies}
+        return {**_traced(request), "dependencies": dependencies}
 
 
 def _traced(request: ProfileRequest) -> dict[str, Any]:
     # torch is imported here, so that the channel and the watchdog exist before it.
     from advisor.workload.cuda_redirect import cuda_redirected
     from advisor.workload.file import workload_to_json
-    from advisor.workload.torch_log import fake_tensor_log_silenced
 
-    with cuda_redirected(), fake_tensor_log_silenced():
+    count: dict[str, Any] = {}
+    with cuda_redirected():
         if request.run:
             from advisor.workload.script_trace import trace_script
 
-            workload = trace_script(
-                Path(request.source), request.script_args, mode=request.mode, attention=request.attention
-            )
-            return {"workload": workload_to_json(workload)}
-        if request.generation is not None:
-            return {"workload": workload_to_json(_generation(request, request.generation))}
-        from advisor.workload.sources import load
+            script = Path(request.source)
+            workload = trace_script(script, request.script_args, mode=request.mode, attention=request.attention)
+        elif request.generation is not None:
+            model = sources.load_language_model(request.source, request.generation)
+            from advisor.workload.generation_trace import trace_generation  # needs transformers
 
-        specs = parse_input_specs(request.inputs)
-        loaded = load(request.source, mode=request.mode, specs=specs, attention=request.attention)
-        workload = _trace(loaded, request)
-        message: dict[str, Any] = {"workload": workload_to_json(workload)}
-        if request.second_count:
-            from advisor.workload.second_count import count_with_fvcore
+            workload = trace_generation(model, request.generation, isolated=True)
+        else:
+            from advisor.workload.trace import trace
 
-            message["second_count"] = asdict(count_with_fvcore(loaded, batch=workload.batch))
-        return message
+            specs = parse_input_specs(request.inputs)
+            loaded = sources.load(request.source, mode=request.mode, specs=specs, attention=request.attention)
+            with user_errors_in_step(loaded, request):
+                workload = trace(
+                    loaded, mode=request.mode, batch=request.batch, isolated=True, attention=request.attention
+                )
+            if request.second_count:
+                from advisor.workload.second_count import count_with_fvcore
 
-
-def _generation(request: ProfileRequest, generation: "Generation") -> "Workload":
-    from advisor.workload.sources import load_language_model
-
-    model = load_language_model(request.source, generation)
-    from advisor.workload.generation_trace import trace_generation  # needs transformers
-
-    return trace_generation(model, generation, isolated=True)
-
-
-def _trace(loaded: "LoadedModel", request: ProfileRequest) -> "Workload":
-    from advisor.workload.trace import trace
-
-    with user_errors_in_step(loaded, request):
-        return trace(loaded, mode=request.mode, batch=request.batch, isolated=True, attention=request.attention)
+                count = {"second_count": asdict(count_with_fvcore(loaded, batch=workload.batch))}
+    return {"workload": workload_to_json(workload), **count}
 
 
 @contextmanager

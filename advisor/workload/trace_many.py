@@ -6,7 +6,10 @@ A source that crashes or hangs affects only its own request; its child is replac
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
 from typing import Any, TypeAlias
 
 from advisor.errors import AdvisorError
@@ -39,9 +42,8 @@ def trace_many(
         else:
             outcomes[request] = known
     if missing:
-        with _Crew(missing) as crew:
-            for _ in missing:
-                request, outcome = crew.next_outcome()
+        with closing(_outcomes(missing)) as found:
+            for request, outcome in found:
                 outcomes[request] = outcome
                 if on_progress is not None:
                     on_progress(len(outcomes), len(wanted))
@@ -49,48 +51,34 @@ def trace_many(
     return {request: outcomes[request] for request in wanted}
 
 
-class _Crew:
-    """Threads that each drive one child; leaving the `with` ends all children at once."""
+def _outcomes(requests: Sequence[ProfileRequest]) -> Generator[tuple[ProfileRequest, Outcome], None, None]:
+    """Yield each request with its outcome, in order of completion; closing the generator ends all children at once."""
+    is_over = threading.Event()
+    workers = [_Worker(is_over=is_over) for _ in range(min(_usable_cpu_count(), len(requests)))]
+    idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+    for worker in workers:
+        idle.put(worker)
 
-    def __init__(self, requests: Iterable[ProfileRequest]) -> None:
-        self._waiting: queue.SimpleQueue[ProfileRequest] = queue.SimpleQueue()
-        for request in requests:
-            self._waiting.put(request)
-        self._outcomes: queue.SimpleQueue[tuple[ProfileRequest, Outcome] | BaseException] = queue.SimpleQueue()
-        self._is_over = threading.Event()
-        worker_count = min(_usable_cpu_count(), self._waiting.qsize())
-        self._workers = [_Worker(is_over=self._is_over) for _ in range(worker_count)]
-        self._threads = [threading.Thread(target=self._work, args=(worker,)) for worker in self._workers]
-
-    def next_outcome(self) -> tuple[ProfileRequest, Outcome]:
-        """Return the next finished request and its outcome, in order of completion."""
-        outcome = self._outcomes.get()
-        if isinstance(outcome, BaseException):
-            raise outcome
-        return outcome
-
-    def __enter__(self) -> "_Crew":
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_over.set()
-        for worker, thread in zip(self._workers, self._threads, strict=True):
-            while thread.is_alive():
-                worker.kill()
-                thread.join(_POLL_S)
-
-    def _work(self, worker: "_Worker") -> None:
+    def trace(request: ProfileRequest) -> Outcome:
+        worker = idle.get()
         try:
-            while not self._is_over.is_set():
-                request = self._waiting.get_nowait()
-                self._outcomes.put((request, worker.trace(request)))
-        except queue.Empty:
-            pass
-        except BaseException as mistake:  # noqa: BLE001 - a bug of our own, which the waiting thread raises
-            self._outcomes.put(mistake)
+            return worker.trace(request)
         finally:
+            idle.put(worker)
+
+    pool = ThreadPoolExecutor(len(workers))
+    running = {pool.submit(trace, request): request for request in requests}
+    try:
+        for future in as_completed(running):
+            yield running[future], future.result()
+    finally:
+        is_over.set()
+        pool.shutdown(wait=False, cancel_futures=True)
+        while not all(future.done() for future in running):
+            for worker in workers:
+                worker.kill()
+            time.sleep(_POLL_S)
+        for worker in workers:
             worker.close()
 
 

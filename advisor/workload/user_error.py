@@ -19,10 +19,10 @@ _LIBRARIES = tuple(
     {os.path.realpath(path) + os.sep for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))}
 )
 _MESSAGE_LINES = 12
-_COMPLAINTS: tuple[type[Exception], ...] = (TypeError, ValueError, IndexError)
+_COMPLAINTS = (TypeError, ValueError, IndexError)
 """Errors that torch raises for wrong arguments, besides RuntimeError (torch/csrc/Exceptions.h)."""
-_HANDING_ON: dict[tuple[str, str], tuple[type[Exception], ...]] = {}
-"""File and name of each function marked by `hands_on`, with the errors that are the user's there."""
+_HANDING_ON: set[tuple[str, str]] = set()
+"""File and name of each function marked by `hands_on`."""
 _LINE_CHARACTERS = 500
 _FRAMES_AT_EACH_END = 8
 _NO_CONNECTION = frozenset(("URLError", "ConnectionError", "ConnectError"))
@@ -46,12 +46,12 @@ def is_user_file(filename: str) -> bool:
     return not installed and not path.startswith((_OWN, *_LIBRARIES))
 
 
-def hands_on(function: _F, *, errors: tuple[type[Exception], ...] = _COMPLAINTS) -> _F:
-    """Mark a function of ours that passes the user's arguments on, by default to torch.
+def hands_on(function: _F) -> _F:
+    """Mark a function of ours that passes the user's arguments on to C code.
 
     Errors about these arguments are raised in our line, but they are the user's.
     """
-    _HANDING_ON[function.__code__.co_filename, function.__code__.co_name] = errors
+    _HANDING_ON.add((function.__code__.co_filename, function.__code__.co_name))
     return function
 
 
@@ -69,7 +69,7 @@ def raised_by_us(error: BaseException) -> bool:
         return False
     if isinstance(error, RuntimeError):
         return last not in _HANDING_ON and not any(is_user_file(filename) for filename, _ in frames)
-    return not isinstance(error, _HANDING_ON.get(last, ()))
+    return last not in _HANDING_ON or not isinstance(error, _COMPLAINTS)
 
 
 def _is_of_python(filename: str) -> bool:

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from advisor.workload.live_trace import trace_live
 from advisor.workload.sources.live import load_live
+from advisor.workload.trace import trace_live
 from tests.reliability.attack import Attack
 
 WIDTH = 8

@@ -1,6 +1,7 @@
 """Tracing leaves the user's model, and the interpreter, as they were: on fake tensors, for real, and when it fails."""
 
 import copy
+import logging
 import random
 from collections import OrderedDict, deque
 
@@ -9,7 +10,15 @@ import pytest
 import torch
 from torch import nn
 
-from advisor.workload.fakes import fake_inputs, fake_mode, to_clone, to_fake, untouched, with_tensors
+from advisor.workload.fakes import (
+    fake_inputs,
+    fake_mode,
+    fake_tensor_log_silenced,
+    to_clone,
+    to_fake,
+    untouched,
+    with_tensors,
+)
 from tests.workload.tracing import Calls, cnn, images, mlp, rows_of, traced, vectors
 
 WAYS = ["fake", "cpu_step", "raises"]
@@ -339,3 +348,12 @@ def test_a_meta_model_is_traced_without_its_weights():
     workload = traced(model, vectors, mode="training")
     assert workload.parameter_count == 9 * 10**6 + 10**12 + 10**6
     assert all(parameter.is_meta for parameter in model.parameters())
+
+
+def test_errors_on_fake_tensors_are_not_logged_while_tracing_and_are_afterwards():
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    level = logger.level
+    with fake_tensor_log_silenced():
+        assert not logger.isEnabledFor(logging.ERROR)
+    assert logger.isEnabledFor(logging.ERROR)
+    assert logger.level == level

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from advisor.workload.live_trace import trace_live
 from advisor.workload.summary import totals
+from advisor.workload.trace import trace_live
 from tests.workload.tracing import Calls, loaded
 
 PATCHED = (

@@ -70,5 +70,5 @@ def test_a_file_and_a_script_may_import_it_too(other_torchvision: Path, tmp_path
         "if __name__ == '__main__':\n"
         "    model(example_inputs)\n"
     )
-    with start_profile(ProfileRequest(source=str(path), run=run)) as pending:
-        assert pending.result()["parameter_count"] == 61_100_840  # as torchvision's documentation says
+    with start_profile(ProfileRequest(source=str(path), run=run)) as child:
+        assert child.answer()["workload"]["parameter_count"] == 61_100_840  # as torchvision's documentation says

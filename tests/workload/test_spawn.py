@@ -26,8 +26,9 @@ FLOPS = 2 * 4 * 3 * 2  # batch x in x out multiply-adds
 
 
 def profile(source: str, **request: Any) -> dict[str, Any]:
-    with start_profile(ProfileRequest(source=source, **request)) as pending:
-        return pending.result()
+    with start_profile(ProfileRequest(source=source, **request)) as child:
+        workload: dict[str, Any] = child.answer()["workload"]
+        return workload
 
 
 def error_of(source: str, **request: Any) -> AdvisorError:
@@ -67,9 +68,9 @@ open("forked", "w").write(str(forked))
 """
     code = (
         "from advisor.workload.spawn import *\n"
-        f"with start_profile(ProfileRequest(source={source!r})) as pending:\n"
+        f"with start_profile(ProfileRequest(source={source!r})) as child:\n"
         f"    exec({forking if fork else ''!r})\n"
-        "    pending.result()"
+        "    child.answer()"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL)
@@ -90,7 +91,7 @@ def test_a_file_comes_back_as_a_workload(write: Write) -> None:
 def test_the_parent_does_not_import_torch(write: Write) -> None:
     code = (
         "import sys; from advisor.workload.spawn import *; "
-        f"start_profile(ProfileRequest(source={write(NET)!r})).result(); "
+        f"start_profile(ProfileRequest(source={write(NET)!r})).answer(); "
         "print([name for name in ('torch', 'numpy', 'pydantic') if name in sys.modules])"
     )
     run = subprocess.run(
@@ -181,6 +182,11 @@ def test_a_script_runs_as_main_with_its_arguments_until_its_first_step(write: Wr
     error = error_of(name, run=True)
     assert "sys.exit(2)" in error.message
     assert "after `--`" in error.hint
+
+
+def test_a_variable_that_is_not_set_is_an_error_of_the_file(write: Write) -> None:
+    error = error_of(write("import os\n\nwidth = int(os.environ['NO_SUCH_WIDTH'])"))
+    assert error.message == "net.py: KeyError: 'NO_SUCH_WIDTH'\n  net.py:3: width = int(os.environ['NO_SUCH_WIDTH'])"
 
 
 def test_a_script_that_calls_no_model_is_an_error(write: Write) -> None:
@@ -412,10 +418,10 @@ def test_the_caller_is_no_subreaper_and_keeps_its_signal_handlers(write: Write) 
 
 @needs_proc
 def test_a_profile_that_nobody_waits_for_is_ended_by_closing_it(write: Write) -> None:
-    with start_profile(ProfileRequest(source=write("while True: pass"))) as pending:
-        pid = pending._process.pid
+    with start_profile(ProfileRequest(source=write("while True: pass"))) as child:
+        pid = child.pid
     assert ends_within(pid, 2)
-    pending.close()
+    child.close()
 
 
 @pytest.mark.parametrize(

@@ -54,9 +54,6 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
         make_inputs=make_inputs,
         batch=batch,
         batch_is_fixed=batch_is_fixed,
-        loss=None,
-        optimizer=None,
-        train_step=None,
         notes=("exported program: dropout and batch norm as they were on export",),
     )
 

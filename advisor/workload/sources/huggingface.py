@@ -55,7 +55,7 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
     found = read_config(reference, {"attn_implementation": _ATTENTION[attention]} if attention in _ATTENTION else {})
     config, name = found.config, found.name
     kind = _model_class(found.transformers, config, found.path)
-    model = built(kind, config, reference)
+    model = build(lambda: kind(config), reference)
     if specs:
         return load_live(model, specs=specs, name=name)
     makers, note = _inputs(model, config, found.path)
@@ -64,7 +64,9 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
     def example_inputs(batch: int) -> dict[str, torch.Tensor]:
         return {argument: make(batch) for argument, make in (makers | labels).items()}
 
-    return load_live(model, example_inputs, name=name, loss=_loss_of_output if labels else None, notes=(note,))
+    return load_live(
+        model, example_inputs, name=name, loss=(lambda output, batch: output.loss) if labels else None, notes=(note,)
+    )
 
 
 def offline_transformers() -> Any:
@@ -87,11 +89,6 @@ def read_config(reference: str, settings: Mapping[str, Any]) -> FoundConfig:
         path=config_path,
         transformers=transformers,
     )
-
-
-def built(kind: Callable[[Any], nn.Module], config: Any, reference: str) -> nn.Module:
-    """Build the model, without weights if its code allows."""
-    return build(lambda: kind(config), reference)
 
 
 def position_count(config: Any) -> int | None:
@@ -193,10 +190,6 @@ def _labels(architecture: str, makers: Makers) -> Makers:
     if architecture.endswith("ForQuestionAnswering"):
         return {"start_positions": _class_maker, "end_positions": _class_maker}
     return {}
-
-
-def _loss_of_output(output: Any, batch: Any) -> torch.Tensor:
-    return output.loss  # type: ignore[no-any-return]
 
 
 def _known(config: Any, names: Sequence[str]) -> list[int]:

@@ -11,6 +11,7 @@ from advisor.errors import LoadError, UsageError
 from advisor.records.generation import Generation
 from advisor.workload.kv_cache import ENGINE_ATTENTION, LayerWindow, attend, layer_windows
 from advisor.workload.sources import huggingface
+from advisor.workload.sources.python_file import build
 
 _CAUSAL = ("ForCausalLM", "LMHeadModel")
 """Endings of the names of causal architectures."""
@@ -45,7 +46,7 @@ def load(reference: str, generation: Generation) -> LanguageModel:
     config.use_cache = True
     return LanguageModel(
         name=found.name,
-        model=huggingface.built(kind, config, reference),
+        model=build(lambda: kind(config), reference),
         width=config.hidden_size,
         head_count=config.num_attention_heads,
         windows=windows,
