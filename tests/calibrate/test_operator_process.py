@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -123,10 +124,14 @@ def test_too_little_time_for_one_operator_is_said(monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_interrupt_before_the_first_operator_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores interrupts
     child(monkeypatch, then=f"os.kill({os.getpid()}, 2); time.sleep(1000)")
 
-    with pytest.raises(KeyboardInterrupt):
-        time_operators(request())
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            time_operators(request())
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_real_child_times_real_operators_and_an_interrupt_keeps_them() -> None:
