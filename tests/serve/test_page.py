@@ -137,7 +137,7 @@ def test_a_dropped_workload_is_answered_and_its_name_is_text(server: Server, tmp
         page.set_input_files("#file", [])
         page.set_input_files("#file", str(file))
         page.wait_for_selector("[role=alert]:not([hidden])")
-        assert "workload.json is no workload" in page.locator("[role=alert]").inner_text()
+        assert "workload.json is not a workload" in page.locator("[role=alert]").inner_text()
         assert seen.complaints == []
 
 
