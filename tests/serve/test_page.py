@@ -148,7 +148,7 @@ def test_the_settings_can_be_reached_and_named_without_a_mouse(server: Server) -
         page.goto(f"{server.url}/#example=mlp")
         page.wait_for_selector("#report h1", timeout=60_000)
         page.keyboard.press("Tab")
-        assert page.evaluate("document.activeElement.textContent") == "To the answer"
+        assert page.evaluate("document.activeElement.textContent") == "Skip to the answer"
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.name") == "example"
         unnamed = page.evaluate(
