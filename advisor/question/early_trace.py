@@ -1,14 +1,15 @@
-"""Starts the child that traces a source; importing this module takes little, so that the child can start early."""
+"""Starts the trace of a source; importing this module takes little, so that the trace can start early."""
 
 from typing import Any
 
 from advisor.errors import AdvisorError
 from advisor.records.flag_values import is_workload_file, single_batch_of
 from advisor.records.options import Options
-from advisor.workload.spawn import ProfileRequest, SourceProcess, start_profile
+from advisor.workload.source_trace import SourceTrace
+from advisor.workload.spawn import ProfileRequest
 
 
-def early_trace(source: str, options: Options, *, run: bool, script_args: tuple[str, ...]) -> SourceProcess | None:
+def early_trace(source: str, options: Options, *, run: bool, script_args: tuple[str, ...]) -> SourceTrace | None:
     """Start to trace the source, so that torch's import overlaps the caller's imports; the caller closes the trace.
 
     Returns None for a saved workload and for what cannot be traced: `question_from_source` says why.
@@ -16,7 +17,7 @@ def early_trace(source: str, options: Options, *, run: bool, script_args: tuple[
     if is_workload_file(source):
         return None
     try:
-        return start_profile(
+        return SourceTrace.start(
             request_of(source, options, batch=single_batch_of(options.batch), run=run, script_args=script_args)
         )
     except AdvisorError:

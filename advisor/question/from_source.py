@@ -1,7 +1,6 @@
 """Builds a question from a source: a file, a named model or a saved workload."""
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -22,10 +21,10 @@ from advisor.records.options import Options
 from advisor.records.price import Catalog
 from advisor.records.workload import Attention, SecondCount, Workload
 from advisor.workload.file import read_workload, workload_from_json
-from advisor.workload.sources import has_scheme, kind_of
-from advisor.workload.spawn import ProfileRequest, SourceProcess, start_profile
+from advisor.workload.source_trace import SourceTrace
+from advisor.workload.sources import kind_of
+from advisor.workload.spawn import ProfileRequest, start_profile
 from advisor.workload.summary import group_rows, summarize
-from advisor.workload.trace_many import trace_many
 
 MAX_DEVICES = 6
 """The most devices that `--on` may name: side by side, each needs columns of its own."""
@@ -60,17 +59,15 @@ def question_from_source(
     run: bool = False,
     script_args: tuple[str, ...] = (),
     on: Sequence[str] = (),
-    use_trace_cache: bool = False,
-    trace: SourceProcess | None = None,
+    trace: SourceTrace | None = None,
     read_machine: ReadMachine | None = this_machine,
     read_calibrations: ReadCalibrations = calibrations_in_force,
 ) -> Question:
     """Trace the model in `source`, or read a saved workload, and collect everything else that an answer needs.
 
-    `on` are the devices to explain. With `use_trace_cache` the trace of a model of a package or a config is kept and
-    read the next time. `trace` is the trace that `early_trace` has started. `read_machine` None leaves this machine
-    out. The answer for a saved workload is the same on every machine, so this one is read only if `on` or `--device`
-    says `local`.
+    `on` are the devices to explain. `trace` is the trace that `early_trace` has started. `read_machine` None leaves
+    this machine out. The answer for a saved workload is the same on every machine, so this one is read only if `on` or
+    `--device` says `local`.
     """
     check_named(on, options)
     check_source(source, options, run=run)
@@ -86,21 +83,12 @@ def question_from_source(
         asked = replace(options, attention=attention)
         return request_of(source, asked, batch=batch, run=run, script_args=script_args)
 
-    def trace_again(request: ProfileRequest) -> Workload:
-        with start_profile(request) as child:
-            return workload_from_json(child.answer()["workload"], where=source)
-
     batch, kind = single_batch(options), kind_of(source)
     measuring = _measuring(source, options, run=run) if options.measure else None
-    is_kept = use_trace_cache and not run and has_scheme(source)
-    with nullcontext() if is_kept else trace or start_profile(request_at(batch)) as child:
-        catalog = catalog_of(options)  # while the child imports torch
+    with trace or SourceTrace.start(request_at(batch)) as started:
+        catalog = catalog_of(options)  # while a child imports torch
         machine = read_machine() if read_machine and (is_here_named or not options.no_local) else None
-        workload = (
-            workload_from_json(child.answer()["workload"], where=source)
-            if child
-            else _trace_or_read_cache(request_at(batch))
-        )
+        workload = started.workload()
     return question_of(
         workload,
         options,
@@ -108,8 +96,8 @@ def question_from_source(
         machine=machine,
         calibrated=calibrations_for(machine, catalog, options, read=read_calibrations),
         measuring=measuring,
-        trace_at=lambda batch: trace_again(request_at(batch)),
-        trace_fused=(lambda: trace_again(request_at(batch, "fused"))) if kind and kind.has_attention_forms else None,
+        trace_at=lambda batch: _traced(request_at(batch)),
+        trace_fused=(lambda: _traced(request_at(batch, "fused"))) if kind and kind.has_attention_forms else None,
     )
 
 
@@ -143,11 +131,16 @@ def question_of(
     )
 
 
-def _trace_or_read_cache(request: ProfileRequest) -> Workload:
-    outcome = trace_many([request])[request]
-    if isinstance(outcome, Workload):
-        return outcome
-    raise outcome
+def _traced(request: ProfileRequest) -> Workload:
+    with SourceTrace.start(request) as trace:
+        return trace.workload()
+
+
+def _counted_twice(request: ProfileRequest) -> tuple[Workload, SecondCount | None]:
+    with start_profile(request) as child:
+        answer = child.answer()
+    count = SecondCount(**answer["second_count"]) if "second_count" in answer else None
+    return workload_from_json(answer["workload"], where=request.source), count
 
 
 def _measuring(source: str, options: Options, *, run: bool) -> Measuring:
@@ -190,10 +183,7 @@ def profile_source(
         as_saved(options, workload, where=source)
     else:
         request = request_of(source, options, batch=wanted, run=run, script_args=script_args, second_count=second_count)
-        with start_profile(request) as child:
-            answer = child.answer()
-        workload = workload_from_json(answer["workload"], where=source)
-        count = SecondCount(**answer["second_count"]) if "second_count" in answer else None
+        workload, count = _counted_twice(request) if second_count else (_traced(request), None)
     check_coverage(workload, options)
     return Profile(workload=replace(workload, batch=profiled_batch(workload, wanted)), second_count=count)
 

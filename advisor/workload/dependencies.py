@@ -2,7 +2,8 @@
 
 Python's audit events report every file that it opens, also through libraries (PEP 578). They miss files read by other
 programs, or opened by C++ and Rust code; these are mostly weights, whose values do not affect a trace. Variables count
-only if the user's own code reads them: torch alone reads hundreds, and a library reads its own only on import.
+only if the user's own code reads them: torch alone reads hundreds, and a library reads its own only on import. Code
+that opens a connection or starts a program depends on something that no fingerprint covers.
 """
 
 import hashlib
@@ -22,6 +23,9 @@ from advisor.workload.user_error import hands_on, is_user_file
 _BY_CONTENT_BYTES = 64 * 2**20
 """Larger files are identified by size and modification time: reading them would take longer than the trace."""
 _NO_FILES = ("/proc/", "/sys/", "/dev/")
+_OUTSIDE = "outside"
+"""The name under which a connection or a program is recorded; it has no fingerprint."""
+_OUTSIDE_EVENTS = frozenset({"socket.connect", "subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fork"})
 _ALL_NAMES = "*"
 _recording: list[dict[str, str]] = []
 """The active records. An audit hook cannot be removed, so one stays for the life of the process."""
@@ -56,9 +60,14 @@ def recorded_dependencies(*named: str) -> Iterator[dict[str, str]]:
         _recording.pop()
 
 
+def are_all_known(dependencies: Mapping[str, str]) -> bool:
+    """Return False if the code opened a connection or started a program, so that its result may change unseen."""
+    return _OUTSIDE not in dependencies
+
+
 def are_unchanged(dependencies: Mapping[str, str]) -> bool:
     """Return True if every file, folder and variable is unchanged."""
-    return all(
+    return are_all_known(dependencies) and all(
         known == (_of_variable(name, os.environ) if kind == "variable" else _fingerprint(name, kind=kind))
         for name, known in dependencies.items()
         for kind in [known.partition(" ")[0]]
@@ -99,6 +108,8 @@ def _of_variable(name: str, environ: Mapping[str, str]) -> str:
 
 
 def _on_event(event: str, arguments: tuple[Any, ...]) -> None:
+    if _recording and event in _OUTSIDE_EVENTS:
+        _recording[-1][_OUTSIDE] = event
     if not _recording or event not in ("open", "os.listdir", "os.scandir"):
         return
     with suppress(Exception):  # the user's code may pass anything; the call itself then raises the error

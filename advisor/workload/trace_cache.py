@@ -23,7 +23,7 @@ import platformdirs
 import advisor.records.workload as records
 from advisor.files.whole_file import replace_whole
 from advisor.records.workload import Workload
-from advisor.workload.dependencies import are_unchanged
+from advisor.workload.dependencies import are_all_known, are_unchanged
 from advisor.workload.file import workload_from_json
 from advisor.workload.sources import kind_of, source_kinds
 from advisor.workload.spawn import RESULT_LIMIT_BYTES, ProfileRequest
@@ -42,7 +42,12 @@ def folder() -> Path:
 
 
 def read(request: ProfileRequest) -> Workload | None:
-    """Return the cached Workload of this request, or None if there is none or what it read has changed."""
+    """Return the cached Workload of this request, or None if there is none or what it read has changed.
+
+    Scripts are not cached: they also read data, and run until their first step.
+    """
+    if request.run:
+        return None
     try:
         file = _file(request)
         if not file.is_file():
@@ -57,7 +62,12 @@ def read(request: ProfileRequest) -> Workload | None:
 
 
 def write(request: ProfileRequest, document: dict[str, Any], *, dependencies: Mapping[str, str]) -> None:
-    """Store the Workload's JSON, made from `dependencies`, atomically; do nothing if the folder is not writable."""
+    """Store the Workload's JSON, made from `dependencies`, atomically.
+
+    Nothing is stored for a script, if not all dependencies are known, or if the folder is not writable.
+    """
+    if request.run or not are_all_known(dependencies):
+        return
     with contextlib.suppress(OSError):
         file = _file(request)
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +86,7 @@ def forget_oldest() -> None:
 def _file(request: ProfileRequest) -> Path:
     asked = {name: value for name, value in asdict(request).items() if name not in _NO_PART_OF_THE_TRACE}
     kind = kind_of(request.source)
-    if request.run or kind is None or kind.is_path:
+    if kind is None or kind.is_path:
         asked["folder"] = str(Path.cwd())
     prefixes = tuple(f"{package.upper()}_" for package in _packages())  # as TIMM_FUSED_ATTN, which timm reads on import
     asked["settings"] = {name: value for name, value in os.environ.items() if name.startswith(prefixes)}

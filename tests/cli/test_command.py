@@ -47,7 +47,7 @@ class Trace:
 @pytest.fixture
 def trace(monkeypatch: pytest.MonkeyPatch) -> Trace:
     started = Trace()
-    monkeypatch.setattr(module, "start_profile", lambda _: started)
+    monkeypatch.setattr(module.SourceTrace, "start", lambda _: started)
     return started
 
 

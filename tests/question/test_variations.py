@@ -1,6 +1,5 @@
 """The same model at several values of a parameter, and the source itself."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from textwrap import dedent
 
@@ -11,6 +10,7 @@ from advisor.question.from_source import question_from_source
 from advisor.question.variations import parse_variation, trace_variations
 from advisor.records.options import Options
 from advisor.records.workload import Workload
+from advisor.workload import trace_cache
 from advisor.workload.spawn import ProfileRequest
 from tests.predict.toys import workload as toy
 
@@ -96,13 +96,13 @@ def test_a_file_that_says_nothing_of_widths_is_not_varied(tmp_path: Path) -> Non
 def test_a_language_model_in_service_is_traced_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[ProfileRequest] = []
 
-    def trace(requests: Sequence[ProfileRequest]) -> dict[ProfileRequest, Workload]:
-        asked.extend(requests)
-        return dict.fromkeys(requests, toy())
+    def read(request: ProfileRequest) -> Workload:
+        asked.append(request)
+        return toy()
 
-    monkeypatch.setattr("advisor.question.from_source.trace_many", trace)
+    monkeypatch.setattr(trace_cache, "read", read)
     options = Options(prompt_tokens=8, output_tokens=2, no_local=True)
-    question_from_source("hf:config.json", options, use_trace_cache=True)
+    question_from_source("hf:config.json", options)
     assert [(request.prompt_tokens, request.output_tokens) for request in asked] == [(8, 2)]
     with pytest.raises(UsageError, match="needs --output-tokens"):
-        question_from_source("hf:config.json", Options(prompt_tokens=8), use_trace_cache=True)
+        question_from_source("hf:config.json", Options(prompt_tokens=8))

@@ -123,6 +123,26 @@ def test_a_change_in_another_variable_is_the_same_trace(name: str, monkeypatch: 
     assert trace_cache.read(request()) == SAVED
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import subprocess; subprocess.run(['true'])",
+        "import os; os.system('true')",
+        "import socket\nwith socket.socket() as made: made.connect_ex(('127.0.0.1', 9))",
+    ],
+)
+def test_code_that_asks_a_program_or_a_server_is_traced_each_time(code: str, tmp_path: Path) -> None:
+    with recorded_dependencies("net.py") as dependencies:
+        exec(compile(code, str(tmp_path / "net.py"), "exec"))
+    trace_cache.write(request(), DOCUMENT, dependencies=dependencies)
+    assert trace_cache.read(request()) is None
+
+
+def test_a_script_is_run_each_time() -> None:
+    keep(request(run=True))
+    assert trace_cache.read(request(run=True)) is None
+
+
 def test_code_that_searches_all_variables_depends_on_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with recorded_dependencies() as dependencies:
         exec(compile("import os; [n for n in os.environ if n.startswith('NET_')]", str(tmp_path / "net.py"), "exec"))

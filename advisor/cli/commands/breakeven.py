@@ -57,7 +57,7 @@ def command(
     from advisor.report.break_even import break_even_content
 
     with progress(f"reading {source}"):
-        question = question_from_source(source, options, run=run, script_args=script_args, use_trace_cache=True)
+        question = question_from_source(source, options, run=run, script_args=script_args)
         answer = break_even(question, variations=trace_variations(source, options, vary=vary, run=run))
     write_answer(answer, output, break_even_content)
     return ExitCode.ANSWER

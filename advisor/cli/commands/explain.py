@@ -11,7 +11,7 @@ from advisor.errors import ExitCode
 if TYPE_CHECKING:
     from advisor.cli.output import Output
     from advisor.records.options import Options
-    from advisor.workload.spawn import SourceProcess
+    from advisor.workload.source_trace import SourceTrace
 
 
 def _flags() -> list[click.Parameter]:
@@ -41,7 +41,7 @@ def command(
     output: "Output",
     on: tuple[str, ...],
     options: "Options",
-    trace: "SourceProcess | None",
+    trace: "SourceTrace | None",
 ) -> int:
     """Explain the predicted time of a step: where it goes, by operator family and by module.
 

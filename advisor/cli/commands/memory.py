@@ -11,7 +11,7 @@ from advisor.errors import ExitCode
 if TYPE_CHECKING:
     from advisor.cli.output import Output
     from advisor.records.options import Options
-    from advisor.workload.spawn import SourceProcess
+    from advisor.workload.source_trace import SourceTrace
 
 _OPTION_FLAGS = (
     "mode", "precision", "batch", "prompt_tokens", "output_tokens", "concurrency", "weights", "input", "attention",
@@ -47,7 +47,7 @@ def command(
     output: "Output",
     on: tuple[str, ...],
     options: "Options",
-    trace: "SourceProcess | None",
+    trace: "SourceTrace | None",
 ) -> int:
     """Check whether a step fits the memory of a device before you rent it, and what would make it fit.
 

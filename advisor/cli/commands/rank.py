@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from advisor.cli.output import Output
     from advisor.records.options import Options
-    from advisor.workload.spawn import SourceProcess
+    from advisor.workload.source_trace import SourceTrace
 
 
 def _flags() -> list[click.Parameter]:
@@ -49,7 +49,7 @@ def command(
     compare_to: "Path | None",
     fail_if_cost_rises: float | None,
     options: "Options",
-    trace: "SourceProcess | None",
+    trace: "SourceTrace | None",
 ) -> int:
     """Rank CPU and GPU instances by what the job costs on them, and say why.
 
