@@ -107,7 +107,6 @@ def catalogs(scratch: Path) -> list[Result]:
     return [
         _absolute("load all profiles, cold (processor time)", cold, most_s=0.5),
         _absolute("load all profiles, warm (processor time)", warm, most_s=0.06),
-        _ratio("catalog warm / cold", warm, cold, most=0.1, interleaved=False),
         _ratio("catalog cold / import torch", cold, lambda: _printed_s(torch, cache), most=0.5),
     ]
 
