@@ -1,8 +1,11 @@
-"""Fit what an engine's own kernels reach on the steps of one GPU, hold it to another's, put it into the shipped files.
+"""Fits the kernels of an inference engine on one GPU, tests them on another, and adds them to the shipped efficiencies.
 
-`python scripts/fit_engine_kernels.py --measured tests/data/measured --out profiles/efficiency`: the second half of
-`make fit`, for no step holds these kernels and the rest of the files decides how fast they stream.
-The table has linear layers and additions beside them: these were fitted on both GPUs.
+    python scripts/fit_engine_kernels.py --measured tests/data/measured --out profiles/efficiency
+
+This is the second half of `make fit`: no whole step contains these kernels, and their share of the bandwidth comes from
+the efficiencies of the first half. Reads `vidur_engine.csv` and `vidur_ops.csv`, rewrites the efficiency files of GPUs
+in --out, and prints the errors. The linear layers and additions of `vidur_ops.csv`, shown for comparison, were fitted
+on both GPUs.
 """
 
 import argparse
@@ -26,7 +29,7 @@ ENGINE, LINEAR = "vidur_engine.csv", "vidur_ops.csv"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Group:
-    """Steps of one kind on one GPU, and predicted over measured of each."""
+    """Steps of one kernel on one GPU, and the ratio of predicted to measured time of each."""
 
     device: str
     kernel: str
@@ -41,7 +44,7 @@ class Group:
 
 
 def main() -> None:
-    """Fit, write, and show the errors."""
+    """Fit, write the files, and print the errors."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measured", type=Path, required=True, help="folder with the tables of measurements")
     parser.add_argument("--out", type=Path, required=True, help="folder of the efficiency files")
@@ -56,17 +59,17 @@ def main() -> None:
 
 
 def engine_steps(folder: Path) -> list[MeasuredStep]:
-    """Norms, rotary embeddings and gated activations."""
+    """Return the steps of norms, rotary embeddings and gated activations."""
     return measured_steps([folder / ENGINE], wanted=lambda _: True, timeout_s=120.0)
 
 
 def linear_steps(folder: Path) -> list[MeasuredStep]:
-    """The other operators of the same source."""
+    """Return the steps of linear layers and additions, from the same source."""
     return measured_steps([folder / LINEAR], wanted=lambda _: True, timeout_s=120.0)
 
 
 def groups(steps: Sequence[MeasuredStep], efficiencies: Sequence[Efficiency]) -> Iterator[Group]:
-    """By GPU and kernel; all of a GPU at last."""
+    """Yield the steps by GPU and kernel, and all steps of each GPU last."""
     for device in dict.fromkeys(step.device.id for step in steps):
         there = [step for step in steps if step.device.id == device]
         efficiency = efficiency_of(there[0].device, precision="fp16", efficiencies=efficiencies)
