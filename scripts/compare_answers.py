@@ -1,8 +1,12 @@
-"""Show that a change of the code leaves every answer as it was, to 12 digits; floats round in the order of their sums.
+"""Checks that a change of the code leaves all answers the same, to 12 digits.
 
-`python scripts/compare_answers.py write before/` runs each command below on the examples and keeps its JSON; after the
-change, `write after/` and `compare before/ after/` list the answers that differ. Both are to be run on one day, since
-answers name the age of prices.
+    python scripts/compare_answers.py write before/           (before the change)
+    python scripts/compare_answers.py write after/            (after the change)
+    python scripts/compare_answers.py compare before/ after/
+
+`write` runs `advise` commands on the examples and writes the JSON of each into the folder; `compare` lists the answers
+that differ. Run both `write` commands on the same day, since answers contain the age of prices. Digits beyond the 12th
+are ignored because they depend on the order of summation.
 """
 
 import argparse
@@ -18,18 +22,18 @@ from typing import Any
 EXAMPLES = ("mlp.py", "small_cnn.py", "resnet50.py", "lstm.py", "transformer.py", "word_embedding.py")
 CONFIGS = ("bert_base.json", "gpt2.json")
 SERVED = "hf:examples/configs/llama3_8b.json"
-ALONE = ("--no-local", "-o", "json")
-"""Options under which an answer is the same on every machine."""
+PORTABLE = ("--no-local", "-o", "json")
+"""Options that make an answer independent of the machine."""
 
 
 def commands() -> dict[str, tuple[str, ...]]:
-    """Every command that is run, by the name of the file that keeps its answer."""
+    """Return every command to run, by the name of its answer's file."""
     models = {Path(name).stem: f"examples/{name}" for name in EXAMPLES}
     models |= {Path(name).stem: f"hf:examples/configs/{name}" for name in CONFIGS}
     found: dict[str, tuple[str, ...]] = {}
     for name, source in models.items():
         for mode in ("inference", "training"):
-            found[f"rank-{name}-{mode}"] = ("rank", source, "--mode", mode, *ALONE)
+            found[f"rank-{name}-{mode}"] = ("rank", source, "--mode", mode, *PORTABLE)
             found[f"memory-{name}-{mode}"] = (
                 "memory",
                 source,
@@ -42,24 +46,44 @@ def commands() -> dict[str, tuple[str, ...]]:
                 "-o",
                 "json",
             )
-        found[f"explain-{name}"] = ("explain", source, "--batch", "8", "--on", "t4", "--on", "c7a.4xlarge", *ALONE)
-        found[f"breakeven-{name}"] = ("breakeven", source, *ALONE)
+        found[f"explain-{name}"] = ("explain", source, "--batch", "8", "--on", "t4", "--on", "c7a.4xlarge", *PORTABLE)
+        found[f"breakeven-{name}"] = ("breakeven", source, *PORTABLE)
         found[f"profile-{name}"] = ("profile", source, "--mode", "training", "-o", "json")
-    found["rank-job"] = ("rank", models["resnet50"], "--samples", "1e8", "--deadline", "24h", "--max-usd", "50", *ALONE)
-    found["rank-gpus"] = ("rank", models["transformer"], "--mode", "training", "--batch", "256", "--gpus", "4", *ALONE)
-    found["rank-served"] = ("rank", SERVED, "--prompt-tokens", "1024", "--output-tokens", "256", *ALONE)
+    found["rank-job"] = (
+        "rank",
+        models["resnet50"],
+        "--samples",
+        "1e8",
+        "--deadline",
+        "24h",
+        "--max-usd",
+        "50",
+        *PORTABLE,
+    )
+    found["rank-gpus"] = (
+        "rank",
+        models["transformer"],
+        "--mode",
+        "training",
+        "--batch",
+        "256",
+        "--gpus",
+        "4",
+        *PORTABLE,
+    )
+    found["rank-served"] = ("rank", SERVED, "--prompt-tokens", "1024", "--output-tokens", "256", *PORTABLE)
     found["prices"] = ("prices", "list", "-o", "json")
     return found
 
 
 def answer(command: tuple[str, ...]) -> dict[str, Any]:
-    """Return the exit code and the JSON that the command prints, or its error."""
+    """Run the command; return its exit code and its JSON, or its error message."""
     done = subprocess.run([sys.executable, "-m", "advisor", *command], capture_output=True, text=True, check=False)
     return {"exit_code": done.returncode, "answer": json.loads(done.stdout) if done.stdout else done.stderr}
 
 
 def write(folder: Path) -> None:
-    """Keep the answer of every command in `folder`."""
+    """Write the answer of every command into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(max_workers=2) as pool:
         for name, found in zip(commands(), pool.map(answer, commands().values()), strict=True):
@@ -67,7 +91,7 @@ def write(folder: Path) -> None:
 
 
 def differences(before: Any, after: Any, *, where: str = "") -> Iterator[str]:
-    """Every place at which two JSON values differ."""
+    """Yield a line for every place where two JSON values differ."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in dict.fromkeys([*before, *after]):
             yield from differences(before.get(key), after.get(key), where=f"{where}.{key}")
@@ -81,7 +105,7 @@ def differences(before: Any, after: Any, *, where: str = "") -> Iterator[str]:
 
 
 def compare(before: Path, after: Path) -> int:
-    """Print what differs; return 1 if anything does."""
+    """Print the differences between two folders; return 1 if there are any."""
     names = sorted({file.name for folder in (before, after) for file in folder.glob("*.json")})
     changed = 0
     for name in names:
@@ -98,9 +122,9 @@ def compare(before: Path, after: Path) -> int:
 
 def main() -> int:
     """Run `write FOLDER` or `compare BEFORE AFTER`."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=("write", "compare"))
-    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("folders", nargs="+", type=Path, help="one folder to write, or two to compare")
     arguments = parser.parse_args()
     if arguments.action == "compare":
         return compare(*arguments.folders)

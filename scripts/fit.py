@@ -1,6 +1,9 @@
-"""Fit the efficiencies on measured steps: tables of times in, profiles/efficiency/*.yaml out.
+"""Fits the shipped efficiencies to measured steps.
 
-`python scripts/fit.py --measured tests/data/measured --out profiles/efficiency` (= `make fit`)
+    python scripts/fit.py --measured tests/data/measured --out profiles/efficiency (= the first half of make fit)
+
+Reads the tables of measured steps, replaces the efficiency files in --out, and writes `scripts/data/sustained.csv`.
+Prints the errors on devices left out of the fit.
 """
 
 import argparse
@@ -38,27 +41,28 @@ FILES = (
     "own/cpu_steps.csv",
 )
 CHECKED = "own/calibration_steps.csv"
-"""Steps that calibrations are held to."""
+"""The steps on which calibrations are checked."""
 SOURCES = (
     "NeuSight, timm, ryujaehun, Intel Neural Compressor, Vidur, torch-performance-test-data, own: "
     "tests/data/measured/README.md"
 )
 DATE = "2026-11-23"
 SUSTAINED = Path(__file__).parent / "data/sustained.csv"
-"""What `scripts/build_profiles.py` puts into the profiles of the measured devices."""
+"""Own compute and bandwidth ratios, which `scripts/build_profiles.py` copies into the profiles of measured devices."""
 LONG_S = 1e-4
-"""NeuSight's operators have 15 to 25 us of the host in their time, and convolutions of odd sizes 250 us and more."""
+"""NeuSight's times of operators contain 15 to 25 us of dispatch overhead, for convolutions of odd sizes 250 us or
+more."""
 LARGE_PRODUCT = 8192
-"""Smaller ones are over before a power limit acts: an L4 keeps up 0.51 of its peak at 2,048 and 0.36 from 8,192."""
+"""Smaller matmuls end before a power limit takes effect: an L4 reaches 0.51 of its peak at 2,048, 0.36 from 8,192."""
 OWN_LOG = 0.03
-"""Figures of a device's own that differ less from 1 are left out."""
+"""Own ratios of a device that differ less from 1 in log are not written."""
 EVERY = 4
-"""One timm net in four is fitted; the other three are there to test on."""
+"""One timm net in four is fitted; the other three are for testing."""
 
 
 def main() -> None:
-    """Fit, write, and show what is left on devices that the fit has not seen."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Fit both kinds of device, write the files, and print the errors on devices left out."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measured", type=Path, required=True, help="folder with the tables of measurements")
     parser.add_argument("--out", type=Path, required=True, help="folder for the efficiency files")
     arguments = parser.parse_args()
@@ -74,7 +78,7 @@ def main() -> None:
         written += fitted.efficiencies
         sustained |= {name: one for name, one in fitted.sustained.items() if max(abs(np.log(one))) > OWN_LOG}
     for old in arguments.out.glob("*.yaml"):
-        if "wholesteps" not in old.name:  # of scripts/fit_calibration_start.py, which starts from these
+        if "wholesteps" not in old.name:  # written by scripts/fit_calibration_start.py, which reads the other files
             old.unlink()
     for efficiency in written:
         (arguments.out / file_name(efficiency)).write_text(yaml_text(efficiency))
@@ -85,9 +89,9 @@ def main() -> None:
 
 
 def is_fitted(measurement: Measurement) -> bool:
-    """Of timm's nets one in four, the same in every file; of single operators those that run for long.
+    """Return whether the measurement is fitted: one timm net in four, long single operators, and most whole steps.
 
-    ryujaehun's cuDNN of 2020 found gradients in half and TF32 several times slower than others: of these none.
+    ryujaehun's backward steps in half and TF32 are left out, since its cuDNN of 2020 ran them several times slower.
     """
     table = Path(measurement.file).stem
     if table == "ryujaehun" and measurement.mode != "inference" and measurement.precision != "fp32":
@@ -100,7 +104,7 @@ def is_fitted(measurement: Measurement) -> bool:
 
 
 def show(fitted: Fitted) -> None:
-    """A line for every group of rows: how far predictions are off on a device left out."""
+    """Print a line for every group of rows with the errors on devices left out."""
     for group in sorted({step.group for step in fitted.steps}):
         chosen = [index for index, step in enumerate(fitted.steps) if step.group == group]
         ratios = np.exp(-fitted.left_out.errors[chosen])
@@ -115,8 +119,10 @@ def show(fitted: Fitted) -> None:
 
 
 def show_intervals(fitted: Fitted) -> None:
-    """Of whole steps on devices left out: how many are inside their 90 % interval, and its median half-width over their
-    mean error, both in log."""
+    """Print the coverage of the 90 % intervals of whole steps on devices left out, and the intervals' width.
+
+    The width is the median half-width divided by the mean error, both in log.
+    """
     devices = np.array([step.device.id for step in fitted.steps])
     errors, half_widths = np.abs(fitted.left_out.errors), Z_90 * fitted.log_spreads
     stated = np.isfinite(half_widths)
@@ -124,11 +130,14 @@ def show_intervals(fitted: Fitted) -> None:
         chosen = stated & of_device
         inside = (errors[chosen] <= half_widths[chosen]).mean()
         width = np.median(half_widths[chosen]) / errors[chosen].mean()
-        print(f"{name}: {inside:.1%} of {chosen.sum()} inside, half-width {width:.2f} times the mean error")
+        print(f"{name}: {inside:.1%} of {chosen.sum()} steps inside, half-width {width:.2f} times the mean error")
 
 
 def show_choices(fitted: Fitted, name: str, *, tables: Collection[str]) -> None:
-    """Of steps that several devices ran, each device left out: their order, and the cheapest at list prices."""
+    """Print how well predictions rank devices, by time and by cost at list prices, with each device left out.
+
+    The steps are those of `tables` that several devices ran.
+    """
     usd_per_hour = least_usd_per_hour(load_catalog())
     jobs: dict[Hashable, list[int]] = {}
     for index, step in enumerate(fitted.steps):
@@ -148,8 +157,8 @@ def show_choices(fitted: Fitted, name: str, *, tables: Collection[str]) -> None:
     if ranked == 0:
         return
     right_ratio, extra_ratio = cheapest_choice(blocks)
-    print(f"{name}: {ranked} steps on three devices and more: Kendall {mean_kendall(blocks)};", end=" ")
-    print(f"cheapest right {right_ratio}, extra cost {extra_ratio}")
+    print(f"{name}: {ranked} steps on three or more devices: Kendall {mean_kendall(blocks)};", end=" ")
+    print(f"cheapest device correct {right_ratio}, extra cost {extra_ratio}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""Fit what calibrations of CPUs start from: steps and operators in, an efficiency file of each class of precision out.
+"""Fits the start of CPU calibrations to the whole steps and operators that were timed on one CPU.
 
-`python scripts/fit_calibration_start.py --measured tests/data/measured/own --out profiles/efficiency`; the steps and
-the operators are those of one CPU. Another's beside them, a noisier one, made calibrations of neither better.
+    python scripts/fit_calibration_start.py --measured tests/data/measured/own --out profiles/efficiency
+
+Reads the tables that `scripts/check_calibration.py` writes, and writes an efficiency file per precision class.
+Measurements of a second, noisier CPU did not improve the calibrations of either CPU, so one CPU is used.
 """
 
 import argparse
@@ -22,7 +24,7 @@ from advisor.records.device import Device, Efficiency, Precision
 from advisor.records.measurement import Measurement
 
 DEVICE = "amd-epyc-9r45@2"
-"""The calmest one, with the most runs."""
+"""The CPU with the least noise and the most runs."""
 STEPS, OPERATORS = "calibration_steps.csv", "calibration_operators.csv"
 PRECISIONS: tuple[Precision, ...] = ("fp32", "amp-bf16")
 
@@ -30,8 +32,8 @@ PRECISIONS: tuple[Precision, ...] = ("fp32", "amp-bf16")
 def main() -> None:
     """Read, trace, fit and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--measured", type=Path, required=True, help=f"folder of {STEPS} and {OPERATORS}")
-    parser.add_argument("--out", type=Path, required=True, help="folder of efficiency files")
+    parser.add_argument("--measured", type=Path, required=True, help=f"folder with {STEPS} and {OPERATORS}")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the efficiency files")
     arguments = parser.parse_args()
     runs = list(prepared(list(read_steps(arguments.measured / STEPS, device=DEVICE))))
     operators = read_operators(arguments.measured / OPERATORS, device=DEVICE)
@@ -40,7 +42,7 @@ def main() -> None:
 
 
 def read_steps(table: Path, *, device: str | None = None) -> Iterator[Measurement]:
-    """The steps in a table that scripts/check_calibration.py wrote, all or those of a device."""
+    """Yield the steps in a table that scripts/check_calibration.py wrote: all, or only those of `device`."""
     with table.open(newline="", encoding="utf-8") as lines:
         for line, row in enumerate(csv.DictReader(lines), start=2):
             if device not in (None, row["device"]):
@@ -59,7 +61,7 @@ def read_steps(table: Path, *, device: str | None = None) -> Iterator[Measuremen
 
 
 def read_operators(table: Path, *, device: str) -> list[TimedOperator]:
-    """The operators of a device in a table that scripts/check_calibration.py wrote, traced anew."""
+    """Return the operators of a device in a table that scripts/check_calibration.py wrote, with new traces."""
     planned = {(one.name, one.precision, one.batch): one for one in probes(PRECISIONS, size_factor=1)}
     traces = {key: trace_probe(probe) for key, probe in planned.items()}
     with table.open(newline="", encoding="utf-8") as lines:
@@ -82,7 +84,7 @@ def read_operators(table: Path, *, device: str) -> list[TimedOperator]:
 def start_of(
     runs: Sequence[Run], operators: Sequence[TimedOperator], shipped: Sequence[Efficiency]
 ) -> tuple[Efficiency, ...]:
-    """What calibrations are to start from, of the device of the runs and of others."""
+    """Fit the start of calibrations, for the device of the runs and for others."""
     steps = [
         whole_step(
             run.workload,
@@ -101,7 +103,7 @@ def start_of(
 
 
 def prepared(measurements: Sequence[Measurement], *, device: Device | None = None) -> Iterator[Run]:
-    """Every measurement with its workload, on `device` or on the one that it names; one that has none is told."""
+    """Yield every measurement with its workload, on `device` or on its own; print the reason for each failure."""
     for one in prepare(measurements, load_catalog(), timeout_s=120.0, device=device):
         if isinstance(one, Run):
             yield one

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from fit_residuals import LeftOut, Spread, left_out, log_spreads, spreads
 
 from advisor.answers.accuracy_score import step_of
 from advisor.answers.measurement_file import read_measurements
@@ -19,11 +20,9 @@ from advisor.fit.coefficients import (
     unlike_vendors,
     usual_generations,
 )
-from advisor.fit.engine_fit import fitted_kernels, kernel_s, with_engine_kernels
-from advisor.fit.residuals import LeftOut, Spread, left_out, log_spreads, spreads
 from advisor.fit.sample import MeasuredStep, sample_of
 from advisor.fit.solve import Fit
-from advisor.predict.efficiency import efficiency_of, precision_class
+from advisor.predict.efficiency import precision_class
 from advisor.predict.kernel_time import Kernels
 from advisor.records.device import ANY, Device, DeviceKind, Efficiency, FamilyEfficiency
 from advisor.records.measurement import Measurement
@@ -60,9 +59,6 @@ _PRODUCTS = "matmuls"
 _OTHER_VENDOR_LOG_SPREAD = 0.16
 """Additional spread of devices of a vendor without measurements: the root mean square difference of AMD's two GPU
 generations from NVIDIA's, in compute throughput and bandwidth. Arm's CPUs were not measured."""
-_ENGINE_GPU = "a100-sxm4-80gb"
-"""The GPU on which an engine's kernels are fitted: its memory is fast enough to show the limit of an SM, unlike an
-A40's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -300,26 +296,3 @@ def _families(
         source="the median of the measured families",
     )
     return {**entries, ANY: other}
-
-
-def with_fitted_engine(efficiencies: Sequence[Efficiency], steps: Sequence[MeasuredStep]) -> tuple[Efficiency, ...]:
-    """Add the kernels of an inference engine to the efficiencies of GPUs, fitted on the steps of one of two GPUs.
-
-    Their spread is the error on the other GPU's steps; without measurements it is that of an unmeasured family.
-    """
-    fitted = [step for step in steps if step.device.id == _ENGINE_GPU]
-    others = [step for step in steps if step.device.id != _ENGINE_GPU]
-    device = fitted[0].device
-    base = efficiency_of(device, precision="fp16", efficiencies=efficiencies)
-    kernels = fitted_kernels(fitted, base)
-    source = f"kernels of vLLM on {device.id}"
-    bare = with_engine_kernels(base, kernels, log_spread=0.0, n=0, source=source)
-    errors = np.log([step.measured_s for step in others]) - np.log(kernel_s(others, bare))
-    found = []
-    for one in efficiencies:
-        is_measured = one.precision == "half" and one.generation in (ANY, device.generation)
-        spread = float(np.sqrt(np.mean(errors**2))) if is_measured else one.families[ANY].log_spread
-        n = len(fitted) if is_measured else 0
-        entered = with_engine_kernels(one, kernels, log_spread=spread, n=n, source=source)
-        found.append(entered if one.kind == "gpu" else one)
-    return tuple(found)

@@ -1,9 +1,10 @@
-"""Put the published step times into measurement rows: the sources' own tables in, one CSV for each regime out.
+"""Converts published times of steps and operators to tables of measurements, one CSV file per source and regime.
 
     python scripts/list_measurements.py --data ../shared/data --out tests/data/measured
 
-The same data gives the same bytes. What several rows of a source measured alike becomes one row with their median; what
-cannot be told exactly (another architecture, several GPUs, an unknown input) is left out and listed in `dropped.csv`.
+Reads the sources' tables below --data and writes CSV files and model configs into --out. The same data gives the same
+bytes. Several rows of a source that measure the same step become one row with their median. Rows that do not identify
+the step exactly (another architecture, several GPUs, an unknown input) are left out and listed in `dropped.csv`.
 """
 
 import argparse
@@ -37,34 +38,34 @@ TIMM_RESULTS = re.compile(
     r"-pt(?P<torch>\d+)(?:-cu\d+)?-(?P<device>.+?)(?P<dynamo>-dynamo)?"
 )
 TIMM_TORCH = {"112", "240"}
-"""Versions of torch whose tables are listed. With 2.9.1 some nets run another program, and others had their branches
-fused for inference: read as torch 2.4 they would be wrong by up to two."""
+"""Versions of torch whose tables are used. With 2.9.1 some nets run other operators, and others had their branches
+fused for inference: predicted as with torch 2.4, they would be wrong by a factor of up to two."""
 TIMM_RENAMED = {
-    # Weights of three sizes that timm's table of old names sends to one; the parameter counts tell them apart.
+    # Three sizes that timm's table of old names maps to one; their parameter counts differ.
     "ig_resnext101_32x16d": "resnext101_32x16d",
     "ig_resnext101_32x32d": "resnext101_32x32d",
 }
 TIMM_CHANGED = {
-    # Names that stand for another net today: the parameter count of timm 1.0.31 is not the published one.
+    # Names of another net today: the parameter count in timm 1.0.31 is not the published one.
     "ecaresnext50t_32x4d": "15.41 M parameters when measured, 25.05 M in timm 1.0.31",
     "ig_resnext101_32x48d": "828.41 M parameters when measured, a size that timm 1.0.31 does not have",
 }
 
 NEUSIGHT_CLASSES = {
-    # What the authors build from each config (neusight/Tracing/trace.py); others are built as the config says.
+    # The class that the authors build from a config (neusight/Tracing/trace.py), if the config names another.
     ("bert_large", "inference"): "BertForSequenceClassification",
     ("bert_large", "forward_backward"): "BertForPreTraining",
 }
 
 RYUJAEHUN_PRECISIONS: Mapping[str, Precision] = {"float": "fp32", "half": "fp16"}
 RYUJAEHUN_COPY = "new_results"
-"""Every row of this folder stands in results/2080ti(2) too, to the last digit."""
+"""Every row of this folder is also in results/2080ti(2), identical to the last digit."""
 TF32_DEVICES = {"A100-SXM4-40GB"}
-"""torch ran fp32 matrix products and convolutions in TF32 there, its default when this was measured."""
+"""GPUs on which torch ran fp32 matmuls and convolutions in TF32, the default at the time of the measurement."""
 
 INTEL_INSTANCES = "4 cores/instance x10 instances, bs1"
 INTEL_INSTANCE_COUNT = 10
-"""Of 4 cores each, they fill the 40 of a Xeon 8380; the published rate is their sum."""
+"""Ten instances of 4 cores each fill the 40 cores of a Xeon 8380; the published throughput is their sum."""
 INTEL_IMAGE_MODELS = {
     "Inception V3": "torchvision:inception_v3",
     "MobileNet V2": "torchvision:mobilenet_v2",
@@ -88,7 +89,7 @@ GLUE_INPUT = "input_ids=128:int64 attention_mask=128:int64"
 
 ROBERTA: Mapping[str, Any] = {"max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
 INTEL_CONFIGS: Mapping[str, Mapping[str, Any]] = {
-    # What is not written here is the default of transformers, which is the published base model.
+    # All other values are the defaults of transformers, which are those of the published base model.
     "bert_base": {"model_type": "bert", "architectures": ["BertForSequenceClassification"]},
     "bert_large": {
         "model_type": "bert",
@@ -122,7 +123,7 @@ INTEL_CONFIGS: Mapping[str, Mapping[str, Any]] = {
 
 
 def timm_names() -> tuple[set[str], dict[str, str]]:
-    """The architectures of the installed timm, and what it calls those of older versions."""
+    """Return the architectures of the installed timm, and its names for those of older versions."""
     import timm
 
     renamed = {old: new.partition(".")[0] for old, new in timm.models.get_deprecated_models().items() if new}
@@ -130,19 +131,19 @@ def timm_names() -> tuple[set[str], dict[str, str]]:
 
 
 def timm_tables(data: Path) -> list[Path]:
-    """The tables of timm's in `data` that were measured with one of `TIMM_TORCH`."""
+    """Return timm's tables in `data` that were measured with a version in `TIMM_TORCH`."""
     found = {path: TIMM_RESULTS.fullmatch(path.stem) for path in sorted((data / "measured/timm").glob("*.csv"))}
     unknown = [path for path, regime in found.items() if regime is None]
     if unknown:
-        raise ValueError(f"{unknown[0]}: no name of a table of timm's")
+        raise ValueError(f"{unknown[0]}: not the name of a timm table")
     return [path for path, regime in found.items() if regime and regime["torch"] in TIMM_TORCH]
 
 
 def list_timm(path: Path, *, names: set[str], renamed: Mapping[str, str]) -> Table:
-    """One table of timm's, whose name says precision, layout, torch and device. torch 1.12 had no fused attention."""
+    """Convert a timm table; its name gives precision, layout, torch and device. torch 1.12 had no fused attention."""
     regime = TIMM_RESULTS.fullmatch(path.stem)
     if regime is None:
-        raise ValueError(f"{path}: no name of a table of timm's")
+        raise ValueError(f"{path}: not the name of a timm table")
     task, device = regime["task"], DEVICE_IDS[regime["device"]]
     rows, dropped = [], []
     for published in read_csv(path):
@@ -173,9 +174,9 @@ def list_timm(path: Path, *, names: set[str], renamed: Mapping[str, str]) -> Tab
 
 
 def list_neusight(data: Path) -> tuple[Table, Table]:
-    """NeuSight's end-to-end labels: eager attention; forward and backward timed one after the other.
+    """Convert NeuSight's end-to-end labels: eager attention; forward and backward timed one after the other.
 
-    A mixture of experts stands apart: what its experts compute depends on the values of the tokens.
+    The mixture of experts gets a separate table, because the work of its experts depends on the token values.
     """
     path = data / "measured/neusight/e2e_measured_and_predicted.csv"
     rows, dropped = [], []
@@ -208,18 +209,18 @@ def list_neusight(data: Path) -> tuple[Table, Table]:
 
 
 def neusight_config_name(name: str, mode: str) -> str:
-    """The config's file: of a name of its own where the class differs with the mode."""
+    """Return the name of the config's file; it contains the mode if the class depends on the mode."""
     return f"{name}_{mode}" if (name, mode) in NEUSIGHT_CLASSES else name
 
 
 def neusight_input(name: str, token_count: int) -> str:
-    """What the authors pass: token ids, to an encoder-decoder on both sides."""
+    """Return the inputs that the authors pass: token ids, for an encoder-decoder to both sides."""
     arguments = ("input_ids", "decoder_input_ids") if name.startswith("switch") else ("input_ids",)
     return " ".join(f"{argument}={token_count}:int64" for argument in arguments)
 
 
 def neusight_configs(data: Path, rows: Iterable[TimedStep]) -> dict[str, dict[str, Any]]:
-    """The configs behind `rows` by the name of their file, each naming the class that was measured."""
+    """Return the configs of `rows` by file name, each with the class that was measured."""
     used = {row.model for row in rows}
     configs = {}
     for path in sorted((data / "measured/neusight/model_configs").glob("*.json")):
@@ -233,7 +234,7 @@ def neusight_configs(data: Path, rows: Iterable[TimedStep]) -> dict[str, dict[st
 
 
 def list_ryujaehun(data: Path) -> Table:
-    """Torchvision's nets on desktop GPUs: one GPU; forward, loss and backward; the whole model in half as fp16."""
+    """Convert torchvision's nets on one desktop GPU: forward, loss and backward; "half" is the whole model in fp16."""
     path = data / "measured/ryujaehun_torchvision_gpus.csv"
     rows, dropped = [], []
     for published in read_csv(path):
@@ -261,7 +262,7 @@ def list_ryujaehun(data: Path) -> Table:
 
 
 def list_intel(data: Path) -> Table:
-    """Intel's fp32 baselines at batch 1, each of ten instances on four cores of a Xeon 8380."""
+    """Convert Intel's fp32 baselines at batch 1, with ten instances on four cores each of a Xeon 8380."""
     path = data / "measured/intel_neural_compressor_cpu.csv"
     rows, dropped = [], []
     for published in read_csv(path):
@@ -287,7 +288,7 @@ def list_intel(data: Path) -> Table:
 
 
 def intel_problem(published: Mapping[str, str], model: str) -> str:
-    """Why a row of Intel's is left out; empty where it is not."""
+    """Return the reason why an Intel row is left out, or an empty string."""
     if published["example"] == "IPEX":
         return "Intel's extension, not plain PyTorch"
     if INTEL_INSTANCES not in published["hardware"]:
@@ -296,7 +297,7 @@ def intel_problem(published: Mapping[str, str], model: str) -> str:
 
 
 def intel_model(name: str) -> tuple[str, str]:
-    """The source and the input of one of Intel's names; empty where either is in doubt."""
+    """Return the model and input for one of Intel's names, or empty strings if either is uncertain."""
     if name in INTEL_IMAGE_MODELS:
         return INTEL_IMAGE_MODELS[name], ""
     glue = GLUE_TASK.fullmatch(name)
@@ -337,10 +338,10 @@ def write_measurements(data: Path, *, out: Path) -> dict[str, int]:
 
 
 def main() -> None:
-    """Write the files and say how many rows each has."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Write the files and print the number of rows of each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with measured/")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="folder for the tables")
     arguments = parser.parse_args()
     for name, count in write_measurements(arguments.data, out=arguments.out).items():
         print(f"{name}: {count} rows")

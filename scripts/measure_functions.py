@@ -1,8 +1,9 @@
-"""What elementwise functions, pools and a query's softmax take on the CPU at hand.
+"""Measures the cost of elementwise functions, pooling and the softmax of attention on this CPU.
 
-`python scripts/measure_functions.py` prints the figures of `_ON_CPU` in advisor/predict/composite_kernels.py. It runs
-one thread on tensors that fit the nearest cache, and takes the first quintile of many runs, which other load moves
-least.
+    python scripts/measure_functions.py
+
+Prints the figures of `_ON_CPU` in advisor/predict/composite_kernels.py. It runs one thread on tensors that fit in a
+cache close to the core, and takes the 20th percentile of many runs, which other load affects least.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 _NUMEL = 2**14
-"""128 KiB of fp32, in and out."""
+"""128 KiB of fp32 input and output."""
 _RUNS, _CALLS = 60, 40
 _FUNCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
@@ -41,7 +42,7 @@ _ATTENTION_FLOPS = 1e9
 
 
 def seconds_of(call: Callable[[], object], *, runs: int = _RUNS, calls: int = _CALLS) -> float:
-    """Of one call, the first quintile."""
+    """Return the 20th percentile of the duration of one call."""
     call()
     found = []
     for _ in range(runs):
@@ -53,7 +54,7 @@ def seconds_of(call: Callable[[], object], *, runs: int = _RUNS, calls: int = _C
 
 
 def show_functions(dtype: torch.dtype) -> None:
-    """Each function over an addition, less what a call takes of a tensor with one element."""
+    """Print each function's time relative to an addition, both without the time of a call on a single element."""
     x = torch.rand(_NUMEL).to(dtype) * 4 + 0.1
     one = x[:1].clone()
     added_s = seconds_of(lambda: x + x) - seconds_of(lambda: one + one)
@@ -72,7 +73,7 @@ def show_functions(dtype: torch.dtype) -> None:
 
 
 def show_pools() -> None:
-    """Of one element of a window, by layout: an image of 64 channels, 56 x 56."""
+    """Print the time per element of a pooling window, by layout, for an image of 64 channels and 56 x 56 pixels."""
     for layout in (torch.contiguous_format, torch.channels_last):
         image = torch.rand(1, 64, 56, 56).to(memory_format=layout)
         for pool in (functional.max_pool2d, functional.avg_pool2d):
@@ -87,7 +88,7 @@ def show_pools() -> None:
 
 
 def show_attention(dtype: torch.dtype, head_dim: int) -> None:
-    """The rate at every length, and c of seconds = (length + c) x queries x seconds per key, by least squares."""
+    """Print the rate at every length, and c of seconds = (length + c) x queries x seconds per key, by least squares."""
     per_key_s = []
     for length in _LENGTHS:
         heads = max(1, round(_ATTENTION_FLOPS / (4 * length**2 * head_dim)))
@@ -100,11 +101,11 @@ def show_attention(dtype: torch.dtype, head_dim: int) -> None:
         per_key_s.append(own_s / (heads * length**2))
         print(f"{dtype} head {head_dim} length {length} {4 * head_dim / per_key_s[-1] / 1e9:.0f} GFLOP/s", flush=True)
     slope, at_once = np.polyfit(1 / np.array(_LENGTHS), per_key_s, 1, w=1 / np.array(per_key_s))
-    print(f"{dtype} head {head_dim}: a query's own work is that of {slope / at_once:.0f} keys")
+    print(f"{dtype} head {head_dim}: the fixed cost of a query equals {slope / at_once:.0f} keys")
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print all figures."""
     torch.set_num_threads(1)
     show_pools()
     for dtype in (torch.float32, torch.bfloat16):

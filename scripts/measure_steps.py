@@ -1,14 +1,15 @@
-"""Time whole steps on the machine at hand: nothing in, rows of measurements as `advise validate` reads them out.
+"""Times whole steps of many models on this machine, as rows that `advise validate` reads.
 
-`python scripts/measure_steps.py --device cpu --name amd-epyc-9r45 --out tests/data/measured/own/cpu_steps.csv`
-`python scripts/measure_steps.py --device cuda --out tests/data/measured/own/gpu_steps.csv --time-budget 9m`
+    python scripts/measure_steps.py --device cpu --name amd-epyc-9r45 --out tests/data/measured/own/cpu_steps.csv
+    python scripts/measure_steps.py --device cuda --out tests/data/measured/own/gpu_steps.csv --time-budget 9m
 
-The models come from the project's own loaders, with real weights, so that what is timed is what `advise` traces: the
-model with its inputs on the device already, the loss and the optimizer that its source names, no GradScaler. They are
-timed as `advise --measure` times them, in longer blocks: the figure is the median of the fastest half of at least 7
-blocks, after 2 warm-up steps; the source says how far the blocks lie apart and what other processes took meanwhile.
-Rows that are in the file are not measured again, but for those that were disturbed, at the end. A CPU's row is of as
-many of its cores as it had threads, `ID@THREADS`.
+Reads and extends the CSV file --out. Existing rows are not measured again, except disturbed ones, at the end.
+
+The models come from the project's own loaders, with real weights, so that the timed step is the one that `advise`
+traces: inputs already on the device, the loss and optimizer of the source, no GradScaler. Steps are timed as with
+`advise --measure`, but in longer blocks: the figure is the median of the fastest half of at least 7 blocks, after 2
+warm-up steps. The column `source` gives the spread of the blocks and the CPU share of other processes. A CPU with N
+threads is named ID@N, for N of its cores.
 """
 
 import argparse
@@ -44,16 +45,16 @@ from advisor.workload.sources import load
 from advisor.workload.sources.python_file import with_weights
 
 FOLDER = Path(__file__).parents[1] / "tests/data/measured/own"
-"""Paths in the rows are relative to it, wherever --out lies."""
+"""Paths in the rows are relative to this folder, regardless of --out."""
 REPEATS = Repeats(block_s=0.05, least_blocks=7, overtime=math.inf, calm_iqr_ratio=0.0)
-"""Blocks far above the grain of clock and scheduler."""
+"""Blocks much longer than the resolution of the clock and the time slices of the scheduler."""
 REPEATED_S = 1.0
-"""Quick steps get more blocks, until so much time has passed."""
+"""Short steps are timed in more blocks, until this much time has passed."""
 COLUMNS = tuple(field.name for field in fields(TimedStep))
 SLOW_STEP_S = 3.0
-"""A batch whose step would take longer, in proportion to the one before, is left out."""
+"""A batch is left out if its step would take longer than this, in proportion to the batch before."""
 DISTURBED_RATIO = 0.15
-"""A row is measured again if its blocks spread by more, or others took more of the CPUs it needed."""
+"""A row is measured again if the spread of its blocks, or the share of its CPUs that others took, exceeds this."""
 
 Kind = Literal["cnn", "vision-transformer", "language", "other"]
 
@@ -109,9 +110,9 @@ DOZEN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """A model in one regime, to be measured at growing batches until a step is slow or does not fit.
+    """A model in one regime, measured at increasing batch sizes until a step is too slow or does not fit.
 
-    `device` is the name that the rows give; a CPU has a `thread_count`, a GPU none.
+    `device` is the name in the rows; a CPU has a `thread_count`, a GPU has none.
     """
 
     model: str
@@ -124,13 +125,13 @@ class Series:
     batches: tuple[int, ...]
 
     def __str__(self) -> str:
-        """What --only is searched in."""
+        """Return the text in which --only searches."""
         return f"{self.model} {self.mode} {self.precision} {self.layout} {self.compile} {self.device}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """Every model that the pattern `models` is found in, in every combination of the regimes."""
+    """Every model whose name contains the pattern `models`, in every combination of the regimes."""
 
     models: str = ""
     modes: tuple[MeasuredMode, ...] = ("inference",)
@@ -141,7 +142,7 @@ class Sweep:
     batches: tuple[int, ...]
 
     def series(self, device: str) -> Iterator[Series]:
-        """The series of this sweep on `device`; threads stand for as many cores, `ID@THREADS`."""
+        """Yield the series of this sweep on `device`, named `ID@THREADS` if the number of threads is given."""
         for model, mode, precision, layout, compile_mode, thread_count in product(
             filter(re.compile(self.models).search, MODELS),
             self.modes,
@@ -183,11 +184,11 @@ GPU_PLAN = (
     Sweep(models="timm:", precisions=("amp-fp16",), layouts=("nhwc",), batches=(32, 256)),
     Sweep(precisions=("fp32", "amp-fp16", "bf16"), batches=(8, 128, 1024)),
 )
-"""The most telling sweeps first: a time budget cuts the end."""
+"""The most informative sweeps come first, since a time budget cuts off the end."""
 
 
 def source_of(model: str) -> str:
-    """The model as `advise` takes it."""
+    """Return the model as an argument of `advise`."""
     scheme, colon, reference = model.partition(":")
     if not colon:
         return str(FOLDER / model)
@@ -200,13 +201,13 @@ def mode_of(mode: MeasuredMode) -> Mode:
 
 
 def load_with_weights(model: str, *, mode: MeasuredMode) -> LoadedModel:
-    """Load the model as `advise` does, but with weights, which tracing does without."""
+    """Load the model as `advise` does, but with weights, which tracing does not need."""
     with with_weights():
         return load(source_of(model), mode=mode_of(mode), specs=())
 
 
 class NoOptimizer:
-    """Leaves the weights as they are: the step is forward and backward alone."""
+    """An optimizer that does nothing, for steps of forward and backward only."""
 
     def __init__(self, parameters: Any) -> None:
         self.parameters = parameters
@@ -248,7 +249,7 @@ def taken_ratio(timing: StepTiming, *, thread_count: int | None) -> float:
 
 
 class Rows:
-    """The rows of a CSV file, which is written whole after each change: a run can be cut off and taken up again."""
+    """The rows of a CSV file; the file is replaced after each change, so that a run can be interrupted and resumed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -258,11 +259,11 @@ class Rows:
                 self._rows = {_key(row): row for row in csv.DictReader(lines)}
 
     def find(self, series: Series, batch: int) -> dict[str, str] | None:
-        """The row of this series at this batch."""
+        """Return the row of this series at this batch."""
         return self._rows.get(_key(_case(series, batch)))
 
     def keep_calmer(self, series: Series, batch: int, timing: StepTiming, *, machine: str) -> None:
-        """Add the row, or put it in the place of one that was disturbed more."""
+        """Add the row, or replace the existing one if that was disturbed more."""
         known = self.find(series, batch)
         row = _case(series, batch) | {
             "step_s": f"{timing.step_s:.5g}",
@@ -283,7 +284,7 @@ class Rows:
 
 
 def _case(series: Series, batch: int) -> dict[str, str]:
-    """The columns that say what is measured."""
+    """Return the columns that identify the step."""
     return {
         "model": series.model,
         "mode": series.mode,
@@ -315,12 +316,12 @@ def _source_text(series: Series, timing: StepTiming, *, machine: str) -> str:
 
 
 def disturbance_ratio(row: Mapping[str, str]) -> float:
-    """The larger of the two shares in the row's source: the blocks' spread, and what others took of its CPUs."""
+    """Return the larger of the two shares in the row's source: the blocks' spread, and the CPU time of others."""
     return max(float(percent) / 100 for percent in re.findall(r"([\d.]+)% of", row["source"]))
 
 
 def batches_to_measure(series: Series, rows: Rows, *, again: bool) -> Iterator[int]:
-    """The batches not in the file, or `again` those disturbed, as long as the step is not too slow for its batch."""
+    """Yield the batches missing in the file, or with `again` the disturbed ones, until a step would be too slow."""
     sample_s = 0.0
     for batch in series.batches:
         if sample_s * batch > SLOW_STEP_S:
@@ -334,7 +335,7 @@ def batches_to_measure(series: Series, rows: Rows, *, again: bool) -> Iterator[i
 
 
 def measure(series: Series, rows: Rows, *, machine: str, again: bool, is_over: Callable[[], bool]) -> None:
-    """Add the rows of a series; what does not fit or does not run ends it, with a line that says so."""
+    """Add the rows of a series; if a step fails or does not fit, print the reason and end the series."""
     loaded = None
     try:
         for batch in batches_to_measure(series, rows, again=again):
@@ -349,13 +350,13 @@ def measure(series: Series, rows: Rows, *, machine: str, again: bool, is_over: C
     finally:
         del loaded
         if series.compile == "compile":
-            torch.compiler.reset()  # it holds the model
+            torch.compiler.reset()  # its caches keep the model alive
         gc.collect()
         torch.cuda.empty_cache()
 
 
 def machine_text(device: str) -> str:
-    """What stands behind the rows: the device as it names itself, and torch."""
+    """Return the device's own name and the versions of torch and CUDA, for the column `source`."""
     if device == "cuda":
         return f"{torch.cuda.get_device_name()}; torch {torch.__version__}, CUDA {torch.version.cuda}"
     about = cpu_info()
@@ -364,13 +365,13 @@ def machine_text(device: str) -> str:
 
 
 def cpu_info(path: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
-    """The first processor's entries of /proc/cpuinfo."""
+    """Return the entries of the first processor in /proc/cpuinfo."""
     lines = path.read_text(encoding="utf-8").split("\n\n", 1)[0].splitlines()
     return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
 
 def planned(arguments: argparse.Namespace) -> list[Series]:
-    """The series of the device's plan that pass the filters."""
+    """Return the series of the device's plan that pass the filters."""
     is_gpu = arguments.device == "cuda"
     name = arguments.name or (torch.cuda.get_device_name() if is_gpu else cpu_info()["model name"])
     return [
@@ -384,17 +385,22 @@ def planned(arguments: argparse.Namespace) -> list[Series]:
 
 
 def main() -> None:
-    """Measure what the file has not, then again what was disturbed."""
+    """Measure the missing rows, then the disturbed ones again."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
-    parser.add_argument("--name", help="id or alias of its profile; without it, what the device calls itself")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--name", help="id or alias of the device's profile (default: the device's own name)")
+    parser.add_argument("--out", type=Path, required=True, help="the CSV file to extend")
     parser.add_argument(
-        "--only", default="", metavar="REGEX", help="found in `model mode precision layout compile device`"
+        "--only",
+        default="",
+        metavar="REGEX",
+        help="run the series whose text `model mode precision layout compile device` contains this pattern",
     )
-    parser.add_argument("--kinds", default=",".join(get_args(Kind)), help="kinds of models, with commas")
-    parser.add_argument("--precisions", default="", help="with commas; without it, all of the plan")
-    parser.add_argument("--time-budget", type=parse_duration_s, default=math.inf, help="20m")
+    parser.add_argument("--kinds", default=",".join(get_args(Kind)), help="kinds of models, separated by commas")
+    parser.add_argument("--precisions", default="", help="precisions, separated by commas (default: all of the plan)")
+    parser.add_argument(
+        "--time-budget", type=parse_duration_s, default=math.inf, help="stop after this time, such as 20m"
+    )
     arguments = parser.parse_args()
     end = time.monotonic() + arguments.time_budget
     keep_freed_memory()

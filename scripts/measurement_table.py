@@ -1,4 +1,4 @@
-"""Tables of measurements: the published ones in, rows and what was left out as CSV files out."""
+"""Reads published tables and writes tables of measurements; a module of `scripts/list_measurements.py`."""
 
 import csv
 import gzip
@@ -17,7 +17,7 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 NEUSIGHT_COMMIT = "6945927d"
 
 DEVICE_IDS = {
-    # A device as the sources write it -> the id of its profile.
+    # The sources' name of a device -> the id of its profile.
     "rtx3090": "rtx-3090",
     "rtx4090": "rtx-4090",
     "cpu-i9_10940x": "intel-core-i9-10940x",
@@ -34,7 +34,7 @@ DEVICE_IDS = {
     "Tesla_V100-PCIE-32GB": "v100-pcie-32gb",
     "Tesla V100-PCIE-32GB": "v100-pcie-32gb",
     "a40": "a40",
-    "a100": "a100-sxm4-80gb",  # Vidur takes the SXM and the PCIe card for one; tests/data/measured/README.md
+    "a100": "a100-sxm4-80gb",  # Vidur does not distinguish SXM and PCIe cards; see tests/data/measured/README.md
     "A100-SXM4-40GB": "a100-sxm4-40gb",
     "GeForce GTX 1080 Ti": "gtx-1080-ti",
     "GeForce RTX 2080 Ti": "rtx-2080-ti",
@@ -46,7 +46,7 @@ DEVICE_IDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped:
-    """A published row that became none; the fields are the columns of `dropped.csv`, before the count."""
+    """A published row that was left out; the fields are the columns of `dropped.csv`, before the count."""
 
     file: str
     model: str
@@ -55,7 +55,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """What becomes NAME.csv, and what was left out of it."""
+    """The rows of NAME.csv, and the published rows that were left out."""
 
     name: str
     rows: Sequence[TimedStep]
@@ -63,15 +63,15 @@ class Table:
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
-    """The rows of a published table, compressed or not."""
+    """Return the rows of a CSV file, gzipped or not."""
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", newline="", encoding="utf-8") as lines:
         return list(csv.DictReader(lines))
 
 
 def merged(rows: Iterable[TimedStep]) -> list[TimedStep]:
-    """One row for each step, in the order of the first: the median of what was measured alike."""
-    alike = grouped(rows, by=lambda row: replace(row, step_s=0.0, source=""))
+    """Return one row for each step, in order of first occurrence, with the median of rows that measure the same."""
+    groups = grouped(rows, by=lambda row: replace(row, step_s=0.0, source=""))
     return [
         group[0]
         if len(group) == 1
@@ -80,12 +80,12 @@ def merged(rows: Iterable[TimedStep]) -> list[TimedStep]:
             step_s=median(row.step_s for row in group),
             source=f"{group[0].source}, median of {len(group)} rows",
         )
-        for group in alike.values()
+        for group in groups.values()
     ]
 
 
 def grouped(items: Iterable[ItemT], *, by: Callable[[ItemT], KeyT]) -> dict[KeyT, list[ItemT]]:
-    """The items of each key, in their order."""
+    """Return the items of each key, in their order."""
     groups: dict[KeyT, list[ItemT]] = {}
     for item in items:
         groups.setdefault(by(item), []).append(item)
@@ -93,7 +93,7 @@ def grouped(items: Iterable[ItemT], *, by: Callable[[ItemT], KeyT]) -> dict[KeyT
 
 
 def write_rows(path: Path, rows: Sequence[TimedStep]) -> None:
-    """Write measurement rows; times keep the seven digits that the sources have at most."""
+    """Write measurement rows, with times of seven digits, the most that the sources have."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(field.name for field in fields(TimedStep))
@@ -102,7 +102,7 @@ def write_rows(path: Path, rows: Sequence[TimedStep]) -> None:
 
 
 def write_dropped(path: Path, dropped: Iterable[Dropped]) -> None:
-    """Write what was left out, with the number of published rows."""
+    """Write the rows that were left out, each with the number of equal ones."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*(field.name for field in fields(Dropped)), "row_count"])

@@ -1,7 +1,9 @@
-"""MosaicML's MPT models as its training benchmark built them (llm-foundry @ 8c8dd48f, scripts/train/benchmarking).
+"""Defines MosaicML's MPT models as in its training benchmark (llm-foundry @ 8c8dd48f, scripts/train/benchmarking).
 
-`advise scripts/mpt_model.py::mpt_7b_2048 --input ids=2048:int64 --mode training`, and so on. Learned positions, tied
-embeddings, biases everywhere: the parameter counts agree with the published ones to the last.
+    advise scripts/mpt_model.py::mpt_7b_2048 --input ids=2048:int64 --mode training
+
+There is one function per size and sequence length. The models have learned positions, tied embeddings and biases in all
+layers; the parameter counts equal the published ones exactly.
 """
 
 from functools import partial
@@ -21,7 +23,7 @@ LENGTHS = tuple(2**exponent for exponent in range(9, 17))
 
 
 class Attention(nn.Module):
-    """Causal, in one kernel."""
+    """Causal attention in one fused kernel."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -42,7 +44,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Norms before attention and before the feed-forward layers."""
+    """A transformer block with norms before attention and before the feed-forward layers."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -58,7 +60,7 @@ class Block(nn.Module):
 
 
 class Mpt(nn.Module):
-    """Tokens -> logits."""
+    """The language model, from token ids to logits."""
 
     def __init__(self, *, layers: int, width: int, heads: int, length: int) -> None:
         super().__init__()
@@ -75,19 +77,21 @@ class Mpt(nn.Module):
 
 
 class FusedCrossEntropy(torch.autograd.Function):
-    """As flash-attn's, which MPT takes: beside the logits it keeps a number for each token, and its gradient takes
-    their place."""
+    """The cross-entropy of flash-attn, which MPT uses.
+
+    It saves the logits and one number per token for backward, and writes the gradient over the logits.
+    """
 
     @staticmethod
     def forward(ctx: Any, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """(tokens, vocabulary) and (tokens,) -> the mean loss."""
+        """Return the mean loss for logits (tokens, vocabulary) and labels (tokens,)."""
         normalizer = torch.logsumexp(logits, dim=-1)
         ctx.save_for_backward(logits, labels, normalizer)
         return (normalizer - logits.gather(1, labels[:, None])[:, 0]).mean()
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
-        """The probabilities, less 1 at the labels."""
+        """Return the gradient of the logits: the probabilities minus 1 at the labels."""
         logits, labels, normalizer = ctx.saved_tensors
         gradient = logits.sub_(normalizer[:, None]).exp_()
         gradient.scatter_add_(1, labels[:, None], -torch.ones_like(labels[:, None], dtype=gradient.dtype))
@@ -95,17 +99,17 @@ class FusedCrossEntropy(torch.autograd.Function):
 
 
 def loss(output: torch.Tensor, batch: torch.Tensor) -> torch.Tensor:
-    """Of each token the next one is asked for."""
+    """Return the cross-entropy of predicting the next token."""
     return FusedCrossEntropy.apply(output.reshape(-1, VOCABULARY), batch.roll(-1, 1).reshape(-1))  # type: ignore[no-any-return, no-untyped-call]
 
 
 def optimizer(parameters: Any) -> torch.optim.Optimizer:
-    """Decoupled weight decay, as the benchmark's."""
+    """Return AdamW, whose decoupled weight decay the benchmark's optimizer has too."""
     return torch.optim.AdamW(parameters)
 
 
 def build(size: str, length: int) -> Mpt:
-    """The model of that size for sequences of that length."""
+    """Return the model of this size for sequences of this length."""
     layers, width, heads = SIZES[size]
     return Mpt(layers=layers, width=width, heads=heads, length=length)
 

@@ -1,6 +1,7 @@
-"""Published times of single operators in, a sample of them as rows out.
+"""Converts a sample of published times of single operators to rows; a module of `scripts/list_measurements.py`.
 
-There are hundreds of thousands. Of each operator some shapes that all devices ran are drawn, evenly over their sizes.
+The sources have hundreds of thousands of times. For each operator, some of the shapes that all devices ran are drawn,
+evenly spaced in the logarithm of their size.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -18,7 +19,8 @@ from advisor.records.measurement import TimedStep
 VIDUR_COMMIT = "7d475133"
 
 NEUSIGHT_POINTWISE = {
-    # NeuSight's name -> that of operators.py. `u`: of a tensor and a number, for the times are those of two tensors.
+    # NeuSight's name -> the name in operators.py. `u` marks a tensor and a number: the times are those of moving two
+    # tensors, not three.
     "add": "add",
     "addu": "add_number",
     "div": "div",
@@ -33,47 +35,47 @@ NEUSIGHT_POINTWISE = {
 NEUSIGHT_ALONG_ROWS = {"ln": "layer_norm", "softmax": "softmax"}
 NEUSIGHT_SHAPE_COUNTS = {
     **dict.fromkeys(("bmm", "linear", "conv", "layer_norm", "softmax"), 60),
-    **dict.fromkeys(NEUSIGHT_POINTWISE.values(), 20),  # they are alike
+    **dict.fromkeys(NEUSIGHT_POINTWISE.values(), 20),  # fewer each, since they behave alike
 }
-"""Shapes drawn of each operator, at most."""
+"""Maximum number of shapes drawn for each operator."""
 OVERHEAD_RATIO = 2.0
-"""A time below twice the least of its operator and device is mostly launch overhead."""
+"""A time below twice the shortest of its operator and device counts as mostly launch overhead."""
 OVERHEAD_EVERY = 10
-"""One drawn shape in so many keeps such times."""
+"""One drawn shape in ten keeps its times that are mostly launch overhead."""
 
 VIDUR_LINEARS = ("attn_pre_proj", "attn_post_proj", "mlp_up_proj", "mlp_down_proj")
 VIDUR_SHAPE_COUNTS = dict.fromkeys((*VIDUR_LINEARS, "add"), 60)
 VIDUR_LEFT_OUT = {
-    # data/model_configs and profiling/mlp/mlp_impl.py of the source
+    # Source: data/model_configs and profiling/mlp/mlp_impl.py of Vidur.
     ("Qwen/Qwen-72B", "attn_pre_proj"): "has a bias",
     **dict.fromkeys([("microsoft/phi-2", operator) for operator in VIDUR_LINEARS], "has a bias"),
     ("microsoft/phi-2", "add"): "adds three tensors",
 }
 VIDUR_LEAST_S = 50e-6
-"""Vidur sums kernel times. Below this, a step of one operator would wait for its launch instead."""
+"""Vidur's times are sums of kernel times. A step of one operator shorter than this would be bound by its launch."""
 VIDUR_NORMS = ("input_layernorm", "post_attention_layernorm")
 VIDUR_ENGINE_COUNTS = dict.fromkeys((*VIDUR_NORMS, "attn_rope", "mlp_act"), 60)
 VIDUR_OTHER_KERNELS = {
-    # Of microsoft/phi-2; the same files.
+    # The kernels of microsoft/phi-2, from the same files.
     "input_layernorm": "torch's layer norm",
     "attn_rope": "rotates a part of each head",
     "mlp_act": "torch's GELU",
 }
 VIDUR_ENGINE_LEAST_S = 5e-6
-"""Published in whole microseconds: a shorter one may be off by 10 % and more."""
+"""Times are published in whole microseconds, so a shorter one may be wrong by 10 % or more."""
 
 MATMULS = Path(__file__).parent / "data/matmuls.csv"
 MATMULS_PLACE = "zzc0721/torch-performance-test-data"
 MATMUL_SIZES = (1024, 2048, 4096, 8192, 10240)
-"""Columns of the table: products of two square matrices, 30 of each in a row."""
+"""Columns of the table: products of two square matrices, each timed over 30 consecutive runs."""
 
 Step: TypeAlias = tuple[str, int]
-"""Model and batch of an operator: what is the same on every device."""
+"""Model and batch of an operator, which identify it on every device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timed:
-    """A published time of one operator. `size`: its multiply-adds or elements, over which the sample is spread."""
+    """A published time of one operator. `size` is its multiply-adds or elements, by which the sample is spaced."""
 
     file: str
     operator: str
@@ -82,16 +84,16 @@ class Timed:
 
     @property
     def step(self) -> Step:
-        """What was timed."""
+        """Return the model and batch that were timed."""
         return self.row.model, self.row.batch
 
     def dropped(self, reason: str) -> Dropped:
-        """The time as one that is left out."""
+        """Return the entry of `dropped.csv` for this time."""
         return Dropped(file=self.file, model=self.operator, reason=reason)
 
 
 def list_neusight_operators(data: Path) -> Table:
-    """A sample of NeuSight's single operators in fp32."""
+    """Return a sample of NeuSight's single operators in fp32."""
     folder = data / "measured/neusight"
     vectors = read_csv(folder / "ops_vector.csv.gz")
     powers = [published for published in vectors if published["op"] == "powu"]
@@ -106,7 +108,7 @@ def list_neusight_operators(data: Path) -> Table:
 
 
 def neusight_product(published: Mapping[str, str]) -> Timed:
-    """`bmm`: (B, M, K) by (B, K, N); `linear`: (M, K) by a weight of (N, K)."""
+    """Convert a product: `bmm` is (B, M, K) by (B, K, N), `linear` is (M, K) by a weight (N, K)."""
     b, m, n, k = (int(published[name]) for name in "BMNK")
     is_linear = published["op"] == "linear"
     return neusight_timed(
@@ -120,7 +122,7 @@ def neusight_product(published: Mapping[str, str]) -> Timed:
 
 
 def neusight_convolution(published: Mapping[str, str]) -> Timed:
-    """3x3, stride 1 and padding 1, over squares."""
+    """Convert a 3x3 convolution of square images with stride 1 and padding 1."""
     batch, channels, filters, side = (
         int(published[name]) for name in ("B", "Input_Channel", "Output_Channel", "Input_Size")
     )
@@ -135,7 +137,7 @@ def neusight_convolution(published: Mapping[str, str]) -> Timed:
 
 
 def neusight_vector(published: Mapping[str, str]) -> Timed:
-    """Of (B, H): along H, or each element by itself."""
+    """Convert an operator on (B, H), along H or elementwise."""
     batch, width = int(published["B"]), int(published["H"])
     along_rows = NEUSIGHT_ALONG_ROWS.get(published["op"])
     return neusight_timed(
@@ -151,7 +153,7 @@ def neusight_vector(published: Mapping[str, str]) -> Timed:
 def neusight_timed(
     published: Mapping[str, str], *, file: str, operator: str, name: str, batch: int, size: int
 ) -> Timed:
-    """One of NeuSight's operators in fp32."""
+    """Return the time of a NeuSight operator in fp32."""
     row = operator_row(
         name,
         precision="fp32",
@@ -164,7 +166,7 @@ def neusight_timed(
 
 
 def list_vidur(data: Path) -> Table:
-    """A sample of Vidur's linear layers and residual additions in fp16; its other operators are kernels of its own."""
+    """Return a sample of Vidur's linear layers and residual additions in fp16; other operators use custom kernels."""
     timed: list[Timed] = []
     left_out: list[Dropped] = []
     for published in read_csv(data / "measured/vidur_mlp_ops_fp16.csv.gz"):
@@ -179,7 +181,7 @@ def list_vidur(data: Path) -> Table:
 
 
 def list_vidur_engine(data: Path) -> Table:
-    """A sample of the kernels that Vidur took from vLLM: norms, rotary embedding, gated activation."""
+    """Return a sample of the kernels that Vidur took from vLLM: norms, rotary embedding, gated activation."""
     timed: list[Timed] = []
     left_out: list[Dropped] = []
     for published in read_csv(data / "measured/vidur_mlp_ops_fp16.csv.gz"):
@@ -195,7 +197,7 @@ def list_vidur_engine(data: Path) -> Table:
 
 
 def list_matmuls() -> Table:
-    """Products of square matrices that owners of GPUs timed with torch, published in TFLOP/s; none is left out here."""
+    """Return all products of square matrices that owners of GPUs timed with torch and published in TFLOP/s."""
     rows = [
         TimedStep(
             model=f"operators.py::linear_{size}_{size}",
@@ -213,7 +215,7 @@ def list_matmuls() -> Table:
 
 
 def vidur_engine_times(published: Mapping[str, str]) -> Iterator[Timed]:
-    """The kernels of one of a block's tensor-parallel workers. Each of them norms whole tokens."""
+    """Yield the kernels of a block on one tensor-parallel worker; every worker normalizes whole tokens."""
     shape = VidurShape.of(published)
     for operator in VIDUR_NORMS:
         if published[f"{operator}_ms"]:
@@ -238,16 +240,16 @@ def vidur_engine_times(published: Mapping[str, str]) -> Iterator[Timed]:
 
 
 def vidur_problem(model: str, time: Timed) -> str:
-    """Why an operator of a model is left out; empty where it is not."""
+    """Return the reason why an operator of a model is left out, or an empty string."""
     if time.row.step_s < VIDUR_LEAST_S:
         return "shorter than 50 us"
     return VIDUR_LEFT_OUT.get((model, time.operator), "")
 
 
 def vidur_times(published: Mapping[str, str]) -> Iterator[Timed]:
-    """The linear layers and the addition of a block: those of one of its tensor-parallel workers.
+    """Yield the linear layers and the addition of a block on one tensor-parallel worker.
 
-    An MLP with a gate computes it in one product with the other half (vidur/profiling/mlp/mlp_impl.py).
+    A gated MLP computes the gate and the up-projection in one product (vidur/profiling/mlp/mlp_impl.py).
     """
     shape = VidurShape.of(published)
     tokens, width, queries, keys, hidden = shape.tokens, shape.width, shape.queries, shape.keys, shape.hidden
@@ -267,7 +269,7 @@ def vidur_times(published: Mapping[str, str]) -> Iterator[Timed]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VidurShape:
-    """Tokens, their width, and what one tensor-parallel worker has of queries, of keys and of the hidden layer."""
+    """Token count, width, and one tensor-parallel worker's share of the queries, the keys and the hidden layer."""
 
     tokens: int
     width: int
@@ -277,7 +279,7 @@ class VidurShape:
 
     @classmethod
     def of(cls, published: Mapping[str, str]) -> "VidurShape":
-        """The shape of a published row."""
+        """Return the shape of a published row."""
         names = ("num_tokens", "num_tensor_parallel_workers", "n_embd", "n_expanded_embd", "n_head", "n_kv_head")
         tokens, workers, width, hidden, heads, kv_heads = (int(published[name]) for name in names)
         return cls(
@@ -290,7 +292,7 @@ class VidurShape:
 
 
 def vidur_timed(published: Mapping[str, str], operator: str, *, name: str, batch: int, size: int) -> Timed:
-    """One of Vidur's operators in fp16."""
+    """Return the time of a Vidur operator in fp16."""
     file = "vidur_mlp_ops_fp16.csv.gz"
     row = operator_row(
         name,
@@ -304,7 +306,7 @@ def vidur_timed(published: Mapping[str, str], operator: str, *, name: str, batch
 
 
 def operator_row(name: str, *, precision: Precision, batch: int, device: str, step_ms: str, source: str) -> TimedStep:
-    """The row of a function of operators.py; device and time as published."""
+    """Return the row of a function in operators.py, given the published device and time."""
     return TimedStep(
         model=f"operators.py::{name}",
         mode="inference",
@@ -319,7 +321,7 @@ def operator_row(name: str, *, precision: Precision, batch: int, device: str, st
 def sample_of(
     timed: Iterable[Timed], *, counts: Mapping[str, int], overheads: Set[Timed]
 ) -> tuple[list[TimedStep], list[Dropped]]:
-    """The rows of `counts` shapes of each operator at most, and what was left out."""
+    """Return the rows of at most `counts` shapes of each operator, and the times that were left out."""
     rows: list[TimedStep] = []
     dropped: list[Dropped] = []
     for operator, times in grouped(timed, by=lambda time: time.operator).items():
@@ -336,7 +338,7 @@ def sample_of(
 
 
 def overheads_of(timed: Iterable[Timed]) -> set[Timed]:
-    """The times that are mostly launch overhead."""
+    """Return the times that are mostly launch overhead."""
     overheads: set[Timed] = set()
     for times in grouped(timed, by=lambda time: (time.operator, time.row.device)).values():
         limit_s = OVERHEAD_RATIO * min(time.row.step_s for time in times)
@@ -345,9 +347,10 @@ def overheads_of(timed: Iterable[Timed]) -> set[Timed]:
 
 
 def drawn_steps(timed: Iterable[Timed], *, count: int, overheads: Set[Timed]) -> list[Step]:
-    """Steps that were timed on every device, from small to large: one of each of `count` equal ranges of log(size).
+    """Draw steps that were timed on every device, one from each of `count` equal ranges of log(size), smallest first.
 
-    A step that is launch overhead everywhere is not drawn. Which one of a range is depends on their names alone.
+    Steps that are mostly launch overhead on every device are not drawn. The choice within a range depends only on the
+    names of the steps.
     """
     by_step = grouped(timed, by=lambda time: time.step)
     devices = {time.row.device for times in by_step.values() for time in times}

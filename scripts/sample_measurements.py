@@ -1,7 +1,9 @@
-"""Draw the sample that `make test` validates: tables of measurements in, tests/data/measured/sample.csv out.
+"""Draws the sample of measurements that the tests use.
 
-`python scripts/sample_measurements.py --measured tests/data/measured`. Of timm's nets it takes such as no fit has seen
-(`scripts/fit.py` takes one in four); of the other sources a few models each, which the fit has seen.
+    python scripts/sample_measurements.py --measured tests/data/measured
+
+Reads the tables of measurements and writes `sample.csv` beside them. The sample contains timm nets that the fit has not
+seen (`scripts/fit.py` uses one in four), and a few models of each other source, which the fit has seen.
 """
 
 import argparse
@@ -12,27 +14,28 @@ from zlib import crc32
 
 from fit import EVERY, FILES
 
-NETS_APART = 48
+TIMM_EVERY = 48
+"""One in 48 of the timm nets that are not fitted is in the sample."""
 MODELS = ("torchvision:resnet50", "torchvision:vgg16_bn", "torchvision:mobilenet_v2", "hf:neusight/", "hf:intel/")
 
 
 def sampled(folder: Path) -> Iterator[dict[str, str]]:
-    """The rows of every table in `folder` that belong to the sample, as they stand there."""
+    """Yield the rows of every table in `folder` that belong to the sample, unchanged."""
     for name in FILES:
         with (folder / name).open(newline="") as lines:
             yield from (row for row in csv.DictReader(lines) if is_sampled(row["model"]))
 
 
 def is_sampled(model: str) -> bool:
-    """One in so many of the nets that are not fitted."""
+    """Return whether the model belongs to the sample."""
     if model.startswith("timm:"):
-        return crc32(model.encode()) % (EVERY * NETS_APART) == 1
+        return crc32(model.encode()) % (EVERY * TIMM_EVERY) == 1
     return model.startswith(MODELS)
 
 
 def main() -> None:
     """Write the sample beside the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measured", type=Path, required=True, help="folder with the tables of measurements")
     folder = parser.parse_args().measured
     rows = list(sampled(folder))

@@ -1,8 +1,9 @@
-"""Write how accurate the shipped efficiencies are into docs/accuracy.md and profiles/accuracy.json.
+"""Computes the accuracy of the shipped efficiencies and writes it to docs/accuracy.md and profiles/accuracy.json.
 
-`python scripts/write_accuracy.py --measured tests/data/measured` (= `make accuracy`) prints all tables, as
-`advise validate` does. `--sample` takes the sample only and writes both files. The page and the service show it, and a
-test holds the page to it.
+    python scripts/write_accuracy.py --measured tests/data/measured             (prints the table of all measurements)
+    python scripts/write_accuracy.py --measured tests/data/measured --sample    (writes both files from the sample)
+
+`make accuracy` runs both. A test compares docs/accuracy.md with the sample.
 """
 
 import argparse
@@ -28,7 +29,7 @@ _HEAD = (
 
 
 def table(accuracy: Accuracy) -> str:
-    """Return a Markdown table: a line for every device, precision and mode, and one for all."""
+    """Return a Markdown table with a line for every device, precision and mode, and one for all."""
     groups: dict[tuple[str, str], list[object]] = {}
     for row in (*accuracy.predicted, *accuracy.failed):
         asked = row.measurement
@@ -75,9 +76,9 @@ def with_table(page: str, text: str) -> str:
 
 def main() -> None:
     """Validate, print, and with `--sample` write the files."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measured", type=Path, required=True, help="folder with the tables of measurements")
-    parser.add_argument("--sample", action="store_true", help="the sample only, written into the files")
+    parser.add_argument("--sample", action="store_true", help="use only the sample, and write the two files")
     arguments = parser.parse_args()
     names = (SAMPLE,) if arguments.sample else FILES
     accuracy = validate([arguments.measured / name for name in names], Options())

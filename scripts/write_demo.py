@@ -1,7 +1,9 @@
-"""Write the answer of the README's first command into the README, between its ```text fences.
+"""Writes the answer of the README's first command into the README's ```text block.
 
-`python scripts/write_demo.py` runs the command as a new user would, on this machine and today, and dates the block. The
-test repeats it for that date and without a local machine, so that it passes anywhere and on any day.
+    python scripts/write_demo.py
+
+Runs the command as a new user would, on this machine and with today's date, and writes the answer and the date into
+README.md. A test repeats the command for that date without the local machine, so it passes on any machine and day.
 """
 
 import os
@@ -18,7 +20,7 @@ MODEL = "examples/resnet50.py"
 COMMAND = f"advise {MODEL}"
 _COLUMNS = 80
 _LAST_SECTION = "\nLeft out ("
-"""The README shows the answer up to here and says in a sentence what follows."""
+"""The README shows the answer up to this section and describes the rest in a sentence."""
 _BLOCK = re.compile(r"(?<=^```text\n).*?(?=^```)", flags=re.MULTILINE | re.DOTALL)
 _DAY = re.compile(r"(?<=This is the answer of )\d{4}-\d{2}-\d{2}")
 _PROGRAM = """
@@ -33,7 +35,7 @@ main()
 
 
 def demo(day: str, *, flags: Sequence[str] = ()) -> str:
-    """Return the command and the beginning of its answer on a day, as a terminal of 80 columns shows it."""
+    """Return the command and the beginning of its answer on `day`, as a terminal of 80 columns shows it."""
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, day, MODEL, *flags],
         cwd=ROOT,

@@ -1,4 +1,7 @@
-"""Write docs/flags.md from the commands themselves: `python scripts/write_flag_docs.py`."""
+"""Writes docs/flags.md, the table of all flags, from the definitions of the commands.
+
+python scripts/write_flag_docs.py
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +26,7 @@ of `advise rank` under the same names, with underscores, except `--run`, `--time
 
 
 def flag_docs() -> str:
-    """The page: one line for each flag, in the order of `--help`."""
+    """Return the page, with one line for each flag, in the order of `--help`."""
     lines: dict[str, list[str]] = {}
     commands: dict[str, list[str]] = {}
     context = advise.make_context("advise", [DEFAULT_COMMAND], resilient_parsing=True)
@@ -41,7 +44,7 @@ def flag_docs() -> str:
 
 
 def _with_subcommands(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
-    """The command, or the commands of a group by the two words that are typed."""
+    """Yield the command, or each command of a group under its full name of two words."""
     if isinstance(command, click.Group):
         yield from ((f"{name} {sub}", subcommand) for sub, subcommand in command.commands.items())
     else:
@@ -55,7 +58,7 @@ def _value(option: click.Option) -> str:
 
 
 def _default(option: click.Option) -> str:
-    has_default = isinstance(option.default, str | int | float)  # not None, nor what click has in place of none
+    has_default = isinstance(option.default, str | int | float)  # neither None nor click's marker of a missing default
     return str(option.default) if has_default and not option.is_flag and not option.multiple else ""
 
 

@@ -1,4 +1,7 @@
-"""Write advisor/question/keywords.py from the record of options: `python scripts/write_keywords.py`."""
+"""Writes advisor/question/keywords.py, the typed keywords of the public functions, from the record of options.
+
+python scripts/write_keywords.py
+"""
 
 import json
 from dataclasses import Field, fields
@@ -37,13 +40,13 @@ class RankKeywords(Keywords, total=False):
 
 
 def keywords() -> str:
-    """The module: one line for each flag that Python takes."""
+    """Return the module's text, with one line for each flag that the Python functions accept."""
     named = [field for field in fields(Options) if field.name not in (*NOT_IN_PYTHON, "measure")]
     return HEADER + "".join(f"    {field.name}: {_type(field)}\n" for field in named) + FOOTER
 
 
 def _type(field: Field[Any]) -> str:
-    """What a keyword may be: numbers may be text, one name stands for a list of one, and a file may be a path."""
+    """Return the type of a keyword: numbers may be text, a list of one may be a single name, a file may be a path."""
     item, metavar = value_type(field.type), field.metadata["metavar"]
     if item is bool:
         return "bool"

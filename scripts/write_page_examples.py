@@ -1,6 +1,9 @@
-"""Write the saved workloads that the page of `advise serve` offers as examples: sources of ours in, traces out.
+"""Writes the saved workloads that the page of `advise serve` offers as examples.
 
-`python scripts/write_page_examples.py`; needs torchvision and transformers.
+    python scripts/write_page_examples.py
+
+Traces the sources below, which needs torchvision and transformers, and writes the workloads into
+`advisor/serve/page_files/examples/`.
 """
 
 import subprocess
@@ -21,7 +24,7 @@ SOURCES = {
 
 
 def main() -> None:
-    """Trace each source in a process of its own, as a user does."""
+    """Trace each source with `advise profile` in a separate process, as a user does."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name, arguments in SOURCES.items():
         command = [sys.executable, "-m", "advisor", "profile", *arguments, "-o", str(FOLDER / f"{name}.json")]

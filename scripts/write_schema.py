@@ -1,4 +1,7 @@
-"""Write docs/answer.schema.json: the JSON Schema of what `advise -o json` prints, from the records themselves."""
+"""Writes docs/answer.schema.json, the JSON Schema of the output of `advise -o json`, from the records.
+
+python scripts/write_schema.py
+"""
 
 import json
 from pathlib import Path
@@ -11,7 +14,7 @@ SCHEMA = Path(__file__).resolve().parents[1] / "docs" / "answer.schema.json"
 
 
 def schema() -> str:
-    """The schema as text. Units are in the names: base units, ratios as 0.09."""
+    """Return the schema as text. Names contain the units: base units, and ratios such as 0.09."""
     document = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "The answer of `advise -o json`",

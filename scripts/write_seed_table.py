@@ -1,6 +1,8 @@
-"""Write the table of eight well-known models into docs/breakeven.md: where a CPU wins, where a GPU, and why.
+"""Writes the table of eight well-known models into docs/breakeven.md: where a CPU or a GPU is cheaper, and why.
 
-`python scripts/write_seed_table.py`. A slow test holds the page to it. The age of prices does not matter.
+    python scripts/write_seed_table.py
+
+Reads the shipped prices regardless of their age. A slow test compares the page with the table.
 """
 
 import math
@@ -84,7 +86,7 @@ def where(curve: Curve) -> str:
 def _why(source: str, workload: Workload, cpu: Contender | None, gpu: Contender | None, catalog: Catalog) -> str:
     """Return the time of one sample on both, the GPU's speed-up at its best batch, and its sequential kernels."""
     if cpu is None or gpu is None:
-        return _what_would_hold(source, catalog)
+        return _gpus_needed(source, catalog)
     one_each = explain(question_of(workload, Options(batch="1"), catalog=catalog), on=(cpu.id, gpu.id)).steps
     cpu_s, gpu_s = (units.format_duration(step.step_s.mid) for step in one_each)
     busy = units.format_ratio(min(1.0, one_each[1].total.kernels_s / one_each[1].step_s.mid))
@@ -95,7 +97,7 @@ def _why(source: str, workload: Workload, cpu: Contender | None, gpu: Contender 
     return f"{alone}; in batches of {gpu.batch:,} it is {speed} faster{in_turn}"
 
 
-def _what_would_hold(source: str, catalog: Catalog) -> str:
+def _gpus_needed(source: str, catalog: Catalog) -> str:
     """Return how many of the largest GPUs hold the step at batch 1, in inference and in training."""
     largest_bytes = max(one.memory_bytes for one in catalog.gpus.values())
     needs = []

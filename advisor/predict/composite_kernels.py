@@ -17,8 +17,8 @@ class Program:
 
     launches: Number = 1.0
     dispatches: Number = 1.0
-    joins: Number = 0.0
-    """How often all cores of a CPU start and finish together, in addition to once per launch."""
+    joins: Number | None = None
+    """How often all cores of a CPU start and finish together; None if they do at every launch."""
     extra_bytes: Number = 0.0
     revisited_bytes: Number = 0.0
     """Bytes of repeated reads from a working set of `revisited_set_bytes`."""
@@ -134,16 +134,14 @@ def _gpu_interpolation(call: Call, itemsize_bytes: float) -> Program:
     return Program(sequential_loads=samples * channels)
 
 
-def _convolution_backward(launches: float) -> _Lowering:
-    """Return the program of a convolution's backward: both gradients read the gradient of the output."""
-
-    def lowering(call: Call, itemsize_bytes: float) -> Program:
-        gradient, source = call.inputs[:2]
-        wants_input, wants_weight, _ = call.attributes["output_mask"]
-        both = wants_input and wants_weight
-        return Program(launches=launches, reread_ratio=gradient.numel / (gradient.numel + source.numel) if both else 0)
-
-    return lowering
+def _convolution_backward(call: Call, itemsize_bytes: float) -> Program:
+    """Return the program of a convolution's backward: a library call for each gradient, which reads the output's."""
+    gradient, source = call.inputs[:2]
+    wants_input, wants_weight, _ = call.attributes["output_mask"]
+    both = wants_input and wants_weight
+    return Program(
+        launches=2.0 if both else 1.0, reread_ratio=gradient.numel / (gradient.numel + source.numel) if both else 0
+    )
 
 
 def _cpu_attention(call: Call, itemsize_bytes: float) -> Program:
@@ -180,14 +178,15 @@ def _cpu_rnn(call: Call, itemsize_bytes: float) -> Program:
 
     OneDNN first repacks the weights (ideep's `lstm_forward`), then splits the matmul and the gates of each step over
     all cores. A GRU cell takes 12 operators and a plain cell 4: a matmul, its bias and the pointwise operators of the
-    gates. Every step reads the recurrent weights again.
+    gates. One dispatch calls them all, because the loop over the steps is in C++, and of each cell's only the matmul
+    has enough work for all cores. Every step reads the recurrent weights again.
     """
     passes, steps, mode = _layer_passes(call), recurrent_steps(call), call.attributes["mode"]
     if mode == "lstm":
-        program = Program(launches=passes, dispatches=passes, joins=passes * (2 * steps - 1), repacks=True)
+        program = Program(launches=passes, dispatches=passes, joins=2 * passes * steps, repacks=True)
     else:
         operators = passes * steps * (12.0 if mode == "gru" else 4.0)
-        program = Program(launches=operators, dispatches=operators)
+        program = Program(launches=operators, dispatches=passes, joins=passes * steps)
     return _revisiting_weights(program, call, itemsize_bytes)
 
 
@@ -252,7 +251,7 @@ _ON_GPU: Mapping[str, _Lowering] = {
     **dict.fromkeys(_NORM_GRADIENTS, _after_copies(_norm)),
     **dict.fromkeys(_INTERPOLATIONS, _gpu_interpolation),
     "attention_backward": _always(Program(launches=3)),  # row sums, gradients, conversion: FlashAttention-2
-    "aten.convolution_backward": _convolution_backward(2),  # cuDNN
+    "aten.convolution_backward": _convolution_backward,
     # 4 products, attention, 2 x bias and activation, 2 x addition and norm
     "encoder_layer": _always(Program(launches=9)),
     **dict.fromkeys(("rnn", "rnn_backward"), _gpu_rnn),
@@ -260,7 +259,7 @@ _ON_GPU: Mapping[str, _Lowering] = {
 }
 _ON_CPU: Mapping[str, _Lowering] = {
     **dict.fromkeys((*_BATCH_NORMS, "aten.native_group_norm", *_NORM_GRADIENTS), _norm),
-    "aten.convolution_backward": _convolution_backward(1),
+    "aten.convolution_backward": _convolution_backward,
     **{f"aten.{name}": _always(Program(flop_ratio=ratio)) for name, ratio in _FLOP_RATIO_OF_FUNCTION.items()},
     # An element of a window takes 10 and 5 cycles (`scripts/measure_functions.py`): torch uses SIMD only for
     # channels-last images.

@@ -185,8 +185,8 @@ def _row_kernels(
             found["revisited_bytes"] = program.revisited_bytes + cost.revisited_bytes
             found["revisited_set_bytes"] = program.revisited_set_bytes + cost.revisited_set_bytes
         if kind == "cpu":
-            joins = own_launches * _is_joined(work, product, is_compiled=is_compiled)
-            found["joins"] = joins + program.joins if product is products[-1] else joins
+            joins = own_launches if program.joins is None else program.joins / len(products)
+            found["joins"] = joins * _is_joined(work, product, is_compiled=is_compiled)
         if is_by_library:
             found["library_calls"] = own_launches
         if is_transposed and (kind == "cpu" or "depthwise" not in family):

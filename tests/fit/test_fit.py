@@ -1,3 +1,5 @@
+"""Fits of toy steps find the coefficients that made their times."""
+
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,57 +9,10 @@ import pytest
 from advisor.catalog.device_files import read_efficiencies
 from advisor.fit.coefficients import Coefficient, coefficients_of, starts
 from advisor.fit.files import file_name, number, yaml_text
-from advisor.fit.residuals import LeftOut, left_out, log_spreads, spreads
-from advisor.fit.sample import MeasuredStep, Sample, sample_of
+from advisor.fit.sample import MeasuredStep, sample_of
 from advisor.fit.solve import Fit, robust
-from advisor.predict.kernel_time import Kernels
-from advisor.predict.lowering import lower
-from advisor.predict.roofline import step_times
-from advisor.predict.row_work import count_rows
-from advisor.records.device import Device, Efficiency
-from advisor.records.prediction import PARTS
-from tests.predict.toys import device, efficiency, family, operand, row, workload
-
-DEVICES = (
-    device(id="slow", name="Slow", generation="First", memory_bytes_per_s=1e11),
-    device(id="fast", name="Fast", generation="First", memory_bytes_per_s=4e11),
-)
-TRUE = efficiency(
-    families={"*": family(), "pointwise": family(memory_ratio=0.5), "norm": family(memory_ratio=0.8)}, launch_s=4e-6
-)
-FREE_OF_PRIOR = {"launch_s", "memory_ratio"}
-
-
-def steps_of(truth: Efficiency = TRUE) -> list[MeasuredStep]:
-    """Steps of one streaming operator, from 0.4 to 400 MB, timed as `truth` says."""
-    steps = []
-    for name in ("pointwise", "norm"):
-        op = {"pointwise": "aten.relu", "norm": "aten.native_layer_norm"}[name]
-        images = operand((0.0, 1.0), 1000)
-        toy = workload(row(op, (images,), (images,), family=name))
-        for batch in (50.0, 500.0, 5_000.0, 50_000.0):
-            counts = count_rows(toy, batches=np.array([batch]), width="full")
-            kernels = lower(counts, kind="gpu", precision="fp32")
-            for one in DEVICES:
-                times = step_times(kernels, kind="gpu", devices=[one], efficiencies=[truth])
-                steps.append(measured(kernels, one, float(times.mid_s[0, 0])))
-    return steps
-
-
-def measured(kernels: object, one: Device, measured_s: float) -> MeasuredStep:
-    return MeasuredStep(
-        kernels=kernels,  # type: ignore[arg-type]
-        device=one,
-        precision="fp32",
-        is_nchw=True,
-        group=("toy", one.id),
-        measured_s=measured_s,
-    )
-
-
-def fit_of(sample: Sample) -> Fit:
-    coefficients = [one for one in coefficients_of(sample, kind="gpu") if one.name[0] in FREE_OF_PRIOR]
-    return Fit(sample, coefficients, template=efficiency(families={}))
+from tests.fit.toys import DEVICES, fit_of, measured, steps_of
+from tests.predict.toys import efficiency, family
 
 
 def test_a_fit_finds_the_shares_that_made_the_times() -> None:
@@ -122,97 +77,6 @@ def test_groups_weigh_less_than_their_size_and_more_than_one() -> None:
     slow = sample.weights[0] * 16
     fast = sample.weights[1] * 8
     assert 1 < slow / fast < 2
-
-
-def test_a_device_is_predicted_by_a_fit_that_has_not_seen_it() -> None:
-    """Both devices sustain what the other does, so either one's steps give the other's; with an odd one they cannot."""
-    steps = steps_of()
-    alike = left_out(fit_of(sample_of(steps)), starts(fit_of(sample_of(steps)).coefficients))
-    assert np.abs(alike.errors).max() < 0.1
-    odd = [replace(step, measured_s=2 * step.measured_s) if step.device.id == "fast" else step for step in steps]
-    fit = fit_of(sample_of(odd))
-    errors = left_out(fit, fit.solve(chosen=np.ones(len(odd), dtype=np.bool_))).errors
-    of_fast = errors[[step.device.id == "fast" for step in odd]]
-    assert np.median(of_fast) == pytest.approx(np.log(2), abs=0.15)
-
-
-def test_the_parts_of_one_cpu_are_left_out_together() -> None:
-    """Steps twice as slow as the others on both: a fit that saw one part would know it of the other."""
-    steps = steps_of()
-    parts = [replace(DEVICES[1], id=f"part@{count}", name="Part") for count in (1, 2)]
-    odd = [replace(step, device=part, measured_s=2 * step.measured_s) for step in steps[1::2] for part in parts]
-    fit = fit_of(sample_of([*steps[::2], *odd]))
-    errors = left_out(fit, fit.solve(chosen=np.ones(len(fit.sample.steps), dtype=np.bool_))).errors
-    assert np.median(errors[len(steps) // 2 :]) == pytest.approx(np.log(2), abs=0.15)
-
-
-@pytest.mark.parametrize(("vendor", "missed"), [("Acme", 0.0), ("NVIDIA", np.log(2))])
-def test_a_generation_that_is_left_out_is_one_of_its_vendors_others_where_these_are_unlike_the_usual(
-    vendor: str, missed: float
-) -> None:
-    """Two generations twice as slow as three usual ones: the first tells of the second where it is another vendor's."""
-    tensor_cores = {**DEVICES[0].peak_flops_per_s, "fp16": 8e12}
-    usual = replace(DEVICES[0], vendor="NVIDIA", peak_flops_per_s=tensor_cores)
-    slow = [
-        replace(usual if vendor == "NVIDIA" else DEVICES[0], id=name, name=name, vendor=vendor, generation=name)
-        for name in ("1st", "2nd")
-    ]
-    own = steps_of()[::2]
-    others = [replace(usual, id=name, name=name, generation=name) for name in ("3rd", "4th", "5th")]
-    steps = [replace(step, device=one) for one in others for step in own]
-    steps += [replace(step, device=one, measured_s=2 * step.measured_s) for one in slow for step in own]
-    sample = sample_of(steps)
-    fit = Fit(sample, coefficients_of(sample, kind="gpu"), template=efficiency(families={}))
-    errors = left_out(fit, fit.solve(chosen=np.ones(len(steps), dtype=np.bool_))).errors
-    assert np.median(errors[-len(own) :]) == pytest.approx(missed, abs=0.25)
-
-
-def test_the_interval_of_the_left_out_holds_nine_in_ten() -> None:
-    steps = steps_of() * 20
-    errors = np.random.default_rng(0).normal(0.0, 0.2, len(steps))
-    spread = spreads(steps, LeftOut(errors=errors, host_shares=np.zeros(len(steps))))["fp32"]
-    # All of a normal's error is the workloads' where devices have no offset.
-    assert np.hypot(spread.device_log_spread, spread.workload_log_spread) == pytest.approx(0.2, rel=0.15)
-    assert spread.device_log_spread < 0.05
-    assert spread.host_log_spread == pytest.approx(0.06, rel=0.3)  # no host set the pace: as usual
-
-
-def test_what_is_off_where_the_host_sets_the_pace_is_the_hosts() -> None:
-    steps = steps_of() * 40
-    is_heavy = np.arange(len(steps)) % 2 == 0
-    own = np.random.default_rng(0).normal(0.0, np.where(is_heavy, np.hypot(0.3, 0.1), 0.1))
-    left = LeftOut(errors=own, host_shares=np.where(is_heavy, 1.0, 0.1))
-    spread_of = spreads(steps, left)
-    spread = spread_of["fp32"]
-    assert np.hypot(spread.device_log_spread, spread.workload_log_spread) == pytest.approx(0.1, rel=0.15)
-    assert spread.host_log_spread == pytest.approx(0.3, rel=0.15)
-    stated = log_spreads(steps, left, spread_of)
-    assert stated[is_heavy] == pytest.approx(np.hypot(0.3, 0.1), rel=0.15)
-    assert stated[~is_heavy] == pytest.approx(np.hypot(0.03, 0.1), rel=0.15)
-
-
-def test_a_group_speaks_by_its_trust() -> None:
-    steps = [replace(step, trust=1.0 if step.device.id == "slow" else 1e-4) for step in steps_of() * 40]
-    own = np.random.default_rng(0).normal(0.0, [0.1 if step.trust == 1.0 else 1.0 for step in steps])
-    spread = spreads(steps, LeftOut(errors=own, host_shares=np.zeros(len(steps))))["fp32"]
-    assert np.hypot(spread.device_log_spread, spread.workload_log_spread) == pytest.approx(0.1, rel=0.2)
-
-
-def in_part(kernels: Kernels, part: str) -> Kernels:
-    return replace(kernels, part=np.full(len(kernels.part), PARTS.index(part)))
-
-
-def test_what_is_off_in_backward_is_a_part_of_its_own() -> None:
-    steps = steps_of() * 40
-    is_backward = np.arange(len(steps)) % 2 == 0
-    steps = [
-        replace(step, group=(*step.group, str(own)), kernels=in_part(step.kernels, "backward" if own else "forward"))
-        for step, own in zip(steps, is_backward.astype(np.float64), strict=True)
-    ]
-    errors = np.random.default_rng(0).normal(0.0, np.where(is_backward, np.hypot(0.3, 0.1), 0.1))
-    spread = spreads(steps, LeftOut(errors=errors, host_shares=np.zeros(len(steps))))["fp32"]
-    assert np.hypot(spread.device_log_spread, spread.workload_log_spread) == pytest.approx(0.1, rel=0.15)
-    assert spread.backward_log_spread == pytest.approx(0.3, rel=0.15)
 
 
 def test_a_file_is_read_back_as_it_was_written(tmp_path: Path) -> None:

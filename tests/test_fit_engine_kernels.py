@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fit_kind import measured_steps, with_fitted_engine
+from fit_engine_kernels import EngineKernel, fitted_kernels, kernel_s, with_engine_kernels, with_fitted_engine
+from fit_kind import measured_steps
 
 from advisor.answers.measurement_file import read_measurements
 from advisor.catalog.load import load_catalog
-from advisor.fit.engine_fit import EngineKernel, fitted_kernels, kernel_s, with_engine_kernels
 from advisor.fit.files import yaml_text
 from advisor.fit.sample import MeasuredStep
 from advisor.predict.capability import gpu_device
@@ -20,7 +20,7 @@ from advisor.records.device import Device, Efficiency
 from advisor.records.workload import Row
 from tests.predict.toys import device, efficiency, family, operand, row, workload
 
-MEASURED = Path(__file__).parents[1] / "data/measured"
+MEASURED = Path(__file__).parent / "data/measured"
 ENGINE = MEASURED / "vidur_engine.csv"
 LINEAR = MEASURED / "vidur_ops.csv"
 GPU = device(memory_bytes_per_s=1e12, core_count=100)
