@@ -28,6 +28,7 @@ from scripts.measure_steps import (
     mode_of,
     taken_ratio,
 )
+from tests.says import assert_says
 
 
 def timing(*, step_s: float, others_cpu_count: float) -> StepTiming:
@@ -125,7 +126,7 @@ def test_rows_are_read_back_and_only_a_calmer_one_takes_their_place(tmp_path: Pa
     with path.open(encoding="utf-8", newline="") as lines:
         (row,) = csv.DictReader(lines)
     assert float(row["step_s"]) == 0.5
-    assert row["source"].endswith("a machine; IQR 1.0% of blocks, 7 steps; others on 0.04 CPUs, 2.0% of those needed")
+    assert_says(row["source"], "a machine", "IQR 1.0%", "7 steps", "0.04 CPUs", "2.0%")
     assert Rows(path).find(series(), 4) == row
     assert Rows(path).find(series(), 16) is None
 
@@ -188,7 +189,7 @@ def test_a_series_that_cannot_run_is_reported_and_leaves_no_row(
 ) -> None:
     path = tmp_path / "steps.csv"
     measure(series(mode="training"), Rows(path), machine="", again=False, is_over=lambda: False)
-    assert "mlp.py names no loss to train with" in capsys.readouterr().err
+    assert_says(capsys.readouterr().err, "mlp.py", "loss")
     assert not path.exists()
 
 

@@ -26,6 +26,7 @@ from advisor.records.timing import StepTiming
 from advisor.workload.file import workload_from_json, workload_to_json
 from tests.machines import gpu, machine
 from tests.model_files import TWO_LAYERS
+from tests.says import assert_says
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
@@ -121,8 +122,8 @@ def test_other_gpus_move_by_the_carried_ratio_and_cpus_stay(saved: Path, catalog
 def test_text_html_and_json_show_it(saved: Path, catalog: Catalog) -> None:
     answer = ranked(saved, catalog, step_s=1e-6)
 
-    assert "measured here: a step at batch 16" in " ".join(repr(answer).split())
-    assert "measured here: a step at batch 16" in answer._repr_html_()
+    assert_says(repr(answer), "measured here", "batch 16")
+    assert_says(answer._repr_html_(), "measured here", "batch 16")
 
 
 def test_the_command_times_the_step_of_a_file(net: Path, capsys: pytest.CaptureFixture[str]) -> None:

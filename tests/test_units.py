@@ -40,7 +40,7 @@ def test_a_count_is_read_in_digits_or_with_an_exponent(text: str, count: int) ->
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "many", "inf", "nan"])
 def test_what_is_no_whole_number_from_1_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="is not a whole number of at least 1"):
+    with pytest.raises(UsageError, match=r"\bwhole number\b.*\b1\b"):
         units.parse_count(text)
 
 
@@ -172,7 +172,7 @@ def test_money_of_another_currency_has_its_code_and_as_many_digits_as_dollars() 
 def test_days_are_a_whole_number_with_or_without_their_unit() -> None:
     assert units.parse_days("180") == units.parse_days(" 180D ") == 180
     for text in ("0", "-1", "1.5", "90h", ""):
-        with pytest.raises(UsageError, match="is not a whole number of days"):
+        with pytest.raises(UsageError, match=r"\bdays\b"):
             units.parse_days(text)
 
 
@@ -190,5 +190,5 @@ def test_a_share_is_percent_or_a_ratio(text: str, ratio: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "-1%", "ten", "10%%", "10% more", "nan", "inf%"])
 def test_what_is_no_share_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="is not a percentage or a ratio"):
+    with pytest.raises(UsageError, match=r"\bpercentage\b"):
         units.parse_ratio(text)

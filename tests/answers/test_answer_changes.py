@@ -7,6 +7,7 @@ from advisor.records.answer import Group, Interval, Quote, Recommendation, Token
 from advisor.records.change import Change, InstanceChange
 from advisor.records.generation import Generation, WeightFormat
 from tests.report.toys import GENOA, L4, T4, recommendation
+from tests.says import assert_says
 
 BASE = recommendation(L4, T4)
 
@@ -80,7 +81,8 @@ def test_a_job_that_nothing_does_any_more_costs_more_than_any_threshold() -> Non
     comparison = compare_answers(BASE, recommendation())
     assert comparison.cheapest is None
     assert cost_rise_ratio(comparison) == float("inf")
-    assert comparison.notes == ("no instance does the job within the limits now",)
+    (note,) = comparison.notes
+    assert_says(note, "no instance", "now")
 
 
 def test_what_was_free_and_costs_now_has_risen() -> None:
@@ -92,10 +94,9 @@ def test_what_was_free_and_costs_now_has_risen() -> None:
 def test_jobs_that_differ_are_told() -> None:
     limits = replace(BASE.job.limits, max_usd=5.0)
     other = replace(BASE, job=replace(BASE.job, samples=2_000_000, limits=limits))
-    assert compare_answers(BASE, other).notes == (
-        "the jobs differ: samples 1000000 before, 2000000 now",
-        "the jobs differ: max_usd None before, 5.0 now",
-    )
+    samples, max_usd = compare_answers(BASE, other).notes
+    assert_says(samples, "samples", "1000000", "2000000")
+    assert_says(max_usd, "max_usd", "None", "5.0")
 
 
 TOKENS = TokenQuote(
@@ -140,12 +141,12 @@ def test_tokens_are_compared_where_both_answers_have_them() -> None:
 
 def test_requests_that_differ_are_told_part_by_part_and_the_models_heads_are_not_of_the_job() -> None:
     narrow = served(TOKENS, weights="int4", head_count=64)
-    assert compare_answers(served(TOKENS), narrow).notes == ("the jobs differ: weights auto before, int4 now",)
-    assert compare_answers(BASE, narrow).notes == (
-        "the jobs differ: prompt_tokens None before, 1024 now",
-        "the jobs differ: output_tokens None before, 256 now",
-        "the jobs differ: weights None before, int4 now",
-    )
+    (note,) = compare_answers(served(TOKENS), narrow).notes
+    assert_says(note, "weights", "auto", "int4")
+    prompt, output, weights = compare_answers(BASE, narrow).notes
+    assert_says(prompt, "prompt_tokens", "None", "1024")
+    assert_says(output, "output_tokens", "None", "256")
+    assert_says(weights, "weights", "None", "int4")
 
 
 def group(name: str, *, flops: float, moved: float = 0.0) -> Group:

@@ -32,6 +32,7 @@ from advisor.records.price import Catalog
 from advisor.records.workload import Workload
 from tests.cost.toys import offer, start_up
 from tests.predict.toys import efficiency, operand, row, workload
+from tests.says import assert_says
 
 CPU = Cpu(id="xeon", name="Xeon", vendor="Acme", generation="First", isa=(), base_hz=1e10, memory_bytes_per_s=1e12,
           source="by hand")  # fmt: skip
@@ -167,17 +168,19 @@ def test_where_a_device_can_do_no_more_the_other_takes_over() -> None:
 def test_training_has_no_requests_and_a_fixed_batch_no_curve() -> None:
     training = found(step=replace(net(), mode="training"), options=Options(mode="training"))
     assert [one.kind for one in training.curves] == ["batch", "samples"]
-    assert training.left_out == ("over requests per day: a service cannot run training",)
+    (note,) = training.left_out
+    assert_says(note, "requests per day", "training")
     fixed = found(step=replace(net(), batch_is_affine=False))
     assert [one.kind for one in fixed.curves] == ["requests_per_day", "samples"]
-    assert fixed.left_out[0].startswith("over the batch: how the step grows with it is not known")
+    assert_says(fixed.left_out[0], "the batch", "not known")
     timed = found(options=Options(deadline=1e6))
-    assert timed.left_out == ("over requests per day: a service never ends, so --deadline does not apply",)
+    (note,) = timed.left_out
+    assert_says(note, "requests per day", "--deadline")
 
 
 @pytest.mark.parametrize(("kind", "missing"), [("gpu", "CPU"), ("cpu", "GPU")])
 def test_both_kinds_must_be_left_to_choose_from(kind: str, missing: str) -> None:
-    with pytest.raises(NothingFitsError, match=f"no {missing} is left to compare with after --device"):
+    with pytest.raises(NothingFitsError, match=f"no {missing} .*--device"):
         found(options=Options(device=(kind,)))
 
 
@@ -187,7 +190,7 @@ def test_the_machine_at_hand_is_not_rented() -> None:
 
 
 def test_a_batch_of_0_is_none() -> None:
-    with pytest.raises(UsageError, match="--batch 0: '0' is not a positive whole number"):
+    with pytest.raises(UsageError, match=r"^--batch 0: '0'"):
         found(options=Options(batch="0"))
 
 
@@ -246,7 +249,7 @@ def test_a_live_model_takes_the_keywords_of_recommend() -> None:
     assert [one.kind for one in break_even.curves] == ["batch", "requests_per_day", "samples"]
     assert break_even.job.samples == 1000
     assert "By batch size:" in repr(break_even)
-    with pytest.raises(TypeError, match=r"breakeven\(\) got an unexpected keyword argument 'speed'"):
+    with pytest.raises(TypeError, match=r"breakeven\(\) .*'speed'"):
         advisor.breakeven(model, torch.zeros(4, 64), speed=1)
 
 

@@ -20,6 +20,7 @@ from advisor.cli.main import run
 from advisor.errors import UsageError
 from advisor.launch.own_wheel import wheel_name, write_wheel
 from advisor.records.launch_task import FleetTask
+from tests.says import assert_says
 
 CATALOG = load_catalog()
 
@@ -130,7 +131,7 @@ def test_the_command_stops_after_the_files_and_says_so(tmp_path: Path, capsys: p
     files = ["aws-c7a-4xlarge.yaml", "aws-g6-xlarge.yaml", "back", "program"]
     assert sorted(path.name for path in folder.iterdir()) == files
     assert out.splitlines()[0] == f"sky launch -y -c aws-g6-xlarge {folder}/aws-g6-xlarge.yaml"
-    assert err.startswith(f"wrote 2 tasks to {folder}. Nothing is rented")
+    assert_says(err, "2 tasks", str(folder))
 
 
 def test_the_machines_get_this_program_and_nothing_of_the_users(
@@ -176,7 +177,7 @@ def test_the_wheel_that_the_machines_get_installs_and_answers(tmp_path: Path) ->
 
 def test_what_contradicts_itself_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["calibrate", "--fleet", "aws:g6.xlarge", "--show"]) == 2
-    assert capsys.readouterr().err.startswith("error: --fleet and --show cannot be used together")
+    assert_says(capsys.readouterr().err, "error:", "--fleet", "--show")
 
 
 def test_nothing_to_collect_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,7 @@ from advisor.records.price import Catalog
 from advisor.records.workload import Workload
 from advisor.workload.spawn import ChildFailure
 from tests.machines import gpu, machine
+from tests.says import assert_says
 
 TORCH = TorchSeen(version="2.9.0", thread_count=8)
 
@@ -124,7 +125,7 @@ def test_a_cache_folder_that_cannot_be_written_is_missing_but_no_failure(
     check = by_name(Stages(look=look, trace=untraced))["cache folder"]
 
     assert check.state == "missing"
-    assert "cannot be written: Not a directory" in check.found
+    assert check.found.endswith("Not a directory")
 
 
 def test_a_device_without_a_profile_that_is_calibrated_is_ok() -> None:
@@ -148,4 +149,4 @@ def test_a_device_without_a_profile_is_missing_with_what_helps() -> None:
 
     assert (found["cpu"].state, found["cpu"].remedy) == ("missing", "`advise calibrate` measures it")
     assert found["cuda:0"].state == "missing"
-    assert found["cuda:0"].found.startswith("Riva TNT: it has no profile: put one")
+    assert_says(found["cuda:0"].found, "Riva TNT", "no profile")

@@ -19,6 +19,7 @@ from advisor.cli.main import run
 from advisor.errors import ExitCode
 from advisor.records.device import Gpu
 from advisor.records.options import Options
+from tests.says import assert_says
 
 ROW: Mapping[str, Any] = {
     "mode": "inference",
@@ -113,7 +114,7 @@ def test_a_device_that_sustains_less_is_predicted_with_figures_of_its_own(advise
     fit = ("fit-device", "--measurements", "mine.csv", "--device", "Tesla T4")
     code, out, err = advise(*fit, "-o", "own/devices/gpu/t4.yaml")
     assert (code, err) == (ExitCode.ANSWER, "")
-    assert "Fitted to 8 measured steps of 4 models" in out
+    assert_says(out, "8 measured steps", "4 models")
     (fitted,) = read_gpus([Path("own/devices/gpu/t4.yaml")], measured=None).values()
     # Two models of each kind outweigh the prior 200 : 44, less where they compute and stream at once.
     assert 0.7 < (fitted.sustained_compute_ratio or 1) < 0.8
@@ -140,7 +141,7 @@ def test_all_sizes_of_a_cpu_share_its_figures(advise: Advise) -> None:
     write([{"model": "nets.py::wide", "device": size} for size in (*sizes, "aws-graviton2")])
     code, out, _ = advise("fit-device", "--measurements", "mine.csv", "--device", "aws-graviton3", "-o", "cpu.yaml")
     assert code == ExitCode.ANSWER
-    assert "Fitted to 3 measured steps of 1 models" in out
+    assert_says(out, "3 measured steps", "1 models")
     (cpu,) = read_cpus([Path("cpu.yaml")], measured=None).values()
     assert cpu.id == "aws-graviton3"
     assert cpu.sustained_compute_ratio not in (None, 1.0)
@@ -171,7 +172,7 @@ def test_what_cannot_be_fitted_is_said_with_its_reason(
 def test_a_profile_goes_to_a_yaml_file_alone(advise: Advise) -> None:
     code, _, err = advise("fit-device", "--measurements", "mine.csv", "--device", "t4", "-o", "t4.json")
     assert code == ExitCode.USAGE
-    assert err.startswith("error: -o t4.json: not a format, and not a file with the suffix of one")
+    assert_says(err, "error:", "-o t4.json")
 
 
 def test_the_help_says_that_files_are_executed(advise: Advise) -> None:

@@ -22,6 +22,7 @@ from advisor.records.options import Options
 from advisor.workload.file import workload_to_json
 from tests.calibrate.toys import EPYC, calibration
 from tests.model_files import TWO_LAYERS
+from tests.says import assert_says
 
 Explain = Callable[..., dict[str, Any]]
 
@@ -86,7 +87,7 @@ def test_of_a_step_on_several_gpus_one_pass_of_one_of_them_is_explained(net: str
     assert step["batch"] == 16
     assert step["step_s"] == alone["step_s"]
     (warning,) = (line for line in document["warnings"] if "GPUs" in line)
-    assert warning == f"{step['name']} runs a step of 64 samples on 4 GPUs: shown is what one does in a pass of 16"
+    assert_says(warning, step["name"], "64 samples", "4 GPUs", "16")
 
 
 def test_an_offer_outside_the_ranking_is_explained_as_its_like_within(source: str) -> None:
@@ -139,8 +140,7 @@ def test_a_step_of_one_batch_alone_is_explained_at_that_batch(
 def test_the_table_names_the_device_and_its_parts(source: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", source, "--on", "t4", "--on", "c7a.xlarge"]) == ExitCode.ANSWER
     out = capsys.readouterr().out
-    assert "  A  t4 (Tesla T4) takes " in out
-    assert "  B  aws c7a.xlarge (AMD EPYC 9R14, 4 cores) takes " in out
+    assert_says(out, "A", "t4", "Tesla T4", "B", "aws c7a.xlarge", "AMD EPYC 9R14", "4 cores")
     assert max(map(len, out.splitlines())) <= 80
 
 
@@ -168,17 +168,17 @@ def test_an_instance_of_several_providers_asks_for_one(source: str) -> None:
 
 
 def test_a_step_that_does_not_fit_is_not_explained(source: str) -> None:
-    with pytest.raises(NothingFitsError, match=r"t4: the step needs [\d.]+ [GT]iB, the device has 15 GiB"):
+    with pytest.raises(NothingFitsError, match=r"t4: .*\b[\d.]+ [GT]iB.*\b15 GiB"):
         explain_source(source, Options(batch="100000000"), on=("t4",))
 
 
 def test_where_nothing_is_left_to_choose_there_is_nothing_to_explain(source: str) -> None:
-    with pytest.raises(NothingFitsError, match="no instance does this job within the limits"):
+    with pytest.raises(NothingFitsError, match="no instance"):
         explain_source(source, Options(device=("t4",), provider=("lambda",)))
 
 
 def test_seven_devices_are_too_many(source: str) -> None:
-    with pytest.raises(UsageError, match="--on: 7 devices, at most 6 stand side by side"):
+    with pytest.raises(UsageError, match=r"^--on: 7 .*\b6\b"):
         explain_source(source, Options(), on=("t4",) * 7)
 
 
@@ -222,5 +222,5 @@ def test_the_machine_at_hand_is_explained_where_it_is_the_one_that_is_ranked(net
 
 
 def test_a_machine_that_is_left_out_is_not_explained() -> None:
-    with pytest.raises(UsageError, match="--on local: no device of this machine does the job"):
+    with pytest.raises(UsageError, match=r"^--on local: no device"):
         advisor.explain(nn.Linear(8, 4), torch.zeros(2, 8), on="local", no_local=True)

@@ -14,6 +14,7 @@ from advisor.records.answer import JobLimits, Quote
 from advisor.records.launch_task import TaskFile
 from tests.launch.toys import A10G, GRAVITON, LAMBDA_A10, SALAD, TWO_MACHINES, quote
 from tests.report.toys import recommendation
+from tests.says import assert_says
 
 
 @pytest.fixture(autouse=True)
@@ -40,14 +41,15 @@ def values(task: TaskFile) -> Any:
 
 
 def test_the_file_says_what_it_runs_where_for_how_long_and_for_how_much() -> None:
-    assert emitted(A10G, args=("--batch", "64"), assumed=False, samples=500).text == (
-        "# Written by advise on 2026-11-02: `sky launch FILE` runs it.\n"
-        "# aws g5.xlarge (1x A10G) in us-east-1: predicted 30 min [27-33] at batch 64,\n"
-        "#   amp-bf16, eager.\n"
-        "# Predicted cost: $0.42 for 500 samples, on-demand; includes compute; prices of\n"
-        "#   2025-11-02.\n"
-        "# Stopped after 15 idle minutes; its disk is kept and billed until `sky down`\n"
-        "#   removes both.\n"
+    text = emitted(A10G, args=("--batch", "64"), assumed=False, samples=500).text
+    comments = "\n".join(line.removeprefix("#") for line in text.splitlines() if line.startswith("#"))
+    assert_says(
+        comments,
+        *("2026-11-02", "`sky launch FILE`", "aws g5.xlarge", "1x A10G", "us-east-1", "30 min [27-33]", "batch 64"),
+        *("amp-bf16", "eager", "$0.42", "500 samples", "on-demand", "compute", "2025-11-02"),
+        *("15 idle minutes", "disk", "billed", "`sky down`"),
+    )
+    assert "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#")) == (
         "name: my-train\n"
         'workdir: "."\n'
         "resources:\n"
@@ -80,21 +82,19 @@ def test_requirements_of_the_folder_are_installed_after_torch(folder: Path) -> N
 def test_where_the_engine_cannot_launch_the_best_the_next_is_taken_and_that_is_said() -> None:
     task = emitted(SALAD, LAMBDA_A10, A10G)
     assert values(task)["resources"]["infra"] == "lambda"
-    assert task.notes == (
-        "skypilot cannot launch the best, salad RTX 3090 24GB PCIe: it does not support salad. "
-        "The task is for number 2, lambda NVIDIA A10 24GB PCIe: $0.42 instead of $0.42",
+    (note,) = task.notes
+    assert_says(
+        note, "skypilot", "salad RTX 3090 24GB PCIe", "salad", "2", "lambda NVIDIA A10 24GB PCIe", "$0.42", "$0.42"
     )
     assert "compare what you are offered" in task.text
     assert emitted(A10G, SALAD).notes == ()
 
 
 def test_where_it_can_launch_none_that_is_an_error_which_names_its_providers() -> None:
-    with pytest.raises(
-        NothingFitsError, match="dstack can launch none of the 1 ranked instances: it does not support salad"
-    ) as caught:
+    with pytest.raises(NothingFitsError, match=r"dstack .*\b1\b.*\bsalad") as caught:
         emitted(SALAD, engine="dstack")
     assert caught.value.hint.startswith("--provider aws,azure,digitalocean")
-    with pytest.raises(NothingFitsError, match="no instance does this job within the limits"):
+    with pytest.raises(NothingFitsError, match="no instance"):
         emitted()
 
 
@@ -105,7 +105,6 @@ def test_a_task_ends_at_the_deadline_or_an_hour_after_the_upper_end_of_its_predi
     assert values(emitted(A10G, engine="dstack", limits=two_hours))["max_duration"] == "120m"
     unknown = emitted(A10G, engine="dstack", assumed=True)
     assert "max_duration" not in values(unknown)
-    assert "takes as long as it takes" in unknown.text
 
 
 def test_a_step_on_several_machines_is_started_on_all_and_each_may_cost_its_part() -> None:
@@ -116,7 +115,7 @@ def test_a_step_on_several_machines_is_started_on_all_and_each_may_cost_its_part
     assert values(task)["resources"]["max_hourly_cost"] == 20.0
     talk = task.text.replace("\n#  ", "")
     assert "aws 2x g5.48xlarge (8x A10G) in us-east-1" in talk
-    assert "It runs fully sharded (FSDP) on 16 GPUs at a scaling efficiency of 90 %" in talk
+    assert_says(talk, "FSDP", "16 GPUs", "90 %")
 
 
 def test_the_folder_that_is_copied_is_seen_from_the_task_file(folder: Path) -> None:
@@ -144,7 +143,7 @@ def test_an_instance_with_a_hostile_name_stays_a_name() -> None:
 def test_a_commitment_is_launched_on_demand_and_must_be_held() -> None:
     task = emitted(quote("g5.xlarge", device="a10g", price_kind="commit_1y"))
     assert values(task)["resources"]["use_spot"] is False
-    assert "a commitment, which you must hold" in task.text
+    assert_says(task.text, "commitment")
 
 
 def test_a_service_is_no_task() -> None:

@@ -85,7 +85,7 @@ def test_a_wrong_column_is_named(file: Path, header: str, message: str, hint: st
 
 def test_a_row_with_too_few_or_too_many_cells_is_named(file: Path) -> None:
     for row in ("timm:vit,inference", f"{ROW},more"):
-        with pytest.raises(UsageError, match="2: has not as many cells as there are columns"):
+        with pytest.raises(UsageError, match=r"\.csv:2: .*cells"):
             read_measurements(write(file, HEADER, row))
 
 

@@ -17,6 +17,7 @@ from advisor.errors import UsageError
 from advisor.question.from_model import question_from_model
 from advisor.records.timing import StepTiming
 from tests.machines import gpu, machine
+from tests.says import assert_says
 
 
 class TwoInputs(nn.Module):
@@ -132,7 +133,7 @@ def test_a_model_that_was_not_called_says_so() -> None:
     with advisor.observe(nn.Linear(8, 4)) as seen:
         pass
 
-    with pytest.raises(UsageError, match="only 0 steps of the model were observed"):
+    with pytest.raises(UsageError, match=r"\b0 steps\b"):
         seen.recommend()
 
 
@@ -143,7 +144,7 @@ def test_flags_that_do_not_exist_are_refused_as_by_recommend() -> None:
 
     with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
         seen.recommend(colour=4)
-    with pytest.raises(UsageError, match="prompt_tokens: the steps of a loop were timed"):
+    with pytest.raises(UsageError, match=r"^prompt_tokens: "):
         seen.recommend(prompt_tokens=8, output_tokens=2)
 
 
@@ -171,7 +172,7 @@ def test_a_loop_on_fewer_threads_than_cores_says_nothing_of_the_whole_cpu(monkey
 
     assert answer.measured == ()
     (warning,) = [text for text in answer.warnings if "not measured" in text]
-    assert "the loop ran on 3 of 4 cores" in warning
+    assert_says(warning, "3 of 4 cores")
 
 
 def test_a_gpu_that_torch_counts_differently_is_known_by_its_uuid() -> None:

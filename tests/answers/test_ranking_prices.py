@@ -14,6 +14,7 @@ from advisor.records.answer import Recommendation
 from advisor.records.options import Options
 from advisor.records.workload import Workload
 from tests.report.toys import render_text
+from tests.says import assert_says
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 OVERLAY = """\
@@ -61,10 +62,10 @@ def test_owned_hardware_stands_in_the_ranking_and_says_when_it_pays_back(rank: A
     rent_usd_per_hour = rented.job_usd.mid / (box.job_s.mid / 3600)
     (note,) = (note for note in answer.notes if "pays back" in note)
     if rent_usd_per_hour > 0.15:
-        assert f"pays back after {3504 / (rent_usd_per_hour - 0.15):,.0f} hours of use" in note
+        assert_says(note, f"{3504 / (rent_usd_per_hour - 0.15):,.0f} hours")
     else:
-        assert "never pays back" in note
-    assert f"rented {rented.provider} {rented.instance}" in note
+        assert "never" in note
+    assert_says(note, f"{rented.provider} {rented.instance}")
 
 
 def test_what_the_user_excludes_is_left_out_with_its_reason(rank: Any) -> None:
@@ -84,7 +85,7 @@ def test_text_is_in_the_currency_asked_for_and_figures_are_dollars(rank: Any) ->
     # 0.40 dollars / 1.25 = 0.32 euros
     (line,) = (line for line in text.splitlines() if " gpu-box " in line and "own  " in line)
     assert "EUR 0.32" in line
-    assert "converted at 1.25 dollars per EUR (rate of 2026-11-01)." in text
+    assert_says(text, "1.25 dollars per EUR", "2026-11-01")
     assert box.usd_per_hour == pytest.approx(0.40)
 
 
@@ -94,9 +95,8 @@ def test_old_prices_are_marked_and_can_be_left_out(rank: Any) -> None:
     marked = [quote for quote in old.quotes if "OLD" in quote.price_marks]
     assert {"2026-05-24"} <= {quote.price_date for quote in marked}
     assert not any(quote.price_date == "2026-05-24" and quote.price_marks for quote in fresh.quotes)
-    assert any(
-        f"{len(marked):,} of the {len(old.quotes):,} ranked prices are marked OLD" in one for one in old.warnings
-    )
+    (warning,) = (one for one in old.warnings if "OLD" in one)
+    assert_says(warning, f"{len(marked):,} of the {len(old.quotes):,}", "OLD")
     without = rank(max_price_age=104, drop_prices="old")
     assert not any(quote.price_marks for quote in without.quotes)
     assert Counter(rejection.code for rejection in without.rejected)["old-price"] >= len(marked)

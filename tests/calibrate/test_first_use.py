@@ -11,6 +11,7 @@ from advisor.errors import UsageError
 from advisor.records.calibration import Calibrated
 from advisor.records.machine import Machine
 from tests.calibrate.toys import EPYC, calibration
+from tests.says import assert_says
 
 
 @pytest.fixture(autouse=True)
@@ -101,4 +102,6 @@ def test_a_calibration_that_was_disturbed_too_much_is_not_used() -> None:
 def test_a_machine_that_cannot_be_timed_is_ranked_from_its_datasheet() -> None:
     stored, _ = first_use(UsageError("no operator could be timed in 5 s"))
 
-    assert stored == Stored(problems=("this CPU is not calibrated: no operator could be timed in 5 s",))
+    assert stored == Stored(problems=stored.problems)
+    (problem,) = stored.problems
+    assert_says(problem, "CPU", "no operator could be timed in 5 s")

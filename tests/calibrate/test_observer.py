@@ -142,9 +142,7 @@ def test_steps_of_which_no_three_have_the_same_batch_are_too_few(clock: Clock) -
             model(torch.zeros(size, 3)).sum().backward()
             optimizer.step()
 
-    with pytest.raises(
-        UsageError, match="only 7 steps of the model were observed, 2 of one batch size after the first 2"
-    ):
+    with pytest.raises(UsageError, match=r"\b7 steps\b.*\b2 of one batch size\b.*\bfirst 2\b"):
         observer.timing()
 
 
@@ -220,7 +218,7 @@ def test_too_few_steps_say_how_many_are_needed(calls: int) -> None:
 
     with pytest.raises(
         UsageError,
-        match=f"only {calls} steps of the model were observed; 3 of one batch size are needed after the first 2",
+        match=rf"\b{calls} steps\b.*\b3 of one batch size\b.*\bfirst 2\b",
     ):
         observer.timing()
 

@@ -119,7 +119,7 @@ def test_too_little_time_for_one_operator_is_said(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(process, "_OVERTIME_S", 0.1)
     child(monkeypatch)
 
-    with pytest.raises(UsageError, match=r"no operator could be timed in 0.1 s"):
+    with pytest.raises(UsageError, match=r"no operator .*\b0\.1 s"):
         time_operators(request(budget_s=0.1))
 
 
@@ -146,7 +146,7 @@ def test_a_real_child_times_real_operators_and_an_interrupt_keeps_them() -> None
 
 
 def test_a_gpu_that_torch_does_not_see_is_said() -> None:
-    with pytest.raises(UsageError, match=r"cuda:7 cannot be timed: torch .* sees \d+ CUDA devices"):
+    with pytest.raises(UsageError, match=r"cuda:7 .*torch .*\b\d+ CUDA"):
         time_operators(request(device="cuda:7"))
 
 

@@ -48,7 +48,7 @@ def test_a_file_that_puts_its_model_on_a_gpu_is_timed_on_the_cpu(write: Write) -
 def test_what_the_models_code_raises_comes_back_with_its_line(write: Write) -> None:
     text = NET.replace("return self.layer(x)", "raise ValueError('no values, no step')")
 
-    with pytest.raises(TraceError, match="a step failed: ValueError: no values, no step") as caught:
+    with pytest.raises(TraceError, match="ValueError: no values, no step") as caught:
         timed(write(text))
     assert "net.py:12 in forward" in caught.value.message
     assert "(4, 3) float32" in caught.value.hint
@@ -66,7 +66,7 @@ def test_a_step_that_does_not_fit_is_refused_before_its_process_starts(
 ) -> None:
     monkeypatch.setattr("advisor.workload.spawn.subprocess.Popen", None)
 
-    with pytest.raises(UsageError, match="1 EiB with a copy of the parameters"):
+    with pytest.raises(UsageError, match=r"\b1 EiB\b"):
         timed(write(NET), needed_bytes=2.0**60)
 
 

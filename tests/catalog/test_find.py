@@ -101,7 +101,7 @@ def test_decoration_alone_names_no_device(shipped: Catalog) -> None:
 
 
 def test_a_name_nobody_has_is_refused_with_the_closest_ones(shipped: Catalog) -> None:
-    with pytest.raises(UsageError, match="no profile describes the device 'rtx 4099'") as caught:
+    with pytest.raises(UsageError, match=r"no profile .*'rtx 4099'") as caught:
         find_device(shipped, "rtx 4099")
     assert "rtx-4090" in caught.value.hint
     with pytest.raises(UsageError) as caught:
@@ -124,7 +124,7 @@ def test_a_name_that_several_cards_share_means_all_of_them(shipped: Catalog, nam
 
 
 def test_a_brand_alone_names_no_device(shipped: Catalog) -> None:
-    with pytest.raises(UsageError, match="no profile describes the device 'NVIDIA'"):
+    with pytest.raises(UsageError, match=r"no profile .*'NVIDIA'"):
         find_devices(shipped, "NVIDIA")
 
 
@@ -154,9 +154,9 @@ def test_a_gpu_that_is_rented_is_found_by_its_name_and_memory_or_not_at_all(
 
 def test_an_instance_type_in_the_place_of_a_device_is_told_its_device(shipped: Catalog) -> None:
     for name, device in (("g5.xlarge", "a10g"), ("G6.XLARGE", "l4"), ("c7a.xlarge", "amd-epyc-9r14")):
-        with pytest.raises(UsageError, match=f"instance type of aws, and its device is {device}") as caught:
+        with pytest.raises(UsageError, match=rf"\binstance type of aws\b.*\b{device}\b") as caught:
             device_ids(shipped, [name])
         assert f"--device {device} " in caught.value.hint
         assert "--on" in caught.value.hint
-    with pytest.raises(UsageError, match=r"no profile describes the device 'g5\.quarter'"):
+    with pytest.raises(UsageError, match=r"no profile .*'g5\.quarter'"):
         device_ids(shipped, ["g5.quarter"])

@@ -9,6 +9,7 @@ from advisor.catalog.invariants import broken_device_invariants, broken_invarian
 from advisor.catalog.load import load_catalog
 from advisor.errors import ProfileError
 from advisor.records.price import Catalog, Offer, Price
+from tests.says import assert_says
 
 TODAY = date(2026, 9, 30)
 
@@ -58,9 +59,8 @@ def test_a_price_per_gpu_that_is_taken_for_that_of_the_machine_is_found() -> Non
     one, two = machine(price("on_demand", 2.0)), machine(price("on_demand", 4.0), instance="g2", gpu_count=2)
     # 8 GPUs for the 2.00 of one: 0.25 each
     eight = machine(price("on_demand", 2.0), instance="g8", gpu_count=8)
-    assert broken_invariants([one, two, eight], today=TODAY) == (
-        "acme/us/g8: on_demand of 0.250 for each of 8 GPUs, but 2.000 is usual",
-    )
+    (broken,) = broken_invariants([one, two, eight], today=TODAY)
+    assert_says(broken, "acme/us/g8", "on_demand", "0.250", "8 GPUs", "2.000")
     assert broken_invariants([one, two, replace(eight, prices=(price("on_demand", 16.0),))], today=TODAY) == ()
 
 

@@ -97,7 +97,7 @@ def test_a_file_that_names_an_unknown_device_is_refused(machine: str, message: s
 
 
 def test_a_new_provider_must_say_its_tier() -> None:
-    with pytest.raises(ProfileError, match=r"prices.yaml:1: provider: 'mine' is a new provider"):
+    with pytest.raises(ProfileError, match=r"prices\.yaml:1: provider: 'mine'"):
         join("box: {gpu: l4}", head="provider: mine")
 
 

@@ -10,6 +10,7 @@ from advisor.catalog.strict_yaml import parse_documents
 from advisor.catalog.terms import Terms, apply_terms, is_terms, joined_terms, read_terms
 from advisor.errors import ProfileError
 from advisor.records.price import Catalog, ExchangeRate, Offer, Price
+from tests.says import assert_says
 
 
 def price(kind: str = "on_demand", usd_per_hour: float = 2.0, **changes: str) -> Price:
@@ -195,7 +196,7 @@ def test_an_hour_of_owned_hardware_costs_its_share_of_the_purchase_and_its_elect
     assert usd(box) == pytest.approx([0.40])
     assert (box.purchase_usd, box.running_usd_per_hour) == (3504, pytest.approx(0.15))
     assert (box.prices[0].kind, box.prices[0].basis, box.prices[0].date) == ("owned", "own_hardware", "2026-11-01")
-    assert box.prices[0].source.endswith("$3,504 over 4 years at 40 % of the hours, 500 W at $0.3/kWh")
+    assert_says(box.prices[0].source, "$3,504", "4 years", "40 %", "500 W", "$0.3/kWh")
 
 
 def test_discounts_and_exclusions_are_not_about_owned_hardware(home: Path) -> None:

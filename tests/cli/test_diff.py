@@ -9,6 +9,7 @@ from advisor.report.view import View
 from tests.answers.test_answer_changes import slower
 from tests.cli.conftest import Pipeline, Result
 from tests.report.toys import L4, recommendation
+from tests.says import assert_says
 
 Advise = Callable[..., Result]
 
@@ -54,7 +55,7 @@ def test_a_fall_exits_with_0(advise: Advise, base: Path, dearer: Path) -> None:
 def test_a_threshold_that_is_no_share_is_refused(advise: Advise, base: Path, threshold: str) -> None:
     result = advise("diff", str(base), str(base), "--fail-if-cost-rises", threshold)
     assert (result.code, result.out) == (2, "")
-    assert "is not a percentage or a ratio" in result.err
+    assert_says(result.err, "error:", "--fail-if-cost-rises", repr(threshold), "hint:")
 
 
 def test_an_answer_of_now_is_compared_with_a_file(advise: Advise, pipeline: Pipeline, base: Path) -> None:

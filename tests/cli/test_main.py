@@ -15,6 +15,7 @@ from advisor import errors
 from advisor.cli.commands import command_names, load_command
 from tests.cli.conftest import Pipeline, Result
 from tests.report.toys import recommendation
+from tests.says import assert_says
 
 Advise = Callable[..., Result]
 
@@ -31,10 +32,8 @@ def test_flags_may_come_before_the_source(advise: Advise, pipeline: Pipeline) ->
 
 def test_a_command_wins_over_a_file_of_its_name(advise: Advise, pipeline: Pipeline) -> None:
     result = advise("rank")
-    assert (result.code, result.err) == (
-        2,
-        "error: missing argument 'SOURCE'\nhint: advise rank --help lists the arguments and flags\n",
-    )
+    assert result.code == 2
+    assert_says(result.err, "error:", "'SOURCE'", "hint:", "advise rank --help")
     assert advise("./rank").code == 0
     assert pipeline.asked[0]["source"] == "./rank"
 
@@ -48,10 +47,7 @@ def test_nothing_at_all_asks_for_a_model(advise: Advise) -> None:
 def test_a_mistyped_command_is_recognised(advise: Advise, pipeline: Pipeline) -> None:
     result = advise("profle", "model.py")
     assert result.code == 2
-    assert result.err == (
-        "error: 'model.py' follows the source 'profle', but only one source is allowed\n"
-        "hint: did you mean the command profile?\n"
-    )
+    assert_says(result.err, "error:", "'model.py'", "'profle'", "hint:", "profile")
     assert pipeline.asked == []
 
 
@@ -113,7 +109,7 @@ def test_nothing_that_fits_ends_with_1_and_still_says_why(advise: Advise, pipeli
     pipeline.answer = recommendation()
     result = advise("model.py")
     assert result.code == 1
-    assert result.out.startswith("No instance can run this job within the limits")
+    assert_says(result.out, "0 offers")
 
 
 def test_the_version_is_printed(advise: Advise) -> None:

@@ -15,6 +15,7 @@ from advisor.errors import UsageError
 from advisor.report.formats import format_suffixes
 from tests.cli.conftest import Pipeline, Result
 from tests.report.toys import L4, recommendation
+from tests.says import assert_says
 
 Advise = Callable[..., Result]
 
@@ -57,9 +58,9 @@ def test_python_saves_what_the_command_writes(advise: Advise, pipeline: Pipeline
 
 
 def test_python_saves_in_no_other_format_and_says_what_writes_a_report(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"answer\.docx: no format of an answer has this suffix") as refused:
+    with pytest.raises(UsageError, match=r"answer\.docx") as refused:
         recommendation(L4).save(tmp_path / "answer.docx")
-    assert refused.value.hint == "use one of .txt .csv .json .md"
+    assert_says(refused.value.hint, ".txt .csv .json .md")
     with pytest.raises(UsageError) as page:
         recommendation(L4).save(tmp_path / "answer.html")
     assert "advisor.save_report(" in page.value.hint
@@ -69,10 +70,10 @@ def test_python_saves_in_no_other_format_and_says_what_writes_a_report(tmp_path:
 def test_an_unknown_suffix_is_refused_before_any_work(advise: Advise, pipeline: Pipeline) -> None:
     result = advise("model.py", "-o", "answer.docx")
     assert result.code == 2
-    assert result.err == (
-        "error: -o answer.docx: not a format, and not a file with the suffix of one\n"
-        "hint: formats: table (*.txt), csv (*.csv), json (*.json), markdown (*.md), "
-        "html (*.html), yaml (*.yaml), yml (*.yml)\n"
+    assert_says(
+        result.err,
+        *("error:", "-o answer.docx", "hint:", "table (*.txt)", "csv (*.csv)", "json (*.json)"),
+        *("markdown (*.md)", "html (*.html)", "yaml (*.yaml)", "yml (*.yml)"),
     )
     assert pipeline.asked == []
 

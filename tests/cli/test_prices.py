@@ -18,6 +18,7 @@ from advisor.catalog.terms import TERM_KEYS
 from advisor.refresh.providers import aws, azure, gcp, lambda_cloud, runpod, vast
 from tests.cli.conftest import Result
 from tests.refresh.conftest import Server, json_answer, server
+from tests.says import assert_says
 
 __all__ = ["server"]  # a fixture
 
@@ -68,16 +69,17 @@ def test_what_the_user_rules_out_is_not_listed(advise: Advise) -> None:
     Path("advisor.yaml").write_text(TERMS)
     result = advise("prices", "list", "--provider", "salad", "--price", "spot")
     assert (result.code, result.out) == (1, "")
-    assert "error: no price is within these limits\n" in result.err
+    assert_says(result.err, "error:", "no price")
 
 
 @pytest.mark.parametrize(
     ("flag", "name", "hint"),
-    [("--provider", "awss", "did you mean aws?"), ("--region", "us-eats-1", "did you mean us-east-1?")],
+    [("--provider", "awss", "aws"), ("--region", "us-eats-1", "us-east-1")],
 )
 def test_a_name_that_no_offer_has_is_an_error(advise: Advise, flag: str, name: str, hint: str) -> None:
     result = advise("prices", "list", flag, name)
-    assert (result.code, result.err) == (2, f"error: {flag} {name}: no offer has it\nhint: {hint}\n")
+    assert result.code == 2
+    assert_says(result.err, "error:", flag, name, "hint:", hint)
 
 
 # show
@@ -113,13 +115,13 @@ def test_prices_are_shown_in_the_currency_asked_for_with_its_rate(advise: Advise
     # 1.123 / 1.25 = 0.8984
     assert re.search(r"eu-west-1 +on_demand +0\.8984 ", text)
     assert "EUR/h" in text
-    assert "converted at 1.25 dollars per EUR (rate of 2026-11-01)" in text
+    assert_says(text, "1.25 dollars per EUR", "2026-11-01")
 
 
 def test_a_currency_without_a_rate_is_an_error_that_says_where_it_belongs(advise: Advise) -> None:
     result = advise("prices", "show", "g5.xlarge", "--currency", "GBP")
     assert result.code == 2
-    assert result.err.startswith("error: --currency GBP: no overlay has its exchange rate\nhint: add `exchange_rates")
+    assert_says(result.err, "error:", "--currency GBP", "hint:", "`exchange_rates")
 
 
 @pytest.mark.parametrize(
@@ -142,10 +144,9 @@ def test_a_file_of_prices_and_terms_is_valid_and_says_what_it_does(advise: Advis
     Path("mine.yaml").write_text(TERMS)
     # g5 has eight sizes in us-east-1; profiles/prices/salad.yaml holds what Salad rents.
     salad = json.loads(advise("prices", "list", "--provider", "salad", "--price", "spot", "-o", "json").out)["prices"]
-    assert advise("prices", "validate", "mine.yaml").out == (
-        "mine.yaml is valid: 1 document of prices and terms; 8 prices differ from ours, "
-        f"{len(salad)} offers are ruled out\n"
-    )
+    validated = advise("prices", "validate", "mine.yaml")
+    assert validated.code == 0
+    assert_says(validated.out, "mine.yaml", "valid", "1 document", "8 prices", f"{len(salad)} offers")
 
 
 @pytest.mark.parametrize(
@@ -196,8 +197,9 @@ def test_a_new_overlay_changes_nothing_until_it_is_edited(advise: Advise) -> Non
     assert advise("prices", "init").out == starter_overlay()
     assert advise("prices", "init", "-o", "advisor.yaml") == Result(0, "", "")
     assert Path("advisor.yaml").read_text() == starter_overlay()
-    validated = advise("prices", "validate", "advisor.yaml").out
-    assert validated == "advisor.yaml is valid: the file is empty, or everything in it is commented out\n"
+    validated = advise("prices", "validate", "advisor.yaml")
+    assert validated.code == 0
+    assert_says(validated.out, "advisor.yaml", "valid", "empty")
     assert "0 prices changed" in advise("prices", "diff").out
 
 
@@ -217,7 +219,7 @@ def test_every_line_that_is_commented_out_in_it_can_be_used(advise: Advise) -> N
         ["date", "instances", "provider", "regions", "tier"],
     ]
     Path("advisor.yaml").write_text(text)
-    assert " is valid: 3 documents of prices and terms" in advise("prices", "validate", "advisor.yaml").out
+    assert_says(advise("prices", "validate", "advisor.yaml").out, "advisor.yaml", "valid", "3 documents")
 
 
 # diff
@@ -283,7 +285,7 @@ def test_a_list_that_cannot_be_had_ends_with_5(advise: Advise, server: Server, m
     monkeypatch.setattr(vast, "OFFERS_URL", f"{server.url}/gone")
     result = advise("prices", "refresh", "vast-ai")
     assert (result.code, result.out) == (5, "")
-    assert result.err == f"error: {server.url}/gone: HTTP 404\nhint: the list may have moved\n"
+    assert_says(result.err, "error:", f"{server.url}/gone", "HTTP 404", "hint:")
 
 
 # The command itself
@@ -314,9 +316,9 @@ def test_listing_prices_imports_neither_torch_nor_the_network() -> None:
 
 
 def test_without_a_command_the_help_is_named(advise: Advise) -> None:
-    assert advise("prices") == Result(
-        2, "", "error: missing command\nhint: advise prices --help lists the arguments and flags\n"
-    )
+    result = advise("prices")
+    assert (result.code, result.out) == (2, "")
+    assert_says(result.err, "error:", "missing", "hint:", "advise prices --help")
 
 
 @pytest.mark.parametrize("command", ["list", "show", "validate", "init", "diff", "refresh"])

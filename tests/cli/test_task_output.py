@@ -11,6 +11,7 @@ from advisor.launch.engines import engine_module, engine_names
 from tests.cli.conftest import Pipeline, Result
 from tests.launch.toys import A10G, SALAD
 from tests.report.toys import recommendation
+from tests.says import assert_says
 
 Advise = Callable[..., Result]
 
@@ -34,7 +35,8 @@ def test_the_task_file_goes_to_stdout(advise: Advise) -> None:
 def test_it_goes_to_a_file_and_how_to_run_it_to_stderr(advise: Advise, folder: Path, suffix: str) -> None:
     result = advise("train.py", "--emit", "dstack", "--idle-minutes", "5", "-o", f"task.dstack{suffix}")
     name = f"task.dstack{suffix}"
-    assert result == Result(0, "", f"wrote {name}: run it with `dstack apply -f {name}`\n")
+    assert (result.code, result.out) == (0, "")
+    assert_says(result.err, name, f"`dstack apply -f {name}`")
     assert 'idle_duration: "5m"' in (folder / name).read_text()
 
 
@@ -42,7 +44,7 @@ def test_what_it_had_to_pass_over_is_said(advise: Advise, pipeline: Pipeline) ->
     pipeline.answer = recommendation(SALAD, A10G)
     result = advise("train.py", "--emit", "skypilot")
     assert result.code == 0
-    assert result.err.startswith("note: skypilot cannot launch the best, salad")
+    assert_says(result.err, "note:", "skypilot", "salad")
 
 
 def test_where_nothing_can_be_launched_nothing_is_written(advise: Advise, pipeline: Pipeline, folder: Path) -> None:

@@ -62,7 +62,7 @@ def test_tokens_are_counted_in_whole_samples_of_the_input() -> None:
 
 
 def test_tokens_need_an_input_that_has_them() -> None:
-    with pytest.raises(UsageError, match="--tokens 5: the model has no integer input"):
+    with pytest.raises(UsageError, match=r"--tokens 5: .* integer"):
         job(tokens=5, inputs=(IMAGES, Operand(shape=((0.0, 1.0),), dtype="int64")))
 
 

@@ -7,6 +7,7 @@ import pytest
 from advisor.cost.rank_offers import Ranking, rank
 from advisor.records.answer import JobLimits
 from tests.cost.toys import billing, device, fleet, job, offer, predictions, said, selection
+from tests.says import assert_says
 
 SLOW, FAST = device("slow"), device("fast", kind="gpu")
 
@@ -27,10 +28,9 @@ def outcome(ranking: Ranking) -> tuple[list[str], list[tuple[str, str, str]]]:
 
 
 def test_a_deadline_leaves_out_what_takes_longer_and_says_by_how_much() -> None:
-    assert outcome(ranked(deadline_s=400.0)) == (
-        ["fast"],
-        [("slow", "over-deadline", "takes 16.7 min, 10 min more than --deadline 6.67 min")],
-    )
+    names, [(name, code, reason)] = outcome(ranked(deadline_s=400.0))
+    assert (names, name, code) == (["fast"], "slow", "over-deadline")
+    assert_says(reason, "16.7 min", "10 min", "--deadline 6.67 min")
 
 
 def test_start_up_counts_towards_the_deadline() -> None:
@@ -98,24 +98,21 @@ def test_every_limit_that_is_broken_is_named() -> None:
     (_, [_, (_, code, reason)]) = outcome(ranked(deadline_s=50.0, max_usd=0.25))
 
     assert code == "over-deadline"
-    assert reason == (
-        "takes 16.7 min, 15.8 min more than --deadline 50 s; costs $1.00, $0.75 more than --max-usd $0.25"
-    )
+    assert_says(reason, "16.7 min", "15.8 min", "--deadline 50 s", "$1.00", "$0.75", "--max-usd $0.25")
 
 
 def test_what_misses_a_limit_by_least_comes_first() -> None:
     (_, missed) = outcome(ranked(deadline_s=50.0))
-    assert [(name, reason) for name, _, reason in missed] == [
-        ("fast", "takes 1.67 min, 50 s more than --deadline 50 s"),
-        ("slow", "takes 16.7 min, 15.8 min more than --deadline 50 s"),
-    ]
+    (fast, _, least), (slow, _, most) = missed
+    assert (fast, slow) == ("fast", "slow")
+    assert_says(least, "1.67 min", "50 s", "--deadline 50 s")
+    assert_says(most, "16.7 min", "15.8 min", "--deadline 50 s")
 
 
 def test_a_step_that_takes_too_long_at_every_batch() -> None:
-    assert outcome(ranked(max_latency_s=0.5)) == (
-        ["fast"],
-        [("slow", "over-latency", "takes 1 s at batch 1, 500 ms more than --max-latency 500 ms")],
-    )
+    names, [(name, code, reason)] = outcome(ranked(max_latency_s=0.5))
+    assert (names, name, code) == (["fast"], "slow", "over-latency")
+    assert_says(reason, "1 s", "batch 1", "500 ms", "--max-latency 500 ms")
 
 
 def test_a_throughput_that_is_not_reached() -> None:
@@ -145,16 +142,9 @@ def test_latency_and_throughput_must_be_kept_at_the_same_batch() -> None:
         job=job(1000, limits=JobLimits(max_latency_s=0.3, min_samples_per_s=15.0)),
     )
 
-    assert outcome(ranking) == (
-        [],
-        [
-            (
-                "m1",
-                "under-throughput",
-                "reaches at most 10 samples/s within --max-latency, 5 fewer than --min-throughput 15",
-            )
-        ],
-    )
+    names, [(name, code, reason)] = outcome(ranking)
+    assert (names, name, code) == ([], "m1", "under-throughput")
+    assert_says(reason, "10 samples/s", "--max-latency", "5", "--min-throughput 15")
 
 
 def test_a_request_to_a_service_may_wait_for_one_step_before_its_own() -> None:

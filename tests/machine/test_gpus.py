@@ -10,6 +10,7 @@ import pytest
 
 from advisor.machine.gpus import read_nvidia_gpus
 from advisor.records.machine import LocalGpu
+from tests.says import assert_says
 
 SMI_LINES = """GPU-aaaa, NVIDIA GeForce RTX 4090, 24564, 550.54.14, 450.00, [N/A]
 GPU-bbbb, NVIDIA A100-SXM4-40GB, 40960, 550.54.14, 400.00, Disabled
@@ -86,7 +87,8 @@ def test_without_a_driver_there_are_none_and_it_is_said() -> None:
     found = read_nvidia_gpus()
 
     assert found.gpus == ()
-    assert found.notes == ("no NVIDIA driver found: neither NVML nor nvidia-smi is available",)
+    (note,) = found.notes
+    assert_says(note, "no NVIDIA driver", "NVML", "nvidia-smi")
 
 
 def test_nvml_tells_memory_driver_and_power_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +122,9 @@ def test_nvml_without_permission_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
 
     found = read_nvidia_gpus()
 
-    assert (found.gpus, found.notes) == ((), ("NVML cannot list the GPUs: Not Supported",))
+    (note,) = found.notes
+    assert found.gpus == ()
+    assert_says(note, "NVML", "Not Supported")
     assert nvml.is_shut_down
 
 
@@ -129,7 +133,7 @@ def test_where_nothing_answers_nvmls_own_words_are_told(monkeypatch: pytest.Monk
 
     (note,) = read_nvidia_gpus().notes
 
-    assert note.endswith("neither NVML nor nvidia-smi is available (NVML: Driver Not Loaded)")
+    assert_says(note, "NVML", "nvidia-smi", "NVML: Driver Not Loaded")
 
 
 def test_where_nvml_does_not_start_nvidia_smi_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -180,4 +184,5 @@ def test_a_gpu_divided_by_mig_is_left_out_and_said(tmp_path: Path) -> None:
     found = read_nvidia_gpus()
 
     assert [gpu.id for gpu in found.gpus] == ["cuda:0"]
-    assert found.notes == ("cuda:1, NVIDIA A100-SXM4-40GB, is in MIG mode: its instances are not predicted",)
+    (note,) = found.notes
+    assert_says(note, "cuda:1", "NVIDIA A100-SXM4-40GB", "MIG")

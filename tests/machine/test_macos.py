@@ -1,6 +1,7 @@
 """What sysctl says of a Mac."""
 
 from advisor.machine.macos import read_macos
+from tests.says import assert_says
 
 M3 = {
     "machdep.cpu.brand_string": "Apple M3 Pro",
@@ -31,4 +32,5 @@ def test_a_mac_of_one_kind_of_core_counts_them_all() -> None:
     found = read_macos(ask=lambda key: intel.get(key, ""))
 
     assert (found.core_count, found.thread_count) == (4.0, 8)
-    assert found.notes == ("the memory size is unknown (sysctl hw.memsize)",)
+    (note,) = found.notes
+    assert_says(note, "memory", "hw.memsize")

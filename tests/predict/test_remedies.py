@@ -11,6 +11,7 @@ from advisor.records.generation import Generation
 from advisor.records.workload import Blocks, StoredBytes, Workload
 from tests.predict.test_step_memory import CONTEXT, optimizer_row
 from tests.predict.toys import device, linear_row, memory_line, operand, row, workload
+from tests.says import assert_says
 
 GB = 10**9
 
@@ -148,7 +149,7 @@ def test_sharding_divides_all_but_what_is_gathered() -> None:
     # Two GPUs: 0.5 GB of parameters, 1 of state, 4 samples; whole are the 0.5 GB outside blocks and 2 blocks of 1/16.
     found = remedied("sharding", memory_bytes=8 * GB)
     assert found is not None
-    assert found.change == "2 GPUs with FSDP, batch 4 on each"
+    assert_says(found.change, "2 GPUs", "FSDP", "batch 4")
     assert tensors(found) == pytest.approx(0.5 + 1 + 4 + 0.5 + 2 / 16)
 
 

@@ -34,6 +34,7 @@ from advisor.records.workload import Workload
 from advisor.scale.tokens import token_clock, with_token_times
 from tests.generations import CONFIGS, traced
 from tests.predict.toys import workload as toy
+from tests.says import assert_says
 
 pytest.importorskip("transformers")
 
@@ -110,7 +111,7 @@ def test_a_saved_generation_takes_the_flags_that_its_trace_does_not_settle():
 
 
 def test_what_generates_nothing_takes_no_flags_of_a_service():
-    with pytest.raises(UsageError, match="--weights: toy is no language model in service"):
+    with pytest.raises(UsageError, match=r"^--weights: toy"):
         as_served(toy(), Options(weights="int4"))
 
 
@@ -124,7 +125,7 @@ def test_an_engine_runs_in_half_with_fused_kernels_and_so_many_requests():
 
 
 def test_what_is_no_number_of_requests_is_refused_by_the_flag_that_says_it():
-    with pytest.raises(UsageError, match="--concurrency many: 'many' is not a positive whole number"):
+    with pytest.raises(UsageError, match=r"^--concurrency many: 'many'"):
         as_served(llama(), Options(concurrency="many"))
 
 
@@ -212,13 +213,13 @@ def test_from_python_an_error_names_the_model_and_no_file():
         model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=8, n_head=1, n_positions=64))
     with pytest.raises(UsageError) as refused:
         recommend(model, prompt_tokens=1024, output_tokens=256, no_local=True)
-    assert str(refused.value) == "GPT2LMHeadModel takes at most 64 tokens; prompt and output have 1,280"
+    assert_says(str(refused.value), "GPT2LMHeadModel", "64 tokens", "1,280")
 
 
 def test_from_python_a_model_without_a_config_is_no_service():
-    with pytest.raises(LoadError, match="Linear has no config of transformers"):
+    with pytest.raises(LoadError, match=r"Linear .* config "):
         recommend(nn.Linear(8, 8), prompt_tokens=1024, output_tokens=256)
-    with pytest.raises(UsageError, match="--max-ttft: Linear is no language model in service"):
+    with pytest.raises(UsageError, match=r"^--max-ttft: Linear"):
         recommend(nn.Linear(8, 8), torch.rand(4, 8), max_ttft="1s", no_local=True)
 
 

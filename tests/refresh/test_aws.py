@@ -6,6 +6,7 @@ from advisor.refresh.providers import aws
 from tests.refresh.aws_csv import lines, m5_large_rows, pricing_page_rows, row, spot_js
 from tests.refresh.conftest import Answer, Server, Waits, json_answer, sample
 from tests.refresh.wanted import listed, wanted
+from tests.says import assert_says
 
 BULK = "/offers/v1.0/aws/AmazonEC2/current/{}/index.csv"
 
@@ -78,11 +79,10 @@ def test_a_price_of_0_and_a_second_price_are_named_and_not_taken() -> None:
     ]
     found = aws.parse_bulk_csv(lines(rows), instances=["a.large", "b.large", "c.large"])
     assert found.usd_per_hour == {("b.large", "on_demand"): 0.5}
-    assert found.problems == (
-        "a.large: on_demand of '0.0000000000'",
-        "b.large: on_demand is listed as both 0.5 and 0.6; the first is used",
-        "c.large: on_demand of 'N/A'",
-    )
+    free, twice, none = found.problems
+    assert_says(free, "a.large", "on_demand", "'0.0000000000'")
+    assert_says(twice, "b.large", "on_demand", "0.5", "0.6")
+    assert_says(none, "c.large", "on_demand", "'N/A'")
 
 
 @pytest.mark.parametrize(

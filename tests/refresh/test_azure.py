@@ -8,6 +8,7 @@ from advisor.refresh.providers import azure
 from advisor.refresh.providers.azure import Item, parse_items
 from tests.refresh.conftest import Answer, Server, Waits, json_answer, sample
 from tests.refresh.wanted import listed, wanted
+from tests.says import assert_says
 
 D8 = "Standard_D8_v4"
 
@@ -106,7 +107,8 @@ def test_a_price_of_0_and_a_second_price_are_named_and_not_taken() -> None:
     assert parsed(item(retailPrice=0.0)) == ({}, [f"westeurope {D8}: on_demand of 0"])
     prices, problems = parsed(item(), item(retailPrice=0.5))
     assert prices == {f"{D8} on_demand": 0.46}
-    assert problems == [f"westeurope {D8}: on_demand is listed as both 0.46 and 0.5; the first is used"]
+    (problem,) = problems
+    assert_says(problem, f"westeurope {D8}", "on_demand", "0.46", "0.5")
 
 
 def test_every_page_of_every_region_is_read(server: Server, waits: Waits, monkeypatch: pytest.MonkeyPatch) -> None:

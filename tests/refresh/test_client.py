@@ -84,7 +84,7 @@ def test_an_answer_that_comes_byte_by_byte_is_given_up_at_the_deadline(
     server: Server, waits: Waits, is_in_head: bool
 ) -> None:
     url = server.answer("/list", Answer(dripping(b"HTTP/1.1 200 OK\r\nX-Long: "), is_without_head=is_in_head))
-    with waits.client() as client, pytest.raises(NetworkError, match=r"/list: the answer was not complete after"):
+    with waits.client() as client, pytest.raises(NetworkError, match=r"/list: .*\bcomplete\b"):
         client.read(Request(url=url), body_of, longest_s=0.2)
     assert len(server.asked) == 1
 
@@ -206,7 +206,7 @@ def test_lines_are_whole_wherever_the_body_is_cut() -> None:
 
 
 def test_a_line_without_end_is_given_up() -> None:
-    with pytest.raises(NetworkError, match="a line that is too long"):
+    with pytest.raises(NetworkError, match=r"\bline\b.*\btoo long"):
         list(text_lines(itertools.repeat(b"x" * 10**5)))
 
 

@@ -8,6 +8,7 @@ from advisor.refresh.providers import gcp
 from advisor.refresh.providers.gcp import Part, Sku, parse_skus
 from tests.refresh.conftest import Server, Waits, json_answer, sample
 from tests.refresh.wanted import listed, wanted
+from tests.says import assert_says
 
 A2 = listed("a2-highgpu-1g", vcpus=12, memory_bytes=85 * 2**30, gpu="a100-sxm4-40gb", gpu_count=1)
 
@@ -46,7 +47,8 @@ def test_a_machine_is_the_sum_of_its_cores_memory_and_gpus(keyed: Server, waits:
     (price,) = listing.prices
     assert (price.instance, price.region, price.kind) == ("a2-highgpu-1g", "us-central1", "on_demand")
     assert price.usd_per_hour == 3.673385
-    assert "E2 Instance Core running in Americas: priced in IDR per h" in listing.problems
+    (rupiah,) = (problem for problem in listing.problems if problem.startswith("E2 Instance Core running in Americas"))
+    assert_says(rupiah, "IDR")
     assert len(listing.problems) == 4
     assert keyed.asked[0].headers["X-Goog-Api-Key"] == "s3cr3t"
     assert keyed.asked[0].query == {"currencyCode": ["USD"], "pageSize": ["5000"]}
@@ -115,7 +117,8 @@ def test_a_part_with_two_prices_has_none() -> None:
         sku("N2 Instance Core running in Americas", 0.03), sku("N2 Instance Core running in Iowa", 0.04)
     )
     assert found == {}
-    assert problems == ["us-central1 n2 Core: on_demand is listed as both 0.03 and 0.04"]
+    (problem,) = problems
+    assert_says(problem, "us-central1 n2 Core", "on_demand", "0.03", "0.04")
 
 
 def test_pages_are_followed_by_their_token(keyed: Server, waits: Waits) -> None:

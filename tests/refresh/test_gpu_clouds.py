@@ -9,6 +9,7 @@ from advisor.errors import NetworkError, UsageError
 from advisor.refresh.providers import lambda_cloud, provider_module, runpod, vast
 from tests.refresh.conftest import Server, Waits, json_answer, sample
 from tests.refresh.wanted import listed, wanted
+from tests.says import assert_says
 
 ONE = listed("one", vcpus=30, gpu="rtx-4090", gpu_count=1)
 EIGHT = listed("eight", vcpus=124, gpu="example-gpu-40gb-sxm4", gpu_count=8)
@@ -50,7 +51,8 @@ def test_a_lambda_machine_of_another_size_is_not_taken_for_it(
     with waits.client() as client:
         listing = lambda_cloud.fetch(client, wanted(listed("eight", **values), gpu_id=known))
     assert listing.prices == ()
-    assert listing.problems == ("gpu_8x_example (Example GPU (40 GB SXM4)): not in the price file",)
+    (problem,) = listing.problems
+    assert_says(problem, "gpu_8x_example", "Example GPU (40 GB SXM4)")
 
 
 def test_a_lambda_price_of_nothing_is_refused(lambda_types: Server, waits: Waits) -> None:
@@ -124,7 +126,8 @@ def test_the_price_of_vast_is_the_median_offer_for_a_gpu_and_not_the_cheapest(
 def test_a_median_of_two_offers_is_none(server: Server, waits: Waits, monkeypatch: pytest.MonkeyPatch) -> None:
     listing = vast_listing(server, waits, monkeypatch, ("RTX 4090", 1, 0.10), ("RTX 4090", 1, 0.40), ("T4", 1, 0.1))
     assert listing.prices == ()
-    assert listing.problems == ("RTX 4090: only 2 live offers, but the median needs 3",)
+    (problem,) = listing.problems
+    assert_says(problem, "RTX 4090", "2", "3")
 
 
 def test_cards_of_one_name_and_two_memories_are_two(

@@ -4,6 +4,7 @@ from advisor.report.accuracy import accuracy_content
 from advisor.report.terminal import to_text
 from advisor.report.view import View
 from tests.answers.toys import failed, predicted
+from tests.says import assert_says
 
 
 def render_accuracy(accuracy: Accuracy, *, view: View) -> str:
@@ -27,7 +28,7 @@ ACCURACY = score(
 def test_the_whole_comes_first_then_each_grouping() -> None:
     lines = render_accuracy(ACCURACY, view=View()).splitlines()
     # Errors 0.25, 0, 0 and three times 1: 3.25 / 6 is 54 %, the median lies between 0.25 and 1.
-    assert lines[0] == "Mean error 54 %, median 62 %, over 6 measured steps (3 could not be predicted)."
+    assert_says(lines[0], "Mean", "54 %", "median", "62 %", "6", "3")
     assert [line.split()[0] for line in lines if " 90th " in line and " FLOP " in line] == [
         "device", "kind", "mode", "precision", "family",
     ]  # fmt: skip
@@ -41,28 +42,27 @@ def test_a_group_shows_its_numbers_in_percent() -> None:
 
 def test_the_choice_of_a_device_is_told_where_there_was_one() -> None:
     text = render_accuracy(ACCURACY, view=View(width=200))
-    assert "is predicted correctly for 100 % of the steps; on average, the choice costs 0 % more" in text
+    (line,) = (line for line in text.splitlines() if "cheapest" in line)
+    assert_says(line, "100 %", "0 %")
     assert "cheapest" not in render_accuracy(score([predicted(1.0)], []), view=View())
 
 
 def test_reasons_come_with_their_rows_the_most_frequent_first() -> None:
     text = render_accuracy(ACCURACY, view=View())
-    assert text.endswith(
-        "Not predicted:\n  2 rows, first mine.csv:7: no kernels\n  1 rows, first mine.csv:8: it is a riddle\n"
-    )
+    assert_says(text, "2 rows", "mine.csv:7: no kernels", "1 rows", "mine.csv:8: it is a riddle")
+    assert "mine.csv:9" not in text
 
 
 def test_a_short_view_says_what_it_leaves_out() -> None:
     text = render_accuracy(ACCURACY, view=View(top=1))
-    assert "1 more (--top 2 shows all)." in text
-    assert text.endswith("1 more reasons (-o json lists every row).\n")
+    assert_says(text, "1 more", "--top 2", "1 more", "-o json")
 
 
 def test_the_error_without_own_figures_has_a_column_where_some_device_has_any() -> None:
     own = score([predicted(1.0, without_own_s=1.5), predicted(1.25, device="v100")], [])
     text = render_accuracy(own, view=View(width=200))
     # 0.5 and 0.25 without them.
-    assert "1 of them ran on devices with fitted ratios (advise fit-device); without, the mean error is 38 %." in text
+    assert_says(text.splitlines()[1], "1", "advise fit-device", "38 %")
     rows = [line.split() for line in text.splitlines()]
     assert ["device", "n", "mean", "med.", "90th", "bias", "in", "90", "roof", "FLOP", "tau", "bare"] in rows
     with_own, without = (next(row for row in rows if row[:2] == [device, "1"]) for device in ("t4", "v100"))

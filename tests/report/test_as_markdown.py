@@ -1,29 +1,22 @@
 """The Markdown of an answer."""
 
+from advisor.report import sentence
 from advisor.report.as_markdown import escape, render
+from advisor.report.quote_columns import table_rows
 from advisor.report.view import View
 from tests.report.toys import GENOA, L4, T4, quote, recommendation, rejection
+from tests.says import assert_says
 
 
 def test_the_whole_answer() -> None:
     answer = recommendation(
         L4, T4, GENOA, rejected=(rejection("p5", code="does-not-fit", reason="too small"),), warnings=("Old prices.",)
     )
-    assert render(answer, View(top=2)).splitlines() == [
-        r"**aws g6.xlarge (1x L4) processes 1,000,000 samples for \$0.42 (\$0.38-\$0.46) in 30 min: "
-        r"a GPU is 6.8x cheaper than the best CPU (aws c7a.xlarge, \$2.86); "
-        "1 other offer is too close to call (this one is the cheapest with a probability of 61 %): "
-        "aws g4dn.xlarge (39 %).**",
-        "",
-        "Assumes:",
-        "",
-        "- inference, the cheapest batch size for each device, precision auto (bf16 or fp16 autocast if native, else "
-        "fp32), eager, NCHW, on-demand prices; no job size given, so 1,000,000 samples on a device that is always "
-        "busy.",
-        "- best offer: batch 64, amp-bf16; time predicted from operators measured on its hardware generation; "
-        r"price \$0.84 per hour (list price, 2025-11-02); the cost covers only compute time.",
-        "- resnet50: 25.6 M parameters, 8.18 GFLOP per step at batch 1; every operator has a formula.",
-        "",
+    text = render(answer, View(top=2))
+    plain = text.replace("\\", "")
+    assert text.startswith(r"**aws g6.xlarge (1x L4) ")
+    assert r"\$0.42 (\$0.38-\$0.46)" in text
+    table = [
         r"| # | instance | provider | region | device | per h | batch | precision | step \[90 %\] | samples/s | cost "
         "| cheapest | memory | bound | price date |",
         "|---:|---|---|---|---|---:|---:|---|---:|---:|---:|---:|---:|---|---|",
@@ -31,20 +24,19 @@ def test_the_whole_answer() -> None:
         "| 61 % | 12 % | memory | 2025-11-02 |",
         r"| 3 | c7a.xlarge | aws | us-east-1 | 4 vCPU AMD EPYC 9R14 | \$5.72 | 64 | fp32 | 115 ms \[104-128\] | 556 "
         r"| \$2.86 | 0 % | 12 % | compute | 2025-11-02 |",
-        "",
-        "Rows:",
-        "",
-        "- Row 3 is the best CPU.",
-        "- 1 more in the ranking (--top 3 shows all).",
-        "",
-        "Left out (1):",
-        "",
-        "- 1 does-not-fit: aws p5: too small",
-        "",
-        "Warnings:",
-        "",
-        "- Old prices.",
     ]
+    # Nothing is lost between the sentences and the page, and the parts stand in this order.
+    assert_says(
+        plain,
+        f"**{sentence.headline(answer)}**",
+        *(f"- {line}" for line in sentence.basis(answer)),
+        *(row.replace("\\", "") for row in table),
+        *(f"- {line}" for line in sentence.table_notes(table_rows(answer, top=2), quote_count=3)),
+        "(1):",
+        "- 1 does-not-fit: aws p5: too small",
+        "- Old prices.",
+    )
+    assert "\n".join(table) in text
 
 
 def test_a_name_cannot_become_a_cell_a_link_or_html() -> None:

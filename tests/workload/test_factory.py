@@ -38,7 +38,7 @@ def test_a_call_is_a_name_with_keywords() -> None:
     "text", ["Net(64)", "Net(width=", "Net(**all)", "a.Net(width=1)", "Net(width=big)", "Net(w=[1])"]
 )
 def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(LoadError, match="is not a call with keyword arguments"):
+    with pytest.raises(LoadError, match="keyword arguments"):
         split_call(text)
 
 
@@ -58,7 +58,7 @@ def test_parameters_with_whole_numbers_are_found_with_their_defaults(file: str) 
 def test_a_file_without_a_clear_factory_asks_for_its_name(tmp_path: Path) -> None:
     path = tmp_path / "two.py"
     path.write_text("class A: ...\nclass B: ...\n")
-    with pytest.raises(LoadError, match="cannot tell which function or class"):
+    with pytest.raises(LoadError, match=r"two\.py.*\bfunction or class"):
         whole_number_parameters(str(path))
     with pytest.raises(LoadError, match="No such file"):
         whole_number_parameters(str(tmp_path / "none.py"))

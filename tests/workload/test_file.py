@@ -358,7 +358,7 @@ def test_a_number_too_large_for_a_float_is_refused(tmp_path, document):
     path = tmp_path / "w.json"
     text = json.dumps(document).replace(f'"parameter_count": {document["parameter_count"]}', '"parameter_count": 1e400')
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(LoadError, match="found 1e400, which is not a finite number"):
+    with pytest.raises(LoadError, match=r"\b1e400\b.*\bfinite"):
         read_workload(path)
 
 

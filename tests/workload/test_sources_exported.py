@@ -28,7 +28,7 @@ def test_the_batch_of_an_exported_program_is_fixed(tmp_path: Path) -> None:
     assert (loaded.name, loaded.batch, loaded.batch_is_fixed) == ("net", 4, True)
     args, keywords = loaded.make_inputs(4)
     assert loaded.model(*args, **keywords).shape == (4, 2)
-    with pytest.raises(LoadError, match="its batch is fixed at 4, not 8") as caught:
+    with pytest.raises(LoadError, match=r"\bbatch\b.*\b4\b.*\b8\b") as caught:
         loaded.make_inputs(8)
     assert "dynamic_shapes" in caught.value.hint
 
@@ -47,5 +47,5 @@ def test_switching_to_training_changes_nothing_and_raises_nothing(tmp_path: Path
 
 
 def test_other_inputs_than_the_exported_ones_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(LoadError, match="takes the inputs it was exported with"):
+    with pytest.raises(LoadError, match="exported"):
         load(exported(tmp_path), mode="inference", specs=parse_input_specs(["5"]))

@@ -10,6 +10,7 @@ from torch.nn import functional
 from advisor.errors import LoadError, TraceError
 from advisor.predict.row_work import is_constant
 from advisor.workload.summary import totals
+from tests.says import assert_says
 from tests.workload.tracing import (
     Calls,
     cnn,
@@ -135,15 +136,14 @@ def test_a_model_that_takes_no_batch_but_its_own_is_traced_at_that():
     model = Calls(run, layer=nn.GRU(8, 5, batch_first=True), state=torch.zeros(1, 4, 5))
     workload = traced(model, sequences, batch=4)
     assert not workload.batch_is_affine
-    assert any(
-        "traced only at batch 4: other batch sizes fail (Expected hidden" in note for note in workload.assumptions
-    )
+    (note,) = (note for note in workload.assumptions if "Expected hidden" in note)
+    assert_says(note, "batch 4")
 
 
 def test_inputs_that_do_not_follow_the_batch_are_said():
     workload = traced(mlp(), lambda batch: torch.zeros(4, 8))
-    assert "the inputs are the same at every batch size" in workload.assumptions
-    assert "the inputs are the same at every batch size" not in traced(mlp(), vectors).assumptions
+    assert [note for note in workload.assumptions if "every batch size" in note]
+    assert traced(mlp(), vectors).assumptions == ()
 
 
 def test_inputs_are_what_travels_to_the_device():
@@ -161,10 +161,9 @@ def test_inputs_are_what_travels_to_the_device():
 
 
 def test_defaults_are_said():
-    assert traced(mlp(), vectors, mode="training").assumptions == (
-        "loss: the mean of the float outputs, because the file defines none",
-        "optimizer: AdamW, because the file defines none",
-    )
+    loss, optimizer = traced(mlp(), vectors, mode="training").assumptions
+    assert_says(loss, "loss", "mean")
+    assert_says(optimizer, "optimizer", "AdamW")
     said = traced(mlp(), vectors, mode="training", loss=lambda output, batch: output.mean(), optimizer=torch.optim.SGD)
     assert (said.assumptions, said.optimizer) == ((), "SGD")
     assert traced(mlp(), vectors).assumptions == ()
@@ -253,7 +252,7 @@ def test_a_real_step_that_does_not_fit_is_refused_with_the_numbers(monkeypatch):
     for mode, needed in (("inference", 16), ("training", 48)):
         with pytest.raises(TraceError) as caught:
             traced(Calls(run, inner=model), vectors, mode=mode)
-        assert f"a real step needs about {needed} GiB, but only 4 GiB are free" in caught.value.message
+        assert_says(caught.value.message, f"{needed} GiB", "4 GiB")
         assert ".item()" in caught.value.hint
 
 
@@ -275,7 +274,7 @@ def test_the_record_names_its_source():
     [(lambda output, batch: 3.0, "a float"), (lambda output, batch: output, r"a tensor of shape \(4, 8\)")],
 )
 def test_a_loss_that_is_no_single_number_is_refused(loss, found):
-    with pytest.raises(TraceError, match=rf"returned {found}, not a tensor with one element"):
+    with pytest.raises(TraceError, match=rf"returned {found}.* one "):
         traced(nn.Linear(8, 8), vectors, mode="training", loss=loss)
 
 
@@ -323,7 +322,8 @@ def test_the_loss_of_an_output_is_what_is_trained(make):
 
     workload = traced(Calls(run, layer=nn.Linear(8, 8)), vectors, mode="training")
     assert op_counts(workload)["aten.mse_loss_backward"] == 1
-    assert "loss: the output's own, because the file defines none" in workload.assumptions
+    (loss,) = (note for note in workload.assumptions if note.startswith("loss: "))
+    assert_says(loss, "output's own")
 
 
 def test_an_output_without_a_loss_is_trained_on_the_mean_of_its_floats():
@@ -331,7 +331,8 @@ def test_an_output_without_a_loss_is_trained_on_the_mean_of_its_floats():
         return Output(self.layer(x))
 
     workload = traced(Calls(run, layer=nn.Linear(8, 8)), vectors, mode="training")
-    assert "loss: the mean of the float outputs, because the file defines none" in workload.assumptions
+    (loss,) = (note for note in workload.assumptions if note.startswith("loss: "))
+    assert_says(loss, "mean")
 
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
