@@ -43,7 +43,7 @@ def keywords() -> str:
 
 
 def _type(field: Field[Any]) -> str:
-    """What a keyword may be: numbers may be text, one name stands for a list of one, and a file may be a path."""
+    """Return the type of a keyword: a number may be text, a list of one name may be the name, a file may be a path."""
     item, metavar = value_type(field.type), field.metadata["metavar"]
     if item is bool:
         return "bool"

@@ -43,8 +43,8 @@ _SCALARS: Mapping[str, Mapping[str, tuple[float, float]]] = {
         "backward_dispatch_s": (1e-6, 2e-4),
     },
 }
-"""Coefficients shared by all kernels of a device, with bounds. Those that timings on one device cannot determine are
-not listed and stay as shipped."""
+"""Coefficients shared by all kernels of a device, with bounds. The list leaves out coefficients that timings on one
+device cannot determine; they stay as shipped."""
 WHOLE_STEPS = "whole steps"
 """The `Efficiency.generation` of the start of a calibration, which is fitted on steps of whole nets on one device."""
 _HOST = frozenset({"dispatch_s", "backward_dispatch_s"})

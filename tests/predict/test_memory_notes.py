@@ -23,7 +23,7 @@ def test_the_largest_that_is_too_small_is_named_with_the_numbers_and_what_would_
     assert note.startswith(
         "B (7.45 GiB) and smaller devices have too little memory at batch 8: the step needs 10.7 GiB in fp32; it would "
     )
-    # Of 3 GB and 8 x 0.5 GB, with the context, are 6.96 GiB.
+    # 3 GB and 8 x 0.5 GB, with the context, are 6.96 GiB.
     assert "activation checkpointing 6.96 GiB" in note
     assert "8-bit optimizer" not in note  # 9.5 GB
 
