@@ -67,7 +67,7 @@ class _Sigmas:
 
 _FROM_SHIPPED = _Sigmas(device=None, scalar=0.5, compute=1.0, memory=1.0)
 """Wide priors: a single timed operator outweighs the shipped value 20 to 1."""
-_OF_WHOLE_STEPS = _Sigmas(device=None, scalar=1.0, compute=1.5, memory=1.5)
+_WHOLE_STEP_SIGMAS = _Sigmas(device=None, scalar=1.0, compute=1.5, memory=1.5)
 """Wider priors: whole steps say more about the coefficients that all kernels share."""
 _FROM_WHOLE_STEPS = _Sigmas(device=0.2, scalar=0.02, compute=0.08, memory=0.08)
 """Narrow priors: operators determine how fast this device is, and nets how fast the families are relative to each
@@ -211,7 +211,7 @@ def fit_start(
         shipped,
         precisions=precisions,
         starts={},
-        sigmas=_OF_WHOLE_STEPS,
+        sigmas=_WHOLE_STEP_SIGMAS,
         spread=_STEP_LOG_SPREAD,
         date=date,
     )
