@@ -101,5 +101,5 @@ def trace_config(config: str, *, name: str, prompt_tokens: int, output_tokens: i
 
 
 def rows(workload: Workload, *, phase: str, op: str = "", family: str = "") -> list[Row]:
-    """Those of one phase, of one operator or family where it is named."""
+    """The rows of one phase, or of one operator or family in it."""
     return [row for row in workload.rows if row.phase == phase and op in ("", row.op) and family in ("", row.family)]

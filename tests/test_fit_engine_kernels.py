@@ -1,4 +1,4 @@
-"""What engines' kernels take, fitted on made-up times and on published ones."""
+"""The times of engines' kernels, fitted on made-up times and on published ones."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -113,7 +113,7 @@ def test_every_gpu_has_figures_of_an_engines_kernels_and_they_are_those_of_today
 
 
 def test_published_operators_of_language_models_are_within_the_bar() -> None:
-    """Of Vidur: an engine's kernels fitted on the A100 and predicted on the A40, and its products and additions."""
+    """Vidur's kernels of an engine, fitted on the A100 and predicted on the A40, and its products and additions."""
     efficiencies = load_catalog().efficiencies
     for identifier in ("a100-sxm4-80gb", "a40"):
         errors = []

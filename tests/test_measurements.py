@@ -82,7 +82,7 @@ def measurements() -> tuple[Measurement, ...]:
 
 
 def named(measurements: tuple[Measurement, ...], scheme: str) -> set[str]:
-    """What the measurements name behind `scheme`."""
+    """Return the names after `scheme` in the measurements."""
     models = (measurement.model.partition(":") for measurement in measurements)
     return {reference for found, _, reference in models if found == scheme}
 
@@ -175,7 +175,7 @@ def test_the_nets_of_timm_have_the_published_number_of_parameters(script: Module
 
 
 def is_near(name: str, size: int, count: float) -> bool:
-    """Whether the net that timm builds today has about `count` parameters."""
+    """Return True if the net that timm builds today has about `count` parameters."""
     with torch.device("meta"):
         try:
             model = timm.create_model(name, img_size=size)

@@ -33,7 +33,7 @@ from advisor.workload.summary import group_rows, totals
 _HINT = "compare what `advise SOURCE -o answer.json` writes, or what `advise profile SOURCE -o workload.json` does"
 _NESTED = (JobLimits, Generation)
 """Parts of a job that are records themselves."""
-_OF_MODEL = ("head_count", "kv_head_count")
+_MODEL_FIELDS = ("head_count", "kv_head_count")
 """Fields of a job that describe the model; they are compared with the step."""
 
 
@@ -173,7 +173,7 @@ def _differing_fields(before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]
         old, new = (None if one is None else getattr(one, field.name) for one in (before, after))
         if isinstance(old, _NESTED) or isinstance(new, _NESTED):
             yield from _differing_fields(old, new)
-        elif old != new and field.name not in _OF_MODEL:
+        elif old != new and field.name not in _MODEL_FIELDS:
             yield field.name, old, new
 
 

@@ -43,8 +43,8 @@ _SCALARS: Mapping[str, Mapping[str, tuple[float, float]]] = {
         "backward_dispatch_s": (1e-6, 2e-4),
     },
 }
-"""Coefficients shared by all kernels of a device, with bounds. Those that timings on one device cannot determine are
-not listed and stay as shipped."""
+"""Coefficients shared by all kernels of a device, with bounds. The list leaves out coefficients that timings on one
+device cannot determine; they stay as shipped."""
 WHOLE_STEPS = "whole steps"
 """The `Efficiency.generation` of the start of a calibration, which is fitted on steps of whole nets on one device."""
 _HOST = frozenset({"dispatch_s", "backward_dispatch_s"})
@@ -67,7 +67,7 @@ class _Sigmas:
 
 _FROM_SHIPPED = _Sigmas(device=None, scalar=0.5, compute=1.0, memory=1.0)
 """Wide priors: a single timed operator outweighs the shipped value 20 to 1."""
-_OF_WHOLE_STEPS = _Sigmas(device=None, scalar=1.0, compute=1.5, memory=1.5)
+_WHOLE_STEP_SIGMAS = _Sigmas(device=None, scalar=1.0, compute=1.5, memory=1.5)
 """Wider priors: whole steps say more about the coefficients that all kernels share."""
 _FROM_WHOLE_STEPS = _Sigmas(device=0.2, scalar=0.02, compute=0.08, memory=0.08)
 """Narrow priors: operators determine how fast this device is, and nets how fast the families are relative to each
@@ -211,7 +211,7 @@ def fit_start(
         shipped,
         precisions=precisions,
         starts={},
-        sigmas=_OF_WHOLE_STEPS,
+        sigmas=_WHOLE_STEP_SIGMAS,
         spread=_STEP_LOG_SPREAD,
         date=date,
     )

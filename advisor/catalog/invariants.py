@@ -58,7 +58,9 @@ def with_doubts(catalog: Catalog, *, ours: Sequence[Offer], our_devices: Mapping
     devices: list[Gpu | Cpu] = [*catalog.gpus.values(), *catalog.cpus.values()]
     own = [device for device in devices if device != our_devices.get(device.id)]
     for device in own:
-        found += [f"{device.id}: {problem}" for problem in _far_figures(device, ours=our_devices.get(device.id))]
+        found += [
+            f"{device.id}: {problem}" for problem in _implausible_figures(device, ours=our_devices.get(device.id))
+        ]
         found += [f"{device.id}: {problem}" for problem in _unused_power_limit(device)]
     dates = {price.date: offer.id for offer in changed for price in _trusted(offer)}
     return replace(catalog, doubts=(*found, *broken_device_invariants(own)), own_dates=dates)
@@ -153,7 +155,7 @@ def _far_prices(offer: Offer, *, ours: Offer | None, others: _Others) -> Iterato
                 yield f"{kind} of {usd / units:g} dollars per hour and {unit}, but others list {least:g} to {most:g}"
 
 
-def _far_figures(device: Gpu | Cpu, *, ours: Gpu | Cpu | None) -> Iterator[str]:
+def _implausible_figures(device: Gpu | Cpu, *, ours: Gpu | Cpu | None) -> Iterator[str]:
     if ours is None or type(ours) is not type(device):
         return
     for field in fields(device):

@@ -16,7 +16,7 @@ class Range:
     reason: str
 
 
-_OF_NAMES = {
+_RANGE_BY_NAME = {
     "sm_count": Range(1, 4096, "the largest GPU of 2026 has 304"),
     "threads_per_core": Range(1, 8, "IBM's POWER has 8"),
     "tile_rows": Range(1, 4096, "kernels have tiles of 16 to 256"),
@@ -28,7 +28,7 @@ _OF_NAMES = {
     "usd": Range(1e-7, 1e3, "it is the value of one unit of the currency in dollars"),
     "wait_minutes": Range(1e-2, 525_600, "525,600 minutes are a year"),
 }
-_OF_UNITS = {
+_RANGE_BY_UNIT = {
     "flops_per_s": Range(1e9, 1e17, "a core has 1e10, the largest GPU of 2026 3e15"),
     "bytes_per_s": Range(1e7, 1e14, "Ethernet has 1e8, the fastest memory of 2026 8e12"),
     "bytes": Range(2**10, 2**50, "a core's cache has 2^18, the largest machine 2^45"),
@@ -59,10 +59,10 @@ _OF_UNITS = {
 
 def range_of(name: str) -> Range:
     """Return the range of a quantity by its name, or else by its unit; raise KeyError if neither is known."""
-    if name in _OF_NAMES:
-        return _OF_NAMES[name]
+    if name in _RANGE_BY_NAME:
+        return _RANGE_BY_NAME[name]
     padded = f"_{name}_"
-    units = [unit for unit in _OF_UNITS if f"_{unit}_" in padded]
+    units = [unit for unit in _RANGE_BY_UNIT if f"_{unit}_" in padded]
     if not units:
         raise KeyError(f"no range for {name}: add its unit to {__name__}")
-    return _OF_UNITS[max(units, key=len)]
+    return _RANGE_BY_UNIT[max(units, key=len)]

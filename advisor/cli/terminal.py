@@ -9,10 +9,10 @@ from io import TextIOWrapper
 
 import click
 
-_UNSEEN = r"[^\n\t\x20-\x7e]"
+_UNPRINTABLE = r"[^\n\t\x20-\x7e]"
 _COLOR = r"\x1b\[(?:[012]|3[0-7])(?:;(?:[012]|3[0-7]))*m"
-_IN_TALK = re.compile(_UNSEEN)
-_IN_ANSWERS = re.compile(f"{_COLOR}|{_UNSEEN}")
+_ESCAPED_IN_MESSAGES = re.compile(_UNPRINTABLE)
+_ESCAPED_IN_ANSWERS = re.compile(f"{_COLOR}|{_UNPRINTABLE}")
 """Keeps the colour codes of our own tables; none of them can hide text."""
 _FORGED_LINE = re.compile(r"\n(?=\S)")
 _ERASE_LINE = "\r\x1b[K"
@@ -25,7 +25,7 @@ def say(text: str) -> None:
 
 def visible(text: str) -> str:
     r"""Return `text` with unprintable characters escaped, as in `\u001b`; keep line breaks and tabs."""
-    return _IN_TALK.sub(_escaped, text)
+    return _ESCAPED_IN_MESSAGES.sub(_escaped, text)
 
 
 def write_stdout(text: str) -> None:
@@ -33,7 +33,7 @@ def write_stdout(text: str) -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        sys.stdout.write(_IN_ANSWERS.sub(_escaped, text))
+        sys.stdout.write(_ESCAPED_IN_ANSWERS.sub(_escaped, text))
         sys.stdout.flush()
     except OSError:
         discard_stdout()

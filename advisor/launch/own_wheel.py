@@ -11,7 +11,7 @@ from advisor.errors import UsageError
 
 _PROJECT = "device-advisor"
 _PACKAGE = Path(__file__).resolve().parents[1]
-_OF_THIS_INSTALLATION = frozenset(("INSTALLER", "RECORD", "REQUESTED", "direct_url.json"))
+_INSTALLER_FILES = frozenset(("INSTALLER", "RECORD", "REQUESTED", "direct_url.json"))
 
 
 def wheel_name() -> str:
@@ -53,5 +53,5 @@ def _metadata_folder() -> Path:
 def _files(folder: Path, *, under: str) -> Iterator[tuple[str, Path]]:
     """Yield names in the wheel and their files, except compiled files and those specific to this installation."""
     for file in folder.rglob("*"):
-        if file.is_file() and "__pycache__" not in file.parts and file.name not in _OF_THIS_INSTALLATION:
+        if file.is_file() and "__pycache__" not in file.parts and file.name not in _INSTALLER_FILES:
             yield f"{under}/{file.relative_to(folder).as_posix()}", file

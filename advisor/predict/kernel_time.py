@@ -35,7 +35,7 @@ _PRACTICALLY_INFINITE = 1e9
 
 
 class _Term(NamedTuple):
-    """What a number describes: a kernel, one call of it at a batch size, or the step at a batch size."""
+    """The level that a term is given for: a kernel, one call of it at a batch size, or the step at a batch size."""
 
     of: Literal["kernel", "call", "step", "step's kernels"]
     default: float = 0.0

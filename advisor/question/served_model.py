@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from torch import nn
 
 _TOKENS = ("prompt_tokens", "output_tokens")
-_OF_SERVING = tuple(field.name for field in fields(Options) if field.metadata.get("is_of_serving"))
+_SERVING_FIELDS = tuple(field.name for field in fields(Options) if field.metadata.get("is_of_serving"))
 _SETTLED = ("input", "attention", "compile", "layout", "measure")
 """Options that a served language model does not take: its engine decides."""
 
 
 def check_generation(source: str, options: Options, *, run: bool = False) -> None:
     """Raise `UsageError` if the options of a served language model contradict each other or the source."""
-    given = [name for name in (*_TOKENS, *_OF_SERVING) if _is_given(options, name)]
+    given = [name for name in (*_TOKENS, *_SERVING_FIELDS) if _is_given(options, name)]
     if not given or (is_workload_file(source) and not set(given) & set(_TOKENS)):
         return
     if is_workload_file(source):
@@ -65,7 +65,7 @@ def as_served(workload: Workload, options: Options) -> tuple[Workload, Options]:
     """
     generation = workload.generation
     if generation is None:
-        given = next((name for name in _OF_SERVING if _is_given(options, name)), None)
+        given = next((name for name in _SERVING_FIELDS if _is_given(options, name)), None)
         if given is not None:
             raise UsageError(
                 f"{flag_name(given)}: {workload.name} is no language model in service",

@@ -361,7 +361,7 @@ class Recommendation:
 
     - `quotes`: cheapest first, or in the order of `job.objective`
     - `notes`: what the answer is based on, such as defaults and overlays in use
-    - `warnings`: what may make the answer wrong
+    - `warnings`: reasons why the answer may be wrong
     - `at_hand`: the device of this machine that finishes the job first, outside the ranking. Its provider is "local"
       and its price the electricity of the user's own hardware, 0 if not known. With `--device local` it is in `quotes`
       too. None if this machine is ignored or no device of it can do the job

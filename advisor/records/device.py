@@ -190,7 +190,7 @@ class FamilyEfficiency:
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """What a fit assumes of a coefficient: its start, its bounds and one standard deviation of its logarithm."""
+    """The prior of a coefficient in a fit: its start, its bounds and one standard deviation of its logarithm."""
 
     start: float
     low: float

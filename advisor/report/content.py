@@ -34,7 +34,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warnings:
-    """What may make the answer wrong. Renderers skip it without items."""
+    """Reasons why the answer may be wrong. Renderers skip the block if it has no items."""
 
     items: tuple[str, ...]
 
@@ -70,7 +70,7 @@ class Table:
 
 
 Block: TypeAlias = Paragraph | Listing | Warnings | Table
-"""What every renderer shows; the page also draws the plots of a `Section`."""
+"""A block of an answer, which every renderer can show; the page also draws the plots of a `Section`."""
 
 
 def shown(content: Iterable[Block]) -> Iterator[Block]:

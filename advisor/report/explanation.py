@@ -59,7 +59,7 @@ _PACES: Mapping[str, str] = {
     "transfer": "the copies of the inputs take {transfer}, and the GPU waits: its kernels take {kernels} and their "
     "dispatch by the host {dispatch}.",
 }
-"""What sets the pace of a step, by the kind of device; on a GPU that waits, by what bounds the step."""
+"""Sentences on what limits the time of a step: by kind of device, or by the bound of a step in which the GPU waits."""
 _LEAST_PHASE_RATIO = 0.005
 """Phases with a smaller share of the time would show as 0 %."""
 _LEGEND = (

@@ -38,7 +38,7 @@ _TIME_NAMES = {
     "fitted": "predicted from operators measured on its hardware generation",
     "datasheet": "predicted from its datasheet",
 }
-_BY_HOW_MUCH = ("over-", "under-", "does-not-fit")
+_AMOUNT_CODES = ("over-", "under-", "does-not-fit")
 """Prefixes of the rejection codes that miss a limit by an amount."""
 _NAMED_RIVAL_COUNT = 3
 _OVERLAPPING: Mapping[Objective, str] = {"cost": "costs", "time": "times", "cost-time": "costs x times"}
@@ -56,10 +56,10 @@ def headline(recommendation: Recommendation) -> str:
     best, at_hand, rate = recommendation.best, recommendation.at_hand, recommendation.exchange_rate
     if best is not None and best.provider == LOCAL:
         rivals = _rivals(best, recommendation.quotes, objective=recommendation.job.objective)
-        return f"{_done_here(best, recommendation.job, rate=rate)}{rivals}."
+        return f"{_local_job(best, recommendation.job, rate=rate)}{rivals}."
     keep = here = ""
     if at_hand is not None and at_hand.job_s.mid < _NOT_WORTH_RENTING_S:
-        done = _done_here(at_hand, recommendation.job, rate=rate)
+        done = _local_job(at_hand, recommendation.job, rate=rate)
         if recommendation.job.assumed:
             here = f" {done[:1].upper()}{done[1:]}."
         else:
@@ -83,7 +83,7 @@ def headline(recommendation: Recommendation) -> str:
     )
 
 
-def _done_here(at_hand: Quote, job: Job, *, rate: ExchangeRate | None) -> str:
+def _local_job(at_hand: Quote, job: Job, *, rate: ExchangeRate | None) -> str:
     """Return the time and electricity that the local machine needs for the job."""
     time = interval_text(at_hand.job_s)
     paid = f" for {units.format_money(at_hand.job_usd.mid, rate=rate)} of electricity" if at_hand.usd_per_hour else ""
@@ -264,4 +264,4 @@ def _example(code: str, count: int) -> str:
     """Return the words before the first offer: rejections by an amount are sorted with the closest first."""
     if count == 1:
         return ":"
-    return ", the closest" if code.startswith(_BY_HOW_MUCH) else ", such as"
+    return ", the closest" if code.startswith(_AMOUNT_CODES) else ", such as"

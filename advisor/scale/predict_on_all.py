@@ -23,7 +23,7 @@ from advisor.scale.tokens import token_clock, with_token_times
 
 _PredictSome: TypeAlias = Callable[[IndexArray, Sequence[int]], Predictions]
 """Predicts the step at these batch sizes on single devices, given by index."""
-_OF_TRAINING = (("max_machines", 1), ("sharding", "auto"), ("accumulate", 1), ("checkpoint_activations", False))
+_TRAINING_DEFAULTS = (("max_machines", 1), ("sharding", "auto"), ("accumulate", 1), ("checkpoint_activations", False))
 """Flags that only training uses, with their default values."""
 
 
@@ -161,7 +161,7 @@ def spreading_of(options: Options) -> Spreading:
             f"--gpus {options.gpus} is more than --max-gpus {options.max_gpus}", hint="leave one of them out"
         )
     if options.mode == "inference":
-        for name, default in _OF_TRAINING:
+        for name, default in _TRAINING_DEFAULTS:
             if getattr(options, name) != default:
                 flag = flag_name(name)
                 raise UsageError(f"{flag} applies only to training", hint=f"add --mode training, or leave out {flag}")

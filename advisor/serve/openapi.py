@@ -26,7 +26,7 @@ _REFUSALS_OF_READS = (401, 421, 422, 429, 500, 503)
 
 
 class Error(BaseModel):
-    """What is wrong with a request; `field` is the place in it, or "" if there is none."""
+    """A mistake in a request; `field` is the place in it, or "" if there is none."""
 
     code: str
     field: str

@@ -12,7 +12,7 @@ _ACTIVATIONS = CATEGORIES.index("activations")
 
 @dataclass(slots=True)
 class BlockBytes:
-    """What one block holds, in bytes for each of `STORINGS`."""
+    """The bytes that one block holds, for each of `STORINGS`."""
 
     path: str
     parameter_bytes: int

@@ -43,7 +43,7 @@ class _RedirectMode(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func in _STAY:
+        if func in _NO_OPS:
             return args[0]
         if (
             func is torch.device
@@ -60,7 +60,7 @@ class _RedirectMode(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-_STAY = {torch.Tensor.cuda, torch.Tensor.pin_memory}
+_NO_OPS = {torch.Tensor.cuda, torch.Tensor.pin_memory}
 
 
 def _device(value: Any) -> Any:

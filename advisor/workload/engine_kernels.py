@@ -23,7 +23,7 @@ from advisor.workload.recorder import generic_paths
 MERGED_FAMILIES = frozenset({"matmul", "reduction", "gather", "scan", "creation"})
 """The operator families in a merged module that become part of another kernel."""
 _ROTATION = "apply_rotary_pos_emb"
-_ROTATION_TAKES = ["q", "k", "cos", "sin", "unsqueeze_dim"]
+_ROTATION_PARAMETERS = ["q", "k", "cos", "sin", "unsqueeze_dim"]
 """The rotation function's name and parameters in nearly all transformers models; any other is traced as it is."""
 _ACTIVATIONS = frozenset({"transformers.activations", "torch.nn.modules.activation"})
 """Python modules whose classes are activations, apart from attention, which is told apart by its child modules."""
@@ -48,7 +48,7 @@ def engine_kernels(model: nn.Module) -> Iterator[None]:
                 patches.enter_context(_replaced(module, "forward", _norm_of(module)))
         code = sys.modules[type(model).__module__]
         rotation = getattr(code, _ROTATION, None)
-        if rotation is not None and list(inspect.signature(rotation).parameters) == _ROTATION_TAKES:
+        if rotation is not None and list(inspect.signature(rotation).parameters) == _ROTATION_PARAMETERS:
             patches.enter_context(_replaced(code, _ROTATION, _rotated))
         yield
 

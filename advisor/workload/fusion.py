@@ -14,9 +14,9 @@ from advisor.records.workload import Attribute, Phase
 
 _GRAPH_OF: Mapping[Phase, int] = {"forward": 0, "loss": 0, "backward": 1, "optimizer": 2}
 """Forward with loss, and backward, are two graphs; values passed from one to the other go through memory."""
-_READS_ANEW = frozenset({"pool", "interpolate"})
+_UNFUSED_READERS = frozenset({"pool", "interpolate"})
 """Each result reads many elements, so the input is written first (torch/_inductor/lowering.py, `realize_hint`)."""
-_NORMS_OF_MANY = ("batch_norm", "group_norm")
+_TWO_PASS_NORMS = ("batch_norm", "group_norm")
 """Norms over more elements than a thread block holds; their statistics need a separate pass, like reductions."""
 _MOST_JOINED = 8
 """A concatenation of more parts is not fused into readers (torch/_inductor/config.py, `max_pointwise_cat_inputs`)."""
@@ -200,7 +200,7 @@ def _can_join(call: TracedCall, *, reader_count: int) -> bool:
     """
     if call.family == "reduction" and reader_count > 1:
         return False
-    return call.fusable and call.family not in _READS_ANEW and not _is_two_passes(call)
+    return call.fusable and call.family not in _UNFUSED_READERS and not _is_two_passes(call)
 
 
 def _goes_on(call: TracedCall) -> bool:
@@ -213,7 +213,7 @@ def _in_one_graph(maker: int | None, call: TracedCall, calls: Sequence[TracedCal
 
 
 def _is_two_passes(call: TracedCall) -> bool:
-    of_many = call.family == "norm" and any(name in call.op for name in _NORMS_OF_MANY)
+    of_many = call.family == "norm" and any(name in call.op for name in _TWO_PASS_NORMS)
     return of_many and "no_training" not in call.op and ("training", False) not in call.attributes
 
 

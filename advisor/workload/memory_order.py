@@ -10,7 +10,7 @@ from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS
 from advisor.records.workload import Attribute
 from advisor.workload.user_error import hands_on
 
-_OF_IMAGES = frozenset({"conv", "interpolate"})
+_IMAGE_FAMILIES = frozenset({"conv", "interpolate"})
 _IMAGE_DIMS = 4
 _GROUP_NORM = torch.ops.aten.native_group_norm.default
 _GROUP_NORM_BACKWARD = torch.ops.aten.native_group_norm_backward.default
@@ -20,7 +20,7 @@ _NORMALISED = {"aten.native_layer_norm": 1, "aten.native_group_norm": 1, "aten.n
 
 def memory_order(op: str, family: str, inputs: Sequence[torch.Tensor]) -> tuple[tuple[str, Attribute], ...]:
     """Return the layout attributes of a call: `CHANNELS_LAST` or `MADE_CONTIGUOUS`."""
-    if family in _OF_IMAGES and inputs:
+    if family in _IMAGE_FAMILIES and inputs:
         image = inputs[1 if op == "aten.convolution_backward" else 0]
         return ((CHANNELS_LAST, True),) if _is_channels_last(image) else ()
     copied = sum(map(_is_permuted, inputs[: _NORMALISED.get(op, 0)]))

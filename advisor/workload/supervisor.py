@@ -99,7 +99,7 @@ def _prctl(option: int, value: int) -> None:
 def _stand_over(child_pid: int, *, starter_pid: int) -> NoReturn:
     """Wait until the code ends or must be ended; then kill all remaining processes and exit."""
     _close_all_but_stdin_and_stderr()
-    wake_fd = _woken_by_signals()
+    wake_fd = _signal_pipe()
     watched = [0, wake_fd, *_watch(starter_pid)]
     status = None
     with selectors.DefaultSelector() as selector:
@@ -125,7 +125,7 @@ def _close_all_but_stdin_and_stderr() -> None:
                 os.close(int(name))
 
 
-def _woken_by_signals() -> int:
+def _signal_pipe() -> int:
     """Return a descriptor from which the number of each signal received can be read."""
     read_fd, write_fd = os.pipe()
     os.set_blocking(write_fd, False)

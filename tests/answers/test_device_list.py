@@ -1,4 +1,4 @@
-"""What is here beside its profiles: the machine, torch's view of it, and the calibrations in force."""
+"""The devices of this machine: torch's view of them, their profiles, and the calibrations in force."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a report is made from, with the round figures of `test_breaking_even`."""
+"""The contents of a report, with the round figures of `test_breaking_even`."""
 
 from dataclasses import replace
 from datetime import date

@@ -1,4 +1,4 @@
-"""What would save most is what `advise` itself says with the flag."""
+"""The settings that save most, at the cost that `advise` gives with their flags."""
 
 import json
 from collections.abc import Callable

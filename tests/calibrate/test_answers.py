@@ -1,4 +1,4 @@
-"""What a calibration changes in an answer, and what it leaves alone."""
+"""The parts of an answer that a calibration changes, and those that it does not."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What came back from two machines, merged into profiles and used in a ranking."""
+"""Calibrations from two machines, merged into profiles and used in a ranking."""
 
 from collections.abc import Iterator
 from dataclasses import replace

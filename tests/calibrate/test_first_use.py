@@ -21,7 +21,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def first_use(made: Calibrated | UsageError, *, busy: float = 0.0, machine: Machine = EPYC) -> tuple[Stored, int]:
-    """What the ranking is to use, and how often the CPU was calibrated for it."""
+    """Return the calibrations that the ranking uses, and how often the CPU was calibrated for it."""
     count = 0
 
     def calibrate_cpu(*_: object) -> Calibrated:

@@ -1,4 +1,4 @@
-"""What a model's own loop tells of its steps. Moments are given by hand."""
+"""Steps timed in the user's own training loop, with a clock set by hand."""
 
 from typing import Any
 

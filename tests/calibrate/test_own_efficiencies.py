@@ -29,7 +29,7 @@ def fit(operators: tuple[TimedOperator, ...], device: Device = CPU, **changes: o
 
 
 def predicted_s(efficiency: Efficiency, device: Device) -> np.ndarray:
-    """Of the larger half of the programs, which take 0.1 ms and more: shorter ones count less in a fit."""
+    """The times of the larger half of the programs, of 0.1 ms and more: a fit weights shorter ones less."""
     return np.array([operator.step_s for operator in timed_by(efficiency, device) if operator.name in LONG])
 
 
@@ -82,8 +82,8 @@ def test_figures_of_the_device_of_its_own_count_once() -> None:
 
 
 def started(truth: Efficiency, *, hot: Efficiency, programs: Collection[str] = ()) -> Efficiency:
-    """What calibrations start from where whole steps, of all or some programs, take as long as `truth` says and
-    operators over and over as long as `hot` does."""
+    """The start of calibrations if whole steps, of all or some programs, take the times of `truth` and operators
+    in a loop those of `hot`."""
     steps = [
         whole_step(workload_from_json(one.workload), CPU, precision=one.precision, batch=one.batch, step_s=one.step_s)
         for one in timed_by(truth, CPU)

@@ -111,13 +111,13 @@ def timed_by(
 
 
 def timings(operators: Iterable[TimedOperator], *, others_cpu_count: float = 0.0) -> Timings:
-    """Of a quiet machine, unless others are said to be busy."""
+    """The timings of these operators, on a quiet machine unless other processes kept CPUs busy."""
     found = tuple(operators)
     return Timings(operators=found, planned_count=len(found), others_cpu_count=others_cpu_count)
 
 
 def shipped(device: Device, precision: Precision = "fp32") -> Efficiency:
-    """What the shipped profiles say of the device."""
+    """Return the device as the shipped profiles describe it."""
     return efficiency_of(device, precision=precision, efficiencies=load_catalog().efficiencies)
 
 

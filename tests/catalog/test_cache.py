@@ -135,7 +135,7 @@ def test_a_cache_file_that_is_a_pipe_is_ignored(tmp_path: Path) -> None:
     assert read_cached(tmp_path, key="one") is None
 
 
-def test_a_folder_that_cannot_be_written_is_let_be(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
     write_cached(EMPTY, blocked / "cache", key="one")

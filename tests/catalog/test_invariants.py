@@ -69,7 +69,7 @@ def test_a_price_that_says_itself_that_it_is_wrong_breaks_none() -> None:
     assert broken_invariants([machine(*doubtful)], today=TODAY) == ()
 
 
-# What a user's own files hold
+# Files of a user
 
 
 def overlay(home: Path, text: str) -> Catalog:

@@ -1,4 +1,4 @@
-"""What must hold of every shipped file and row, and of the known traps of the data."""
+"""Invariants of every shipped file and row, and known errors in the source data."""
 
 from collections import Counter, defaultdict
 from datetime import date
@@ -269,8 +269,8 @@ def test_no_shipped_figure_contradicts_another(shipped: Catalog) -> None:
 
 
 def test_tensor_rates_are_whole_flop_per_clock_and_unit_as_the_architecture_has_them(shipped: Catalog) -> None:
-    # Of one SM per clock, with fp32 accumulation: 1024 since Volta, half of that on GeForce, 2048 on A100 and A30; and
-    # of one CU: 1024 on CDNA 1 and 2. Hopper's are stated at another clock.
+    # FLOP of an SM per clock, with fp32 accumulation: 1024 since Volta, half of that on GeForce, 2048 on A100 and A30;
+    # of a CU: 1024 on CDNA 1 and 2. Hopper's are stated at another clock.
     for gpu in shipped.gpus.values():
         if gpu.fp16_tensor_flops_per_s and gpu.generation in {"Volta", "Turing", "Ampere", "Ada Lovelace", "CDNA 2.0"}:
             per_clock = gpu.fp16_tensor_flops_per_s / gpu.boost_hz / gpu.sm_count

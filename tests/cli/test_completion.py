@@ -11,7 +11,7 @@ from tests.cli.conftest import Result
 
 
 def completed(line: str) -> list[str]:
-    """What is offered for the last word of `line`, "" where it ends in a blank; a file is "file"."""
+    """Return the completions of the last word of `line`, which is "" after a blank; a file is "file"."""
     words = line.split()
     count = len(words) if line.endswith(" ") else len(words) - 1
     asked = {"_ADVISE_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(count)}

@@ -1,4 +1,4 @@
-"""Where the answer goes."""
+"""The destination and format of the answer."""
 
 import json
 import stat

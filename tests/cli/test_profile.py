@@ -67,7 +67,7 @@ WORKLOAD = Workload(
 
 @dataclass(frozen=True, kw_only=True)
 class _Profile:
-    """What the pipeline returns, with groups that tell how many rows and which batch they are of."""
+    """Return the answer of the pipeline, with groups that tell how many rows and which batch they are of."""
 
     workload: Workload = WORKLOAD
     second_count: SecondCount | None = None

@@ -1,4 +1,4 @@
-"""What two kinds of device cost at some places, and where their costs cross."""
+"""The costs of two kinds of device along a curve, and where they cross."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What an offer must keep to be ranked, and by how much it does not."""
+"""The limits that an offer must keep to be ranked, and by how much it misses them."""
 
 from typing import Any
 

@@ -155,7 +155,7 @@ def test_only_the_error_that_a_device_has_of_its_own_is_compared() -> None:
 
 def test_an_error_of_the_time_counts_by_the_share_of_the_cost_that_is_time() -> None:
     # $3.60 for (900 + 100) s are $1.00, a tenth of the 100 s is 1 % of it. (900 + 1,000) s at $2.084 an hour are $1.10,
-    # a tenth of the 1,000 s is 5.3 %: at least $1.04. Of computing alone a tenth either way would overlap.
+    # a tenth of the 1,000 s is 5.3 %: at least $1.04. For computing alone, a tenth either way would overlap.
     def of(start_up_s: float, second_usd_per_hour: float) -> bool:
         quotes = rank(
             selection(offer("m1"), offer("m2", usd_per_hour=second_usd_per_hour)),

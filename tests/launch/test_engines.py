@@ -1,4 +1,4 @@
-"""What both engines have in common; what is in their files is compared with their own packages, where those are."""
+"""Properties that both engines share; their files are compared with the engines' own packages if installed."""
 
 import json
 import os
@@ -199,7 +199,7 @@ HOSTILE_SCRIPT = "train.py --name 'a: b # \"c\" {d} %s'"
 
 
 def loaded(program: str, text: str, *, home: Path) -> Any:
-    """What the program prints of the task file, in a home folder of its own."""
+    """Return the output of the program for the task file, with an empty home folder."""
     file = home / "task.yaml"
     file.write_text(text)
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What this process may use: its control groups, of both versions, and the memory that is free now."""
+"""The limits of this process, from control groups of both versions, and the memory that is free now."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a process may use, from the files that the kernel shows it."""
+"""The resources that a process may use, from the files of the Linux kernel."""
 
 from pathlib import Path
 

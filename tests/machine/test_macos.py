@@ -1,4 +1,4 @@
-"""What sysctl says of a Mac."""
+"""A Mac as sysctl describes it."""
 
 from advisor.machine.macos import read_macos
 from tests.says import assert_says

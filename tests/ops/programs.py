@@ -1,4 +1,4 @@
-"""What ordinary code asks of torch: small programs that together dispatch most of the operators a user meets."""
+"""Small programs of ordinary torch code that together dispatch most of the operators a user meets."""
 
 import torch
 from torch import nn

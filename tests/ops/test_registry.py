@@ -84,7 +84,7 @@ def test_every_operator_that_torch_tags_has_a_formula(tag):
 
 
 def _has_own_kernel(op: str) -> bool:
-    """Whether torch dispatches some overload of the operator, and does not replace it by the operators inside."""
+    """Return True if torch dispatches an overload of the operator and does not decompose it."""
     packet = getattr(torch.ops.aten, op.removeprefix("aten."), None)
     overloads = [getattr(packet, name) for name in packet.overloads()] if packet else []
     return any(torch._C._dispatch_has_kernel(one.name()) and not one._can_decompose() for one in overloads)

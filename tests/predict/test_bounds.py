@@ -23,7 +23,7 @@ FAMILIES = tuple(sorted({*known_families(), *(one.family for one in formulas())}
 FLOPS, DATA_BYTES = 1e12, 1e13
 """Far more bytes than any cache keeps."""
 MOST_CLOCK_RATIO = 1.25
-"""What GeForce and TITAN cards exceed their rated clock by at most (`clock_ratio`)."""
+"""The highest sustained over rated clock of GeForce and TITAN cards (`clock_ratio`)."""
 MOST_CAUGHT_RATIO = 1.2
 """Allowance for reads that a large L2 serves: an RTX 4090 streams 14 % above its rating (docs/experiments.md)."""
 

@@ -60,7 +60,7 @@ def test_less_is_known_of_other_generations_and_least_of_other_vendors(
 
 
 def log_spread(one: Device) -> float:
-    """Of a product in fp32."""
+    """The spread of the time of a product in fp32."""
     a = operand(512, 512)
     counts = count_rows(workload(row("aten.mm", (a, a), (a,), family="matmul")), batches=np.array([1.0]), width="full")
     times = step_times(

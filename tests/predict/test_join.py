@@ -26,7 +26,7 @@ def test_what_is_joined_can_be_taken_apart() -> None:
 
 
 def test_devices_come_together_in_their_own_order_and_those_of_one_gpu_stay_so() -> None:
-    # Of three devices the middle one is spread over two GPUs at its first batch.
+    # The middle one of three devices is spread over two GPUs at its first batch.
     outer = predictions(ONE, THREE, step_s=[[1.0, 2.0], [5.0, 6.0]], batches=(8, 16))
     inner = predictions(TWO, step_s=[[3.0, 4.0]], batches=(8, 16))
     scaling = Scaling(

@@ -33,7 +33,7 @@ def lowered(
 
 
 def moved_bytes(toy: Workload, *, precision: Precision = "fp32", compile_mode: CompileMode = "eager") -> list[float]:
-    """Of the whole step, casts with it."""
+    """The bytes of the whole step, including casts."""
     kernels = lowered(toy, precision=precision, compile_mode=compile_mode)
     one_call = kernels.weight_bytes + kernels.data_bytes + kernels.cast_bytes
     return [float(value) for value in kernels.calls @ one_call]

@@ -314,7 +314,7 @@ NO_TILES = {
 
 
 def test_every_operator_of_a_matrix_family_has_its_products() -> None:
-    """What has none counts as filling every tile."""
+    """A kernel that is no product counts as filling every tile."""
     names = {one.op for one in formulas() if one.family in MATRIX_FAMILIES}
     without = {op for op in names if not has_products(op)}
     fused = {op for op in without if "scaled_dot_product" in op}

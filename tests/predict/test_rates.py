@@ -30,7 +30,7 @@ def rates_of(
     unit: IndexArray,
     layout: Layout,
 ) -> Rates:
-    """Of every device for every kernel, (devices, kernels, 1) or less."""
+    """The rates of every device for every kernel, (devices, kernels, 1) or less."""
     return rate_table(devices, fits, families=families, units=unit.tolist()).at(
         np.arange(len(devices))[:, np.newaxis, np.newaxis],
         family=family[:, np.newaxis],

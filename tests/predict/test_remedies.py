@@ -79,7 +79,7 @@ def test_the_step_itself_by_hand() -> None:
 def test_autocast_halves_what_it_stores_in_half() -> None:
     activations = StoredBytes(low=(0.0, 0.75 * GB), full=(0.0, 0.25 * GB))
     toy = net(memory=(memory_line(phase="loss", activations=activations),))
-    # Of a sample 0.75 GB become 0.375.
+    # The 0.75 GB of a sample become 0.375.
     assert tensors(remedied("half precision", toy=toy)) == pytest.approx(8 * 0.625)
 
 
@@ -119,7 +119,7 @@ def test_nothing_is_accumulated_at_batch_1_or_in_inference() -> None:
 
 
 def test_checkpointed_blocks_keep_their_results_and_one_is_whole_at_a_time() -> None:
-    # Of a sample's 1 GB the blocks hold 0.8; left are 0.2 outside, 0.2 of results and 0.1 of the one that runs again.
+    # The blocks hold 0.8 of a sample's 1 GB; left are 0.2 outside, 0.2 of results and 0.1 of the one that runs again.
     assert tensors(remedied("activation checkpointing")) == pytest.approx(3 + 8 * 0.5)
 
 

@@ -111,7 +111,7 @@ def test_every_device_has_its_own_rates() -> None:
 
 def test_a_gpu_hides_the_dispatch_until_it_is_the_longer() -> None:
     toy = kernels(flops=[[1e12]], data_bytes=[[0.0]], dispatches=np.array([100.0]))
-    # Of 0.5 s on the host half a hundredth passes before the first kernel starts.
+    # The host takes 0.5 s; half a hundredth of it passes before the first kernel starts.
     assert mid_s(toy, fit=efficiency(dispatch_s=0.005)) == pytest.approx(1.0025)
     assert mid_s(toy, fit=efficiency(dispatch_s=0.02)) == pytest.approx(2.0)
 

@@ -86,7 +86,7 @@ MEASURED_GPUS = ("p4", "t4", "p100-pcie-16gb", "v100-pcie-32gb", "a100-pcie-40gb
 
 @cache
 def measured_shares() -> dict[str, float]:
-    """Of NeuSight's long elementwise operators on each GPU the best: bytes over seconds over the rated bandwidth."""
+    """The best of NeuSight's long elementwise operators on each GPU: bytes over seconds over the rated bandwidth."""
     best: dict[str, float] = {}
     for one in read_measurements(OPERATORS):
         passes = PASSES.get(one.model.partition("::")[2])

@@ -123,7 +123,7 @@ def server() -> Iterator[Server]:
 
 @dataclass
 class Waits:
-    """What the client would have waited."""
+    """The seconds that the client would have waited."""
 
     seconds: list[float] = field(default_factory=list)
 

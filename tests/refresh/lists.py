@@ -72,7 +72,7 @@ def client_of(replies: Mapping[str, bytes]) -> Client:
 
 
 def small_layer() -> Layer:
-    """Of our profiles those of the GPUs above: a refresh parses all that it is given several times."""
+    """Our profiles of the GPUs above only, because a refresh parses every profile several times."""
     folder = shipped_profiles() / "devices/gpu"
     names = sorted({row.gpu for one in LISTS for row in one.rows})
     return Layer(name="", gpus=tuple(folder / f"{name}.yaml" for name in names))

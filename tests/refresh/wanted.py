@@ -1,4 +1,4 @@
-"""What a price file wants, in few words."""
+"""Builds `Wanted` records in one short call."""
 
 from typing import Any
 

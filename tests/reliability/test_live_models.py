@@ -21,7 +21,7 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_forward_ho
 
 
 class TheirsError(Exception):
-    """What a hook of the user's raises."""
+    """The error that a hook of the user raises."""
 
 
 class Attention(nn.Module):
@@ -33,7 +33,7 @@ class Attention(nn.Module):
 
 
 class ReadsValues(nn.Module):
-    """What only a real step can do."""
+    """Code that only a real step can run."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * len(x.sum(0).numpy(force=True))

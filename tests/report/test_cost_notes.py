@@ -1,4 +1,4 @@
-"""What a cost holds, what it leaves out and what comes with the price, in sentences."""
+"""The sentences on a cost: its parts, the parts it leaves out, and the terms of the price."""
 
 from dataclasses import replace
 from typing import Any

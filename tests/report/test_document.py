@@ -1,4 +1,4 @@
-"""What the page of a report shows."""
+"""The content of a report's page."""
 
 from dataclasses import replace
 

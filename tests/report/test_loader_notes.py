@@ -1,4 +1,4 @@
-"""What loading asks of the machine, in a sentence."""
+"""The sentence on the CPUs that data loading needs."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What is said of steps that were timed here."""
+"""The sentences on steps that were timed on this machine."""
 
 from dataclasses import replace
 

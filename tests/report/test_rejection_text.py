@@ -1,4 +1,4 @@
-"""What is said of an offer that is left out."""
+"""The sentence on an offer that is left out."""
 
 from typing import get_args
 

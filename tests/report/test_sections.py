@@ -1,4 +1,4 @@
-"""What a recommendation rests on."""
+"""The sections on the assumptions and sources of a recommendation."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -51,7 +51,7 @@ def test_powers_of_two_that_go_into_the_gpus_of_a_machine_divide_a_model() -> No
 
 
 def test_a_pipeline_has_a_block_for_each_stage() -> None:
-    # Of 4 blocks there are no 8 stages.
+    # 4 blocks do not divide into 8 stages.
     found = list(plans_of(workload(), gpu_count=8, machines=1, asked=Spreading()))
     assert {plan.pipeline for plan in found} == {1, 2, 4}
 

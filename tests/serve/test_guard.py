@@ -45,7 +45,7 @@ def scope_of(method: str) -> Any:
 
 
 def messages(*given: Any) -> Callable[[], Awaitable[Any]]:
-    """What a server receives: these, then nothing."""
+    """Return a receive function that gives these messages, then waits."""
     left = iter(given)
 
     async def receive() -> Any:

@@ -7,7 +7,7 @@ from advisor.workload.allocators import Allocator, CachingAllocator, GlibcHeap
 
 MIB = 2**20
 BLOCK = 16 * MIB
-"""Of the heap it takes 16 MiB, 16 bytes for malloc's header, 48 before it that align it, which the smaller of its two
+"""On the heap, it takes 16 MiB, 16 bytes for malloc's header, 48 before it that align it, which the smaller of its two
 objects takes, and 64 behind it for the other: 16 MiB and 128 bytes."""
 
 

@@ -10,7 +10,7 @@ def test_a_convolution_has_its_operands_again() -> None:
 
 
 def test_an_lstm_holds_its_gates_and_states_in_inference() -> None:
-    # Of each of 3 tokens and 10 units, in 4 bytes: 4 gates, and 6 copies of states.
+    # For each of 3 tokens and 10 units, in 4 bytes: 4 gates, and 6 copies of states.
     assert lstm_scratch(LAYERS, token_count=3, is_training=False) == Scratch(held_bytes=(480, 720))
 
 

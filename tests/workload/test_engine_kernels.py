@@ -1,4 +1,4 @@
-"""What an engine runs in kernels of its own is replaced while it is traced, and only then."""
+"""Layers that an engine runs in its own kernels are replaced during the trace, and only then."""
 
 import sys
 

@@ -16,7 +16,7 @@ def two(make):
 
 
 def flagged(workload, op, flag):
-    """Of every row of `op`: the flag of its inputs, and of its outputs."""
+    """For every row of `op`, the flag of its inputs and of its outputs."""
     return [
         ([getattr(one, flag) for one in row.inputs], [getattr(one, flag) for one in row.outputs])
         for row in rows_of(workload, op)
@@ -59,7 +59,7 @@ def test_a_residual_is_written_once_and_read_again_after_the_branch():
 
 
 def test_a_branch_through_a_layer_without_a_bias_ends_before_the_addition():
-    """Of sequences torch gives such a layer's result another shape by `_unsafe_view`: it is the same value."""
+    """For sequences, torch reshapes the result of such a layer with `_unsafe_view`; it is the same value."""
 
     def run(self, x, y):
         stream = x * y

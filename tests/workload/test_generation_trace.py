@@ -15,7 +15,7 @@ pytest.importorskip("transformers")
 PROMPT, OUTPUT = 512, 65
 DECODES = OUTPUT - 1
 BLOCK_WEIGHTS = 256 * 256 + 2 * 256 * 64 + 256 * 256 + 3 * 256 * 512
-"""Of the small Llama: queries, keys and values of 2 heads of 32, output, three feed-forward matrices."""
+"""The small Llama's queries, keys and values of 2 heads of 32, output, and three feed-forward matrices."""
 FAMILIES = ("llama", "mistral", "gemma2", "gemma3", "gpt2", "qwen2", "qwen3", "phi3", "mixtral", "qwen3_moe")
 
 
@@ -160,7 +160,7 @@ def test_queries_and_keys_are_rotated_by_one_kernel_a_layer():
 
 @pytest.mark.parametrize(("name", "tokens"), [("llama", 1.0), ("phi3", 1.0), ("mixtral", 2.0)])
 def test_an_activation_and_its_gate_are_one_kernel(name, tokens):
-    """Of a mixture, of the tokens that each expert gets: two of 8 experts take every token."""
+    """In a mixture of 8 experts, two take every token, so the experts get twice the tokens."""
     (gate,) = rows(traced(name), phase="decode", family="gate")
     assert gate.op == "engine.gate"
     assert [operand.shape for operand in gate.inputs] == [gate.outputs[0].shape] * 2

@@ -22,7 +22,7 @@ def convnext():
 
 
 def order(workload, op):
-    """Of each row of the operator, whether its images come channels-last and how many operands it copies."""
+    """For each row of the operator: True if its images come channels-last, and how many operands it copies."""
     return [(CHANNELS_LAST in row.attributes, row.attributes.get(MADE_CONTIGUOUS, 0)) for row in rows_of(workload, op)]
 
 

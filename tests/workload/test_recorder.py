@@ -1,4 +1,4 @@
-"""What is written down of each call: phase, module, operands, how autocast and torch.compile would store them."""
+"""The record of each call: phase, module, operands, and how autocast and torch.compile would store them."""
 
 import torch
 from torch import nn
@@ -169,7 +169,7 @@ def test_sparse_gradients_are_traced():
     workload = traced(
         model, lambda batch: torch.zeros(batch, 6, dtype=torch.int64), mode="training", loss=mean, optimizer=optimizer
     )
-    # What is not dense is listed, never counted by the formula of a dense operator.
+    # A call with operands that are not dense is listed, never counted by the formula of a dense operator.
     assert all(op.endswith("[sparse]") for op in workload.unknown_ops)
     assert workload.unknown_ops
 

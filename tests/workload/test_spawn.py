@@ -39,7 +39,7 @@ def error_of(source: str, **request: Any) -> AdvisorError:
 
 
 def is_running(pid: int) -> bool:
-    """Whether the process is there and no zombie that only waits to be reaped."""
+    """Return True if the process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -301,7 +301,7 @@ def test_at_one_batch_what_varies_is_what_grows_at_several(mode):
 
 @dataclass
 class Output:
-    """What a model gives that computes its own loss, unless it has no labels."""
+    """The output of a model that computes its own loss, unless it has no labels."""
 
     logits: Any
     loss: Any = None

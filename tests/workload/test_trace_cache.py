@@ -219,7 +219,7 @@ def test_an_entry_whose_files_were_forged_holds_only_where_they_are_there() -> N
     assert trace_cache.read(request()) is None
 
 
-def test_a_folder_that_cannot_be_written_is_let_be() -> None:
+def test_a_folder_that_cannot_be_written_is_no_error() -> None:
     Path("cache").write_text("a file where the folder should be")
     keep()
     trace_cache.forget_oldest()

@@ -98,7 +98,7 @@ OUR_FILE = str(Path(advisor.errors.__file__).with_name("trace.py"))
 
 
 def raised_in(text: str, file: str, **names: Any) -> Exception:
-    """What `text` raises as a line of `file`, without this test's own frame, which to the program is a user's."""
+    """Return the error that `text` raises as a line of `file`, without the frame of this test."""
     with pytest.raises(Exception) as caught:  # noqa: PT011 - any kind
         exec(compile(text, file, "exec"), names)
     assert caught.tb.tb_next is not None

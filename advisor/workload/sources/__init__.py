@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from advisor.workload.loaded import LoadedModel
     from advisor.workload.sources.language_model import LanguageModel
 
-_STATED = re.compile(r"^SOURCE = (\{.*?^\})", re.MULTILINE | re.DOTALL)
+_SOURCE_LITERAL = re.compile(r"^SOURCE = (\{.*?^\})", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ def source_kinds() -> tuple[SourceKind, ...]:
         SourceKind(module=file.stem, **ast.literal_eval(stated[1]))
         for folder in __path__
         for file in Path(folder).glob("*.py")
-        if (stated := _STATED.search(file.read_text(encoding="utf-8")))
+        if (stated := _SOURCE_LITERAL.search(file.read_text(encoding="utf-8")))
     ]
     return tuple(sorted(kinds, key=lambda kind: (kind.scheme, kind.usage)))
 

@@ -43,7 +43,7 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
     example_inputs = getattr(module, "example_inputs", None)
     if arguments:
         found = _with_arguments(found, arguments, path)
-        example_inputs = _with_those_it_takes(example_inputs, arguments)
+        example_inputs = _with_accepted_arguments(example_inputs, arguments)
     return load_live(
         build(found, path),
         example_inputs,
@@ -148,7 +148,7 @@ def _with_arguments(found: Any, arguments: Arguments, path: str) -> Callable[[],
     return functools.partial(found, **arguments)
 
 
-def _with_those_it_takes(example_inputs: Any, arguments: Arguments) -> Any:
+def _with_accepted_arguments(example_inputs: Any, arguments: Arguments) -> Any:
     if not callable(example_inputs) or isinstance(example_inputs, torch.Tensor):
         return example_inputs
     names = {parameter.name for parameter in _parameters(example_inputs)[1:]}  # the first is the batch
