@@ -1,7 +1,8 @@
 """Write the answer of the README's first command into the README, between its ```text fences.
 
 `python scripts/write_demo.py` runs the command as a new user would, on this machine and today, and dates the block. It
-leaves out the assumptions and the lower rows of the ranking, and puts `[...]` in the place of each. The test repeats it for that date and without a local machine, so that it passes anywhere and on any day.
+leaves out the assumptions and the lower rows of the ranking, and puts `[...]` in the place of each. The test repeats it
+for that date and without a local machine, so that it passes anywhere and on any day.
 """
 
 import os
