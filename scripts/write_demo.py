@@ -1,9 +1,8 @@
 """Writes the answer of the README's first command into the README's ```text block.
 
-    python scripts/write_demo.py
-
-Runs the command as a new user would, on this machine and with today's date, and writes the answer and the date into
-README.md. A test repeats the command for that date without the local machine, so it passes on any machine and day.
+`python scripts/write_demo.py` runs the command as a new user would, on this machine and today, and dates the block. It
+leaves out the assumptions and the lower rows of the ranking, and puts `[...]` in the place of each. The test repeats it
+for that date and without a local machine, so that it passes anywhere and on any day.
 """
 
 import os
@@ -20,7 +19,12 @@ MODEL = "examples/resnet50.py"
 COMMAND = f"advise {MODEL}"
 _COLUMNS = 80
 _LAST_SECTION = "\nLeft out ("
-"""The README shows the answer up to this section and describes the rest in a sentence."""
+"""The README shows the answer up to here and says in a sentence what follows."""
+_CUT = "[...]"
+_ASSUMPTIONS = re.compile(r"^Assumes:\n(?: .*\n)+", flags=re.MULTILINE)
+_TABLE_ROWS = 3
+_LOWER_ROWS = re.compile(rf"(^ *{_TABLE_ROWS}  .*\n)(?: +[\d~*]+  .*\n)+?(?=^ *\d{{3,}}  )", flags=re.MULTILINE)
+"""From the row after the first ones to the best CPU, whose rank has three digits."""
 _BLOCK = re.compile(r"(?<=^```text\n).*?(?=^```)", flags=re.MULTILINE | re.DOTALL)
 _DAY = re.compile(r"(?<=This is the answer of )\d{4}-\d{2}-\d{2}")
 _PROGRAM = """
@@ -47,7 +51,15 @@ def demo(day: str, *, flags: Sequence[str] = ()) -> str:
     answer, heading, _ = done.stdout.partition(_LAST_SECTION)
     if not heading:
         raise ValueError(f"the answer has no section {_LAST_SECTION.strip()!r}")
-    return f"$ {COMMAND}\n\n{answer}"
+    return f"$ {COMMAND}\n\n{_shortened(answer)}"
+
+
+def _shortened(answer: str) -> str:
+    answer, assumptions_count = _ASSUMPTIONS.subn(f"{_CUT}\n", answer)
+    answer, rows_count = _LOWER_ROWS.subn(rf"\g<1>{_CUT}\n", answer)
+    if (assumptions_count, rows_count) != (1, 1):
+        raise ValueError("the answer has no assumptions, or no rows between the first ones and the best CPU")
+    return f"{answer.rstrip()}\n\n{_CUT}\n"
 
 
 def shown() -> str:

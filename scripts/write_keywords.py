@@ -46,11 +46,7 @@ def keywords() -> str:
 
 
 def _type(field: Field[Any]) -> str:
-<<<<<<< HEAD
-    """Return the type of a keyword: numbers may be text, a list of one may be a single name, a file may be a path."""
-=======
     """Return the type of a keyword: a number may be text, a list of one name may be the name, a file may be a path."""
->>>>>>> h-words
     item, metavar = value_type(field.type), field.metadata["metavar"]
     if item is bool:
         return "bool"
