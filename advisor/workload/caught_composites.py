@@ -21,7 +21,7 @@ from advisor.ops.rnn import GATE_COUNTS
 from advisor.records.workload import Attention, Attribute
 from advisor.workload.patching import Patch, patched
 from advisor.workload.recorder import Recorder
-from advisor.workload.user_error import hands_on
+from advisor.workload.user_error import passes_arguments_on
 
 _RECURRENT = {torch.lstm: "lstm", torch.gru: "gru", torch.rnn_tanh: "rnn_tanh", torch.rnn_relu: "rnn_relu"}
 
@@ -153,7 +153,7 @@ class Composites(TorchFunctionMode):
         with patched(patches), self, patched(_fast_norms_followed(self._recorder)):
             yield
 
-    @hands_on
+    @passes_arguments_on
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func is _ATTENTION:
@@ -163,7 +163,7 @@ class Composites(TorchFunctionMode):
             return self._recurrent(func, mode, args)
         return func(*args, **kwargs)
 
-    @hands_on
+    @passes_arguments_on
     def _attention(
         self,
         query: torch.Tensor,
@@ -189,7 +189,7 @@ class Composites(TorchFunctionMode):
             with torch._C.DisableTorchFunction(), self._recorder.in_half():
                 return torch._scaled_dot_product_attention_math(query, key, value, attn_mask, **options)[0]
 
-        @hands_on
+        @passes_arguments_on
         def run(inputs: Sequence[torch.Tensor]) -> Tensors:
             with torch._C.DisableTorchFunction():
                 return (_ATTENTION(*inputs, **options),)

@@ -16,7 +16,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from advisor.workload.patching import Patch, patched
-from advisor.workload.user_error import hands_on
+from advisor.workload.user_error import passes_arguments_on
 
 _CPU = torch.device("cpu")
 _ACCELERATORS = ("cuda", "mps", "xpu", "hip")
@@ -38,7 +38,7 @@ def cuda_redirected(*, in_all_threads: bool = True) -> Iterator[None]:
 class _RedirectMode(TorchFunctionMode):
     """Rewrites the device arguments of every torch function and tensor method."""
 
-    @hands_on
+    @passes_arguments_on
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:

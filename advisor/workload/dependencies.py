@@ -18,7 +18,7 @@ from typing import Any
 
 from advisor.workload.patching import patched
 from advisor.workload.spawn import SET_IN_CHILD
-from advisor.workload.user_error import hands_on, is_user_file
+from advisor.workload.user_error import is_user_file, passes_arguments_on
 
 _BY_CONTENT_BYTES = 64 * 2**20
 """Larger files are identified by size and modification time: reading them would take longer than the trace."""
@@ -81,7 +81,7 @@ def _watched(convert: Callable[[Any], Any], found: dict[str, str], environ: Mapp
     KeyError is raised, which is therefore the user's.
     """
 
-    @hands_on
+    @passes_arguments_on
     def watched(key: Any) -> Any:
         with suppress(Exception):  # the user's code may pass anything; the call itself then raises the error
             read = sys._getframe(1).f_code.co_name

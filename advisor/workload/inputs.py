@@ -11,7 +11,7 @@ from torch import nn
 from advisor.errors import LoadError
 from advisor.workload.input_spec import InputSpec
 from advisor.workload.loaded import Inputs
-from advisor.workload.user_error import hands_on
+from advisor.workload.user_error import passes_arguments_on
 
 DEFAULT_BATCH = 32
 """Batch size if the source gives none; a note says so."""
@@ -44,7 +44,7 @@ def plan_from_example(example: Any, *, model: nn.Module) -> InputPlan:
     if not parameters:
         return _plan_from_value(example(), model)
 
-    @hands_on
+    @passes_arguments_on
     def make(batch: int) -> Inputs:
         return arguments_of(example(batch), model=model)
 

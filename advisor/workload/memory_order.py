@@ -8,7 +8,7 @@ from torch._prims_common import suggest_memory_format
 
 from advisor.ops.registry import CHANNELS_LAST, MADE_CONTIGUOUS
 from advisor.records.workload import Attribute
-from advisor.workload.user_error import hands_on
+from advisor.workload.user_error import passes_arguments_on
 
 _IMAGE_FAMILIES = frozenset({"conv", "interpolate"})
 _IMAGE_DIMS = 4
@@ -27,7 +27,7 @@ def memory_order(op: str, family: str, inputs: Sequence[torch.Tensor]) -> tuple[
     return ((MADE_CONTIGUOUS, copied),) if copied else ()
 
 
-@hands_on
+@passes_arguments_on
 def called_as_on_gpu(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run the call and return its result in the layout that a GPU gives it: NCHW for a group norm and its gradient.
 

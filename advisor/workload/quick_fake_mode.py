@@ -22,7 +22,7 @@ from torch._subclasses.fake_tensor import (
     torch_decomp_decompositions,
 )
 
-from advisor.workload.user_error import hands_on
+from advisor.workload.user_error import passes_arguments_on
 
 _Answer = Callable[["QuickFakeMode", Any, tuple[Any, ...], dict[str, Any]], Any]
 _CPU = torch.device("cpu")
@@ -87,7 +87,7 @@ class QuickFakeMode(FakeTensorMode):
         self._shapes[key] = _shapes_of(func, result, args)
         return result
 
-    @hands_on
+    @passes_arguments_on
     def _answer_constant(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Keep the values of tensors made from numbers, as torch's own mode does: optimizers count steps in them."""
         if func in FakeTensorMode.lift_fns:
@@ -221,7 +221,7 @@ _OWN_ANSWERS: dict[str, _Answer] = {"aten::_grouped_mm": _grouped_mm}
 """By operator name, because an older torch may lack some of the operators."""
 
 
-@hands_on
+@passes_arguments_on
 def _run_meta_kernel(mode: QuickFakeMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     with in_kernel_invocation_manager(mode):
         result = func(*args, **kwargs)

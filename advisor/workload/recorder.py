@@ -23,7 +23,7 @@ from advisor.workload.fusion import Described, Fusion, TracedCall, fuse
 from advisor.workload.memory_order import called_as_on_gpu, memory_order
 from advisor.workload.patching import in_this_thread
 from advisor.workload.storages import CELL, Category, Storages, Stored
-from advisor.workload.user_error import hands_on
+from advisor.workload.user_error import passes_arguments_on
 
 OperandKey = tuple[tuple[int, ...], str, tuple[str, ...]]
 """Shape, dtype, and the flags of `Operand` that are set."""
@@ -232,7 +232,7 @@ class Recorder(TorchDispatchMode):
         finally:
             self._in_half -= 1
 
-    @hands_on
+    @passes_arguments_on
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.prim.device.default:  # half of all calls; a fake tensor has its own device
             return getattr(args[0], "fake_device", None) or func(*args)
@@ -240,7 +240,7 @@ class Recorder(TorchDispatchMode):
         with torch._C.DisableTorchFunction():
             return self._follow(func, args, kwargs or {})
 
-    @hands_on
+    @passes_arguments_on
     def _follow(self, func: Any, args: Any, kwargs: Any) -> Any:
         if self._paused > 0 or func in _SHAPE_QUESTIONS:
             return func(*args, **kwargs)

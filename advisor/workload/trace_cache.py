@@ -33,7 +33,7 @@ _KEPT_COUNT = 8192
 """Number of Workloads kept, about 10 KB each."""
 _OWN_FILE = 0o600
 """Readable only by this user, because a workload shows how the model is built."""
-_NO_PART_OF_THE_TRACE = ("timeout_s",)
+_NOT_IN_KEY = ("timeout_s",)
 
 
 def folder() -> Path:
@@ -84,7 +84,7 @@ def forget_oldest() -> None:
 
 
 def _file(request: ProfileRequest) -> Path:
-    asked = {name: value for name, value in asdict(request).items() if name not in _NO_PART_OF_THE_TRACE}
+    asked = {name: value for name, value in asdict(request).items() if name not in _NOT_IN_KEY}
     kind = kind_of(request.source)
     if kind is None or kind.is_path:
         asked["folder"] = str(Path.cwd())

@@ -119,14 +119,14 @@ def serve(kind: type[Request], answer: Callable[[Request], dict[str, Any]]) -> N
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     requests = _receive_requests(int(sys.argv[1]))
     _limit_memory()
-    with _without_a_word():
+    with _exit_without_answer():
         while True:
             token, request = requests.get()
             _serve(_request(request, kind), Turn(channel, token=token), answer)
 
 
 @contextmanager
-def _without_a_word() -> Iterator[None]:
+def _exit_without_answer() -> Iterator[None]:
     """End the process if not even an error can be answered; the parent then reports that."""
     leave = os._exit
     try:
@@ -141,7 +141,7 @@ def _serve(request: Request, turn: Turn, answer: Callable[[Request], dict[str, A
     if not request.run:
         gc.disable()  # collection would take a sixth of the trace's time
     try:
-        _pose_as(request)
+        _set_argv_and_path(request)
         library.remember()
         message = answer(request)
         library.restore()
@@ -232,7 +232,7 @@ def _request(text: bytes, kind: type[Request]) -> Request:
     return kind(**(fields | lists))
 
 
-def _pose_as(request: ProfileRequest) -> None:
+def _set_argv_and_path(request: ProfileRequest) -> None:
     """Set `sys.argv` and the first `sys.path` entry as `python FILE` does.
 
     This happens after torch's import, which a `random.py` in the file's folder would break.

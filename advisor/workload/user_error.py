@@ -21,8 +21,8 @@ _LIBRARIES = tuple(
 _MESSAGE_LINES = 12
 _COMPLAINTS = (TypeError, ValueError, IndexError)
 """Errors that torch raises for wrong arguments, besides RuntimeError (torch/csrc/Exceptions.h)."""
-_HANDING_ON: set[tuple[str, str]] = set()
-"""File and name of each function marked by `hands_on`."""
+_PASSES_ARGUMENTS_ON: set[tuple[str, str]] = set()
+"""File and name of each function marked by `passes_arguments_on`."""
 _LINE_CHARACTERS = 500
 _FRAMES_AT_EACH_END = 8
 _NO_CONNECTION = frozenset(("URLError", "ConnectionError", "ConnectError"))
@@ -46,12 +46,12 @@ def is_user_file(filename: str) -> bool:
     return not installed and not path.startswith((_OWN, *_LIBRARIES))
 
 
-def hands_on(function: _F) -> _F:
+def passes_arguments_on(function: _F) -> _F:
     """Mark a function of ours that passes the user's arguments on to C code.
 
     Errors about these arguments are raised in our line, but they are the user's.
     """
-    _HANDING_ON.add((function.__code__.co_filename, function.__code__.co_name))
+    _PASSES_ARGUMENTS_ON.add((function.__code__.co_filename, function.__code__.co_name))
     return function
 
 
@@ -59,7 +59,7 @@ def raised_by_us(error: BaseException) -> bool:
     """Return True for our own bug: the last frame outside the standard library is ours, and torch did not raise it.
 
     torch's kernels raise RuntimeError in any line of ours that calls them for the user's code. In functions marked by
-    `hands_on` they also raise other errors about arguments.
+    `passes_arguments_on` they also raise other errors about arguments.
     """
     if not isinstance(error, Exception) or isinstance(error, (SyntaxError, MemoryError, Warning)):
         return False  # a SyntaxError is raised where our code compiles the user's file
@@ -68,8 +68,8 @@ def raised_by_us(error: BaseException) -> bool:
     if last is None or not os.path.realpath(last[0]).startswith(_OWN):
         return False
     if isinstance(error, RuntimeError):
-        return last not in _HANDING_ON and not any(is_user_file(filename) for filename, _ in frames)
-    return last not in _HANDING_ON or not isinstance(error, _COMPLAINTS)
+        return last not in _PASSES_ARGUMENTS_ON and not any(is_user_file(filename) for filename, _ in frames)
+    return last not in _PASSES_ARGUMENTS_ON or not isinstance(error, _COMPLAINTS)
 
 
 def _is_of_python(filename: str) -> bool:

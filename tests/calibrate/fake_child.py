@@ -24,5 +24,5 @@ def main() -> NoReturn:
             time.sleep(1000)
         return found
 
-    trace_child._pose_as = lambda request: None  # type: ignore[assignment] # torch is not needed
+    trace_child._set_argv_and_path = lambda request: None  # type: ignore[assignment] # torch is not needed
     trace_child.serve(TimingRequest, answer)

@@ -9,7 +9,7 @@ import torch
 
 import advisor.errors
 from advisor.errors import LoadError
-from advisor.workload.user_error import explain, hands_on, is_user_file, raised_by_us, where_now
+from advisor.workload.user_error import explain, is_user_file, passes_arguments_on, raised_by_us, where_now
 from tests.says import assert_says
 
 TEXT = """\
@@ -124,8 +124,11 @@ def test_what_a_kernel_of_torch_says_in_our_line_is_ours_only_where_no_code_of_t
 
 
 def test_what_torch_says_of_the_arguments_that_we_hand_on_is_theirs() -> None:
-    namespace: dict[str, Any] = {"hands_on": hands_on}
-    exec(compile("@hands_on\ndef call(function, *given): return function(*given)", OUR_FILE, "exec"), namespace)
+    namespace: dict[str, Any] = {"passes_arguments_on": passes_arguments_on}
+    exec(
+        compile("@passes_arguments_on\ndef call(function, *given): return function(*given)", OUR_FILE, "exec"),
+        namespace,
+    )
     assert not raised_by_us(raised_in("call(torch.relu, 1)", OUR_FILE, torch=torch, **namespace))
     # A lookup of our own in the same function.
     assert raised_by_us(raised_in("call({}.__getitem__, 1)", OUR_FILE, **namespace))
