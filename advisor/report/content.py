@@ -47,7 +47,7 @@ class Column:
     - `keys`: numbers to sort by instead of the text
     - `is_choice`: few distinct values
     - `drop_order`: a narrow terminal drops the column with the lowest one first; None is never dropped
-    - `wraps_at`: wider text wraps before a column is dropped
+    - `shortens_to`: a narrow terminal shortens longer text to this width before it drops a column
     """
 
     header: str
@@ -55,7 +55,7 @@ class Column:
     keys: tuple[float | None, ...] = ()
     is_choice: bool = False
     drop_order: int | None = None
-    wraps_at: int | None = None
+    shortens_to: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

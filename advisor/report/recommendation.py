@@ -17,8 +17,8 @@ from advisor.report.quote_columns import RankedQuote, columns_for, device_label,
 from advisor.report.tables import ColumnOf, column, numbers, table_of
 
 _ORDER = (
-    "#", "instance", "per Mtok", "cost", "device", "provider", "step [90 %]", "TTFT", "TPOT [90 %]", "tokens/s",
-    "cheapest", "per h",
+    "#", "provider", "instance", "device", "per h", "TTFT", "TPOT", "step", "time", "cost", "per Mtok", "cheapest",
+    "samples/s", "tokens/s",
 )  # fmt: skip
 """The most important columns come first; the others follow in their usual order."""
 _FIRST: Mapping[Objective, str] = {"cost": "Cheapest", "time": "Fastest", "cost-time": "Lowest cost x time"}

@@ -242,9 +242,8 @@ def table_notes(rows: Sequence[RankedQuote], *, quote_count: int) -> tuple[str, 
     last = ranked[-1] if ranked else None
     if last is not None and last.rank is not None and last.rank > len(ranked):
         notes.append(f"Row {last.rank} is the best {KIND_NAMES[last.quote.device.kind]}.")
-    for row in rows[len(ranked) :]:
-        time = interval_text(row.quote.job_s)
-        notes.append(f"- is the local machine: the job takes {time}; the cost is that of electricity, if known.")
+    if len(rows) > len(ranked):
+        notes.append("- is the local machine; the cost is that of electricity, if known.")
     if quote_count > len(ranked):
         notes.append(f"{quote_count - len(ranked):,} more in the ranking (--top {quote_count} shows all).")
     return tuple(notes)
