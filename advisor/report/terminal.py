@@ -60,6 +60,8 @@ class _Page:
                     self.line(block.title, style=_STYLES[block.style] or "bold")
                 for sentence in block.sentences:
                     self.line(sentence, style=_STYLES[block.style])
+            case Listing(folded=remark) if remark:
+                self.line(f"{block.title} ({remark})")
             case Listing():
                 self._list(block.title, block.items)
             case Warnings():

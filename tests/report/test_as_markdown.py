@@ -32,7 +32,7 @@ def test_the_whole_answer() -> None:
         *(f"- {line}" for line in sentence.basis(answer)),
         *(row.replace("\\", "") for row in table),
         *(f"- {line}" for line in sentence.table_notes(table_rows(answer, top=2), quote_count=3)),
-        "(1):",
+        "Left out (1): 1 does-not-fit:",
         "- 1 does-not-fit: aws p5: too small",
         "- Old prices.",
     )

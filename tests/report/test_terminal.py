@@ -65,9 +65,18 @@ def test_the_whole_answer_at_80_columns() -> None:
         *(" ".join(row.split()) for row in table),
         *sentence.table_notes(table_rows(ANSWER, top=3), quote_count=4),
         *("device", "region", "batch", "precision", "cost [90 %]", "memory", "bound", "price date"),
-        *sentence.left_out(ANSWER),
+        sentence.left_out_summary(ANSWER),
         *ANSWER.warnings,
     )
+
+
+def test_what_is_left_out_is_one_line_unless_nothing_fits() -> None:
+    rejected = (rejection("p5", code="too-few-gpus", reason="has 1 GPU, not 8"),) * 3
+    text = render_text(recommendation(L4, rejected=rejected), width=80, color=False)
+    (line,) = (line for line in text.splitlines() if "too-few-gpus" in line)
+    assert_says(line, "3", "-o html")
+    assert "has 1 GPU" not in text
+    assert "has 1 GPU, not 8" in render_text(recommendation(rejected=rejected), width=80, color=False)
 
 
 def test_a_wide_terminal_has_every_column() -> None:
