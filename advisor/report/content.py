@@ -26,10 +26,14 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """A title and a list of sentences. Renderers skip a listing without items."""
+    """A title and a list of sentences. Renderers skip a listing without items.
+
+    If `folded` is set, a terminal shows only the title, with this remark on what shows the items.
+    """
 
     title: str
     items: tuple[str, ...]
+    folded: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +51,7 @@ class Column:
     - `keys`: numbers to sort by instead of the text
     - `is_choice`: few distinct values
     - `drop_order`: a narrow terminal drops the column with the lowest one first; None is never dropped
-    - `wraps_at`: wider text wraps before a column is dropped
+    - `shortens_to`: a narrow terminal shortens longer text to this width before it drops a column
     """
 
     header: str
@@ -55,7 +59,7 @@ class Column:
     keys: tuple[float | None, ...] = ()
     is_choice: bool = False
     drop_order: int | None = None
-    wraps_at: int | None = None
+    shortens_to: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +184,7 @@ class Bars:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A section of the report; `id` is its anchor in the URL."""
+    """A section of the report; `id` is its anchor in the URL. A folded one shows its lead, and the rest on demand."""
 
     id: str
     title: str
@@ -188,6 +192,7 @@ class Section:
     lists: tuple[Listing, ...] = ()
     plots: tuple[Chart | Bars, ...] = ()
     tables: tuple[Table, ...] = ()
+    is_folded: bool = False
 
 
 def section(
@@ -198,6 +203,7 @@ def section(
     lists: Iterable[Listing] = (),
     plots: Iterable[Chart | Bars] = (),
     tables: Iterable[Table] = (),
+    is_folded: bool = False,
 ) -> Section:
     """Return a section without those of its lists, plots and tables that are empty; `anchor` is its id."""
     return Section(
@@ -207,6 +213,7 @@ def section(
         lists=tuple(one for one in lists if one.items),
         plots=tuple(one for one in plots if one.notes or (one.series if isinstance(one, Chart) else one.bars)),
         tables=tuple(one for one in tables if one.rows),
+        is_folded=is_folded,
     )
 
 

@@ -1,5 +1,6 @@
 """Defines the rows and columns of a table of quotes, shared by every format that shows one."""
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -8,7 +9,7 @@ from advisor.records.answer import Quote, Recommendation, TokenQuote
 from advisor.records.machine import LOCAL
 from advisor.records.options import Objective
 from advisor.records.price import ExchangeRate
-from advisor.report.amounts import count_text, interval_text, money_text
+from advisor.report.amounts import count_text, money_interval, money_text
 from advisor.report.tables import ColumnOf, ValueT, column, numbers
 
 
@@ -16,13 +17,17 @@ from advisor.report.tables import ColumnOf, ValueT, column, numbers
 class RankedQuote:
     """A quote with its rank among all quotes, counted from 1; None for the local machine if it is not ranked.
 
-    `rate` is the exchange rate of the currency to show, None for dollars; `objective` is what the ranking minimizes.
+    `name` is the instance, with what tells it from a row of the same provider and instance. `rate` is the exchange rate
+    of the currency to show, None for dollars; `objective` is what the ranking minimizes; `is_service`: the job never
+    ends.
     """
 
     rank: int | None
     quote: Quote
+    name: str
     rate: ExchangeRate | None = None
     objective: Objective = "cost"
+    is_service: bool = False
 
     @property
     def has_front_mark(self) -> bool:
@@ -35,19 +40,26 @@ def table_rows(recommendation: Recommendation, *, top: int) -> tuple[RankedQuote
 
     If CPUs or GPUs are missing among them, the best of them replaces the last row.
     """
-    rate, objective = recommendation.exchange_rate, recommendation.job.objective
-    ranked = [
-        RankedQuote(rank=rank, quote=quote, rate=rate, objective=objective)
-        for rank, quote in enumerate(recommendation.quotes, start=1)
+    job, at_hand = recommendation.job, unranked(recommendation)
+    quotes = (*recommendation.quotes, *(() if at_hand is None else (at_hand,)))
+    rows = [
+        RankedQuote(
+            rank=rank if rank <= len(recommendation.quotes) else None,
+            quote=quote,
+            name=name,
+            rate=recommendation.exchange_rate,
+            objective=job.objective,
+            is_service=job.requests_per_day is not None,
+        )
+        for rank, (quote, name) in enumerate(zip(quotes, _names(quotes), strict=True), start=1)
     ]
+    ranked = [row for row in rows if row.rank is not None]
     shown = ranked[:top]
     kinds = {row.quote.device.kind for row in shown}
     missing = next((row for row in ranked[top:] if row.quote.device.kind not in kinds), None)
     if missing is not None:
         shown = [*shown[: max(top - 1, 1)], missing]
-    at_hand = unranked(recommendation)
-    here = [] if at_hand is None else [RankedQuote(rank=None, quote=at_hand, rate=rate, objective=objective)]
-    return (*shown, *here)
+    return (*shown, *rows[len(ranked) :])
 
 
 def unranked(recommendation: Recommendation) -> Quote | None:
@@ -71,6 +83,28 @@ def instance_label(quote: Quote) -> str:
     return quote.instance if quote.instance_count == 1 else f"{quote.instance_count:,}x {quote.instance}"
 
 
+def _names(quotes: Sequence[Quote]) -> list[str]:
+    """Return the instance of each quote, followed by its device, region or price where another would read the same."""
+    names = [instance_label(quote) for quote in quotes]
+    for what in (device_label, _region, _price_kind):
+        found = defaultdict[tuple[str, str], set[str]](set)
+        for quote, name in zip(quotes, names, strict=True):
+            found[quote.provider, name].add(what(quote))
+        names = [
+            f"{name} ({what(quote)})" if len(found[quote.provider, name]) > 1 else name
+            for quote, name in zip(quotes, names, strict=True)
+        ]
+    return names
+
+
+def _region(quote: Quote) -> str:
+    return quote.region
+
+
+def _price_kind(quote: Quote) -> str:
+    return quote.price_kind.replace("_", "-")
+
+
 def percent_chance(quote: Quote) -> str:
     """Return the probability that the quote is the cheapest, in whole percent, such as "61 %"."""
     return units.format_ratio(round(quote.chance_cheapest, 2))
@@ -79,32 +113,39 @@ def percent_chance(quote: Quote) -> str:
 def columns_for(rows: Sequence[RankedQuote]) -> tuple[ColumnOf[RankedQuote], ...]:
     """Return the columns for these rows; in LLM serving, times, throughput and cost are those of tokens.
 
-    Text that `wraps_at` a width wraps first, because some providers name their types in whole phrases.
+    Columns up to `samples/s` may be missing at 80 characters; a drop order from 20 is only for narrower terminals.
     """
     rate = rows[0].rate if rows else None
     is_served = bool(rows) and rows[0].quote.tokens is not None
+    is_service = bool(rows) and rows[0].is_service
     return (
         column("#", _place, lambda row: row.rank),
-        column("instance", lambda row: instance_label(row.quote), wraps_at=24),
-        column("provider", lambda row: row.quote.provider, is_choice=True, drop_order=10),
-        column("region", lambda row: row.quote.region, drop_order=6),
-        column("device", lambda row: device_label(row.quote), drop_order=8, wraps_at=22),
-        numbers("per h", lambda row: row.quote.usd_per_hour, money_text(rate, digits=3), drop_order=9),
+        column("provider", lambda row: row.quote.provider, is_choice=True, drop_order=20),
+        column("instance", lambda row: row.name, shortens_to=24),
+        column("device", lambda row: device_label(row.quote), drop_order=8, shortens_to=22),
+        column("region", lambda row: row.quote.region, drop_order=3),
+        numbers("per h", lambda row: row.quote.usd_per_hour, money_text(rate, digits=3), drop_order=21),
         numbers("in flight" if is_served else "batch", lambda row: row.quote.batch, count_text, drop_order=7),
-        column("precision", lambda row: row.quote.precision, is_choice=True, drop_order=2),
-        *(_token_columns(rate) if is_served else _SAMPLE_COLUMNS),
+        column("precision", lambda row: row.quote.precision, is_choice=True, drop_order=6),
+        *(_token_columns(rate) if is_served else (_SAMPLES_PER_S, *((_STEP,) if is_service else ()))),
+        *(() if is_service else (_JOB_TIME,)),
         numbers("cost", lambda row: row.quote.job_usd.mid, money_text(rate)),
-        column("cheapest", _chance, lambda row: row.quote.chance_cheapest, drop_order=12),
-        column("memory", _memory, _memory_share, drop_order=4),
-        column("bound", lambda row: row.quote.bound, is_choice=True, drop_order=3),
+        column("cost [90 %]", _cost_range, lambda row: row.quote.job_usd.mid, drop_order=2),
+        column("cheapest", _chance, lambda row: row.quote.chance_cheapest, drop_order=10),
+        column("memory", _memory, _memory_share, drop_order=5),
+        column("bound", lambda row: row.quote.bound, is_choice=True, drop_order=4),
         column("price date", lambda row: " ".join((row.quote.price_date, *row.quote.price_marks)), drop_order=1),
     )
 
 
-_SAMPLE_COLUMNS: tuple[ColumnOf[RankedQuote], ...] = (
-    numbers("step [90 %]", lambda row: row.quote.step_s, interval_text, drop_order=11),
-    numbers("samples/s", lambda row: row.quote.samples_per_s, units.format_rate, drop_order=5),
+_SAMPLES_PER_S: ColumnOf[RankedQuote] = numbers(
+    "samples/s", lambda row: row.quote.samples_per_s, units.format_rate, drop_order=9
 )
+_JOB_TIME: ColumnOf[RankedQuote] = numbers(
+    "time", lambda row: row.quote.job_s.mid, units.format_duration, drop_order=22
+)
+_STEP: ColumnOf[RankedQuote] = numbers("step", lambda row: row.quote.step_s.mid, units.format_duration, drop_order=22)
+"""A service has no time of its job; a step is the time of its answer."""
 
 
 def _token_columns(rate: ExchangeRate | None) -> tuple[ColumnOf[RankedQuote], ...]:
@@ -113,11 +154,16 @@ def _token_columns(rate: ExchangeRate | None) -> tuple[ColumnOf[RankedQuote], ..
 
     per_token = money_text(rate, digits=3)
     return (
-        numbers("TTFT", of(lambda one: one.ttft_s.mid), units.format_duration, missing="", drop_order=13),
-        numbers("TPOT [90 %]", of(lambda one: one.tpot_s), interval_text, missing="", drop_order=14),
-        numbers("tokens/s", of(lambda one: one.output_tokens_per_s), units.format_rate, missing="", drop_order=11),
-        numbers("per Mtok", of(lambda one: one.usd_per_million_tokens), per_token, missing=""),
+        numbers("TTFT", of(lambda one: one.ttft_s.mid), units.format_duration, missing="", drop_order=11),
+        numbers("TPOT", of(lambda one: one.tpot_s.mid), units.format_duration, missing="", drop_order=12),
+        numbers("tokens/s", of(lambda one: one.output_tokens_per_s), units.format_rate, missing="", drop_order=9),
+        numbers("per Mtok", of(lambda one: one.usd_per_million_tokens), per_token, missing="", drop_order=13),
     )
+
+
+def _cost_range(row: RankedQuote) -> str:
+    """Return the ends of the cost's interval, such as "0.38-0.46"."""
+    return money_interval(row.quote.job_usd, rate=row.rate).rpartition(" ")[2].strip("[]")
 
 
 def _place(row: RankedQuote) -> str:

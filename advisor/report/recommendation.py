@@ -17,8 +17,8 @@ from advisor.report.quote_columns import RankedQuote, columns_for, device_label,
 from advisor.report.tables import ColumnOf, column, numbers, table_of
 
 _ORDER = (
-    "#", "instance", "per Mtok", "cost", "device", "provider", "step [90 %]", "TTFT", "TPOT [90 %]", "tokens/s",
-    "cheapest", "per h",
+    "#", "provider", "instance", "device", "per h", "TTFT", "TPOT", "step", "time", "cost", "per Mtok", "cheapest",
+    "samples/s", "tokens/s",
 )  # fmt: skip
 """The most important columns come first; the others follow in their usual order."""
 _FIRST: Mapping[Objective, str] = {"cost": "Cheapest", "time": "Fastest", "cost-time": "Lowest cost x time"}
@@ -37,7 +37,11 @@ def recommendation_content(recommendation: Recommendation, *, top: int) -> Itera
     )
     yield from batch_tables(recommendation)
     yield from machine_tables(recommendation)
-    yield Listing(title=f"Left out ({len(recommendation.rejected):,})", items=sentence.left_out(recommendation))
+    reasons = sentence.left_out(recommendation)
+    if recommendation.best is None:
+        yield Listing(title=f"Left out ({len(recommendation.rejected):,})", items=reasons)
+    else:
+        yield Listing(title=sentence.left_out_summary(recommendation), items=reasons, folded="all: -o html")
     yield Warnings(items=recommendation.warnings)
 
 
@@ -52,8 +56,8 @@ def left_out_section(recommendation: Recommendation) -> Section:
     rejected = recommendation.rejected
     listing = Listing(title="By reason, most common first", items=sentence.left_out(recommendation))
     table = table_of(rejected, _REJECTION_COLUMNS, title="Every offer left out")
-    lead = f"{len(rejected):,} offers are not in the ranking."
-    return section("left-out", "Left out", lead=[lead], lists=[listing], tables=[table])
+    lead = sentence.left_out_summary(recommendation)
+    return section("left-out", "Left out", lead=[lead], lists=[listing], tables=[table], is_folded=True)
 
 
 _REJECTION_COLUMNS: Sequence[ColumnOf[Rejection]] = (

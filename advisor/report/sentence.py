@@ -41,6 +41,7 @@ _TIME_NAMES = {
 _AMOUNT_CODES = ("over-", "under-", "does-not-fit")
 """Prefixes of the rejection codes that miss a limit by an amount."""
 _NAMED_RIVAL_COUNT = 3
+_NAMED_REASON_COUNT = 2
 _OVERLAPPING: Mapping[Objective, str] = {"cost": "costs", "time": "times", "cost-time": "costs x times"}
 _BETTER: Mapping[Objective, str] = {"cost": "cheaper", "time": "faster", "cost-time": "better in cost x time"}
 _NOT_WORTH_RENTING_S = 3600.0
@@ -242,12 +243,20 @@ def table_notes(rows: Sequence[RankedQuote], *, quote_count: int) -> tuple[str, 
     last = ranked[-1] if ranked else None
     if last is not None and last.rank is not None and last.rank > len(ranked):
         notes.append(f"Row {last.rank} is the best {KIND_NAMES[last.quote.device.kind]}.")
-    for row in rows[len(ranked) :]:
-        time = interval_text(row.quote.job_s)
-        notes.append(f"- is the local machine: the job takes {time}; the cost is that of electricity, if known.")
+    if len(rows) > len(ranked):
+        notes.append("- is the local machine; the cost is that of electricity, if known.")
     if quote_count > len(ranked):
         notes.append(f"{quote_count - len(ranked):,} more in the ranking (--top {quote_count} shows all).")
     return tuple(notes)
+
+
+def left_out_summary(recommendation: Recommendation) -> str:
+    """Return how many offers are not ranked, with the two most common reasons."""
+    counts = Counter(rejection.code for rejection in recommendation.rejected)
+    named = counts.most_common(_NAMED_REASON_COUNT)
+    other_count = len(recommendation.rejected) - sum(count for _, count in named)
+    listed = [f"{count:,} {code}" for code, count in named] + ([f"{other_count:,} other"] if other_count else [])
+    return f"Left out ({len(recommendation.rejected):,}): {', '.join(listed)}"
 
 
 def left_out(recommendation: Recommendation) -> tuple[str, ...]:

@@ -32,11 +32,15 @@ def column(
     *,
     is_choice: bool = False,
     drop_order: int | None = None,
-    wraps_at: int | None = None,
+    shortens_to: int | None = None,
 ) -> ColumnOf[RowT]:
     """Return a column of words, or of numbers if `number` is given."""
     layout = Column(
-        header=header, is_number=number is not None, is_choice=is_choice, drop_order=drop_order, wraps_at=wraps_at
+        header=header,
+        is_number=number is not None,
+        is_choice=is_choice,
+        drop_order=drop_order,
+        shortens_to=shortens_to,
     )
     return ColumnOf(layout=layout, cell=cell, number=number)
 

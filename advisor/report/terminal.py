@@ -10,11 +10,13 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from advisor.report.content import Block, Column, Listing, Paragraph, Table, Warnings, shown
+from advisor.report.content import Block, Listing, Paragraph, Table, Warnings, shown
 from advisor.report.printable import printable
 from advisor.report.view import View
 
 _COLUMN_GAP = 2
+_VENDORS = ("NVIDIA ", "GeForce ")
+"""Starts of an instance's name that the model of its GPU makes redundant."""
 _STYLES = {"": "", "faint": "dim", "alarm": "bold red"}
 
 
@@ -58,6 +60,8 @@ class _Page:
                     self.line(block.title, style=_STYLES[block.style] or "bold")
                 for sentence in block.sentences:
                     self.line(sentence, style=_STYLES[block.style])
+            case Listing(folded=remark) if remark:
+                self.line(f"{block.title} ({remark})")
             case Listing():
                 self._list(block.title, block.items)
             case Warnings():
@@ -76,6 +80,7 @@ class _Page:
             self.line(_with_colon(content.title), style="bold")
         kept = fitting_columns(content, width=self._console.width)
         columns = [content.columns[index] for index in kept]
+        cells = _shortened_cells(content, kept, width=self._console.width)
         table = rich_table.Table(box=None, pad_edge=False, padding=(0, _COLUMN_GAP, 0, 0), header_style="bold")
         for column in columns:
             table.add_column(
@@ -84,9 +89,9 @@ class _Page:
                 no_wrap=column.is_number,
                 overflow="fold",
             )
-        for number, row in enumerate(content.rows):
+        for number, row in enumerate(zip(*cells, strict=True)):
             style = "green" if number == 0 and content.is_first_highlighted else ""
-            table.add_row(*(Text(printable(row[index])) for index in kept), style=style)
+            table.add_row(*map(Text, row), style=style)
         self._console.print(table)
         hidden = [column.header for column in content.columns if column not in columns]
         for note in (*content.notes, *([f"Columns hidden at this width: {', '.join(hidden)}."] if hidden else [])):
@@ -100,18 +105,57 @@ class _Page:
 def fitting_columns(table: Table, *, width: int) -> list[int]:
     """Return the places of the columns that fit `width`; the lowest drop order is dropped first."""
     kept = list(range(len(table.columns)))
-    widths = [_column_width(column, [row[index] for row in table.rows]) for index, column in enumerate(table.columns)]
     droppable = [(column.drop_order, index) for index, column in enumerate(table.columns) if column.drop_order]
     for _, index in sorted(droppable):
-        if sum(widths[place] for place in kept) + _COLUMN_GAP * (len(kept) - 1) <= width:
+        if _table_width(_shortened_cells(table, kept, width=0), table, kept) <= width:
             break
         kept.remove(index)
     return kept
 
 
-def _column_width(column: Column, cells: Iterable[str]) -> int:
-    widest = max(cell_len(text) for text in (column.header, *cells))
-    return widest if column.wraps_at is None else min(widest, column.wraps_at)
+def _shortened_cells(table: Table, kept: Sequence[int], *, width: int) -> list[list[str]]:
+    """Return the cells of each kept column, long names shortened if the table is wider than `width`.
+
+    The first names, which say which row it is, are shortened last and no more than needed.
+    """
+    cells = [[printable(row[index]) for row in table.rows] for index in kept]
+    for place, index in reversed(list(enumerate(kept))):
+        column, over = table.columns[index], _table_width(cells, table, kept) - width
+        if column.shortens_to is not None and over > 0:
+            widest = max(map(cell_len, cells[place]))
+            words = [texts for at, texts in enumerate(cells) if at != place and not table.columns[kept[at]].is_number]
+            beside = list(zip(*words, strict=True)) or [()] * len(table.rows)
+            cells[place] = shortened(cells[place], beside=beside, width=max(widest - over, column.shortens_to))
+    return cells
+
+
+def _table_width(cells: Sequence[Sequence[str]], table: Table, kept: Sequence[int]) -> int:
+    headers = (table.columns[index].header for index in kept)
+    widths = [max(map(cell_len, (header, *texts))) for header, texts in zip(headers, cells, strict=True)]
+    return sum(widths) + _COLUMN_GAP * (len(widths) - 1)
+
+
+def shortened(names: Sequence[str], *, beside: Sequence[tuple[str, ...]], width: int) -> list[str]:
+    """Return the names, long ones without the vendor's, then without their middle, so that they fit `width`.
+
+    A cut name keeps two thirds of the width for its start. All get more room if two names would read the same, with the
+    same words `beside` them in their rows.
+    """
+    short = [_cut(name if len(name) <= width else _without_vendor(name), width=width) for name in names]
+    read, are = (set(zip(texts, beside, strict=True)) for texts in (short, names))
+    return short if len(read) == len(are) else shortened(names, beside=beside, width=width + 1)
+
+
+def _without_vendor(name: str) -> str:
+    for vendor in _VENDORS:
+        name = name.removeprefix(vendor)
+    return name
+
+
+def _cut(name: str, *, width: int) -> str:
+    tail = (width - 1) // 3
+    start, end = name[: width - 1 - tail].rstrip(), name[len(name) - tail :].lstrip()
+    return name if len(name) <= width else f"{start}\N{HORIZONTAL ELLIPSIS}{end}"
 
 
 def _with_colon(title: str) -> str:

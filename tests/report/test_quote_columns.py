@@ -53,9 +53,10 @@ def test_the_cells_of_a_row_say_what_the_quote_says() -> None:
         "per h": "$0.84",  # half an hour for $0.42
         "batch": "64",
         "precision": "amp-bf16",
-        "step [90 %]": "115 ms [104-128]",
         "samples/s": "556",  # 64 / 0.1152 = 555.6
+        "time": "30 min",
         "cost": "$0.42",
+        "cost [90 %]": "0.38-0.46",  # 10 % up and down
         "cheapest": "61 %",
         "memory": "12 %",  # 2 GiB of 16 GiB = 12.5 %, to even
         "bound": "memory",
@@ -79,3 +80,25 @@ def test_the_machine_at_hand_follows_the_ranked_rows_without_a_rank() -> None:
 
 def test_a_machine_at_hand_that_is_ranked_is_shown_once() -> None:
     assert [row.rank for row in table_rows(recommendation(HERE, L4, at_hand=HERE), top=5)] == [1, 2]
+
+
+def test_a_service_has_the_time_of_a_step_because_it_never_ends() -> None:
+    answer = recommendation(L4)
+    service = replace(answer, job=replace(answer.job, requests_per_day=1000))
+    (row,) = table_rows(service, top=1)
+    cells = {column.header: column.cell(row) for column in columns_for([row])}
+    assert cells["step"] == "115 ms"
+    assert "time" not in cells
+
+
+def test_what_differs_follows_the_name_of_an_instance_that_is_there_twice() -> None:
+    four = replace(L4, device=replace(L4.device, count=4))
+    elsewhere = replace(four, region="eu-west-1")
+    rows = table_rows(recommendation(L4, four, elsewhere, T4, replace(L4, provider="gcp")), top=9)
+    assert [row.name for row in rows] == [
+        "g6.xlarge (1x L4)",
+        "g6.xlarge (4x L4) (us-east-1)",
+        "g6.xlarge (4x L4) (eu-west-1)",
+        "g4dn.xlarge",
+        "g6.xlarge",  # its provider differs already
+    ]

@@ -36,6 +36,8 @@ def test_every_offer_left_out_stands_with_its_reason() -> None:
     assert [row[2:5:2] for row in table.rows] == [("p5", "too small"), ("p4", "smaller still")]
     (line,) = section.lists[0].items
     assert_says(line, "2 does-not-fit", "aws p5", "too small")
+    assert section.is_folded
+    assert_says(section.lead[0], "2", "2 does-not-fit")
     assert left_out_section(recommendation(L4)).tables == ()
 
 

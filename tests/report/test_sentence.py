@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from advisor.records.answer import Recommendation
+from advisor.records.price import RejectionCode
 from advisor.report import sentence
 from tests.report.toys import A10G, GENOA, HERE, L4, T4, quote, recommendation, rejection, shown_quotes
 from tests.says import assert_says
@@ -115,6 +116,12 @@ def test_what_was_left_out_is_counted_by_reason_commonest_first() -> None:
     few, large = sentence.left_out(answer)
     assert_says(few, "2 too-few-gpus", "aws g6.12xlarge", "has 4 GPUs, not 8")
     assert_says(large, "1 does-not-fit", "aws p3.2xlarge", "needs 20 GiB of 16 GiB")
+
+
+def test_the_summary_of_what_was_left_out_names_the_two_most_common_reasons() -> None:
+    codes: tuple[RejectionCode, ...] = ("no-price", "too-few-gpus", "does-not-fit", "too-few-gpus", "over-ttft")
+    answer = recommendation(L4, rejected=tuple(rejection("p5", code=code, reason="why") for code in codes))
+    assert_says(sentence.left_out_summary(answer), "5", "2 too-few-gpus", "1 no-price", "2 other")
 
 
 def test_of_those_that_miss_a_limit_the_first_is_called_the_nearest() -> None:

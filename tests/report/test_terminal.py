@@ -2,16 +2,21 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
+from advisor.catalog.overlay import layers
+from advisor.catalog.parse import parse_catalog
 from advisor.report import sentence
 from advisor.report.content import Column
 from advisor.report.printable import printable
 from advisor.report.quote_columns import RankedQuote, columns_for, table_rows
 from advisor.report.tables import table_of
 from advisor.report.terminal import fitting_columns as places_that_fit
+from advisor.report.terminal import shortened
 from tests.report.toys import (
     A10G,
     GENOA,
@@ -45,10 +50,10 @@ ANSWER = recommendation(
 def test_the_whole_answer_at_80_columns() -> None:
     text = render_text(ANSWER, width=80, color=False, top=3)
     table = [
-        " #  instance     provider  per h       step [90 %]   cost  cheapest",
-        " 1  g6.xlarge    aws       $0.84  115 ms [104-128]  $0.42      61 %",
-        "~2  g4dn.xlarge  aws       $0.90  115 ms [104-128]  $0.45      39 %",
-        " 4  c7a.xlarge   aws       $5.72  115 ms [104-128]  $2.86       0 %",
+        " #  provider  instance     per h  samples/s    time   cost  cheapest",
+        " 1  aws       g6.xlarge    $0.84        556  30 min  $0.42      61 %",
+        "~2  aws       g4dn.xlarge  $0.90        556  30 min  $0.45      39 %",
+        " 4  aws       c7a.xlarge   $5.72        556  30 min  $2.86       0 %",
     ]
     assert max(map(len, text.splitlines())) <= 80
     assert "\n".join(table) in text
@@ -59,17 +64,26 @@ def test_the_whole_answer_at_80_columns() -> None:
         *sentence.basis(ANSWER),
         *(" ".join(row.split()) for row in table),
         *sentence.table_notes(table_rows(ANSWER, top=3), quote_count=4),
-        *("region", "device", "batch", "precision", "samples/s", "memory", "bound", "price date"),
-        *sentence.left_out(ANSWER),
+        *("device", "region", "batch", "precision", "cost [90 %]", "memory", "bound", "price date"),
+        sentence.left_out_summary(ANSWER),
         *ANSWER.warnings,
     )
+
+
+def test_what_is_left_out_is_one_line_unless_nothing_fits() -> None:
+    rejected = (rejection("p5", code="too-few-gpus", reason="has 1 GPU, not 8"),) * 3
+    text = render_text(recommendation(L4, rejected=rejected), width=80, color=False)
+    (line,) = (line for line in text.splitlines() if "too-few-gpus" in line)
+    assert_says(line, "3", "-o html")
+    assert "has 1 GPU" not in text
+    assert "has 1 GPU, not 8" in render_text(recommendation(rejected=rejected), width=80, color=False)
 
 
 def test_a_wide_terminal_has_every_column() -> None:
     text = render_text(ANSWER, width=200, color=False)
     assert "Not at this width" not in text
-    assert " 1  g6.xlarge    aws       us-east-1  1x L4                 $0.84     64  amp-bf16" in text
-    assert "556  $0.42      61 %    12 %  memory   2025-11-02\n" in text
+    assert " 1  aws       g6.xlarge    1x L4                 us-east-1  $0.84     64  amp-bf16" in text
+    assert "556  30 min  $0.42    0.38-0.46      61 %    12 %  memory   2025-11-02\n" in text
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 160])
@@ -92,8 +106,8 @@ def test_columns_go_in_the_stated_order_and_three_stay() -> None:
     headers = [[column.header for column in fitting_columns(rows, width=width)] for width in range(200, 10, -1)]
     dropped = [gone for wide, narrow in pairwise(headers) for gone in wide if gone not in narrow]
     assert dropped == [
-        *("price date", "precision", "bound", "memory", "samples/s", "region", "batch", "device", "per h"),
-        *("provider", "step [90 %]", "cheapest"),
+        *("price date", "cost [90 %]", "region", "bound", "memory", "precision", "batch", "device", "samples/s"),
+        *("cheapest", "provider", "per h", "time"),
     ]
     assert headers[-1] == ["#", "instance", "cost"]
 
@@ -128,17 +142,36 @@ def test_an_answer_without_quotes_has_no_table() -> None:
     assert "instance  " not in text
 
 
-def test_a_long_name_wraps_before_the_provider_is_lost() -> None:
-    phrase = "NVIDIA GeForce RTX 4090 24GB PCIe [on-demand]"
-    long = quote(phrase, kind="gpu", device="GeForce RTX 4090", usd=1.0, provider="genesis-cloud")
-    text = render_text(recommendation(long, GENOA), width=80, color=False)
-    assert "\n1  NVIDIA GeForce RTX 4090      genesis-cloud  115 ms [104-128]  $1.00 " in text
-    assert "\n   24GB PCIe [on-demand]\n" in text
+def test_a_long_name_is_shortened_and_keeps_what_tells_it_apart() -> None:
+    """33 and 37 characters: without the vendor both fit 31, and without the middle of the second they fit 24."""
+    names = ["NVIDIA GeForce RTX 4090 24GB PCIe", "NVIDIA RTX 4090 24GB PCIe [community]"]
+    assert shortened(names, beside=[(), ()], width=33) == [names[0], "RTX 4090 24GB PCIe [community]"]
+    assert shortened(names, beside=[(), ()], width=24) == ["RTX 4090 24GB PCIe", "RTX 4090 24GB PC\u2026munity]"]
 
 
-def test_the_machine_at_hand_is_the_last_row_with_its_time_below() -> None:
+def test_names_that_would_read_the_same_get_more_room() -> None:
+    names = ["abcdefghij-1-klm", "abcdefghij-2-klm"]  # the digit is character 12; at width 10 both are abcdef...klm
+    assert shortened(names, beside=[("aws",), ("gcp",)], width=10) == ["abcdef\u2026klm"] * 2
+    assert shortened(names, beside=[(), ()], width=10) == names  # their end has room for the digit only at 16
+
+
+def test_what_decides_fits_80_characters_for_every_offer(tmp_path: Path) -> None:
+    """The longest provider and the longest instance of the shipped prices, at a long price, time and cost."""
+    shipped = parse_catalog(layers(profiles=None, prices=(), cwd=tmp_path)[-1:])
+    provider, instance = (
+        max((getattr(offer, field) for offer in shipped.offers), key=len) for field in ("provider", "instance")
+    )
+    dear = quote(instance, kind="gpu", device="L4", usd=56.965, provider=provider)  # $113.93 per hour
+    ranked = [replace(L4, instance=f"i{number}") for number in range(99)]
+    rows = table_rows(recommendation(dear, *ranked, at_hand=HERE), top=98)
+    headers = [column.header for column in fitting_columns(rows, width=80)]
+    assert {"#", "provider", "instance", "per h", "time", "cost"} <= set(headers)
+
+
+def test_the_machine_at_hand_is_the_last_row_with_its_time() -> None:
     lines = render_text(recommendation(L4, GENOA, at_hand=HERE), width=80, color=False, top=1).splitlines()
 
-    (row,) = (number for number, line in enumerate(lines) if line.startswith("-  this machine's cpu"))
     # `top` is one, and the best of the other kind is always shown beside it
-    assert_says(" ".join(lines[row + 1 : row + 3]), "-", "30 min [27-33]", "electricity")
+    (row,) = (number for number, line in enumerate(lines) if line.startswith("-  local     this machine's cpu"))
+    assert_says(lines[row], "30 min", "$0")
+    assert_says(" ".join(lines[row + 1 : row + 3]), "-", "electricity")

@@ -21,14 +21,18 @@ export function addSection(section, money, root, before) {
 }
 
 function buildSection(section, money) {
+  const content = [
+    ...section.lists.map(listOf),
+    element("div", { class: "plots" }, ...section.plots.map((plot) => buildFigure(plot, money))),
+    ...section.tables.map(buildTable),
+  ];
   return element(
     "section",
     { id: section.id, "aria-labelledby": `${section.id}-title` },
     element("h2", { id: `${section.id}-title` }, section.title),
-    ...section.lead.map((sentence) => element("p", { class: "lead" }, sentence)),
-    ...section.lists.map(listOf),
-    element("div", { class: "plots" }, ...section.plots.map((plot) => buildFigure(plot, money))),
-    ...section.tables.map(buildTable),
+    ...(section.is_folded
+      ? [element("details", { class: "folded" }, element("summary", {}, section.lead.join(" ")), ...content)]
+      : [...section.lead.map((sentence) => element("p", { class: "lead" }, sentence)), ...content]),
   );
 }
 
@@ -54,7 +58,9 @@ function navigationOf(sections) {
 function linkTo({ id, title }) {
   const jump = (event) => {
     event.preventDefault(); // the hash of the URL may be in use
-    document.getElementById(id).scrollIntoView();
+    const target = document.getElementById(id);
+    target.querySelector(":scope > details.folded")?.setAttribute("open", "");
+    target.scrollIntoView();
   };
   return element("a", { href: `#${id}`, on: { click: jump } }, title);
 }
