@@ -180,7 +180,7 @@ def _predictions(subject: _Subject, question: Question, *, batches: IndexArray) 
         compile_mode=options.compile,
         loader_s_per_sample=options.loader_s_per_sample,
     )
-    if predictions.precisions[0] is None:
+    if predictions.precisions[0, 0] is None:
         raise UsageError(
             f"{subject.machine.name} has no unit for {options.precision}, or no kernels for the step",
             hint="choose another precision or device",
@@ -190,7 +190,7 @@ def _predictions(subject: _Subject, question: Question, *, batches: IndexArray) 
 
 def _step_at(predictions: Predictions, at: int, *, options: Options) -> PredictedStep:
     """Return the step of the only device at the batch size with that index."""
-    (device,), (precision,) = predictions.devices, predictions.precisions
+    (device,), precision = predictions.devices, predictions.precisions[0, at]
     if precision is None:
         raise ValueError(f"{device.id} was predicted without a precision")
     mid, low, high = (
@@ -202,6 +202,6 @@ def _step_at(predictions: Predictions, at: int, *, options: Options) -> Predicte
         precision=precision,
         step_s=Interval(mid=mid, low=low, high=high),
         bound=BOUNDS[predictions.bound[0, at]],
-        time_source=predictions.time_sources[0],
+        time_source=predictions.time_sources[0, at],
         loading_s=_loading_s(device, batch=batch, options=options),
     )

@@ -251,7 +251,7 @@ def _predicted(runs: Sequence[Run], efficiencies: Sequence[Efficiency]) -> Itera
     roofline_s, flops = plain_roofline(
         workload,
         devices=tuple(devices.values()),
-        precisions=predictions.precisions[: len(devices)],
+        precisions=predictions.precisions[: len(devices), 0].tolist(),
         batches=batches,
         compile_mode=asked.compile,
     )

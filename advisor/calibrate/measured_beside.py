@@ -119,22 +119,22 @@ def _measured(
             f"the batch size is {batches[0]:,}, but this workload can only be predicted at {workload.batch:,}"
         )
 
-    def predicted(used: Sequence[Efficiency]) -> Predictions:
+    def predicted(used: Sequence[Efficiency], choice: PrecisionChoice) -> Predictions:
         return predict(
             workload,
             devices=[replace(device, host_to_device_bytes_per_s=None)],  # its inputs are on the device already
             efficiencies=used,
             batches=batches,
-            precision=measuring.precision,
+            precision=choice,
             layout=request.layout,
             compile_mode=request.compile,
         )
 
-    predictions = predicted(efficiencies)
-    (precision,) = predictions.precisions
-    if precision is None:
+    predictions = predicted(efficiencies, measuring.precision)
+    if predictions.precisions[0, 0] is None:
         raise UsageError(f"the device does not support {measuring.precision}, or has no kernels for the step")
     at = _batch_index(predictions, own_batch=workload.batch)
+    precision = predictions.precisions[0, at]
     needed_bytes = float(predictions.peak_memory_bytes[0, at]) + workload.parameter_bytes  # it runs on a copy
     timing = measuring.time_it(
         replace(
@@ -148,7 +148,7 @@ def _measured(
         )
     )
     # Other devices are predicted without a calibration, so the error carried to them is the one without it.
-    shipped = predicted([one for one in efficiencies if one.device == ANY])
+    shipped = predicted([one for one in efficiencies if one.device == ANY], precision)
     anchor = Anchor(
         device=device,
         precision=precision,
@@ -171,7 +171,7 @@ def _measured(
         iqr_ratio=timing.iqr_ratio,
         others_cpu_count=timing.others_cpu_count,
         predicted_s=_interval(predictions, at),
-        time_source=predictions.time_sources[0],
+        time_source=predictions.time_sources[0, at],
         carried_ratio=carried_ratio(anchor),
         loader_wait_s=timing.loader_wait_s,
     )

@@ -76,7 +76,7 @@ def quotes_of(
     quotes = []
     for place, (index, at) in enumerate(zip(chosen, zip(devices.tolist(), batches.tolist(), strict=True), strict=True)):
         offer, price = costed.priced[index].offer, costed.priced[index].price
-        device, precision = predictions.devices[at[0]], predictions.precisions[at[0]]
+        device, precision = predictions.devices[at[0]], predictions.precisions[at]
         if precision is None:
             raise ValueError(f"{device.id} was ranked without a precision")
         plan, efficiency_ratio = _plan_at(predictions, at)
@@ -110,7 +110,7 @@ def quotes_of(
                 device_memory_bytes=device.memory_bytes,
                 fits=True,
                 bound=BOUNDS[predictions.bound[at]],
-                time_source="measured" if is_measured else predictions.time_sources[at[0]],
+                time_source="measured" if is_measured else predictions.time_sources[at],
                 chance_cheapest=float(chances[place]),
                 indistinguishable=bool(too_close[place]),
                 on_pareto_front=on_front[place],

@@ -146,7 +146,7 @@ def _causes(fleet: Fleet, *, predictions: Predictions, choice: BatchChoice, job:
         device = int(fleet.device_index[index])
         if device < 0:
             return Cause(code="no-device-profile", what=fleet.problems[index])
-        if predictions.precisions[device] is None:
+        if predictions.precisions[device, 0] is None:
             return Cause(code="no-native-precision", what=predictions.devices[device].name)
         if job.loader_s_per_sample is not None and offer.vcpus is None:
             return Cause(code="unknown-vcpus")

@@ -52,7 +52,7 @@ def _carried(predictions: Predictions, anchor: Anchor) -> Predictions:
     Calibrated devices are left out, since they are fitted to their own timings.
     """
     rows = _rows(predictions, lambda device, precision: _is_alike(anchor, device, precision))
-    rows = np.array([row for row in rows if predictions.time_sources[row] != "calibrated"], dtype=np.intp)
+    rows = np.array([row for row in rows if predictions.time_sources[row, 0] != "calibrated"], dtype=np.intp)
     alike = np.zeros(predictions.step_s.shape, dtype=np.bool_)
     alike[rows] = predictions.bound[rows] == anchor.bound
     step_s, low_s, high_s, log_spread = (
@@ -93,7 +93,8 @@ def _array(predictions: Predictions, name: str) -> Any:
 
 
 def _rows(predictions: Predictions, wanted: Callable[[Device, Precision], bool]) -> IndexArray:
-    pairs = enumerate(zip(predictions.devices, predictions.precisions, strict=True))
+    """Return the devices, each predicted in one precision, for which the condition holds."""
+    pairs = enumerate(zip(predictions.devices, predictions.precisions[:, 0], strict=True))
     return np.array([row for row, (device, used) in pairs if used is not None and wanted(device, used)], dtype=np.intp)
 
 

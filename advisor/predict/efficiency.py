@@ -52,8 +52,8 @@ def known_families() -> frozenset[str]:
 
 
 def precision_class(precision: Precision) -> str:
-    """Return the precision's name in efficiency files: "half" for every precision on 16-bit units."""
-    return "half" if precision in _HALF_UNITS else precision
+    """Return the precision's name in efficiency files: "half" on 16-bit units, "tf32" wherever TF32 is allowed."""
+    return "half" if precision in _HALF_UNITS else "tf32" if precision == "cudnn-tf32" else precision
 
 
 def efficiency_of(device: Device, *, precision: Precision, efficiencies: Sequence[Efficiency]) -> Efficiency:

@@ -17,7 +17,7 @@ def join_batches(parts: Sequence[Predictions]) -> Predictions:
 
     def joined(records: Sequence[_Record]) -> _Record:
         arrays: dict[str, Any] = {
-            name: np.concatenate([getattr(one, name) for one in records], axis=-1) for name in _arrays(records[0])
+            name: np.concatenate([getattr(one, name) for one in records], axis=-1) for name in array_names(records[0])
         }
         return replace(records[0], **arrays)
 
@@ -30,7 +30,7 @@ def at_batches(predictions: Predictions, batches: IndexArray) -> Predictions:
     chosen = np.isin(predictions.batches, batches)
 
     def at_chosen(record: _Record) -> _Record:
-        arrays: dict[str, Any] = {name: getattr(record, name)[..., chosen] for name in _arrays(record)}
+        arrays: dict[str, Any] = {name: getattr(record, name)[..., chosen] for name in array_names(record)}
         return replace(record, **arrays)
 
     scaling, tokens = predictions.scaling, predictions.tokens
@@ -49,19 +49,14 @@ def join_devices(parts: Sequence[tuple[Sequence[int], Predictions]]) -> Predicti
     predictions = [replace(part, part_ratio=None) for _, part in parts]
     order = np.argsort(np.concatenate([indices for indices, _ in parts]))
 
-    def listed(name: str) -> tuple[Any, ...]:
-        below = [value for one in predictions for value in getattr(one, name)]
-        return tuple(below[index] for index in order)
-
-    names = [name for name in _arrays(predictions[0]) if name != "batches"]
+    devices = [device for one in predictions for device in one.devices]
+    names = [name for name in array_names(predictions[0]) if name != "batches"]
     arrays: dict[str, Any] = {
         name: np.concatenate([getattr(one, name) for one in predictions])[order] for name in names
     }
     return replace(
         predictions[0],
-        devices=listed("devices"),
-        precisions=listed("precisions"),
-        time_sources=listed("time_sources"),
+        devices=tuple(devices[index] for index in order),
         scaling=_join_scalings(predictions, order),
         **arrays,
     )
@@ -86,6 +81,6 @@ def _join_scalings(predictions: Sequence[Predictions], order: IndexArray) -> Sca
     )
 
 
-def _arrays(record: Any) -> list[str]:
+def array_names(record: Any) -> list[str]:
     """Return the fields whose last dimension is the batch."""
     return [field.name for field in fields(record) if isinstance(getattr(record, field.name), np.ndarray)]

@@ -160,7 +160,7 @@ def _row_kernels(
             return amount if product is None or len(products) == 1 else amount * product.share / all_shares
 
         family = _family(row, product)
-        own_family = product.family if product is not None and product.family else computing_family(row)
+        own_family = product.family if product is not None and product.family else computing_family(row, kind=kind)
         unit = "scalar" if program.is_scalar else unit_of(own_family, kind=kind, dtype=work.dtype, precision=precision)
         found: dict[str, Any] = {
             "family": family,

@@ -19,16 +19,14 @@ def memory_notes(workload: Workload, predictions: Predictions) -> tuple[str, ...
     is_counted: list[bool] = np.any(np.isfinite(predictions.peak_memory_bytes), axis=1).tolist()
     too_small = [
         index
-        for index, precision in enumerate(predictions.precisions)
+        for index, precision in enumerate(predictions.precisions[:, 0])
         if precision is not None and not fits[index] and is_counted[index]
     ]
     if not too_small:
         return ()
     index = max(too_small, key=lambda each: predictions.devices[each].memory_bytes)
-    device, precision = predictions.devices[index], predictions.precisions[index]
-    if precision is None:
-        return ()
     at = int(predictions.peak_memory_bytes[index].argmin())
+    device, precision = predictions.devices[index], predictions.precisions[index, at]
     batch, has = int(predictions.batches[at]), units.format_bytes(device.memory_bytes)
     too_small_at = f"have too little memory {at_batch_text(batch, workload.generation)}"
     plan = predictions.scaling.plans[predictions.scaling.plan[index, at]] if predictions.scaling else Plan()

@@ -50,6 +50,6 @@ def row_roofline_s(work: RowWork, *, device: Device, precision: Precision, compi
     if compile_mode == "compile":
         pairs = zip((*row.inputs, *row.outputs), (*call.inputs, *call.outputs), strict=True)
         moved_bytes = np.maximum(moved_bytes - sum(tensor.size_bytes for operand, tensor in pairs if operand.fused), 0)
-    unit = unit_of(computing_family(row), kind=device.kind, dtype=work.dtype, precision=precision)
+    unit = unit_of(computing_family(row, kind=device.kind), kind=device.kind, dtype=work.dtype, precision=precision)
     compute_s = row.count * cost.flops / peaks.get(unit, peaks["fp32"])
     return np.maximum(compute_s, row.count * moved_bytes / device.memory_bytes_per_s)

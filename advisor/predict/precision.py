@@ -1,6 +1,6 @@
 """Resolves the precision in which a step runs on a device, the dtype of every operand and the unit that computes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from advisor.ops.registry import Autocast
@@ -13,43 +13,62 @@ Width = Literal["full", "autocast", "half"]
 
 _HALF: dict[Precision, str] = {"amp-fp16": "fp16", "amp-bf16": "bf16", "fp16": "fp16", "bf16": "bf16"}
 _WIDTHS: dict[Precision, Width] = {
-    "fp32": "full", "tf32": "full", "amp-fp16": "autocast", "amp-bf16": "autocast", "fp16": "half", "bf16": "half",
+    "fp32": "full", "cudnn-tf32": "full", "tf32": "full",
+    "amp-fp16": "autocast", "amp-bf16": "autocast",
+    "fp16": "half", "bf16": "half",
 }  # fmt: skip
 _PACKED_HALF_PER_FP32 = 2.0
 """A 32-bit lane holds two 16-bit values, so a higher rate can only come from tensor cores."""
 MATRIX_FAMILIES = frozenset({"matmul", "conv", "attention", "rnn"})
 """Families that run on matrix units if the device has any."""
+_CUDNN_FAMILIES = frozenset({"conv", "rnn"})
+"""Families that torch runs with cuDNN, where TF32 is allowed by default (PyTorch docs, "CUDA semantics", TF32)."""
 _BLAS_FAMILY = "matmul"
 """The family that a CPU computes in fp32 with MKL. Others use oneDNN or torch's own code, with the full SIMD width."""
 _FLOATS = frozenset({"float32", "float64", "bfloat16"})
 
 
+def precisions_of(choice: PrecisionChoice, device: Device, *, rows: Sequence[Row]) -> tuple[Precision, ...]:
+    """Return the precisions that the choice allows a step of these rows on the device; none if it cannot run it.
+
+    auto: torch's default fp32, and autocast if the device has units for it; every other choice is one precision.
+    """
+    if choice != "auto":
+        precision = resolve_precision(choice, device)
+        return () if precision is None else (precision,)
+    uses_cudnn = "tf32" in device.peak_flops_per_s and any(row.family in _CUDNN_FAMILIES for row in rows)
+    plain: Precision = "cudnn-tf32" if uses_cudnn else "fp32"
+    autocast = autocast_precision(device)
+    return (plain,) if autocast is None else (plain, autocast)
+
+
 def resolve_precision(choice: PrecisionChoice, device: Device) -> Precision | None:
     """Return the precision in which the step runs, or None if the device cannot run the requested one.
 
-    auto: bf16 autocast if native, else fp16 autocast on tensor cores, else fp32. half: the whole model in bf16 if
-    native, else in fp16 on GPUs, else in fp32. tf32: fp32 on devices without TF32, as in torch. A GPU without 16-bit
-    units stores 16 bits and computes in fp32, as cuDNN and cuBLAS do.
+    auto: autocast, or fp32 if the device has no units for it. half: the whole model in bf16 if native, else in fp16 on
+    GPUs, else in fp32. tf32: fp32 on devices without TF32, as in torch. A GPU without 16-bit units stores 16 bits and
+    computes in fp32, as cuDNN and cuBLAS do.
     """
     peaks = device.peak_flops_per_s
     if choice == "auto":
-        return _auto_precision(device)
+        return autocast_precision(device) or "fp32"
     if choice == "half":
         return "bf16" if "bf16" in peaks else "fp16" if device.kind == "gpu" else "fp32"
-    if choice == "tf32":
-        return "tf32" if "tf32" in peaks else "fp32"
+    if choice in ("cudnn-tf32", "tf32"):
+        return choice if "tf32" in peaks else "fp32"
     if choice == "fp32":
         return choice
     return choice if device.kind == "gpu" or _HALF[choice] in peaks else None
 
 
-def _auto_precision(device: Device) -> Precision:
+def autocast_precision(device: Device) -> Precision | None:
+    """Return autocast in bf16 if native, else in fp16 on tensor cores; None if the device has neither."""
     peaks = device.peak_flops_per_s
     if "bf16" in peaks:
         return "amp-bf16"
     if peaks.get("fp16", 0.0) > _PACKED_HALF_PER_FP32 * peaks["vector"] * 1.01:  # datasheets round
         return "amp-fp16"
-    return "fp32"
+    return None
 
 
 def width_of(precision: Precision) -> Width:
@@ -78,12 +97,14 @@ def computed_dtype(*, width: Width, autocast: Autocast) -> Callable[[Operand], s
     return lambda operand: target if operand.dtype == "float32" else operand.dtype
 
 
-def computing_family(row: Row) -> str:
+def computing_family(row: Row, *, kind: DeviceKind) -> str:
     """Return the family for which `unit_of` finds the unit of the row.
 
-    GRU and plain recurrent layers count as matmuls, since they run in MKL; an LSTM runs in oneDNN (ATen's RNN.cpp).
+    On a CPU, GRU and plain recurrent layers count as matmuls, since they run in MKL; an LSTM runs in oneDNN (ATen's
+    RNN.cpp).
     """
-    return _BLAS_FAMILY if row.family == "rnn" and row.attributes.get("mode", "lstm") != "lstm" else row.family
+    is_blas = kind == "cpu" and row.family == "rnn" and row.attributes.get("mode", "lstm") != "lstm"
+    return _BLAS_FAMILY if is_blas else row.family
 
 
 def unit_of(family: str, *, kind: DeviceKind, dtype: str, precision: Precision) -> str:
@@ -98,4 +119,5 @@ def unit_of(family: str, *, kind: DeviceKind, dtype: str, precision: Precision) 
         return _HALF.get(precision, "fp16")
     if kind == "cpu" and family != _BLAS_FAMILY:
         return "vector"
-    return "tf32" if precision == "tf32" else "fp32"
+    is_tf32 = precision == "tf32" or (precision == "cudnn-tf32" and family in _CUDNN_FAMILIES)
+    return "tf32" if is_tf32 else "fp32"

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 
 import numpy as np
 
 from advisor.predict.efficiency import distinct_efficiencies, family_efficiencies
-from advisor.predict.kernel_time import Kernels, KernelTimes, Rates, kernel_times
+from advisor.predict.kernel_time import TENSOR_UNITS, UNITS, Kernels, KernelTimes, Rates, kernel_times
 from advisor.predict.rates import rate_table
 from advisor.records.answer import BOUNDS, Z_90
 from advisor.records.device import Device, DeviceKind, Efficiency, Layout
@@ -17,6 +18,13 @@ _LAUNCHED_AFTER = 0.5
 """Share of an operator's dispatch overhead that passes before its kernel is launched; the rest is the return to
 Python. For NeuSight's operators of less than 100 us the median error is 26 % if the GPU waits for all of the dispatch,
 10 % for half of it and 26 % for none."""
+_OF_THE_MACHINE = {
+    "memory_bytes", "host_to_device_bytes_per_s", "vcpu_count", "gpu_count", "nvlink_bytes_per_s",
+    "peer_link_bytes_per_s", "network_bytes_per_s",
+}  # fmt: skip
+_MAPPINGS = {"peak_flops_per_s", "power_ratio"}
+_KERNEL_FIELDS = attrgetter(*({field.name for field in fields(Device)} - _OF_THE_MACHINE - _MAPPINGS))
+"""The fields of a device on which the times of its kernels depend, without mappings: all but those of its machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,21 +58,34 @@ def step_times(
     kind: DeviceKind,
     devices: Sequence[Device],
     efficiencies: Sequence[Efficiency],
+    plain_efficiencies: Sequence[Efficiency] | None = None,
     layout: Layout = "nchw",
 ) -> StepTimes:
     """Predict the time of one step on every device, all of one kind, at every batch size.
 
+    `plain_efficiencies` are those in fp32, for the kernels of a TF32 step that run outside tensor cores.
+
     Kernels run one after another. A GPU computes while the host dispatches later operators and copies the next inputs
     (pinned memory), so the step takes the longest of the three; only the first dispatch adds to the compute time. A CPU
     dispatches and computes on the same cores, so dispatch overhead and compute time add up.
+
+    A GPU in several machines runs the same kernels in the same time, so that is computed once.
     """
-    times = times_by_kernel(kernels, devices=devices, efficiencies=efficiencies, layout=layout)
+    first, place = _distinct_kernel_times(devices, efficiencies)
+    times = times_by_kernel(
+        kernels,
+        devices=[devices[index] for index in first],
+        efficiencies=[efficiencies[index] for index in first],
+        plain_efficiencies=plain_efficiencies and [plain_efficiencies[index] for index in first],
+        layout=layout,
+    )
     calls = kernels.calls[:, np.newaxis]
     kernel_s = times.total_s * calls
-    family_s = _summed(kernel_s, by=kernels.family, count=len(kernels.families))
+    family_s = _summed(kernel_s, by=kernels.family, count=len(kernels.families))[:, place]
+    part_ratio = _shares(_summed(kernel_s, by=kernels.part, count=len(PARTS)))[:, place]
     device_s = family_s.sum(axis=0)
     dispatch_s = dispatch_times(kernels, devices=devices, efficiencies=efficiencies)
-    work_s = [(part * calls).sum(axis=1) for part in (times.compute_s, times.memory_s, times.launch_s)]
+    work_s = [(part * calls).sum(axis=1)[place] for part in (times.compute_s, times.memory_s, times.launch_s)]
     if kind == "gpu":
         transfer_s = np.outer([_seconds_per_transferred_byte(device) for device in devices], kernels.transfer_bytes)
         busy_s = device_s + first_dispatch_s(kernels, dispatch_s)
@@ -82,24 +103,62 @@ def step_times(
         log_spread=log_spread,
         own_log_spread=own_log_spread,
         bound=bound,
-        part_ratio=_shares(_summed(kernel_s, by=kernels.part, count=len(PARTS))),
+        part_ratio=part_ratio,
     )
 
 
+def _distinct_kernel_times(
+    devices: Sequence[Device], efficiencies: Sequence[Efficiency]
+) -> tuple[list[int], IndexArray]:
+    """Return the indices of devices whose kernels take different times, and each device's place among them."""
+    places: dict[tuple[object, ...], int] = {}
+    first: list[int] = []
+    place: list[int] = []
+    for index, (device, efficiency) in enumerate(zip(devices, efficiencies, strict=True)):
+        rates = (*device.peak_flops_per_s.items(), *device.power_ratio.items())
+        key = (id(efficiency), rates, _KERNEL_FIELDS(device))
+        if key not in places:
+            places[key] = len(first)
+            first.append(index)
+        place.append(places[key])
+    return first, np.array(place, dtype=np.intp)
+
+
 def times_by_kernel(
-    kernels: Kernels, *, devices: Sequence[Device], efficiencies: Sequence[Efficiency], layout: Layout
+    kernels: Kernels,
+    *,
+    devices: Sequence[Device],
+    efficiencies: Sequence[Efficiency],
+    plain_efficiencies: Sequence[Efficiency] | None = None,
+    layout: Layout,
 ) -> KernelTimes:
     """Return the seconds of one call of every kernel, (devices, kernels, batches)."""
-    return kernel_times(kernels, rates_by_kernel(kernels, devices=devices, efficiencies=efficiencies, layout=layout))
+    rates = rates_by_kernel(
+        kernels, devices=devices, efficiencies=efficiencies, plain_efficiencies=plain_efficiencies, layout=layout
+    )
+    return kernel_times(kernels, rates)
 
 
 def rates_by_kernel(
-    kernels: Kernels, *, devices: Sequence[Device], efficiencies: Sequence[Efficiency], layout: Layout
+    kernels: Kernels,
+    *,
+    devices: Sequence[Device],
+    efficiencies: Sequence[Efficiency],
+    plain_efficiencies: Sequence[Efficiency] | None = None,
+    layout: Layout,
 ) -> Rates:
-    """Return the rates that every device sustains for every kernel; they broadcast to (devices, kernels, 1)."""
+    """Return the rates that every device sustains for every kernel; they broadcast to (devices, kernels, 1).
+
+    With `plain_efficiencies`, kernels outside tensor cores have the rates of those.
+    """
+    line = np.arange(len(devices))[:, np.newaxis, np.newaxis]
+    if plain_efficiencies is not None:
+        is_plain = ~np.isin(kernels.unit, [UNITS.index(unit) for unit in TENSOR_UNITS])
+        line = line + len(devices) * is_plain[:, np.newaxis]
+        devices, efficiencies = [*devices, *devices], [*efficiencies, *plain_efficiencies]
     table = rate_table(devices, efficiencies, families=kernels.families, units=np.unique(kernels.unit).tolist())
     return table.at(
-        np.arange(len(devices))[:, np.newaxis, np.newaxis],
+        line,
         family=kernels.family[:, np.newaxis],
         unit=kernels.unit[:, np.newaxis],
         is_nchw=np.array(layout == "nchw"),

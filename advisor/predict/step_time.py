@@ -6,16 +6,17 @@ from typing import get_args
 import numpy as np
 
 from advisor.predict.anchor import anchored
-from advisor.predict.efficiency import efficiency_of
+from advisor.predict.efficiency import efficiency_of, precision_class
 from advisor.predict.kernel_time import Kernels
 from advisor.predict.loader import with_loader
 from advisor.predict.lowering import StepKernels
-from advisor.predict.precision import resolve_precision, width_of
+from advisor.predict.precision import width_of
+from advisor.predict.precision_choice import cheapest_runs, runs_of
 from advisor.predict.roofline import step_times
 from advisor.predict.step_memory import step_memory
 from advisor.records.device import ANY, CompileMode, Device, DeviceKind, Efficiency, Layout, Precision, TimeSource
 from advisor.records.options import PrecisionChoice
-from advisor.records.prediction import PARTS, Anchor, IndexArray, Predictions
+from advisor.records.prediction import PARTS, Anchor, IndexArray, NameArray, Predictions
 from advisor.records.workload import Workload
 
 _CHUNK_LENGTH = 500_000
@@ -35,16 +36,49 @@ def predict(
     anchors: Sequence[Anchor] = (),
     step_kernels: StepKernels | None = None,
 ) -> Predictions:
-    """Predict one step of the workload on every device at every batch size.
+    """Predict one step of the workload on every device at every batch size, in the cheapest precision of the choice.
 
     With `loader_s_per_sample`, data is loaded on the device's machine. `anchors` are timed steps of this workload, in
     the same layout and compile mode. `step_kernels` are kernels of this workload in the same compile mode, for reuse
     over several predictions.
+    """
+    places, precisions = runs_of(devices, precision, workload=workload)
+    predictions = predict_runs_of(
+        workload,
+        devices=[devices[place] for place in places],
+        precisions=precisions,
+        efficiencies=efficiencies,
+        batches=batches,
+        layout=layout,
+        compile_mode=compile_mode,
+        anchors=anchors,
+        step_kernels=step_kernels,
+    )
+    if loader_s_per_sample is not None:
+        predictions = with_loader(predictions, loader_s_per_sample=loader_s_per_sample)
+    return cheapest_runs(predictions, places)
+
+
+def predict_runs_of(
+    workload: Workload,
+    *,
+    devices: Sequence[Device],
+    precisions: Sequence[Precision | None],
+    efficiencies: Sequence[Efficiency],
+    batches: IndexArray,
+    layout: Layout = "nchw",
+    compile_mode: CompileMode = "eager",
+    anchors: Sequence[Anchor] = (),
+    step_kernels: StepKernels | None = None,
+) -> Predictions:
+    """Predict one step on every device in the precision of the same place, as `predict` does; None: do not predict.
 
     Devices of one kind and precision run the same kernels and are predicted together.
     """
     runs_on = {kind: has_kernels(workload, kind) for kind in get_args(DeviceKind)}
-    precisions = tuple(resolve_precision(precision, device) if runs_on[device.kind] else None for device in devices)
+    precisions = tuple(
+        precision if runs_on[device.kind] else None for device, precision in zip(devices, precisions, strict=True)
+    )
     shape = (len(devices), len(batches))
     step_s, low_s, high_s, log_spread, own_log_spread = (np.full(shape, np.inf) for _ in range(5))
     bound = np.zeros(shape, dtype=np.intp)
@@ -54,12 +88,25 @@ def predict(
     float_batches = batches.astype(np.float64)
     step_kernels = step_kernels or StepKernels(workload, compile_mode=compile_mode)
     fits = _efficiencies_of(devices, precisions, efficiencies=efficiencies)
+    plain_fits_of = _efficiencies_of(
+        devices,
+        ["fp32" if used is not None and precision_class(used) == "tf32" else None for used in precisions],
+        efficiencies=efficiencies,
+    )
     for (kind, used), members in _groups(devices, precisions).items():
         kernels = step_kernels.at(batches, kind=kind, precision=used)
         for some in _chunks(members, kernels):
             group = [devices[index] for index in some]
             group_fits = [fits[index] for index in some]
-            times = step_times(kernels, kind=kind, devices=group, efficiencies=group_fits, layout=layout)
+            plain_fits = [plain_fits_of[index] for index in some if index in plain_fits_of]
+            times = step_times(
+                kernels,
+                kind=kind,
+                devices=group,
+                efficiencies=group_fits,
+                plain_efficiencies=plain_fits or None,
+                layout=layout,
+            )
             step_s[some], low_s[some], high_s[some] = times.mid_s, times.low_s, times.high_s
             log_spread[some], own_log_spread[some] = times.log_spread, times.own_log_spread
             bound[some] = times.bound
@@ -71,8 +118,8 @@ def predict(
     memory_bytes = np.array([device.memory_bytes for device in devices])[:, np.newaxis]
     predictions = Predictions(
         devices=tuple(devices),
-        precisions=precisions,
-        time_sources=tuple(time_sources),
+        precisions=_by_batch(precisions, len(batches)),
+        time_sources=_by_batch(time_sources, len(batches)),
         compile=compile_mode,
         batches=batches,
         step_s=step_s,
@@ -86,11 +133,12 @@ def predict(
         is_tight=(least_bytes <= memory_bytes) & (most_bytes > memory_bytes),
         part_ratio=part_ratio,
     )
-    if anchors:
-        predictions = anchored(predictions, anchors)
-    if loader_s_per_sample is None:
-        return predictions
-    return with_loader(predictions, loader_s_per_sample=loader_s_per_sample)
+    return anchored(predictions, anchors) if anchors else predictions
+
+
+def _by_batch(names: Sequence[str | None], batch_count: int) -> NameArray:
+    """Return the name of each device at every batch size, (devices, batches)."""
+    return np.repeat(np.array(names, dtype=np.object_)[:, np.newaxis], batch_count, axis=1)
 
 
 def has_kernels(workload: Workload, kind: DeviceKind) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.predict.composite_kernels import program_of
-from advisor.predict.efficiency import efficiency_of
+from advisor.predict.efficiency import efficiency_of, precision_class
 from advisor.predict.kernel_time import (
     UNITS,
     added_bytes,
@@ -51,6 +51,8 @@ def explain_step(
 ) -> ExplainedStep:
     """Break down a predicted step; `name` is shown for the device, of which its machine has `device_count`."""
     efficiency = efficiency_of(device, precision=predicted.precision, efficiencies=efficiencies)
+    is_tf32 = precision_class(predicted.precision) == "tf32"
+    plain = efficiency_of(device, precision="fp32", efficiencies=efficiencies) if is_tf32 else None
     counts = count_rows(
         workload,
         batches=np.array([float(predicted.batch)]),
@@ -58,7 +60,13 @@ def explain_step(
         compile_mode=compile_mode,
     )
     figures, unit_flops = _row_figures(
-        counts, predicted, row_count=len(workload.rows), device=device, efficiency=efficiency, layout=layout
+        counts,
+        predicted,
+        row_count=len(workload.rows),
+        device=device,
+        efficiency=efficiency,
+        plain_efficiency=plain,
+        layout=layout,
     )
     transfer_bytes, rate = float(counts.transfer_bytes[0]), device.host_to_device_bytes_per_s
     parts = _Parts(
@@ -96,12 +104,19 @@ def _row_figures(
     row_count: int,
     device: Device,
     efficiency: Efficiency,
+    plain_efficiency: Efficiency | None,
     layout: Layout,
 ) -> tuple[Mapping[str, FloatArray], FloatArray]:
     """Return the figures of all calls of each row, (rows,) each, and their FLOP by unit, (units, rows)."""
     precision = predicted.precision
     kernels = lower(counts, kind=device.kind, precision=precision)
-    rates = rates_by_kernel(kernels, devices=[device], efficiencies=[efficiency], layout=layout)
+    rates = rates_by_kernel(
+        kernels,
+        devices=[device],
+        efficiencies=[efficiency],
+        plain_efficiencies=None if plain_efficiency is None else [plain_efficiency],
+        layout=layout,
+    )
     times = kernel_times(kernels, rates)
     dispatch_s, roofline_s = np.zeros(row_count), np.zeros(row_count)
     for work in counts.rows:

@@ -16,7 +16,7 @@ class Keywords(TypedDict, total=False):
     optimizer: "Callable[[Iterable[Any]], torch.optim.Optimizer] | None"
     train_step: "Callable[[nn.Module, Any], Any] | None"
     mode: Literal["inference", "training"]
-    precision: Literal["auto", "half", "fp32", "tf32", "amp-fp16", "amp-bf16", "bf16", "fp16"]
+    precision: Literal["auto", "half", "fp32", "cudnn-tf32", "tf32", "amp-fp16", "amp-bf16", "bf16", "fp16"]
     batch: int | str
     prompt_tokens: int | str | None
     output_tokens: int | str | None

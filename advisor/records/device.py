@@ -5,8 +5,9 @@ from dataclasses import MISSING, dataclass, field
 from typing import Any, Literal
 
 DeviceKind = Literal["cpu", "gpu"]
-Precision = Literal["fp32", "tf32", "amp-fp16", "amp-bf16", "bf16", "fp16"]
-"""How the step runs: fp32, fp32 with TF32 matmuls, autocast, or the whole model in half precision."""
+Precision = Literal["fp32", "cudnn-tf32", "tf32", "amp-fp16", "amp-bf16", "bf16", "fp16"]
+"""How the step runs: fp32; fp32 with TF32 in cuDNN alone (convolutions and recurrent layers), which is torch's default
+on GPUs with TF32; fp32 with TF32 in matmuls too; autocast; or the whole model in half precision."""
 Layout = Literal["nchw", "nhwc"]
 CompileMode = Literal["eager", "compile"]
 NvlinkReach = Literal["machine", "pair"]

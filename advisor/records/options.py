@@ -10,7 +10,7 @@ from advisor.records.device import CompileMode, Layout
 from advisor.records.generation import WeightFormat
 from advisor.records.workload import Attention, Mode
 
-PrecisionChoice = Literal["auto", "half", "fp32", "tf32", "amp-fp16", "amp-bf16", "bf16", "fp16"]
+PrecisionChoice = Literal["auto", "half", "fp32", "cudnn-tf32", "tf32", "amp-fp16", "amp-bf16", "bf16", "fp16"]
 PriceChoice = Literal["on-demand", "spot", "commit-1y", "commit-3y"]
 TierChoice = Literal["hyperscaler", "neocloud", "marketplace", "owned"]
 DropPrices = Literal["none", "flagged", "old"]
@@ -50,8 +50,9 @@ class Options:
     mode: Mode = _flag("inference", "inference, or training (forward, loss, backward and optimizer)")
     precision: PrecisionChoice = _flag(
         "auto",
-        "auto: bf16 autocast if native, else fp16 autocast on tensor cores, else fp32; with --prompt-tokens, "
-        "same as half: the whole model in bf16 if native, else in fp16 on GPUs, else in fp32",
+        "auto: for each device and batch the cheaper of torch's default fp32 (cudnn-tf32: TF32 in convolutions and "
+        "recurrent layers, where the GPU has it) and autocast (bf16 if native, else fp16 on tensor cores); with "
+        "--prompt-tokens, same as half: the whole model in bf16 if native, else in fp16 on GPUs, else in fp32",
     )
     batch: str = _flag("", "global batch size; auto: the cheapest for each device", metavar="N|N,M|A..B|auto")
     prompt_tokens: int | None = _flag(None, "LLM serving (hf: models): prompt tokens per request", metavar="N")

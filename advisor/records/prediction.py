@@ -6,12 +6,13 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.records.device import CompileMode, Device, Precision, TimeSource
+from advisor.records.device import CompileMode, Device, Precision
 from advisor.records.scale import Plan
 
 FloatArray: TypeAlias = NDArray[np.float64]
 BoolArray: TypeAlias = NDArray[np.bool_]
 IndexArray: TypeAlias = NDArray[np.intp]
+NameArray: TypeAlias = NDArray[np.object_]
 
 PARTS = (
     "forward", "block_forward", "inner_forward", "cached_forward", "backward", "block_backward", "inner_backward",
@@ -25,8 +26,9 @@ residual additions, which tensor parallelism divides; "cached": attention over a
 class Predictions:
     """One step of one workload; two-dimensional arrays are (devices, batches).
 
-    - `precisions`: None for a device without a unit for the requested precision or without kernels for the step; its
-      times and spreads are infinite and no batch fits
+    - `precisions`: the `Precision` of each step; None at all batches of a device without a unit for the requested one
+      or without kernels for the step, where times and spreads are infinite and no batch fits
+    - `time_sources`: the `TimeSource` of each step
     - `step_low_s`, `step_high_s`: ends of the 90 % interval
     - `log_spread`: standard deviation of log(measured / predicted)
     - `own_log_spread`: its part that is independent between devices; the rest comes from the model and is the same on
@@ -41,8 +43,8 @@ class Predictions:
     """
 
     devices: tuple[Device, ...]
-    precisions: tuple[Precision | None, ...]
-    time_sources: tuple[TimeSource, ...]
+    precisions: NameArray
+    time_sources: NameArray
     compile: CompileMode
     batches: IndexArray
     step_s: FloatArray

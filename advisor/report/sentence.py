@@ -175,7 +175,9 @@ def _job(job: Job) -> str:
         return f"{service}, {_PRICE_NAMES[job.price]}{size}."
     batch = "the cheapest batch size for each device" if job.batch == "auto" else f"batch {job.batch}"
     precision = (
-        "precision auto (bf16 or fp16 autocast if native, else fp32)" if job.precision == "auto" else job.precision
+        "precision auto (the cheaper of fp32 as torch's defaults have it, and autocast in bf16 or fp16)"
+        if job.precision == "auto"
+        else job.precision
     )
     compiled = "torch.compile" if job.compile == "compile" else "eager"
     settings = f"{job.mode}, {batch}, {precision}, {compiled}, {job.layout.upper()}, {_PRICE_NAMES[job.price]}"

@@ -4,13 +4,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+import numpy as np
+
 from advisor.errors import UsageError
 from advisor.predict.join import join_devices
 from advisor.predict.loader import with_loader
 from advisor.predict.lowering import StepKernels
-from advisor.predict.step_time import predict
+from advisor.predict.precision_choice import cheapest_runs, runs_of
+from advisor.predict.step_time import predict_runs_of
 from advisor.records.answer import Job
-from advisor.records.device import Device, Efficiency
+from advisor.records.device import Device, Efficiency, Precision
 from advisor.records.flag_values import flag_name
 from advisor.records.options import Options
 from advisor.records.prediction import Anchor, FloatArray, IndexArray, Predictions
@@ -42,7 +45,12 @@ def predict_on_all(
 
     `start_up_s`, (devices,), is the part of a deadline that start-up takes.
     """
-    predict_at = _predictor(workload, devices=devices, efficiencies=efficiencies, options=options, anchors=anchors)
+    places, precisions = runs_of(devices, options.precision, workload=workload)
+    devices = [devices[place] for place in places]
+    start_up_s = start_up_s[places] if isinstance(start_up_s, np.ndarray) else start_up_s
+    predict_at = _predictor(
+        workload, devices=devices, precisions=precisions, efficiencies=efficiencies, options=options, anchors=anchors
+    )
     asked = spreading_of(options)
     alone = _as_they_are(devices, asked)
     several = sorted(set(range(len(devices))).difference(alone))
@@ -51,12 +59,12 @@ def predict_on_all(
         workload,
         batches=batches,
         plans=[Plan(), *members_by_plan(workload, shared, asked)],
-        predict_part=lambda part, sizes: predict(
+        predict_part=lambda part, sizes: predict_runs_of(
             part,
             devices=devices,
+            precisions=precisions,
             efficiencies=efficiencies,
             batches=sizes,
-            precision=options.precision,
             compile_mode=options.compile,
         ),
     )
@@ -74,7 +82,7 @@ def predict_on_all(
         parts.append((several, spread))
     if alone or not several:  # most devices; they skip the smaller batches that only several GPUs need
         parts.append((alone, predict_at(batches, alone)))
-    return _with_loader(with_token_times(join_devices(parts), clock), options)
+    return cheapest_runs(_with_loader(with_token_times(join_devices(parts), clock), options), places)
 
 
 def predict_by_machines(
@@ -91,29 +99,34 @@ def predict_by_machines(
 
     Stop when the batch has too few samples for more machines.
     """
-    predict_at = _predictor(workload, devices=[device], efficiencies=efficiencies, options=options, anchors=anchors)
+    places, precisions = runs_of([device], options.precision, workload=workload)
+    runs = [device for _ in places]
+    predict_at = _predictor(
+        workload, devices=runs, precisions=precisions, efficiencies=efficiencies, options=options, anchors=anchors
+    )
     asked = spreading_of(options)
     parts: list[tuple[Sequence[int], Predictions]] = []
     for count in machine_counts(has_network=device.network_bytes_per_s is not None, asked=asked):
         try:
             spread = spread_out(
                 workload,
-                devices=[device],
+                devices=runs,
                 batches=batches,
-                predict_at=lambda sizes: predict_at(sizes, [0]),
+                predict_at=lambda sizes: predict_at(sizes, range(len(runs))),
                 asked=replace(asked, machines=count),
                 by_cost=job.objective == "cost",
             )
         except IndivisibleBatchError:
             break
-        parts.append(([len(parts)], spread))
-    return _with_loader(join_devices(parts), options)
+        parts.append(([len(parts)], cheapest_runs(_with_loader(spread, options), places)))
+    return join_devices(parts)
 
 
 def _predictor(
     workload: Workload,
     *,
     devices: Sequence[Device],
+    precisions: Sequence[Precision | None],
     efficiencies: Sequence[Efficiency],
     options: Options,
     anchors: Sequence[Anchor],
@@ -121,12 +134,12 @@ def _predictor(
     step_kernels = StepKernels(workload, compile_mode=options.compile)
 
     def predict_at(sizes: IndexArray, some: Sequence[int]) -> Predictions:
-        return predict(
+        return predict_runs_of(
             workload,
             devices=[devices[index] for index in some],
+            precisions=[precisions[index] for index in some],
             efficiencies=efficiencies,
             batches=sizes,
-            precision=options.precision,
             layout=options.layout,
             compile_mode=options.compile,
             anchors=anchors,

@@ -146,7 +146,7 @@ def _by_kind_and_width(members: Sequence[int], alone: Predictions) -> dict[tuple
     """Group devices by their kind and by the width in which they store tensors; leave out those without a precision."""
     groups: dict[tuple[DeviceKind, Width], list[int]] = {}
     for index in members:
-        precision = alone.precisions[index]
+        precision = alone.precisions[index, 0]
         if precision is not None:
             groups.setdefault((alone.devices[index].kind, width_of(precision)), []).append(index)
     return groups
@@ -196,6 +196,8 @@ def _predictions(best: _Best, alone: Predictions, *, batches: IndexArray, plans:
     is_alone = np.array([plan == Plan() for plan in plans])[best.plan]
     return replace(
         alone,
+        precisions=at(alone.precisions),
+        time_sources=at(alone.time_sources),
         batches=batches,
         step_s=best.step_s,
         step_low_s=at(alone.step_low_s) * ratio,

@@ -75,7 +75,7 @@ class TokenClock:
         """Return the time of a part of the step under the plan, (rows, batches); both are indices into `alone`."""
         if plan.tensor == 1:
             return alone.step_s[rows][:, at]
-        precisions = [alone.precisions[row] for row in rows]
+        precisions = [alone.precisions[row, 0] for row in rows]
         # A precision has the same width on all GPUs, and only GPUs are tensor-parallel.
         (width,) = {width_of(precision) for precision in precisions if precision is not None}
         heads = self.generation.kv_head_count
@@ -95,7 +95,7 @@ class TokenClock:
     def _stored(self, name: str, rows: Sequence[int] | IndexArray, *, batches: FloatArray) -> FloatArray:
         """Return the bytes of the memory part `name`, (rows, batches)."""
         stored: StoredBytes = getattr(self.workload.memory[0], name)
-        precisions = [self.passes.precisions[row] for row in rows]
+        precisions = [self.passes.precisions[row, 0] for row in rows]
         by_width = {
             width: stored_bytes(stored, batches=batches, width=width)
             for width in {width_of(precision) for precision in precisions if precision is not None}

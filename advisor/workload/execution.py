@@ -36,10 +36,10 @@ def autocast(precision: Precision, device: torch.device) -> AbstractContextManag
 
 @contextmanager
 def float32_products(precision: Precision) -> Iterator[None]:
-    """Enable TF32 for the precision "tf32", disable it for others, and restore the setting afterwards."""
+    """Allow TF32 as the precision says, everywhere or in cuDNN alone, and restore the setting afterwards."""
     before, cudnn_before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-    torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    torch.backends.cudnn.allow_tf32 = precision in ("cudnn-tf32", "tf32")
     try:
         yield
     finally:

@@ -54,7 +54,7 @@ def test_a_byte_order_mark_as_spreadsheets_write_it_does_no_harm(file: Path) -> 
         ("step_s", "-1", ":3: step_s: found '-1': it is a time in seconds above 0"),
         ("step_s", "nan", ":3: step_s: found 'nan': it is a time in seconds above 0"),
         ("step_s", "", ":3: step_s: found '': input should be a valid number"),
-        ("precision", "fp8", ":3: precision: found 'fp8': input should be 'fp32', 'tf32'"),
+        ("precision", "fp8", ":3: precision: found 'fp8': input should be 'fp32', 'cudnn-tf32', 'tf32'"),
         ("mode", "train", ":3: mode: found 'train': input should be 'inference', 'forward_backward' or 'training'"),
         ("device", " ", ":3: device: found '': it may not be empty"),
     ],

@@ -113,7 +113,7 @@ def test_what_no_plan_can_spread_is_rejected_without_numbers() -> None:
 
 
 def test_a_device_without_the_precision_is_rejected() -> None:
-    nothing = predictions(SLOW, step_s=[[np.inf]], precisions=(None,), fits=np.zeros((1, 1), dtype=np.bool_))
+    nothing = predictions(SLOW, step_s=[[np.inf]], precisions=np.array([[None]]), fits=np.zeros((1, 1), dtype=np.bool_))
     ranking = rank(selection(CHEAP), fleet=fleet(0, devices=(SLOW,)), predictions=nothing, job=job())
     assert codes(ranking) == {CHEAP.id: "no-native-precision"}
 

@@ -77,8 +77,8 @@ def predictions(*devices: Device, step_s: Any, batches: tuple[int, ...] = (1,), 
     """Times within 10 % either way, as much in each device's own error, everything fits, a peak of 1 GB per sample."""
     mid_s = np.array(step_s, dtype=np.float64)
     values: dict[str, Any] = {
-        "precisions": ("fp32",) * len(devices),
-        "time_sources": ("fitted",) * len(devices),
+        "precisions": np.full(mid_s.shape, "fp32", dtype=np.object_),
+        "time_sources": np.full(mid_s.shape, "fitted", dtype=np.object_),
         "compile": "eager",
         "step_low_s": mid_s * 0.9,
         "step_high_s": mid_s * 1.1,

@@ -44,8 +44,8 @@ def predictions(*devices: Device, bound: int = MEMORY, precision: Any = "fp32") 
     step_s = np.tile([10.0, 20.0], (len(devices), 1))
     return Predictions(
         devices=devices,
-        precisions=(precision,) * len(devices),
-        time_sources=("fitted",) * len(devices),
+        precisions=np.full(shape, precision, dtype=np.object_),
+        time_sources=np.full(shape, "fitted", dtype=np.object_),
         compile="eager",
         batches=np.array([8, 16]),
         step_s=step_s,
@@ -124,7 +124,7 @@ def test_a_cpu_tells_nothing_of_other_devices(there: DeviceKind) -> None:
 
 
 def test_a_calibrated_gpu_has_seen_its_own_steps() -> None:
-    before = replace(predictions(gpu("there")), time_sources=("calibrated",))
+    before = replace(predictions(gpu("there")), time_sources=np.full((1, 2), "calibrated", dtype=np.object_))
 
     assert anchored(before, [anchor(gpu("here"))]).step_s.tolist() == before.step_s.tolist()
 

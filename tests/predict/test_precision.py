@@ -1,6 +1,13 @@
 import pytest
 
-from advisor.predict.precision import computed_dtype, computing_family, resolve_precision, stored_dtype, unit_of
+from advisor.predict.precision import (
+    computed_dtype,
+    computing_family,
+    precisions_of,
+    resolve_precision,
+    stored_dtype,
+    unit_of,
+)
 from advisor.predict.rates import sustained_flops_per_s
 from advisor.records.device import DeviceKind, Precision
 from tests.predict.toys import device, efficiency, operand, row
@@ -19,10 +26,19 @@ def with_units(**flops_per_s: float) -> dict[str, float]:
         (with_units(), "fp32"),
     ],
 )
-def test_auto_is_bf16_where_native_else_fp16_on_tensor_cores_else_fp32(
-    units: dict[str, float], expected: Precision
-) -> None:
-    assert resolve_precision("auto", device(peak_flops_per_s=units)) == expected
+def test_autocast_is_bf16_where_native_else_fp16_on_tensor_cores(units: dict[str, float], expected: Precision) -> None:
+    plain = device(peak_flops_per_s=units)
+    assert resolve_precision("auto", plain) == expected
+    assert precisions_of("auto", plain, rows=()) == tuple(dict.fromkeys(("fp32", expected)))
+
+
+def test_auto_compares_autocast_with_the_fp32_of_torchs_defaults() -> None:
+    ampere, turing = (device(peak_flops_per_s=with_units(fp16=80e12, **more)) for more in ({"tf32": 40e12}, {}))
+    conv, product = row("aten.convolution", family="conv"), row("aten.mm", family="matmul")
+    assert precisions_of("auto", ampere, rows=(product, conv)) == ("cudnn-tf32", "amp-fp16")
+    assert precisions_of("auto", ampere, rows=(product,)) == ("fp32", "amp-fp16")  # nothing that cuDNN runs
+    assert precisions_of("auto", turing, rows=(conv,)) == ("fp32", "amp-fp16")
+    assert precisions_of("fp16", device(kind="cpu", peak_flops_per_s=with_units()), rows=()) == ()
 
 
 def test_a_cpu_refuses_a_precision_without_a_unit() -> None:
@@ -67,6 +83,8 @@ def test_autocast_runs_low_operators_in_half_and_full_ones_in_fp32() -> None:
     [
         ("matmul", "float32", "fp32", "fp32"),
         ("matmul", "float32", "tf32", "tf32"),
+        ("conv", "float32", "cudnn-tf32", "tf32"),
+        ("matmul", "float32", "cudnn-tf32", "fp32"),
         ("conv", "float16", "amp-bf16", "bf16"),
         ("conv", "float16", "amp-fp16", "fp16"),
         ("matmul", "bfloat16", "fp32", "bf16"),  # a model that is in bf16 itself
@@ -82,12 +100,14 @@ def test_an_operator_computes_on_the_unit_of_its_family_and_dtype(
 
 
 def test_a_cpu_computes_an_lstm_as_a_convolution_and_other_recurrent_layers_as_products() -> None:
-    assert [computing_family(row("rnn", family="rnn", attributes={"mode": mode})) for mode in ("lstm", "gru")] == [
+    assert [
+        computing_family(row("rnn", family="rnn", attributes={"mode": mode}), kind="cpu") for mode in ("lstm", "gru")
+    ] == [
         "rnn",
         "matmul",
     ]
-    assert computing_family(row("aten.mkldnn_rnn_layer", family="rnn")) == "rnn"
-    assert computing_family(row("aten.relu", family="pointwise")) == "pointwise"
+    assert computing_family(row("aten.mkldnn_rnn_layer", family="rnn"), kind="cpu") == "rnn"
+    assert computing_family(row("aten.relu", family="pointwise"), kind="cpu") == "pointwise"
 
 
 @pytest.mark.parametrize(

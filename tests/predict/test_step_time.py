@@ -3,9 +3,9 @@ import pytest
 
 from advisor.predict.step_time import predict
 from advisor.records.answer import BOUNDS
-from advisor.records.device import Layout
-from advisor.records.workload import StoredBytes
-from tests.predict.toys import device, efficiency, linear_row, memory_line, operand, row, workload
+from advisor.records.device import Layout, Precision
+from advisor.records.workload import Row, StoredBytes
+from tests.predict.toys import device, efficiency, family, linear_row, memory_line, operand, row, workload
 
 LAYOUTS: tuple[Layout, ...] = ("nchw", "nhwc")
 BATCHES = np.array([1, 1_000_000])
@@ -13,10 +13,10 @@ TENSOR_UNITS = {"vector": 1e12, "fp32": 1e12, "fp16": 8e12, "bf16": 8e12}
 PLAIN_UNITS = {"vector": 1e12, "fp32": 1e12}
 
 
-def test_every_device_is_predicted_in_its_own_precision() -> None:
+def test_auto_is_the_cheapest_safe_precision_of_each_device_and_batch() -> None:
     devices = [
         device(peak_flops_per_s=PLAIN_UNITS),
-        device(peak_flops_per_s=TENSOR_UNITS),
+        device(peak_flops_per_s=TENSOR_UNITS | {"vector": 1e11, "fp32": 1e11}),
         device(kind="cpu", peak_flops_per_s=PLAIN_UNITS),
     ]
     predictions = predict(
@@ -25,13 +25,52 @@ def test_every_device_is_predicted_in_its_own_precision() -> None:
         efficiencies=[efficiency(), efficiency(kind="cpu", dispatch_s=1.0)],
         batches=BATCHES,
     )
-    assert predictions.precisions == ("fp32", "amp-bf16", "fp32")
-    # Batch 1 in fp32 moves 4 x (144 + 24) = 672 bytes at 100 GB/s; 256 FLOP at 1 TFLOP/s take less.
-    assert predictions.step_s[0, 0] == pytest.approx(672e-11)
-    # Autocast: 336 bytes in half and 6 x 152 for the casts.
-    assert predictions.step_s[1, 0] == pytest.approx(1248e-11)
+    assert predictions.precisions.tolist() == [["fp32", "fp32"], ["fp32", "amp-bf16"], ["fp32", "fp32"]]
+    # Batch 1 in fp32 moves 4 x (144 + 24) = 672 bytes at 100 GB/s; 256 FLOP at 0.1 TFLOP/s take less.
+    # In autocast: 336 bytes in half and 6 x 152 for the casts.
+    assert predictions.step_s[:2, 0] == pytest.approx([672e-11, 672e-11])
+    # A million samples: 2.56 ms of FLOP in fp32; autocast moves 48,000,288 bytes and casts 48,000,864 in 0.96 ms.
+    assert predictions.step_s[1, 1] == pytest.approx(96_001_152e-11)
     assert predictions.step_s[2, 0] == pytest.approx(1.0 + 672e-11)
     assert BOUNDS[predictions.bound[2, 0]] == "dispatch"
+
+
+def test_auto_takes_what_fits_before_what_is_fast() -> None:
+    # Parameters are 576 bytes in either; activations of 1,000 bytes a sample halve with autocast.
+    toy = workload(linear_row(), memory=(memory_line(activations=StoredBytes(full=(0.0, 1000.0), low=(0.0, 500.0))),))
+    needed = {
+        choice: predict(
+            toy, devices=[device()], efficiencies=[efficiency()], batches=BATCHES, precision=choice
+        ).peak_memory_bytes[0, 1]
+        for choice in ("fp32", "amp-bf16")
+    }
+    assert needed["amp-bf16"] < needed["fp32"]
+    between = (needed["amp-bf16"] + needed["fp32"]) / 2
+    found = predict(toy, devices=[device(memory_bytes=between)], efficiencies=[efficiency()], batches=BATCHES)
+    # In fp32 a million samples take 960.0058 us, in autocast 960.0115 us: see the bytes above.
+    assert found.precisions.tolist() == [["fp32", "amp-bf16"]]
+    assert found.fits.all()
+
+
+def test_tf32_leaves_kernels_outside_tensor_cores_as_they_are_in_fp32() -> None:
+    images, weight = operand((0.0, 1.0), 4, 10, 10), operand(4, 1, 1, 1)
+    attributes = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "transposed": False, "groups": 4}
+    depthwise = row("aten.convolution", (images, weight), (images,), family="conv", attributes=attributes)
+    fits = [
+        efficiency(precision="fp32", edge_ramp=2.0),
+        efficiency(precision="tf32", edge_ramp=9.0, families={"*": family(memory_ratio=0.5, compute_ratio=0.5)}),
+    ]
+
+    def step_s(step: Row, precision: Precision) -> float:
+        found = predict(
+            workload(step), devices=[device()], efficiencies=fits, batches=np.array([1]), precision=precision
+        )
+        return float(found.step_s[0, 0])
+
+    assert step_s(depthwise, "fp32") == step_s(depthwise, "tf32") == step_s(depthwise, "cudnn-tf32")
+    # A product moves 672 bytes at 100 GB/s, in TF32 at half of that; cuDNN's TF32 does not reach it.
+    assert step_s(linear_row(), "tf32") == pytest.approx(1344e-11)
+    assert step_s(linear_row(), "cudnn-tf32") == step_s(linear_row(), "fp32") == pytest.approx(672e-11)
 
 
 def test_only_nchw_images_are_transposed() -> None:
@@ -60,7 +99,7 @@ def test_a_device_without_the_unit_asked_for_takes_for_ever() -> None:
         batches=BATCHES,
         precision="bf16",
     )
-    assert predictions.precisions == (None,)
+    assert predictions.precisions[:, 0].tolist() == [None]
     assert np.isinf(predictions.step_s).all()
     assert not predictions.fits.any()
 
@@ -84,7 +123,7 @@ def test_a_time_is_called_fitted_where_its_generation_was_measured() -> None:
     fits = [efficiency(), efficiency(generation="First")]
     devices = [device(generation="First"), device(generation="Second"), device(source="calibrated")]
     predictions = predict(workload(linear_row()), devices=devices, efficiencies=fits, batches=BATCHES)
-    assert predictions.time_sources == ("fitted", "datasheet", "calibrated")
+    assert predictions.time_sources[:, 0].tolist() == ["fitted", "datasheet", "calibrated"]
 
 
 def test_the_order_of_the_devices_does_not_matter() -> None:
@@ -103,5 +142,5 @@ def test_quantized_operators_run_on_cpus_alone() -> None:
         efficiencies=[efficiency(), efficiency(kind="cpu")],
         batches=BATCHES,
     )
-    assert predictions.precisions == (None, "fp32")
+    assert predictions.precisions[:, 0].tolist() == [None, "fp32"]
     assert predictions.fits.tolist() == [[False, False], [True, True]]

@@ -84,7 +84,7 @@ def test_no_quote_is_said_with_the_number_of_offers() -> None:
 
 def test_the_basis_names_every_default_and_every_note() -> None:
     job, best, workload, note = sentence.basis(recommendation(L4, notes=("./advisor.yaml is in force.",)))
-    assert_says(job, "inference", "auto", "bf16", "fp16", "fp32", "eager", "NCHW", "on-demand", "1,000,000 samples")
+    assert_says(job, "inference", "auto", "fp32", "bf16", "fp16", "eager", "NCHW", "on-demand", "1,000,000 samples")
     assert_says(best, "batch 64", "amp-bf16", "generation", "$0.84", "list", "2025-11-02", "compute")
     assert_says(workload, "resnet50", "25.6 M parameters", "8.18 GFLOP", "batch 1")
     assert "%" not in workload

@@ -31,8 +31,8 @@ def predictor(devices: Sequence[Device]) -> PredictAt:
         part_ratio = np.array([np.full_like(step_s, ratios.get(name, 0.0)) for name in PARTS])
         return Predictions(
             devices=tuple(devices),
-            precisions=("fp32",) * len(devices),
-            time_sources=("datasheet",) * len(devices),
+            precisions=np.full(step_s.shape, "fp32", dtype=np.object_),
+            time_sources=np.full(step_s.shape, "datasheet", dtype=np.object_),
             compile="eager",
             batches=sizes,
             step_s=step_s,
