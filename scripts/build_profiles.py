@@ -10,6 +10,7 @@ with its source. Everything from SpareCores goes into separate files under `spar
 import argparse
 import csv
 import gzip
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +22,8 @@ from advisor.catalog.yaml_text import flow, quoted
 Row = Mapping[str, str]
 
 ADDITIONS = Path(__file__).parent / "data"
-"""`gpus.csv` and `cpus.csv`: devices without a rental price. `cores.csv`: figures common to all CPUs of a
+"""`gpus.csv` and `cpus.csv`: devices without a rental price. `cloud_cpus.csv`: CPUs that clouds rent and the published
+data lacks. `cores.csv`: figures common to all CPUs of a
 microarchitecture, found by the start of its name. `clocks.csv`: all-core clocks that the published data lacks.
 `networks.csv`: network bandwidth between machines of a type."""
 
@@ -93,7 +95,9 @@ GPU_OF_DRIVER_NAME = {"Tesla V100-SXM2-16GB": "Tesla V100 SXM2 16GB"}
 """For types whose price row does not name their GPUs (AWS p3): nvidia-smi's name -> the name in gpus.csv."""
 
 CPU_OF_SERIES = (
-    # Types that SpareCores did not inspect: the CPU that cpus.csv names for their series, and its threads per core.
+    # Types whose lscpu nobody has seen, or names no CPU: the CPU of their series, and its threads per core.
+    # N4's lscpu says "GENUINE INTEL(R) 0000", with the instruction sets and L2 of Emerald Rapids and the L3 of C4's.
+    ("gcp", r"n4-.*", "Intel Emerald Rapids 2.1 GHz (model hidden by GCP)", 2),
     ("gcp", r"c4a-.*", "Google Axion", 1),
     ("gcp", r"c4d-.*", "AMD EPYC 9B45", 2),
     ("azure", r"Standard_D\d+s_v7", "Intel Xeon 6973P-C", 2),
@@ -104,18 +108,20 @@ CPU_OF_SERIES = (
 )
 
 UNINSPECTED_CPUS: Mapping[str, Mapping[str, Any]] = {
-    # AMD's Zen 3 and Zen 4 instruction sets and X3D cache sizes (AMD product specifications, general knowledge);
-    # SMT is off on HBv3, HBv4 and HX (Microsoft Learn, HB-series sizes).
-    "AMD EPYC 7V73X (Milan-X)": {
-        "isa": ["sse4_2", "avx", "avx2", "fma"],
-        "threads_per_core": 1,
-        "l3_mib": 768,
-    },
-    "AMD EPYC 9V33X (Genoa-X)": {
-        "isa": ["sse4_2", "avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16"],
-        "threads_per_core": 1,
-        "l3_mib": 1152,
-    },
+    # X3D cache sizes (AMD product specifications, general knowledge); SMT is off on HBv3, HBv4 and HX (Microsoft Learn,
+    # HB-series sizes).
+    "AMD EPYC 7V73X (Milan-X)": {"threads_per_core": 1, "l3_mib": 768},
+    "AMD EPYC 9V33X (Genoa-X)": {"threads_per_core": 1, "l3_mib": 1152},
+}
+
+WHOLE_SOCKETS = {
+    # CPUs without a published core count: the inspected type that shows a whole socket, its cores and its L3.
+    "amd-epyc-9b45": "c4d-highcpu-192",
+    "intel-cascade-lake-2-2-ghz": "g2-standard-96",
+    "intel-skylake-broadwell-haswell-2-0-2-3-ghz": "n1-standard-96",
+    "intel-xeon-2-8-ghz": "n2-standard-128",
+    "intel-xeon-6973p-c": "Standard_E192s_v7",
+    "intel-xeon-platinum-8573c": "Standard_D192s_v6",
 }
 
 CPU_SPECIFICATIONS = {"Intel": "Intel ARK", "AMD": "AMD product page"}
@@ -172,7 +178,7 @@ def main() -> None:
 def write_profiles(data: Path, *, out: Path) -> None:
     """Write `devices/`, `prices/` and `sparecores/` below `out`."""
     gpus = read_csv(data / "prices/gpus.csv")
-    cpus = read_csv(data / "prices/cpus.csv")
+    cpus = [*read_csv(data / "prices/cpus.csv"), *read_csv(ADDITIONS / "cloud_cpus.csv")]
     instances = read_csv(data / "prices/instances.csv")
     inspected = read_csv(data / "measured/sparecores/instance_hw.csv.gz")
 
@@ -200,8 +206,8 @@ def write_profiles(data: Path, *, out: Path) -> None:
         write(out / f"prices/{provider}.yaml", price_file(provider, rows, gpus=gpus, networks=networks))
 
     write(out / "sparecores/gpus.yaml", measured_gpus(gpus))
-    write(out / "sparecores/cpus.yaml", measured_cpus(cpus))
-    write(out / "sparecores/instances.yaml", measured_instances(instances, inspected))
+    write(out / "sparecores/cpus.yaml", measured_cpus(cpus, inspected))
+    write(out / "sparecores/instances.yaml", measured_instances(instances, inspected, cpus=cpus))
     write(out / "sparecores/startup_times.yaml", startup_times(read_csv(data / "prices/startup_times.csv")))
 
 
@@ -331,6 +337,7 @@ def cloud_cpu_profile(row: Row, core: Row | None) -> str:
     base_ghz = row["base_ghz"] if row["base_source"].startswith("vendor") else ""
     channels = f"{row['mem_channels']} channels x {row['mem_mts']} MT/s x 8 B, one socket"
     uninspected = UNINSPECTED_CPUS.get(row["model"], {})
+    isa = core["isa"].split() if core and not row["isa"] else None
     lines = [
         f"# {row['model']}: published figures of one CPU, as clouds rent it.",
         "# Instruction sets, base clock, cache and measured bandwidth: sparecores/cpus.yaml, joined when loaded.",
@@ -339,10 +346,10 @@ def cloud_cpu_profile(row: Row, core: Row | None) -> str:
         pair("aliases", short_names(row["model"])),
         pair("vendor", row["vendor"]),
         pair("generation", row["microarchitecture"]),
-        pair("isa", uninspected.get("isa")),
+        pair("isa", isa),
         pair("base_ghz", number(base_ghz)),
         pair("sustained_ghz", sustained_ghz(row), comment=row["turbo_source"]),
-        pair("cores_per_socket", number(row["cores_per_socket_vendor"])),
+        pair("cores_per_socket", number(row["cores_per_socket_vendor"]), comment=row.get("cores_source", "")),
         pair("threads_per_core", uninspected.get("threads_per_core")),
         pair("memory_gb_per_s", number(row["socket_bw_gbps"]), comment=channels),
         pair("l2_mib_per_core", number(core["l2_mib_per_core"]), comment=core["source"]) if core else "",
@@ -470,7 +477,7 @@ def machine_of(
 
 
 def accelerator_of(row: Row, *, gpu_memory_gib: Mapping[str, float]) -> dict[str, Any]:
-    """Return the id of the GPU and its count or share, or only the name if the accelerator has no profile."""
+    """Return the id of the GPU and its count or share, or the name of another accelerator and its count."""
     share = GPU_SHARES.get(row["instance_type"])
     count = row["accelerator_count"]
     if not count.isdigit():
@@ -481,12 +488,13 @@ def accelerator_of(row: Row, *, gpu_memory_gib: Mapping[str, float]) -> dict[str
     memory_gib = float(row["accelerator_memory_gib_each"] or 0)
     if memory_gib and f"{memory_gib:g}GB" not in name:
         name = f"{name} {memory_gib:g}GB"
-    if not row["gpu_id"]:
-        return {"accelerator": name}
     if share:
-        return {"gpu": gpu_id(row["gpu_id"]), "gpu_share": share}
-    if memory_gib and abs(memory_gib / gpu_memory_gib[row["gpu_id"]] - 1) > MEMORY_MISMATCH_RATIO:
-        return {"accelerator": name}
+        return {"gpu": gpu_id(row["gpu_id"]), "gpu_share": share} if row["gpu_id"] else {"accelerator": name}
+    other_card = (
+        memory_gib and abs(memory_gib / gpu_memory_gib.get(row["gpu_id"], math.inf) - 1) > MEMORY_MISMATCH_RATIO
+    )
+    if not row["gpu_id"] or other_card:
+        return {"accelerator": name, "gpu_count": int(count)}
     return {"gpu": gpu_id(row["gpu_id"]), "gpu_count": int(count)}
 
 
@@ -577,18 +585,21 @@ def measured_gpus(gpus: Sequence[Row]) -> str:
     return text_of(lines)
 
 
-def measured_cpus(cpus: Sequence[Row]) -> str:
+def measured_cpus(cpus: Sequence[Row], inspected: Sequence[Row]) -> str:
     """Return the file of each CPU's instruction set, clock and cache as reported, and its measured bandwidth."""
     lines = [
         SPARECORES_HEADER.format(title="CPUs as cloud instances see them, and their measured read bandwidth.")
         + "# Bandwidth: lmbench bw_mem rd 512MB, all threads, on the 8-vCPU type and on the largest one."
     ]
+    hardware = {row["instance"]: row for row in inspected}
     for row in cpus:
+        socket = hardware.get(WHOLE_SOCKETS.get(cpu_id(row["model"]), ""))
         values = {
             "isa": row["isa"].split() or None,
             "base_ghz": None if row["base_source"].startswith("vendor") else number(row["base_ghz"]),
+            "cores_per_socket": number(socket["cores_per_socket"]) if socket else None,
             "threads_per_core": number(row["threads_per_core"]) if row["threads_per_core"].isdigit() else None,
-            "l3_mib": number(row["l3_mib_per_socket"]),
+            "l3_mib": socket_l3_mib(socket) if socket else number(row["l3_mib_per_socket"]),
             "measured_read_gb_per_s_8_vcpu": number(row["measured_read_gbps_8vcpu"]),
             "measured_read_gb_per_s_largest": number(row["measured_read_gbps_largest"]),
             "largest_vcpu_count": number(row["largest_vcpus"]),
@@ -599,13 +610,20 @@ def measured_cpus(cpus: Sequence[Row]) -> str:
     return text_of(lines)
 
 
-def measured_instances(instances: Sequence[Row], inspected: Sequence[Row]) -> str:
+def socket_l3_mib(row: Row) -> float | int | None:
+    """Return a socket's share of the L3 that lscpu reports in bytes: `545259520 (2 instances)`, of dies or sockets."""
+    mib = float(leading_number(row["l3"]) or 0) / 2**20 / int(row["sockets"])
+    return number(str(round(mib, 1)))
+
+
+def measured_instances(instances: Sequence[Row], inspected: Sequence[Row], *, cpus: Sequence[Row]) -> str:
     """Return the file of the CPU, threads per core and measured rates of each type that has a price."""
     hardware = {(row["vendor"], row["instance"]): row for row in inspected}
+    ids = {cpu_id(cpu["model"]) for cpu in cpus}
     lines = [
         SPARECORES_HEADER.format(title="Instances: the CPU that lscpu reports, threads per core, measured rates.")
         + "# read_gb_per_s: lmbench bw_mem rd 512MB, all threads. host_to_device_gb_per_s: nvbandwidth, one GPU.\n"
-        + "# cpu as an id instead of a reported name: nobody inspected the type; it is that of its series.",
+        + "# cpu as an id: the CPU of the series; lscpu names none, or nobody inspected the type.",
     ]
     provider = ""
     for (row_provider, name), row in {(row["provider"], row["instance_type"]): row for row in instances}.items():
@@ -620,8 +638,9 @@ def measured_instances(instances: Sequence[Row], inspected: Sequence[Row]) -> st
             "read_gb_per_s": number(row["measured_cpu_read_gbps"]),
             "host_to_device_gb_per_s": number(row["measured_h2d_gbps"]),
         }
+        is_known = cpu_id(CPU_ALIASES.get(row["cpu_model"], plain_cpu_name(row["cpu_model"]))) in ids
         for series_provider, pattern, model, threads in CPU_OF_SERIES:
-            if not row["cpu_model"] and series_provider == row_provider and re.fullmatch(pattern, name):
+            if not is_known and series_provider == row_provider and re.fullmatch(pattern, name):
                 values |= {"cpu": cpu_id(model), "threads_per_core": threads}
         known = {key: value for key, value in values.items() if value is not None}
         if known:

@@ -180,6 +180,8 @@ def _device_problems(device: Gpu | Cpu) -> Iterator[str]:
         clocks = [hz for hz in (device.base_hz, device.sustained_hz, device.boost_hz) if hz is not None]
         if device.boost_hz and clocks != sorted(clocks):
             yield "base_hz, sustained_hz and boost_hz are not in increasing order"
+        if device.l3_bytes and not device.cores_per_socket:
+            yield "cores_per_socket is missing, so each core is assumed to have the usual L3 of its generation"
         return
     if (device.tf32_tensor_flops_per_s or 0) >= (device.fp16_tensor_flops_per_s or math.inf):
         yield "tf32_tensor_flops_per_s is not below fp16_tensor_flops_per_s"

@@ -1,6 +1,6 @@
 """Joins price rows with their machines and devices into offers, or rejects them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from advisor.catalog.device_files import MeasuredInstance
@@ -15,11 +15,15 @@ _NOT_MEASURED = MeasuredInstance()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The data to join rows with: devices by id, name or alias, and measurements by (provider, type)."""
+    """The data to join rows with: devices by id, name or alias, and measurements by (provider, type).
+
+    `rented_gpu` returns the GPU that a provider's own name means, None if it is ambiguous or has no profile.
+    """
 
     gpu_ids: Mapping[str, str]
     cpu_ids: Mapping[str, str]
     measured: Mapping[tuple[str, str], MeasuredInstance]
+    rented_gpu: Callable[[str], Gpu | None]
 
 
 def names_of(devices: Mapping[str, Gpu] | Mapping[str, Cpu]) -> dict[str, str]:
@@ -80,12 +84,14 @@ def _join(identifier: str, row: PriceRow, *, machine: Machine, tier: Tier, geo: 
     gpu, gpu_count = measured.gpu, measured.gpu_count
     if machine.gpu is not None:
         gpu, gpu_count = _device_id(row, key="gpu", name=machine.gpu, ids=known.gpu_ids), machine.gpu_count
+    elif machine.accelerator is not None and (rented := known.rented_gpu(machine.accelerator)):
+        gpu, gpu_count = rented.id, machine.gpu_count
     cpu = known.cpu_ids.get(measured.cpu or "")
     if machine.cpu is not None:
         cpu = _device_id(row, key="cpu", name=machine.cpu, ids=known.cpu_ids)
     vcpus = machine.usable_vcpus or machine.vcpus or measured.vcpus
 
-    problem = _accelerator_problem(machine) or (
+    problem = _accelerator_problem(machine, gpu=gpu) or (
         _cpu_machine_problem(cpu, reported_cpu=measured.cpu, vcpus=vcpus, memory_bytes=machine.memory_bytes)
         if gpu is None
         else None
@@ -126,9 +132,9 @@ def _times(prices: tuple[Price, ...], factor: int) -> tuple[Price, ...]:
     return tuple(replace(price, usd_per_hour=price.usd_per_hour * factor) for price in prices)
 
 
-def _accelerator_problem(machine: Machine) -> tuple[RejectionCode, str] | None:
+def _accelerator_problem(machine: Machine, *, gpu: str | None) -> tuple[RejectionCode, str] | None:
     """Return code and reason if the accelerator cannot be predicted; such a machine is never treated as a CPU."""
-    if machine.accelerator is not None:
+    if machine.accelerator is not None and gpu is None:
         return "no-device-profile", f"{machine.accelerator!r} matches no single device profile"
     if machine.gpu_share is not None:
         share = "a part" if machine.gpu_share == "fractional" else machine.gpu_share

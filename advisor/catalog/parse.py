@@ -1,6 +1,8 @@
 """Parses layers of files into one checked catalog; for every device, efficiency and price row, the first layer wins."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 from advisor.catalog.device_files import (
     MeasuredInstance,
@@ -12,10 +14,12 @@ from advisor.catalog.device_files import (
     read_start_ups,
     with_reported_names,
 )
+from advisor.catalog.find import find_rented_gpu
 from advisor.catalog.invariants import with_doubts
 from advisor.catalog.offers import Known, build_offers, names_of
 from advisor.catalog.overlay import Layer
 from advisor.catalog.price_files import PriceRow, read_price_rows
+from advisor.catalog.relatives import with_usual_cores
 from advisor.catalog.strict_yaml import read_documents
 from advisor.catalog.terms import Terms, apply_terms, is_terms, joined_terms, read_terms
 from advisor.records.billing import Billing, BillingRule, Extras, StartUp
@@ -47,7 +51,13 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
             measured = read_measured_instances(layer.measured / "instances.yaml")
             cpus = with_reported_names(cpus, file=layer.measured / "cpu_aliases.yaml")
 
-    known = Known(gpu_ids=names_of(gpus), cpu_ids=names_of(cpus), measured=measured)
+    devices = Catalog(gpus=gpus, cpus=cpus, efficiencies=(), offers=(), rejected=(), overlays=())
+    known = Known(
+        gpu_ids=names_of(gpus),
+        cpu_ids=names_of(cpus),
+        measured=measured,
+        rented_gpu=partial(find_rented_gpu, devices),
+    )
     rows, our_rows, terms = _read_prices(in_force)
     offers, rejected = build_offers(rows, known=known)
     catalog = Catalog(
@@ -60,10 +70,10 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
         exchange_rates=terms.exchange_rates,
         billing=Billing(rules=rules, start_ups=start_ups, extras=terms.extras or Extras()),
     )
-    if not catalog.overlays:
-        return catalog
-    our_offers, _ = build_offers(our_rows, known=known)
-    return with_doubts(catalog, ours=our_offers, our_devices=our_devices)
+    if catalog.overlays:
+        our_offers, _ = build_offers(our_rows, known=known)
+        catalog = with_doubts(catalog, ours=our_offers, our_devices=our_devices)
+    return replace(catalog, cpus=with_usual_cores(catalog.cpus))
 
 
 def _holds_for(efficiency: Efficiency) -> tuple[object, ...]:

@@ -44,7 +44,7 @@ _FUTURE_DAYS_ALLOWED = 366
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """The hardware of an instance type, from its file. `accelerator` names an accelerator without a profile."""
+    """The hardware of an instance type, from its file. `accelerator` is a provider's name of a GPU or other device."""
 
     vcpus: int | None = None
     usable_vcpus: int | None = None

@@ -1,6 +1,9 @@
-"""Finds the profiled CPUs that are most similar to a CPU without a profile."""
+"""Finds the profiled CPUs that are most similar to a CPU without a profile, or to one whose profile is incomplete."""
 
+import math
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from statistics import median
 
 from advisor.records.device import Cpu
 
@@ -61,6 +64,26 @@ def relatives_of(
         if len(found) >= _LEAST_COUNT:
             return found, words
     return (), ""
+
+
+def with_usual_cores(cpus: Mapping[str, Cpu]) -> dict[str, Cpu]:
+    """Return the CPUs, each without `cores_per_socket` with as many as share such an L3 in its generation.
+
+    The usual L3 per core is the median over the generation, or over all CPUs if no other of it has both figures; else a
+    single core would have the L3 of the whole socket.
+    """
+    l3_per_core = {
+        cpu.id: (cpu.generation, cpu.l3_bytes / cpu.cores_per_socket)
+        for cpu in cpus.values()
+        if cpu.l3_bytes and cpu.cores_per_socket
+    }
+    completed = dict(cpus)
+    for cpu in cpus.values():
+        if cpu.l3_bytes and not cpu.cores_per_socket and l3_per_core:
+            alike = [share for generation, share in l3_per_core.values() if generation == cpu.generation]
+            usual = median(alike or [share for _, share in l3_per_core.values()])
+            completed[cpu.id] = replace(cpu, cores_per_socket=math.ceil(cpu.l3_bytes / usual))
+    return completed
 
 
 def _widest(isa: Collection[str]) -> str | None:

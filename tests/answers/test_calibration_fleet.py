@@ -96,7 +96,7 @@ def test_names_are_of_any_case_and_each_counts_once() -> None:
         ("g6.xlarge", "--fleet g6.xlarge: no such offer", "aws:g6.xlarge"),
         ("???", "no such offer", "aws, azure, gcp, lambda, runpod"),
         ("salad:RTX 3090 24GB PCIe", "no such offer|cannot launch it: it does not support salad", ""),
-        ("gcp:n4-standard-16", "has no profile", "name another instance"),
+        ("gcp:n4a-standard-2", "has no profile", "name another instance"),
         ("", "no such offer", ""),
     ],
 )

@@ -9,11 +9,25 @@ from advisor.catalog.offers import Known, build_offers
 from advisor.catalog.price_files import PriceRow, read_price_rows
 from advisor.catalog.strict_yaml import parse_documents
 from advisor.errors import ProfileError
+from advisor.records.device import Gpu
 from advisor.records.price import Offer, Rejection
 
+A100 = Gpu(
+    id="a100",
+    name="A100",
+    vendor="NVIDIA",
+    generation="Ampere",
+    sm_count=108,
+    boost_hz=1.41e9,
+    memory_bytes=80 * 2**30,
+    memory_bytes_per_s=2e12,
+    fp32_flops_per_s=19.5e12,
+    source="datasheet",
+)
 KNOWN = Known(
     gpu_ids={"l4": "l4", "L4": "l4", "a10g": "a10g"},
     cpu_ids={"epyc": "epyc", "AMD EPYC 7R13 Processor": "epyc"},
+    rented_gpu=lambda name: A100 if name == "NVIDIA A100 80GB" else None,
     measured={
         ("aws", "c6a.large"): MeasuredInstance(
             cpu="AMD EPYC 7R13 Processor", threads_per_core=2, read_bytes_per_s=20e9
@@ -45,6 +59,13 @@ def test_a_machine_with_a_gpu_is_an_offer_without_more_being_known() -> None:
 def test_a_price_per_gpu_is_multiplied_by_the_gpus_of_the_machine() -> None:
     (offer,), _ = join("box: {gpu: l4, gpu_count: 4}", head="provider: aws\ntier: neocloud\nprice_per: gpu")
     assert offer.prices[0].usd_per_hour == 4.0
+
+
+def test_a_gpu_by_its_providers_own_name_is_an_offer_with_all_gpus_of_the_machine() -> None:
+    head = "provider: aws\ntier: neocloud\nprice_per: gpu"
+    (offer,), rejected = join("box: {accelerator: NVIDIA A100 80GB, gpu_count: 4}", head=head)
+    assert not rejected
+    assert (offer.gpu, offer.gpu_count, offer.prices[0].usd_per_hour) == ("a100", 4, 4.0)
 
 
 def test_a_machine_without_a_gpu_is_joined_with_what_was_measured() -> None:

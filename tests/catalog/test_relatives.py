@@ -1,6 +1,8 @@
 """Which CPUs stand in for one without a profile."""
 
-from advisor.catalog.relatives import _GENERATIONS, generation_of, relatives_of, vendor_of
+from dataclasses import replace
+
+from advisor.catalog.relatives import _GENERATIONS, generation_of, relatives_of, vendor_of, with_usual_cores
 from advisor.records.price import Catalog
 
 AVX512 = ("avx2", "avx512f")
@@ -58,3 +60,16 @@ def test_an_unknown_vendor_takes_any_with_the_same_widest_set(shipped: Catalog) 
 
 def test_an_instruction_set_of_no_profile_has_no_relatives(shipped: Catalog) -> None:
     assert relatives_of(shipped.cpus, signature=None, isa=("rvv",)) == ((), "")
+
+
+def test_a_core_never_has_more_than_the_usual_l3_of_its_generation(shipped: Catalog) -> None:
+    # Four CPUs of 260 to 320 MiB, of one generation; their shares of a core: 5, 4, 8 -> the median is 5 MiB.
+    mib, xeon = 2**20, shipped.cpus["intel-xeon-platinum-8580"]
+    known = {
+        name: replace(xeon, id=name, l3_bytes=l3_mib * mib, cores_per_socket=cores)
+        for name, l3_mib, cores in (("a", 300, 60), ("b", 240, 60), ("c", 320, 40), ("d", 261, None))
+    }
+    assert with_usual_cores(known)["d"].cores_per_socket == 53  # 261 / 5 = 52.2
+    other = replace(known["d"], generation="another")
+    assert with_usual_cores(known | {"d": other})["d"].cores_per_socket == 53  # all CPUs have the same median
+    assert with_usual_cores({"d": known["d"]}) == {"d": known["d"]}  # nothing to compare with

@@ -5,6 +5,8 @@ from datetime import date
 
 import pytest
 
+from advisor.catalog.device_files import read_cpus
+from advisor.catalog.find import find_rented_gpu
 from advisor.catalog.invariants import broken_device_invariants, broken_invariants
 from advisor.catalog.overlay import shipped_profiles
 from advisor.catalog.strict_yaml import read_documents
@@ -28,7 +30,7 @@ def test_every_row_of_the_data_is_an_offer_or_a_rejection_with_an_id_of_its_own(
     ids = [row.id for row in (*shipped.offers, *shipped.rejected)]
     assert len(ids) == len(set(ids)) == 1837  # the rows of instances.csv
     # The rows of gpus.csv and cpus.csv, of the prices and of our own.
-    assert (len(shipped.gpus), len(shipped.cpus)) == (56 + 63, 39 + 65)
+    assert (len(shipped.gpus), len(shipped.cpus)) == (56 + 63, 39 + 1 + 65)
     assert len({offer.provider for offer in shipped.offers}) == 24
 
 
@@ -114,6 +116,37 @@ def test_other_accelerators_are_rejected_and_never_taken_for_a_cpu(
     (rejection,) = (row for row in shipped.rejected if row.id == identifier)
     assert rejection.code == code
     assert not any(offer.id == identifier for offer in shipped.offers)
+
+
+@pytest.mark.parametrize(
+    ("identifier", "gpu", "usd_per_hour"),
+    [
+        ("lambda/global/NVIDIA GH200 96GB", "gh200-96gb", 2.29),
+        ("jarvis-labs/global/NVIDIA A100 40GB", "a100-sxm4-40gb", 0.89),
+        ("verda/global/Tesla V100 16GB", "v100-sxm2-16gb", 0.14),
+    ],
+)
+def test_a_gpu_is_found_by_the_name_that_its_provider_uses(
+    shipped: Catalog, identifier: str, gpu: str, usd_per_hour: float
+) -> None:
+    offer = offer_of(shipped, identifier)
+    assert (offer.gpu, offer.gpu_count, price_of(offer).usd_per_hour) == (gpu, 1, usd_per_hour)
+
+
+def test_no_offer_is_without_a_device_profile_that_its_name_finds(shipped: Catalog) -> None:
+    names = [row.reason.split("'")[1] for row in shipped.rejected if row.code == "no-device-profile"]
+    assert len(names) == 92 - 44
+    assert [name for name in names if find_rented_gpu(shipped, name)] == []
+
+
+def test_n4_is_emerald_rapids_though_its_lscpu_hides_the_model(shipped: Catalog) -> None:
+    offers = [offer for offer in shipped.offers if offer.provider == "gcp" and offer.instance.startswith("n4-")]
+    assert len(offers) == 8 * 3  # sizes x regions
+    (cpu,) = {offer.cpu for offer in offers}
+    assert cpu is not None
+    assert shipped.cpus[cpu].generation == "Emerald Rapids"
+    assert "amx_bf16" in shipped.cpus[cpu].isa
+    assert shipped.cpus[cpu].sustained_hz == 2.9e9
 
 
 def test_aws_p3_whose_row_does_not_mention_its_gpus_is_a_v100_machine(shipped: Catalog) -> None:
@@ -314,6 +347,17 @@ def test_a_cpu_that_nobody_inspected_says_all_that_prediction_needs(shipped: Cat
             assert cpu.l2_bytes_per_core, cpu.id
             assert cpu.cores_per_socket, cpu.id
             assert cpu.threads_per_core, cpu.id
+
+
+def test_every_cpu_with_an_l3_says_how_many_cores_share_it() -> None:
+    # Not of the catalog, which assumes a number where a profile has none.
+    cpus = read_cpus(sorted((ROOT / "devices/cpu").glob("*.yaml")), measured=ROOT / "sparecores/cpus.yaml").values()
+    assert broken_device_invariants(cpus) == ()
+    l3_mib = {cpu.id: (cpu.l3_bytes or 0) / 2**20 / (cpu.cores_per_socket or 1) for cpu in cpus}
+    assert l3_mib["amd-epyc-9b45"] == 384 / 96  # lscpu of c4d-highcpu-192: one socket, 12 dies of 32 MiB
+    assert l3_mib["intel-xeon-platinum-8573c"] == 260 / 48  # lscpu of Standard_D192s_v6: two sockets of 48 cores
+    assert l3_mib["intel-xeon-2-8-ghz"] == 54 / 32  # lscpu of n2-standard-128
+    assert l3_mib["intel-emerald-rapids-2-1-ghz"] == 5  # as of Xeon 8580 (300 / 60) and 8592+ (320 / 64)
 
 
 def test_second_level_caches_are_those_of_the_core(shipped: Catalog) -> None:

@@ -45,6 +45,7 @@ OTHERWISE = {
     "intel-cascade-lake-2-2-ghz": ("Intel(R) Xeon(R) CPU @ 2.20GHz",),
     "intel-xeon-2-8-ghz": ("Intel(R) Xeon(R) CPU @ 2.80GHz",),
     "intel-skylake-broadwell-haswell-2-0-2-3-ghz": ("Intel(R) Xeon(R) CPU @ 2.00GHz", "Intel(R) Xeon(R) CPU @ 2.30GHz"),
+    "intel-emerald-rapids-2-1-ghz": ("Intel Emerald Rapids 2.1 GHz",),  # its lscpu hides the model: an alias of our own
 }
 """System names that do not follow from the name of the profile."""
 SHARED = {
