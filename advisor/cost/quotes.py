@@ -126,6 +126,7 @@ def quotes_of(
                 ),
                 loader_vcpus=None if predictions.loader_vcpus is None else float(predictions.loader_vcpus[at]),
                 is_tight=predictions.is_tight is not None and bool(predictions.is_tight[at]),
+                host_cpu=device.host_cpu,
                 plan=plan,
                 scaling_efficiency_ratio=efficiency_ratio,
                 tokens=token_quote(

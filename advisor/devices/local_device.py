@@ -53,6 +53,7 @@ def _local_gpu(gpu: LocalGpu, machine: Machine, catalog: Catalog) -> LocalDevice
         return LocalDevice(
             id=gpu.id, name=gpu.name, thread_count=machine.thread_count, device=None, profile=None, note=note
         )
+    host = _profile(catalog, machine.cpu_name or "")
     here = replace(
         profile,
         memory_bytes=gpu.memory_bytes or profile.memory_bytes,
@@ -66,6 +67,7 @@ def _local_gpu(gpu: LocalGpu, machine: Machine, catalog: Catalog) -> LocalDevice
             here,
             host_to_device_bytes_per_s=catalog.copies_at_hand.get(profile.id),
             vcpu_count=machine.thread_count,
+            host=host if isinstance(host, Cpu) else None,
         ),
         profile=profile,
         affinity_count=machine.affinity_count,

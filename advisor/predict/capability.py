@@ -67,7 +67,7 @@ _FP64_FLOPS_PER_FP32 = 1 / 64
 """For a GPU without a figure: the ratio of GeForce and workstation parts since Ampere (CUDA C programming guide)."""
 _PCIE_SUSTAINED_RATIO = 0.43
 """Median share of PCIe's theoretical rate in copies measured on 14 GPUs of cloud instances (SpareCores)."""
-_GPU_OFFER_FIELDS = attrgetter("gpu", "host_to_device_bytes_per_s", "network_bytes_per_s", "vcpus", "gpu_count")
+_GPU_OFFER_FIELDS = attrgetter("gpu", "cpu", "host_to_device_bytes_per_s", "network_bytes_per_s", "vcpus", "gpu_count")
 _CPU_OFFER_FIELDS = attrgetter("cpu", "vcpus", "threads_per_core", "memory_bytes", "measured_read_bytes_per_s")
 """The fields of an offer that determine its device."""
 _DEVICES_KEPT = 4096
@@ -82,8 +82,10 @@ def gpu_device(
     vcpu_count: float | None = None,
     gpu_count: int = 1,
     network_bytes_per_s: float | None = None,
+    host: Cpu | None = None,
 ) -> Device:
-    """Return one of a machine's GPUs, with the host's vCPUs and the measured host-to-device rate, if any."""
+    """Return one of a machine's GPUs, with the host's CPU and vCPUs and the measured host-to-device rate, if any."""
+    host_clock_hz = None if host is None else sustained_clock_hz(host)
     vector = gpu.fp32_flops_per_s
     peaks = {
         "vector": vector,
@@ -118,12 +120,25 @@ def gpu_device(
         streaming_ratio=streaming_ratio(gpu),
         resident_threads_per_core=architecture.resident_threads if architecture else REFERENCE_RESIDENT_THREADS,
         clock_hz=gpu.boost_hz,
+        host_time_ratio=_host_time_ratio(host_clock_hz) if host_clock_hz else 1.0,
+        host_cpu=host.id if host and host_clock_hz else None,
         exceeds_rated_clock=exceeds_rated_clock(gpu),
         has_narrow_tensor_cores=has_narrow_tensor_cores(gpu),
         issue_contention=architecture.issue_contention if architecture else 0.0,
         sustained_compute_ratio=gpu.sustained_compute_ratio or 1.0,
         sustained_memory_ratio=gpu.sustained_memory_ratio or 1.0,
     )
+
+
+def _host_time_ratio(clock_hz: float) -> float:
+    """Return the time of dispatching at this clock over that at `REFERENCE_HOST_HZ`, at equal cycles per instruction.
+
+    CPU time = instructions x cycles per instruction / clock (Hennessy and Patterson, Computer Architecture, sec. 1.9).
+    Equal cycles are an approximation: Google's CoreMark scores per vCPU and all-core GHz are 4,800 to 5,200 from
+    Broadwell to Ice Lake, but 6,500 to 7,400 on Zen 3 (github.com/Cyclenerd/google-cloud-compute-machine-types,
+    coremark.csv @ 4db66b0b over frequency.sql @ 006a7ba2).
+    """
+    return REFERENCE_HOST_HZ / clock_hz
 
 
 def _native_fp16(gpu: Gpu) -> float | None:
@@ -180,7 +195,7 @@ def cpu_device(
         cache_bytes_per_s=_CACHE_BYTES_PER_CYCLE * cycles_per_s,
         near_cache_bytes=(cpu.l2_bytes_per_core or 0.0) * cores,
         vcpu_count=vcpus,
-        host_time_ratio=REFERENCE_HOST_HZ / clock_hz,
+        host_time_ratio=_host_time_ratio(clock_hz),
         sustained_compute_ratio=cpu.sustained_compute_ratio or 1.0,
         sustained_memory_ratio=cpu.sustained_memory_ratio or 1.0,
     )
@@ -292,6 +307,7 @@ def _device(offer: Offer, *, gpus: Mapping[str, Gpu], cpus: Mapping[str, Cpu]) -
             vcpu_count=offer.vcpus,
             gpu_count=offer.gpu_count,
             network_bytes_per_s=offer.network_bytes_per_s,
+            host=cpus.get(offer.cpu or ""),
         )
     cpu = cpus.get(offer.cpu or "")
     if cpu is None or offer.vcpus is None or offer.memory_bytes is None:

@@ -112,8 +112,8 @@ def lone_block_ratio(device: Device, efficiency: Efficiency) -> float:
 
 
 def launch_s(device: Device, efficiency: Efficiency) -> float:
-    """Return the launch overhead of a kernel."""
-    return efficiency.launch_s * device.host_time_ratio
+    """Return the launch overhead of a kernel: of a GPU itself, or of the core that starts a CPU's kernel."""
+    return efficiency.launch_s * (device.host_time_ratio if device.kind == "cpu" else 1.0)
 
 
 def join_s(device: Device, efficiency: Efficiency) -> float:

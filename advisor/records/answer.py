@@ -98,6 +98,8 @@ class TokenQuote:
 class Quote:
     """One offer with the predicted time and cost of the job.
 
+    - `host_cpu`: the CPU whose clock sets the time to dispatch the operators to a GPU; None if it is not known and a
+      clock of 4 GHz is assumed, and for a CPU
     - `gpus_used`: GPUs used on all machines together
     - `price_marks`: why the price is doubtful: STALE (known to be out of date), SUSPECT (not credible), OLD
     - `batch`: the global batch over all GPUs
@@ -161,6 +163,7 @@ class Quote:
     commitment_usd: float | None = None
     loader_vcpus: float | None = None
     is_tight: bool = False
+    host_cpu: str | None = None
     plan: Plan | None = None
     scaling_efficiency_ratio: float | None = None
     tokens: TokenQuote | None = None

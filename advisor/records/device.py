@@ -127,8 +127,9 @@ class Device:
     - `streaming_ratio`: share of the datasheet's bandwidth that long copies reach on this type of memory
     - `resident_threads_per_core`: threads in flight per SM
     - `clock_hz`: the clock of a GPU's peaks
-    - `host_time_ratio`: time of the same code on one core over its time at `REFERENCE_HOST_HZ`; for a CPU, which
-      dispatches its own kernels. The hosts of GPUs are not known, so it is 1 there
+    - `host_time_ratio`: time of the same code on one core of the host over its time at `REFERENCE_HOST_HZ`; a CPU is
+      its own host. 1 if the host of a GPU is not known
+    - `host_cpu`: the CPU of a GPU's host, by its id; None if it or its clock is not known
     - `exceeds_rated_clock`: cooling and power allow a higher clock than the one its peak was computed from
     - `has_narrow_tensor_cores`: tensor cores with half the rate of others of their generation
     - `issue_contention`: how much other instructions slow down fp32 products outside tensor cores, at most 1
@@ -160,6 +161,7 @@ class Device:
     resident_threads_per_core: float = REFERENCE_RESIDENT_THREADS
     clock_hz: float = REFERENCE_CLOCK_HZ
     host_time_ratio: float = 1.0
+    host_cpu: str | None = None
     exceeds_rated_clock: bool = False
     has_narrow_tensor_cores: bool = False
     issue_contention: float = 0.0

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -21,6 +23,14 @@ def test_without_plans_every_step_runs_on_one_gpu() -> None:
     (quote,) = rank(OFFERS, fleet=fleet(0, devices=(EIGHT,)), predictions=alone, job=job()).quotes
     assert (quote.plan, quote.scaling_efficiency_ratio) == (None, None)
     assert (quote.gpus_used, quote.instance_count) == (1, 1)
+
+
+def test_a_quote_names_the_host_that_dispatches() -> None:
+    for host_cpu in ("xeon", None):
+        own = replace(EIGHT, host_cpu=host_cpu)
+        alone = predictions(own, step_s=[[1.0]])
+        (quote,) = rank(OFFERS, fleet=fleet(0, devices=(own,)), predictions=alone, job=job()).quotes
+        assert quote.host_cpu == host_cpu
 
 
 def test_the_plan_of_a_step_is_told_with_its_efficiency_unless_it_is_one_device_alone() -> None:

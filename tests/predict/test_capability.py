@@ -125,7 +125,21 @@ def test_a_slower_core_takes_longer_for_the_same_code(clock_hz: float, ratio: fl
 
     assert device is not None
     assert device.host_time_ratio == ratio
-    assert gpu_device(a_gpu()).host_time_ratio == 1.0  # whose host nobody knows
+
+
+def test_a_gpus_host_takes_longer_the_slower_its_clock() -> None:
+    known = gpu_device(a_gpu(), host=a_cpu(sustained_hz=3.2e9))
+    assert (known.host_cpu, known.host_time_ratio) == ("xeon", 1.25)  # 4 / 3.2 GHz
+    for host in (None, a_cpu(sustained_hz=None, base_hz=None)):
+        unknown = gpu_device(a_gpu(), host=host)
+        assert (unknown.host_cpu, unknown.host_time_ratio) == (None, 1.0)
+
+
+def test_one_gpu_behind_two_hosts_is_two_devices() -> None:
+    offers = [an_offer(gpu="t4", gpu_count=1, cpu=cpu) for cpu in ("xeon", None, "xeon")]
+    fleet = fleet_of(offers, gpus={"t4": a_gpu()}, cpus={"xeon": a_cpu()})
+    assert fleet.device_index.tolist() == [0, 1, 0]
+    assert [device.host_cpu for device in fleet.devices] == ["xeon", None]
 
 
 def test_a_peak_rests_on_the_base_clock_where_no_other_is_known() -> None:

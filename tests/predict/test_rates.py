@@ -212,6 +212,8 @@ def test_more_cores_take_longer_to_start_and_end_together() -> None:
     assert join_s(device(core_count=1), fit) == 0
     assert join_s(device(core_count=0.5), fit) == 0  # half a core has no second thread
     assert launch_s(device(core_count=4), fit) == launch_s(device(core_count=1), fit) == 2e-6
+    assert launch_s(device(kind="cpu", host_time_ratio=1.5), fit) == 3e-6
+    assert launch_s(device(kind="gpu", host_time_ratio=1.5), fit) == 2e-6  # the GPU's own
     devices = [device(core_count=1), device(core_count=4)]
     assert rates(devices, [fit, fit]).join_s[:, 0, 0].tolist() == pytest.approx([0, 1.639e-6], rel=1e-4)
 
