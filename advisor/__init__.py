@@ -16,6 +16,11 @@ __all__ = [
 ]  # fmt: skip
 
 
+def __dir__() -> list[str]:
+    """List the public names, although they are imported on first use."""
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     """Import the public names on first use, so that `advise --help` does not pay for them."""
     if name in __all__:

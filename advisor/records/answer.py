@@ -1,10 +1,11 @@
 """Defines the recommendation: ranked quotes, rejected offers, and the assumptions behind them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from advisor.records.device import CompileMode, DeviceKind, Layout, Precision, TimeSource
+from advisor.records.displayed import Displayed
 from advisor.records.generation import Generation
 from advisor.records.options import Objective
 from advisor.records.price import ExchangeRate, PriceBasis, PriceKind, PriceMark, Rejection, Tier
@@ -13,6 +14,8 @@ from advisor.records.workload import Mode
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from advisor.report.content import Block
 
 ANSWER_SCHEMA_VERSION = 1
 GroupBy = Literal["family", "module", "phase"]
@@ -359,7 +362,7 @@ class WorkloadSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Recommendation:
+class Recommendation(Displayed):
     """The answer; it is displayed as a table in a terminal and in a notebook.
 
     - `quotes`: cheapest first, or in the order of `job.objective`
@@ -389,17 +392,10 @@ class Recommendation:
     machine_sweep: MachineSweep | None = None
     exchange_rate: ExchangeRate | None = None
 
-    def __repr__(self) -> str:
-        from advisor.report.recommendation import recommendation_content
-        from advisor.report.terminal import displayed
-
-        return displayed(recommendation_content(self, top=10))
-
-    def _repr_html_(self) -> str:
-        from advisor.report.notebook import to_fragment
+    def _content(self) -> "Iterator[Block]":
         from advisor.report.recommendation import recommendation_content
 
-        return to_fragment(recommendation_content(self, top=10))
+        return recommendation_content(self, top=10)
 
     def save(self, file: "str | Path", *, top: int = 10) -> None:
         """Write the answer like `advise SOURCE -o FILE`, in the format of the suffix: .txt .json .csv .md.

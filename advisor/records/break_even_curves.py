@@ -1,11 +1,16 @@
 """Defines the break-even answer: where the cheapest CPU and the cheapest GPU cost the same."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from advisor.records.answer import Interval, Job, Quote, QuotedDevice
 from advisor.records.device import DeviceKind, Precision
+from advisor.records.displayed import Displayed
 from advisor.records.price import ExchangeRate
+
+if TYPE_CHECKING:
+    from advisor.report.content import Block
 
 BREAK_EVEN_SCHEMA_VERSION = 1
 CurveKind = Literal["batch", "requests_per_day", "samples", "parameter"]
@@ -102,8 +107,8 @@ class FolkRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class BreakEven:
-    """The break-even answer; it is displayed as text in a terminal.
+class BreakEven(Displayed):
+    """The break-even answer; it is displayed as text in a terminal and as HTML in a notebook.
 
     - `folk_rule`: None if only one device kind can do the job
     - `left_out`: the curves that are missing, with the reason
@@ -121,8 +126,7 @@ class BreakEven:
     exchange_rate: ExchangeRate | None = None
     notes: tuple[str, ...] = ()
 
-    def __repr__(self) -> str:
+    def _content(self) -> "Iterator[Block]":
         from advisor.report.break_even import break_even_content
-        from advisor.report.terminal import displayed
 
-        return displayed(break_even_content(self))
+        return break_even_content(self)

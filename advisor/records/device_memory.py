@@ -1,12 +1,17 @@
 """Defines the memory needs of a step on a device, part by part, and the changes that reduce them."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from advisor.records.answer import QuotedDevice
 from advisor.records.device import Precision
+from advisor.records.displayed import Displayed
 from advisor.records.generation import Generation
 from advisor.records.workload import Mode, Phase
+
+if TYPE_CHECKING:
+    from advisor.report.content import Block
 
 MEMORY_SCHEMA_VERSION = 1
 Verdict = Literal["fits", "tight", "does not fit"]
@@ -78,10 +83,10 @@ class DeviceMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class MemoryAnswer:
-    """The memory of a step on every requested device, smallest memory first; displayed as tables in a terminal.
+class MemoryAnswer(Displayed):
+    """The memory of a step on every requested device, smallest memory first.
 
-    If `generation` is set, batches are requests in flight.
+    It is displayed as tables in a terminal and in a notebook. If `generation` is set, batches are requests in flight.
     """
 
     schema_version: int
@@ -93,8 +98,7 @@ class MemoryAnswer:
     notes: tuple[str, ...]
     generation: Generation | None = None
 
-    def __repr__(self) -> str:
+    def _content(self) -> "Iterator[Block]":
         from advisor.report.memory import memory_content
-        from advisor.report.terminal import displayed
 
-        return displayed(memory_content(self, top=10))
+        return memory_content(self, top=10)

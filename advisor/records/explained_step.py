@@ -1,13 +1,18 @@
 """Defines the breakdown of a step's time by operator family, module and phase, and the changes that save most."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from advisor.records.answer import Bound, Interval, QuotedDevice
 from advisor.records.device import CompileMode, Layout, Precision, TimeSource
+from advisor.records.displayed import Displayed
 from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
 from advisor.records.workload import Mode
+
+if TYPE_CHECKING:
+    from advisor.report.content import Block
 
 EXPLANATION_SCHEMA_VERSION = 1
 ChangeKind = Literal["precision", "batch", "layout", "compile", "attention", "weights", "instance"]
@@ -112,8 +117,8 @@ class ExplainedStep(PredictedStep):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Explanation:
-    """The breakdown of one step on every requested device; it is displayed as tables in a terminal.
+class Explanation(Displayed):
+    """The breakdown of one step on every requested device; it is displayed as tables in a terminal and in a notebook.
 
     - `samples`: samples of the job; requests if `generation` is set
     - `exchange_rate`: the currency of text; numbers are in dollars
@@ -132,8 +137,7 @@ class Explanation:
     generation: Generation | None = None
     notes: tuple[str, ...] = ()
 
-    def __repr__(self) -> str:
+    def _content(self) -> "Iterator[Block]":
         from advisor.report.explanation import explanation_content
-        from advisor.report.terminal import displayed
 
-        return displayed(explanation_content(self, top=10))
+        return explanation_content(self, top=10)

@@ -228,10 +228,11 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """The whole report. `money` is the prefix of an amount."""
+    """The whole report: the headline is one line, `answer` the full sentence. `money` is the prefix of an amount."""
 
     title: str
     headline: str
+    answer: str
     figures: tuple[Figure, ...]
     warnings: tuple[str, ...]
     sections: tuple[Section, ...]

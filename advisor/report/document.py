@@ -41,7 +41,8 @@ def document_of(report: Report) -> Document:
     )
     return Document(
         title=f"{recommendation.workload.name}: {recommendation.job.mode}",
-        headline=sentence.headline(recommendation),
+        headline=sentence.short_headline(recommendation),
+        answer=sentence.headline(recommendation),
         figures=() if recommendation.best is None else _figures(recommendation.best, recommendation),
         warnings=recommendation.warnings,
         sections=tuple(section for section in sections if section.plots or section.tables or section.lists),

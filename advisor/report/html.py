@@ -17,7 +17,7 @@ _IN_A_SCRIPT = {ord(character): f"\\u{ord(character):04x}" for character in "<>&
 def render_report(report: Report) -> str:
     """Return the whole HTML file."""
     document = document_of(report)
-    title, headline = (escape(printable(text)) for text in (document.title, document.headline))
+    title, headline, answer = (escape(printable(text)) for text in (document.title, document.headline, document.answer))
     style, library, script = asset("report.css"), asset("plot.min.js"), _script()
     policy = (
         "default-src 'none'; base-uri 'none'; form-action 'none'; "
@@ -37,6 +37,7 @@ def render_report(report: Report) -> str:
 <main id="report">
 <h1>{title}</h1>
 <p class="headline">{headline}</p>
+<p class="answer">{answer}</p>
 <noscript><p>Scripts are switched off. This report needs its scripts to draw the tables and plots.</p></noscript>
 </main>
 <script type="application/json" id="data">{json_in_html(to_plain(document))}</script>

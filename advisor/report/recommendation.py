@@ -17,7 +17,7 @@ from advisor.report.quote_columns import RankedQuote, columns_for, device_label,
 from advisor.report.tables import ColumnOf, column, numbers, table_of
 
 _ORDER = (
-    "#", "provider", "instance", "device", "per h", "TTFT", "TPOT", "step", "time", "cost", "per Mtok", "cheapest",
+    "#", "provider", "instance", "per h", "TTFT", "TPOT", "step", "time", "cost", "per Mtok", "device", "cheapest",
     "samples/s", "tokens/s",
 )  # fmt: skip
 """The most important columns come first; the others follow in their usual order."""

@@ -54,13 +54,13 @@ def headline(recommendation: Recommendation) -> str:
     If the local machine can do the job within an hour, another sentence says so: as advice before the answer, or as a
     fact after it if the job has no given size.
     """
-    best, at_hand, rate = recommendation.best, recommendation.at_hand, recommendation.exchange_rate
+    best, rate, enough = recommendation.best, recommendation.exchange_rate, _enough_at_hand(recommendation)
     if best is not None and best.provider == LOCAL:
         rivals = _rivals(best, recommendation.quotes, objective=recommendation.job.objective)
         return f"{_local_job(best, recommendation.job, rate=rate)}{rivals}."
     keep = here = ""
-    if at_hand is not None and at_hand.job_s.mid < _NOT_WORTH_RENTING_S:
-        done = _local_job(at_hand, recommendation.job, rate=rate)
+    if enough is not None:
+        done = _local_job(enough, recommendation.job, rate=rate)
         if recommendation.job.assumed:
             here = f" {done[:1].upper()}{done[1:]}."
         else:
@@ -82,6 +82,25 @@ def headline(recommendation: Recommendation) -> str:
         f"{how_long}{_per_tokens(best, rate=rate)}{_margin(best, recommendation.quotes, job=job, rate=rate)}"
         f"{_rivals(best, recommendation.quotes, objective=job.objective)}.{here}"
     )
+
+
+def short_headline(recommendation: Recommendation) -> str:
+    """Return the answer in one line: the instance, its cost and its time."""
+    best, job = recommendation.best, recommendation.job
+    enough = None if job.assumed else _enough_at_hand(recommendation)
+    advised = enough or best
+    if advised is None:
+        return "No instance can run this job within the limits"
+    cost = units.format_money(advised.job_usd.mid, rate=recommendation.exchange_rate)
+    time = "per month" if job.requests_per_day is not None else f"in {units.format_duration(advised.job_s.mid)}"
+    name = f"{advised.provider} {instance_label(advised)}" if enough is None else f"Do not rent: {advised.instance}"
+    return f"{name} ({device_label(advised)}): {cost} {time}"
+
+
+def _enough_at_hand(recommendation: Recommendation) -> Quote | None:
+    """Return the quote of the local machine if it does the job before a rented one is set up."""
+    at_hand = recommendation.at_hand
+    return at_hand if at_hand is not None and at_hand.job_s.mid < _NOT_WORTH_RENTING_S else None
 
 
 def _local_job(at_hand: Quote, job: Job, *, rate: ExchangeRate | None) -> str:

@@ -6,7 +6,7 @@ from advisor.records.price import ExchangeRate
 from advisor.report.document import document_of
 from tests.report.report_toys import report
 from tests.report.test_tokens import answer as served_answer
-from tests.report.toys import L4, recommendation
+from tests.report.toys import GENOA, HERE, L4, T4, recommendation
 from tests.says import assert_says
 
 
@@ -22,7 +22,21 @@ def test_a_section_with_nothing_to_show_is_left_out() -> None:
     document = document_of(empty)
     assert [section.id for section in document.sections] == ["basis", "accuracy"]
     assert document.figures == ()
-    assert_says(document.headline, "0 offers")
+    assert_says(document.answer, "0 offers")
+
+
+def test_the_headline_is_one_line_and_the_rest_stands_below_it() -> None:
+    document = document_of(report(recommendation(L4, T4, GENOA)))
+    assert_says(document.headline, "aws g6.xlarge", "1x L4", "$0.42", "30 min")
+    assert len(document.headline) <= 80
+    assert_says(document.answer, "$0.42", "$0.38-$0.46", "c7a.xlarge")
+
+
+def test_the_headline_says_do_not_rent_where_the_local_machine_is_enough() -> None:
+    answer = recommendation(L4, at_hand=HERE)
+    sized = replace(answer, job=replace(answer.job, assumed=False))
+    assert_says(document_of(report(sized)).headline, "Do not rent", "this machine's cpu", "$0", "30 min")
+    assert_says(document_of(report(answer)).headline, "aws g6.xlarge", "30 min")
 
 
 def test_the_figures_are_those_of_the_best() -> None:

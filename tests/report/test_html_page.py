@@ -80,6 +80,26 @@ def test_who_points_at_a_plot_sees_its_numbers(shown: Watched) -> None:
     assert "7.5 ms, bound by compute" in " ".join(bars.locator("[aria-label=tip] text").all_text_contents())
 
 
+def test_a_point_of_the_pareto_front_has_its_name_under_the_pointer(shown: Watched) -> None:
+    points = shown.page.locator("#cost-time .canvas [aria-label=dot] path")
+    points.last.hover(force=True)
+    shown.page.wait_for_selector("#cost-time [aria-label=tip] text")
+    assert "aws g6.xlarge" in " ".join(shown.page.locator("#cost-time [aria-label=tip] text").all_text_contents())
+
+
+def test_a_table_wider_than_its_box_says_that_it_scrolls(shown: Watched) -> None:
+    hint = shown.page.locator("#prices .note", has_text="sideways")
+    hint.wait_for(state="hidden")
+    shown.page.set_viewport_size(SIZES["phone"])
+    hint.wait_for(state="visible")
+
+
+def test_the_headline_is_one_line_on_a_desktop(shown: Watched) -> None:
+    headline = shown.page.locator(".headline")
+    line_height = float(headline.evaluate("one => parseFloat(getComputedStyle(one).lineHeight)"))
+    assert headline.bounding_box()["height"] < 1.5 * line_height
+
+
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_is_wider_than_the_screen(tmp_path: Path, size: str, scheme: str) -> None:

@@ -2,9 +2,17 @@
 
 from html.parser import HTMLParser
 
+import pytest
+
 from advisor.records.answer import Recommendation
+from advisor.records.displayed import Displayed
 from advisor.report.notebook import to_fragment
 from advisor.report.recommendation import recommendation_content
+from tests.report.report_toys import break_even
+from tests.report.test_explanation import explanation
+from tests.report.test_explanation import step as explained_step
+from tests.report.test_memory import answer as memory_answer
+from tests.report.test_memory import on
 from tests.report.toys import GENOA, L4, T4, quote, recommendation
 
 
@@ -44,3 +52,35 @@ def test_a_name_is_text_not_html() -> None:
     assert "<img" not in html
     assert "<b>" not in html
     assert "&lt;img src=x&gt;" in html
+
+
+ANSWERS: dict[str, Displayed] = {
+    "recommend": recommendation(L4, T4),
+    "explain": explanation(explained_step()),
+    "memory": memory_answer(on("L4", 24.0)),
+    "breakeven": break_even(),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_every_answer_of_python_is_displayed_in_a_notebook(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tables have the cells of the same answer in a terminal that is wide enough for all of them."""
+    monkeypatch.setenv("COLUMNS", "400")
+    answer = ANSWERS[name]
+    cells = _Cells()
+    cells.feed(answer._repr_html_())
+    assert len(cells.texts) > 3
+    shown = " ".join(repr(answer).split())
+    assert [text for text in cells.texts if " ".join(text.split()) not in shown] == []
+
+
+class _Cells(_Elements):
+    """Collects the text of table cells."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1] in ("td", "th"):
+            self.texts.append(data)

@@ -103,11 +103,11 @@ def test_settings_change_the_answer_and_the_link_holds_them(server: Server) -> N
         page.goto(f"{server.url}/#example=mlp&provider=aws")
         page.wait_for_selector("#break-even figure", timeout=60_000)
         assert page.get_by_role("textbox", name="Providers").input_value() == "aws"
-        assert set(page.locator("#ranking tbody td:nth-child(5)").all_inner_texts()) == {"aws"}
+        assert set(page.locator("#ranking tbody td:nth-child(2)").all_inner_texts()) == {"aws"}
         asked_before = seen.requests.count(f"{server.url}/page/report")
         page.get_by_role("textbox", name="Providers").fill("azure")
         page.get_by_role("textbox", name="Providers").fill("gcp")
-        page.locator("#ranking tbody tr:first-child td:nth-child(5)", has_text="gcp").wait_for(timeout=60_000)
+        page.locator("#ranking tbody tr:first-child td:nth-child(2)", has_text="gcp").wait_for(timeout=60_000)
         assert page.url.endswith("#example=mlp&provider=gcp")
         assert seen.requests.count(f"{server.url}/page/report") == asked_before + 1
         page.get_by_role("textbox", name="Deadline").fill("soon")
@@ -133,6 +133,11 @@ def test_a_dropped_workload_is_answered_and_its_name_is_text(server: Server, tmp
         assert page.locator("#report h1").inner_text() == f"{name}: inference"
         assert page.locator("img").count() == 0
         assert page.evaluate("document.documentElement.scrollWidth") == 390
+        tops = {part: page.locator(part).bounding_box()["y"] for part in (".headline", "#ranking", "#settings")}
+        assert tops[".headline"] < 300  # on a phone the answer comes before the form
+        assert tops["#ranking"] < tops["#settings"]
+        page.get_by_role("button", name="Change the settings").click()
+        assert page.locator("#settings").bounding_box()["y"] < 100
         file.write_text("not JSON")
         page.set_input_files("#file", [])
         page.set_input_files("#file", str(file))

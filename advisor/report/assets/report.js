@@ -42,6 +42,7 @@ function headerOf(report) {
     {},
     element("h1", {}, report.title),
     element("p", { class: "headline" }, report.headline),
+    element("p", { class: "answer" }, report.answer),
     element("dl", { class: "figures" }, ...report.figures.map(figureOf)),
     ...report.warnings.map((warning) => element("p", { class: "warning" }, element("strong", {}, "Warning: "), warning)),
   );

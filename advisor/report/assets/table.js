@@ -4,6 +4,7 @@ import { element } from "./dom.js";
 
 const FIRST_ROWS = 25;
 const LONG = 48;
+const SHORT = 12;
 const SEARCHED_FROM = 12;
 
 /** Make the table with its controls. */
@@ -43,11 +44,17 @@ export function buildTable(table) {
     body,
   );
   update({});
+  const box = element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": table.title }, grid);
+  const hint = element("p", { class: "note", hidden: true }, "More columns to the right: scroll the table sideways.");
+  const sizes = new ResizeObserver(() => (hint.hidden = box.scrollWidth <= box.clientWidth));
+  sizes.observe(box);
+  sizes.observe(grid);
   return element(
     "div",
     { class: "table" },
     rows.length > SEARCHED_FROM ? controls(table, update, state, status) : null,
-    element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": table.title }, grid),
+    hint,
+    box,
     more,
     ...table.notes.map((note) => element("p", { class: "note" }, note)),
   );
@@ -58,10 +65,12 @@ function heading(column, sort) {
   return element("th", { scope: "col", class: column.is_number ? "number" : null }, button);
 }
 
-/** Align numbers to the right; wrap text only in columns with long text. */
+/** Align numbers to the right; wrap text only in columns with long text, and on a phone in the first ones. */
 function kindOf(column, rows, index) {
   if (column.is_number) return "number";
-  return rows.some((row) => row.cells[index].length > LONG) ? "long" : null;
+  const longest = Math.max(...rows.map((row) => row.cells[index].length));
+  if (longest > LONG) return "long";
+  return longest <= SHORT ? "short" : null;
 }
 
 function tableRow(cells, kinds) {

@@ -128,6 +128,7 @@ form.addEventListener("reset", () => setTimeout(changed));
 form.addEventListener("submit", (event) => event.preventDefault());
 document.getElementById("file").addEventListener("change", ({ target }) => target.files[0] && takeFile(target.files[0]));
 document.getElementById("copy").addEventListener("click", copyLink);
+document.getElementById("to-settings").addEventListener("click", () => form.scrollIntoView());
 for (const name of ["dragenter", "dragover", "dragleave", "drop"]) {
   document.addEventListener(name, (event) => {
     event.preventDefault();
