@@ -163,7 +163,7 @@ catalog, workload = load_catalog(), read_workload(Path(sys.argv[1]))
 options = Options(samples=1_000_000)
 offers = [elsewhere(catalog.offers[number % len(catalog.offers)], number) for number in range(2000)]
 job = job_of(options, source_batch=workload.batch)
-selection = select_offers(offers, options=options, price_kind=job.price)
+selection = select_offers(offers, options=options, price_kind=job.price, errors=catalog.price_errors)
 fleet = fleet_of(selection.offers, gpus=catalog.gpus, cpus=catalog.cpus)
 predictions = predict(
     workload, devices=fleet.devices, efficiencies=catalog.efficiencies,

@@ -79,6 +79,7 @@ class _Market:
             catalog.offers,
             options=replace(options, device=device_ids(catalog, options.device)),
             price_kind=job.price,
+            errors=catalog.price_errors,
         )
         self._fleet: Fleet = fleet_of(self._selection.offers, gpus=catalog.gpus, cpus=catalog.cpus)
 

@@ -99,19 +99,20 @@ def task_name(stem: str) -> str:
 
 
 def _first_launchable(quotes: Sequence[Quote], *, engine: str) -> tuple[Quote, tuple[str, ...]]:
-    """Return the first quote that the engine can launch, and a note if it is not the best."""
+    """Return the first quote that the engine can launch, trusted prices first, and a note if it is not the best."""
     module = engine_module(engine)
 
     def why_not(quote: Quote) -> str:
         reason: str = module.why_not(machine_of(quote))
         return reason
 
-    for place, quote in enumerate(quotes, start=1):
+    ranked = sorted(enumerate(quotes, start=1), key=lambda one: not one[1].price_is_trusted)
+    for place, quote in ranked:
         if why_not(quote):
             continue
-        if place == 1:
+        best = ranked[0][1]
+        if quote is best:
             return quote, ()
-        best = quotes[0]
         return quote, (
             f"{engine} cannot launch the best, {_named(best)}: {why_not(best)}. The task is for "
             f"number {place}, {_named(quote)}: {units.format_usd(quote.job_usd.mid)} instead of "

@@ -12,9 +12,11 @@ from advisor.catalog.find import device_ids, exchange_rate_of, overlay_notes
 from advisor.catalog.invariants import catalog_warnings
 from advisor.cost.at_hand import fastest, fleet_at_hand, join, join_fleets, selection_at_hand
 from advisor.cost.batch_sweep import batch_sweeps
+from advisor.cost.cheapest import chances_by_device
 from advisor.cost.job import job_of
 from advisor.cost.offer_terms import latest_starts_s
 from advisor.cost.payback import payback_notes
+from advisor.cost.quotes import best_by_tier, best_of
 from advisor.cost.rank_offers import rank as rank_offers
 from advisor.cost.selection import mark_warnings, select_offers
 from advisor.devices.local_device import local_devices
@@ -58,6 +60,7 @@ def rank(question: Question, *, today: date | None = None) -> Recommendation:
         options=replace(options, device=device_ids(catalog, options.device)),
         price_kind=job.price,
         today=today,
+        errors=catalog.price_errors,
     )
     fleet = fleet_of(selection.offers, gpus=catalog.gpus, cpus=catalog.cpus)
     here = local_devices(machine, catalog) if machine else ()
@@ -78,11 +81,15 @@ def rank(question: Question, *, today: date | None = None) -> Recommendation:
     quotes = (*ranking.quotes, *at_hand.quotes)
     calibrated = frozenset(quote.device.id for quote in quotes if quote.time_source == "calibrated")
     exchange_rate = exchange_rate_of(catalog, options.currency)
+    best = best_of(ranking.quotes)
     return Recommendation(
         schema_version=ANSWER_SCHEMA_VERSION,
         job=job,
         workload=summarize(workload, batch=job_batch or workload.batch),
-        best=ranking.quotes[0] if ranking.quotes else None,
+        best=best,
+        better_if_price_holds=ranking.quotes[0] if ranking.quotes and ranking.quotes[0] is not best else None,
+        chance_by_device=chances_by_device(ranking.quotes),
+        best_by_tier=best_by_tier(ranking.quotes),
         quotes=ranking.quotes,
         at_hand=fastest(at_hand.quotes),
         measured=measured.steps,

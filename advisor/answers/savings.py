@@ -37,7 +37,8 @@ def saving_changes(quote: Quote, recommendation: Recommendation, question: Quest
         if known is None or change.saved_usd > known.saved_usd:
             best_of_kind[kind] = change
     if recommendation.quotes:
-        cheapest = min(recommendation.quotes, key=lambda one: one.job_usd.mid)
+        trusted = [one for one in recommendation.quotes if one.price_is_trusted]
+        cheapest = min(trusted or recommendation.quotes, key=lambda one: one.job_usd.mid)
         best_of_kind["instance"] = _change("instance", quote, cheapest)
     saving = [change for change in best_of_kind.values() if change.saved_ratio >= _LEAST_SAVED_RATIO]
     return tuple(sorted(saving, key=lambda change: -change.saved_usd)[:MOST_SHOWN])

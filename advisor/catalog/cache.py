@@ -23,7 +23,7 @@ from advisor.files.regular_file import read_regular_file
 from advisor.files.whole_file import replace_whole
 from advisor.records.billing import Billing, BillingRule, Extras, StartUp
 from advisor.records.device import Cpu, Efficiency, FamilyEfficiency, Gpu
-from advisor.records.price import Catalog, ExchangeRate, Offer, Price, Rejection
+from advisor.records.price import Catalog, ExchangeRate, Offer, Price, PriceErrors, PriceSpread, Rejection
 
 _OWN_FILE = 0o600
 """Readable only by this user, because overlays may contain confidential prices."""
@@ -71,8 +71,10 @@ def _check(catalog: Catalog) -> None:
     parts = (catalog.gpus.values(), catalog.cpus.values(), catalog.offers, catalog.rejected, catalog.exchange_rates)
     families = (family for efficiency in catalog.efficiencies for family in efficiency.families.values())
     billing = (catalog.billing.rules.values(), catalog.billing.start_ups.values(), [catalog.billing.extras])
+    errors = catalog.price_errors
+    spreads = (*errors.drift.values(), *errors.listing.values(), *([errors.trusted] if errors.trusted else []))
     prices = [price for offer in catalog.offers for price in offer.prices]
-    for records in (*parts, catalog.efficiencies, families, *billing, prices):
+    for records in (*parts, catalog.efficiencies, families, *billing, prices, spreads):
         _check_types(tuple(records))
     _check_values((*catalog.overlays, *catalog.doubts, *catalog.own_dates.values()), str, name="overlays")
     for day in {*catalog.own_dates, *(price.date for price in prices)}:
@@ -149,6 +151,8 @@ def catalog_from_json(payload: bytes) -> Catalog:
     for offer in found["offers"]:
         offer["prices"] = tuple([Price(**values) for values in offer["prices"]])
     billing = found["billing"]
+    errors = found["price_errors"]
+    trusted = errors.get("trusted")
     return Catalog(
         gpus={key: Gpu(**_with_tuples(values)) for key, values in found["gpus"].items()},
         cpus={key: Cpu(**_with_tuples(values)) for key, values in found["cpus"].items()},
@@ -163,6 +167,11 @@ def catalog_from_json(payload: bytes) -> Catalog:
             rules={provider: BillingRule(**values) for provider, values in billing["rules"].items()},
             start_ups={provider: StartUp(**values) for provider, values in billing["start_ups"].items()},
             extras=Extras(**billing.get("extras", {})),
+        ),
+        price_errors=PriceErrors(
+            drift={tier: PriceSpread(**values) for tier, values in errors["drift"].items()},
+            listing={basis: PriceSpread(**values) for basis, values in errors["listing"].items()},
+            trusted=trusted and PriceSpread(**trusted),
         ),
     )
 

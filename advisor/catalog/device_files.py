@@ -1,13 +1,14 @@
-"""Reads the files of devices, efficiencies and billing rules, and adds SpareCores' measurements to our devices."""
+"""Reads devices, efficiencies, billing rules and price errors, and adds SpareCores' measurements to our devices."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from advisor.catalog.fields import read_record
 from advisor.catalog.strict_yaml import Node, did_you_mean, read_documents
 from advisor.records.billing import BillingRule, StartUp
 from advisor.records.device import ANY, Cpu, Efficiency, Gpu
+from advisor.records.price import PriceErrors, PriceSpread
 
 _MAY_BE_ZERO = (
     "n", "log_spread", "device_log_spread", "workload_log_spread", "overlap_ratio", "dispatch_s", "launch_s"
@@ -107,6 +108,21 @@ def read_measured_instances(file: Path) -> dict[tuple[str, str], MeasuredInstanc
 def read_billing_rules(file: Path) -> dict[str, BillingRule]:
     """Return the billing rule of each provider; raise `ProfileError` at the first invalid value."""
     return {entry.key: read_record(BillingRule, entry, zero_allowed=("minimum_s",)) for entry in _entries(file)}
+
+
+def read_price_errors(file: Path) -> PriceErrors:
+    """Return the errors of listed prices; raise `ProfileError` at the first invalid value."""
+    (root,) = _roots([file])
+    root.check_keys([field.name for field in fields(PriceErrors)])
+
+    def read(node: Node) -> PriceSpread:
+        return read_record(PriceSpread, node, zero_allowed=("log_spread", "n"))
+
+    return PriceErrors(
+        drift={entry.key: read(entry) for entry in root.get("drift", {}).entries()},
+        listing={entry.key: read(entry) for entry in root.get("listing", {}).entries()},
+        trusted=read(root["trusted"]) if "trusted" in root else None,
+    )
 
 
 def read_start_ups(file: Path) -> dict[str, StartUp]:

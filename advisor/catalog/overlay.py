@@ -28,14 +28,14 @@ class Layer:
     efficiencies: tuple[Path, ...] = ()
     prices: tuple[Path, ...] = ()
     billing: Path | None = None
+    price_errors: Path | None = None
     measured: Path | None = None
     own_rates: bool = False
 
     def files(self) -> Iterator[Path]:
         """Yield every file of the layer."""
         yield from (*self.gpus, *self.cpus, *self.efficiencies, *self.prices)
-        if self.billing is not None:
-            yield self.billing
+        yield from (file for file in (self.billing, self.price_errors) if file is not None)
         if self.measured is not None:
             yield from sorted(self.measured.glob("*.yaml"))
 
@@ -89,14 +89,18 @@ def starter_overlay() -> str:
 
 
 def _folder_layer(folder: Path, *, name: str, measured: Path | None = None) -> Layer:
-    billing = folder / "billing.yaml"
+
+    def present(name: str) -> Path | None:
+        return folder / name if os.path.lexists(folder / name) else None
+
     return Layer(
         name=name,
         gpus=_yaml_files(folder / "devices/gpu"),
         cpus=_yaml_files(folder / "devices/cpu"),
         efficiencies=_yaml_files(folder / "efficiency"),
         prices=_yaml_files(folder / "prices"),
-        billing=billing if os.path.lexists(billing) else None,
+        billing=present("billing.yaml"),
+        price_errors=present("price_errors.yaml"),
         measured=measured,
     )
 

@@ -11,6 +11,7 @@ from advisor.catalog.device_files import (
     read_efficiencies,
     read_gpus,
     read_measured_instances,
+    read_price_errors,
     read_start_ups,
     with_reported_names,
 )
@@ -24,7 +25,7 @@ from advisor.catalog.strict_yaml import read_documents
 from advisor.catalog.terms import Terms, apply_terms, is_terms, joined_terms, read_terms
 from advisor.records.billing import Billing, BillingRule, Extras, StartUp
 from advisor.records.device import Cpu, Efficiency, Gpu
-from advisor.records.price import Catalog
+from advisor.records.price import Catalog, PriceErrors
 
 
 def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
@@ -36,6 +37,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
     measured: dict[tuple[str, str], MeasuredInstance] = {}
     rules: dict[str, BillingRule] = {}
     start_ups: dict[str, StartUp] = {}
+    price_errors: PriceErrors | None = None
     for layer in in_force:
         layer_gpus = read_gpus(layer.gpus, measured=layer.measured and layer.measured / "gpus.yaml")
         layer_cpus = read_cpus(layer.cpus, measured=layer.measured and layer.measured / "cpus.yaml")
@@ -46,6 +48,8 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
             efficiencies.setdefault(_holds_for(efficiency), efficiency)
         if layer.billing is not None:
             rules = read_billing_rules(layer.billing) | rules
+        if layer.price_errors is not None and price_errors is None:
+            price_errors = read_price_errors(layer.price_errors)
         if layer.measured is not None:
             start_ups = read_start_ups(layer.measured / "startup_times.yaml")
             measured = read_measured_instances(layer.measured / "instances.yaml")
@@ -69,6 +73,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
         overlays=tuple(layer.name for layer in in_force if layer.name and any(layer.files())),
         exchange_rates=terms.exchange_rates,
         billing=Billing(rules=rules, start_ups=start_ups, extras=terms.extras or Extras()),
+        price_errors=price_errors or PriceErrors(),
     )
     if catalog.overlays:
         our_offers, _ = build_offers(our_rows, known=known)

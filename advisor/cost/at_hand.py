@@ -53,7 +53,11 @@ def join_fleets(here: Fleet, rented: Fleet) -> Fleet:
 def fastest(quotes: Iterable[Quote]) -> Quote | None:
     """Return the quote that finishes the job first, without a chance of being the cheapest: it is not ranked."""
     first = min(quotes, key=lambda quote: quote.job_s.mid, default=None)
-    return None if first is None else replace(first, chance_cheapest=0.0, indistinguishable=False)
+    return (
+        None
+        if first is None
+        else replace(first, chance_cheapest=0.0, chance_among_trusted=0.0, indistinguishable=False)
+    )
 
 
 def _priced(local: LocalDevice, device: Device, *, owned: Sequence[Offer]) -> PricedOffer:

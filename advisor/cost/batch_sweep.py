@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from advisor.cost.quotes import quoted_fields
+from advisor.cost.quotes import best_of, quoted_fields
 from advisor.cost.selection import Selection
 from advisor.cost.service import SECONDS_PER_HOUR
 from advisor.records.answer import BOUNDS, BatchPoint, BatchSweep, Interval, Quote
@@ -16,15 +16,16 @@ _MOST_SWEEPS = 6
 def batch_sweeps(
     quotes: Sequence[Quote], *, selection: Selection, fleet: Fleet, predictions: Predictions, named: Sequence[str] = ()
 ) -> tuple[BatchSweep, ...]:
-    """Return sweeps over the batch for the first quote, the first of the other device kind, and the devices `named`.
+    """Return sweeps over the batch for the best quote, the first of the other device kind, and the devices `named`.
 
     `fleet` belongs to the offers of `selection`. Return nothing if there is only one batch size.
     """
-    if len(predictions.batches) < 2 or not quotes:
+    best = best_of(quotes)
+    if len(predictions.batches) < 2 or best is None:
         return ()
     of_kind = {quote.device.kind: quote for quote in reversed(quotes)}
     of_device = {quote.device.id: quote for quote in reversed(quotes)}
-    wanted = [quotes[0], *of_kind.values(), *(of_device[name] for name in named if name in of_device)]
+    wanted = [best, *of_kind.values(), *(of_device[name] for name in named if name in of_device)]
     chosen = list({quote.id: quote for quote in wanted}.values())[:_MOST_SWEEPS]
     devices = dict(zip((offer.id for offer in selection.offers), fleet.device_index.tolist(), strict=True))
     sweeps = []

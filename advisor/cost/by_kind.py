@@ -14,13 +14,15 @@ from advisor.records.answer import Z_90, Interval, Job
 from advisor.records.billing import Billing
 from advisor.records.break_even_curves import KindCost
 from advisor.records.device import DeviceKind
-from advisor.records.prediction import Fleet, FloatArray, IndexArray, Predictions
+from advisor.records.prediction import BoolArray, Fleet, FloatArray, IndexArray, Predictions
 
 
 def cheapest_by_kind(
     selection: Selection, *, fleet: Fleet, predictions: Predictions, job: Job, billing: Billing
 ) -> Mapping[DeviceKind, KindCost]:
     """Return the cheapest offer of each device kind; a kind without an offer within the limits is left out.
+
+    Offers whose price is not trusted count only if a kind has no others.
 
     This takes the same arguments as `rank` but builds no other quotes and no rejections, so it can run for many jobs
     of one workload.
@@ -33,15 +35,22 @@ def cheapest_by_kind(
     may_win = keeps_all(limits, among=np.isfinite(costed.costs.job_usd))
     may_win[selection.may_win_count :] = False
     is_gpu = np.array([device.kind == "gpu" for device in fleet.devices], dtype=np.bool_)[fleet.device_index]
+    is_trusted = np.array([one.is_trusted for one in selection.priced], dtype=np.bool_)
     members: dict[DeviceKind, IndexArray] = {
-        "cpu": np.flatnonzero(may_win & ~is_gpu),
-        "gpu": np.flatnonzero(may_win & is_gpu),
+        "cpu": _trusted_first(may_win & ~is_gpu, is_trusted=is_trusted),
+        "gpu": _trusted_first(may_win & is_gpu, is_trusted=is_trusted),
     }
     return {
         kind: _kind_cost(costed, offers, predictions=predictions, job=job, billing=billing)
         for kind, offers in members.items()
         if len(offers)
     }
+
+
+def _trusted_first(members: BoolArray, *, is_trusted: BoolArray) -> IndexArray:
+    """Return the indices of the members with a trusted price, or of all if none has."""
+    trusted = members & is_trusted
+    return np.flatnonzero(trusted if trusted.any() else members)
 
 
 def _kind_cost(

@@ -1,83 +1,111 @@
-"""Computes the chance that each offer is the cheapest, and which offers are too close to the first to call.
+"""Computes the chance that each offer is the cheapest, and which offers are too close to the best to call.
 
-The error of a predicted time has two parts. The first comes from the model, its trace and its counts. It scales the
-time on every device by the same factor, so it does not change the order of the costs. Offers are therefore compared by
-the second part alone: the device's own error, which is independent of the others' and log-normal around the predicted
-time. Offers that run the same step on the same device share that error too, so the price decides between them.
+A cost has errors that are log-normal around it and independent of each other: those of the device, the host and the
+price. Offers with the same device, host or price list share that error, so it does not change their order. An error of
+the model, its trace and its counts scales the time on every device by the same factor, so it is left out.
 """
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
-from advisor.records.answer import Z_90
-from advisor.records.prediction import BoolArray, FloatArray
+from advisor.records.answer import Z_90, DeviceChance, Quote
+from advisor.records.prediction import BoolArray, FloatArray, IndexArray
 
-_REACH = 5.0
-"""Standard deviations covered on each side of a cost; 3 in 10 million lie above."""
-_CELL_COUNT = 1024
-"""Cells of the integral. With 20,000 cells the chances change by less than 0.1 %, and whole percents are shown."""
-_LEAST_LOG_SPREAD = 1e-9
-"""Replaces a spread of 0, by which nothing can be divided."""
+_REACH = 4.0
+"""Standard deviations covered on each side of a cost; 3 in 100,000 lie above."""
+_DRAW_COUNT = 4096
+"""Draws of all errors together: the standard error of a chance is at most 0.5 / sqrt(4096) = 0.8 %."""
+_SEED = 20261123
+"""Any fixed number: the same question has the same answer."""
 _DEVIATIONS = np.linspace(-8.0, 8.0, 1601)
-_CUMULATIVE_HAZARDS = np.array([-math.log(math.erfc(z / math.sqrt(2)) / 2) for z in _DEVIATIONS])
-"""-log(1 - F) of the standard normal; numpy has no error function."""
+_CUMULATIVE = np.array([math.erfc(-z / math.sqrt(2)) / 2 for z in _DEVIATIONS])
+"""The standard normal distribution; numpy has no error function."""
 
 
-def chances_of_cheapest(usd: FloatArray, *, own_log_spread: FloatArray, steps: Sequence[Hashable]) -> FloatArray:
-    """Return the chance that each offer is the cheapest; offers with equal entries in `steps` run the same step.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SharedError:
+    """One kind of error of all offers: its standard deviation in the logarithm, shared where `source` is equal."""
 
-    Offers of one step at the same cost share their chance evenly, and so do free offers.
+    log_spread: FloatArray
+    source: Sequence[Hashable]
+
+
+def chances_of_cheapest(
+    usd: FloatArray, *, errors: Sequence[SharedError], among: IndexArray | None = None
+) -> FloatArray:
+    """Return the chance that each offer is the cheapest; equal costs share it evenly, and so do free offers.
+
+    With `among`, only the offers at these indices are compared, and the others have no chance.
+
+    Each source of error is drawn once for all its offers, from equally likely strata in random order (Latin hypercube:
+    McKay, Beckman and Conover 1979).
     """
-    if (usd == 0).any():
-        shares: FloatArray = (usd == 0) / np.count_nonzero(usd == 0)
-        return shares
-    cheapest_of: dict[Hashable, list[int]] = {}  # the offers of each step that cost the least
-    for offer in np.argsort(usd, kind="stable").tolist():
-        cheapest = cheapest_of.setdefault(steps[offer], [])
-        if not cheapest or usd[offer] == usd[cheapest[0]]:
-            cheapest.append(offer)
-    first = [offers[0] for offers in cheapest_of.values()]
+    among = np.arange(len(usd)) if among is None else among
     chances = np.zeros_like(usd)
-    for offers, chance in zip(
-        cheapest_of.values(), chances_of_least(np.log(usd[first]), own_log_spread[first]), strict=True
-    ):
-        chances[offers] = chance / len(offers)
+    if len(among) == 1 or (usd[among] == 0).any():
+        is_free = usd[among] == usd[among].min()
+        chances[among] = is_free / np.count_nonzero(is_free)
+        return chances
+    mid = np.log(usd)
+    reach = _REACH * np.sqrt(sum((error.log_spread**2 for error in errors), start=np.zeros_like(mid)))
+    may_win = among[(mid - reach)[among] <= (mid + reach)[among].min()]
+    logs = np.repeat(mid[may_win, np.newaxis], _DRAW_COUNT, axis=1)
+    random = np.random.default_rng(_SEED)
+    for error in errors:
+        spread, source = error.log_spread[may_win], _numbered([error.source[offer] for offer in may_win.tolist()])
+        if spread.any():
+            strata = np.tile(_strata(), (int(source.max()) + 1, 1))
+            logs += random.permuted(strata, axis=1)[source] * spread[:, np.newaxis]
+    is_least = logs == logs.min(axis=0)
+    chances[may_win] = (is_least / is_least.sum(axis=0)).mean(axis=1)
     return chances
 
 
-def indistinguishable(amounts: FloatArray, *, own_log_spread: FloatArray, steps: Sequence[Hashable]) -> BoolArray:
-    """Return which offers are too close to the first, the best, to call: their 90 % intervals overlap.
+def chances_by_device(quotes: Iterable[Quote]) -> tuple[DeviceChance, ...]:
+    """Return the chance that the cheapest offer has each device, the likeliest first; devices without one are left out.
 
-    The first offer itself is never marked, and offers of its step only if their amounts are equal.
+    Two offers are never the cheapest together, so the chances of a device's offers add up.
     """
-    is_same_step = np.array([step == steps[0] for step in steps])
+    found: dict[str, DeviceChance] = {}
+    for quote in quotes:
+        device = quote.device
+        before = found[device.id].chance if device.id in found else 0.0
+        found[device.id] = DeviceChance(
+            id=device.id, name=device.name, kind=device.kind, chance=before + quote.chance_among_trusted
+        )
+    return tuple(sorted((one for one in found.values() if one.chance > 0), key=lambda one: -one.chance))
+
+
+def indistinguishable(amounts: FloatArray, *, errors: Iterable[SharedError], best: int = 0) -> BoolArray:
+    """Return which offers are too close to the one at index `best` to call: their 90 % intervals overlap.
+
+    Of an error that an offer shares with the best, only the difference counts. The best itself is never marked.
+    """
     overlaps: BoolArray = amounts == 0  # of offers that cost nothing
-    if amounts[0] != 0:
-        low, high = (amounts * np.exp(z * own_log_spread) for z in (-Z_90, Z_90))
-        overlaps = (low <= high[0]) & (~is_same_step | (amounts == amounts[0]))
-    overlaps[0] = False
+    if amounts[best] != 0 and not overlaps.any():
+        others, bests = np.zeros_like(amounts), np.zeros_like(amounts)
+        for error in errors:
+            is_shared = np.array([source == error.source[best] for source in error.source])
+            others += np.where(is_shared, error.log_spread - error.log_spread[best], error.log_spread) ** 2
+            bests += np.where(is_shared, 0.0, error.log_spread[best]) ** 2
+        gap = np.abs(np.log(amounts / amounts[best]))
+        overlaps = gap <= Z_90 * (np.sqrt(others) + np.sqrt(bests))
+    overlaps[best] = False
     return overlaps
 
 
-def chances_of_least(mid: FloatArray, spread: FloatArray) -> FloatArray:
-    """Return the probability that each of some independent normals is the smallest; `spread` is a standard deviation.
+def _numbered(sources: Sequence[Hashable]) -> IndexArray:
+    """Return a number for each source, counted from 0 in order of appearance."""
+    number = {source: place for place, source in enumerate(dict.fromkeys(sources))}
+    return np.array([number[source] for source in sources], dtype=np.intp)
 
-    It is the integral of f_i(x) times the product of 1 - F_j(x) over all others j, summed over cells. The smallest
-    value lies in a cell with the probability that it is above the left edge minus that it is above the right edge.
-    Within a cell it is divided in proportion to the growth of the cumulative hazards -log(1 - F), as with competing
-    risks (Kalbfleisch and Prentice, "The Statistical Analysis of Failure Time Data", 2nd edition, chapter 8).
-    """
-    spread = np.maximum(spread, _LEAST_LOG_SPREAD)
-    bottoms, top = mid - _REACH * spread, (mid + _REACH * spread).min()
-    edges = np.linspace(bottoms.min(), top, _CELL_COUNT + 1)
-    may_win = bottoms < top
-    deviations = (edges - mid[may_win, np.newaxis]) / spread[may_win, np.newaxis]
-    hazards = np.interp(deviations, _DEVIATIONS, _CUMULATIVE_HAZARDS)
-    growth = np.diff(hazards, axis=1)
-    falls_into_cell = -np.diff(np.exp(-hazards.sum(axis=0)))
-    chances: FloatArray = np.zeros_like(mid)
-    chances[may_win] = (growth / growth.sum(axis=0)) @ falls_into_cell
-    chances /= chances.sum()
-    return chances
+
+@cache
+def _strata() -> FloatArray:
+    """Return the standard normal's quantiles in the middle of equally likely strata."""
+    middles = (np.arange(_DRAW_COUNT) + 0.5) / _DRAW_COUNT
+    return np.interp(middles, _CUMULATIVE, _DEVIATIONS)

@@ -1,24 +1,25 @@
 """Builds quotes, with intervals and chances, from the costs of the job on each offer."""
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from advisor.cost.cheapest import chances_of_cheapest, indistinguishable
+from advisor.cost.cheapest import SharedError, chances_of_cheapest, indistinguishable
 from advisor.cost.coverage import commitment_usd, coverage
 from advisor.cost.job_cost import JobCosts, cost_job
 from advisor.cost.offer_terms import OfferTerms
 from advisor.cost.service import SECONDS_PER_HOUR
 from advisor.cost.start_up import joint_ends
 from advisor.cost.token_quotes import token_quote
-from advisor.records.answer import BOUNDS, CostParts, Interval, Job, Quote, QuotedDevice
+from advisor.records.answer import BOUNDS, Z_90, CostParts, Interval, Job, Quote, QuotedDevice
 from advisor.records.billing import Billing
+from advisor.records.machine import LOCAL
 from advisor.records.options import Objective
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray, Predictions
-from advisor.records.price import PricedOffer
+from advisor.records.price import PricedOffer, Tier
 from advisor.records.scale import Plan
 
 
@@ -59,15 +60,29 @@ def quotes_of(
     step_usd = np.stack([one.job_usd for one in (mid, low, high)])
     time_s = np.stack([ranked_time_s(one, times, job=job) for one, times in zip((mid, low, high), step_s, strict=True)])
     job_s, job_usd = (np.stack([getattr(one, name) for one in (mid, *ends)]) for name in ("job_s", "job_usd"))
-    # A device is the same on every cloud, unless a step is bound by its copy rate.
+    priced = [costed.priced[index] for index in chosen]
+    price_log_spread = np.array([one.log_spread for one in priced]) * _rent_ratio(mid)
+    job_usd = _widened(job_usd, price_log_spread)
+    own_log_spread = predictions.own_log_spread[devices, batches]
+    host_log_spread = np.zeros_like(own_log_spread)
+    if predictions.host_log_spread is not None:
+        host_log_spread = predictions.host_log_spread[devices, batches]
     ids = [predictions.devices[index].id for index in devices.tolist()]
-    steps = list(zip(ids, batch_sizes.tolist(), step_s[0].tolist(), strict=True))
-    chances, too_close = _compare(
+    is_trusted = np.array([one.is_trusted for one in priced], dtype=np.bool_)
+    trusted = np.flatnonzero(is_trusted if is_trusted.any() else ~is_trusted)
+    chances, among_trusted, too_close = _compare(
         step_usd,
         time_s,
         step_s=step_s,
-        own_log_spread=predictions.own_log_spread[devices, batches],
-        steps=steps,
+        errors=_Errors(
+            device=SharedError(log_spread=np.sqrt(np.maximum(own_log_spread**2 - host_log_spread**2, 0.0)), source=ids),
+            host=SharedError(log_spread=host_log_spread, source=[one.offer.cpu for one in priced]),
+            price=SharedError(
+                log_spread=price_log_spread,
+                source=[(one.offer.provider, device, one.price.kind) for one, device in zip(priced, ids, strict=True)],
+            ),
+        ),
+        trusted=trusted,
         objective=job.objective,
     )
     on_front = pareto_front(job_usd[0], time_s[0])
@@ -112,7 +127,9 @@ def quotes_of(
                 bound=BOUNDS[predictions.bound[at]],
                 time_source="measured" if is_measured else predictions.time_sources[at],
                 chance_cheapest=float(chances[place]),
+                chance_among_trusted=float(among_trusted[place]),
                 indistinguishable=bool(too_close[place]),
+                price_is_trusted=costed.priced[index].is_trusted,
                 on_pareto_front=on_front[place],
                 instance_count=instance_count,
                 idle_ratio=float(mid.idle_ratio[place]),
@@ -140,6 +157,20 @@ def quotes_of(
             )
         )
     return tuple(quotes)
+
+
+def best_of(quotes: Iterable[Quote]) -> Quote | None:
+    """Return the first quote whose price is trusted, or the first of all if none is; None without quotes."""
+    ranked = tuple(quotes)
+    return next((quote for quote in ranked if quote.price_is_trusted), ranked[0] if ranked else None)
+
+
+def best_by_tier(quotes: Iterable[Quote]) -> Mapping[Tier, Quote]:
+    """Return the best quote of each tier, in the order of the ranking, without the local machine."""
+    by_tier: dict[Tier, list[Quote]] = {}
+    for quote in (quote for quote in quotes if quote.provider != LOCAL):
+        by_tier.setdefault(quote.tier, []).append(quote)
+    return {tier: best for tier, members in by_tier.items() if (best := best_of(members)) is not None}
 
 
 def quoted_fields(quote: Quote, record: type[Any]) -> dict[str, Any]:
@@ -176,28 +207,69 @@ def _costs_at_ends(step_s: FloatArray, *, batch_sizes: IndexArray, terms: OfferT
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Errors:
+    """The errors of an offer: of its device's and its host's times, and of its price, as a share of the cost."""
+
+    device: SharedError
+    host: SharedError
+    price: SharedError
+
+    def of_amounts(self, *, elasticity: FloatArray, with_price: bool) -> list[SharedError]:
+        """Return the errors of amounts that grow with the step's time by `elasticity`."""
+        of_time = [replace(error, log_spread=error.log_spread * elasticity) for error in (self.device, self.host)]
+        return [*of_time, self.price] if with_price else of_time
+
+
+def _rent_ratio(costs: JobCosts) -> FloatArray:
+    """Return the share of each cost that grows with the hourly price: all but storage and egress, with their tax."""
+    untaxed_usd = costs.job_usd - costs.tax_usd
+    ratio: FloatArray = np.ones_like(untaxed_usd)
+    np.divide(untaxed_usd - costs.storage_usd - costs.egress_usd, untaxed_usd, out=ratio, where=untaxed_usd > 0)
+    return ratio
+
+
+def _widened(job_usd: FloatArray, price_log_spread: FloatArray) -> FloatArray:
+    """Return the costs and the ends of their intervals, (3, offers), with the error of the price.
+
+    It is independent of that of the time, so their distances from the middle add as squares, in the logarithm.
+    """
+    safe = np.where(job_usd[0] > 0, job_usd, 1.0)
+    distance = np.hypot(np.log(safe[1:] / safe[0]), Z_90 * price_log_spread)
+    return np.stack([job_usd[0], job_usd[0] * np.exp(-distance[0]), job_usd[0] * np.exp(distance[1])])
+
+
 def _compare(
     job_usd: FloatArray,
     time_s: FloatArray,
     *,
     step_s: FloatArray,
-    own_log_spread: FloatArray,
-    steps: Sequence[Hashable],
+    errors: _Errors,
+    trusted: IndexArray,
     objective: Objective,
-) -> tuple[FloatArray, BoolArray]:
-    """Return the chance that each offer is the cheapest, and which offers are too close to the first by the objective.
+) -> tuple[FloatArray, FloatArray, BoolArray]:
+    """Return the chances to be the cheapest of all and of the trusted offers, and which offers are too close to call.
 
-    Amounts are (3, offers): the middle and the ends of the interval.
+    Offers are compared with the first trusted one by the objective. Amounts are (3, offers): the middle and the ends of
+    the interval. `trusted` are indices.
     """
-    usd_log_spread, time_log_spread = (own_log_spread * _elasticity(amounts, step_s) for amounts in (job_usd, time_s))
-    amounts, log_spread = {
-        "cost": (job_usd[0], usd_log_spread),
-        "time": (time_s[0], time_log_spread),
-        "cost-time": (job_usd[0] * time_s[0], usd_log_spread + time_log_spread),
+    of_usd, of_time = (_elasticity(amounts, step_s) for amounts in (job_usd, time_s))
+    amounts, elasticity = {
+        "cost": (job_usd[0], of_usd),
+        "time": (time_s[0], of_time),
+        "cost-time": (job_usd[0] * time_s[0], of_usd + of_time),
     }[objective]
+    usd_errors = errors.of_amounts(elasticity=of_usd, with_price=True)
+    chances = chances_of_cheapest(job_usd[0], errors=usd_errors)
+    all_trusted = len(trusted) == len(chances)
     return (
-        chances_of_cheapest(job_usd[0], own_log_spread=usd_log_spread, steps=steps),
-        indistinguishable(amounts, own_log_spread=log_spread, steps=steps),
+        chances,
+        chances if all_trusted else chances_of_cheapest(job_usd[0], errors=usd_errors, among=trusted),
+        indistinguishable(
+            amounts,
+            errors=errors.of_amounts(elasticity=elasticity, with_price=objective != "time"),
+            best=int(trusted[0]),
+        ),
     )
 
 

@@ -5,10 +5,22 @@ from dataclasses import dataclass
 from datetime import date
 from difflib import get_close_matches
 
+from advisor.cost.price_trust import NO_ERRORS, price_trust
+from advisor.cost.quotes import best_of
 from advisor.errors import UsageError
 from advisor.records.answer import Quote
 from advisor.records.options import DropPrices, Options
-from advisor.records.price import Cause, Offer, Price, PricedOffer, PriceKind, PriceMark, Rejected, RejectionCode
+from advisor.records.price import (
+    Cause,
+    Offer,
+    Price,
+    PricedOffer,
+    PriceErrors,
+    PriceKind,
+    PriceMark,
+    Rejected,
+    RejectionCode,
+)
 
 _MARK_CODES: dict[PriceMark, RejectionCode] = {"STALE": "stale-price", "SUSPECT": "suspect-price", "OLD": "old-price"}
 _DROPPED_MARKS: dict[DropPrices, tuple[PriceMark, ...]] = {
@@ -37,12 +49,18 @@ class Selection:
 
 
 def select_offers(
-    offers: Sequence[Offer], *, options: Options, price_kind: PriceKind, today: date | None = None
+    offers: Sequence[Offer],
+    *,
+    options: Options,
+    price_kind: PriceKind,
+    today: date | None = None,
+    errors: PriceErrors = NO_ERRORS,
 ) -> Selection:
     """Apply the limits of `options` to the offers; `options.device` holds "cpu", "gpu" or device ids.
 
     Owned hardware has one price for every `price_kind`. The age of prices is counted up to `today`, by default the
-    current date. Raises `UsageError` for a provider or region that no offer has.
+    current date; `errors` says how far prices of an age are off. Raises `UsageError` for a provider or region that no
+    offer has.
     """
     check_names(options, offers)
     selected: list[PricedOffer] = []
@@ -51,6 +69,7 @@ def select_offers(
     rejected: list[Rejected] = []
     wanted = OfferFilter.of(options)
     today = today or date.today()
+    trust = price_trust(offers, errors=errors, today=today)
     for offer in offers:
         price = next((price for price in offer.prices if price.kind in (price_kind, "owned")), None)
         if cause := wanted.why_excluded(offer):
@@ -62,7 +81,8 @@ def select_offers(
             continue
         marks = price_marks(price, today=today, max_age_days=options.max_price_age)
         dropped = next((mark for mark in marks if mark in _DROPPED_MARKS[options.drop_prices]), None)
-        priced = PricedOffer(offer=offer, price=price, marks=marks)
+        log_spread, is_trusted = trust(price, offer.tier)
+        priced = PricedOffer(offer=offer, price=price, marks=marks, log_spread=log_spread, is_trusted=is_trusted)
         if dropped is not None:
             cause = Cause(code=_MARK_CODES[dropped], what=price.date, note=price.note)
             rejected.append(Rejected(offer=offer, causes=(cause,)))
@@ -136,7 +156,8 @@ def mark_warnings(quotes: Sequence[Quote], *, max_age_days: int) -> tuple[str, .
     if not marked:
         return ()
     kinds = sorted({mark for quote in marked for mark in quote.price_marks})
-    best = f", including the best one ({quotes[0].price_date})" if quotes[0].price_marks else ""
+    first = best_of(quotes)
+    best = f", including the best one ({first.price_date})" if first is not None and first.price_marks else ""
     return (
         f"{len(marked):,} of the {len(quotes):,} ranked prices are marked {', '.join(kinds)}{best} (OLD: more than "
         f"{max_age_days} days, --max-price-age): run `advise prices refresh`, or use --drop-prices old",

@@ -78,6 +78,7 @@ def _timed(predictions: Predictions, anchor: Anchor) -> Predictions:
         "step_high_s": anchor.step_high_s,
         "log_spread": log_spread,
         "own_log_spread": log_spread,
+        "host_log_spread": 0.0,
         "measured": True,
     }
     arrays = {name: _array(predictions, name) for name in found}
@@ -87,9 +88,11 @@ def _timed(predictions: Predictions, anchor: Anchor) -> Predictions:
 
 
 def _array(predictions: Predictions, name: str) -> Any:
-    """Return a copy of the array; all False for `measured` if nothing was measured before."""
+    """Return a copy of the array; all False or 0 if there is none."""
     array = getattr(predictions, name)
-    return np.zeros(predictions.step_s.shape, dtype=np.bool_) if array is None else array.copy()
+    if array is None:
+        return np.zeros(predictions.step_s.shape, dtype=np.bool_ if name == "measured" else np.float64)
+    return array.copy()
 
 
 def _rows(predictions: Predictions, wanted: Callable[[Device, Precision], bool]) -> IndexArray:

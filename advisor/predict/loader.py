@@ -73,6 +73,7 @@ def with_loader(predictions: Predictions, *, loader_s_per_sample: float) -> Pred
         step_high_s=fed(predictions.step_high_s),
         log_spread=predictions.log_spread * share,
         own_log_spread=predictions.own_log_spread * share,
+        host_log_spread=None if predictions.host_log_spread is None else predictions.host_log_spread * share,
         bound=np.where(is_waiting, BOUNDS.index("loader"), predictions.bound),
         fits=predictions.fits & np.isfinite(load_s),
         loader_vcpus=np.where(is_gpu, _HOST_VCPUS * gpus + work_s / machines / alone_s, work_s / step_s),

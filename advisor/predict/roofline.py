@@ -35,6 +35,7 @@ class StepTimes:
     log_spread: FloatArray
     """One standard deviation of log(measured / predicted)."""
     own_log_spread: FloatArray
+    host_log_spread: FloatArray
     """The part of `log_spread` that differs from device to device; the rest is common to all of them."""
     bound: IndexArray
     """Index in `BOUNDS` of the resource that limits the step."""
@@ -97,11 +98,12 @@ def step_times(
         mid_s = device_s + dispatch_s
         bound = np.argmax((*work_s, dispatch_s), axis=0)
     host_share = np.divide(dispatch_s, mid_s, out=np.zeros_like(mid_s), where=mid_s > 0)
-    log_spread, own_log_spread = _log_spreads(kernels, family_s, host_share, devices, efficiencies)
+    log_spread, own_log_spread, host_log_spread = _log_spreads(kernels, family_s, host_share, devices, efficiencies)
     return StepTimes(
         mid_s=mid_s,
         log_spread=log_spread,
         own_log_spread=own_log_spread,
+        host_log_spread=host_log_spread,
         bound=bound,
         part_ratio=part_ratio,
     )
@@ -209,8 +211,8 @@ def _log_spreads(
     host_share: FloatArray,
     devices: Sequence[Device],
     efficiencies: Sequence[Efficiency],
-) -> tuple[FloatArray, FloatArray]:
-    """Return the spread of the whole error and of the device's own part, (devices, batches).
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the spread of the whole error, of the device's own part, and of the host's within it, (devices, batches).
 
     The variances of independent errors add up. The sources are the device (for all workloads), its datasheet figures
     and its vendor, the workload (on all devices), the host, and each kernel family. Host and families are weighted by
@@ -228,12 +230,11 @@ def _log_spreads(
     of_figures = np.array(
         [_unknown_log_spread(device, fit) for device, fit in zip(devices, efficiencies, strict=True)]
     )[:, np.newaxis]
-    own: FloatArray = np.sqrt(
-        of_families + spread_of("device") ** 2 + of_figures**2 + (host_share * spread_of("host")) ** 2
-    )
+    of_host = host_share * spread_of("host")
+    own: FloatArray = np.sqrt(of_families + spread_of("device") ** 2 + of_figures**2 + of_host**2)
     of_compiled = (kernels.compiled_dispatches > 0) * spread_of("compiled")
     of_backward = kernels.has_backward * spread_of("backward")
-    return np.sqrt(own**2 + spread_of("workload") ** 2 + of_compiled**2 + of_backward**2), own
+    return np.sqrt(own**2 + spread_of("workload") ** 2 + of_compiled**2 + of_backward**2), own, of_host
 
 
 def _unknown_log_spread(device: Device, efficiency: Efficiency) -> float:

@@ -80,7 +80,7 @@ def predict_runs_of(
         precision if runs_on[device.kind] else None for device, precision in zip(devices, precisions, strict=True)
     )
     shape = (len(devices), len(batches))
-    step_s, low_s, high_s, log_spread, own_log_spread = (np.full(shape, np.inf) for _ in range(5))
+    step_s, low_s, high_s, log_spread, own_log_spread, host_log_spread = (np.full(shape, np.inf) for _ in range(6))
     bound = np.zeros(shape, dtype=np.intp)
     part_ratio = np.zeros((len(PARTS), *shape))
     peak_bytes, least_bytes, most_bytes = (np.full(shape, np.inf) for _ in range(3))
@@ -109,6 +109,7 @@ def predict_runs_of(
             )
             step_s[some], low_s[some], high_s[some] = times.mid_s, times.low_s, times.high_s
             log_spread[some], own_log_spread[some] = times.log_spread, times.own_log_spread
+            host_log_spread[some] = times.host_log_spread
             bound[some] = times.bound
             part_ratio[:, some] = times.part_ratio
         memory = step_memory(workload, batches=float_batches, width=width_of(used), kind=kind).total
@@ -127,6 +128,7 @@ def predict_runs_of(
         step_high_s=high_s,
         log_spread=log_spread,
         own_log_spread=own_log_spread,
+        host_log_spread=host_log_spread,
         bound=bound,
         peak_memory_bytes=peak_bytes,
         fits=peak_bytes <= memory_bytes,

@@ -54,6 +54,16 @@ class QuotedDevice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceChance:
+    """The probability that the cheapest offer with a trusted price has this device, from 0 to 1."""
+
+    id: str
+    name: str
+    kind: DeviceKind
+    chance: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CostParts:
     """The parts, in dollars, that add up to the middle of a cost.
 
@@ -104,6 +114,7 @@ class Quote:
     - `host_cpu`: the CPU whose clock sets the time to dispatch the operators to a GPU; None if it is not known and a
       clock of 4 GHz is assumed, and for a CPU
     - `gpus_used`: GPUs used on all machines together
+    - `price_is_trusted`: the price is recent enough, for its tier and its source, to head the answer
     - `price_marks`: why the price is doubtful: STALE (known to be out of date), SUSPECT (not credible), OLD
     - `batch`: the global batch over all GPUs
     - `usd_per_million_samples`: cost of the computing time only
@@ -111,9 +122,10 @@ class Quote:
     - `job_s`: time from requesting the instance to the last step, including `wait_s`, `start_up_s` and `lost_s`; for a
       service, a month
     - `peak_memory_bytes`: peak memory of one device
-    - `chance_cheapest`: the probability that no other ranked offer costs less, from 0 to 1; it counts only the error of
-      each device, not the error that all devices share
-    - `indistinguishable`: the interval of the cost overlaps that of the first quote, by the same errors
+    - `chance_cheapest`: the probability that no other ranked offer costs less, from 0 to 1; it counts the errors of the
+      device, the host and the price, each shared by the offers that have it, not the error that all devices share
+    - `chance_among_trusted`: the same among quotes with trusted prices, or all if none is; 0 for the others
+    - `indistinguishable`: the interval of the cost overlaps that of the best quote, by the same errors
     - `on_pareto_front`: no other quote is both cheaper and faster (for a service, with a shorter step)
     - `wait_s`: wait for the instance, from the user's overlay
     - `lost_s`: expected time lost to spot interruptions
@@ -155,6 +167,8 @@ class Quote:
     time_source: TimeSource
     chance_cheapest: float
     indistinguishable: bool
+    chance_among_trusted: float = 0.0
+    price_is_trusted: bool = True
     on_pareto_front: bool = False
     instance_count: int = 1
     idle_ratio: float = 0.0
@@ -366,6 +380,10 @@ class Recommendation(Displayed):
     """The answer; it is displayed as a table in a terminal and in a notebook.
 
     - `quotes`: cheapest first, or in the order of `job.objective`
+    - `best`: the first quote whose price is trusted; the first of all if none is
+    - `better_if_price_holds`: the first quote if it is not `best`: its price is too old or too uncertain
+    - `chance_by_device`: `chance_among_trusted` of the quotes, added up for each device, the likeliest first
+    - `best_by_tier`: the best quote of each tier, by the same rule, without the local machine
     - `notes`: what the answer is based on, such as defaults and overlays in use
     - `warnings`: reasons why the answer may be wrong
     - `at_hand`: the device of this machine that finishes the job first, outside the ranking. Its provider is "local"
@@ -386,6 +404,9 @@ class Recommendation(Displayed):
     rejected: tuple[Rejection, ...]
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
+    better_if_price_holds: Quote | None = None
+    chance_by_device: tuple[DeviceChance, ...] = ()
+    best_by_tier: Mapping[Tier, Quote] = field(default_factory=dict)
     at_hand: Quote | None = None
     measured: tuple[MeasuredStep, ...] = ()
     batch_sweeps: tuple[BatchSweep, ...] = ()

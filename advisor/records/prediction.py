@@ -33,6 +33,7 @@ class Predictions:
     - `log_spread`: standard deviation of log(measured / predicted)
     - `own_log_spread`: its part that is independent between devices; the rest comes from the model and is the same on
       all devices
+    - `host_log_spread`: the part of the own error that comes from the host's dispatch; None if not counted
     - `bound`: index into `answer.BOUNDS`
     - `is_tight`: the peak memory may or may not fit, within its uncertainty; None if not computed
     - `loader_vcpus`: as in `answer.Quote`; None if the loader is not known
@@ -55,6 +56,7 @@ class Predictions:
     bound: IndexArray
     peak_memory_bytes: FloatArray
     fits: BoolArray
+    host_log_spread: FloatArray | None = None
     is_tight: BoolArray | None = None
     loader_vcpus: FloatArray | None = None
     measured: BoolArray | None = None

@@ -29,6 +29,30 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PriceSpread:
+    """A standard deviation of the logarithm of a price, from `n` measured price changes, or assumed."""
+
+    log_spread: float
+    n: int
+    basis: Literal["measured", "assumed"]
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceErrors:
+    """How far a listed price may be off from the price to pay; what is missing has no error.
+
+    - `drift`: after one year, by tier; the variance grows with the age
+    - `listing`: by basis, at any age
+    - `trusted`: the largest error of a price that may head the answer, counted to the newest price
+    """
+
+    drift: Mapping[str, PriceSpread] = field(default_factory=dict)
+    listing: Mapping[str, PriceSpread] = field(default_factory=dict)
+    trusted: PriceSpread | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
     """One instance type in one region; a machine without a GPU is a CPU offer.
 
@@ -70,11 +94,17 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricedOffer:
-    """An offer with one of its prices, and the marks of a doubtful price."""
+    """An offer with one of its prices, the marks of a doubtful price, and its error.
+
+    - `log_spread`: standard deviation of the logarithm of the price to pay today over the listed price
+    - `is_trusted`: the error, counted to the newest price in the catalog, is at most `PriceErrors.trusted`
+    """
 
     offer: Offer
     price: Price
     marks: tuple[PriceMark, ...] = ()
+    log_spread: float = 0.0
+    is_trusted: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,4 +206,5 @@ class Catalog:
     own_dates: Mapping[str, str] = field(default_factory=dict)
     exchange_rates: tuple[ExchangeRate, ...] = ()
     billing: Billing = field(default_factory=Billing)
+    price_errors: PriceErrors = field(default_factory=PriceErrors)
     copies_at_hand: Mapping[str, float] = field(default_factory=dict)

@@ -38,7 +38,7 @@ class RankedQuote:
 def table_rows(recommendation: Recommendation, *, top: int) -> tuple[RankedQuote, ...]:
     """Return the best `top` quotes, then the local machine if it is not ranked itself.
 
-    If CPUs or GPUs are missing among them, the best of them replaces the last row.
+    The best offer, and the best CPU or GPU if none is among them, replace the last rows.
     """
     job, at_hand = recommendation.job, unranked(recommendation)
     quotes = (*recommendation.quotes, *(() if at_hand is None else (at_hand,)))
@@ -55,10 +55,12 @@ def table_rows(recommendation: Recommendation, *, top: int) -> tuple[RankedQuote
     ]
     ranked = [row for row in rows if row.rank is not None]
     shown = ranked[:top]
-    kinds = {row.quote.device.kind for row in shown}
+    is_best_shown = any(row.quote == recommendation.best for row in shown)
+    best = [row for row in ranked[top:] if row.quote == recommendation.best and not is_best_shown][:1]
+    kinds = {row.quote.device.kind for row in (*shown, *best)}
     missing = next((row for row in ranked[top:] if row.quote.device.kind not in kinds), None)
-    if missing is not None:
-        shown = [*shown[: max(top - 1, 1)], missing]
+    more = best if missing is None else sorted((*best, missing), key=lambda row: row.rank or 0)
+    shown = [*shown[: max(top - len(more), 1)], *more]
     return (*shown, *rows[len(ranked) :])
 
 
@@ -106,8 +108,8 @@ def _price_kind(quote: Quote) -> str:
 
 
 def percent_chance(quote: Quote) -> str:
-    """Return the probability that the quote is the cheapest, in whole percent, such as "61 %"."""
-    return units.format_ratio(round(quote.chance_cheapest, 2))
+    """Return the probability that the quote is the cheapest with a trusted price, in whole percent, such as "61 %"."""
+    return units.format_ratio(round(quote.chance_among_trusted, 2))
 
 
 def columns_for(rows: Sequence[RankedQuote]) -> tuple[ColumnOf[RankedQuote], ...]:
@@ -131,7 +133,7 @@ def columns_for(rows: Sequence[RankedQuote]) -> tuple[ColumnOf[RankedQuote], ...
         *(() if is_service else (_JOB_TIME,)),
         numbers("cost", lambda row: row.quote.job_usd.mid, money_text(rate)),
         column("cost [90 %]", _cost_range, lambda row: row.quote.job_usd.mid, drop_order=2),
-        column("cheapest", _chance, lambda row: row.quote.chance_cheapest, drop_order=10),
+        column("cheapest", _chance, lambda row: row.quote.chance_among_trusted, drop_order=10),
         column("memory", _memory, _memory_share, drop_order=5),
         column("bound", lambda row: row.quote.bound, is_choice=True, drop_order=4),
         column("price date", lambda row: " ".join((row.quote.price_date, *row.quote.price_marks)), drop_order=1),
@@ -169,12 +171,14 @@ def _cost_range(row: RankedQuote) -> str:
 def _place(row: RankedQuote) -> str:
     if row.rank is None:
         return "-"
-    in_doubt = "~" if row.quote.indistinguishable and row.rank > 1 else ""
-    return f"{in_doubt}{row.rank}{'*' if row.has_front_mark else ''}"
+    in_doubt = "~" if row.quote.indistinguishable and row.quote.price_is_trusted else ""
+    old = "" if row.quote.price_is_trusted else "?"
+    return f"{in_doubt}{row.rank}{old}{'*' if row.has_front_mark else ''}"
 
 
 def _chance(row: RankedQuote) -> str:
-    return "-" if row.rank is None else percent_chance(row.quote)
+    is_compared = row.rank is not None and (row.quote.price_is_trusted or row.quote.chance_among_trusted > 0)
+    return percent_chance(row.quote) if is_compared else "-"
 
 
 def _memory_share(row: RankedQuote) -> float:

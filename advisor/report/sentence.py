@@ -8,7 +8,7 @@ from advisor.records.answer import Job, Quote, Recommendation, WorkloadSummary
 from advisor.records.device import DeviceKind
 from advisor.records.machine import LOCAL
 from advisor.records.options import Objective
-from advisor.records.price import ExchangeRate
+from advisor.records.price import ExchangeRate, Tier
 from advisor.records.sample_words import at_batch_text, batch_text, samples_text
 from advisor.report.amounts import interval_text, rate_note
 from advisor.report.marks import KIND_NAMES
@@ -44,6 +44,12 @@ _NAMED_RIVAL_COUNT = 3
 _NAMED_REASON_COUNT = 2
 _OVERLAPPING: Mapping[Objective, str] = {"cost": "costs", "time": "times", "cost-time": "costs x times"}
 _BETTER: Mapping[Objective, str] = {"cost": "cheaper", "time": "faster", "cost-time": "better in cost x time"}
+_TIER_NAMES: Mapping[Tier, str] = {
+    "hyperscaler": "hyperscalers",
+    "neocloud": "GPU clouds",
+    "marketplace": "marketplaces",
+    "owned": "your own hardware",
+}
 _NOT_WORTH_RENTING_S = 3600.0
 """The local machine finishes a shorter job before a rented one is set up."""
 
@@ -56,7 +62,7 @@ def headline(recommendation: Recommendation) -> str:
     """
     best, rate, enough = recommendation.best, recommendation.exchange_rate, _enough_at_hand(recommendation)
     if best is not None and best.provider == LOCAL:
-        rivals = _rivals(best, recommendation.quotes, objective=recommendation.job.objective)
+        rivals = _rivals(best, recommendation)
         return f"{_local_job(best, recommendation.job, rate=rate)}{rivals}."
     keep = here = ""
     if enough is not None:
@@ -80,7 +86,7 @@ def headline(recommendation: Recommendation) -> str:
         f"{units.format_money(cost.mid, rate=rate)} "
         f"({units.format_money(cost.low, rate=rate)}-{units.format_money(cost.high, rate=rate)}) "
         f"{how_long}{_per_tokens(best, rate=rate)}{_margin(best, recommendation.quotes, job=job, rate=rate)}"
-        f"{_rivals(best, recommendation.quotes, objective=job.objective)}.{here}"
+        f"{_rivals(best, recommendation)}.{here}"
     )
 
 
@@ -127,7 +133,8 @@ def _samples_done(job: Job) -> str:
 def _margin(best: Quote, quotes: Sequence[Quote], *, job: Job, rate: ExchangeRate | None) -> str:
     """Return how the best of the other kind of device compares; no margin if the intervals overlap."""
     other_kind = _OTHER_KIND[best.device.kind]
-    other = next((quote for quote in quotes if quote.device.kind == other_kind), None)
+    of_kind = [quote for quote in quotes if quote.device.kind == other_kind]
+    other = next((quote for quote in of_kind if quote.price_is_trusted), of_kind[0] if of_kind else None)
     if other is None:
         return f"; no {KIND_NAMES[other_kind]} is in the ranking"
     cost = units.format_money(other.job_usd.mid, rate=rate)
@@ -155,10 +162,51 @@ def _saving(ratio: float) -> str:
     return units.format_times(ratio) if ratio >= 2 else units.format_ratio(1 - 1 / ratio)
 
 
-def _rivals(best: Quote, quotes: Sequence[Quote], *, objective: Objective) -> str:
-    """Return the offers that are too close to the best to call, most likely first, with their probabilities."""
+def better_if_price_holds(recommendation: Recommendation) -> str | None:
+    """Return the offer that would be best if its doubtful price still held, or None if there is none."""
+    quote, job = recommendation.better_if_price_holds, recommendation.job
+    if quote is None:
+        return None
+    cost = units.format_money(quote.job_usd.mid, rate=recommendation.exchange_rate)
+    better = _BETTER[job.objective]
+    return (
+        f"{better[:1].upper()}{better[1:]} if its price of {quote.price_date} still holds: {quote.provider} "
+        f"{instance_label(quote)} ({device_label(quote)}), {cost}."
+    )
+
+
+def by_tier(recommendation: Recommendation) -> tuple[str, ...]:
+    """Return the best offer of each tier with its cost, this machine and the user's own; nothing for a single one."""
+    job, rate = recommendation.job, recommendation.exchange_rate
+    found = {_TIER_NAMES[tier]: quote for tier, quote in recommendation.best_by_tier.items()}
+    if recommendation.at_hand is not None:
+        found["this machine"] = recommendation.at_hand
+    order = sorted(found.items(), key=lambda one: one[0] == "this machine")
+    return tuple(
+        f"{name}: {_cost_text(quote, rate=rate)}{_duration(quote, job)}, {quote.provider} {instance_label(quote)} "
+        f"({device_label(quote)}){_price_of(quote)}"
+        for name, quote in (order if len(order) > 1 else ())
+    )
+
+
+def _cost_text(quote: Quote, *, rate: ExchangeRate | None) -> str:
+    return "no rent" if _is_free(quote) else units.format_money(quote.job_usd.mid, rate=rate)
+
+
+def _duration(quote: Quote, job: Job) -> str:
+    return "" if job.requests_per_day is not None else f" in {units.format_duration(quote.job_s.mid)}"
+
+
+def _price_of(quote: Quote) -> str:
+    return "" if quote.price_is_trusted else f", if its price of {quote.price_date} still holds"
+
+
+def _rivals(best: Quote, recommendation: Recommendation) -> str:
+    """Return how sure the best is: the chance of its device and its own, and the offers that are too close to call."""
+    quotes, objective = recommendation.quotes, recommendation.job.objective
     rivals = sorted(
-        (quote for quote in quotes[1:] if quote.indistinguishable), key=lambda quote: -quote.chance_cheapest
+        (one for one in quotes if one.indistinguishable and one.price_is_trusted == best.price_is_trusted),
+        key=lambda one: -one.chance_among_trusted,
     )
     if not rivals:
         return ""
@@ -169,7 +217,13 @@ def _rivals(best: Quote, quotes: Sequence[Quote], *, objective: Objective) -> st
     ]
     unnamed = f" and {len(rivals) - len(named):,} more" if len(rivals) > len(named) else ""
     others = "1 other offer is" if len(rivals) == 1 else f"{len(rivals):,} other offers are"
-    chance = f" (this one is the cheapest with a probability of {percent_chance(best)})" if with_chances else ""
+    of_device = next((one.chance for one in recommendation.chance_by_device if one.id == best.device.id), 0.0)
+    chance = (
+        f" (this one is the cheapest with a probability of {percent_chance(best)}, its device with "
+        f"{units.format_ratio(round(of_device, 2))})"
+        if with_chances
+        else ""
+    )
     return f"; {others} too close to call{chance}: {', '.join(named)}{unnamed}"
 
 
@@ -254,16 +308,21 @@ def table_notes(rows: Sequence[RankedQuote], *, quote_count: int) -> tuple[str, 
     """Return notes on the table: its marks, the local machine and the rows that are not shown."""
     notes = []
     ranked = [row for row in rows if row.rank is not None]
-    if any(row.quote.indistinguishable for row in ranked[1:]):
+    if any(row.quote.indistinguishable for row in ranked):
         notes.append(
-            f"~ too close to the best to call: the {_OVERLAPPING[rows[0].objective]} overlap within the error of a "
-            "single device. cheapest: the probability of being the cheapest."
+            f"~ too close to the best to call: the {_OVERLAPPING[rows[0].objective]} overlap within the errors of "
+            "the device, the host and the price. cheapest: the probability of being the cheapest with a trusted price."
         )
+    if any(not row.quote.price_is_trusted for row in ranked):
+        notes.append("? too old a price, or too uncertain a list, to head the answer.")
     if any(row.has_front_mark for row in ranked):
         notes.append("* on the Pareto front: no other offer is both cheaper and faster.")
-    last = ranked[-1] if ranked else None
-    if last is not None and last.rank is not None and last.rank > len(ranked):
-        notes.append(f"Row {last.rank} is the best {KIND_NAMES[last.quote.device.kind]}.")
+    kinds: set[DeviceKind] = set()
+    for place, row in enumerate(ranked, start=1):
+        if row.rank != place:
+            best = KIND_NAMES[row.quote.device.kind] if row.quote.device.kind not in kinds else "offer"
+            notes.append(f"Row {row.rank} is the best {best}{' with a trusted price' * (best == 'offer')}.")
+        kinds.add(row.quote.device.kind)
     if len(rows) > len(ranked):
         notes.append("- is the local machine; the cost is that of electricity, if known.")
     if quote_count > len(ranked):

@@ -29,7 +29,7 @@ def sweep_machines(
     job: Job,
     anchors: Sequence[Anchor] = (),
 ) -> MachineSweep | None:
-    """Return the curve over the number of machines for the first quote whose network is known.
+    """Return the curve over the number of machines for the first quote with a known network, trusted prices first.
 
     Return None unless several machines were requested. `fleet` belongs to the offers of `selection`. Each number of
     machines has its own best plan and batch.
@@ -37,7 +37,7 @@ def sweep_machines(
     if options.max_machines == 1 or not workload.batch_is_affine:
         return None
     place_of = {priced.offer.id: place for place, priced in enumerate(selection.priced)}
-    for quote in ranking.quotes:
+    for quote in sorted(ranking.quotes, key=lambda quote: not quote.price_is_trusted):
         place = place_of[quote.id]
         device = fleet.devices[int(fleet.device_index[place])]
         if device.network_bytes_per_s is not None:

@@ -204,6 +204,7 @@ def _predictions(best: _Best, alone: Predictions, *, batches: IndexArray, plans:
         step_high_s=at(alone.step_high_s) * ratio,
         log_spread=at(alone.log_spread),
         own_log_spread=at(alone.own_log_spread),
+        host_log_spread=None if alone.host_log_spread is None else at(alone.host_log_spread),
         bound=np.where(is_waiting, BOUNDS.index("communication"), at(alone.bound)),
         peak_memory_bytes=best.peak_bytes,
         fits=best.fits,

@@ -82,7 +82,7 @@ def test_the_one_that_saves_most_comes_first(source: str, answer: Json) -> None:
     (step,) = answer("explain", source, "--on", "g5.xlarge")["steps"]
     saved = [change["saved_usd"] for change in step["changes"]]
     assert saved == sorted(saved, reverse=True)
-    assert step["changes"][0]["kind"] == "instance"
+    assert {change["kind"] for change in step["changes"]} >= {"batch", "instance"}
 
 
 def test_a_larger_batch_and_another_instance_by_hand() -> None:

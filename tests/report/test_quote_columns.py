@@ -65,7 +65,7 @@ def test_the_cells_of_a_row_say_what_the_quote_says() -> None:
 
 
 def test_a_chance_is_told_in_whole_percents_alone() -> None:
-    chances = [replace(L4, chance_cheapest=chance) for chance in (0.0, 0.004, 0.006, 0.9949, 1.0)]
+    chances = [replace(L4, chance_among_trusted=chance) for chance in (0.0, 0.004, 0.006, 0.9949, 1.0)]
     assert [percent_chance(one) for one in chances] == ["0 %", "0 %", "1 %", "99 %", "100 %"]
 
 

@@ -63,6 +63,7 @@ def quote(
         bound=bound,
         time_source="fitted",
         chance_cheapest=chance_cheapest,
+        chance_among_trusted=chance_cheapest,
         indistinguishable=indistinguishable,
         job_parts_usd=CostParts(compute=usd),
     )
