@@ -71,8 +71,8 @@ def _check(catalog: Catalog) -> None:
     parts = (catalog.gpus.values(), catalog.cpus.values(), catalog.offers, catalog.rejected, catalog.exchange_rates)
     families = (family for efficiency in catalog.efficiencies for family in efficiency.families.values())
     billing = (catalog.billing.rules.values(), catalog.billing.start_ups.values(), [catalog.billing.extras])
-    prices = [price for offer in catalog.offers for price in offer.prices]
-    for records in (*parts, catalog.efficiencies, families, *billing, prices):
+    prices = [price for offer in (*catalog.offers, *catalog.unpredicted) for price in offer.prices]
+    for records in (*parts, catalog.unpredicted, catalog.efficiencies, families, *billing, prices):
         _check_types(tuple(records))
     _check_values((*catalog.overlays, *catalog.doubts, *catalog.own_dates.values()), str, name="overlays")
     for day in {*catalog.own_dates, *(price.date for price in prices)}:
@@ -146,7 +146,7 @@ def catalog_from_json(payload: bytes) -> Catalog:
     for efficiency in found["efficiencies"]:
         families = efficiency["families"].items()
         efficiency["families"] = {family: FamilyEfficiency(**values) for family, values in families}
-    for offer in found["offers"]:
+    for offer in (*found["offers"], *found.get("unpredicted", ())):
         offer["prices"] = tuple([Price(**values) for values in offer["prices"]])
     billing = found["billing"]
     return Catalog(
@@ -155,6 +155,7 @@ def catalog_from_json(payload: bytes) -> Catalog:
         efficiencies=tuple(Efficiency(**_with_tuples(values)) for values in found["efficiencies"]),
         offers=tuple([Offer(**values) for values in found["offers"]]),
         rejected=tuple(Rejection(**values) for values in found["rejected"]),
+        unpredicted=tuple([Offer(**values) for values in found.get("unpredicted", ())]),
         overlays=tuple(found["overlays"]),
         doubts=tuple(found.get("doubts", ())),
         own_dates=dict(found["own_dates"]),

@@ -70,11 +70,15 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricedOffer:
-    """An offer with one of its prices, and the marks of a doubtful price."""
+    """An offer with one of its prices, and the marks of a doubtful price.
+
+    - `unpredicted`: why no step can be predicted on it; empty if one can
+    """
 
     offer: Offer
     price: Price
     marks: tuple[PriceMark, ...] = ()
+    unpredicted: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +164,7 @@ class ExchangeRate:
 class Catalog:
     """All profiles and prices in use.
 
+    - `unpredicted`: the offers of `rejected`, in the same order, with their prices and without a device
     - `overlays`: the user's files that override the built-in data; the first one wins
     - `doubts`: values in those files that are not credible
     - `own_dates`: dates of the user's own prices, each with an offer
@@ -172,6 +177,7 @@ class Catalog:
     offers: tuple[Offer, ...]
     rejected: tuple[Rejection, ...]
     overlays: tuple[str, ...]
+    unpredicted: tuple[Offer, ...] = ()
     doubts: tuple[str, ...] = ()
     own_dates: Mapping[str, str] = field(default_factory=dict)
     exchange_rates: tuple[ExchangeRate, ...] = ()
