@@ -38,19 +38,21 @@ def list_prices(catalog: Catalog, options: Options, *, today: date) -> tuple[Pri
 def show_prices(catalog: Catalog, name: str, options: Options, *, today: date) -> tuple[PricedOffer, ...]:
     """Return every price of an instance type, or of the offer with that id, in every region.
 
-    Raises `UsageError` for a name that is none, and for a type that cannot be predicted.
+    Raises `UsageError` for a name that is none.
     """
     wanted = name.lower()
-    offers = [offer for offer in catalog.offers if wanted in (offer.instance.lower(), offer.id.lower())]
+    rented = (*catalog.offers, *catalog.unpredicted)
+    offers = [offer for offer in rented if wanted in (offer.instance.lower(), offer.id.lower())]
     if not offers:
-        for rejection in catalog.rejected:
-            if wanted in (rejection.instance.lower(), rejection.id.lower()):
-                raise UsageError(f"{rejection.id} cannot be predicted: {rejection.reason}")
-        known = {offer.instance.lower(): offer.instance for offer in catalog.offers}
+        known = {offer.instance.lower(): offer.instance for offer in rented}
         close = get_close_matches(wanted, known, n=3)
         hint = f"did you mean {', '.join(known[one] for one in close)}?" if close else "`advise prices list` has all"
         raise UsageError(f"no provider rents {name!r}", hint=hint)
-    return tuple(_priced(offers, options, kinds=None, today=today))
+    reasons = {rejection.id: rejection.reason for rejection in catalog.rejected}
+    return tuple(
+        replace(priced, unpredicted=reasons.get(priced.offer.id, ""))
+        for priced in _priced(offers, options, kinds=None, today=today)
+    )
 
 
 def price_changes(before: Iterable[Offer], after: Iterable[Offer]) -> tuple[PriceChange, ...]:

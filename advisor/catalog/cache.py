@@ -73,8 +73,8 @@ def _check(catalog: Catalog) -> None:
     billing = (catalog.billing.rules.values(), catalog.billing.start_ups.values(), [catalog.billing.extras])
     errors = catalog.price_errors
     spreads = (*errors.drift.values(), *errors.listing.values(), *([errors.trusted] if errors.trusted else []))
-    prices = [price for offer in catalog.offers for price in offer.prices]
-    for records in (*parts, catalog.efficiencies, families, *billing, prices, spreads):
+    prices = [price for offer in (*catalog.offers, *catalog.unpredicted) for price in offer.prices]
+    for records in (*parts, catalog.unpredicted, catalog.efficiencies, families, *billing, prices, spreads):
         _check_types(tuple(records))
     _check_values((*catalog.overlays, *catalog.doubts, *catalog.own_dates.values()), str, name="overlays")
     for day in {*catalog.own_dates, *(price.date for price in prices)}:
@@ -148,7 +148,7 @@ def catalog_from_json(payload: bytes) -> Catalog:
     for efficiency in found["efficiencies"]:
         families = efficiency["families"].items()
         efficiency["families"] = {family: FamilyEfficiency(**values) for family, values in families}
-    for offer in found["offers"]:
+    for offer in (*found["offers"], *found.get("unpredicted", ())):
         offer["prices"] = tuple([Price(**values) for values in offer["prices"]])
     billing = found["billing"]
     errors = found["price_errors"]
@@ -159,6 +159,7 @@ def catalog_from_json(payload: bytes) -> Catalog:
         efficiencies=tuple(Efficiency(**_with_tuples(values)) for values in found["efficiencies"]),
         offers=tuple([Offer(**values) for values in found["offers"]]),
         rejected=tuple(Rejection(**values) for values in found["rejected"]),
+        unpredicted=tuple([Offer(**values) for values in found.get("unpredicted", ())]),
         overlays=tuple(found["overlays"]),
         doubts=tuple(found.get("doubts", ())),
         own_dates=dict(found["own_dates"]),

@@ -1,7 +1,7 @@
 """Joins price rows with their machines and devices into offers, or rejects them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from advisor.catalog.device_files import MeasuredInstance
 from advisor.catalog.price_files import Machine, PriceRow
@@ -32,7 +32,16 @@ def names_of(devices: Mapping[str, Gpu] | Mapping[str, Cpu]) -> dict[str, str]:
     return aliases | {identifier: identifier for identifier in devices}
 
 
-def build_offers(rows: Iterable[PriceRow], *, known: Known) -> tuple[list[Offer], list[Rejection]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """Offers of price rows; those that cannot be predicted are in `unpredicted`, and their reasons in `rejected`."""
+
+    offers: list[Offer] = field(default_factory=list)
+    rejected: list[Rejection] = field(default_factory=list)
+    unpredicted: list[Offer] = field(default_factory=list)
+
+
+def build_offers(rows: Iterable[PriceRow], *, known: Known) -> Joined:
     """Join the rows, in order of their ids; the first row of each (provider, type, region) wins.
 
     If a row leaves out its machine, tier or place, a later row of the same type, provider or region supplies it. Rows
@@ -58,8 +67,7 @@ def build_offers(rows: Iterable[PriceRow], *, known: Known) -> tuple[list[Offer]
         if row.geo is not None:
             geos.setdefault((row.provider, row.region), row.geo)
 
-    offers: list[Offer] = []
-    rejected: list[Rejection] = []
+    found = Joined()
     for identifier, row in sorted(winners.items()):
         machine = machines.get((row.provider, row.instance))
         if machine is None:
@@ -71,15 +79,19 @@ def build_offers(rows: Iterable[PriceRow], *, known: Known) -> tuple[list[Offer]
                 message, hint="add `tier: neocloud`, hyperscaler or marketplace"
             )
         geo = geos.get((row.provider, row.region), "any")
-        joined = _join(identifier, row, machine=machine, tier=tier, geo=geo, known=known)
-        if isinstance(joined, Offer):
-            offers.append(joined)
+        offer, rejection = _join(identifier, row, machine=machine, tier=tier, geo=geo, known=known)
+        if rejection is None:
+            found.offers.append(offer)
         else:
-            rejected.append(joined)
-    return offers, rejected
+            found.unpredicted.append(replace(offer, cpu=None, gpu=None))
+            found.rejected.append(rejection)
+    return found
 
 
-def _join(identifier: str, row: PriceRow, *, machine: Machine, tier: Tier, geo: str, known: Known) -> Offer | Rejection:
+def _join(
+    identifier: str, row: PriceRow, *, machine: Machine, tier: Tier, geo: str, known: Known
+) -> tuple[Offer, Rejection | None]:
+    """Return the offer of a row, and why it cannot be predicted; None if it can."""
     measured = known.measured.get((row.provider, row.instance), _NOT_MEASURED)
     gpu, gpu_count = measured.gpu, measured.gpu_count
     if machine.gpu is not None:
@@ -96,13 +108,14 @@ def _join(identifier: str, row: PriceRow, *, machine: Machine, tier: Tier, geo: 
         if gpu is None
         else None
     )
+    rejection = None
     if problem is not None:
         code, reason = problem
-        return Rejection(
+        rejection = Rejection(
             id=identifier, provider=row.provider, region=row.region, instance=row.instance, code=code, reason=reason
         )
-    price_factor = gpu_count if row.price_per == "gpu" else 1
-    return Offer(
+    price_factor = (machine.gpu_count if rejection else gpu_count) if row.price_per == "gpu" else 1
+    offer = Offer(
         id=identifier,
         provider=row.provider,
         tier=tier,
@@ -124,6 +137,7 @@ def _join(identifier: str, row: PriceRow, *, machine: Machine, tier: Tier, geo: 
         purchase_usd=row.purchase_usd,
         running_usd_per_hour=row.running_usd_per_hour,
     )
+    return offer, rejection
 
 
 def _times(prices: tuple[Price, ...], factor: int) -> tuple[Price, ...]:

@@ -63,20 +63,22 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
         rented_gpu=partial(find_rented_gpu, devices),
     )
     rows, our_rows, terms = _read_prices(in_force)
-    offers, rejected = build_offers(rows, known=known)
+    joined = build_offers(rows, known=known)
+    offers = apply_terms(terms, [*joined.offers, *joined.unpredicted], rejected=joined.rejected)
     catalog = Catalog(
         gpus=gpus,
         cpus=cpus,
         efficiencies=tuple(efficiencies.values()),
-        offers=tuple(apply_terms(terms, offers, rejected=rejected)),
-        rejected=tuple(rejected),
+        offers=tuple(offers[: len(joined.offers)]),
+        rejected=tuple(joined.rejected),
+        unpredicted=tuple(offers[len(joined.offers) :]),
         overlays=tuple(layer.name for layer in in_force if layer.name and any(layer.files())),
         exchange_rates=terms.exchange_rates,
         billing=Billing(rules=rules, start_ups=start_ups, extras=terms.extras or Extras()),
         price_errors=price_errors or PriceErrors(),
     )
     if catalog.overlays:
-        our_offers, _ = build_offers(our_rows, known=known)
+        our_offers = build_offers(our_rows, known=known).offers
         catalog = with_doubts(catalog, ours=our_offers, our_devices=our_devices)
     return replace(catalog, cpus=with_usual_cores(catalog.cpus))
 

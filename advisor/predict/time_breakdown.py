@@ -87,6 +87,7 @@ def explain_step(
         name=name,
         device=QuotedDevice(id=device.id, name=device.name, kind=device.kind, count=device_count),
         core_count=device.core_count,
+        host_cpu=device.host_cpu,
         memory_bytes_per_s=device.memory_bytes_per_s,
         transfer_s=transfer_bytes / rate if rate else 0.0,
         total=parts.total(),

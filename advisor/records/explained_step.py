@@ -98,6 +98,7 @@ class ExplainedStep(PredictedStep):
     - `name`: provider and instance of the offer, or the device as the user named it
     - `memory_bytes_per_s`: bandwidth from the datasheet
     - `transfer_s`: time to copy the inputs to the device
+    - `host_cpu`: the CPU whose clock sets the dispatch time of a GPU; None for a CPU, or if not known (4 GHz assumed)
     - `job_usd`: cost of the job on the offer; None for a device without an offer
     - `changes`: the three single changes that save most
     """
@@ -112,6 +113,7 @@ class ExplainedStep(PredictedStep):
     modules: tuple[ExplainedGroup, ...]
     phases: tuple[ExplainedGroup, ...]
     sequential: tuple[SequentialChain, ...]
+    host_cpu: str | None = None
     job_usd: Interval | None = None
     changes: tuple[Change, ...] = ()
 

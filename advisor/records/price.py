@@ -98,6 +98,7 @@ class PricedOffer:
 
     - `log_spread`: standard deviation of the logarithm of the price to pay today over the listed price
     - `is_trusted`: the error, counted to the newest price in the catalog, is at most `PriceErrors.trusted`
+    - `unpredicted`: why no step can be predicted on it; empty if one can
     """
 
     offer: Offer
@@ -105,6 +106,7 @@ class PricedOffer:
     marks: tuple[PriceMark, ...] = ()
     log_spread: float = 0.0
     is_trusted: bool = True
+    unpredicted: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +192,7 @@ class ExchangeRate:
 class Catalog:
     """All profiles and prices in use.
 
+    - `unpredicted`: the offers of `rejected`, in the same order, with their prices and without a device
     - `overlays`: the user's files that override the built-in data; the first one wins
     - `doubts`: values in those files that are not credible
     - `own_dates`: dates of the user's own prices, each with an offer
@@ -202,6 +205,7 @@ class Catalog:
     offers: tuple[Offer, ...]
     rejected: tuple[Rejection, ...]
     overlays: tuple[str, ...]
+    unpredicted: tuple[Offer, ...] = ()
     doubts: tuple[str, ...] = ()
     own_dates: Mapping[str, str] = field(default_factory=dict)
     exchange_rates: tuple[ExchangeRate, ...] = ()

@@ -52,7 +52,8 @@ def instance_prices_content(
 ) -> Iterator[Block]:
     """Yield every price of one instance type: kind, region, date, marks, and the number of its source below."""
     title, *others = dict.fromkeys(_title(row.offer) for row in rows)
-    yield Paragraph(title=title, sentences=tuple(others))
+    reasons = dict.fromkeys(f"It cannot be predicted: {row.unpredicted}." for row in rows if row.unpredicted)
+    yield Paragraph(title=title, sentences=(*others, *reasons))
     sources = tuple(dict.fromkeys(map(_source, rows)))
     columns: tuple[ColumnOf[PricedOffer], ...] = (
         column("provider", lambda row: row.offer.provider),
@@ -105,6 +106,7 @@ def render_prices_json(rows: Sequence[PricedOffer]) -> str:
             **to_plain(row.price),
             "marks": list(row.marks),
             "excluded": row.offer.excluded,
+            "unpredicted": row.unpredicted or None,
         }
         for row in rows
     ]

@@ -1,4 +1,5 @@
 from collections.abc import Mapping
+from textwrap import dedent
 
 import pytest
 from hypothesis import given
@@ -46,7 +47,9 @@ def join(*machines: str, head: str = "provider: aws\ntier: neocloud") -> tuple[l
     )
     text = f"{head}\ndate: 2026-09-01\ninstances:\n{instances}\n"
     rows = [row for document in parse_documents(text, label="prices.yaml") for row in read_price_rows(document)]
-    return build_offers(rows, known=KNOWN)
+    joined = build_offers(rows, known=KNOWN)
+    assert [offer.id for offer in joined.unpredicted] == [rejection.id for rejection in joined.rejected]
+    return joined.offers, joined.rejected
 
 
 def test_a_machine_with_a_gpu_is_an_offer_without_more_being_known() -> None:
@@ -142,14 +145,14 @@ def test_a_complete_list_lets_no_later_row_of_its_provider_win_but_takes_its_mac
         "---\nprovider: other\ntier: neocloud\ndate: 2026-08-01\n"
         "instances: {box: {machine: {gpu: l4}, usd_per_hour: {us: {on_demand: 3}}}}\n"
     )
-    offers, _ = build_offers([*rows_of(complete), *rows_of(ours)], known=KNOWN)
+    offers = build_offers([*rows_of(complete), *rows_of(ours)], known=KNOWN).offers
     assert [(offer.id, offer.prices[0].usd_per_hour) for offer in offers] == [
         ("aws/eu/box", 1.0),
         ("other/us/box", 3.0),
     ]
     # Without the word, the row in the other region stays.
     partial = complete.replace("complete: true\n", "")
-    offers, _ = build_offers([*rows_of(partial), *rows_of(ours)], known=KNOWN)
+    offers = build_offers([*rows_of(partial), *rows_of(ours)], known=KNOWN).offers
     assert [offer.id for offer in offers] == ["aws/eu/box", "aws/us/box", "other/us/box"]
 
 
@@ -170,11 +173,28 @@ def test_an_overlay_of_any_rows_changes_those_rows_and_no_other(own: dict[tuple[
         return f"provider: aws\ndate: 2026-09-01\n{head}instances:\n{body}"
 
     ours = text(dict.fromkeys(CELLS, 60.0), head="tier: neocloud\n", machine="    machine: {gpu: l4}\n")
-    before, _ = build_offers(rows_of(ours), known=KNOWN)
-    after, _ = build_offers([*rows_of(text(own, head="", machine="")), *rows_of(ours)], known=KNOWN)
+    before = build_offers(rows_of(ours), known=KNOWN).offers
+    after = build_offers([*rows_of(text(own, head="", machine="")), *rows_of(ours)], known=KNOWN).offers
     for was, now in zip(before, after, strict=True):
         paid = own.get((was.instance, was.region))
         if paid is None:
             assert now == was
         else:
             assert (now.id, now.gpu, now.prices[0].usd_per_hour) == (was.id, was.gpu, paid)
+
+
+def test_an_offer_that_cannot_be_predicted_keeps_its_prices_and_no_device() -> None:
+    text = """
+        provider: aws
+        tier: hyperscaler
+        price_per: gpu
+        date: 2026-09-01
+        instances:
+          inf2:
+            machine: {vcpus: 4, cpu: epyc, accelerator: inferentia2, gpu_count: 6}
+            usd_per_hour: {eu: {spot: 1.5}}
+    """
+    (document,) = parse_documents(dedent(text), label="prices.yaml")
+    (offer,) = build_offers(read_price_rows(document), known=KNOWN).unpredicted
+    assert (offer.id, offer.cpu, offer.gpu) == ("aws/eu/inf2", None, None)
+    assert [(price.kind, price.usd_per_hour) for price in offer.prices] == [("spot", 9.0)]  # 6 x 1.5

@@ -124,17 +124,24 @@ def test_a_currency_without_a_rate_is_an_error_that_says_where_it_belongs(advise
     assert_says(result.err, "error:", "--currency GBP", "hint:", "`exchange_rates")
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("g5.xlrage", "error: no provider rents 'g5.xlrage'\nhint: did you mean g5.xlarge"),
-        ("trn1.2xlarge", "error: aws/us-east-1/trn1.2xlarge cannot be predicted: 'trainium' matches"),
-    ],
-)
-def test_a_type_without_a_price_says_why(advise: Advise, name: str, message: str) -> None:
+@pytest.mark.parametrize(("name", "close"), [("g5.xlrage", "g5.xlarge"), ("inf2.xlrage", "inf2.xlarge")])
+def test_a_type_that_nobody_rents_names_those_that_are_close(advise: Advise, name: str, close: str) -> None:
     result = advise("prices", "show", name)
     assert result.code == 2
-    assert result.err.startswith(message)
+    assert_says(result.err, f"error: no provider rents '{name}'", "hint:", close)
+
+
+def test_the_prices_of_a_type_that_cannot_be_predicted_are_shown_with_the_reason(advise: Advise) -> None:
+    # profiles/prices/aws.yaml, inf2.xlarge: on demand, spot and two commitments in each of three regions
+    text = advise("prices", "show", "inf2.xlarge").out
+    assert_says(text, "aws inf2.xlarge", "'inferentia2'", "0.7582")
+    shown = json.loads(advise("prices", "show", "inf2.xlarge", "-o", "json").out)["prices"]
+    usd = {price["region"]: price["usd_per_hour"] for price in shown if price["kind"] == "on_demand"}
+    assert usd["us-east-1"] == 0.7582
+    assert {price["device"] for price in shown} == {None}
+    assert all("'inferentia2'" in price["unpredicted"] for price in shown)
+    rented = json.loads(advise("prices", "show", "g5.xlarge", "-o", "json").out)["prices"]
+    assert {price["unpredicted"] for price in rented} == {None}
 
 
 # validate

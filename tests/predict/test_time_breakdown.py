@@ -70,6 +70,15 @@ def test_time_goes_to_families_and_modules_the_longest_first() -> None:
     assert [group.op_count for group in step.families] == [3, 3]
 
 
+def test_a_step_names_its_host_whose_slower_clock_lengthens_its_dispatch() -> None:
+    fit = efficiency(dispatch_s=0.5)
+    slow = explained(workload(addition(count=3)), own=device(host_cpu="xeon", host_time_ratio=1.5), fit=fit)
+    fast = explained(workload(addition(count=3)), fit=fit)
+    assert (slow.host_cpu, fast.host_cpu) == ("xeon", None)
+    assert fast.total.dispatch_s == pytest.approx(1.5)  # 3 calls of 0.5 s
+    assert slow.total.dispatch_s == pytest.approx(2.25)
+
+
 def test_each_group_is_bound_by_what_takes_longest_in_it() -> None:
     groups = by_name(explained(workload(product(), addition())).families)
     assert (groups["matmul"].bound, groups["pointwise"].bound) == ("compute", "memory")
