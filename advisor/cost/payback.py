@@ -17,6 +17,14 @@ def payback_hours(*, purchase_usd: float, running_usd_per_hour: float, rent_usd_
     return purchase_usd / saved_usd_per_hour if saved_usd_per_hour > 0 else None
 
 
+def life_hours(*, purchase_usd: float, running_usd_per_hour: float, usd_per_hour: float) -> float:
+    """Return the hours of use over which the owner spreads the purchase price: the years given for it, at their use.
+
+    `usd_per_hour` is the cost of an hour of use with its share of the purchase, so that share divides the purchase.
+    """
+    return purchase_usd / (usd_per_hour - running_usd_per_hour)
+
+
 def payback_notes(
     quotes: Sequence[Quote], offers: Iterable[Offer], *, rate: ExchangeRate | None = None
 ) -> tuple[str, ...]:
@@ -50,4 +58,11 @@ def _note(quote: Quote, offer: Offer, *, rented: Quote, rate: ExchangeRate | Non
     )
     if hours is None:
         return f"your own {quote.instance} never pays back with this job: {rent}"
+    life = life_hours(
+        purchase_usd=offer.purchase_usd,
+        running_usd_per_hour=offer.running_usd_per_hour,
+        usd_per_hour=offer.prices[0].usd_per_hour,
+    )
+    if hours > life:
+        return f"your own {quote.instance} never pays back within its life of {life:,.0f} hours of use: {rent}"
     return f"your own {quote.instance} pays back after {hours:,.0f} hours of use: {rent}"

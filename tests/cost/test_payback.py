@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from advisor.cost.payback import payback_hours, payback_notes
+from advisor.cost.payback import life_hours, payback_hours, payback_notes
 from advisor.records.answer import Interval, Quote
 from tests.cost.toys import offer
 from tests.report.toys import L4
@@ -11,9 +11,10 @@ from tests.says import assert_says
 
 
 def owned(*, job_s: float, **costs: float) -> tuple[Quote, Any]:
+    """A machine whose hour costs $0.12, with its share of the purchase."""
     interval = Interval(mid=job_s, low=job_s, high=job_s)
     quote = replace(L4, id="own/own/box", provider="own", instance="box", tier="owned", job_s=interval)
-    return quote, offer("box", id="own/own/box", tier="owned", **costs)
+    return quote, offer("box", id="own/own/box", tier="owned", usd_per_hour=0.12, **costs)
 
 
 def test_a_purchase_pays_back_when_the_rent_saved_less_the_electricity_has_paid_it() -> None:
@@ -34,6 +35,16 @@ def test_renting_is_counted_for_the_work_that_the_owned_machine_does_in_an_hour(
     # In two hours: 0.21 $ of rent for an hour of its work: 1,600 / (0.21 - 0.01) = 8,000 h
     quote, box = owned(job_s=7200.0, purchase_usd=1600.0, running_usd_per_hour=0.01)
     assert_says(payback_notes((quote, L4), [box])[0], "own box", "8,000 hours")
+
+
+def test_a_machine_that_would_pay_back_after_its_life_never_does() -> None:
+    # An hour of use costs 0.12 $, of it 0.02 $ of electricity: 40 $ are spread over 40 / 0.10 = 400 h.
+    assert life_hours(purchase_usd=40, running_usd_per_hour=0.02, usd_per_hour=0.12) == pytest.approx(400)
+    # Renting L4 for its work costs 0.42 $ per job of 5 h: 0.084 $/h. 40 / (0.084 - 0.02) = 625 h, and it lives 400 h.
+    quote, box = owned(job_s=5 * 3600.0, purchase_usd=40.0, running_usd_per_hour=0.02)
+    (note,) = payback_notes((L4, quote), [box])
+    assert_says(note, "never", "life", "400 hours")
+    assert "625" not in note
 
 
 def test_a_slow_machine_says_that_it_never_pays_back() -> None:
