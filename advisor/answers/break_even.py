@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from advisor.records.options import Options
 from advisor.records.prediction import Fleet, IndexArray, Predictions
 from advisor.records.price import Catalog
 from advisor.records.workload import Workload
-from advisor.scale.predict_on_all import predict_on_all
+from advisor.scale.predict_on_all import predict_on_all, predict_with_growing_batches
 
 _KINDS: Mapping[DeviceKind, str] = {"cpu": "CPU", "gpu": "GPU"}
 _CHOOSE_AN_OFFER = ("provider", "region", "tier", "device")
@@ -54,7 +55,7 @@ def break_even(question: Question, *, variations: Sequence[Variation] = ()) -> B
         schema_version=BREAK_EVEN_SCHEMA_VERSION,
         workload=workload.name,
         job=recommendation.job,
-        folk_rule=folk_rule_of(market.cheapest(market.predict(workload, market.candidates(workload)), market.job)),
+        folk_rule=folk_rule_of(market.cheapest(market.predict_candidates(workload), market.job)),
         curves=(
             *(curve for curve in found if isinstance(curve, Curve)),
             *(_over_parameter(variation, market) for variation in variations),
@@ -95,21 +96,25 @@ class _Market:
                 )
 
     def predict(self, workload: Workload, batches: IndexArray) -> Predictions:
-        """Predict one step on every device."""
-        return predict_on_all(
-            workload,
-            devices=self._fleet.devices,
-            efficiencies=self._catalog.efficiencies,
-            batches=batches,
-            options=self.options,
-            job=self.job,
-        )
+        """Predict one step on every device at these batch sizes."""
+        return predict_on_all(workload, batches=batches, **self._conditions)
 
-    def candidates(self, workload: Workload) -> IndexArray:
-        """Return the batch sizes that a device may choose from."""
+    def predict_candidates(self, workload: Workload) -> Predictions:
+        """Predict one step on every device at the batch sizes that it may choose from."""
         if not workload.batch_is_affine:
-            return np.array([workload.batch], dtype=np.intp)
-        return batch_candidates(self.options.batch, mode=self.options.mode, source_batch=workload.batch)
+            return self.predict(workload, np.array([workload.batch], dtype=np.intp))
+        options = self.options
+        batches = batch_candidates(options.batch, mode=options.mode, source_batch=workload.batch)
+        return predict_with_growing_batches(workload, batches=batches, **self._conditions)
+
+    @property
+    def _conditions(self) -> dict[str, Any]:
+        return {
+            "devices": self._fleet.devices,
+            "efficiencies": self._catalog.efficiencies,
+            "options": self.options,
+            "job": self.job,
+        }
 
     def cheapest(self, predictions: Predictions, job: Job) -> ByKind:
         """Return the cheapest CPU and the cheapest GPU that can do the job."""
@@ -143,7 +148,7 @@ def _over_requests(workload: Workload, market: _Market) -> Curve | str:
         return "over requests per day: a service cannot run training"
     if market.job.limits.deadline_s is not None:
         return "over requests per day: a service never ends, so --deadline does not apply"
-    predictions = market.predict(workload, market.candidates(workload))
+    predictions = market.predict_candidates(workload)
     job = _of_no_size(market.job)
 
     def cheapest(requests: int) -> ByKind:
@@ -155,7 +160,7 @@ def _over_requests(workload: Workload, market: _Market) -> Curve | str:
 
 
 def _over_samples(workload: Workload, market: _Market) -> Curve:
-    predictions = market.predict(workload, market.candidates(workload))
+    predictions = market.predict_candidates(workload)
     job = _of_no_size(market.job)
     return curve_of("samples", _decades(), lambda samples: market.cheapest(predictions, replace(job, samples=samples)))
 
@@ -165,7 +170,7 @@ def _over_parameter(variation: Variation, market: _Market) -> Curve:
         variation.parameter,
         {
             value: market.cheapest(
-                market.predict(workload, market.candidates(workload)),
+                market.predict_candidates(workload),
                 job_of(
                     market.options,
                     source_batch=workload.batch,

@@ -10,6 +10,7 @@ from advisor import units
 from advisor.answers.ranking import rank
 from advisor.answers.savings import saving_changes
 from advisor.catalog.find import overlay_notes
+from advisor.cost.batch_choice import choose_batches
 from advisor.devices.named_machine import NamedMachine, machine_at_hand, named_machine, quoted_machine
 from advisor.errors import NothingFitsError, UsageError
 from advisor.predict.batches import batch_candidates
@@ -17,7 +18,7 @@ from advisor.predict.loader import loading_s
 from advisor.predict.step_time import predict
 from advisor.predict.time_breakdown import explain_step
 from advisor.question.record import Question
-from advisor.records.answer import BOUNDS, Interval, Quote, Recommendation
+from advisor.records.answer import BOUNDS, Interval, Job, JobLimits, Quote, Recommendation
 from advisor.records.device import Device
 from advisor.records.explained_step import EXPLANATION_SCHEMA_VERSION, Explanation, PredictedStep
 from advisor.records.generation import Generation
@@ -59,7 +60,7 @@ def explain(question: Question, *, on: Sequence[str] = (), recommendation: Recom
     for subject in subjects:
         step = explain_step(
             workload,
-            _step_of(subject, question, samples=recommendation.job.samples),
+            _step_of(subject, question, job=recommendation.job),
             name=subject.machine.name,
             device=subject.device,
             device_count=subject.machine.device_count,
@@ -123,11 +124,11 @@ def _best(recommendation: Recommendation, machine: Machine | None, catalog: Cata
     return _Subject(machine=quoted_machine(best, catalog), quote=best)
 
 
-def _step_of(subject: _Subject, question: Question, *, samples: int) -> PredictedStep:
+def _step_of(subject: _Subject, question: Question, *, job: Job) -> PredictedStep:
     """Return the step of the quote, or one GPU's pass of it; without a quote, predict the step as the ranking would."""
     quote, options = subject.quote, question.options
     if quote is None:
-        return _fastest_step(subject, question, samples=samples)
+        return _chosen_step(subject, question, job=job)
     if quote.plan is not None:  # one pass of one of the GPUs that share a step, without communication
         batches = np.array([_pass_batch(quote, quote.plan)], dtype=np.intp)
         return _step_at(_predictions(subject, question, batches=batches), 0, options=options)
@@ -148,17 +149,20 @@ def _loading_s(device: Device, *, batch: int, options: Options) -> float:
     return float(loading_s([device], batches=batches, loader_s_per_sample=options.loader_s_per_sample)[0, 0])
 
 
-def _fastest_step(subject: _Subject, question: Question, *, samples: int) -> PredictedStep:
-    """Predict the step on a device that is not in the ranking, at the batch size that finishes the job first."""
+def _chosen_step(subject: _Subject, question: Question, *, job: Job) -> PredictedStep:
+    """Predict the step on a device that is not in the ranking, at the batch size that the ranking would choose.
+
+    The limits of the job do not count: an explanation may say why a device breaks them.
+    """
     workload, options, name = question.workload, question.options, subject.machine.name
     if options.loader_s_per_sample is not None and subject.device.vcpu_count is None:
         raise UsageError(f"--loader-s-per-sample: how many vCPUs {name} has is not known", hint="name an instance")
     asked = batch_candidates(options.batch, mode=options.mode, source_batch=workload.batch)
     batches = asked if workload.batch_is_affine else np.array([workload.batch], dtype=np.intp)
     predictions = _predictions(subject, question, batches=batches)
-    job_s = np.where(predictions.fits[0], np.ceil(samples / batches) * predictions.step_s[0], np.inf)
-    at = int(np.argmin(job_s))
-    if not np.isfinite(job_s[at]):
+    choice = choose_batches(predictions, job=replace(job, limits=JobLimits(), requests_per_day=None))
+    at = int(choice.index[0])
+    if not choice.is_possible[0]:
         needed, has = float(predictions.peak_memory_bytes.min()), subject.device.memory_bytes
         raise NothingFitsError(
             f"{name}: the step needs {units.format_bytes(needed)}, the device has {units.format_bytes(has)}",

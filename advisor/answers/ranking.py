@@ -35,7 +35,7 @@ from advisor.records.prediction import Anchor, FloatArray, IndexArray, Predictio
 from advisor.records.workload import Workload
 from advisor.report.rejection_text import local_notes, rejections
 from advisor.scale.machine_sweep import sweep_machines
-from advisor.scale.predict_on_all import predict_on_all
+from advisor.scale.predict_on_all import predict_with_growing_batches
 from advisor.workload.summary import summarize
 
 
@@ -147,7 +147,7 @@ def _predict(
     workload, options, trace_at = question.workload, question.options, question.trace_at
 
     def at(traced: Workload, sizes: IndexArray) -> Predictions:
-        return predict_on_all(
+        return predict_with_growing_batches(
             traced,
             devices=devices,
             efficiencies=question.catalog.efficiencies,

@@ -9,6 +9,10 @@ from advisor.cost.service import instance_counts
 from advisor.records.answer import Job
 from advisor.records.prediction import BoolArray, IndexArray, Predictions
 
+TOLERATED_RATIO = 1.02
+"""Cost of a smaller batch over that of the cheapest one up to which it is preferred: far less than the error of any
+prediction, and a smaller batch leaves memory for what no prediction knows."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BatchChoice:
@@ -23,20 +27,27 @@ class BatchChoice:
 
 
 def choose_batches(predictions: Predictions, *, job: Job) -> BatchChoice:
-    """Choose the batch that finishes the job first.
+    """Choose the smallest batch that costs at most `TOLERATED_RATIO` times the least, of those that are not tight.
 
-    For a service, choose the batch with the shortest step among those that need the fewest instances.
+    On one device cost grows with the time. With a limit on the job's time or cost, or if time is the objective, choose
+    the fastest. A batch that is tight in memory is chosen only if no other one is allowed. For a service, choose the
+    batch with the shortest step among those that need the fewest instances.
     """
     limits = step_limits(predictions.step_s, predictions.tokens, batches=predictions.batches, job=job)
     allowed = keeps_all(limits, among=predictions.fits)
+    is_possible: BoolArray = np.any(allowed, axis=1)
+    if predictions.is_tight is not None:
+        safe = allowed & ~predictions.is_tight
+        allowed = np.where(np.any(safe, axis=1, keepdims=True), safe, allowed)
     if job.requests_per_day is None:
         job_s = np.where(allowed, np.ceil(job.samples / predictions.batches) * predictions.step_s, np.inf)
-        index = np.argmin(job_s, axis=1)
+        must_be_fastest = job.objective == "time" or job.limits.deadline_s is not None or job.limits.max_usd is not None
+        most_s = np.min(job_s, axis=1, keepdims=True) * (1.0 if must_be_fastest else TOLERATED_RATIO)
+        index = np.argmax(job_s <= most_s, axis=1)
     else:
         step_s = np.where(allowed, predictions.step_s, np.inf)
         with np.errstate(divide="ignore"):  # a device that fits no batch has a throughput of 0
             counts = instance_counts(predictions.batches / step_s, requests_per_day=job.requests_per_day)
         fewest = counts == counts.min(axis=1, keepdims=True)
         index = np.argmin(np.where(fewest, step_s, np.inf), axis=1)
-    is_possible: BoolArray = np.any(allowed, axis=1)
     return BatchChoice(index=index, is_possible=is_possible, limits=limits)

@@ -1,26 +1,32 @@
-"""Parses the batch sizes to consider."""
+"""Parses the batch sizes to consider, and adds larger ones for devices that wait for their host."""
+
+from collections.abc import Callable
 
 import numpy as np
 
 from advisor.errors import UsageError
+from advisor.predict.join import join_batches
+from advisor.records.answer import BOUNDS
 from advisor.records.flag_values import single_batch_of
-from advisor.records.prediction import IndexArray
+from advisor.records.prediction import IndexArray, Predictions
 from advisor.records.workload import Mode
 
 MAX_CANDIDATES = 20
 _LARGEST_AUTO = 4096
+"""Where `auto` ends, unless a device is still bound by overheads there: see `predict_growing`."""
+_OVERHEADS = [BOUNDS.index("dispatch"), BOUNDS.index("launch")]
 _HINT = "write 32, or 16,32,64, or 8..256, or auto"
 
 
 def batch_candidates(text: str, *, mode: Mode, source_batch: int, flag: str = "--batch") -> IndexArray:
     """Return ascending batch sizes for `--batch text`: N, "N,M", "A..B" (ends and powers of two between) or "auto".
 
-    auto: the powers of two up to 4096 and the source's own batch. Empty: the source's own batch for training, since the
-    batch changes the result of training, and auto for inference. Raises UsageError, naming the `flag`, on anything else
-    and on more than 20 sizes.
+    auto: the powers of two up to 4096 and the source's own batch; `predict_growing` may add larger ones. Empty: the
+    source's own batch for training, since the batch changes the result of training, and auto for inference. Raises
+    UsageError, naming the `flag`, on anything else and on more than 20 sizes.
     """
-    spec = text.strip() or ("auto" if mode == "inference" else str(source_batch))
-    if spec == "auto":
+    spec = text.strip() or str(source_batch)
+    if is_auto(text, mode=mode):
         candidates = {source_batch, *_powers_of_two(1, _LARGEST_AUTO)}
     elif ".." in spec:
         first, last = (_batch(part, flag=f"{flag} {text:.80}") for part in spec.split("..", 1))
@@ -34,6 +40,27 @@ def batch_candidates(text: str, *, mode: Mode, source_batch: int, flag: str = "-
             f"{flag} {text}: {len(candidates)} sizes, but at most {MAX_CANDIDATES} can be compared", hint=_HINT
         )
     return np.array(sorted(candidates), dtype=np.intp)
+
+
+def is_auto(text: str, *, mode: Mode) -> bool:
+    """Return whether `--batch text` lets each device choose."""
+    return (text.strip() or ("auto" if mode == "inference" else "")) == "auto"
+
+
+def predict_growing(predict_at: Callable[[IndexArray], Predictions], batches: IndexArray, *, most: int) -> Predictions:
+    """Predict at these batches, and at twice and four times the largest until no device is bound by overheads there.
+
+    A step that only waits for dispatches or launches takes as long with more samples. Devices without the memory for
+    the largest batch do not count, and no batch is larger than `most`.
+    """
+    found = predict_at(batches)
+    while True:
+        last = int(found.batches[-1])
+        larger = np.array([batch for batch in (2 * last, 4 * last) if batch <= most], dtype=np.intp)
+        is_idle = found.fits[:, -1] & np.isin(found.bound[:, -1], _OVERHEADS)
+        if not len(larger) or not is_idle.any():
+            return found
+        found = join_batches([found, predict_at(larger)])
 
 
 def _powers_of_two(first: int, last: int) -> set[int]:

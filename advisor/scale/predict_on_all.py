@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from advisor.errors import UsageError
+from advisor.predict.batches import is_auto, predict_growing
 from advisor.predict.join import join_devices
 from advisor.predict.loader import with_loader
 from advisor.predict.lowering import StepKernels
@@ -83,6 +84,23 @@ def predict_on_all(
     if alone or not several:  # most devices; they skip the smaller batches that only several GPUs need
         parts.append((alone, predict_at(batches, alone)))
     return cheapest_runs(_with_loader(with_token_times(join_devices(parts), clock), options), places)
+
+
+def predict_with_growing_batches(
+    workload: Workload, *, batches: IndexArray, options: Options, job: Job, **others: Any
+) -> Predictions:
+    """Predict on all devices like `predict_on_all`; with `--batch auto`, also at larger batches where they may pay.
+
+    They cannot pay in a service, whose load is given, and engines that serve language models limit their batch.
+    """
+
+    def predict_at(sizes: IndexArray) -> Predictions:
+        return predict_on_all(workload, batches=sizes, options=options, job=job, **others)
+
+    is_one_job = job.requests_per_day is None and job.generation is None
+    if not (is_auto(options.batch, mode=options.mode) and workload.batch_is_affine and is_one_job):
+        return predict_at(batches)
+    return predict_growing(predict_at, batches, most=job.samples)
 
 
 def predict_by_machines(

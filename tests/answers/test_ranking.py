@@ -434,8 +434,12 @@ def test_limits_are_kept_and_what_breaks_them_is_listed(catalog: Catalog, linear
     limit_usd = free.quotes[len(free.quotes) // 2].job_usd.mid
     limited = rank(question_of(linear_workload, Options(max_usd=limit_usd), catalog=catalog))
 
-    assert {quote.id for quote in limited.quotes} == {
-        quote.id for quote in free.quotes if quote.job_usd.mid <= limit_usd
+    # The limit may let a few more through: with it, each device takes its cheapest batch, not one within 2 % of it.
+    assert all(quote.job_usd.mid <= limit_usd for quote in limited.quotes)
+    kept = {quote.id for quote in free.quotes if quote.job_usd.mid <= limit_usd}
+    assert kept <= {quote.id for quote in limited.quotes}
+    assert {quote.id for quote in limited.quotes} <= {
+        quote.id for quote in free.quotes if quote.job_usd.mid <= 1.02 * limit_usd
     }
     over = [one for one in limited.rejected if one.code == "over-max-usd"]
     assert over

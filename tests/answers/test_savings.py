@@ -87,7 +87,7 @@ def test_the_one_that_saves_most_comes_first(source: str, answer: Json) -> None:
 
 def test_a_larger_batch_and_another_instance_by_hand() -> None:
     # See tests/answers/test_break_even.py. A batch of two costs the GPU $1e-3 x 0.42, half per million of them $210. In
-    # batches of 4096 it is 245 steps of 0.4 + 40.96 s, $10.13; a CPU takes 1 s a sample in any batch: $100.
+    # batches of 2048 it is 489 steps of 0.4 + 20.48 s, $10.21; a CPU takes 1 s a sample in any batch: $100.
     # Nothing else helps: the toys are as fast in any precision, compiled or not, and there is no convolution.
     # Half per million steps of two stay per million samples in larger batches.
     options = Options(batch="2", precision="fp32", steps=500_000)
@@ -95,7 +95,7 @@ def test_a_larger_batch_and_another_instance_by_hand() -> None:
     assert step.job_usd is not None
     assert step.job_usd.mid == pytest.approx(210.0)
     larger, other = (change for change in step.changes if change.kind in ("batch", "instance"))
-    assert (larger.to, larger.job_usd.mid) == ("4096", pytest.approx(245 * 41.36 * 1e-3))
+    assert (larger.to, larger.job_usd.mid) == ("2048", pytest.approx(489 * 20.88 * 1e-3))
     assert (other.to, other.job_usd.mid) == ("acme cpu", pytest.approx(100.0))
 
 

@@ -1,4 +1,6 @@
-"""`--batch auto` worked out by hand: a step takes 1 s + 0.1 s a sample, and 1 GB a sample."""
+"""`--batch auto` worked out by hand: a step takes 1 s + 0.1 s a sample unless said otherwise, and 1 GB a sample."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -7,17 +9,24 @@ from advisor.records.answer import JobLimits, Quote
 from tests.cost.toys import device, fleet, job, offer, predictions, selection
 
 BATCHES = (1, 2, 4, 8, 16)
-STEP_S = [[1 + 0.1 * batch for batch in BATCHES]]
 
 
-def chosen(*, memory_bytes: float = 32e9, max_latency_s: float | None = None) -> Quote:
+def chosen(
+    *, memory_bytes: float = 32e9, is_tight: Sequence[bool] | None = None, start_s: float = 1.0, **limits: float | None
+) -> Quote:
     one = device("one", memory_bytes=memory_bytes)
     predicted = predictions(
-        one, step_s=STEP_S, batches=BATCHES, fits=np.array([[batch * 1e9 <= memory_bytes for batch in BATCHES]])
+        one,
+        step_s=[[start_s + 0.1 * batch for batch in BATCHES]],
+        batches=BATCHES,
+        fits=np.array([[batch * 1e9 <= memory_bytes for batch in BATCHES]]),
+        is_tight=None if is_tight is None else np.array([is_tight]),
     )
-    limits = JobLimits(max_latency_s=max_latency_s)
     [quote] = rank(
-        selection(offer("m")), fleet=fleet(0, devices=(one,)), predictions=predicted, job=job(1600, limits=limits)
+        selection(offer("m")),
+        fleet=fleet(0, devices=(one,)),
+        predictions=predicted,
+        job=job(1600, limits=JobLimits(**limits)),
     ).quotes
     return quote
 
@@ -37,3 +46,18 @@ def test_and_of_those_within_the_latency() -> None:
     # 1.4 s at 4 samples, 1.8 s at 8.
     assert chosen(max_latency_s=1.5).batch == 4
     assert chosen(memory_bytes=2e9, max_latency_s=1.5).batch == 2
+
+
+def test_the_smallest_within_two_percent_of_the_least_cost_is_taken() -> None:
+    # 0.01 s + 0.1 s a sample: 100.625 ms each at 16, 102.5 ms at 4 (1.9 % more), 105 ms at 2.
+    assert chosen(start_s=0.01).batch == 4
+
+
+def test_a_limit_on_the_whole_job_needs_the_fastest() -> None:
+    assert chosen(start_s=0.01, deadline_s=1e6).batch == 16
+    assert chosen(start_s=0.01, max_usd=1e6).batch == 16
+
+
+def test_a_batch_that_may_not_fit_is_taken_only_if_all_may_not() -> None:
+    assert chosen(is_tight=[False, False, False, False, True]).batch == 8
+    assert chosen(is_tight=[True] * 5).batch == 16

@@ -1,7 +1,11 @@
+import numpy as np
 import pytest
 
 from advisor.errors import UsageError
-from advisor.predict.batches import batch_candidates
+from advisor.predict.batches import batch_candidates, predict_growing
+from advisor.predict.step_time import predict
+from advisor.records.prediction import IndexArray, Predictions
+from tests.predict.toys import device, efficiency, linear_row, workload
 
 
 def candidates(text: str, mode: str = "inference", source_batch: int = 24) -> list[int]:
@@ -34,3 +38,29 @@ def test_anything_else_is_refused_with_the_text(text: str) -> None:
 def test_more_than_twenty_are_refused() -> None:
     with pytest.raises(UsageError, match="21 sizes"):
         candidates(",".join(str(size) for size in range(1, 22)))
+
+
+def grown(*, most: int = 1 << 20, **device_fields: float) -> list[int]:
+    """A sample moves 96 bytes at 100 GB/s, in 0.96 ns, and the host dispatches the step in 10 us."""
+
+    def predict_at(batches: IndexArray) -> Predictions:
+        return predict(
+            workload(linear_row()),
+            devices=[device(host_to_device_bytes_per_s=None, **device_fields)],
+            efficiencies=[efficiency(dispatch_s=10e-6)],
+            batches=batches,
+            precision="fp32",
+        )
+
+    return predict_growing(predict_at, np.array([1, 4096]), most=most).batches.tolist()  # type: ignore[no-any-return]
+
+
+def test_batches_grow_while_the_host_is_slower_than_the_device() -> None:
+    # Dispatching takes longer up to batch 5,208 (half of it passes before the first kernel), so 8,192 is not idle.
+    assert grown() == [1, 4096, 8192, 16384]
+    assert grown(most=10_000) == [1, 4096, 8192]
+    assert grown(most=5000) == [1, 4096]
+
+
+def test_batches_do_not_grow_on_a_device_without_the_memory() -> None:
+    assert grown(memory_bytes=1.0) == [1, 4096]
