@@ -19,12 +19,12 @@ from advisor.catalog.price_edit import etags_of, jumped_rows, listed_types, with
 from advisor.catalog.price_files import PriceRow, read_price_rows
 from advisor.catalog.strict_yaml import Document, read_documents
 from advisor.catalog.yaml_text import yaml_text
-from advisor.errors import NetworkError, ProfileError, UsageError
+from advisor.errors import AdvisorError, NetworkError, ProfileError, UsageError
 from advisor.files.whole_file import write_whole
 from advisor.records.listing import Listing, Wanted
 from advisor.records.price import Catalog, Offer, PriceChange
 from advisor.refresh.client import Client
-from advisor.refresh.providers import fetch_listing, provider_module
+from advisor.refresh.providers import fetch_listing, provider_module, providers
 
 _LEAST_FOUND_RATIO = 0.8
 """A list with a smaller share of the expected rows was cut short, or its format has changed."""
@@ -40,6 +40,29 @@ class Refreshed:
     file: Path
     changes: tuple[PriceChange, ...]
     problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllRefreshed:
+    """Every provider whose prices can be fetched, done or failed, and the pages of the others."""
+
+    done: Mapping[str, Refreshed]
+    failed: Mapping[str, AdvisorError]
+    by_hand: Mapping[str, str]
+
+
+def refresh_all(*, today: date, is_dry_run: bool = False, make_client: Callable[[], Client] = Client) -> AllRefreshed:
+    """Refresh every provider that can be; one that fails leaves its own file as it was and does not stop the others."""
+    done: dict[str, Refreshed] = {}
+    failed: dict[str, AdvisorError] = {}
+    for provider in providers():
+        try:
+            done[provider] = refresh_prices(provider, today=today, is_dry_run=is_dry_run, make_client=make_client)
+        except AdvisorError as error:
+            failed[provider] = error
+    sources = parse_catalog([shipped_layer()]).price_sources
+    by_hand = {provider: source.page for provider, source in sources.items() if source.refresh == "by hand"}
+    return AllRefreshed(done=done, failed=failed, by_hand=by_hand)
 
 
 def refresh_prices(

@@ -124,7 +124,7 @@ def rank(question: Question, *, today: date | None = None) -> Recommendation:
             *warnings,
             *measured.problems,
             *_unknown_warnings(workload),
-            *mark_warnings(ranking.quotes, max_age_days=options.max_price_age),
+            *mark_warnings(ranking.quotes, max_age_days=options.max_price_age, sources=catalog.price_sources),
             *catalog_warnings(catalog, today=today or date.today()),
         ),
         exchange_rate=exchange_rate,

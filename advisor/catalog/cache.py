@@ -23,7 +23,7 @@ from advisor.files.regular_file import read_regular_file
 from advisor.files.whole_file import replace_whole
 from advisor.records.billing import Billing, BillingRule, Extras, StartUp
 from advisor.records.device import Cpu, Efficiency, FamilyEfficiency, Gpu
-from advisor.records.price import Catalog, ExchangeRate, Offer, Price, PriceErrors, PriceSpread, Rejection
+from advisor.records.price import Catalog, ExchangeRate, Offer, Price, PriceErrors, PriceSource, PriceSpread, Rejection
 
 _OWN_FILE = 0o600
 """Readable only by this user, because overlays may contain confidential prices."""
@@ -74,7 +74,8 @@ def _check(catalog: Catalog) -> None:
     errors = catalog.price_errors
     spreads = (*errors.drift.values(), *errors.listing.values(), *([errors.trusted] if errors.trusted else []))
     prices = [price for offer in (*catalog.offers, *catalog.unpredicted) for price in offer.prices]
-    for records in (*parts, catalog.unpredicted, catalog.efficiencies, families, *billing, prices, spreads):
+    others = (catalog.unpredicted, catalog.price_sources.values())
+    for records in (*parts, *others, catalog.efficiencies, families, *billing, prices, spreads):
         _check_types(tuple(records))
     _check_values((*catalog.overlays, *catalog.doubts, *catalog.own_dates.values()), str, name="overlays")
     for day in {*catalog.own_dates, *(price.date for price in prices)}:
@@ -174,6 +175,7 @@ def catalog_from_json(payload: bytes) -> Catalog:
             listing={basis: PriceSpread(**values) for basis, values in errors["listing"].items()},
             trusted=trusted and PriceSpread(**trusted),
         ),
+        price_sources={provider: PriceSource(**values) for provider, values in found["price_sources"].items()},
     )
 
 

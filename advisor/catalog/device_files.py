@@ -8,7 +8,7 @@ from advisor.catalog.fields import read_record
 from advisor.catalog.strict_yaml import Node, did_you_mean, read_documents
 from advisor.records.billing import BillingRule, StartUp
 from advisor.records.device import ANY, Cpu, Efficiency, Gpu
-from advisor.records.price import PriceErrors, PriceSpread
+from advisor.records.price import PriceErrors, PriceSource, PriceSpread
 
 _MAY_BE_ZERO = (
     "n", "log_spread", "device_log_spread", "workload_log_spread", "overlap_ratio", "dispatch_s", "launch_s"
@@ -123,6 +123,11 @@ def read_price_errors(file: Path) -> PriceErrors:
         listing={entry.key: read(entry) for entry in root.get("listing", {}).entries()},
         trusted=read(root["trusted"]) if "trusted" in root else None,
     )
+
+
+def read_price_sources(file: Path) -> dict[str, PriceSource]:
+    """Return where each provider publishes its prices."""
+    return {entry.key: read_record(PriceSource, entry) for entry in _entries(file)}
 
 
 def read_start_ups(file: Path) -> dict[str, StartUp]:

@@ -29,13 +29,14 @@ class Layer:
     prices: tuple[Path, ...] = ()
     billing: Path | None = None
     price_errors: Path | None = None
+    price_sources: Path | None = None
     measured: Path | None = None
     own_rates: bool = False
 
     def files(self) -> Iterator[Path]:
         """Yield every file of the layer."""
         yield from (*self.gpus, *self.cpus, *self.efficiencies, *self.prices)
-        yield from (file for file in (self.billing, self.price_errors) if file is not None)
+        yield from (file for file in (self.billing, self.price_errors, self.price_sources) if file is not None)
         if self.measured is not None:
             yield from sorted(self.measured.glob("*.yaml"))
 
@@ -101,6 +102,7 @@ def _folder_layer(folder: Path, *, name: str, measured: Path | None = None) -> L
         prices=_yaml_files(folder / "prices"),
         billing=present("billing.yaml"),
         price_errors=present("price_errors.yaml"),
+        price_sources=present("price_sources.yaml"),
         measured=measured,
     )
 

@@ -12,6 +12,7 @@ from advisor.catalog.device_files import (
     read_gpus,
     read_measured_instances,
     read_price_errors,
+    read_price_sources,
     read_start_ups,
     with_reported_names,
 )
@@ -25,7 +26,7 @@ from advisor.catalog.strict_yaml import read_documents
 from advisor.catalog.terms import Terms, apply_terms, is_terms, joined_terms, read_terms
 from advisor.records.billing import Billing, BillingRule, Extras, StartUp
 from advisor.records.device import Cpu, Efficiency, Gpu
-from advisor.records.price import Catalog, PriceErrors
+from advisor.records.price import Catalog, PriceErrors, PriceSource
 
 
 def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
@@ -38,6 +39,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
     rules: dict[str, BillingRule] = {}
     start_ups: dict[str, StartUp] = {}
     price_errors: PriceErrors | None = None
+    price_sources: dict[str, PriceSource] = {}
     for layer in in_force:
         layer_gpus = read_gpus(layer.gpus, measured=layer.measured and layer.measured / "gpus.yaml")
         layer_cpus = read_cpus(layer.cpus, measured=layer.measured and layer.measured / "cpus.yaml")
@@ -50,6 +52,8 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
             rules = read_billing_rules(layer.billing) | rules
         if layer.price_errors is not None and price_errors is None:
             price_errors = read_price_errors(layer.price_errors)
+        if layer.price_sources is not None:
+            price_sources = read_price_sources(layer.price_sources) | price_sources
         if layer.measured is not None:
             start_ups = read_start_ups(layer.measured / "startup_times.yaml")
             measured = read_measured_instances(layer.measured / "instances.yaml")
@@ -76,6 +80,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
         exchange_rates=terms.exchange_rates,
         billing=Billing(rules=rules, start_ups=start_ups, extras=terms.extras or Extras()),
         price_errors=price_errors or PriceErrors(),
+        price_sources=price_sources,
     )
     if catalog.overlays:
         our_offers = build_offers(our_rows, known=known).offers

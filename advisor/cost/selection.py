@@ -1,6 +1,6 @@
 """Selects the offers that may be ranked, and gives the cause for leaving out each other one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from difflib import get_close_matches
@@ -18,11 +18,13 @@ from advisor.records.price import (
     PriceErrors,
     PriceKind,
     PriceMark,
+    PriceSource,
     Rejected,
     RejectionCode,
 )
 
 _MARK_CODES: dict[PriceMark, RejectionCode] = {"STALE": "stale-price", "SUSPECT": "suspect-price", "OLD": "old-price"}
+_SHOWN_PAGES = 2
 _DROPPED_MARKS: dict[DropPrices, tuple[PriceMark, ...]] = {
     "none": (),
     "flagged": ("STALE", "SUSPECT"),
@@ -150,7 +152,7 @@ def price_marks(price: Price, *, today: date, max_age_days: int) -> tuple[PriceM
     return tuple(mark for mark, holds in marks if holds)
 
 
-def mark_warnings(quotes: Sequence[Quote], *, max_age_days: int) -> tuple[str, ...]:
+def mark_warnings(quotes: Sequence[Quote], *, max_age_days: int, sources: Mapping[str, PriceSource]) -> tuple[str, ...]:
     """Return one sentence if prices in the ranking are doubtful, else nothing."""
     marked = [quote for quote in quotes if quote.price_marks]
     if not marked:
@@ -160,8 +162,20 @@ def mark_warnings(quotes: Sequence[Quote], *, max_age_days: int) -> tuple[str, .
     best = f", including the best one ({first.price_date})" if first is not None and first.price_marks else ""
     return (
         f"{len(marked):,} of the {len(quotes):,} ranked prices are marked {', '.join(kinds)}{best} (OLD: more than "
-        f"{max_age_days} days, --max-price-age): run `advise prices refresh`, or use --drop-prices old",
+        f"{max_age_days} days, --max-price-age): {_remedy(marked, sources)}use --drop-prices old",
     )
+
+
+def _remedy(marked: Sequence[Quote], sources: Mapping[str, PriceSource]) -> str:
+    """Return how to renew the marked prices: by the command where it can fetch them, else from the provider's page."""
+    known = {quote.provider: sources[quote.provider] for quote in marked if quote.provider in sources}
+    fetched = [provider for provider, source in known.items() if source.refresh == "command"]
+    by_hand = [f"{provider} {source.page}" for provider, source in known.items() if source.refresh != "command"]
+    remedies = [f"`advise prices refresh` can fetch those of {', '.join(sorted(fetched))}"] if fetched else []
+    if by_hand:
+        more = f" and {len(by_hand) - _SHOWN_PAGES} more" if len(by_hand) > _SHOWN_PAGES else ""
+        remedies.append(f"look others up ({', '.join(by_hand[:_SHOWN_PAGES])}{more})")
+    return "".join(f"{remedy}, " for remedy in remedies) + ("or " if remedies else "")
 
 
 def _folded(names: Sequence[str]) -> frozenset[str]:

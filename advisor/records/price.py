@@ -53,6 +53,14 @@ class PriceErrors:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PriceSource:
+    """The page with the prices of a provider, and how new ones are had: by `advise prices refresh` or by hand."""
+
+    page: str
+    refresh: Literal["command", "by hand"] = "by hand"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
     """One instance type in one region; a machine without a GPU is a CPU offer.
 
@@ -195,6 +203,7 @@ class Catalog:
     - `unpredicted`: the offers of `rejected`, in the same order, with their prices and without a device
     - `overlays`: the user's files that override the built-in data; the first one wins
     - `doubts`: values in those files that are not credible
+    - `price_sources`: by provider
     - `own_dates`: dates of the user's own prices, each with an offer
     - `copies_at_hand`: measured copy rate in bytes/s to each GPU of this machine, by id
     """
@@ -211,4 +220,5 @@ class Catalog:
     exchange_rates: tuple[ExchangeRate, ...] = ()
     billing: Billing = field(default_factory=Billing)
     price_errors: PriceErrors = field(default_factory=PriceErrors)
+    price_sources: Mapping[str, PriceSource] = field(default_factory=dict)
     copies_at_hand: Mapping[str, float] = field(default_factory=dict)

@@ -11,11 +11,12 @@ from pathlib import Path
 import platformdirs
 import pytest
 
+from advisor.answers import price_refresh
 from advisor.catalog.load import load_catalog
 from advisor.catalog.overlay import starter_overlay
 from advisor.catalog.strict_yaml import parse_documents
 from advisor.catalog.terms import TERM_KEYS
-from advisor.refresh.providers import aws, azure, gcp, lambda_cloud, runpod, vast
+from advisor.refresh.providers import aws, azure, gcp, lambda_cloud, providers, runpod, vast
 from tests.cli.conftest import Result
 from tests.refresh.conftest import Server, json_answer, server
 from tests.says import assert_says
@@ -293,6 +294,39 @@ def test_a_list_that_cannot_be_had_ends_with_5(advise: Advise, server: Server, m
     result = advise("prices", "refresh", "vast-ai")
     assert (result.code, result.out) == (5, "")
     assert_says(result.err, "error:", f"{server.url}/gone", "HTTP 404", "hint:")
+
+
+def test_all_that_can_be_fetched_is_refreshed_and_the_pages_of_the_others_are_named(
+    advise: Advise, offers: Server, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def only_vast() -> tuple[str, ...]:
+        return ("lambda", "vast-ai")
+
+    monkeypatch.setattr(price_refresh, "providers", only_vast)
+    monkeypatch.delenv("LAMBDA_API_KEY", raising=False)
+    result = advise("prices", "refresh")
+    assert result.code == 0
+    assert (home / "config/advisor/profiles/prices/vast-ai.yaml").is_file()
+    assert_says(result.err, "vast-ai: wrote", "lambda: not refreshed", "LAMBDA_API_KEY")
+    assert "genesis-cloud https://www.genesiscloud.com/pricing" in result.err
+
+
+def test_a_list_that_cannot_be_had_does_not_stop_the_others(
+    advise: Advise, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vast, "OFFERS_URL", f"{server.url}/gone")
+    monkeypatch.setattr(price_refresh, "providers", lambda: ("vast-ai",))
+    result = advise("prices", "refresh")
+    assert result.code == 5
+    assert_says(result.err, "vast-ai: not refreshed", "HTTP 404", "verda https://verda.com/products")
+
+
+def test_every_provider_can_be_refreshed_or_has_a_page_to_look_at() -> None:
+    catalog = load_catalog()
+    sources = catalog.price_sources
+    assert set(sources) >= {offer.provider for offer in catalog.offers}
+    fetched = {provider for provider, source in sources.items() if source.refresh == "command"}
+    assert fetched == set(providers())
 
 
 # The command itself

@@ -7,7 +7,7 @@ import pytest
 from advisor.cost.selection import Selection, mark_warnings, price_marks, select_offers
 from advisor.errors import UsageError
 from advisor.records.options import DropPrices, Options
-from advisor.records.price import Offer
+from advisor.records.price import Offer, PriceSource
 from tests.cost.toys import offer, price, said, selection
 from tests.report.toys import L4, T4
 from tests.says import assert_says
@@ -182,9 +182,20 @@ def test_a_price_announced_ahead_is_not_old() -> None:
 
 
 def test_doubtful_prices_in_the_ranking_are_one_warning_and_none_where_there_are_none() -> None:
-    assert mark_warnings([L4, T4], max_age_days=180) == ()
-    (warning,) = mark_warnings([L4, replace(T4, price_marks=("OLD",))], max_age_days=180)
+    assert mark_warnings([L4, T4], max_age_days=180, sources={}) == ()
+    (warning,) = mark_warnings([L4, replace(T4, price_marks=("OLD",))], max_age_days=180, sources={})
     assert_says(warning, "1 of the 2", "OLD", "180 days")
     assert "STALE" not in warning
-    (warning,) = mark_warnings([replace(L4, price_marks=("OLD", "STALE"))], max_age_days=180)
+    (warning,) = mark_warnings([replace(L4, price_marks=("OLD", "STALE"))], max_age_days=180, sources={})
     assert_says(warning, "1 of the 1", "OLD, STALE", "best", "2025-11-02")
+
+
+def test_the_remedy_for_old_prices_names_what_can_be_fetched_and_the_pages_of_the_rest() -> None:
+    sources = {
+        "aws": PriceSource(page="https://aws.example", refresh="command"),
+        "neo": PriceSource(page="https://neo.example/pricing"),
+    }
+    old = [replace(L4, price_marks=("OLD",)), replace(T4, provider="neo", price_marks=("OLD",))]
+    (warning,) = mark_warnings(old, max_age_days=180, sources=sources)
+    assert_says(warning, "`advise prices refresh`", "aws", "neo https://neo.example/pricing", "--drop-prices old")
+    assert "https://aws.example" not in warning

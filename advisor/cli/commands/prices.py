@@ -205,8 +205,8 @@ def diff_command(output: "Output", options: "Options") -> int:
     return ExitCode.ANSWER
 
 
-@command.command("refresh", cls=Command, exits=(ExitCode.NETWORK,), short_help="Fetch a provider's current prices.")
-@click.argument("provider")
+@command.command("refresh", cls=Command, exits=(ExitCode.NETWORK,), short_help="Fetch providers' current prices.")
+@click.argument("provider", required=False)
 @click.option("--dry-run", is_flag=True, help="show what would change and write nothing")
 @click.option("--top", type=int, default=20, show_default=True, metavar="N", help="number of changes to show")
 @click.option(
@@ -217,8 +217,11 @@ def diff_command(output: "Output", options: "Options") -> int:
     metavar="FILE",
     help="price file to refresh (default: profiles/prices/PROVIDER.yaml in your config folder)",
 )
-def refresh_command(provider: str, dry_run: bool, top: int, file: "Path | None") -> int:
+def refresh_command(provider: str | None, dry_run: bool, top: int, file: "Path | None") -> int:
     """Fetch PROVIDER's current prices from its own price list: aws, azure, gcp, lambda, runpod or vast-ai.
+
+    Without PROVIDER, all of these are refreshed, one that fails is named, and the pages of the other providers are
+    listed. The exit code is 5 if a list could not be fetched; a missing API key is only named.
 
     The command updates the instance types and regions that are in the price file, and drops those that the provider no
     longer lists. The file is replaced only after the new prices pass all checks: a failed or interrupted refresh leaves
@@ -231,6 +234,7 @@ def refresh_command(provider: str, dry_run: bool, top: int, file: "Path | None")
 
     \b
     Examples:
+      advise prices refresh
       advise prices refresh azure --dry-run
       advise prices refresh aws
     """
@@ -242,6 +246,10 @@ def refresh_command(provider: str, dry_run: bool, top: int, file: "Path | None")
     from advisor.report.prices import price_changes_content
     from advisor.report.terminal import to_text
 
+    if provider is None:
+        if file is not None:
+            raise UsageError("-o names the file of one provider", hint="name the PROVIDER, or leave -o out")
+        return _refresh_all(dry_run=dry_run, top=top)
     with progress(f"fetching the prices of {provider}"):
         refreshed = refresh_prices(provider_id(provider), file=file, today=date.today(), is_dry_run=dry_run)
     write(to_text(price_changes_content(refreshed.changes, rate=None, top=top), view_of(STDOUT)), STDOUT)
@@ -249,3 +257,29 @@ def refresh_command(provider: str, dry_run: bool, top: int, file: "Path | None")
         say(f"note: {problem}")
     say("nothing was written" if dry_run else f"wrote {refreshed.file}")
     return ExitCode.ANSWER
+
+
+def _refresh_all(*, dry_run: bool, top: int) -> int:
+    from datetime import date
+
+    from advisor.answers.price_refresh import refresh_all
+    from advisor.cli.output import STDOUT, view_of, write
+    from advisor.errors import NetworkError
+    from advisor.report.prices import price_changes_content
+    from advisor.report.terminal import to_text
+
+    with progress("fetching the prices of all providers"):
+        found = refresh_all(today=date.today(), is_dry_run=dry_run)
+    changes = [change for refreshed in found.done.values() for change in refreshed.changes]
+    write(to_text(price_changes_content(changes, rate=None, top=top), view_of(STDOUT)), STDOUT)
+    for provider, refreshed in found.done.items():
+        for problem in refreshed.problems:
+            say(f"note: {provider}: {problem}")
+        say(f"{provider}: nothing was written" if dry_run else f"{provider}: wrote {refreshed.file}")
+    for provider, error in found.failed.items():
+        say(f"{provider}: not refreshed: {error.message}{f' ({error.hint})' if error.hint else ''}")
+    say("cannot be fetched; put the prices of these pages into advisor.yaml:")
+    for provider, page in found.by_hand.items():
+        say(f"  {provider} {page}")
+    has_failed = any(isinstance(error, NetworkError) for error in found.failed.values())
+    return ExitCode.NETWORK if has_failed else ExitCode.ANSWER

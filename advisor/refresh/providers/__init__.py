@@ -12,13 +12,22 @@ from advisor.refresh.client import Client
 
 def provider_module(provider: str) -> ModuleType:
     """Return the module that fetches the provider's prices; raise `UsageError` if there is none."""
-    modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
-    by_provider = {module.PROVIDER: module for module in modules}
+    by_provider = _modules()
     if provider not in by_provider:
         close = get_close_matches(provider, by_provider, n=1)
         hint = f"did you mean {close[0]}?" if close else f"one of {', '.join(sorted(by_provider))}"
         raise UsageError(f"the prices of {provider!r} cannot be fetched", hint=hint)
     return by_provider[provider]
+
+
+def providers() -> tuple[str, ...]:
+    """Return the providers whose prices can be fetched, sorted."""
+    return tuple(sorted(_modules()))
+
+
+def _modules() -> dict[str, ModuleType]:
+    modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
+    return {module.PROVIDER: module for module in modules}
 
 
 def fetch_listing(provider: str, client: Client, wanted: Wanted) -> Listing:
