@@ -18,6 +18,7 @@ from advisor.catalog.overlay import Layer
 from advisor.catalog.price_files import PriceRow, read_price_rows
 from advisor.catalog.strict_yaml import read_documents
 from advisor.catalog.terms import Terms, apply_terms, is_terms, joined_terms, read_terms
+from advisor.catalog.torch_wheels import TorchWheels, read_torch_wheels, with_wheels
 from advisor.records.billing import Billing, BillingRule, Extras, StartUp
 from advisor.records.device import Cpu, Efficiency, Gpu
 from advisor.records.price import Catalog
@@ -32,6 +33,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
     measured: dict[tuple[str, str], MeasuredInstance] = {}
     rules: dict[str, BillingRule] = {}
     start_ups: dict[str, StartUp] = {}
+    wheels = TorchWheels(releases={})
     for layer in in_force:
         layer_gpus = read_gpus(layer.gpus, measured=layer.measured and layer.measured / "gpus.yaml")
         layer_cpus = read_cpus(layer.cpus, measured=layer.measured and layer.measured / "cpus.yaml")
@@ -42,6 +44,8 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
             efficiencies.setdefault(_holds_for(efficiency), efficiency)
         if layer.billing is not None:
             rules = read_billing_rules(layer.billing) | rules
+        if layer.wheels is not None:
+            wheels = read_torch_wheels(layer.wheels)
         if layer.measured is not None:
             start_ups = read_start_ups(layer.measured / "startup_times.yaml")
             measured = read_measured_instances(layer.measured / "instances.yaml")
@@ -50,6 +54,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
     known = Known(gpu_ids=names_of(gpus), cpu_ids=names_of(cpus), measured=measured)
     rows, our_rows, terms = _read_prices(in_force)
     offers, rejected = build_offers(rows, known=known)
+    offers = with_wheels(offers, wheels, gpus=gpus, cpus=cpus)
     catalog = Catalog(
         gpus=gpus,
         cpus=cpus,

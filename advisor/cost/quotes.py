@@ -114,6 +114,8 @@ def quotes_of(
                 chance_cheapest=float(chances[place]),
                 indistinguishable=bool(too_close[place]),
                 on_pareto_front=on_front[place],
+                architecture=offer.architecture,
+                wheel=offer.wheel,
                 instance_count=instance_count,
                 idle_ratio=float(mid.idle_ratio[place]),
                 wait_s=float(terms.wait_s[place]),

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from advisor.records.device import CompileMode, DeviceKind, Layout, Precision, TimeSource
+from advisor.records.device import Architecture, CompileMode, DeviceKind, Layout, Precision, TimeSource
 from advisor.records.generation import Generation
 from advisor.records.options import Objective
-from advisor.records.price import ExchangeRate, PriceBasis, PriceKind, PriceMark, Rejection, Tier
+from advisor.records.price import ExchangeRate, PriceBasis, PriceKind, PriceMark, Rejection, Tier, TorchWheel
 from advisor.records.scale import Plan
 from advisor.records.workload import Mode
 
@@ -98,6 +98,8 @@ class TokenQuote:
 class Quote:
     """One offer with the predicted time and cost of the job.
 
+    - `architecture`: of the CPU; None if not known
+    - `wheel`: the wheel of PyTorch that the GPU needs; None if `pip install torch` installs one for it
     - `gpus_used`: GPUs used on all machines together
     - `price_marks`: why the price is doubtful: STALE (known to be out of date), SUSPECT (not credible), OLD
     - `batch`: the global batch over all GPUs
@@ -151,6 +153,8 @@ class Quote:
     chance_cheapest: float
     indistinguishable: bool
     on_pareto_front: bool = False
+    architecture: Architecture | None = None
+    wheel: TorchWheel | None = None
     instance_count: int = 1
     idle_ratio: float = 0.0
     wait_s: float = 0.0
