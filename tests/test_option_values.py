@@ -60,3 +60,11 @@ def test_a_provider_may_be_called_as_people_call_it_at_all_three_doors(advise: A
     assert requested({"provider": called}).provider == expected
     advise("model.py", "--provider", called)
     assert pipeline.asked[0]["options"].provider == expected
+
+
+def test_architectures_and_instances_are_taken_at_all_three_doors(advise: Advise, pipeline: Pipeline) -> None:
+    given = {"arch": "Arm", "instance": "c7g.xlarge,aws/us-east-1/g5.xlarge"}
+    expected = (("arm",), ("c7g.xlarge", "aws/us-east-1/g5.xlarge"))
+    advise("model.py", "--arch", given["arch"], "--instance", given["instance"])
+    doors = checked_options(arch="Arm", instance=given["instance"]), requested(given), pipeline.asked[0]["options"]
+    assert [(found.arch, found.instance) for found in doors] == [expected] * 3

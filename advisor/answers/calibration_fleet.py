@@ -16,7 +16,7 @@ from advisor.launch.own_wheel import wheel_name
 from advisor.launch.shell_lines import torch_install
 from advisor.records.answer import QuotedDevice
 from advisor.records.launch_task import FleetTask, LaunchMachine, LaunchTask
-from advisor.records.price import Catalog, Offer, Price, Rejection
+from advisor.records.price import Catalog, Offer, Price, Rejection, TorchWheel
 
 _ENGINE = "skypilot"
 _IDLE_MINUTES = 10
@@ -65,7 +65,7 @@ def _task(name: str, catalog: Catalog, *, program: Path, budget_s: float, today:
     task = LaunchTask(
         name=task_name(f"{offer.provider}-{offer.instance}"),
         machine=machine,
-        setup=tuple(_setup(machine.device)),
+        setup=tuple(_setup(machine.device, offer.wheel)),
         script=f"-m advisor calibrate --time-budget {budget_s:g}s",
         python=_python(),
         folder=str(program),
@@ -114,12 +114,12 @@ def _device(offer: Offer, catalog: Catalog) -> QuotedDevice:
     return QuotedDevice(id=cpu.id, name=cpu.name, kind="cpu", count=1)
 
 
-def _setup(device: QuotedDevice) -> Iterator[str]:
+def _setup(device: QuotedDevice, wheel: TorchWheel | None) -> Iterator[str]:
     """Return the commands that install a recent Python, torch for the device, and this program from its wheel."""
     extras = "[nvidia]" if device.kind == "gpu" else ""
     yield "pip install uv"
     yield f"uv venv --python {_python()} {_VENV}"
-    yield f"uv {torch_install(device)} --python {_VENV}/bin/python"
+    yield f"uv {torch_install(device, wheel)} --python {_VENV}/bin/python"
     yield f"uv pip install './{wheel_name()}{extras}' --python {_VENV}/bin/python"
 
 

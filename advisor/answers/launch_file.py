@@ -66,7 +66,7 @@ def task_file(
     task = LaunchTask(
         name=task_name(script.stem),
         machine=machine_of(quote),
-        setup=(torch_install(quote.device), *requirements),
+        setup=(torch_install(quote.device, quote.wheel), *requirements),
         script=shlex.join((str(script), *script_args)),
         python=f"{sys.version_info.major}.{sys.version_info.minor}",
         folder=folder,

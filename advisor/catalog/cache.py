@@ -23,7 +23,17 @@ from advisor.files.regular_file import read_regular_file
 from advisor.files.whole_file import replace_whole
 from advisor.records.billing import Billing, BillingRule, Extras, StartUp
 from advisor.records.device import Cpu, Efficiency, FamilyEfficiency, Gpu
-from advisor.records.price import Catalog, ExchangeRate, Offer, Price, PriceErrors, PriceSource, PriceSpread, Rejection
+from advisor.records.price import (
+    Catalog,
+    ExchangeRate,
+    Offer,
+    Price,
+    PriceErrors,
+    PriceSource,
+    PriceSpread,
+    Rejection,
+    TorchWheel,
+)
 
 _OWN_FILE = 0o600
 """Readable only by this user, because overlays may contain confidential prices."""
@@ -151,6 +161,8 @@ def catalog_from_json(payload: bytes) -> Catalog:
         efficiency["families"] = {family: FamilyEfficiency(**values) for family, values in families}
     for offer in (*found["offers"], *found.get("unpredicted", ())):
         offer["prices"] = tuple([Price(**values) for values in offer["prices"]])
+        if "wheel" in offer:
+            offer["wheel"] = TorchWheel(**offer["wheel"])
     billing = found["billing"]
     errors = found["price_errors"]
     trusted = errors.get("trusted")

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import platformdirs
@@ -18,8 +18,9 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 class Layer:
     """A set of files that wins over the next layer, row by row.
 
-    `name` is the user's name of an overlay, or "" for built-in files. `measured` is the folder of SpareCores' files.
-    With `own_rates`, its prices are what the user pays, so no discounts apply.
+    `name` is the user's name of an overlay, or "" for built-in files. `measured` is the folder of SpareCores' files,
+    `wheels` the file of PyTorch's wheels; only the built-in layer has these. With `own_rates`, its prices are what the
+    user pays, so no discounts apply.
     """
 
     name: str
@@ -31,12 +32,14 @@ class Layer:
     price_errors: Path | None = None
     price_sources: Path | None = None
     measured: Path | None = None
+    wheels: Path | None = None
     own_rates: bool = False
 
     def files(self) -> Iterator[Path]:
         """Yield every file of the layer."""
         yield from (*self.gpus, *self.cpus, *self.efficiencies, *self.prices)
-        yield from (file for file in (self.billing, self.price_errors, self.price_sources) if file is not None)
+        single = (self.billing, self.price_errors, self.price_sources, self.wheels)
+        yield from (file for file in single if file is not None)
         if self.measured is not None:
             yield from sorted(self.measured.glob("*.yaml"))
 
@@ -73,7 +76,8 @@ def layers(*, profiles: Path | None, prices: Sequence[Path], cwd: Path) -> list[
 def shipped_layer() -> Layer:
     """Return the layer of the built-in files."""
     shipped = shipped_profiles()
-    return _folder_layer(shipped, name="", measured=shipped / "sparecores")
+    layer = _folder_layer(shipped, name="", measured=shipped / "sparecores")
+    return replace(layer, wheels=shipped / "torch_wheels.yaml")
 
 
 def shipped_profiles() -> Path:

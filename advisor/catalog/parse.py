@@ -24,6 +24,7 @@ from advisor.catalog.price_files import PriceRow, read_price_rows
 from advisor.catalog.relatives import with_usual_cores
 from advisor.catalog.strict_yaml import read_documents
 from advisor.catalog.terms import Terms, apply_terms, is_terms, joined_terms, read_terms
+from advisor.catalog.torch_wheels import TorchWheels, read_torch_wheels, with_wheels
 from advisor.records.billing import Billing, BillingRule, Extras, StartUp
 from advisor.records.device import Cpu, Efficiency, Gpu
 from advisor.records.price import Catalog, PriceErrors, PriceSource
@@ -40,6 +41,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
     start_ups: dict[str, StartUp] = {}
     price_errors: PriceErrors | None = None
     price_sources: dict[str, PriceSource] = {}
+    wheels = TorchWheels(releases={})
     for layer in in_force:
         layer_gpus = read_gpus(layer.gpus, measured=layer.measured and layer.measured / "gpus.yaml")
         layer_cpus = read_cpus(layer.cpus, measured=layer.measured and layer.measured / "cpus.yaml")
@@ -54,6 +56,8 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
             price_errors = read_price_errors(layer.price_errors)
         if layer.price_sources is not None:
             price_sources = read_price_sources(layer.price_sources) | price_sources
+        if layer.wheels is not None:
+            wheels = read_torch_wheels(layer.wheels)
         if layer.measured is not None:
             start_ups = read_start_ups(layer.measured / "startup_times.yaml")
             measured = read_measured_instances(layer.measured / "instances.yaml")
@@ -69,6 +73,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
     rows, our_rows, terms = _read_prices(in_force)
     joined = build_offers(rows, known=known)
     offers = apply_terms(terms, [*joined.offers, *joined.unpredicted], rejected=joined.rejected)
+    offers = with_wheels(offers, wheels, gpus=gpus, cpus=cpus)
     catalog = Catalog(
         gpus=gpus,
         cpus=cpus,

@@ -131,6 +131,8 @@ def quotes_of(
                 indistinguishable=bool(too_close[place]),
                 price_is_trusted=costed.priced[index].is_trusted,
                 on_pareto_front=on_front[place],
+                architecture=offer.architecture,
+                wheel=offer.wheel,
                 instance_count=instance_count,
                 idle_ratio=float(mid.idle_ratio[place]),
                 wait_s=float(terms.wait_s[place]),

@@ -31,6 +31,9 @@ _DROPPED_MARKS: dict[DropPrices, tuple[PriceMark, ...]] = {
     "old": ("STALE", "SUSPECT", "OLD"),
 }
 
+_CLOSE_NAME, _CLOSE_TYPE = 0.6, 0.8
+"""How much alike names must be to suggest one; most types of a cloud are alike in half of their letters."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
@@ -61,8 +64,8 @@ def select_offers(
     """Apply the limits of `options` to the offers; `options.device` holds "cpu", "gpu" or device ids.
 
     Owned hardware has one price for every `price_kind`. The age of prices is counted up to `today`, by default the
-    current date; `errors` says how far prices of an age are off. Raises `UsageError` for a provider or region that no
-    offer has.
+    current date; `errors` says how far prices of an age are off. Raises `UsageError` for a provider, region or instance
+    that no offer has.
     """
     check_names(options, offers)
     selected: list[PricedOffer] = []
@@ -77,6 +80,9 @@ def select_offers(
         if cause := wanted.why_excluded(offer):
             rejected.append(Rejected(offer=offer, causes=(cause,)))
             continue
+        if offer.no_wheel is not None:
+            rejected.append(Rejected(offer=offer, causes=(Cause(code="no-torch-wheel", what=offer.no_wheel),)))
+            continue
         if price is None:
             cause = Cause(code="no-price", what=price_kind.replace("_", "-"))
             rejected.append(Rejected(offer=offer, causes=(cause,)))
@@ -88,7 +94,7 @@ def select_offers(
         if dropped is not None:
             cause = Cause(code=_MARK_CODES[dropped], what=price.date, note=price.note)
             rejected.append(Rejected(offer=offer, causes=(cause,)))
-        elif cause := _why_apart(offer, is_chosen=bool(options.tier or options.provider)):
+        elif cause := _why_apart(offer, is_chosen=bool(options.tier or options.provider or options.instance)):
             set_apart.append(priced)
             apart.append(Rejected(offer=offer, causes=(cause,)))
         else:
@@ -99,11 +105,15 @@ def select_offers(
 
 
 def check_names(options: Options, offers: Sequence[Offer]) -> None:
-    """Raise `UsageError` for a provider or region that no offer has."""
+    """Raise `UsageError` for a provider, region or instance that no offer has."""
     if options.provider:
         _check_known("provider", options.provider, {offer.provider for offer in offers})
     if options.region:
         _check_known("region", options.region, {name for offer in offers for name in (offer.region, offer.geo)})
+    if options.instance:
+        known = {name for offer in offers for name in (offer.instance, offer.id)}
+        hint = "`advise prices list` lists the types, `advise prices show NAME` says why one cannot be predicted"
+        _check_known("instance", options.instance, known, otherwise=hint, cutoff=_CLOSE_TYPE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +123,8 @@ class OfferFilter:
     providers: frozenset[str]
     regions: frozenset[str]
     tiers: frozenset[str]
+    instances: frozenset[str]
+    architectures: frozenset[str]
     devices: frozenset[str]
     least_gpus: int = 0
 
@@ -123,6 +135,8 @@ class OfferFilter:
             providers=_folded(options.provider),
             regions=_folded(options.region),
             tiers=frozenset(options.tier),
+            instances=_folded(options.instance),
+            architectures=frozenset(options.arch),
             devices=_folded(options.device),
             least_gpus=options.gpus or 0,
         )
@@ -137,6 +151,10 @@ class OfferFilter:
             return Cause(code="other-region", what=offer.region)
         if self.tiers and offer.tier not in self.tiers:
             return Cause(code="other-tier", what=offer.tier)
+        if self.instances and self.instances.isdisjoint((offer.instance.lower(), offer.id.lower())):
+            return Cause(code="other-instance", what=offer.instance)
+        if self.architectures and (offer.architecture or "x86") not in self.architectures:
+            return Cause(code="other-arch", what=offer.architecture or "x86")
         if offer.gpu_count < self.least_gpus:
             return Cause(code="too-few-gpus", needed=self.least_gpus, available=offer.gpu_count)
         kind, device = "cpu" if offer.gpu is None else "gpu", offer.gpu or offer.cpu or ""
@@ -188,10 +206,13 @@ def _why_apart(offer: Offer, *, is_chosen: bool) -> Cause | None:
     return Cause(code="marketplace") if offer.tier == "marketplace" and not is_chosen else None
 
 
-def _check_known(flag: str, asked: Sequence[str], known: set[str]) -> None:
+def _check_known(
+    flag: str, asked: Sequence[str], known: set[str], *, otherwise: str = "", cutoff: float = _CLOSE_NAME
+) -> None:
     folded = {name.lower(): name for name in known}
     for name in asked:
         if name.lower() not in folded:
-            close = get_close_matches(name.lower(), folded, n=1)
-            hint = f"did you mean {folded[close[0]]}?" if close else f"use one of {', '.join(sorted(known))}"
+            close = get_close_matches(name.lower(), folded, n=1, cutoff=cutoff)
+            otherwise = otherwise or f"use one of {', '.join(sorted(known))}"
+            hint = f"did you mean {folded[close[0]]}?" if close else otherwise
             raise UsageError(f"--{flag} {name}: no offer has it", hint=hint)

@@ -2,21 +2,20 @@
 
 from advisor.records.answer import QuotedDevice
 from advisor.records.launch_task import LaunchTask
+from advisor.records.price import TORCH_INDEX, TorchWheel
 
-_INDEX = "https://download.pytorch.org/whl"
-_BEFORE_TURING = ("p100-", "p4", "v100-")
-"""Pascal and Volta; the builds of torch for CUDA 12.6 are the last with kernels for them (pytorch/pytorch#172352)."""
 _PORT = 29500
 """The default port of torchrun (pytorch.org/docs/stable/elastic/run.html)."""
 
 
-def torch_install(device: QuotedDevice) -> str:
-    """Return the install command; the default build from PyPI includes gigabytes of CUDA, which a CPU does not need."""
+def torch_install(device: QuotedDevice, wheel: TorchWheel | None) -> str:
+    """Return the install command for a device, and for its GPU the wheel that it needs if that is not pip's default.
+
+    The default build from PyPI includes gigabytes of CUDA, which a CPU does not need.
+    """
     if device.kind == "cpu":
-        return f"pip install torch --index-url {_INDEX}/cpu"
-    if device.id.startswith(_BEFORE_TURING):
-        return f"pip install torch --index-url {_INDEX}/cu126"
-    return "pip install torch"
+        return f"pip install torch --index-url {TORCH_INDEX}/cpu"
+    return f"pip install torch --index-url {wheel.index_url}" if wheel else "pip install torch"
 
 
 def run_line(task: LaunchTask, *, machine_rank: str, first_address: str) -> str:

@@ -43,6 +43,8 @@ class Keywords(TypedDict, total=False):
     region: str | Sequence[str]
     tier: str | Sequence[str]
     device: str | Sequence[str]
+    arch: str | Sequence[str]
+    instance: str | Sequence[str]
     no_local: bool
     no_calibrate: bool
     price: Literal["on-demand", "spot", "commit-1y", "commit-3y"]

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from advisor.records.device import CompileMode, DeviceKind, Layout, Precision, TimeSource
+from advisor.records.device import Architecture, CompileMode, DeviceKind, Layout, Precision, TimeSource
 from advisor.records.displayed import Displayed
 from advisor.records.generation import Generation
 from advisor.records.options import Objective
-from advisor.records.price import ExchangeRate, PriceBasis, PriceKind, PriceMark, Rejection, Tier
+from advisor.records.price import ExchangeRate, PriceBasis, PriceKind, PriceMark, Rejection, Tier, TorchWheel
 from advisor.records.scale import Plan
 from advisor.records.workload import Mode
 
@@ -113,6 +113,8 @@ class Quote:
 
     - `host_cpu`: the CPU whose clock sets the time to dispatch the operators to a GPU; None if it is not known and a
       clock of 4 GHz is assumed, and for a CPU
+    - `architecture`: of the CPU; None if not known
+    - `wheel`: the wheel of PyTorch that the GPU needs; None if `pip install torch` installs one for it
     - `gpus_used`: GPUs used on all machines together
     - `price_is_trusted`: the price is recent enough, for its tier and its source, to head the answer
     - `price_marks`: why the price is doubtful: STALE (known to be out of date), SUSPECT (not credible), OLD
@@ -170,6 +172,8 @@ class Quote:
     chance_among_trusted: float = 0.0
     price_is_trusted: bool = True
     on_pareto_front: bool = False
+    architecture: Architecture | None = None
+    wheel: TorchWheel | None = None
     instance_count: int = 1
     idle_ratio: float = 0.0
     wait_s: float = 0.0

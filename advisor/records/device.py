@@ -5,6 +5,8 @@ from dataclasses import MISSING, dataclass, field
 from typing import Any, Literal
 
 DeviceKind = Literal["cpu", "gpu"]
+Architecture = Literal["x86", "arm"]
+"""The instruction set of a machine's CPU, 64 bits."""
 Precision = Literal["fp32", "cudnn-tf32", "tf32", "amp-fp16", "amp-bf16", "bf16", "fp16"]
 """How the step runs: fp32; fp32 with TF32 in cuDNN alone (convolutions and recurrent layers), which is torch's default
 on GPUs with TF32; fp32 with TF32 in matmuls too; autocast; or the whole model in half precision."""
@@ -27,6 +29,7 @@ class Gpu:
     - `nvlink_reach`: "machine" if NVLink connects all GPUs of a machine (SXM boards, NVSwitch), "pair" if an optional
       bridge connects two cards
     - `infinity_fabric_link_bytes_per_s`: the link between each pair of AMD GPUs, as the sum of both directions
+    - `host_architecture`: of the CPU on the same board (GH200); None for a GPU that any CPU can have
     - `sustained_compute_ratio`, `sustained_memory_ratio`: measured over predicted rate of computing and of memory, from
       `advise fit-device`
     """
@@ -37,6 +40,7 @@ class Gpu:
     vendor: str
     generation: str
     compute_capability: str | None = None
+    host_architecture: Architecture | None = None
     sm_count: int
     boost_hz: float
     memory_bytes: float

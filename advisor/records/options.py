@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Literal
 
 from advisor import units
-from advisor.records.device import CompileMode, Layout
+from advisor.records.device import Architecture, CompileMode, Layout
 from advisor.records.generation import WeightFormat
 from advisor.records.workload import Attention, Mode
 
@@ -114,6 +114,10 @@ class Options:
     device: tuple[str, ...] = _flag(
         (), "only these devices; cpu or gpu: all of a kind; local: this machine", metavar="cpu|gpu|local|NAME"
     )
+    arch: tuple[Architecture, ...] = _flag(
+        (), "only machines with such a CPU: x86 (64 bits), or Arm (Graviton, Axion, Cobalt, Altra, Grace)"
+    )
+    instance: tuple[str, ...] = _flag((), "only these instance types, or offers by id", metavar="NAME")
     no_local: bool = _flag(False, "ignore this machine, so that the answer is the same on every machine")
     no_calibrate: bool = _flag(False, "do not calibrate this machine on the first run, and ignore earlier calibrations")
     measure: bool = _flag(False, "time some real steps on this machine, and base the prediction on them")
@@ -153,7 +157,7 @@ class Options:
     prices: tuple[str, ...] = _flag((), "prices and terms that override the built-in ones", metavar="FILE")
 
 
-TAKES_COMMAS = frozenset({"provider", "region", "tier", "device"})
+TAKES_COMMAS = frozenset({"provider", "region", "tier", "device", "arch", "instance"})
 """Fields that take names with commas between them; file names and input specifications may contain commas."""
 NOT_SERVED = {
     **dict.fromkeys(("profiles", "prices"), "the service reads no files for a request"),

@@ -6,12 +6,15 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from advisor.records.billing import Billing
-from advisor.records.device import Cpu, Efficiency, Gpu
+from advisor.records.device import Architecture, Cpu, Efficiency, Gpu
 
 PriceKind = Literal["on_demand", "spot", "commit_1y", "commit_3y", "owned"]
 PriceBasis = Literal["list", "minimum_live_offer", "median_live_offer", "published", "own_rate", "own_hardware"]
 PriceMark = Literal["STALE", "SUSPECT", "OLD"]
 Tier = Literal["hyperscaler", "neocloud", "marketplace", "owned"]
+
+TORCH_INDEX = "https://download.pytorch.org/whl"
+"""Where PyTorch publishes its wheels, one folder for each version of CUDA and one for CPUs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +64,28 @@ class PriceSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TorchWheel:
+    """A wheel of PyTorch, by release and CUDA version; `index_url` is where pip finds it."""
+
+    torch: str
+    cuda: str
+
+    @property
+    def index_url(self) -> str:
+        """The `--index-url` of pip for wheels with this version of CUDA."""
+        return f"{TORCH_INDEX}/cu{self.cuda.replace('.', '')}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
     """One instance type in one region; a machine without a GPU is a CPU offer.
 
     - `vcpus`: vCPUs that the user can use
     - `threads_per_core`: 2 means that a vCPU is half a core
     - `cpu`, `gpu`: device ids
+    - `architecture`: of the CPU; None if not known, which counts as x86
+    - `wheel`: the wheel of PyTorch that its GPU needs; None if `pip install torch` installs one for it
+    - `no_wheel`: the GPU for which no wheel of PyTorch has code
     - `network_bytes_per_s`: rate to other machines of the same type; None if not known
     - `billed_separately`: what the price leaves out
     - `excluded`: the entry of the user's overlay that excludes the offer
@@ -88,6 +107,9 @@ class Offer:
     gpu: str | None
     gpu_count: int
     prices: tuple[Price, ...]
+    architecture: Architecture | None = None
+    wheel: TorchWheel | None = None
+    no_wheel: str | None = None
     measured_read_bytes_per_s: float | None = None
     host_to_device_bytes_per_s: float | None = None
     network_bytes_per_s: float | None = None
@@ -129,10 +151,10 @@ class PriceChange:
 
 RejectionCode = Literal[
     "no-device-profile", "fractional-gpu", "unknown-cpu", "incomplete-machine", "excluded", "other-provider",
-    "other-region", "other-tier", "other-device", "too-few-gpus", "no-price", "stale-price", "suspect-price",
-    "old-price", "marketplace", "billed-separately", "no-native-precision", "unknown-vcpus", "does-not-fit",
-    "over-latency", "over-ttft", "over-tpot", "under-throughput", "over-quota", "over-deadline", "over-max-usd",
-    "over-max-hourly", "dearer-region",
+    "other-region", "other-tier", "other-instance", "other-arch", "too-few-gpus", "other-device", "no-torch-wheel",
+    "no-price", "stale-price", "suspect-price", "old-price", "marketplace", "billed-separately", "no-native-precision",
+    "unknown-vcpus", "does-not-fit", "over-latency", "over-ttft", "over-tpot", "under-throughput", "over-quota",
+    "over-deadline", "over-max-usd", "over-max-hourly", "dearer-region",
 ]  # fmt: skip
 """Reasons why an offer is not in the catalog, not selected or not ranked, in the order of the checks."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from advisor.records.answer import Bound
-from advisor.records.device import DeviceKind
+from advisor.records.device import Architecture, DeviceKind
 from advisor.records.report_contents import DeviceDetail, Role
 from advisor.report.content import Color, Symbol
 
@@ -28,3 +28,8 @@ BOUND_MARKS: Mapping[Bound, tuple[Color, Symbol]] = {
 def detail_name(detail: DeviceDetail) -> str:
     """Return the label of a device, such as "best GPU: aws g6.xlarge (L4)"."""
     return f"{detail.role}: {detail.step.name} ({detail.step.device.name})"
+
+
+def arm_mark(architecture: Architecture | None) -> str:
+    """Return the mark behind the name of a machine with an Arm CPU, for which packages may have no wheel."""
+    return " [Arm]" if architecture == "arm" else ""

@@ -11,6 +11,7 @@ from advisor.records.report_contents import PriceSource
 from advisor.report.amounts import count_text, rate_note
 from advisor.report.as_json import to_plain
 from advisor.report.content import Block, Listing, Paragraph, Section, section
+from advisor.report.marks import arm_mark
 from advisor.report.tables import ColumnOf, column, more_note, numbers, table_of
 
 BASIS_NAMES: Mapping[PriceBasis, str] = {
@@ -37,7 +38,7 @@ def price_list_content(
     """Yield a table of the first `top` prices, one per line."""
     columns: tuple[ColumnOf[PricedOffer], ...] = (
         column("provider", lambda row: row.offer.provider),
-        column("instance", lambda row: row.offer.instance),
+        column("instance", lambda row: f"{row.offer.instance}{arm_mark(row.offer.architecture)}"),
         column("region", lambda row: row.offer.region),
         column("device", lambda row: _device(row.offer)),
         *_price_columns(rate),
@@ -103,6 +104,7 @@ def render_prices_json(rows: Sequence[PricedOffer]) -> str:
             "instance": row.offer.instance,
             "device": row.offer.gpu or row.offer.cpu,
             "gpu_count": row.offer.gpu_count,
+            "architecture": row.offer.architecture,
             **to_plain(row.price),
             "marks": list(row.marks),
             "excluded": row.offer.excluded,

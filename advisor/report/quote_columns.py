@@ -10,6 +10,7 @@ from advisor.records.machine import LOCAL
 from advisor.records.options import Objective
 from advisor.records.price import ExchangeRate
 from advisor.report.amounts import count_text, money_interval, money_text
+from advisor.report.marks import arm_mark
 from advisor.report.tables import ColumnOf, ValueT, column, numbers
 
 
@@ -81,8 +82,9 @@ def device_label(quote: Quote) -> str:
 
 
 def instance_label(quote: Quote) -> str:
-    """Return "g6.xlarge", or "3x g6.xlarge" if several are needed."""
-    return quote.instance if quote.instance_count == 1 else f"{quote.instance_count:,}x {quote.instance}"
+    """Return "g6.xlarge", or "3x g6.xlarge" if several are needed; one with an Arm CPU is marked "[Arm]"."""
+    count = "" if quote.instance_count == 1 else f"{quote.instance_count:,}x "
+    return f"{count}{quote.instance}{arm_mark(quote.architecture)}"
 
 
 def _names(quotes: Sequence[Quote]) -> list[str]:

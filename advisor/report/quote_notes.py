@@ -6,7 +6,7 @@ from typing import get_args
 from advisor import units
 from advisor.records.answer import CostPart, Job, MeasuredStep, Quote
 from advisor.records.generation import WeightFormat
-from advisor.records.price import ExchangeRate, PriceKind
+from advisor.records.price import ExchangeRate, PriceKind, TorchWheel
 from advisor.records.sample_words import batch_text, samples_text
 from advisor.records.scale import Plan, Sharding
 from advisor.report.amounts import interval_text
@@ -229,6 +229,19 @@ def loader_notes(quote: Quote, job: Job) -> Iterator[str]:
         return
     fed = f"{each} needs {needed} vCPUs to keep the GPU busy, including one for the GPU itself; it has {quote.vcpus:,}"
     yield f"{fed}: the GPU waits for data." if quote.bound == "loader" else f"{fed}."
+
+
+def wheel_notes(quotes: Iterable[Quote]) -> Iterator[str]:
+    """Yield a note for each wheel of PyTorch that devices need instead of the one that pip installs by default."""
+    devices: dict[TorchWheel, dict[str, None]] = {}
+    for quote in quotes:
+        if quote.wheel is not None:
+            devices.setdefault(quote.wheel, {})[quote.device.name] = None
+    for wheel, names in devices.items():
+        yield (
+            f"{', '.join(names)}: torch {wheel.torch} with CUDA {wheel.cuda}, the newest with code for it "
+            f"(`pip install torch --index-url {wheel.index_url}`)."
+        )
 
 
 def measured_notes(steps: Iterable[MeasuredStep]) -> Iterator[str]:

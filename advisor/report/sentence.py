@@ -23,6 +23,7 @@ from advisor.report.quote_notes import (
     scaling_notes,
     service_settings,
     token_notes,
+    wheel_notes,
 )
 
 _OTHER_KIND: Mapping[DeviceKind, DeviceKind] = {"cpu": "gpu", "gpu": "cpu"}
@@ -325,6 +326,7 @@ def table_notes(rows: Sequence[RankedQuote], *, quote_count: int) -> tuple[str, 
         kinds.add(row.quote.device.kind)
     if len(rows) > len(ranked):
         notes.append("- is the local machine; the cost is that of electricity, if known.")
+    notes += wheel_notes(row.quote for row in rows)
     if quote_count > len(ranked):
         notes.append(f"{quote_count - len(ranked):,} more in the ranking (--top {quote_count} shows all).")
     return tuple(notes)

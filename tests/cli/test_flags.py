@@ -65,6 +65,8 @@ GIVEN: dict[str, tuple[tuple[str, ...], Any]] = {
     "provider": (("aws,gcp", "azure"), ("aws", "gcp", "azure")),
     "region": (("EU",), ("EU",)),
     "tier": (("neocloud, hyperscaler",), ("neocloud", "hyperscaler")),
+    "arch": (("arm",), ("arm",)),
+    "instance": (("g6.xlarge,c7g.large", "t2"), ("g6.xlarge", "c7g.large", "t2")),
     "device": (("l4,t4",), ("l4", "t4")),
     "no_local": ((), True),
     "no_calibrate": ((), True),

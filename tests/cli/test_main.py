@@ -53,7 +53,7 @@ def test_a_mistyped_command_is_recognised(advise: Advise, pipeline: Pipeline) ->
 
 def test_a_mistyped_flag_is_recognised(advise: Advise, pipeline: Pipeline) -> None:
     result = advise("model.py", "--bach", "8")
-    assert (result.code, result.err) == (2, "error: no such flag: --bach\nhint: did you mean --batch?\n")
+    assert (result.code, result.err) == (2, "error: no such flag: --bach\nhint: did you mean --arch or --batch?\n")
 
 
 def test_a_flag_without_its_value_is_a_usage_error(advise: Advise, pipeline: Pipeline) -> None:

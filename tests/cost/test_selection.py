@@ -56,6 +56,40 @@ def test_a_provider_or_tier_not_asked_for_is_left_out() -> None:
     assert codes(selection(HERE, other, tier=("neocloud",))) == ["other-tier"]
 
 
+def test_an_architecture_is_that_of_the_cpu_and_x86_where_it_is_not_known() -> None:
+    arm, x86, unknown = (offer(name, architecture=one) for name, one in (("a1", "arm"), ("x1", "x86"), ("u1", None)))
+    assert kept(selection(arm, x86, unknown, arch=("arm",))) == ["acme/us-1/a1"]
+    assert kept(selection(arm, x86, unknown, arch=("x86",))) == ["acme/us-1/x1", "acme/us-1/u1"]
+    assert codes(selection(arm, x86, arch=("x86",))) == ["other-arch"]
+
+
+@pytest.mark.parametrize("name", ["g1", "G1", "acme/us-1/g1"])
+def test_an_instance_is_a_type_or_an_offer(name: str) -> None:
+    chosen = selection(HERE, GPU, instance=(name,))
+    assert kept(chosen) == ["acme/us-1/g1"]
+    assert codes(chosen) == ["other-instance"]
+
+
+def test_a_marketplace_is_ranked_if_its_instance_is_named() -> None:
+    host = offer("h1", tier="marketplace")
+    assert kept(selection(host)) == []
+    assert kept(selection(host, instance=("h1",))) == ["acme/us-1/h1"]
+
+
+def test_an_instance_that_no_provider_rents_is_an_error_with_the_closest_name() -> None:
+    with pytest.raises(UsageError) as caught:
+        selection(offer("g5.xlarge"), instance=("g5.xlagre",))
+    assert "g5.xlarge" in caught.value.hint
+
+
+def test_a_gpu_that_no_wheel_of_pytorch_has_code_for_is_left_out() -> None:
+    chosen = selection(HERE, replace(GPU, no_wheel="Tesla T4G (sm_75) on Arm"))
+    assert kept(chosen) == ["acme/us-1/m1"]
+    ((instance, code, reason),) = said(chosen.rejected)
+    assert (instance, code) == ("g1", "no-torch-wheel")
+    assert "Tesla T4G (sm_75) on Arm" in reason
+
+
 @pytest.mark.parametrize(
     ("candidate", "code", "reason"),
     [

@@ -4,9 +4,17 @@ import csv
 from dataclasses import replace
 from io import StringIO
 
+from advisor.records.price import TorchWheel
 from advisor.report.as_csv import render
 from advisor.report.view import View
 from tests.report.toys import GENOA, HERE, L4, quote, recommendation
+
+
+def test_an_offer_says_its_architecture_and_the_wheel_that_it_needs() -> None:
+    arm, old = replace(GENOA, architecture="arm"), replace(L4, wheel=TorchWheel(torch="2.14", cuda="12.6"))
+    rows = list(csv.DictReader(StringIO(render(recommendation(arm, old), View(top=1)))))
+    assert [row["architecture"] for row in rows] == ["arm", ""]
+    assert [(row["wheel_torch"], row["wheel_cuda"]) for row in rows] == [("", ""), ("2.14", "12.6")]
 
 
 def test_every_quote_is_one_line_under_names_with_units() -> None:

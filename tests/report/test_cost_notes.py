@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.records.answer import Job, Quote
+from advisor.records.price import TorchWheel
 from advisor.report import sentence
 from advisor.report.quote_columns import columns_for, table_rows
 from advisor.report.quote_notes import cost_notes, covered_cost
@@ -127,3 +128,11 @@ def test_the_basis_of_a_job_of_a_given_size_says_what_its_cost_holds() -> None:
     assert "compute" not in figures
     assert_says(covered, "$0.42", "1,000,000 samples", "on-demand", "compute", "start-up")
     assert_says(start_up, "start-up", "31.5 s")
+
+
+def test_gpus_that_need_another_wheel_of_pytorch_are_named_below_the_table() -> None:
+    old, older = TorchWheel(torch="2.14", cuda="12.6"), TorchWheel(torch="2.7", cuda="11.8")
+    answer = recommendation(replace(L4, wheel=old), replace(T4, wheel=old), replace(A10G, wheel=older), GENOA)
+    first, second = sentence.table_notes(table_rows(answer, top=5), quote_count=4)[-2:]
+    assert_says(first, "L4, T4", "2.14", "12.6", "https://download.pytorch.org/whl/cu126")
+    assert_says(second, "A10G", "2.7", "https://download.pytorch.org/whl/cu118")

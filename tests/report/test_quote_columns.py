@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.report.quote_columns import columns_for, device_label, percent_chance, table_rows
-from tests.report.toys import A10G, GENOA, HERE, L4, T4, quote, recommendation, shown_quotes
+from advisor.report.quote_columns import columns_for, device_label, instance_label, percent_chance, table_rows
+from tests.report.toys import A10G, GENOA, HERE, L4, T4, quote, recommendation, render_text, shown_quotes
 
 
 def test_the_best_cpu_takes_the_last_place_when_gpus_fill_the_table() -> None:
@@ -34,6 +34,14 @@ def test_both_kinds_are_shown_whenever_both_are_ranked(quotes: list[object], top
     assert {row.quote.device.kind for row in rows} == {q.device.kind for q in quotes}  # type: ignore[attr-defined]
     assert len(rows) <= max(top, 2)
     assert [row.rank for row in rows] == sorted({row.rank for row in rows})
+
+
+def test_an_arm_machine_is_marked_beside_its_name_which_no_width_hides() -> None:
+    arm = replace(GENOA, architecture="arm")
+    assert instance_label(arm) == "c7a.xlarge [Arm]"
+    assert instance_label(replace(arm, instance_count=3)) == "3x c7a.xlarge [Arm]"
+    assert instance_label(replace(GENOA, architecture="x86")) == instance_label(GENOA) == "c7a.xlarge"
+    assert "c7a.xlarge [Arm]" in render_text(recommendation(arm, L4), width=60, color=False)
 
 
 def test_a_gpu_is_labelled_by_its_count_and_a_cpu_by_its_vcpus() -> None:

@@ -41,7 +41,14 @@ def _flags() -> list[click.Parameter]:
     ]
 
 
-@click.command("calibrate", cls=Command, make_flags=_flags, short_help=__doc__)
+@click.command(
+    "calibrate",
+    cls=Command,
+    make_flags=_flags,
+    exits=(ExitCode.THRESHOLD,),
+    meanings={ExitCode.THRESHOLD: "a device was disturbed too much, and its calibration is not kept"},
+    short_help=__doc__,
+)
 def command(
     on: str | None,
     time_budget: float,
@@ -99,6 +106,7 @@ def command(
         write_collected(collect, catalog)
         return ExitCode.ANSWER
     machine = this_machine()
+    is_refused = False
     if show:
         stored = calibrations_in_force(machine, catalog)
         wanted = None if on is None else device_called(on, targets(machine, catalog)).device
@@ -110,6 +118,7 @@ def command(
     else:
         made = _calibrated(on, machine, catalog, time_budget=time_budget, threads=threads, precisions=precision)
         in_force = [one.calibration for one in made if not one.is_disturbed]
+        is_refused = len(in_force) < len(made)
     view = view_of(STDOUT)
     write("\n".join(to_text(calibration_content(one), view) for one in in_force), STDOUT)
     if export is not None:
@@ -118,7 +127,7 @@ def command(
                 f"--export {export}: no measurement was stable enough", hint="calibrate while the machine is idle"
             )
         _export(in_force, export)
-    return ExitCode.ANSWER
+    return ExitCode.THRESHOLD if is_refused else ExitCode.ANSWER
 
 
 def _check_one_of(**given: Any) -> None:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 _OPTION_FLAGS = (
     "mode", "precision", "batch", "prompt_tokens", "output_tokens", "concurrency", "weights", "input", "attention",
-    "provider", "region", "tier", "device", "price", "max_price_age", "drop_prices", "top", "timeout", "profiles",
-    "prices",
+    "provider", "region", "tier", "arch", "instance", "device", "price", "max_price_age", "drop_prices", "top",
+    "timeout", "profiles", "prices",
 )  # fmt: skip
 
 

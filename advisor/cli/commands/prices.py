@@ -83,7 +83,7 @@ def command() -> None:
 @command.command(
     "list",
     cls=Command,
-    make_flags=_flags("provider", "region", "tier", "device", "price", "max_price_age", "top"),
+    make_flags=_flags("provider", "region", "tier", "arch", "instance", "device", "price", "max_price_age", "top"),
     exits=(ExitCode.NOTHING_FITS,),
     short_help="List the prices in force, cheapest first.",
 )
