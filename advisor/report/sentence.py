@@ -179,10 +179,10 @@ def better_if_price_holds(recommendation: Recommendation) -> str | None:
 def by_tier(recommendation: Recommendation) -> tuple[str, ...]:
     """Return the best offer of each tier with its cost, this machine and the user's own; nothing for a single one."""
     job, rate = recommendation.job, recommendation.exchange_rate
-    found = {_TIER_NAMES[tier]: quote for tier, quote in recommendation.best_by_tier.items()}
-    if recommendation.at_hand is not None:
-        found["this machine"] = recommendation.at_hand
-    order = sorted(found.items(), key=lambda one: one[0] == "this machine")
+    best = recommendation.best_by_tier
+    lines = [(name, best.get(tier)) for tier, name in _TIER_NAMES.items()]
+    lines.insert(-1, ("this machine", recommendation.at_hand))
+    order = [(name, quote) for name, quote in lines if quote is not None]
     return tuple(
         f"{name}: {_cost_text(quote, rate=rate)}{_duration(quote, job)}, {quote.provider} {instance_label(quote)} "
         f"({device_label(quote)}){_price_of(quote)}"

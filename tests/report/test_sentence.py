@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from advisor.records.answer import Recommendation
+from advisor.records.answer import DeviceChance, Recommendation
 from advisor.records.price import RejectionCode
 from advisor.report import sentence
+from advisor.report.quote_columns import columns_for, table_rows
 from tests.report.toys import A10G, GENOA, HERE, L4, T4, quote, recommendation, rejection, shown_quotes
 from tests.says import assert_says
 
@@ -187,3 +188,40 @@ def test_a_best_that_costs_nothing_says_why() -> None:
     _, best, *_ = sentence.basis(recommendation(HERE, at_hand=HERE))
 
     assert_says(best, "free", "electricity", "`owned`")
+
+
+OLD = replace(
+    quote("RTX 3080", kind="gpu", device="RTX 3080", usd=0.1, provider="neo"),
+    tier="neocloud",
+    price_date="2025-05-24",
+    price_is_trusted=False,
+)
+
+
+def test_an_offer_whose_old_price_would_be_better_is_named_beside_the_best() -> None:
+    answer = replace(recommendation(OLD, L4), best=L4, better_if_price_holds=OLD)
+    assert_says(sentence.better_if_price_holds(answer) or "", "Cheaper", OLD.price_date, "neo RTX 3080", "$0.10")
+    assert_says(sentence.headline(answer), "aws g6.xlarge")
+    assert sentence.better_if_price_holds(recommendation(L4)) is None
+
+
+def test_each_tier_has_a_line_with_its_best_offer_and_cost() -> None:
+    answer = replace(recommendation(OLD, L4), best=L4, best_by_tier={"neocloud": OLD, "hyperscaler": L4}, at_hand=None)
+    hyperscalers, clouds = sentence.by_tier(answer)
+    assert_says(clouds, "GPU clouds", "$0.10", "neo RTX 3080", OLD.price_date)
+    assert_says(hyperscalers, "hyperscalers", "$0.42", "aws g6.xlarge")
+    assert L4.price_date not in hyperscalers
+
+
+def test_the_headline_gives_the_chance_of_the_device() -> None:
+    device = DeviceChance(id=L4.device.id, name="L4", kind="gpu", chance=0.73)
+    said = sentence.headline(replace(recommendation(L4, T4), chance_by_device=(device,)))
+    assert_says(said, "61 %", "its device with 73 %")
+
+
+def test_the_table_marks_a_price_that_is_not_trusted_and_shows_the_best_below_many_such() -> None:
+    many = [replace(OLD, id=f"neo/{number}") for number in range(12)]
+    rows = table_rows(replace(recommendation(*many, L4), best=L4), top=10)
+    assert [row.rank for row in rows] == [*range(1, 10), 13]
+    column = next(column for column in columns_for(rows) if column.header == "#")
+    assert [column.cell(row) for row in rows][-2:] == ["9?", "13"]
