@@ -6,6 +6,7 @@ from datetime import date
 
 import numpy as np
 
+from advisor.answers.batch_remedy import batch_remedies
 from advisor.calibrate.in_force import calibration_notes
 from advisor.calibrate.measured_beside import measure_here
 from advisor.catalog.find import device_ids, exchange_rate_of, overlay_notes
@@ -78,6 +79,14 @@ def rank(question: Question, *, today: date | None = None) -> Recommendation:
     quotes = (*ranking.quotes, *at_hand.quotes)
     calibrated = frozenset(quote.device.id for quote in quotes if quote.time_source == "calibrated")
     exchange_rate = exchange_rate_of(catalog, options.currency)
+    is_late = not ranking.quotes and job.limits.deadline_s is not None
+    remedies: tuple[str, ...] = ()
+    if is_late and options.mode == "training" and not options.batch.strip() and workload.batch_is_affine:
+        remedies = tuple(
+            batch_remedies(
+                question, selection=selection, fleet=fleet, job=job, start_up_s=start_up_s[: len(fleet.devices)]
+            )
+        )
     return Recommendation(
         schema_version=ANSWER_SCHEMA_VERSION,
         job=job,
@@ -107,6 +116,7 @@ def rank(question: Question, *, today: date | None = None) -> Recommendation:
         rejected=(*catalog.rejected, *rejections(ranking.rejected, workload.generation)),
         notes=(
             *overlay_notes(catalog),
+            *remedies,
             *ranking.notes,
             *memory_notes(workload, predictions),
             *calibration_notes(question.calibrated, used=calibrated),
