@@ -106,7 +106,7 @@ def _first_launchable(quotes: Sequence[Quote], *, engine: str) -> tuple[Quote, t
         reason: str = module.why_not(machine_of(quote))
         return reason
 
-    ranked = sorted(enumerate(quotes, start=1), key=lambda one: not one[1].price_is_trusted)
+    ranked = sorted(enumerate(quotes, start=1), key=lambda one: not one[1].may_lead)
     for place, quote in ranked:
         if why_not(quote):
             continue

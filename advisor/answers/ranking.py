@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
+from itertools import takewhile
 
 import numpy as np
 
+from advisor.answers.batch_remedy import batch_remedies
 from advisor.calibrate.in_force import calibration_notes
 from advisor.calibrate.measured_beside import measure_here
 from advisor.catalog.find import device_ids, exchange_rate_of, overlay_notes
@@ -28,7 +30,7 @@ from advisor.predict.join import join_batches
 from advisor.predict.memory_notes import memory_notes
 from advisor.question.from_source import other_batch, single_batch
 from advisor.question.record import Question
-from advisor.records.answer import ANSWER_SCHEMA_VERSION, Job, Recommendation
+from advisor.records.answer import ANSWER_SCHEMA_VERSION, Job, Quote, Recommendation
 from advisor.records.device import Device
 from advisor.records.machine import LOCAL
 from advisor.records.prediction import Anchor, FloatArray, IndexArray, Predictions
@@ -82,12 +84,21 @@ def rank(question: Question, *, today: date | None = None) -> Recommendation:
     calibrated = frozenset(quote.device.id for quote in quotes if quote.time_source == "calibrated")
     exchange_rate = exchange_rate_of(catalog, options.currency)
     best = best_of(ranking.quotes)
+    is_late = not ranking.quotes and job.limits.deadline_s is not None
+    remedies: tuple[str, ...] = ()
+    if is_late and options.mode == "training" and not options.batch.strip() and workload.batch_is_affine:
+        remedies = tuple(
+            batch_remedies(
+                question, selection=selection, fleet=fleet, job=job, start_up_s=start_up_s[: len(fleet.devices)]
+            )
+        )
     return Recommendation(
         schema_version=ANSWER_SCHEMA_VERSION,
         job=job,
         workload=summarize(workload, batch=job_batch or workload.batch),
         best=best,
-        better_if_price_holds=ranking.quotes[0] if ranking.quotes and ranking.quotes[0] is not best else None,
+        better_if_price_holds=_first_ahead(ranking.quotes, best, price_is_trusted=False),
+        better_if_prediction_holds=_first_ahead(ranking.quotes, best, price_is_trusted=True),
         chance_by_device=chances_by_device(ranking.quotes),
         best_by_tier=best_by_tier(ranking.quotes),
         quotes=ranking.quotes,
@@ -114,6 +125,7 @@ def rank(question: Question, *, today: date | None = None) -> Recommendation:
         rejected=(*catalog.rejected, *rejections(ranking.rejected, workload.generation)),
         notes=(
             *overlay_notes(catalog),
+            *remedies,
             *ranking.notes,
             *memory_notes(workload, predictions),
             *calibration_notes(question.calibrated, used=calibrated),
@@ -129,6 +141,12 @@ def rank(question: Question, *, today: date | None = None) -> Recommendation:
         ),
         exchange_rate=exchange_rate,
     )
+
+
+def _first_ahead(quotes: Sequence[Quote], best: Quote | None, *, price_is_trusted: bool) -> Quote | None:
+    """Return the first quote before `best` whose price is or is not trusted."""
+    ahead = takewhile(lambda quote: quote is not best, quotes)
+    return next((quote for quote in ahead if quote.price_is_trusted == price_is_trusted), None)
 
 
 def _predict(

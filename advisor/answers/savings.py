@@ -37,7 +37,7 @@ def saving_changes(quote: Quote, recommendation: Recommendation, question: Quest
         if known is None or change.saved_usd > known.saved_usd:
             best_of_kind[kind] = change
     if recommendation.quotes:
-        trusted = [one for one in recommendation.quotes if one.price_is_trusted]
+        trusted = [one for one in recommendation.quotes if one.may_lead]
         cheapest = min(trusted or recommendation.quotes, key=lambda one: one.job_usd.mid)
         best_of_kind["instance"] = _change("instance", quote, cheapest)
     saving = [change for change in best_of_kind.values() if change.saved_ratio >= _LEAST_SAVED_RATIO]

@@ -7,7 +7,7 @@ import numpy as np
 from advisor.cost.batch_choice import choose_batches
 from advisor.cost.job_cost import cost_job
 from advisor.cost.limits import keeps_all, offer_limits
-from advisor.cost.quotes import CostedOffers, quotes_of
+from advisor.cost.quotes import CostedOffers, may_lead, quotes_of
 from advisor.cost.rank_offers import best_first, cost_offers
 from advisor.cost.selection import Selection
 from advisor.records.answer import Z_90, Interval, Job
@@ -22,7 +22,7 @@ def cheapest_by_kind(
 ) -> Mapping[DeviceKind, KindCost]:
     """Return the cheapest offer of each device kind; a kind without an offer within the limits is left out.
 
-    Offers whose price is not trusted count only if a kind has no others.
+    Offers that may not lead the answer count only if a kind has no others.
 
     This takes the same arguments as `rank` but builds no other quotes and no rejections, so it can run for many jobs
     of one workload.
@@ -35,10 +35,15 @@ def cheapest_by_kind(
     may_win = keeps_all(limits, among=np.isfinite(costed.costs.job_usd))
     may_win[selection.may_win_count :] = False
     is_gpu = np.array([device.kind == "gpu" for device in fleet.devices], dtype=np.bool_)[fleet.device_index]
-    is_trusted = np.array([one.is_trusted for one in selection.priced], dtype=np.bool_)
+    usd, log_spread = costed.costs.job_usd, predictions.log_spread[costed.device, costed.batch_index]
+    leads = may_lead(
+        np.stack([usd, *(usd * np.exp(sign * Z_90 * log_spread) for sign in (-1, 1))]),
+        is_trusted=[one.is_trusted for one in selection.priced],
+        is_measured=predictions.time_sources[costed.device, costed.batch_index] != "datasheet",
+    )
     members: dict[DeviceKind, IndexArray] = {
-        "cpu": _trusted_first(may_win & ~is_gpu, is_trusted=is_trusted),
-        "gpu": _trusted_first(may_win & is_gpu, is_trusted=is_trusted),
+        "cpu": _first_of(may_win & ~is_gpu, leads=leads),
+        "gpu": _first_of(may_win & is_gpu, leads=leads),
     }
     return {
         kind: _kind_cost(costed, offers, predictions=predictions, job=job, billing=billing)
@@ -47,10 +52,10 @@ def cheapest_by_kind(
     }
 
 
-def _trusted_first(members: BoolArray, *, is_trusted: BoolArray) -> IndexArray:
-    """Return the indices of the members with a trusted price, or of all if none has."""
-    trusted = members & is_trusted
-    return np.flatnonzero(trusted if trusted.any() else members)
+def _first_of(members: BoolArray, *, leads: BoolArray) -> IndexArray:
+    """Return the indices of the members that may lead the answer, or of all if none may."""
+    leading = members & leads
+    return np.flatnonzero(leading if leading.any() else members)
 
 
 def _kind_cost(

@@ -68,8 +68,12 @@ def quotes_of(
     if predictions.host_log_spread is not None:
         host_log_spread = predictions.host_log_spread[devices, batches]
     ids = [predictions.devices[index].id for index in devices.tolist()]
-    is_trusted = np.array([one.is_trusted for one in priced], dtype=np.bool_)
-    trusted = np.flatnonzero(is_trusted if is_trusted.any() else ~is_trusted)
+    lead = may_lead(
+        {"cost": job_usd, "time": job_s, "cost-time": job_usd * job_s}[job.objective],
+        is_trusted=[one.is_trusted for one in priced],
+        is_measured=predictions.time_sources[devices, batches] != "datasheet",
+    )
+    trusted = np.flatnonzero(lead if lead.any() else ~lead)
     chances, among_trusted, too_close = _compare(
         step_usd,
         time_s,
@@ -130,6 +134,7 @@ def quotes_of(
                 chance_among_trusted=float(among_trusted[place]),
                 indistinguishable=bool(too_close[place]),
                 price_is_trusted=costed.priced[index].is_trusted,
+                may_lead=bool(lead[place]),
                 on_pareto_front=on_front[place],
                 architecture=offer.architecture,
                 wheel=offer.wheel,
@@ -162,9 +167,23 @@ def quotes_of(
 
 
 def best_of(quotes: Iterable[Quote]) -> Quote | None:
-    """Return the first quote whose price is trusted, or the first of all if none is; None without quotes."""
+    """Return the first quote that may lead, or the first of all if none may; None without quotes."""
     ranked = tuple(quotes)
-    return next((quote for quote in ranked if quote.price_is_trusted), ranked[0] if ranked else None)
+    return next((quote for quote in ranked if quote.may_lead), ranked[0] if ranked else None)
+
+
+def may_lead(amounts: FloatArray, *, is_trusted: Sequence[bool], is_measured: BoolArray) -> BoolArray:
+    """Return which offers may lead the answer, from the middle and the ends of their amounts, (3, offers).
+
+    Their price is trusted. Where no step or operator was measured on the device's generation, the prediction rests on
+    the datasheet alone, and the upper end of the amount has to be no worse than the best of the other offers.
+    """
+    trusted = np.array(is_trusted, dtype=np.bool_)
+    known = trusted & is_measured
+    if not known.any():
+        return trusted
+    result: BoolArray = trusted & (is_measured | (amounts[2] <= amounts[0][known].min()))
+    return result
 
 
 def best_by_tier(quotes: Iterable[Quote]) -> Mapping[Tier, Quote]:

@@ -117,6 +117,8 @@ class Quote:
     - `wheel`: the wheel of PyTorch that the GPU needs; None if `pip install torch` installs one for it
     - `gpus_used`: GPUs used on all machines together
     - `price_is_trusted`: the price is recent enough, for its tier and its source, to head the answer
+    - `may_lead`: the price is trusted, and a step or an operator was measured on the device's generation or the upper end
+      of the cost is no higher than that of the best of such offers
     - `price_marks`: why the price is doubtful: STALE (known to be out of date), SUSPECT (not credible), OLD
     - `batch`: the global batch over all GPUs
     - `usd_per_million_samples`: cost of the computing time only
@@ -126,7 +128,7 @@ class Quote:
     - `peak_memory_bytes`: peak memory of one device
     - `chance_cheapest`: the probability that no other ranked offer costs less, from 0 to 1; it counts the errors of the
       device, the host and the price, each shared by the offers that have it, not the error that all devices share
-    - `chance_among_trusted`: the same among quotes with trusted prices, or all if none is; 0 for the others
+    - `chance_among_trusted`: the same among quotes that may lead, or all if none may; 0 for the others
     - `indistinguishable`: the interval of the cost overlaps that of the best quote, by the same errors
     - `on_pareto_front`: no other quote is both cheaper and faster (for a service, with a shorter step)
     - `wait_s`: wait for the instance, from the user's overlay
@@ -171,6 +173,7 @@ class Quote:
     indistinguishable: bool
     chance_among_trusted: float = 0.0
     price_is_trusted: bool = True
+    may_lead: bool = True
     on_pareto_front: bool = False
     architecture: Architecture | None = None
     wheel: TorchWheel | None = None
@@ -385,7 +388,8 @@ class Recommendation(Displayed):
 
     - `quotes`: cheapest first, or in the order of `job.objective`
     - `best`: the first quote whose price is trusted; the first of all if none is
-    - `better_if_price_holds`: the first quote if it is not `best`: its price is too old or too uncertain
+    - `better_if_price_holds`: the first quote before `best` whose price is too old or too uncertain
+    - `better_if_prediction_holds`: the first quote before `best` on whose generation nothing was measured
     - `chance_by_device`: `chance_among_trusted` of the quotes, added up for each device, the likeliest first
     - `best_by_tier`: the best quote of each tier, by the same rule, without the local machine
     - `notes`: what the answer is based on, such as defaults and overlays in use
@@ -409,6 +413,7 @@ class Recommendation(Displayed):
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
     better_if_price_holds: Quote | None = None
+    better_if_prediction_holds: Quote | None = None
     chance_by_device: tuple[DeviceChance, ...] = ()
     best_by_tier: Mapping[Tier, Quote] = field(default_factory=dict)
     at_hand: Quote | None = None

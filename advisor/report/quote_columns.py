@@ -173,13 +173,13 @@ def _cost_range(row: RankedQuote) -> str:
 def _place(row: RankedQuote) -> str:
     if row.rank is None:
         return "-"
-    in_doubt = "~" if row.quote.indistinguishable and row.quote.price_is_trusted else ""
-    old = "" if row.quote.price_is_trusted else "?"
-    return f"{in_doubt}{row.rank}{old}{'*' if row.has_front_mark else ''}"
+    in_doubt = "~" if row.quote.indistinguishable and row.quote.may_lead else ""
+    doubt = "" if row.quote.may_lead else "?"
+    return f"{in_doubt}{row.rank}{doubt}{'*' if row.has_front_mark else ''}"
 
 
 def _chance(row: RankedQuote) -> str:
-    is_compared = row.rank is not None and (row.quote.price_is_trusted or row.quote.chance_among_trusted > 0)
+    is_compared = row.rank is not None and (row.quote.may_lead or row.quote.chance_among_trusted > 0)
     return percent_chance(row.quote) if is_compared else "-"
 
 

@@ -27,8 +27,8 @@ _FIRST: Mapping[Objective, str] = {"cost": "Cheapest", "time": "Fastest", "cost-
 def recommendation_content(recommendation: Recommendation, *, top: int) -> Iterator[Block]:
     """Yield the headline, assumptions, `top` offers that include CPUs and GPUs, offers left out and warnings."""
     rows = table_rows(recommendation, top=top)
-    better = sentence.better_if_price_holds(recommendation)
-    yield Paragraph(title=sentence.headline(recommendation), sentences=(better,) if better else ())
+    better = (sentence.better_if_price_holds(recommendation), sentence.better_if_prediction_holds(recommendation))
+    yield Paragraph(title=sentence.headline(recommendation), sentences=tuple(filter(None, better)))
     yield Listing(title="The best of each tier", items=sentence.by_tier(recommendation))
     yield Listing(title="Assumes", items=sentence.basis(recommendation))
     yield table_of(

@@ -10,7 +10,7 @@ from advisor.records.machine import LOCAL
 from advisor.records.options import Objective
 from advisor.records.price import ExchangeRate, Tier
 from advisor.records.sample_words import at_batch_text, batch_text, samples_text
-from advisor.report.amounts import interval_text, rate_note
+from advisor.report.amounts import interval_text, money_interval, rate_note
 from advisor.report.marks import KIND_NAMES
 from advisor.report.prices import BASIS_NAMES
 from advisor.report.quote_columns import RankedQuote, device_label, instance_label, percent_chance
@@ -135,7 +135,7 @@ def _margin(best: Quote, quotes: Sequence[Quote], *, job: Job, rate: ExchangeRat
     """Return how the best of the other kind of device compares; no margin if the intervals overlap."""
     other_kind = _OTHER_KIND[best.device.kind]
     of_kind = [quote for quote in quotes if quote.device.kind == other_kind]
-    other = next((quote for quote in of_kind if quote.price_is_trusted), of_kind[0] if of_kind else None)
+    other = next((quote for quote in of_kind if quote.may_lead), of_kind[0] if of_kind else None)
     if other is None:
         return f"; no {KIND_NAMES[other_kind]} is in the ranking"
     cost = units.format_money(other.job_usd.mid, rate=rate)
@@ -176,6 +176,19 @@ def better_if_price_holds(recommendation: Recommendation) -> str | None:
     )
 
 
+def better_if_prediction_holds(recommendation: Recommendation) -> str | None:
+    """Return the offer that would be best if the prediction from its datasheet held, or None if there is none."""
+    quote, job = recommendation.better_if_prediction_holds, recommendation.job
+    if quote is None:
+        return None
+    better = _BETTER[job.objective]
+    return (
+        f"Perhaps {better}: {quote.provider} {instance_label(quote)} ({device_label(quote)}), "
+        f"{money_interval(quote.job_usd, rate=recommendation.exchange_rate)}; nothing was measured on its device's "
+        "generation, so time a step there first."
+    )
+
+
 def by_tier(recommendation: Recommendation) -> tuple[str, ...]:
     """Return the best offer of each tier with its cost, this machine and the user's own; nothing for a single one."""
     job, rate = recommendation.job, recommendation.exchange_rate
@@ -206,7 +219,7 @@ def _rivals(best: Quote, recommendation: Recommendation) -> str:
     """Return how sure the best is: the chance of its device and its own, and the offers that are too close to call."""
     quotes, objective = recommendation.quotes, recommendation.job.objective
     rivals = sorted(
-        (one for one in quotes if one.indistinguishable and one.price_is_trusted == best.price_is_trusted),
+        (one for one in quotes if one.indistinguishable and one.may_lead == best.may_lead),
         key=lambda one: -one.chance_among_trusted,
     )
     if not rivals:
@@ -314,8 +327,11 @@ def table_notes(rows: Sequence[RankedQuote], *, quote_count: int) -> tuple[str, 
             f"~ too close to the best to call: the {_OVERLAPPING[rows[0].objective]} overlap within the errors of "
             "the device, the host and the price. cheapest: the probability of being the cheapest with a trusted price."
         )
-    if any(not row.quote.price_is_trusted for row in ranked):
-        notes.append("? too old a price, or too uncertain a list, to head the answer.")
+    if any(not row.quote.may_lead for row in ranked):
+        notes.append(
+            "? may not head the answer: its price is too old or its list too uncertain, or nothing was measured on its "
+            "device's generation."
+        )
     if any(row.has_front_mark for row in ranked):
         notes.append("* on the Pareto front: no other offer is both cheaper and faster.")
     kinds: set[DeviceKind] = set()

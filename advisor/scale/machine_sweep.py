@@ -37,7 +37,7 @@ def sweep_machines(
     if options.max_machines == 1 or not workload.batch_is_affine:
         return None
     place_of = {priced.offer.id: place for place, priced in enumerate(selection.priced)}
-    for quote in sorted(ranking.quotes, key=lambda quote: not quote.price_is_trusted):
+    for quote in sorted(ranking.quotes, key=lambda quote: not quote.may_lead):
         place = place_of[quote.id]
         device = fleet.devices[int(fleet.device_index[place])]
         if device.network_bytes_per_s is not None:

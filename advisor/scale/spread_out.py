@@ -23,6 +23,10 @@ Lateness = Callable[[FloatArray, Plan, Sequence[int]], FloatArray]
 """Returns predicted over allowed time of steps, (members, batches), under the plan on the devices at these indices."""
 
 
+_KEY_COUNT = 4
+"""Sort keys of a plan: see `_Best`."""
+
+
 class IndivisibleBatchError(UsageError):
     """No batch has enough samples for every pass of every GPU."""
 
@@ -32,7 +36,7 @@ class _Best:
     """The best plan so far for each device and batch, (devices, batches), and its step.
 
     `alone` is the batch of one pass, as an index of the predicted batches. `rank` holds the sort keys, most important
-    first: changes to the model's code, excess over the time limits, then cost, time or memory.
+    first: changes to the model's code, excess over the time limits, sharding, then cost, time or memory.
     """
 
     plan: IndexArray
@@ -54,15 +58,15 @@ class _Best:
             alone=np.zeros(shape, dtype=np.intp),
             fits=np.zeros(shape, dtype=np.bool_),
             is_tight=np.zeros(shape, dtype=np.bool_),
-            rank=np.full((3, *shape), np.inf),
+            rank=np.full((_KEY_COUNT, *shape), np.inf),
             **infinite,
         )
 
     def take(self, members: list[int], offered: "_Best") -> None:
         """Replace the entries for which `offered`, (members, batches), is better."""
         held = self.rank[:, members]
-        is_better = offered.rank[2] < held[2]
-        for weight in (1, 0):
+        is_better = offered.rank[-1] < held[-1]
+        for weight in reversed(range(_KEY_COUNT - 1)):
             is_better = (offered.rank[weight] < held[weight]) | ((offered.rank[weight] == held[weight]) & is_better)
         for field in fields(self):
             mine = getattr(self, field.name)
@@ -86,7 +90,8 @@ def spread_out(
 ) -> Predictions:
     """Predict the step at each global batch under the cheapest (or fastest) plan that fits and keeps the time limits.
 
-    If no plan keeps the limits, the one closest to them is used. If every device runs alone and nothing else was
+    If no plan keeps the limits, the one closest to them is used. Nothing is sharded if the model fits each GPU safely
+    and the limits are kept without, unless that was requested. If every device runs alone and nothing else was
     requested, the result is that of `predict_at`. Raises `IndivisibleBatchError` if no batch can be divided as
     requested.
     """
@@ -120,6 +125,7 @@ def spread_out(
             offered.rank[:] = (
                 np.where(offered.fits, float(needs_code_changes), 2.0),
                 np.where(offered.fits, late, 1.0),
+                np.where(offered.fits & ~offered.is_tight, float(plan.sharding != "none"), 1.0),
                 last,
             )
             best.take(group, offered)
@@ -180,7 +186,7 @@ def _offered(
         peak_bytes=np.where(is_possible, memory.mid, np.inf),
         fits=is_possible & (memory.mid <= memory_bytes),
         is_tight=is_possible & (memory.low <= memory_bytes) & (memory.high > memory_bytes),
-        rank=np.zeros((3, *shape)),
+        rank=np.zeros((_KEY_COUNT, *shape)),
     )
 
 

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -225,12 +226,22 @@ def test_an_unknown_generation_is_taken_for_the_narrowest_core_with_its_instruct
     ("isa", "flops_per_cycle"),
     [(("avx2", "amx_bf16", "avx512_bf16"), 2048), (("avx2", "avx512_bf16"), 128), (("avx2", "bf16"), None)],
 )
-def test_a_cpu_has_bf16_only_with_amx_or_avx512_bf16(isa: tuple[str, ...], flops_per_cycle: float | None) -> None:
+def test_an_x86_cpu_has_bf16_only_with_amx_or_avx512_bf16(isa: tuple[str, ...], flops_per_cycle: float | None) -> None:
     device = rented(a_cpu(isa=isa), an_offer())
     assert device is not None
     # cores x AVX-512's clock x FLOP per cycle, with AVX512-BF16 2 x 64
     expected = None if flops_per_cycle is None else pytest.approx(4 * 0.7 * 3e9 * flops_per_cycle)
     assert device.peak_flops_per_s.get("bf16") == expected
+
+
+def test_arm_cores_whose_features_have_bf16_multiply_in_it_at_twice_the_rate_of_fp32() -> None:
+    graviton4 = a_cpu(vendor="AWS", generation="Neoverse V2", isa=("asimd", "sve", "bf16"))
+    device, older = (rented(one, an_offer()) for one in (graviton4, replace(graviton4, isa=("asimd", "sve"))))
+    assert device is not None
+    assert older is not None
+    # 4 cores at 3 GHz; 4 pipes of 128 bit do 32 FLOP in fp32
+    assert device.peak_flops_per_s["bf16"] == pytest.approx(4 * 3e9 * 2 * 32)
+    assert "bf16" not in older.peak_flops_per_s
 
 
 def test_a_cpu_instance_of_unknown_size_or_clock_is_no_device() -> None:

@@ -22,12 +22,12 @@ CONTEXT_BYTES = 0.6e9
 SMALL_BYTES = CONTEXT_BYTES
 
 
-def predictor(devices: Sequence[Device]) -> PredictAt:
+def predictor(devices: Sequence[Device], *, optimizer_ratio: float = 0.0) -> PredictAt:
     """0.1 s a sample, of which a fifth is forward, four fifths backward; any memory is that of the process."""
 
     def predict_at(sizes: IndexArray) -> Predictions:
         step_s = np.tile(0.1 * sizes, (len(devices), 1))
-        ratios = {"inner_forward": 0.2, "inner_backward": 0.8}
+        ratios = {"inner_forward": 0.2, "inner_backward": 0.8 - optimizer_ratio, "optimizer": optimizer_ratio}
         part_ratio = np.array([np.full_like(step_s, ratios.get(name, 0.0)) for name in PARTS])
         return Predictions(
             devices=tuple(devices),
@@ -133,6 +133,21 @@ def test_sharding_is_chosen_where_it_alone_fits() -> None:
     found = spread(replace(FOUR, memory_bytes=2.5e9), of=large, batches=np.array([8]))
     assert {plan.sharding for plan in plans(found, 0)} == {"zero3"}
     assert found.fits.all()
+
+
+def test_nothing_is_sharded_unasked_where_the_model_fits_unless_a_limit_needs_it() -> None:
+    def found(lateness: Lateness = never_late, **asked: Any) -> Predictions:
+        predict_at = predictor([FOUR], optimizer_ratio=0.4)
+        asking, batches = Spreading(gpus=4, **asked), np.array([64])
+        return spread_out(
+            workload(), devices=[FOUR], batches=batches, predict_at=predict_at, asked=asking, lateness=lateness
+        )
+
+    # The optimizer is 40 % of the step, and four GPUs that shard its state each do a quarter of it.
+    whole_s, sharded_s = (float(found(sharding=sharding).step_s[0, 0]) for sharding in ("none", "zero1"))
+    assert sharded_s < whole_s
+    assert [plan.sharding for plan in plans(found(), 0)] == ["none"]
+    assert found(within((whole_s + sharded_s) / 2)).step_s[0, 0] < whole_s
 
 
 def test_the_sharding_asked_for_is_taken() -> None:
