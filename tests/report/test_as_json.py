@@ -44,7 +44,8 @@ def test_the_keys_are_those_of_the_record_in_its_order() -> None:
         *("usd_per_million_samples", "job_usd", "job_s", "peak_memory_bytes", "device_memory_bytes", "fits", "bound"),
         *("time_source", "chance_cheapest", "indistinguishable"),
         *("on_pareto_front", "instance_count", "idle_ratio", "wait_s", "start_up_s", "start_up_measured", "lost_s"),
-        *("interruption", "commitment_usd", "loader_vcpus", "is_tight", "plan", "scaling_efficiency_ratio", "tokens"),
+        *("interruption", "commitment_usd", "loader_vcpus", "is_tight", "host_cpu", "plan"),
+        *("scaling_efficiency_ratio", "tokens"),
         *("job_parts_usd", "covers", "not_covered"),
     ]
     assert document["quotes"][0]["device"] == {"id": "l4", "name": "L4", "kind": "gpu", "count": 1}
