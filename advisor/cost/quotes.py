@@ -22,6 +22,9 @@ from advisor.records.prediction import BoolArray, FloatArray, IndexArray, Predic
 from advisor.records.price import PricedOffer, Tier
 from advisor.records.scale import Plan
 
+ABOUT_THE_SAME = 1.1
+"""Costs up to this ratio count as the same where an offer rents for less than half as much; predictions are no better."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CostedOffers:
@@ -72,6 +75,7 @@ def quotes_of(
         {"cost": job_usd, "time": job_s, "cost-time": job_usd * job_s}[job.objective],
         is_trusted=[one.is_trusted for one in priced],
         is_measured=predictions.time_sources[devices, batches] != "datasheet",
+        usd_per_hour=terms.usd_per_hour * terms.machine_count if job.assumed and job.objective == "cost" else None,
     )
     trusted = np.flatnonzero(lead if lead.any() else ~lead)
     chances, among_trusted, too_close = _compare(
@@ -172,18 +176,30 @@ def best_of(quotes: Iterable[Quote]) -> Quote | None:
     return next((quote for quote in ranked if quote.may_lead), ranked[0] if ranked else None)
 
 
-def may_lead(amounts: FloatArray, *, is_trusted: Sequence[bool], is_measured: BoolArray) -> BoolArray:
+def may_lead(
+    amounts: FloatArray,
+    *,
+    is_trusted: Sequence[bool],
+    is_measured: BoolArray,
+    usd_per_hour: FloatArray | None = None,
+) -> BoolArray:
     """Return which offers may lead the answer, from the middle and the ends of their amounts, (3, offers).
 
     Their price is trusted. Where no step or operator was measured on the device's generation, the prediction rests on
-    the datasheet alone, and the upper end of the amount has to be no worse than the best of the other offers.
+    the datasheet alone, and the upper end of the amount has to be no worse than the best of the other offers. With
+    `usd_per_hour`, an offer does not lead if another one with about the same amount rents for less than half as much.
     """
-    trusted = np.array(is_trusted, dtype=np.bool_)
-    known = trusted & is_measured
-    if not known.any():
-        return trusted
-    result: BoolArray = trusted & (is_measured | (amounts[2] <= amounts[0][known].min()))
-    return result
+    leads: BoolArray = np.array(is_trusted, dtype=np.bool_)
+    known = leads & is_measured
+    if known.any():
+        leads = leads & (is_measured | (amounts[2] <= amounts[0][known].min()))
+    if usd_per_hour is None:
+        return leads
+    places = np.flatnonzero(leads)
+    amount, rent = amounts[0][places], usd_per_hour[places]
+    is_excess = (amount <= ABOUT_THE_SAME * amount[:, np.newaxis]) & (rent < rent[:, np.newaxis] / 2)
+    leads[places[is_excess.any(axis=1)]] = False
+    return leads
 
 
 def best_by_tier(quotes: Iterable[Quote]) -> Mapping[Tier, Quote]:

@@ -117,8 +117,9 @@ class Quote:
     - `wheel`: the wheel of PyTorch that the GPU needs; None if `pip install torch` installs one for it
     - `gpus_used`: GPUs used on all machines together
     - `price_is_trusted`: the price is recent enough, for its tier and its source, to head the answer
-    - `may_lead`: the price is trusted, and a step or an operator was measured on the device's generation or the upper end
-      of the cost is no higher than that of the best of such offers
+    - `may_lead`: the price is trusted; a step or an operator was measured on the device's generation, or the upper end
+      of the cost is below the cost of all such offers; and, for a job without a given size, no offer that costs about
+      the same rents for less than half as much per hour
     - `price_marks`: why the price is doubtful: STALE (known to be out of date), SUSPECT (not credible), OLD
     - `batch`: the global batch over all GPUs
     - `usd_per_million_samples`: cost of the computing time only

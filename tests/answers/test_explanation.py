@@ -78,12 +78,12 @@ def test_the_total_is_that_of_the_ranking_to_the_digit(
 
 
 def test_of_a_step_on_several_gpus_one_pass_of_one_of_them_is_explained(net: str, explain: Explain) -> None:
-    document = explain("--mode", "training", "--batch", "64", "--gpus", "4", "--precision", "fp32", source=net)
+    training = ("--mode", "training", "--precision", "fp32")
+    document = explain(*training, "--batch", "64", "--gpus", "4", "--on", "g4dn.12xlarge", source=net)
     (step,) = document["steps"]
-    (alone,) = explain(
-        "--mode", "training", "--batch", "16", "--max-gpus", "1", "--precision", "fp32", "--on", step["device"]["id"],
-        source=net,
-    )["steps"]  # fmt: skip
+    # One GPU of the same series, behind the same host.
+    (alone,) = explain(*training, "--batch", "16", "--max-gpus", "1", "--on", "g4dn.xlarge", source=net)["steps"]
+    assert step["host_cpu"] == alone["host_cpu"] == "intel-xeon-platinum-8259cl"
     assert step["batch"] == 16
     assert step["step_s"] == alone["step_s"]
     (warning,) = (line for line in document["warnings"] if "GPUs" in line)
