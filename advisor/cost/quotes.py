@@ -23,7 +23,7 @@ from advisor.records.price import PricedOffer, Tier
 from advisor.records.scale import Plan
 
 ABOUT_THE_SAME = 1.1
-"""Costs up to this ratio count as the same where an offer rents for less than half as much; predictions are no better."""
+"""Costs up to this ratio count as the same if one offer rents for less than half as much: no prediction is surer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
