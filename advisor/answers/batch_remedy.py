@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from advisor import units
+from advisor.cost.quotes import best_of
 from advisor.cost.rank_offers import rank
 from advisor.cost.selection import Selection
 from advisor.predict.batches import batch_candidates
@@ -36,17 +37,18 @@ def batch_remedies(
         start_up_s=start_up_s,
     )
 
+    billing = question.catalog.billing
+
     def best_at(batch: int) -> Quote | None:
         at = at_batches(predictions, np.array([batch], dtype=np.intp))
-        found = rank(selection, fleet=fleet, predictions=at, job=auto, billing=question.catalog.billing).quotes
-        return found[0] if found else None
+        return best_of(rank(selection, fleet=fleet, predictions=at, job=auto, billing=billing).quotes)
 
-    chosen = rank(selection, fleet=fleet, predictions=predictions, job=auto, billing=question.catalog.billing).quotes
-    if not chosen:
+    chosen = best_of(rank(selection, fleet=fleet, predictions=predictions, job=auto, billing=billing).quotes)
+    if chosen is None:
         return
-    yield f"the job keeps its limits with --batch auto: {_outcome(chosen[0])}"
+    yield f"the job keeps its limits with --batch auto: {_outcome(chosen)}"
     smallest = next((one for one in map(best_at, predictions.batches.tolist()) if one is not None), None)
-    if smallest is not None and smallest.batch != chosen[0].batch:
+    if smallest is not None and smallest.batch != chosen.batch:
         yield f"the smallest batch of these that keeps them is --batch {smallest.batch}: {_outcome(smallest)}"
 
 
