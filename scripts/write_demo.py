@@ -23,8 +23,10 @@ _LAST_SECTION = "\nLeft out ("
 _CUT = "[...]"
 _ASSUMPTIONS = re.compile(r"^Assumes:\n(?: .*\n)+", flags=re.MULTILINE)
 _TABLE_ROWS = 3
-_LOWER_ROWS = re.compile(rf"(^ *{_TABLE_ROWS}  .*\n)(?: +[\d~*]+  .*\n)+?(?=^ *\d{{3,}}  )", flags=re.MULTILINE)
-"""From the row after the first ones to the best CPU, whose rank has three digits."""
+_LOWER_ROWS = re.compile(
+    rf"(^ *~?{_TABLE_ROWS}[?*]*  .*\n)(?: *~?\d+[?*]*  .*\n)+?(?=^ *~?\d{{2,}}[?*]*  )", flags=re.MULTILINE
+)
+"""From the row after the first ones to the best offer or CPU, whose rank has two digits or more."""
 _BLOCK = re.compile(r"(?<=^```text\n).*?(?=^```)", flags=re.MULTILINE | re.DOTALL)
 _DAY = re.compile(r"(?<=This is the answer of )\d{4}-\d{2}-\d{2}")
 _PROGRAM = """

@@ -22,7 +22,7 @@ _WITHOUT_OWN_LEGEND = "bare: the mean error without the ratios that `advise fit-
 _REPORTED: Mapping[str, str] = {"": "all", "device": "device", "kind": "kind", "mode": "mode"}
 """The groupings shown in a report."""
 SERVED_ACCURACY = (
-    "Measured of language models in service: linear layers in fp16 (401 rows of Vidur's), off by 7.5 % in the mean on "
+    "Single operators were measured: linear layers in fp16 (401 rows of Vidur's), off by 7.5 % in the mean on "
     "an A40 and by 8.9 % on an A100, each left out of the fit; RMS norms, rotary embeddings and gated activations "
     "(146 rows) by 9.8 % on an A40, fitted on an A100.",
     "Not measured: whole requests with their TTFT and TPOT, attention to a KV cache, weights in fp8, int8 and int4, "

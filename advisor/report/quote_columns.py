@@ -36,10 +36,15 @@ class RankedQuote:
         return self.objective == "cost-time" and self.quote.on_pareto_front
 
 
-def table_rows(recommendation: Recommendation, *, top: int) -> tuple[RankedQuote, ...]:
-    """Return the best `top` quotes, then the local machine if it is not ranked itself.
+_DOUBTFUL_COUNT = 3
+"""Rows of offers that rank ahead of the best but may not lead: the first of them are enough to see."""
 
-    The best offer, and the best CPU or GPU if none is among them, replace the last rows.
+
+def table_rows(recommendation: Recommendation, *, top: int) -> tuple[RankedQuote, ...]:
+    """Return `top` quotes by rank, then the local machine if it is not ranked itself.
+
+    They are the first that may lead the answer, after at most `_DOUBTFUL_COUNT` that rank ahead of them. If they have
+    no CPU or no GPU, the best one replaces the last.
     """
     job, at_hand = recommendation.job, unranked(recommendation)
     quotes = (*recommendation.quotes, *(() if at_hand is None else (at_hand,)))
@@ -55,14 +60,15 @@ def table_rows(recommendation: Recommendation, *, top: int) -> tuple[RankedQuote
         for rank, (quote, name) in enumerate(zip(quotes, _names(quotes), strict=True), start=1)
     ]
     ranked = [row for row in rows if row.rank is not None]
-    shown = ranked[:top]
-    is_best_shown = any(row.quote == recommendation.best for row in shown)
-    best = [row for row in ranked[top:] if row.quote == recommendation.best and not is_best_shown][:1]
-    kinds = {row.quote.device.kind for row in (*shown, *best)}
-    missing = next((row for row in ranked[top:] if row.quote.device.kind not in kinds), None)
-    more = best if missing is None else sorted((*best, missing), key=lambda row: row.rank or 0)
-    shown = [*shown[: max(top - len(more), 1)], *more]
-    return (*shown, *rows[len(ranked) :])
+    first = next((place for place, row in enumerate(ranked) if row.quote.may_lead), 0)
+    doubtful = ranked[: min(first, _DOUBTFUL_COUNT, top - 1)]
+    leading = [row for row in ranked if row.quote.may_lead]
+    others = [row for place, row in enumerate(ranked) if place >= len(doubtful) and not row.quote.may_lead]
+    shown = [*doubtful, *leading, *others][:top]
+    kinds = {row.quote.device.kind for row in shown}
+    missing = [row for row in (*leading, *others) if row.quote.device.kind not in kinds][:1]
+    shown = [*shown[: max(top - len(missing), 1)], *missing]
+    return (*sorted(shown, key=lambda row: row.rank or 0), *rows[len(ranked) :])
 
 
 def unranked(recommendation: Recommendation) -> Quote | None:

@@ -334,11 +334,13 @@ def table_notes(rows: Sequence[RankedQuote], *, quote_count: int) -> tuple[str, 
         )
     if any(row.has_front_mark for row in ranked):
         notes.append("* on the Pareto front: no other offer is both cheaper and faster.")
+    leader = next((row for row in ranked if row.quote.may_lead), None)
+    if leader is not None and leader.rank != 1:
+        notes.append(f"Row {leader.rank} heads the answer.")
     kinds: set[DeviceKind] = set()
     for place, row in enumerate(ranked, start=1):
-        if row.rank != place:
-            best = KIND_NAMES[row.quote.device.kind] if row.quote.device.kind not in kinds else "offer"
-            notes.append(f"Row {row.rank} is the best {best}{' with a trusted price' * (best == 'offer')}.")
+        if row.rank != place and row is not leader and row.quote.device.kind not in kinds:
+            notes.append(f"Row {row.rank} is the best {KIND_NAMES[row.quote.device.kind]}.")
         kinds.add(row.quote.device.kind)
     if len(rows) > len(ranked):
         notes.append("- is the local machine; the cost is that of electricity, if known.")

@@ -66,7 +66,7 @@ def test_each_device_has_a_profile(tmp_path: Path) -> None:
 def ranked(profiles: Path | None) -> Iterator[Quote]:
     """A step that only streams, in fp32 on both of Turing's that are rented: 2 GB in and 2 GB out."""
     images = operand((0.0, 250_000_000.0))
-    options = Options(batch="2", device=("t4", "t4g"), precision="fp32", no_local=True, top=1000)
+    options = Options(batch="2", device=("t4", "quadro-rtx-6000"), precision="fp32", no_local=True, top=1000)
     options = replace(options, profiles=None if profiles is None else str(profiles))
     step = workload(row("aten.relu", (images,), (images,), family="pointwise"))
     yield from rank(question_of(step, options, catalog=catalog_of(options))).quotes
@@ -78,7 +78,7 @@ def test_what_was_collected_is_what_a_ranking_rests_on(tmp_path: Path) -> None:
     collect(tmp_path, CATALOG)
     before = {quote.id: quote for quote in ranked(None)}
     after = {quote.id: quote for quote in ranked(tmp_path)}
-    assert {quote.device.id for quote in after.values()} == {"t4", "t4g"}
+    assert {quote.device.id for quote in after.values()} == {"t4", "quadro-rtx-6000"}
     for name, quote in after.items():
         is_t4 = quote.device.id == "t4"
         assert (quote.time_source == "calibrated") is is_t4

@@ -32,6 +32,7 @@ def test_the_keys_are_those_of_the_record_in_its_order() -> None:
             "notes",
             "warnings",
             "better_if_price_holds",
+            "better_if_prediction_holds",
             "chance_by_device",
             "best_by_tier",
             "at_hand",
@@ -55,7 +56,8 @@ def test_the_keys_are_those_of_the_record_in_its_order() -> None:
         ),
         *("on_pareto_front", "architecture", "wheel"),
         *("instance_count", "idle_ratio", "wait_s", "start_up_s", "start_up_measured", "lost_s"),
-        *("interruption", "commitment_usd", "loader_vcpus", "is_tight", "plan", "scaling_efficiency_ratio", "tokens"),
+        *("interruption", "commitment_usd", "loader_vcpus", "is_tight", "host_cpu", "plan"),
+        *("scaling_efficiency_ratio", "tokens"),
         *("job_parts_usd", "covers", "not_covered"),
     ]
     assert document["quotes"][0]["device"] == {"id": "l4", "name": "L4", "kind": "gpu", "count": 1}

@@ -110,3 +110,20 @@ def test_what_differs_follows_the_name_of_an_instance_that_is_there_twice() -> N
         "g4dn.xlarge",
         "g6.xlarge",  # its provider differs already
     ]
+
+
+def test_the_first_that_may_lead_are_shown_after_three_that_may_not() -> None:
+    doubtful = [
+        replace(quote(f"old {place}", kind="gpu", device="T4", usd=0.1 + place), may_lead=False) for place in range(5)
+    ]
+    leading = [quote(f"new {place}", kind="gpu", device="T4", usd=10.0 + place) for place in range(4)]
+    between = replace(quote("between", kind="gpu", device="T4", usd=11.5), may_lead=False)
+    answer = recommendation(*doubtful, *leading[:2], between, *leading[2:])
+
+    def ranks(top: int) -> list[int | None]:
+        return [row.rank for row in table_rows(answer, top=top)]
+
+    assert ranks(5) == [1, 2, 3, 6, 7]
+    assert ranks(7) == [1, 2, 3, 6, 7, 9, 10]
+    assert ranks(10) == [*range(1, 11)]
+    assert ranks(1) == [6]
