@@ -22,11 +22,7 @@ _LAST_SECTION = "\nLeft out ("
 """The README shows the answer up to here and says in a sentence what follows."""
 _CUT = "[...]"
 _ASSUMPTIONS = re.compile(r"^Assumes:\n(?: .*\n)+", flags=re.MULTILINE)
-_TABLE_ROWS = 3
-_LOWER_ROWS = re.compile(
-    rf"(^ *~?{_TABLE_ROWS}[?*]*  .*\n)(?: *~?\d+[?*]*  .*\n)+?(?=^ *~?\d{{2,}}[?*]*  )", flags=re.MULTILINE
-)
-"""From the row after the first ones to the best offer or CPU, whose rank has two digits or more."""
+_MARKS = re.compile(r"^~ too close.*?(?=^Row )", flags=re.MULTILINE | re.DOTALL)
 _BLOCK = re.compile(r"(?<=^```text\n).*?(?=^```)", flags=re.MULTILINE | re.DOTALL)
 _DAY = re.compile(r"(?<=This is the answer of )\d{4}-\d{2}-\d{2}")
 _PROGRAM = """
@@ -58,9 +54,9 @@ def demo(day: str, *, flags: Sequence[str] = ()) -> str:
 
 def _shortened(answer: str) -> str:
     answer, assumptions_count = _ASSUMPTIONS.subn(f"{_CUT}\n", answer)
-    answer, rows_count = _LOWER_ROWS.subn(rf"\g<1>{_CUT}\n", answer)
-    if (assumptions_count, rows_count) != (1, 1):
-        raise ValueError("the answer has no assumptions, or no rows between the first ones and the best CPU")
+    answer, marks_count = _MARKS.subn(f"{_CUT}\n", answer)
+    if (assumptions_count, marks_count) != (1, 1):
+        raise ValueError("the answer has no assumptions, or does not explain its marks before a row")
     return f"{answer.rstrip()}\n\n{_CUT}\n"
 
 
