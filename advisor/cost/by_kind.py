@@ -1,6 +1,7 @@
 """Finds the cheapest CPU offer and the cheapest GPU offer for a job."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -63,16 +64,21 @@ def _kind_cost(
 ) -> KindCost:
     """Return the cheapest of the offers at these indices, with intervals of the lowest cost.
 
-    The ends of the intervals shift all predictions, so another offer may be the cheapest there.
+    The ends of the intervals shift all predictions or all prices, so another offer may be the cheapest there.
     """
     devices, batches = costed.device[offers], costed.batch_index[offers]
     terms, batch_sizes = costed.terms.of(offers), predictions.batches[batches]
     step_s = predictions.step_s[devices, batches]
     whole, own = predictions.log_spread[devices, batches], predictions.own_log_spread[devices, batches]
     shared = np.sqrt(np.maximum(whole**2 - own**2, 0.0))
+    of_prices = np.array([costed.priced[index].log_spread for index in offers.tolist()])
 
     def least_usd(log_error: FloatArray) -> float:
         return float(cost_job(step_s * np.exp(log_error), batch=batch_sizes, terms=terms, job=job).job_usd.min())
+
+    def least_usd_at_prices(log_error: FloatArray) -> float:
+        at_prices = replace(terms, usd_per_hour=terms.usd_per_hour * np.exp(log_error))
+        return float(cost_job(step_s, batch=batch_sizes, terms=at_prices, job=job).job_usd.min())
 
     best = min(offers.tolist(), key=best_first(costed, objective="cost"))
     (quote,) = quotes_of(costed, [best], predictions=predictions, job=job, billing=billing)
@@ -81,6 +87,7 @@ def _kind_cost(
         quote=quote,
         own_usd=_interval(quote.job_usd.mid, own, least_usd),
         shared_usd=_interval(quote.job_usd.mid, shared, least_usd),
+        price_usd=_interval(quote.job_usd.mid, of_prices, least_usd_at_prices),
         own_log_spread=float(own[at]),
         shared_log_spread=float(shared[at]),
     )

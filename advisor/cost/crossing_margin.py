@@ -1,12 +1,12 @@
 """Computes how much cheaper or faster the GPU is than the CPU, with its 90 % interval.
 
-The prediction error has two parts (`advisor.cost.cheapest`). Errors of the model, its trace and its counts make both
-devices slower or faster together, so only the difference of their effects counts. The errors of the two devices
-themselves are independent, so they add in squares.
+The error has the parts of `advisor.cost.cheapest`. Errors of the model, its trace and its counts make both devices
+slower or faster together, so only the difference of their effects counts. The errors of the two devices, and those of
+their prices, are independent, so they add in squares.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -42,7 +42,7 @@ def cost_margin(cpu: KindCost | None, gpu: KindCost | None) -> Margin | None:
         return _sure(0.0 if cpu_usd == gpu_usd else math.copysign(math.inf, cpu_usd - gpu_usd))
     return _margin(
         math.log(cpu_usd / gpu_usd),
-        own=(_log_ends(cpu.own_usd), _log_ends(gpu.own_usd)),
+        own=[(_log_ends(cpu.own_usd), _log_ends(gpu.own_usd)), (_log_ends(cpu.price_usd), _log_ends(gpu.price_usd))],
         shared=(_log_ends(cpu.shared_usd), _log_ends(gpu.shared_usd)),
     )
 
@@ -51,7 +51,7 @@ def speed_margin(cpu: KindCost, gpu: KindCost) -> Margin:
     """Return the margin of the time per sample: how many times faster the GPU is."""
     return _margin(
         math.log(gpu.quote.samples_per_s / cpu.quote.samples_per_s),
-        own=(_half_widths(cpu.own_log_spread), _half_widths(gpu.own_log_spread)),
+        own=[(_half_widths(cpu.own_log_spread), _half_widths(gpu.own_log_spread))],
         shared=(_half_widths(cpu.shared_log_spread), _half_widths(gpu.shared_log_spread)),
     )
 
@@ -80,14 +80,13 @@ _Ends = tuple[float, float]
 """The low and the high end of an interval as logarithms relative to its middle: below 0 and above 0."""
 
 
-def _margin(mid: float, *, own: tuple[_Ends, _Ends], shared: tuple[_Ends, _Ends]) -> Margin:
-    """Return the margin with the errors of both devices: `own` and `shared` are each (CPU, GPU)."""
-    (cpu_low, cpu_high), (gpu_low, gpu_high) = own
+def _margin(mid: float, *, own: Sequence[tuple[_Ends, _Ends]], shared: tuple[_Ends, _Ends]) -> Margin:
+    """Return the margin with the errors of both devices, each as (CPU, GPU); all of `own` are independent."""
     together = [cpu_end - gpu_end for cpu_end, gpu_end in zip(*shared, strict=True)]
     return Margin(
         mid=mid,
-        low=mid - math.hypot(cpu_low, gpu_high, min(*together, 0.0)),
-        high=mid + math.hypot(cpu_high, gpu_low, max(*together, 0.0)),
+        low=mid - math.hypot(*(end for cpu, gpu in own for end in (cpu[0], gpu[1])), min(*together, 0.0)),
+        high=mid + math.hypot(*(end for cpu, gpu in own for end in (cpu[1], gpu[0])), max(*together, 0.0)),
     )
 
 

@@ -22,12 +22,14 @@ class KindCost:
 
     - `own_usd`: the lowest cost with every device at the ends of the 90 % interval of its own error
     - `shared_usd`: the same for the error that comes from the model and is equal on all devices
+    - `price_usd`: the same for the errors of the prices
     - `own_log_spread`, `shared_log_spread`: standard deviations of the logarithm of the step of `quote`
     """
 
     quote: Quote
     own_usd: Interval
     shared_usd: Interval
+    price_usd: Interval
     own_log_spread: float
     shared_log_spread: float
 
@@ -51,8 +53,8 @@ class Contender:
 class CurvePoint:
     """The CPU and the GPU at one point of a curve; None if no offer of that kind does the job within the limits.
 
-    - `cost_ratio`: CPU cost over GPU cost, above 1 if the GPU is cheaper; None if one is missing. Its interval leaves
-      out errors of counts and traces, which affect both alike
+    - `cost_ratio`: CPU cost over GPU cost, above 1 if the GPU is cheaper; None if one is missing. Its interval holds
+      the errors of both devices and prices, not those of counts and traces, which affect both alike
     """
 
     at: int

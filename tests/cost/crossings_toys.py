@@ -18,7 +18,11 @@ def kind_cost(kind: DeviceKind, usd: float, **changes: Any) -> KindCost:
             quote(kind, kind=kind, device=kind, usd=usd),
             **({"usd_per_hour": 1.0, "samples_per_s": 100.0} | of_quote),
         ),
-        **({"own_usd": sure, "shared_usd": sure, "own_log_spread": 0.0, "shared_log_spread": 0.0} | changes),
+        **(
+            dict.fromkeys(("own_usd", "shared_usd", "price_usd"), sure)
+            | {"own_log_spread": 0.0, "shared_log_spread": 0.0}
+            | changes
+        ),
     )
 
 

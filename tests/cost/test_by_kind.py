@@ -7,11 +7,14 @@ import pytest
 
 from advisor.cost.by_kind import cheapest_by_kind
 from advisor.cost.rank_offers import rank
+from advisor.cost.selection import select_offers
 from advisor.records.answer import JobLimits
 from advisor.records.billing import Billing
 from advisor.records.break_even_curves import KindCost
 from advisor.records.device import DeviceKind
-from tests.cost.toys import billing, device, fleet, job, offer, predictions, selection
+from advisor.records.options import Options
+from advisor.records.price import PriceErrors, PriceSpread
+from tests.cost.toys import billing, device, fleet, job, offer, predictions, price, selection
 
 SLOW, QUICK, FAST = device("slow"), device("quick"), device("fast", kind="gpu")
 OFFERS = (
@@ -75,6 +78,24 @@ def test_the_error_that_all_share_is_apart() -> None:
     assert (found.own_log_spread, found.shared_log_spread) == pytest.approx((0.3, 0.4))
     assert found.shared_usd.high == pytest.approx(0.75 * math.exp(1.645 * 0.4))
     assert found.own_usd.high == pytest.approx(0.75 * math.exp(1.645 * 0.3))
+
+
+def test_the_error_of_a_price_reaches_as_far_as_an_offer_whose_price_is_known() -> None:
+    # $0.75 at the listed price, whose 90 % ends are half and twice as much. An own rate has no error: it stays at $1.
+    errors = PriceErrors(
+        listing={"list": PriceSpread(log_spread=math.log(2) / 1.645, n=9, basis="measured", source="by hand")}
+    )
+    own_rate = offer("slow", prices=(price(1.0, basis="own_rate"),))
+    found = cheapest_by_kind(
+        select_offers((own_rate, *OFFERS[1:]), options=Options(), price_kind="on_demand", errors=errors),
+        fleet=FLEET,
+        predictions=predictions(SLOW, QUICK, FAST, step_s=[[1.0], [0.5], [0.1]]),
+        job=job(3600),
+        billing=Billing(),
+    )
+    ends = {kind: (one.price_usd.low, one.price_usd.mid, one.price_usd.high) for kind, one in found.items()}
+    assert ends["cpu"] == pytest.approx((0.375, 0.75, 1.0))
+    assert ends["gpu"] == pytest.approx((0.4, 0.8, 1.6))
 
 
 def test_start_up_has_no_error() -> None:

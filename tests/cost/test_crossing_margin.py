@@ -24,6 +24,16 @@ def test_own_errors_of_both_add_as_independent_ones_do() -> None:
     assert (margin.mid, margin.low, margin.high) == pytest.approx((0.0, -5.0, 5.0))
 
 
+def test_errors_of_prices_add_to_those_of_times() -> None:
+    # Half-widths of 3 and 4 of the times, 12 and 84 of the prices: sqrt(9 + 16 + 144 + 7056) = 85.
+    margin = cost_margin(
+        kind_cost("cpu", 1.0, own_usd=times(1.0, math.exp(3)), price_usd=times(1.0, math.exp(12))),
+        kind_cost("gpu", 1.0, own_usd=times(1.0, math.exp(4)), price_usd=times(1.0, math.exp(84))),
+    )
+    assert margin is not None
+    assert (margin.mid, margin.low, margin.high) == pytest.approx((0.0, -85.0, 85.0))
+
+
 def test_an_error_that_both_share_cancels() -> None:
     shared = times(1.0, 2.0)
     margin = cost_margin(kind_cost("cpu", 1.0, shared_usd=shared), kind_cost("gpu", 1.0, shared_usd=shared))
