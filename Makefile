@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := advisor scripts tests examples
+# A file's tests run in one process, which shares its fixtures.
+PARALLEL := --numprocesses 2 --dist loadfile
 
 .PHONY: demo install test lint check-all oldest-torch reliability bench fit accuracy docs clean
 
@@ -31,10 +33,10 @@ lint: install
 	$(BIN)/lint-imports --no-cache
 
 test: lint
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -m "not slow" $(PARALLEL)
 
 check-all: lint
-	$(BIN)/pytest
+	$(BIN)/pytest $(PARALLEL)
 
 # The oldest torch of pyproject.toml, for tests/test_torch_versions.py. PyPI's build of it needs its CUDA libraries.
 oldest-torch:

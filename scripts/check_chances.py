@@ -133,7 +133,7 @@ def compare(source: str, options: Options, *, draw_count: int = DRAW_COUNT) -> C
 def _usd(step_s: FloatArray, usd_per_hour: FloatArray, *, batch: IndexArray, terms: OfferTerms, job: Job) -> FloatArray:
     """Return the cost of the job on each offer in each draw, (offers, draws), of on-demand and uninterrupted spot."""
 
-    def of(column: FloatArray) -> FloatArray:
+    def of(column: FloatArray | IndexArray) -> FloatArray | IndexArray:
         return column[:, np.newaxis]
 
     if job.requests_per_day is not None:
@@ -182,12 +182,13 @@ def _lines() -> Iterator[str]:
 
 _HEAD = f"""# The chance of being the cheapest, checked
 
-`python scripts/check_chances.py` writes this page. It draws {DRAW_COUNT:,} times an error for each device, each host
-CPU and each price list, as the predictions and prices state them. In each draw it prices the job anew on every offer and
-counts which one is the cheapest. The answer's chances come from {PROGRAM_DRAW_COUNT:,} draws, so differences of up to 3
-percentage points are chance. A job with a size may differ by more: the program approximates how its cost grows with the
-time of a step, where start-up, minimums and whole instances are paid. The last line shows the limit of that: with few
-whole instances the cost does not change at all until one more is needed.
+`python scripts/check_chances.py` writes this page. It draws {DRAW_COUNT:,} times an error for each device, each
+host CPU and each price list, as the predictions and prices state them. In each draw it prices the job anew on
+every offer and counts which one is the cheapest. The answer's chances come from {PROGRAM_DRAW_COUNT:,} draws,
+so differences of up to 3 percentage points are chance. A job with a size may differ by more: the program
+approximates how its cost grows with the time of a step, where start-up, minimums and whole instances are paid.
+The last line shows the limit of that: with few whole instances the cost does not change at all until one more
+is needed.
 
 This checks the arithmetic, not the errors that go into it; [accuracy.md](accuracy.md) checks those.
 

@@ -127,7 +127,8 @@ def test_text_html_and_json_show_it(saved: Path, catalog: Catalog) -> None:
 
 
 def test_the_command_times_the_step_of_a_file(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code = run([str(net), "--measure", "--no-calibrate", "--device", "cpu", "--batch", "16", "-o", "json"])
+    measured = ("--measure", "--no-calibrate", "--device", "cpu", "--batch", "16", "--precision", "fp32")
+    code = run([str(net), *measured, "-o", "json"])
 
     answer = json.loads(capsys.readouterr().out)
     assert code == ExitCode.ANSWER

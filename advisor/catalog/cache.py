@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import date
+from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -192,8 +193,12 @@ def catalog_from_json(payload: bytes) -> Catalog:
 
 
 def _to_object(record: Any) -> dict[str, Any]:
-    values = ((field, getattr(record, field.name)) for field in fields(record))
-    return {field.name: value for field, value in values if value != field.default}
+    return {name: value for name, default in _defaults(record.__class__) if (value := getattr(record, name)) != default}
+
+
+@cache
+def _defaults(kind: type[Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple((field.name, field.default) for field in fields(kind))
 
 
 def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:

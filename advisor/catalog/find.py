@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from functools import lru_cache
 
 from advisor.errors import UsageError
 from advisor.records.device import Cpu, Gpu
@@ -28,6 +29,8 @@ _MEMORY_WORD = re.compile(r"\b(\d+)GB\b")
 _SIZE_OR_BUS = re.compile(r"\b(\d+GB|PCIe|SXM\d?)(?=\s|$)", flags=re.IGNORECASE)
 _MEMORY_MISMATCH_RATIO = 0.15
 """Names of one card differ by up to 10 % (a B300 of 288 GB is sold as 262); different cards differ by 2x."""
+_KEPT_NAMES = 4096
+"""Names to keep in normalized form: the shipped profiles have 600, and every lookup compares with all of them."""
 
 
 _NAMES: tuple[Callable[[Gpu | Cpu], tuple[str, ...]], ...] = (
@@ -41,17 +44,10 @@ def find_device(catalog: Catalog, name: str) -> Gpu | Cpu:
 
     Ignore case and punctuation. Raise `UsageError` with the closest names if there is none.
     """
-    devices: list[Gpu | Cpu] = [*catalog.gpus.values(), *catalog.cpus.values()]
-    # Unchanged first: GCP's "Intel(R) Xeon(R) CPU @ 2.20GHz" consists of decoration only.
-    for wanted in dict.fromkeys((_plain(name), _plain(_DECORATION.sub("", name)))):
-        for names_of in _NAMES:
-            for device in devices:
-                if wanted in map(_plain, names_of(device)):
-                    return device
-    known = {_plain(known): device.id for device in devices for known in (device.id, device.name)}
-    close = dict.fromkeys(known[match] for match in get_close_matches(_plain(name), known, n=3, cutoff=0.5))
-    hint = f"did you mean {', '.join(close)}?" if close else "use the id of a file in profiles/devices"
-    raise UsageError(f"no profile describes the device {name!r}", hint=hint)
+    found = _named_device(catalog, name)
+    if found is None:
+        raise _unknown_device_error(catalog, name)
+    return found
 
 
 def find_devices(catalog: Catalog, name: str) -> tuple[Gpu | Cpu, ...]:
@@ -59,12 +55,41 @@ def find_devices(catalog: Catalog, name: str) -> tuple[Gpu | Cpu, ...]:
 
     Look up aliases last. Raise `UsageError` with the closest names if there is none.
     """
-    devices: list[Gpu | Cpu] = [*catalog.gpus.values(), *catalog.cpus.values()]
-    exact = [device for device in devices if _plain(name) in (_plain(device.id), _plain(device.name))]
-    words = set(_words(name))
-    return tuple(exact or [device for device in devices if words and words <= set(_words(device.id))]) or (
-        find_device(catalog, name),
-    )
+    found = _named_devices(catalog, name)
+    if not found:
+        raise _unknown_device_error(catalog, name)
+    return found
+
+
+def _named_device(catalog: Catalog, name: str) -> Gpu | Cpu | None:
+    devices = _devices(catalog)
+    # Unchanged first: GCP's "Intel(R) Xeon(R) CPU @ 2.20GHz" consists of decoration only.
+    for wanted in dict.fromkeys((_plain(name), _plain(_DECORATION.sub("", name)))):
+        for names_of in _NAMES:
+            for device in devices:
+                if wanted in map(_plain, names_of(device)):
+                    return device
+    return None
+
+
+def _named_devices(catalog: Catalog, name: str) -> tuple[Gpu | Cpu, ...]:
+    devices, plain, words = _devices(catalog), _plain(name), _words(name)
+    exact = [device for device in devices if plain in (_plain(device.id), _plain(device.name))]
+    found = exact or [device for device in devices if words and words <= _words(device.id)]
+    if not found and (named := _named_device(catalog, name)):
+        found = [named]
+    return tuple(found)
+
+
+def _unknown_device_error(catalog: Catalog, name: str) -> UsageError:
+    known = {_plain(known): device.id for device in _devices(catalog) for known in (device.id, device.name)}
+    close = dict.fromkeys(known[match] for match in get_close_matches(_plain(name), known, n=3, cutoff=0.5))
+    hint = f"did you mean {', '.join(close)}?" if close else "use the id of a file in profiles/devices"
+    return UsageError(f"no profile describes the device {name!r}", hint=hint)
+
+
+def _devices(catalog: Catalog) -> list[Gpu | Cpu]:
+    return [*catalog.gpus.values(), *catalog.cpus.values()]
 
 
 def find_rented_gpu(catalog: Catalog, name: str, *, memory_gib: float | None = None) -> Gpu | None:
@@ -78,10 +103,10 @@ def find_rented_gpu(catalog: Catalog, name: str, *, memory_gib: float | None = N
     memory_gib = memory_gib or (float(in_name[1]) if in_name else None)
     # Drop size and bus only if nothing matches the whole name, as in "A10 24GB PCIe".
     for wanted in (plain, " ".join(_SIZE_OR_BUS.sub(" ", plain).split())):
-        try:
-            found = [device for device in find_devices(catalog, wanted) if isinstance(device, Gpu)]
-        except UsageError:
+        devices = _named_devices(catalog, wanted)
+        if not devices:
             continue
+        found = [device for device in devices if isinstance(device, Gpu)]
         if memory_gib is not None:
             found = [gpu for gpu in found if abs(gpu.memory_bytes / 2**30 / memory_gib - 1) < _MEMORY_MISMATCH_RATIO]
         by_alias = [gpu for gpu in found if _plain(wanted) in map(_plain, gpu.aliases)]
@@ -132,10 +157,12 @@ def _instance_error(catalog: Catalog, name: str) -> UsageError | None:
     )
 
 
+@lru_cache(_KEPT_NAMES)
 def _plain(name: str) -> str:
     """Return the normalized name: `NVIDIA GeForce RTX 3090`, `rtx-3090` and `GeForceRTX3090` all become rtx3090."""
     return _LEADING_BRANDS.sub("", re.sub(r"[^a-z0-9]", "", name.lower()))
 
 
-def _words(name: str) -> list[str]:
-    return [word for word in re.findall(r"[a-z0-9]+", name.lower()) if word not in _BRANDS]
+@lru_cache(_KEPT_NAMES)
+def _words(name: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[a-z0-9]+", name.lower())) - frozenset(_BRANDS)

@@ -233,7 +233,7 @@ def _read_price(node: Node, *, kind: PriceKind, head: _Head, note: str) -> Price
     if isinstance(node.value, list):
         if len(node.value) != 2:
             raise node.error(f"expected [dollars, source], found {node.value!r}", hint="write [0.93, my-source]")
-        number = replace(node, value=node.value[0])
+        number = Node(document=node.document, path=node.path, value=node.value[0])
         key = node[1].text()
         source = head.sources.get(key)
         if source is None:

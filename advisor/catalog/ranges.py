@@ -5,6 +5,7 @@ factor of ten or more, so that future machines are not refused.
 """
 
 from dataclasses import dataclass
+from functools import cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ _RANGE_BY_UNIT = {
 }
 
 
+@cache  # every name is a field or a known key
 def range_of(name: str) -> Range:
     """Return the range of a quantity by its name, or else by its unit; raise KeyError if neither is known."""
     if name in _RANGE_BY_NAME:

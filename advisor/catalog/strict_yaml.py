@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -38,8 +38,7 @@ _MOST_DIGITS = 18
 """Longer whole numbers are read as floating-point numbers; no count or size is that large."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class _Place(NamedTuple):
     """The line of a key, or of a value without a key, counted from 0, and the places of the values below it."""
 
     line: int

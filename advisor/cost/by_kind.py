@@ -15,7 +15,7 @@ from advisor.records.answer import Z_90, Interval, Job
 from advisor.records.billing import Billing
 from advisor.records.break_even_curves import KindCost
 from advisor.records.device import DeviceKind
-from advisor.records.prediction import BoolArray, Fleet, FloatArray, IndexArray, Predictions
+from advisor.records.prediction import Fleet, FloatArray, IndexArray, Predictions
 
 
 def cheapest_by_kind(
@@ -23,7 +23,8 @@ def cheapest_by_kind(
 ) -> Mapping[DeviceKind, KindCost]:
     """Return the cheapest offer of each device kind; a kind without an offer within the limits is left out.
 
-    Offers that may not lead the answer count only if a kind has no others.
+    Offers that may not lead the offers of their kind count only if a kind has no others. The other kind plays no part:
+    an unmeasured CPU must not vanish from the curve where a measured GPU costs about as much.
 
     This takes the same arguments as `rank` but builds no other quotes and no rejections, so it can run for many jobs
     of one workload.
@@ -37,26 +38,26 @@ def cheapest_by_kind(
     may_win[selection.may_win_count :] = False
     is_gpu = np.array([device.kind == "gpu" for device in fleet.devices], dtype=np.bool_)[fleet.device_index]
     usd, log_spread = costed.costs.job_usd, predictions.log_spread[costed.device, costed.batch_index]
-    leads = may_lead(
-        np.stack([usd, *(usd * np.exp(sign * Z_90 * log_spread) for sign in (-1, 1))]),
-        is_trusted=[one.is_trusted for one in selection.priced],
-        is_measured=predictions.time_sources[costed.device, costed.batch_index] != "datasheet",
-    )
+    amounts = np.stack([usd, *(usd * np.exp(sign * Z_90 * log_spread) for sign in (-1, 1))])
+    is_measured = predictions.time_sources[costed.device, costed.batch_index] != "datasheet"
+
+    def first_of(places: IndexArray) -> IndexArray:
+        leads = may_lead(
+            amounts[:, places],
+            is_trusted=[selection.priced[place].is_trusted for place in places.tolist()],
+            is_measured=is_measured[places],
+        )
+        return places[leads] if leads.any() else places
+
     members: dict[DeviceKind, IndexArray] = {
-        "cpu": _first_of(may_win & ~is_gpu, leads=leads),
-        "gpu": _first_of(may_win & is_gpu, leads=leads),
+        "cpu": first_of(np.flatnonzero(may_win & ~is_gpu)),
+        "gpu": first_of(np.flatnonzero(may_win & is_gpu)),
     }
     return {
         kind: _kind_cost(costed, offers, predictions=predictions, job=job, billing=billing)
         for kind, offers in members.items()
         if len(offers)
     }
-
-
-def _first_of(members: BoolArray, *, leads: BoolArray) -> IndexArray:
-    """Return the indices of the members that may lead the answer, or of all if none may."""
-    leading = members & leads
-    return np.flatnonzero(leading if leading.any() else members)
 
 
 def _kind_cost(

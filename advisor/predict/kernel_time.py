@@ -7,8 +7,8 @@ All arrays broadcast: a prediction passes kernels (kernels, batches) and devices
 arrays with one kernel on one device per element.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_type_hints
 
 import numpy as np
@@ -132,9 +132,11 @@ class Kernels:
         """Return the kernels at some of the batch sizes, given by index."""
         return self._changed({name: np.s_[..., batches] for name, term in TERMS.items() if term.of != "kernel"})
 
-    def only(self, chosen: IndexArray) -> "Kernels":
-        """Return some of the kernels of `joined_kernels`, given by index."""
-        return self._changed({name: chosen for name, term in TERMS.items() if term.of != "step"})
+    def only(self, chosen: IndexArray | BoolArray) -> "Kernels":
+        """Return some of the kernels; those of `joined_kernels` keep the terms of their own steps."""
+        is_joined = self.parameter_bytes.ndim > 1
+        levels = ("kernel", "call", "step's kernels") if is_joined else ("kernel", "call")
+        return self._changed({name: chosen for name, term in TERMS.items() if term.of in levels})
 
     def _changed(self, indices: Mapping[str, Any]) -> "Kernels":
         return replace(self, **{name: getattr(self, name)[index] for name, index in indices.items()})
@@ -238,6 +240,14 @@ class Rates:
     cast_ratio: FloatArray
     cache_kept_ratio: FloatArray
 
+    def only(self, chosen: BoolArray) -> "Rates":
+        """Return the rates for some of the kernels; a rate that holds for all kernels stays as it is."""
+        by_kernel = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(
+            self,
+            **{name: rate[..., chosen, :] for name, rate in by_kernel.items() if rate.ndim > 1 and rate.shape[-2] > 1},
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class KernelTimes:
@@ -252,8 +262,11 @@ class KernelTimes:
 def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
     """Return the time of every kernel: a roofline in which compute and memory overlap in part, plus launch overhead."""
     flop_ratio = np.where(rates.is_nchw, kernels.nchw_flop_ratio, kernels.nhwc_flop_ratio)
-    compute_s = kernels.flops * flop_ratio / (rates.flops_per_s * utilisation(kernels, rates))
-    compute_s = np.where(kernels.can_winograd[..., np.newaxis], compute_s / rates.winograd_speedup, compute_s)
+    is_product = kernels.m.min(axis=-1) < _PRACTICALLY_INFINITE
+    reached_ratio = _of_chosen(utilisation, is_product, kernels, rates, otherwise=1.0)
+    compute_s = kernels.flops * flop_ratio / (rates.flops_per_s * reached_ratio)
+    if kernels.can_winograd.any():
+        compute_s = np.where(kernels.can_winograd[..., np.newaxis], compute_s / rates.winograd_speedup, compute_s)
     if kernels.nchw_direct_flops.any() or kernels.nhwc_direct_flops.any():
         direct_flops = np.where(rates.is_nchw, kernels.nchw_direct_flops, kernels.nhwc_direct_flops)
         compute_s = np.maximum(compute_s, direct_flops / rates.direct_flops_per_s)
@@ -265,6 +278,23 @@ def kernel_times(kernels: Kernels, rates: Rates) -> KernelTimes:
         launch_s = launch_s + kernels.joins * rates.join_s + kernels.library_calls * rates.library_s
     busy_s = smooth_maximum(compute_s, memory_s, overlap=rates.overlap_ratio)
     return KernelTimes(compute_s=compute_s, memory_s=memory_s, launch_s=launch_s, total_s=busy_s + launch_s)
+
+
+def _of_chosen(
+    formula: Callable[[Kernels, Rates], FloatArray],
+    chosen: BoolArray,
+    kernels: Kernels,
+    rates: Rates,
+    *,
+    otherwise: float,
+) -> FloatArray:
+    """Return the value of the formula for the chosen kernels, and `otherwise` for the rest without computing it."""
+    if chosen.all():
+        return formula(kernels, rates)
+    values = formula(kernels.only(chosen), rates.only(chosen))
+    of_all = np.full((*values.shape[:-2], len(chosen), values.shape[-1]), otherwise)
+    of_all[..., chosen, :] = values
+    return of_all
 
 
 def utilisation(kernels: Kernels, rates: Rates) -> FloatArray:
@@ -301,8 +331,9 @@ def _memory_s(kernels: Kernels, rates: Rates) -> FloatArray:
     weight_bytes_per_s = np.where(kernels.m <= rates.tile_rows, once, rates.memory_bytes_per_s)
     weights_s = (1 - kept_weights) * kernels.weight_bytes / weight_bytes_per_s
     result: FloatArray = moved_bytes / rates.memory_bytes_per_s + weights_s + cached_bytes / rates.cache_bytes_per_s
-    if kernels.revisited_bytes.any():
-        result = result + _revisited_s(kernels, rates)
+    is_revisiting = kernels.revisited_bytes.max(axis=-1) > 0
+    if is_revisiting.any():
+        result = result + _of_chosen(_revisited_s, is_revisiting, kernels, rates, otherwise=0.0)
     return result
 
 

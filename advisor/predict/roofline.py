@@ -23,8 +23,11 @@ _OF_THE_MACHINE = {
     "peer_link_bytes_per_s", "network_bytes_per_s",
 }  # fmt: skip
 _MAPPINGS = {"peak_flops_per_s", "power_ratio"}
-_KERNEL_FIELDS = attrgetter(*({field.name for field in fields(Device)} - _OF_THE_MACHINE - _MAPPINGS))
-"""The fields of a device on which the times of its kernels depend, without mappings: all but those of its machine."""
+_OF_THE_HOST = {"host_time_ratio", "host_cpu"}
+"""A GPU's kernels take the same time whichever host dispatches them."""
+_CPU_FIELDS = {field.name for field in fields(Device)} - _OF_THE_MACHINE - _MAPPINGS
+_KERNEL_FIELDS = {"cpu": attrgetter(*_CPU_FIELDS), "gpu": attrgetter(*(_CPU_FIELDS - _OF_THE_HOST))}
+"""The fields of a device on which the times of its kernels depend, without mappings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -118,7 +121,7 @@ def _distinct_kernel_times(
     place: list[int] = []
     for index, (device, efficiency) in enumerate(zip(devices, efficiencies, strict=True)):
         rates = (*device.peak_flops_per_s.items(), *device.power_ratio.items())
-        key = (id(efficiency), rates, _KERNEL_FIELDS(device))
+        key = (id(efficiency), rates, _KERNEL_FIELDS[device.kind](device))
         if key not in places:
             places[key] = len(first)
             first.append(index)

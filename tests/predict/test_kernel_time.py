@@ -403,3 +403,25 @@ def test_more_of_a_cache_that_is_faster_than_memory_is_never_slower(
 @given(A_RATE, st.integers(1, 5000), st.integers(1, 5000), st.integers(1, 5000), st.integers(1, 64))
 def test_no_product_exceeds_its_rate(at: Rates, m: int, n: int, k: int, groups: int) -> None:
     assert 0 < utilisation(product(groups=groups, m=m, n=n, k=k), at).item() <= 1 + 1e-9
+
+
+def test_a_kernel_takes_as_long_beside_others_as_alone() -> None:
+    """A matmul, a copy and repeated reads on two devices, with rates of their own for each kernel."""
+    terms = [
+        {"flops": 4e3, "data_bytes": 80.0, "groups": 1.0, "m": 8.0, "n": 25.0, "k": 10.0},
+        {"flops": 0.0, "data_bytes": 300.0},
+        {"flops": 50.0, "data_bytes": 40.0, "revisited_bytes": 800.0, "revisited_set_bytes": 500.0},
+    ]
+
+    def of(*chosen: int) -> Kernels:
+        names = {name for index in chosen for name in terms[index]}
+        return kernels(
+            **{name: np.array([[terms[index].get(name, TERMS[name].default)] for index in chosen]) for name in names}
+        )
+
+    ramps = {"edge_ramp": 8.0, "depth_ramp": 8.0, "wave_ratio": 1.0, "cache_bytes": 100.0, "near_cache_bytes": 10.0}
+    flops_per_s = np.array([[[100.0], [90.0], [80.0]], [[50.0], [40.0], [30.0]]])
+    together = kernel_times(of(0, 1, 2), rates(flops_per_s=flops_per_s, **ramps)).total_s
+    for index in range(3):
+        alone = kernel_times(of(index), rates(flops_per_s=flops_per_s[:, [index]], **ramps)).total_s
+        assert together[:, index].tolist() == alone[:, 0].tolist()

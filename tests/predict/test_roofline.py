@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.predict.kernel_time import smooth_maximum
+from advisor.predict import roofline
+from advisor.predict.kernel_time import Kernels, KernelTimes, Rates, kernel_times, smooth_maximum
 from advisor.predict.roofline import step_times, times_by_kernel
 from advisor.records.answer import BOUNDS
 from advisor.records.device import Efficiency
@@ -201,3 +202,22 @@ def test_figures_that_are_uncertain_widen_the_error_unless_the_device_was_calibr
 
     assert own_log_spread(efficiency(device_log_spread=0.3)) == pytest.approx(0.5)  # 0.3 and 0.4 at right angles
     assert own_log_spread(efficiency(device_log_spread=0.3, device="guessed")) == pytest.approx(0.3)
+
+
+def test_kernels_are_timed_once_for_gpus_that_differ_only_in_their_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CPU runs its kernels itself: two clocks are two times."""
+    timed: list[int] = []
+
+    def counted(kernels: Kernels, rates: Rates) -> KernelTimes:
+        timed.append(len(rates.memory_bytes_per_s))
+        return kernel_times(kernels, rates)
+
+    monkeypatch.setattr(roofline, "kernel_times", counted)
+    fit = efficiency(dispatch_s=1.0)
+    step = kernels(flops=[[100.0]], data_bytes=[[0.0]], dispatches=np.array([10.0]))
+    found = {}
+    for kind in ("gpu", "cpu"):
+        hosts = [device(kind=kind, host_time_ratio=ratio, host_cpu=name) for ratio, name in ((1.0, "a"), (2.0, "b"))]
+        found[kind] = step_times(step, kind=kind, devices=hosts, efficiencies=[fit, fit]).mid_s[:, 0].tolist()
+    assert timed == [1, 2]
+    assert found["gpu"] == [10.0, 20.0]  # the host takes longer than the kernel
