@@ -15,7 +15,7 @@ import numpy as np
 from advisor import units
 from advisor.answers.ranking import rank
 from advisor.cost.batch_choice import choose_batches
-from advisor.cost.offer_terms import OfferTerms
+from advisor.cost.offer_terms import OfferTerms, offer_terms
 from advisor.cost.rank_offers import cost_offers
 from advisor.cost.selection import select_offers
 from advisor.predict.batches import batch_candidates
@@ -84,7 +84,7 @@ def compare(source: str, options: Options, *, draw_count: int = DRAW_COUNT) -> C
         fleet=fleet,
         predictions=predictions,
         choice=choose_batches(predictions, job=job),
-        billing=catalog.billing,
+        terms=offer_terms(selection.priced, billing=catalog.billing, job=job),
         job=job,
     )
     place = {one.offer.id: index for index, one in enumerate(selection.priced)}

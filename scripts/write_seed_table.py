@@ -14,7 +14,8 @@ from advisor import units
 from advisor.answers.break_even import break_even
 from advisor.answers.explanation import explain
 from advisor.question.from_source import catalog_of, profile_source, question_of
-from advisor.records.break_even_curves import Contender, Curve
+from advisor.records.answer import Contender
+from advisor.records.break_even_curves import Curve
 from advisor.records.device import DeviceKind
 from advisor.records.options import Options
 from advisor.records.price import Catalog

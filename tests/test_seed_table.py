@@ -2,8 +2,8 @@
 
 import pytest
 
-from advisor.records.answer import Interval
-from advisor.records.break_even_curves import Crossing, Curve, CurvePoint
+from advisor.records.answer import Crossing, CurvePoint, Interval
+from advisor.records.break_even_curves import Curve
 from scripts.write_seed_table import PAGE, SEEDS, seed_table, where, with_seed_table
 from tests.report.test_break_even import contender
 

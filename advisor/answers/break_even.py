@@ -2,17 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from advisor.answers.ranking import rank
 from advisor.catalog.find import device_ids, overlay_notes
-from advisor.cost.by_kind import cheapest_by_kind
-from advisor.cost.crossing_curve import ByKind, curve_of, folk_rule_of, parameter_curve
+from advisor.cost.by_kind import ByKind, KindMarket
+from advisor.cost.crossing_curve import (
+    DECADE_COUNT,
+    curve_of,
+    folk_rule_of,
+    parameter_curve,
+    requests_curve,
+    samples_curve,
+)
 from advisor.cost.job import job_of
 from advisor.cost.selection import Selection, select_offers
-from advisor.cost.service import requests_per_month
 from advisor.errors import NothingFitsError, UsageError
 from advisor.predict.batches import batch_candidates
 from advisor.predict.capability import fleet_of
@@ -32,8 +39,6 @@ from advisor.scale.predict_on_all import predict_on_all, predict_with_growing_ba
 _KINDS: Mapping[DeviceKind, str] = {"cpu": "CPU", "gpu": "GPU"}
 _CHOOSE_AN_OFFER = ("provider", "region", "tier", "device")
 _POINTS_PER_DECADE = 4
-_DECADE_COUNT = 9
-"""Curves over requests per day and over samples run from 1 to 10 to this power."""
 
 
 def break_even(question: Question, *, variations: Sequence[Variation] = ()) -> BreakEven:
@@ -83,6 +88,7 @@ class _Market:
             errors=catalog.price_errors,
         )
         self._fleet: Fleet = fleet_of(self._selection.offers, gpus=catalog.gpus, cpus=catalog.cpus)
+        self.cheapest = KindMarket(self._selection, fleet=self._fleet, billing=catalog.billing).cheapest
 
     def check_kinds(self) -> None:
         """Raise `NothingFitsError` if the limits leave one kind of device without an offer."""
@@ -116,12 +122,6 @@ class _Market:
             "job": self.job,
         }
 
-    def cheapest(self, predictions: Predictions, job: Job) -> ByKind:
-        """Return the cheapest CPU and the cheapest GPU that can do the job."""
-        return cheapest_by_kind(
-            self._selection, fleet=self._fleet, predictions=predictions, job=job, billing=self._catalog.billing
-        )
-
 
 def _over_batch(workload: Workload, market: _Market) -> Curve | str:
     if not workload.batch_is_affine:
@@ -148,21 +148,11 @@ def _over_requests(workload: Workload, market: _Market) -> Curve | str:
         return "over requests per day: a service cannot run training"
     if market.job.limits.deadline_s is not None:
         return "over requests per day: a service never ends, so --deadline does not apply"
-    predictions = market.predict_candidates(workload)
-    job = _of_no_size(market.job)
-
-    def cheapest(requests: int) -> ByKind:
-        return market.cheapest(
-            predictions, replace(job, requests_per_day=requests, samples=requests_per_month(requests))
-        )
-
-    return curve_of("requests_per_day", _decades(), cheapest)
+    return requests_curve(_decades(), partial(market.cheapest, market.predict_candidates(workload)), job=market.job)
 
 
 def _over_samples(workload: Workload, market: _Market) -> Curve:
-    predictions = market.predict_candidates(workload)
-    job = _of_no_size(market.job)
-    return curve_of("samples", _decades(), lambda samples: market.cheapest(predictions, replace(job, samples=samples)))
+    return samples_curve(_decades(), partial(market.cheapest, market.predict_candidates(workload)), job=market.job)
 
 
 def _over_parameter(variation: Variation, market: _Market) -> Curve:
@@ -183,12 +173,6 @@ def _over_parameter(variation: Variation, market: _Market) -> Curve:
     )
 
 
-def _of_no_size(job: Job) -> Job:
-    return replace(
-        job, assumed=False, epochs=None, steps=None, tokens=None, requests_per_day=None, requests_per_second=None
-    )
-
-
 def _decades() -> Sequence[int]:
-    numbers = np.logspace(0, _DECADE_COUNT, _DECADE_COUNT * _POINTS_PER_DECADE + 1)
+    numbers = np.logspace(0, DECADE_COUNT, DECADE_COUNT * _POINTS_PER_DECADE + 1)
     return [round(number) for number in numbers.tolist()]

@@ -14,6 +14,7 @@ from advisor.catalog.find import device_ids, exchange_rate_of, overlay_notes
 from advisor.catalog.invariants import catalog_warnings
 from advisor.cost.at_hand import fastest, fleet_at_hand, join, join_fleets, selection_at_hand
 from advisor.cost.batch_sweep import batch_sweeps
+from advisor.cost.by_kind import KindMarket
 from advisor.cost.cheapest import chances_by_device
 from advisor.cost.job import job_of
 from advisor.cost.offer_terms import latest_starts_s
@@ -21,6 +22,7 @@ from advisor.cost.payback import payback_notes
 from advisor.cost.quotes import best_by_tier, best_of
 from advisor.cost.rank_offers import rank as rank_offers
 from advisor.cost.selection import mark_warnings, select_offers
+from advisor.cost.situations import choices_of, situations_of
 from advisor.devices.local_device import local_devices
 from advisor.errors import TraceError, UsageError
 from advisor.predict.anchor import at_timed_batch
@@ -102,6 +104,12 @@ def rank(question: Question, *, today: date | None = None) -> Recommendation:
         chance_by_device=chances_by_device(ranking.quotes),
         best_by_tier=best_by_tier(ranking.quotes),
         quotes=ranking.quotes,
+        situations=()
+        if LOCAL in options.device
+        else situations_of(
+            KindMarket(selection, fleet=fleet, billing=catalog.billing), predictions, job=replace(job, objective="cost")
+        ),
+        choices=choices_of(ranking.quotes, job=job),
         at_hand=fastest(at_hand.quotes),
         measured=measured.steps,
         batch_sweeps=batch_sweeps(

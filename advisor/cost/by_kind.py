@@ -1,14 +1,16 @@
-"""Finds the cheapest CPU offer and the cheapest GPU offer for a job."""
+"""Finds the cheapest CPU offer and the cheapest GPU offer for any job of one workload."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 
 from advisor.cost.batch_choice import choose_batches
 from advisor.cost.job_cost import cost_job
 from advisor.cost.limits import keeps_all, offer_limits
-from advisor.cost.quotes import CostedOffers, may_lead, quotes_of
+from advisor.cost.offer_terms import OfferTerms, offer_terms
+from advisor.cost.quotes import CostedOffers, compared_rent, may_lead, quotes_of
 from advisor.cost.rank_offers import best_first, cost_offers
 from advisor.cost.selection import Selection
 from advisor.records.answer import Z_90, Interval, Job
@@ -17,47 +19,60 @@ from advisor.records.break_even_curves import KindCost
 from advisor.records.device import DeviceKind
 from advisor.records.prediction import Fleet, FloatArray, IndexArray, Predictions
 
+ByKind: TypeAlias = Mapping[DeviceKind, KindCost]
+"""The cheapest offer of each device kind; a kind that cannot do the job is missing."""
 
-def cheapest_by_kind(
-    selection: Selection, *, fleet: Fleet, predictions: Predictions, job: Job, billing: Billing
-) -> Mapping[DeviceKind, KindCost]:
-    """Return the cheapest offer of each device kind; a kind without an offer within the limits is left out.
 
-    Offers that may not lead the offers of their kind count only if a kind has no others. The other kind plays no part:
-    an unmeasured CPU must not vanish from the curve where a measured GPU costs about as much.
+class KindMarket:
+    """The selected offers and their devices, on which it prices many jobs of one workload.
 
-    This takes the same arguments as `rank` but builds no other quotes and no rejections, so it can run for many jobs
-    of one workload.
+    It takes what `rank` takes but builds no other quotes and no rejections.
     """
-    choice = choose_batches(predictions, job=job)
-    costed = cost_offers(
-        selection.priced, fleet=fleet, predictions=predictions, choice=choice, billing=billing, job=job
-    )
-    limits = offer_limits(job.limits, costs=costed.costs, terms=costed.terms)
-    may_win = keeps_all(limits, among=np.isfinite(costed.costs.job_usd))
-    may_win[selection.may_win_count :] = False
-    is_gpu = np.array([device.kind == "gpu" for device in fleet.devices], dtype=np.bool_)[fleet.device_index]
-    usd, log_spread = costed.costs.job_usd, predictions.log_spread[costed.device, costed.batch_index]
-    amounts = np.stack([usd, *(usd * np.exp(sign * Z_90 * log_spread) for sign in (-1, 1))])
-    is_measured = predictions.time_sources[costed.device, costed.batch_index] != "datasheet"
 
-    def first_of(places: IndexArray) -> IndexArray:
-        leads = may_lead(
-            amounts[:, places],
-            is_trusted=[selection.priced[place].is_trusted for place in places.tolist()],
-            is_measured=is_measured[places],
-        )
-        return places[leads] if leads.any() else places
+    def __init__(self, selection: Selection, *, fleet: Fleet, billing: Billing) -> None:
+        self._selection, self._fleet, self._billing = selection, fleet, billing
+        is_gpu = [device.kind == "gpu" for device in fleet.devices]
+        of_offer = np.array(is_gpu, dtype=np.bool_)[fleet.device_index]
+        self._members: Mapping[DeviceKind, IndexArray] = {
+            "cpu": np.flatnonzero(~of_offer[: selection.may_win_count]),
+            "gpu": np.flatnonzero(of_offer[: selection.may_win_count]),
+        }
+        self._terms: dict[tuple[bool, bool], OfferTerms] = {}
 
-    members: dict[DeviceKind, IndexArray] = {
-        "cpu": first_of(np.flatnonzero(may_win & ~is_gpu)),
-        "gpu": first_of(np.flatnonzero(may_win & is_gpu)),
-    }
-    return {
-        kind: _kind_cost(costed, offers, predictions=predictions, job=job, billing=billing)
-        for kind, offers in members.items()
-        if len(offers)
-    }
+    def cheapest(self, predictions: Predictions, job: Job) -> ByKind:
+        """Return the cheapest offer of each device kind; a kind without an offer within the limits is left out.
+
+        Offers that may not lead the offers of their kind count only if a kind has no others. The other kind plays no
+        part: an unmeasured CPU must not vanish from the curve where a measured GPU costs about as much.
+        """
+        priced = self._selection.priced
+        choice, terms = choose_batches(predictions, job=job), self._terms_of(job)
+        costed = cost_offers(priced, fleet=self._fleet, predictions=predictions, choice=choice, terms=terms, job=job)
+        limits = offer_limits(job.limits, costs=costed.costs, terms=costed.terms)
+        may_win = keeps_all(limits, among=np.isfinite(costed.costs.job_usd))
+        rent = compared_rent(costed.terms, job=job)
+        found = {}
+        for kind, members in self._members.items():
+            places = members[may_win[members]]
+            if not len(places):
+                continue
+            at = costed.device[places], costed.batch_index[places]
+            usd, width = costed.costs.job_usd[places], Z_90 * predictions.log_spread[at]
+            leads = may_lead(
+                np.stack([usd, usd * np.exp(-width), usd * np.exp(width)]),
+                is_trusted=[priced[place].is_trusted for place in places.tolist()],
+                is_measured=predictions.time_sources[at] != "datasheet",
+                usd_per_hour=None if rent is None else rent[places],
+            )
+            offers = places[leads] if leads.any() else places
+            found[kind] = _kind_cost(costed, offers, predictions=predictions, job=job, billing=self._billing)
+        return found
+
+    def _terms_of(self, job: Job) -> OfferTerms:
+        key = job.assumed, job.requests_per_day is None
+        if key not in self._terms:
+            self._terms[key] = offer_terms(self._selection.priced, billing=self._billing, job=job)
+        return self._terms[key]
 
 
 def _kind_cost(

@@ -1,17 +1,19 @@
 """Builds the break-even curve of the cheapest CPU and the cheapest GPU, with its crossings."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
-from typing import TypeAlias
 
+from advisor.cost.by_kind import ByKind
 from advisor.cost.crossing_margin import Margin, cost_margin, margin_between, speed_margin
 from advisor.cost.crossing_search import find_crossings
 from advisor.cost.quotes import quoted_fields
-from advisor.records.break_even_curves import Contender, Curve, CurveKind, CurvePoint, FolkRule, KindCost
-from advisor.records.device import DeviceKind
+from advisor.cost.service import requests_per_month
+from advisor.records.answer import Contender, CurvePoint, Job
+from advisor.records.break_even_curves import Curve, CurveKind, FolkRule, KindCost
 
-ByKind: TypeAlias = Mapping[DeviceKind, KindCost]
-"""The cheapest offer of each device kind; a kind that cannot do the job is missing."""
+DECADE_COUNT = 9
+"""Curves over requests per day and over samples run from 1 to 10 to this power."""
 
 
 def curve_of(kind: CurveKind, grid: Sequence[int], cheapest: Callable[[int], ByKind]) -> Curve:
@@ -20,8 +22,30 @@ def curve_of(kind: CurveKind, grid: Sequence[int], cheapest: Callable[[int], ByK
     return Curve(
         kind=kind,
         name=kind,
-        points=tuple(_point(place, known(place)) for place in grid),
+        points=tuple(point_of(place, known(place)) for place in grid),
         crossings=find_crossings(grid, lambda place: _margin(known(place))),
+    )
+
+
+def requests_curve(grid: Sequence[int], cheapest: Callable[[Job], ByKind], *, job: Job) -> Curve:
+    """Return the curve over the requests per day of a service that runs what `job` runs."""
+    one = _of_no_size(job)
+    return curve_of(
+        "requests_per_day",
+        grid,
+        lambda requests: cheapest(replace(one, requests_per_day=requests, samples=requests_per_month(requests))),
+    )
+
+
+def samples_curve(grid: Sequence[int], cheapest: Callable[[Job], ByKind], *, job: Job) -> Curve:
+    """Return the curve over the samples of `job`, with start-up and minimum billing."""
+    one = _of_no_size(job)
+    return curve_of("samples", grid, lambda samples: cheapest(replace(one, samples=samples)))
+
+
+def _of_no_size(job: Job) -> Job:
+    return replace(
+        job, assumed=False, epochs=None, steps=None, tokens=None, requests_per_day=None, requests_per_second=None
     )
 
 
@@ -31,7 +55,7 @@ def parameter_curve(parameter: str, costs: Mapping[int, ByKind]) -> Curve:
     return Curve(
         kind="parameter",
         name=parameter,
-        points=tuple(_point(value, pair) for value, pair in sorted(costs.items())),
+        points=tuple(point_of(value, pair) for value, pair in sorted(costs.items())),
         crossings=find_crossings(list(margins), lambda value: margin_between(margins, value)),
     )
 
@@ -59,7 +83,8 @@ def _margin(pair: ByKind) -> Margin | None:
     return cost_margin(pair.get("cpu"), pair.get("gpu"))
 
 
-def _point(place: int, pair: ByKind) -> CurvePoint:
+def point_of(place: int, pair: ByKind) -> CurvePoint:
+    """Return the point of a curve at `place`."""
     margin = _margin(pair)
     return CurvePoint(
         at=place,

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Literal
 
 from advisor.cost.crossing_margin import Margin
-from advisor.records.break_even_curves import Crossing
+from advisor.records.answer import Crossing
 from advisor.records.device import DeviceKind
 
 MarginAt = Callable[[int], Margin | None]

@@ -75,7 +75,7 @@ def quotes_of(
         {"cost": job_usd, "time": job_s, "cost-time": job_usd * job_s}[job.objective],
         is_trusted=[one.is_trusted for one in priced],
         is_measured=predictions.time_sources[devices, batches] != "datasheet",
-        usd_per_hour=terms.usd_per_hour * terms.machine_count if job.assumed and job.objective == "cost" else None,
+        usd_per_hour=compared_rent(terms, job=job),
     )
     trusted = np.flatnonzero(lead if lead.any() else ~lead)
     chances, among_trusted, too_close = _compare(
@@ -200,6 +200,11 @@ def may_lead(
     is_excess = (amount <= ABOUT_THE_SAME * amount[:, np.newaxis]) & (rent < rent[:, np.newaxis] / 2)
     leads[places[is_excess.any(axis=1)]] = False
     return leads
+
+
+def compared_rent(terms: OfferTerms, *, job: Job) -> FloatArray | None:
+    """Return the rents per hour that `may_lead` compares: of the cheapest offers for a job without a given size."""
+    return terms.usd_per_hour * terms.machine_count if job.assumed and job.objective == "cost" else None
 
 
 def best_by_tier(quotes: Iterable[Quote]) -> Mapping[Tier, Quote]:

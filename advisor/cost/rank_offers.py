@@ -9,7 +9,7 @@ import numpy as np
 from advisor.cost.batch_choice import BatchChoice, choose_batches
 from advisor.cost.job_cost import cost_job
 from advisor.cost.limits import broken_limits, closest_batch, keeps_all, offer_limits
-from advisor.cost.offer_terms import offer_terms
+from advisor.cost.offer_terms import OfferTerms, offer_terms
 from advisor.cost.quotes import CostedOffers, quotes_of, ranked_time_s
 from advisor.cost.selection import Selection
 from advisor.records.answer import Job, Quote
@@ -38,9 +38,8 @@ def rank(
     """
     billing = billing or Billing()
     choice = choose_batches(predictions, job=job)
-    costed = cost_offers(
-        selection.priced, fleet=fleet, predictions=predictions, choice=choice, billing=billing, job=job
-    )
+    terms = offer_terms(selection.priced, billing=billing, job=job)
+    costed = cost_offers(selection.priced, fleet=fleet, predictions=predictions, choice=choice, terms=terms, job=job)
     limits = offer_limits(job.limits, costs=costed.costs, terms=costed.terms)
     is_possible = np.isfinite(costed.costs.job_usd)
     is_kept = keeps_all(limits, among=is_possible)
@@ -78,16 +77,18 @@ def cost_offers(
     fleet: Fleet,
     predictions: Predictions,
     choice: BatchChoice,
-    billing: Billing,
+    terms: OfferTerms,
     job: Job,
 ) -> CostedOffers:
-    """Price the job on every offer at the batch chosen for its device; the cost is infinite if it cannot run."""
+    """Price the job on every offer at the batch chosen for its device; the cost is infinite if it cannot run.
+
+    `terms` are those of one machine; the plans of `predictions` say how many each offer needs.
+    """
     devices = np.arange(len(choice.index))
     step_s = np.where(choice.is_possible, predictions.step_s[devices, choice.index], np.inf)
     # The appended entry is at index -1, which means no device.
     step_s = np.append(step_s, np.inf)[fleet.device_index]
     batch_index = np.append(choice.index, 0)[fleet.device_index]
-    terms = offer_terms(priced, billing=billing, job=job)
     if predictions.scaling is not None:
         machines = np.array([plan.machines for plan in predictions.scaling.plans], dtype=np.float64)
         terms = replace(terms, machine_count=machines[predictions.scaling.plan[fleet.device_index, batch_index]])

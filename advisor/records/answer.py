@@ -383,6 +383,73 @@ class WorkloadSummary:
     assumptions: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """The cheapest offer of one device kind, with the job on it; `samples_per_s` is that of one instance."""
+
+    id: str
+    name: str
+    device: QuotedDevice
+    usd_per_hour: float
+    instance_count: int
+    precision: Precision
+    batch: int
+    step_s: Interval
+    samples_per_s: float
+    job_s: Interval
+    job_usd: Interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurvePoint:
+    """The CPU and the GPU at one point of a curve; None if no offer of that kind does the job within the limits.
+
+    - `cost_ratio`: CPU cost over GPU cost, above 1 if the GPU is cheaper; None if one is missing. Its interval holds
+      the errors of both devices and prices, not those of counts and traces, which affect both alike
+    """
+
+    at: int
+    cpu: Contender | None
+    gpu: Contender | None
+    cost_ratio: Interval | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossing:
+    """A point of a curve from which on `cheaper` is the cheaper device kind.
+
+    - `low`, `high`: ends of the 90 % interval of `at`: below `low` the kind is surely more expensive, from `high` on
+      surely cheaper; None if the end lies outside the curve
+    """
+
+    at: int
+    low: int | None
+    high: int | None
+    cheaper: DeviceKind
+
+
+SituationKind = Literal["busy", "once", "service"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """The cheapest CPU and the cheapest GPU in one use of the model, by the rules of `advise breakeven`.
+
+    - `kind`: "busy" pays for computing alone; "once" also for start-up and minimum billing; "service" for instances
+      that are always on
+    - `point`: both at this many samples, or requests per day for a service
+    - `crossings`: the numbers of samples, or of requests per day, from which on the other kind is cheaper; none for
+      "busy", where the ratio does not depend on the number
+    """
+
+    kind: SituationKind
+    point: CurvePoint
+    crossings: tuple[Crossing, ...] = ()
+
+
+Choice = Literal["cheapest", "balanced", "fastest"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Recommendation(Displayed):
     """The answer; it is displayed as a table in a terminal and in a notebook.
@@ -395,6 +462,9 @@ class Recommendation(Displayed):
     - `best_by_tier`: the best quote of each tier, by the same rule, without the local machine
     - `notes`: what the answer is based on, such as defaults and overlays in use
     - `warnings`: reasons why the answer may be wrong
+    - `situations`: a CPU and a GPU side by side for each use of a model whose job has no given size
+    - `choices`: of a job with a size, the cheapest quote, the fastest that costs at most twice as much, and the one of
+      these with the lowest cost x time; of the quotes that may lead
     - `at_hand`: the device of this machine that finishes the job first, outside the ranking. Its provider is "local"
       and its price the electricity of the user's own hardware, 0 if not known. With `--device local` it is in `quotes`
       too. None if this machine is ignored or no device of it can do the job
@@ -417,6 +487,8 @@ class Recommendation(Displayed):
     better_if_prediction_holds: Quote | None = None
     chance_by_device: tuple[DeviceChance, ...] = ()
     best_by_tier: Mapping[Tier, Quote] = field(default_factory=dict)
+    situations: tuple[Situation, ...] = ()
+    choices: Mapping[Choice, Quote] = field(default_factory=dict)
     at_hand: Quote | None = None
     measured: tuple[MeasuredStep, ...] = ()
     batch_sweeps: tuple[BatchSweep, ...] = ()

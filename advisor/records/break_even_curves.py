@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from advisor.records.answer import Interval, Job, Quote, QuotedDevice
-from advisor.records.device import DeviceKind, Precision
+from advisor.records.answer import Contender, Crossing, CurvePoint, Interval, Job, Quote
 from advisor.records.displayed import Displayed
 from advisor.records.price import ExchangeRate
 
@@ -32,49 +31,6 @@ class KindCost:
     price_usd: Interval
     own_log_spread: float
     shared_log_spread: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contender:
-    """The cheapest offer of one device kind, and the cost of the job on it."""
-
-    id: str
-    name: str
-    device: QuotedDevice
-    usd_per_hour: float
-    instance_count: int
-    precision: Precision
-    batch: int
-    step_s: Interval
-    job_usd: Interval
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CurvePoint:
-    """The CPU and the GPU at one point of a curve; None if no offer of that kind does the job within the limits.
-
-    - `cost_ratio`: CPU cost over GPU cost, above 1 if the GPU is cheaper; None if one is missing. Its interval holds
-      the errors of both devices and prices, not those of counts and traces, which affect both alike
-    """
-
-    at: int
-    cpu: Contender | None
-    gpu: Contender | None
-    cost_ratio: Interval | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Crossing:
-    """A point of a curve from which on `cheaper` is the cheaper device kind.
-
-    - `low`, `high`: ends of the 90 % interval of `at`: below `low` the kind is surely more expensive, from `high` on
-      surely cheaper; None if the end lies outside the curve
-    """
-
-    at: int
-    low: int | None
-    high: int | None
-    cheaper: DeviceKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

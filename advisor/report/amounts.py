@@ -6,10 +6,17 @@ from advisor import units
 from advisor.records.answer import Interval
 from advisor.records.price import ExchangeRate
 
+_EXACT_BELOW = 10_000
+
 
 def count_text(count: int) -> str:
     """Return an exact count: "12,345"."""
     return f"{count:,}"
+
+
+def number_text(count: int) -> str:
+    """Return a count with three significant digits if it is large: "9,876", "17,600"."""
+    return f"{count if count < _EXACT_BELOW else round(float(f'{count:.3g}')):,}"
 
 
 def interval_text(time_s: Interval) -> str:

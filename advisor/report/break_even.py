@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from advisor import units
-from advisor.records.answer import Interval, Job
-from advisor.records.break_even_curves import BreakEven, Contender, Crossing, Curve, CurvePoint
+from advisor.records.answer import Contender, Crossing, CurvePoint, Interval, Job
+from advisor.records.break_even_curves import BreakEven, Curve
 from advisor.records.device import DeviceKind
 from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
 from advisor.records.sample_words import batch_text, samples_text
-from advisor.report.amounts import count_text, in_currency, money_interval, money_text, rate_note
+from advisor.report.amounts import count_text, in_currency, money_interval, money_text, number_text, rate_note
 from advisor.report.content import (
     Axis,
     Block,
@@ -32,7 +32,6 @@ _FOLK_RULE = "Rule of thumb (use a GPU if its speedup exceeds its price ratio), 
 _SHOWN_COUNT = 5
 """Number of points of a curve in its table; JSON has all."""
 _NAMED_COUNT = 3
-_EXACT_BELOW = 10_000
 _COUNTED_BELOW = 1_000_000
 """Larger numbers are abbreviated, to leave room for the names of instances."""
 
@@ -255,11 +254,6 @@ def _cheaper(point: CurvePoint) -> DeviceKind:
 
 def _after(points: Sequence[CurvePoint], crossing: Crossing) -> CurvePoint:
     return next(point for point in points if point.at >= crossing.at)
-
-
-def number_text(count: int) -> str:
-    """Return a count as text, with three significant digits if it is large."""
-    return f"{count if count < _EXACT_BELOW else round(float(f'{count:.3g}')):,}"
 
 
 def _shown(curve: Curve) -> list[CurvePoint]:

@@ -18,6 +18,7 @@ from advisor.report.memory import memory_section
 from advisor.report.prices import prices_section
 from advisor.report.quote_columns import device_label, instance_label
 from advisor.report.recommendation import basis_section, cost_time_section, left_out_section, ranking_section
+from advisor.report.situations import when_section
 
 
 def document_of(report: Report) -> Document:
@@ -25,6 +26,7 @@ def document_of(report: Report) -> Document:
     recommendation, rate = report.recommendation, report.recommendation.exchange_rate
     details, generation = report.details, recommendation.job.generation
     sections = (
+        when_section(recommendation),
         cost_time_section(recommendation),
         ranking_section(recommendation),
         why_section(details, rate=rate, generation=generation),

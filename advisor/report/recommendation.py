@@ -14,6 +14,7 @@ from advisor.report.content import Axis, Block, Chart, Listing, Paragraph, Point
 from advisor.report.machines import machine_tables
 from advisor.report.marks import KIND_MARKS, KIND_NAMES
 from advisor.report.quote_columns import RankedQuote, columns_for, device_label, instance_label, table_rows
+from advisor.report.situations import choice_tables, situation_tables, when_to_use_which
 from advisor.report.tables import ColumnOf, column, numbers, table_of
 
 _ORDER = (
@@ -28,7 +29,11 @@ def recommendation_content(recommendation: Recommendation, *, top: int) -> Itera
     """Yield the headline, assumptions, `top` offers that include CPUs and GPUs, offers left out and warnings."""
     rows = table_rows(recommendation, top=top)
     better = (sentence.better_if_price_holds(recommendation), sentence.better_if_prediction_holds(recommendation))
+    if when := when_to_use_which(recommendation):
+        yield Paragraph(title=when)
+        yield from situation_tables(recommendation)
     yield Paragraph(title=sentence.headline(recommendation), sentences=tuple(filter(None, better)))
+    yield from choice_tables(recommendation)
     yield Listing(title="The best of each tier", items=sentence.by_tier(recommendation))
     yield Listing(title="Assumes", items=sentence.basis(recommendation))
     yield table_of(

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from advisor.cost.batch_choice import choose_batches
+from advisor.cost.offer_terms import offer_terms
 from advisor.cost.quotes import quoted_fields, quotes_of
 from advisor.cost.rank_offers import Ranking, cost_offers
 from advisor.cost.selection import Selection
@@ -69,7 +70,7 @@ def machine_sweep(
         fleet=Fleet(devices=predictions.devices, device_index=np.arange(count), problems=("",) * count),
         predictions=predictions,
         choice=choose_batches(predictions, job=job),
-        billing=billing,
+        terms=offer_terms((priced,) * count, billing=billing, job=job),
         job=job,
     )
     possible = np.flatnonzero(np.isfinite(costed.costs.job_usd)).tolist()

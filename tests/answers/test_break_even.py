@@ -23,9 +23,9 @@ from advisor.cli.main import run
 from advisor.errors import ExitCode, NothingFitsError, UsageError
 from advisor.question.from_source import question_of
 from advisor.question.variations import Variation
-from advisor.records.answer import Interval
+from advisor.records.answer import Crossing, Interval
 from advisor.records.billing import Billing, BillingRule
-from advisor.records.break_even_curves import BreakEven, Crossing, Curve
+from advisor.records.break_even_curves import BreakEven, Curve
 from advisor.records.device import Cpu, Gpu
 from advisor.records.options import Options
 from advisor.records.price import Catalog

@@ -1,18 +1,20 @@
 """The cheapest of each kind, without ranking the others."""
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
 
-from advisor.cost.by_kind import cheapest_by_kind
+from advisor.cost.by_kind import KindMarket
 from advisor.cost.rank_offers import rank
-from advisor.cost.selection import select_offers
-from advisor.records.answer import JobLimits
+from advisor.cost.selection import Selection, select_offers
+from advisor.records.answer import Job, JobLimits
 from advisor.records.billing import Billing
 from advisor.records.break_even_curves import KindCost
 from advisor.records.device import DeviceKind
 from advisor.records.options import Options
+from advisor.records.prediction import Fleet, Predictions
 from advisor.records.price import PriceErrors, PriceSpread
 from tests.cost.toys import billing, device, fleet, job, offer, predictions, price, selection
 
@@ -23,6 +25,12 @@ OFFERS = (
     offer("fast", usd_per_hour=8.0, gpu="l4", gpu_count=1),
 )
 FLEET = fleet(0, 1, 2, devices=(SLOW, QUICK, FAST))
+
+
+def cheapest_by_kind(
+    offers: Selection, *, fleet: Fleet, predictions: Predictions, job: Job, billing: Billing
+) -> Mapping[DeviceKind, KindCost]:
+    return KindMarket(offers, fleet=fleet, billing=billing).cheapest(predictions, job)
 
 
 def cheapest(*, samples: int = 3600, limits: JobLimits | None = None, bill: Billing | None = None, spread: float = 0.0

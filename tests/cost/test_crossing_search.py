@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from advisor.cost.crossing_margin import Margin
 from advisor.cost.crossing_search import find_crossings
-from advisor.records.break_even_curves import Crossing
+from advisor.records.answer import Crossing
 
 GRID = (1, 10, 100, 1000)
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from advisor.records.answer import BatchPoint, Interval, Recommendation
-from advisor.records.break_even_curves import BreakEven, Crossing
+from advisor.records.answer import BatchPoint, Crossing, Interval, Recommendation
+from advisor.records.break_even_curves import BreakEven
 from advisor.records.device_memory import DeviceMemory, MemoryTerm
 from advisor.records.report_contents import AccuracyGroup, DeviceDetail, PriceSource, Report
 from advisor.report.content import Bars, Chart

@@ -35,6 +35,8 @@ def test_the_keys_are_those_of_the_record_in_its_order() -> None:
             "better_if_prediction_holds",
             "chance_by_device",
             "best_by_tier",
+            "situations",
+            "choices",
             "at_hand",
             "measured",
             "batch_sweeps",

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from advisor.cost.crossing_curve import curve_of
-from advisor.records.answer import Interval
-from advisor.records.break_even_curves import BreakEven, Contender, Crossing, Curve, CurveKind, CurvePoint, FolkRule
+from advisor.records.answer import Contender, Crossing, CurvePoint, Interval
+from advisor.records.break_even_curves import BreakEven, Curve, CurveKind, FolkRule
 from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
 from advisor.report.break_even import break_even_content

@@ -1,0 +1,62 @@
+"""Compares the cheapest CPU and GPU in each use of a model, and picks three offers for a job with a size."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from advisor.cost.by_kind import KindMarket
+from advisor.cost.crossing_curve import DECADE_COUNT, point_of, requests_curve, samples_curve
+from advisor.cost.job import ASSUMED_SAMPLES
+from advisor.records.answer import Choice, Job, Quote, Situation, SituationKind
+from advisor.records.break_even_curves import Curve
+from advisor.records.prediction import Predictions
+
+_DECADES = tuple(10**power for power in range(DECADE_COUNT + 1))
+"""Crossings between these points are located exactly; only `advise breakeven` sees two within a decade."""
+_MOST_COST_RATIO = 2.0
+"""Cost over that of the cheapest offer up to which a faster one is a choice."""
+
+
+def situations_of(market: KindMarket, predictions: Predictions, *, job: Job) -> tuple[Situation, ...]:
+    """Return each use in which both kinds of device can work; none if the job has a size or serves an LLM.
+
+    The service takes one request a day: it is always on, and never has two requests at a time.
+    """
+    if not job.assumed or job.generation is not None:
+        return ()
+    cheapest = partial(market.cheapest, predictions)
+    found = [Situation(kind="busy", point=point_of(job.samples, cheapest(job)))]
+    once = samples_curve(_DECADES, cheapest, job=job)
+    found.append(_at(once, ASSUMED_SAMPLES, kind="once"))
+    if job.mode == "inference" and job.limits.deadline_s is None and 1 in predictions.batches:
+        found.append(_at(requests_curve(_DECADES, cheapest, job=job), 1, kind="service"))
+    return tuple(one for one in found if one.point.cpu is not None and one.point.gpu is not None)
+
+
+def _at(curve: Curve, place: int, *, kind: SituationKind) -> Situation:
+    """Return the situation at one of the points of a curve."""
+    point = next(one for one in curve.points if one.at == place)
+    return Situation(kind=kind, point=point, crossings=curve.crossings)
+
+
+def choices_of(quotes: Sequence[Quote], *, job: Job) -> Mapping[Choice, Quote]:
+    """Return the cheapest quote, the fastest of at most twice its cost, and that of these with the least cost x time.
+
+    Only quotes that may lead count, if there are any. The time is that of the job; of a step for a service.
+    """
+    leading = [quote for quote in quotes if quote.may_lead] or quotes
+    if job.assumed or not leading:
+        return {}
+
+    def usd(quote: Quote) -> float:
+        return quote.job_usd.mid
+
+    def time_s(quote: Quote) -> float:
+        return quote.job_s.mid if job.requests_per_day is None else quote.step_s.mid
+
+    cheapest = min(leading, key=lambda one: (usd(one), time_s(one)))
+    affordable = [quote for quote in leading if usd(quote) <= _MOST_COST_RATIO * usd(cheapest)]
+    return {
+        "cheapest": cheapest,
+        "balanced": min(affordable, key=lambda one: usd(one) * time_s(one)),
+        "fastest": min(affordable, key=lambda one: (time_s(one), usd(one))),
+    }

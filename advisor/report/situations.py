@@ -1,0 +1,197 @@
+"""Says when to use a CPU and when a GPU, and which offers to choose from for a job with a size."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from advisor import units
+from advisor.records.answer import Choice, Contender, Interval, Quote, Recommendation, Situation, SituationKind
+from advisor.records.device import DeviceKind
+from advisor.records.price import ExchangeRate
+from advisor.report.amounts import money_interval, number_text
+from advisor.report.content import Section, Table, section
+from advisor.report.marks import KIND_NAMES
+from advisor.report.quote_columns import device_label, instance_label
+from advisor.report.tables import ColumnOf, column, table_of
+
+_USES: Mapping[SituationKind, str] = {"busy": "kept busy", "once": "job of", "service": "service"}
+_MILLION, _BILLION = 10**6, 10**9
+_LEAST_READABLE_USD = 0.01
+"""Amounts below this are given per billion samples."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """One side of a situation."""
+
+    situation: Situation
+    kind: DeviceKind
+    contender: Contender
+    is_first: bool
+
+
+def when_to_use_which(recommendation: Recommendation) -> str:
+    """Return one sentence on the kind of device for each use; nothing if the job has a size or one kind is missing."""
+    parts = [part for one in recommendation.situations if (part := _SENTENCES[one.kind](one))]
+    return f"{'; '.join(parts)}." if parts else ""
+
+
+def situation_tables(recommendation: Recommendation) -> Iterator[Table]:
+    """Yield the table with the best CPU and the best GPU of each use, if there is any."""
+    rate, rows = recommendation.exchange_rate, list(_rows(recommendation.situations))
+    if rows:
+        yield table_of(
+            rows,
+            (
+                column("use", lambda row: _use(row.situation) if row.is_first else ""),
+                column("", lambda row: KIND_NAMES[row.kind]),
+                column("best", lambda row: _name(row.contender)),
+                column("cost", lambda row: _cost(row, rate=rate)),
+                column("speed", _speed),
+                column("", _verdict),
+            ),
+            title="CPU or GPU?",
+            notes=_notes(recommendation),
+        )
+
+
+def when_section(recommendation: Recommendation) -> Section:
+    """Return the section on the uses of the model, or on the choices for a job with a size."""
+    tables = [*situation_tables(recommendation), *choice_tables(recommendation)]
+    lead = when_to_use_which(recommendation)
+    return section("when", "When to use which", lead=[lead] if lead else [], tables=tables)
+
+
+def choice_tables(recommendation: Recommendation) -> Iterator[Table]:
+    """Yield the table of the cheapest, the balanced and the fastest offer, unless one offer is all three."""
+    by_quote: dict[str, tuple[list[Choice], Quote]] = {}
+    for choice, quote in recommendation.choices.items():
+        by_quote.setdefault(quote.id, ([], quote))[0].append(choice)
+    if len(by_quote) < 2:
+        return
+    rate, is_service = recommendation.exchange_rate, recommendation.job.requests_per_day is not None
+    columns: tuple[ColumnOf[tuple[list[Choice], Quote]], ...] = (
+        column("choice", lambda row: ", ".join(row[0])),
+        column("instance", lambda row: f"{row[1].provider} {instance_label(row[1])}"),
+        column("device", lambda row: device_label(row[1]), drop_order=1),
+        column("cost per month" if is_service else "cost", lambda row: money_interval(row[1].job_usd, rate=rate)),
+        column("step" if is_service else "time", lambda row: _time(row[1], is_service=is_service)),
+    )
+    yield table_of(
+        by_quote.values(),
+        columns,
+        title="Choices",
+        notes=("fastest: of the offers that cost at most twice as much. balanced: the lowest cost x time of these.",),
+    )
+
+
+def _time(quote: Quote, *, is_service: bool) -> str:
+    return units.format_duration((quote.step_s if is_service else quote.job_s).mid)
+
+
+def _rows(situations: tuple[Situation, ...]) -> Iterator[_Row]:
+    for one in situations:
+        for kind, contender in _sides(one).items():
+            yield _Row(situation=one, kind=kind, contender=contender, is_first=kind == "cpu")
+
+
+def _sides(one: Situation) -> Mapping[DeviceKind, Contender]:
+    sides: dict[DeviceKind, Contender | None] = {"cpu": one.point.cpu, "gpu": one.point.gpu}
+    return {kind: side for kind, side in sides.items() if side is not None}
+
+
+def _name(contender: Contender) -> str:
+    return contender.name if contender.instance_count == 1 else f"{contender.instance_count}x {contender.name}"
+
+
+def _use(one: Situation) -> str:
+    size = f" {units.format_count(one.point.at)}" if one.kind == "once" else ""
+    return f"{_USES[one.kind]}{size}"
+
+
+def _cost(row: _Row, *, rate: ExchangeRate | None) -> str:
+    def money(usd: float) -> str:
+        return units.format_money(usd, rate=rate)
+
+    usd = row.contender.job_usd.mid
+    match row.situation.kind:
+        case "busy":
+            per_sample = [side.job_usd.mid / row.situation.point.at for side in _sides(row.situation).values()]
+            is_readable = min(per_sample) * _MILLION >= _LEAST_READABLE_USD
+            count, unit = (_MILLION, "M") if is_readable else (_BILLION, "G")
+            return f"{money(usd / row.situation.point.at * count)}/{unit}"
+        case "once":
+            return money(usd)
+        case "service":
+            return f"{money(usd)}/mo"
+
+
+def _speed(row: _Row) -> str:
+    match row.situation.kind:
+        case "busy":
+            return f"{units.format_rate(row.contender.samples_per_s)}/s"
+        case "once":
+            return units.format_duration(row.contender.job_s.mid)
+        case "service":
+            return units.format_duration(row.contender.step_s.mid)
+
+
+def _verdict(row: _Row) -> str:
+    ratio = row.situation.point.cost_ratio
+    if ratio is None or row.kind != _cheaper(ratio):
+        return ""
+    return "too close" if _is_open(ratio) else f"{_times(ratio)} cheaper"
+
+
+def _cheaper(ratio: Interval) -> DeviceKind:
+    return "gpu" if ratio.mid > 1 else "cpu"
+
+
+def _is_open(ratio: Interval) -> bool:
+    return ratio.low <= 1 <= ratio.high
+
+
+def _times(ratio: Interval) -> str:
+    return units.format_times(ratio.mid if ratio.mid > 1 else 1 / ratio.mid)
+
+
+def _busy_sentence(one: Situation) -> str:
+    ratio = one.point.cost_ratio
+    if ratio is None:
+        return ""
+    if _is_open(ratio):
+        return "Kept busy, neither a CPU nor a GPU is clearly cheaper"
+    kind, other = ("GPU", "CPU") if ratio.mid > 1 else ("CPU", "GPU")
+    return f"Kept busy, a {kind} is {_times(ratio)} cheaper than a {other}"
+
+
+def _crossing_sentence(subject: str, unit: str) -> Callable[[Situation], str]:
+    """Return the function that says from where on which kind is cheaper, for example for one job."""
+
+    def sentence(one: Situation) -> str:
+        if one.point.cost_ratio is None:
+            return ""
+        if not one.crossings:
+            return f"{subject} is cheaper on a {KIND_NAMES[_cheaper(one.point.cost_ratio)]} at any size"
+        first = one.crossings[0]
+        before = KIND_NAMES["cpu" if first.cheaper == "gpu" else "gpu"]
+        then = "" if len(one.crossings) == 1 else " (it changes again: `advise breakeven`)"
+        return f"{subject} is cheaper on a {before} below {number_text(first.at)} {unit}{then}"
+
+    return sentence
+
+
+_SENTENCES: Mapping[SituationKind, Callable[[Situation], str]] = {
+    "busy": _busy_sentence,
+    "once": _crossing_sentence("one job", "samples"),
+    "service": _crossing_sentence("a service", "requests per day"),
+}
+
+
+def _notes(recommendation: Recommendation) -> Iterator[str]:
+    kinds = [one.kind for one in recommendation.situations]
+    yield (
+        "kept busy: computing alone, per million (M) or billion (G) samples. job: one of this many samples, with "
+        "start-up and minimum billing."
+    )
+    if "service" in kinds:
+        yield "service: always on, per month (mo), at a load that one instance serves; speed: the time of one request."

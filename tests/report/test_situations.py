@@ -1,0 +1,76 @@
+"""What the comparison of a CPU and a GPU in each use of a model says."""
+
+import pytest
+
+from advisor.records.answer import Contender, Crossing, CurvePoint, Interval, Situation, SituationKind
+from advisor.records.device import DeviceKind
+from advisor.report.situations import choice_tables, situation_tables, when_to_use_which
+from tests.report.toys import A10G, GENOA, L4, recommendation
+from tests.says import assert_says
+
+
+def exact(mid: float) -> Interval:
+    return Interval(mid=mid, low=mid, high=mid)
+
+
+def situation(kind: SituationKind, *, cpu_usd: float, gpu_usd: float, width: float = 1.1, crossing: int | None = None,
+              at: int = 10**6) -> Situation:  # fmt: skip
+    def contender(quote: object, usd: float) -> Contender:
+        names = (
+            "id",
+            "device",
+            "usd_per_hour",
+            "instance_count",
+            "precision",
+            "batch",
+            "step_s",
+            "samples_per_s",
+            "job_s",
+        )
+        values = {name: getattr(quote, name) for name in names}
+        return Contender(name=f"aws {quote.instance}", job_usd=exact(usd), **values)
+
+    ratio, cheaper = cpu_usd / gpu_usd, ("gpu", "cpu")[cpu_usd > gpu_usd]
+    kinds: dict[str, DeviceKind] = {"gpu": "gpu", "cpu": "cpu"}
+    return Situation(
+        kind=kind,
+        point=CurvePoint(
+            at=at, cpu=contender(GENOA, cpu_usd), gpu=contender(L4, gpu_usd),
+            cost_ratio=Interval(mid=ratio, low=ratio / width, high=ratio * width),
+        ),
+        crossings=() if crossing is None else (Crossing(at=crossing, low=1, high=None, cheaper=kinds[cheaper]),),
+    )  # fmt: skip
+
+
+def test_the_sentence_names_the_kind_for_each_use() -> None:
+    answer = recommendation(
+        situations=(
+            situation("busy", cpu_usd=3.6, gpu_usd=1.0),
+            situation("once", cpu_usd=1.0, gpu_usd=2.0, crossing=17_612),
+            situation("service", cpu_usd=25.0, gpu_usd=375.0, at=1),
+        )
+    )
+    said = when_to_use_which(answer)
+    assert_says(said, "GPU is 3.6x cheaper", "CPU below 17,600 samples", "service is cheaper on a CPU at any size")
+    (table,) = situation_tables(answer)
+    assert [row[-1] for row in table.rows] == ["", "3.6x cheaper", "2x cheaper", "", "15x cheaper", ""]
+    assert [row[3] for row in table.rows][::5] == ["$3.60/M", "$375.00/mo"]
+
+
+@pytest.mark.parametrize(("usd", "shown"), [(0.02, "$0.02/M"), (0.002, "$2.00/G")])
+def test_small_costs_are_per_billion_samples(usd: float, shown: str) -> None:
+    (table,) = situation_tables(recommendation(situations=(situation("busy", cpu_usd=2 * usd, gpu_usd=usd),)))
+    assert table.rows[1][3] == shown
+
+
+def test_overlapping_intervals_are_too_close() -> None:
+    answer = recommendation(situations=(situation("busy", cpu_usd=1.2, gpu_usd=1.0, width=1.3),))
+    assert_says(when_to_use_which(answer), "neither")
+    (table,) = situation_tables(answer)
+    assert table.rows[1][-1] == "too close"
+
+
+def test_one_offer_for_two_choices_is_one_row_and_for_three_none() -> None:
+    (table,) = choice_tables(recommendation(choices={"cheapest": L4, "balanced": L4, "fastest": A10G}))
+    assert [row[0] for row in table.rows] == ["cheapest, balanced", "fastest"]
+    assert list(choice_tables(recommendation(choices={"cheapest": L4, "balanced": L4, "fastest": L4}))) == []
