@@ -1,8 +1,10 @@
 """What the comparison of a CPU and a GPU in each use of a model says."""
 
+from dataclasses import replace
+
 import pytest
 
-from advisor.records.answer import Contender, Crossing, CurvePoint, Interval, Situation, SituationKind
+from advisor.records.answer import Contender, Crossing, CurvePoint, Interval, Quote, Situation, SituationKind
 from advisor.records.device import DeviceKind
 from advisor.report.situations import choice_tables, situation_tables, when_to_use_which
 from tests.report.toys import A10G, GENOA, L4, recommendation
@@ -15,7 +17,7 @@ def exact(mid: float) -> Interval:
 
 def situation(kind: SituationKind, *, cpu_usd: float, gpu_usd: float, width: float = 1.1, crossing: int | None = None,
               at: int = 10**6) -> Situation:  # fmt: skip
-    def contender(quote: object, usd: float) -> Contender:
+    def contender(quote: Quote, usd: float) -> Contender:
         names = (
             "id",
             "device",
@@ -43,12 +45,13 @@ def situation(kind: SituationKind, *, cpu_usd: float, gpu_usd: float, width: flo
 
 
 def test_the_sentence_names_the_kind_for_each_use() -> None:
-    answer = recommendation(
+    answer = replace(
+        recommendation(),
         situations=(
             situation("busy", cpu_usd=3.6, gpu_usd=1.0),
             situation("once", cpu_usd=1.0, gpu_usd=2.0, crossing=17_612),
             situation("service", cpu_usd=25.0, gpu_usd=375.0, at=1),
-        )
+        ),
     )
     said = when_to_use_which(answer)
     assert_says(said, "GPU is 3.6x cheaper", "CPU below 17,600 samples", "service is cheaper on a CPU at any size")
@@ -59,18 +62,20 @@ def test_the_sentence_names_the_kind_for_each_use() -> None:
 
 @pytest.mark.parametrize(("usd", "shown"), [(0.02, "$0.02/M"), (0.002, "$2.00/G")])
 def test_small_costs_are_per_billion_samples(usd: float, shown: str) -> None:
-    (table,) = situation_tables(recommendation(situations=(situation("busy", cpu_usd=2 * usd, gpu_usd=usd),)))
+    (table,) = situation_tables(
+        replace(recommendation(), situations=(situation("busy", cpu_usd=2 * usd, gpu_usd=usd),))
+    )
     assert table.rows[1][3] == shown
 
 
 def test_overlapping_intervals_are_too_close() -> None:
-    answer = recommendation(situations=(situation("busy", cpu_usd=1.2, gpu_usd=1.0, width=1.3),))
+    answer = replace(recommendation(), situations=(situation("busy", cpu_usd=1.2, gpu_usd=1.0, width=1.3),))
     assert_says(when_to_use_which(answer), "neither")
     (table,) = situation_tables(answer)
     assert table.rows[1][-1] == "too close"
 
 
 def test_one_offer_for_two_choices_is_one_row_and_for_three_none() -> None:
-    (table,) = choice_tables(recommendation(choices={"cheapest": L4, "balanced": L4, "fastest": A10G}))
+    (table,) = choice_tables(replace(recommendation(), choices={"cheapest": L4, "balanced": L4, "fastest": A10G}))
     assert [row[0] for row in table.rows] == ["cheapest, balanced", "fastest"]
-    assert list(choice_tables(recommendation(choices={"cheapest": L4, "balanced": L4, "fastest": L4}))) == []
+    assert list(choice_tables(replace(recommendation(), choices={"cheapest": L4, "balanced": L4, "fastest": L4}))) == []
