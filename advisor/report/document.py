@@ -17,6 +17,7 @@ from advisor.report.machines import machines_section
 from advisor.report.memory import memory_section
 from advisor.report.prices import prices_section
 from advisor.report.quote_columns import device_label, instance_label
+from advisor.report.rates import is_rate, unit_of
 from advisor.report.recommendation import basis_section, cost_time_section, left_out_section, ranking_section
 from advisor.report.situations import when_section
 
@@ -55,7 +56,8 @@ def document_of(report: Report) -> Document:
 
 def _figures(best: Quote, recommendation: Recommendation) -> tuple[Figure, ...]:
     job, rate = recommendation.job, recommendation.exchange_rate
-    is_service = job.requests_per_day is not None
+    is_service, unit = job.requests_per_day is not None, unit_of(recommendation)
+    cost = best.job_usd if unit is None else unit.of(best.job_usd)
     return (
         Figure(
             name="instance",
@@ -63,9 +65,9 @@ def _figures(best: Quote, recommendation: Recommendation) -> tuple[Figure, ...]:
             note=f"{device_label(best)}, {best.region}",
         ),
         Figure(
-            name="cost per month" if is_service else "cost",
-            value=units.format_money(best.job_usd.mid, rate=rate),
-            note=f"90 % interval {money_interval(best.job_usd, rate=rate).partition(' ')[2].strip('[]')}",
+            name="cost per month" if is_service else "cost" if unit is None else f"cost per {unit.name}",
+            value=units.format_money(cost.mid, rate=rate),
+            note=f"90 % interval {money_interval(cost, rate=rate).partition(' ')[2].strip('[]')}",
         ),
         *_times(best, job),
         Figure(
@@ -82,7 +84,8 @@ def _times(best: Quote, job: Job) -> Iterator[Figure]:
     step = f"{interval_text(best.step_s)}, {batch}"
     if job.requests_per_day is None:
         note = f"step {step}" if tokens is None else batch
-        yield Figure(name="time", value=units.format_duration(best.job_s.mid), note=note)
+        rate = Figure(name="samples per second", value=units.format_rate(best.samples_per_s), note=note)
+        yield rate if is_rate(job) else Figure(name="time", value=units.format_duration(best.job_s.mid), note=note)
     elif tokens is None:
         yield Figure(name="step", value=units.format_duration(best.step_s.mid), note=f"90 % interval {step}")
     if tokens is not None:

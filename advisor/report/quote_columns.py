@@ -5,12 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from advisor import units
-from advisor.records.answer import Quote, Recommendation, TokenQuote
+from advisor.records.answer import Interval, Quote, Recommendation, TokenQuote
 from advisor.records.machine import LOCAL
 from advisor.records.options import Objective
 from advisor.records.price import ExchangeRate
 from advisor.report.amounts import count_text, money_interval, money_text
 from advisor.report.marks import arm_mark
+from advisor.report.rates import SampleUnit, unit_of
 from advisor.report.tables import ColumnOf, ValueT, column, numbers
 
 
@@ -20,7 +21,7 @@ class RankedQuote:
 
     `name` is the instance, with what tells it from a row of the same provider and instance. `rate` is the exchange rate
     of the currency to show, None for dollars; `objective` is what the ranking minimizes; `is_service`: the job never
-    ends.
+    ends; `unit`: the costs are rates, because the job has no size.
     """
 
     rank: int | None
@@ -29,6 +30,12 @@ class RankedQuote:
     rate: ExchangeRate | None = None
     objective: Objective = "cost"
     is_service: bool = False
+    unit: SampleUnit | None = None
+
+    @property
+    def cost_usd(self) -> Interval:
+        """Return the cost of the job, or of a unit of samples if it has no size."""
+        return self.quote.job_usd if self.unit is None else self.unit.of(self.quote.job_usd)
 
     @property
     def has_front_mark(self) -> bool:
@@ -46,7 +53,7 @@ def table_rows(recommendation: Recommendation, *, top: int) -> tuple[RankedQuote
     They are the first that may lead the answer, after at most `_DOUBTFUL_COUNT` that rank ahead of them. If they have
     no CPU or no GPU, the best one replaces the last.
     """
-    job, at_hand = recommendation.job, unranked(recommendation)
+    job, at_hand, unit = recommendation.job, unranked(recommendation), unit_of(recommendation)
     quotes = (*recommendation.quotes, *(() if at_hand is None else (at_hand,)))
     rows = [
         RankedQuote(
@@ -56,6 +63,7 @@ def table_rows(recommendation: Recommendation, *, top: int) -> tuple[RankedQuote
             rate=recommendation.exchange_rate,
             objective=job.objective,
             is_service=job.requests_per_day is not None,
+            unit=unit,
         )
         for rank, (quote, name) in enumerate(zip(quotes, _names(quotes), strict=True), start=1)
     ]
@@ -128,6 +136,8 @@ def columns_for(rows: Sequence[RankedQuote]) -> tuple[ColumnOf[RankedQuote], ...
     rate = rows[0].rate if rows else None
     is_served = bool(rows) and rows[0].quote.tokens is not None
     is_service = bool(rows) and rows[0].is_service
+    unit = rows[0].unit if rows else None
+    cost = "cost" if unit is None else f"per {unit.name}"
     return (
         column("#", _place, lambda row: row.rank),
         column("provider", lambda row: row.quote.provider, is_choice=True, drop_order=20),
@@ -137,10 +147,14 @@ def columns_for(rows: Sequence[RankedQuote]) -> tuple[ColumnOf[RankedQuote], ...
         numbers("per h", lambda row: row.quote.usd_per_hour, money_text(rate, digits=3), drop_order=21),
         numbers("in flight" if is_served else "batch", lambda row: row.quote.batch, count_text, drop_order=7),
         column("precision", lambda row: row.quote.precision, is_choice=True, drop_order=6),
-        *(_token_columns(rate) if is_served else (_SAMPLES_PER_S, *((_STEP,) if is_service else ()))),
-        *(() if is_service else (_JOB_TIME,)),
-        numbers("cost", lambda row: row.quote.job_usd.mid, money_text(rate)),
-        column("cost [90 %]", _cost_range, lambda row: row.quote.job_usd.mid, drop_order=2),
+        *(
+            _token_columns(rate)
+            if is_served
+            else (_samples_per_s(is_rate=unit is not None), *((_STEP,) if is_service else ()))
+        ),
+        *(() if is_service or unit else (_JOB_TIME,)),
+        numbers(cost, lambda row: row.cost_usd.mid, money_text(rate)),
+        column(f"{cost} [90 %]", _cost_range, lambda row: row.cost_usd.mid, drop_order=2),
         column("cheapest", _chance, lambda row: row.quote.chance_among_trusted, drop_order=10),
         column("memory", _memory, _memory_share, drop_order=5),
         column("bound", lambda row: row.quote.bound, is_choice=True, drop_order=4),
@@ -148,9 +162,11 @@ def columns_for(rows: Sequence[RankedQuote]) -> tuple[ColumnOf[RankedQuote], ...
     )
 
 
-_SAMPLES_PER_S: ColumnOf[RankedQuote] = numbers(
-    "samples/s", lambda row: row.quote.samples_per_s, units.format_rate, drop_order=9
-)
+def _samples_per_s(*, is_rate: bool) -> ColumnOf[RankedQuote]:
+    """Return the column of the throughput, which stands for the time where the job has no size."""
+    return numbers("samples/s", lambda row: row.quote.samples_per_s, units.format_rate, drop_order=22 if is_rate else 9)
+
+
 _JOB_TIME: ColumnOf[RankedQuote] = numbers(
     "time", lambda row: row.quote.job_s.mid, units.format_duration, drop_order=22
 )
@@ -173,7 +189,7 @@ def _token_columns(rate: ExchangeRate | None) -> tuple[ColumnOf[RankedQuote], ..
 
 def _cost_range(row: RankedQuote) -> str:
     """Return the ends of the cost's interval, such as "0.38-0.46"."""
-    return money_interval(row.quote.job_usd, rate=row.rate).rpartition(" ")[2].strip("[]")
+    return money_interval(row.cost_usd, rate=row.rate).rpartition(" ")[2].strip("[]")
 
 
 def _place(row: RankedQuote) -> str:

@@ -14,12 +14,13 @@ from advisor.report.content import Axis, Block, Chart, Listing, Paragraph, Point
 from advisor.report.machines import machine_tables
 from advisor.report.marks import KIND_MARKS, KIND_NAMES
 from advisor.report.quote_columns import RankedQuote, columns_for, device_label, instance_label, table_rows
+from advisor.report.rates import SampleUnit, unit_of
 from advisor.report.situations import choice_tables, situation_tables, when_to_use_which
 from advisor.report.tables import ColumnOf, column, numbers, table_of
 
 _ORDER = (
-    "#", "provider", "instance", "per h", "TTFT", "TPOT", "step", "time", "cost", "per Mtok", "device", "cheapest",
-    "samples/s", "tokens/s",
+    "#", "provider", "instance", "per h", "TTFT", "TPOT", "step", "time", "cost", "per million", "per billion",
+    "per Mtok", "device", "cheapest", "samples/s", "tokens/s",
 )  # fmt: skip
 """The most important columns come first; the others follow in their usual order."""
 _FIRST: Mapping[Objective, str] = {"cost": "Cheapest", "time": "Fastest", "cost-time": "Lowest cost x time"}
@@ -103,7 +104,7 @@ def _place(one: ColumnOf[RankedQuote]) -> int:
 
 def cost_time_section(recommendation: Recommendation) -> Section:
     """Return the section that plots cost against time for all offers, with the Pareto front."""
-    job = recommendation.job
+    job, unit = recommendation.job, unit_of(recommendation)
     rows = [row for row in _all_rows(recommendation) if row.quote.job_usd.mid > 0]  # a logarithmic axis has no 0
     front = sorted((row for row in rows if row.quote.on_pareto_front), key=lambda row: row.quote.job_usd.mid)
     others = [row for row in rows if row.rank is not None and not row.quote.on_pareto_front]
@@ -131,44 +132,56 @@ def cost_time_section(recommendation: Recommendation) -> Section:
         ),
     ]
     chart = Chart(
-        title=f"Cost and {_time_name(job)} of every offer",
-        x=Axis(label=_time_name(job), unit="s"),
-        y=Axis(label="cost per month" if job.requests_per_day is not None else "cost of the job", unit="money"),
+        title=f"Cost and {_time_name(job, unit)} of every offer",
+        x=Axis(label=_time_name(job, unit), unit="s"),
+        y=Axis(
+            label="cost per month" if job.requests_per_day is not None else _amount_name("cost", job, unit),
+            unit="money",
+        ),
         series=tuple(one for one in series if one.points),
-        table=table_of([*front, *here], _front_columns(job), title="The Pareto front"),
+        table=table_of([*front, *here], _front_columns(job, unit), title="The Pareto front"),
     )
     lead = f"Pareto front: {len(front)} of {len(recommendation.quotes):,} offers. All others cost more and take longer."
     return section("cost-time", "Cost against time", lead=[lead], plots=[chart])
 
 
-def _time_name(job: Job) -> str:
+def _amount_name(what: str, job: Job, unit: SampleUnit | None) -> str:
+    """Return the name of an axis: of the cost or the time of the job, or of so many samples if it has no size."""
+    if unit is None:
+        return f"{what} of the job"
+    return f"{what} per {unit.name} {'samples' if job.generation is None else 'requests'}"
+
+
+def _time_name(job: Job, unit: SampleUnit | None) -> str:
     """Return the name of the time axis; in LLM serving, a step lasts as long as each of its answers."""
     if job.requests_per_day is None:
-        return "time of the job"
+        return _amount_name("time", job, unit)
     return "time of a step" if job.generation is None else "time of an answer"
 
 
 def _time(row: RankedQuote, job: Job) -> Interval:
-    """Return the time of the job, or of a step for a service, which never ends."""
+    """Return the time of the job, of so many samples without a size, or of a step for a service."""
+    if row.unit is not None:
+        return row.unit.of(row.quote.job_s)
     return row.quote.job_s if job.requests_per_day is None else row.quote.step_s
 
 
 def _point(row: RankedQuote, job: Job) -> Point:
-    cost, time = in_currency(row.quote.job_usd, rate=row.rate), _time(row, job)
+    cost, time = in_currency(row.cost_usd, rate=row.rate), _time(row, job)
     text = (
         f"{row.quote.provider} {instance_label(row.quote)}\n{device_label(row.quote)}\n"
-        f"{money_interval(row.quote.job_usd, rate=row.rate)} in {interval_text(time)}\n"
+        f"{money_interval(row.cost_usd, rate=row.rate)} in {interval_text(time)}\n"
         f"{batch_text(row.quote.batch, job.generation)}, {row.quote.precision}"
     )
     return Point(x=time.mid, y=cost.mid, text=text)
 
 
 def _with_intervals(row: RankedQuote, job: Job) -> Point:
-    cost, time = in_currency(row.quote.job_usd, rate=row.rate), _time(row, job)
+    cost, time = in_currency(row.cost_usd, rate=row.rate), _time(row, job)
     return replace(_point(row, job), x_low=time.low, x_high=time.high, y_low=cost.low, y_high=cost.high)
 
 
-def _front_columns(job: Job) -> tuple[ColumnOf[RankedQuote], ...]:
+def _front_columns(job: Job, unit: SampleUnit | None) -> tuple[ColumnOf[RankedQuote], ...]:
     return (
         numbers("#", lambda row: row.rank, count_text),
         column("provider", lambda row: row.quote.provider),
@@ -176,8 +189,8 @@ def _front_columns(job: Job) -> tuple[ColumnOf[RankedQuote], ...]:
         column("device", lambda row: device_label(row.quote)),
         column(
             "cost [90 %]",
-            lambda row: money_interval(row.quote.job_usd, rate=row.rate),
-            lambda row: row.quote.job_usd.mid,
+            lambda row: money_interval(row.cost_usd, rate=row.rate),
+            lambda row: row.cost_usd.mid,
         ),
-        numbers(f"{_time_name(job)} [90 %]", lambda row: _time(row, job), interval_text),
+        numbers(f"{_time_name(job, unit)} [90 %]", lambda row: _time(row, job), interval_text),
     )

@@ -25,6 +25,7 @@ from advisor.report.quote_notes import (
     token_notes,
     wheel_notes,
 )
+from advisor.report.rates import SampleUnit, is_rate, unit_of
 
 _OTHER_KIND: Mapping[DeviceKind, DeviceKind] = {"cpu": "gpu", "gpu": "cpu"}
 _PRICE_NAMES = {
@@ -76,19 +77,24 @@ def headline(recommendation: Recommendation) -> str:
         count = len(recommendation.rejected)
         offers = "1 offer was" if count == 1 else f"{count:,} offers were"
         return f"{keep}No instance can run this job within the limits: {offers} left out.{here}"
-    job, cost = recommendation.job, best.job_usd
-    how_long = (
-        f"in {units.format_duration(best.job_s.mid)}"
-        if job.requests_per_day is None
-        else f"per month, idle {units.format_ratio(best.idle_ratio)} of the time"
-    )
+    job, unit = recommendation.job, unit_of(recommendation)
+    cost = best.job_usd if unit is None else unit.of(best.job_usd)
+    how_long = _pace(best, job)
+    if job.requests_per_day is not None:
+        how_long = f"per month, idle {units.format_ratio(best.idle_ratio)} of the time"
     return (
-        f"{keep}{best.provider} {instance_label(best)} ({device_label(best)}) {_samples_done(job)} for "
+        f"{keep}{best.provider} {instance_label(best)} ({device_label(best)}) {_samples_done(job, unit)} for "
         f"{units.format_money(cost.mid, rate=rate)} "
         f"({units.format_money(cost.low, rate=rate)}-{units.format_money(cost.high, rate=rate)}) "
-        f"{how_long}{_per_tokens(best, rate=rate)}{_margin(best, recommendation.quotes, job=job, rate=rate)}"
-        f"{_rivals(best, recommendation)}.{here}"
+        f"{how_long}{_per_tokens(best, rate=rate)}{_margin(best, recommendation)}"
+        f"{_rivals(best, recommendation)}.{_caution(best)}{here}"
     )
+
+
+def _caution(best: Quote) -> str:
+    if best.time_source != "datasheet":
+        return ""
+    return " Nothing was measured on its device's generation: it leads by the upper end of its cost."
 
 
 def short_headline(recommendation: Recommendation) -> str:
@@ -98,8 +104,9 @@ def short_headline(recommendation: Recommendation) -> str:
     advised = enough or best
     if advised is None:
         return "No instance can run this job within the limits"
-    cost = units.format_money(advised.job_usd.mid, rate=recommendation.exchange_rate)
-    time = "per month" if job.requests_per_day is not None else f"in {units.format_duration(advised.job_s.mid)}"
+    unit = unit_of(recommendation)
+    cost = _cost_text(advised, recommendation, unit=unit)
+    time = "per month" if job.requests_per_day is not None else _pace(advised, job)
     name = f"{advised.provider} {instance_label(advised)}" if enough is None else f"Do not rent: {advised.instance}"
     return f"{name} ({device_label(advised)}): {cost} {time}"
 
@@ -112,9 +119,24 @@ def _enough_at_hand(recommendation: Recommendation) -> Quote | None:
 
 def _local_job(at_hand: Quote, job: Job, *, rate: ExchangeRate | None) -> str:
     """Return the time and electricity that the local machine needs for the job."""
-    time = interval_text(at_hand.job_s)
+    name = f"{at_hand.instance} ({device_label(at_hand)})"
+    if is_rate(job):
+        return f"{name} does {_throughput(at_hand, job)}"
     paid = f" for {units.format_money(at_hand.job_usd.mid, rate=rate)} of electricity" if at_hand.usd_per_hour else ""
-    return f"{at_hand.instance} ({device_label(at_hand)}) {_samples_done(job)} in {time}{paid}"
+    return f"{name} {_samples_done(job)} in {interval_text(at_hand.job_s)}{paid}"
+
+
+def _pace(quote: Quote, job: Job) -> str:
+    """Return how long the job takes, or how fast it goes if it has no size."""
+    return f"at {_throughput(quote, job)}" if is_rate(job) else f"in {units.format_duration(quote.job_s.mid)}"
+
+
+def _throughput(quote: Quote, job: Job) -> str:
+    return f"{units.format_rate(quote.samples_per_s)} {_samples(job)}/s"
+
+
+def _samples(job: Job) -> str:
+    return "samples" if job.generation is None else "requests"
 
 
 def _per_tokens(best: Quote, *, rate: ExchangeRate | None) -> str:
@@ -123,24 +145,30 @@ def _per_tokens(best: Quote, *, rate: ExchangeRate | None) -> str:
     return f", {units.format_money(best.tokens.usd_per_million_tokens, rate=rate, digits=3)} per million tokens"
 
 
-def _samples_done(job: Job) -> str:
+def _samples_done(job: Job, unit: SampleUnit | None = None) -> str:
     if job.requests_per_day is not None:
         return f"serves {load_text(job)}"
+    verb = "trains on" if job.mode == "training" else "processes"
     if job.generation is not None:
-        return f"answers {samples_text(job.samples, job.generation)}"
-    return f"{'trains on' if job.mode == 'training' else 'processes'} {samples_text(job.samples, job.generation)}"
+        verb = "answers"
+    count = samples_text(job.samples, job.generation) if unit is None else f"a {unit.name} {_samples(job)}"
+    return f"{verb} {count}"
 
 
-def _margin(best: Quote, quotes: Sequence[Quote], *, job: Job, rate: ExchangeRate | None) -> str:
+def _margin(best: Quote, recommendation: Recommendation) -> str:
     """Return how the best of the other kind of device compares; no margin if the intervals overlap."""
-    other_kind = _OTHER_KIND[best.device.kind]
-    of_kind = [quote for quote in quotes if quote.device.kind == other_kind]
-    other = next((quote for quote in of_kind if quote.may_lead), of_kind[0] if of_kind else None)
+    job, unit, other_kind = recommendation.job, unit_of(recommendation), _OTHER_KIND[best.device.kind]
+    of_kind = [quote for quote in recommendation.quotes if quote.device.kind == other_kind]
+    compared = {getattr(one.point, other_kind).id for one in recommendation.situations if one.kind == "busy"}
+    leading = (quote for quote in of_kind if quote.id in compared or (quote.may_lead and not compared))
+    other = next(leading, of_kind[0] if of_kind else None)
     if other is None:
         return f"; no {KIND_NAMES[other_kind]} is in the ranking"
-    cost = units.format_money(other.job_usd.mid, rate=rate)
+    cost = _money(other, recommendation, unit=unit)
     if job.objective != "cost":
-        cost = f"{cost} in {units.format_duration(_time_s(other, job))}"
+        cost = (
+            f"{cost} in {units.format_duration(_time_s(other, job))}" if unit is None else f"{cost} {_pace(other, job)}"
+        )
     rival = f"the best {KIND_NAMES[other_kind]} ({other.provider} {other.instance}, {cost})"
     if other.indistinguishable:
         return f", not clearly {_BETTER[job.objective]} than {rival}: their intervals overlap"
@@ -168,7 +196,7 @@ def better_if_price_holds(recommendation: Recommendation) -> str | None:
     quote, job = recommendation.better_if_price_holds, recommendation.job
     if quote is None:
         return None
-    cost = units.format_money(quote.job_usd.mid, rate=recommendation.exchange_rate)
+    cost = _cost_text(quote, recommendation, unit=unit_of(recommendation))
     better = _BETTER[job.objective]
     return (
         f"{better[:1].upper()}{better[1:]} if its price of {quote.price_date} still holds: {quote.provider} "
@@ -184,31 +212,46 @@ def better_if_prediction_holds(recommendation: Recommendation) -> str | None:
     better = _BETTER[job.objective]
     return (
         f"Perhaps {better}: {quote.provider} {instance_label(quote)} ({device_label(quote)}), "
-        f"{money_interval(quote.job_usd, rate=recommendation.exchange_rate)}; nothing was measured on its device's "
+        f"{_cost_interval(quote, recommendation)}; nothing was measured on its device's "
         "generation, so time a step there first."
     )
 
 
 def by_tier(recommendation: Recommendation) -> tuple[str, ...]:
     """Return the best offer of each tier with its cost, this machine and the user's own; nothing for a single one."""
-    job, rate = recommendation.job, recommendation.exchange_rate
-    best = recommendation.best_by_tier
+    job, unit, best = recommendation.job, unit_of(recommendation), recommendation.best_by_tier
     lines = [(name, best.get(tier)) for tier, name in _TIER_NAMES.items()]
     lines.insert(-1, ("this machine", recommendation.at_hand))
     order = [(name, quote) for name, quote in lines if quote is not None]
     return tuple(
-        f"{name}: {_cost_text(quote, rate=rate)}{_duration(quote, job)}, {quote.provider} {instance_label(quote)} "
-        f"({device_label(quote)}){_price_of(quote)}"
+        f"{name}: {_cost_text(quote, recommendation, unit=unit)}{_duration(quote, job)}, {quote.provider} "
+        f"{instance_label(quote)} ({device_label(quote)}){_price_of(quote)}"
         for name, quote in (order if len(order) > 1 else ())
     )
 
 
-def _cost_text(quote: Quote, *, rate: ExchangeRate | None) -> str:
-    return "no rent" if _is_free(quote) else units.format_money(quote.job_usd.mid, rate=rate)
+def _cost_text(quote: Quote, recommendation: Recommendation, *, unit: SampleUnit | None) -> str:
+    """Return the cost, with what it is for if the job has no size: "$0.13 per million samples"."""
+    if _is_free(quote):
+        return "no rent"
+    per = "" if unit is None else f" per {unit.name} {_samples(recommendation.job)}"
+    return f"{_money(quote, recommendation, unit=unit)}{per}"
+
+
+def _money(quote: Quote, recommendation: Recommendation, *, unit: SampleUnit | None) -> str:
+    cost = quote.job_usd if unit is None else unit.of(quote.job_usd)
+    return units.format_money(cost.mid, rate=recommendation.exchange_rate)
+
+
+def _cost_interval(quote: Quote, recommendation: Recommendation) -> str:
+    unit, rate = unit_of(recommendation), recommendation.exchange_rate
+    if unit is None:
+        return money_interval(quote.job_usd, rate=rate)
+    return f"{money_interval(unit.of(quote.job_usd), rate=rate)} per {unit.name} {_samples(recommendation.job)}"
 
 
 def _duration(quote: Quote, job: Job) -> str:
-    return "" if job.requests_per_day is not None else f" in {units.format_duration(quote.job_s.mid)}"
+    return "" if job.requests_per_day is not None or is_rate(job) else f" {_pace(quote, job)}"
 
 
 def _price_of(quote: Quote) -> str:
@@ -256,8 +299,7 @@ def basis(recommendation: Recommendation) -> tuple[str, ...]:
 
 
 def _job(job: Job) -> str:
-    done = samples_text(job.samples, job.generation)
-    size = f"; no job size given, so {done} on a device that is always busy" if job.assumed else ""
+    size = "; no job size given, so costs are rates on a device that is always busy" if job.assumed else ""
     if service := service_settings(job):
         return f"{service}, {_PRICE_NAMES[job.price]}{size}."
     batch = "the cheapest batch size for each device" if job.batch == "auto" else f"batch {job.batch}"

@@ -11,12 +11,10 @@ from advisor.report.amounts import money_interval, number_text
 from advisor.report.content import Section, Table, section
 from advisor.report.marks import KIND_NAMES
 from advisor.report.quote_columns import device_label, instance_label
+from advisor.report.rates import sample_unit
 from advisor.report.tables import ColumnOf, column, table_of
 
 _USES: Mapping[SituationKind, str] = {"busy": "kept busy", "once": "job of", "service": "service"}
-_MILLION, _BILLION = 10**6, 10**9
-_LEAST_READABLE_USD = 0.01
-"""Amounts below this are given per billion samples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +113,9 @@ def _cost(row: _Row, *, rate: ExchangeRate | None) -> str:
     usd = row.contender.job_usd.mid
     match row.situation.kind:
         case "busy":
-            per_sample = [side.job_usd.mid / row.situation.point.at for side in _sides(row.situation).values()]
-            is_readable = min(per_sample) * _MILLION >= _LEAST_READABLE_USD
-            count, unit = (_MILLION, "M") if is_readable else (_BILLION, "G")
-            return f"{money(usd / row.situation.point.at * count)}/{unit}"
+            least_usd = min(side.job_usd.mid for side in _sides(row.situation).values())
+            unit = sample_unit(least_usd, job_samples=row.situation.point.at)
+            return f"{money(unit.of(row.contender.job_usd).mid)}/{unit.symbol}"
         case "once":
             return money(usd)
         case "service":
