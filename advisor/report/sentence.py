@@ -224,7 +224,7 @@ def by_tier(recommendation: Recommendation) -> tuple[str, ...]:
     lines.insert(-1, ("this machine", recommendation.at_hand))
     order = [(name, quote) for name, quote in lines if quote is not None]
     return tuple(
-        f"{name}: {_cost_text(quote, recommendation, unit=unit)}{_duration(quote, job)}, {quote.provider} "
+        f"{name}: {'no rent' if _is_free(quote) else _cost_text(quote, recommendation, unit=unit)}{_duration(quote, job)}, {quote.provider} "
         f"{instance_label(quote)} ({device_label(quote)}){_price_of(quote)}"
         for name, quote in (order if len(order) > 1 else ())
     )
@@ -232,8 +232,6 @@ def by_tier(recommendation: Recommendation) -> tuple[str, ...]:
 
 def _cost_text(quote: Quote, recommendation: Recommendation, *, unit: SampleUnit | None) -> str:
     """Return the cost, with what it is for if the job has no size: "$0.13 per million samples"."""
-    if _is_free(quote):
-        return "no rent"
     per = "" if unit is None else f" per {unit.name} {_samples(recommendation.job)}"
     return f"{_money(quote, recommendation, unit=unit)}{per}"
 

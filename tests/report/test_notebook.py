@@ -43,7 +43,7 @@ def test_the_fragment_has_a_headline_and_a_row_for_each_quote() -> None:
     assert elements.open == []
     assert elements.counts["tr"] == 4  # a head and three quotes
     assert elements.counts["td"] == 3 * elements.counts["th"]
-    assert html.startswith("<p><strong>aws g6.xlarge (1x L4) processes 1,000,000 samples for $0.42")
+    assert html.startswith("<p><strong>aws g6.xlarge (1x L4) processes a million samples for $0.42")
     assert "<p>Warning: old</p>" in html
 
 
