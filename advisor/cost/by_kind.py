@@ -31,8 +31,9 @@ class KindMarket:
 
     def __init__(self, selection: Selection, *, fleet: Fleet, billing: Billing) -> None:
         self._selection, self._fleet, self._billing = selection, fleet, billing
-        is_gpu = [device.kind == "gpu" for device in fleet.devices]
-        of_offer = np.array(is_gpu, dtype=np.bool_)[fleet.device_index]
+        # The appended entry is at index -1, which means no device.
+        is_gpu = np.array([*(device.kind == "gpu" for device in fleet.devices), False], dtype=np.bool_)
+        of_offer = is_gpu[fleet.device_index]
         self._members: Mapping[DeviceKind, IndexArray] = {
             "cpu": np.flatnonzero(~of_offer[: selection.may_win_count]),
             "gpu": np.flatnonzero(of_offer[: selection.may_win_count]),
