@@ -224,8 +224,8 @@ def by_tier(recommendation: Recommendation) -> tuple[str, ...]:
     lines.insert(-1, ("this machine", recommendation.at_hand))
     order = [(name, quote) for name, quote in lines if quote is not None]
     return tuple(
-        f"{name}: {'no rent' if _is_free(quote) else _cost_text(quote, recommendation, unit=unit)}{_duration(quote, job)}, {quote.provider} "
-        f"{instance_label(quote)} ({device_label(quote)}){_price_of(quote)}"
+        f"{name}: {'no rent' if _is_free(quote) else _cost_text(quote, recommendation, unit=unit)}"
+        f"{_duration(quote, job)}, {quote.provider} {instance_label(quote)} ({device_label(quote)}){_price_of(quote)}"
         for name, quote in (order if len(order) > 1 else ())
     )
 

@@ -17,12 +17,12 @@ def test_the_whole_answer() -> None:
     assert text.startswith(r"**aws g6.xlarge (1x L4) ")
     assert r"\$0.42 (\$0.38-\$0.46)" in text
     table = [
-        r"| # | provider | instance | device | region | per h | batch | precision | samples/s | time | cost "
-        r"| cost \[90 %\] | cheapest | memory | bound | price date |",
-        "|---:|---|---|---|---|---:|---:|---|---:|---:|---:|---:|---:|---:|---|---|",
-        r"| 1 | aws | g6.xlarge | 1x L4 | us-east-1 | \$0.84 | 64 | amp-bf16 | 556 | 30 min | \$0.42 | 0.38-0.46 "
+        r"| # | provider | instance | device | region | per h | batch | precision | samples/s | per million "
+        r"| per million \[90 %\] | cheapest | memory | bound | price date |",
+        "|---:|---|---|---|---|---:|---:|---|---:|---:|---:|---:|---:|---|---|",
+        r"| 1 | aws | g6.xlarge | 1x L4 | us-east-1 | \$0.84 | 64 | amp-bf16 | 556 | \$0.42 | 0.38-0.46 "
         "| 61 % | 12 % | memory | 2025-11-02 |",
-        r"| 3 | aws | c7a.xlarge | 4 vCPU AMD EPYC 9R14 | us-east-1 | \$5.72 | 64 | fp32 | 556 | 30 min | \$2.86 "
+        r"| 3 | aws | c7a.xlarge | 4 vCPU AMD EPYC 9R14 | us-east-1 | \$5.72 | 64 | fp32 | 556 | \$2.86 "
         r"| 2.57-3.15 | 0 % | 12 % | compute | 2025-11-02 |",
     ]
     # Nothing is lost between the sentences and the page, and the parts stand in this order.

@@ -41,13 +41,13 @@ def column(seen: Watched, header: str) -> list[str]:
 
 
 def test_a_heading_sorts_up_and_down(shown: Watched) -> None:
-    heading = shown.page.locator("#ranking th button", has_text="cost").first
-    assert column(shown, "cost")[:2] == ["$0.42", "$0.45"]
+    heading = shown.page.locator("#ranking th button", has_text="per million").first
+    assert column(shown, "per million")[:2] == ["$0.42", "$0.45"]
     heading.click()
     heading.click()
-    assert column(shown, "cost")[:2] == ["$42.00", "$41.00"]  # 3 + 39 and 3 + 38
+    assert column(shown, "per million")[:2] == ["$42.00", "$41.00"]  # 3 + 39 and 3 + 38
     heading.press("Enter")
-    assert column(shown, "cost")[:2] == ["$0.42", "$0.45"]
+    assert column(shown, "per million")[:2] == ["$0.42", "$0.45"]
     assert shown.page.locator("#ranking th[aria-sort=ascending]").count() == 1
 
 

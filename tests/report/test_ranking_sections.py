@@ -22,9 +22,9 @@ def test_the_table_has_every_offer_whatever_is_shown_elsewhere() -> None:
 def test_a_number_is_sorted_by_what_it_stands_for() -> None:
     (table,) = ranking_section(recommendation(L4, GENOA, at_hand=HERE)).tables
     headers = [column.header for column in table.columns]
-    cost = table.columns[headers.index("cost")]
+    cost = table.columns[headers.index("per million")]
     assert cost.keys == (0.42, 2.86, 0.0)
-    assert [row[headers.index("cost")] for row in table.rows] == ["$0.42", "$2.86", "$0"]
+    assert [row[headers.index("per million")] for row in table.rows] == ["$0.42", "$2.86", "$0"]
     assert table.columns[headers.index("#")].keys == (1, 2, None)  # the machine at hand has no place
     assert table.columns[headers.index("instance")].keys == ()
 

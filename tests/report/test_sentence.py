@@ -151,14 +151,14 @@ def test_a_machine_at_hand_that_does_the_job_within_the_hour_stands_before_the_h
         said,
         "not rent",
         *MACHINE,
-        *("aws g6.xlarge", "1x L4", "million samples", "$0.42", "$0.38-$0.46", "556 samples/s"),
+        *("aws g6.xlarge", "1x L4", "1,000,000 samples", "$0.42", "$0.38-$0.46", "30 min"),
     )
 
 
 def test_a_job_whose_size_nobody_gave_gets_facts_and_no_advice() -> None:
     said = sentence.headline(recommendation(L4, A10G, at_hand=HERE))
 
-    assert_says(said, "aws g6.xlarge", "1x L4", "1,000,000 samples", "$0.42", *MACHINE)
+    assert_says(said, "aws g6.xlarge", "1x L4", "a million samples", "$0.42", *MACHINE_RATE)
     assert "not rent" not in said
 
 
@@ -184,7 +184,7 @@ def test_the_machine_at_hand_costs_its_electricity_where_that_has_a_price() -> N
 def test_the_machine_at_hand_asked_for_by_name_is_the_headline_without_a_margin() -> None:
     said = sentence.headline(recommendation(HERE, L4, at_hand=HERE))
 
-    assert_says(said, *MACHINE)
+    assert_says(said, *MACHINE_RATE)
     assert "cheaper" not in said
 
 

@@ -50,10 +50,10 @@ ANSWER = recommendation(
 def test_the_whole_answer_at_80_columns() -> None:
     text = render_text(ANSWER, width=80, color=False, top=3)
     table = [
-        " #  provider  instance     per h  samples/s    time   cost  cheapest",
-        " 1  aws       g6.xlarge    $0.84        556  30 min  $0.42      61 %",
-        "~2  aws       g4dn.xlarge  $0.90        556  30 min  $0.45      39 %",
-        " 4  aws       c7a.xlarge   $5.72        556  30 min  $2.86       0 %",
+        " #  provider  instance     per h  samples/s  per million  cheapest",
+        " 1  aws       g6.xlarge    $0.84        556        $0.42      61 %",
+        "~2  aws       g4dn.xlarge  $0.90        556        $0.45      39 %",
+        " 4  aws       c7a.xlarge   $5.72        556        $2.86       0 %",
     ]
     assert max(map(len, text.splitlines())) <= 80
     assert "\n".join(table) in text
@@ -64,7 +64,7 @@ def test_the_whole_answer_at_80_columns() -> None:
         *sentence.basis(ANSWER),
         *(" ".join(row.split()) for row in table),
         *sentence.table_notes(table_rows(ANSWER, top=3), quote_count=4),
-        *("device", "region", "batch", "precision", "cost [90 %]", "memory", "bound", "price date"),
+        *("device", "region", "batch", "precision", "per million [90 %]", "memory", "bound", "price date"),
         sentence.left_out_summary(ANSWER),
         *ANSWER.warnings,
     )
@@ -83,7 +83,7 @@ def test_a_wide_terminal_has_every_column() -> None:
     text = render_text(ANSWER, width=200, color=False)
     assert "Not at this width" not in text
     assert " 1  aws       g6.xlarge    1x L4                 us-east-1  $0.84     64  amp-bf16" in text
-    assert "556  30 min  $0.42    0.38-0.46      61 %    12 %  memory   2025-11-02\n" in text
+    assert "556        $0.42           0.38-0.46      61 %    12 %  memory   2025-11-02\n" in text
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 160])
@@ -106,17 +106,17 @@ def test_columns_go_in_the_stated_order_and_three_stay() -> None:
     headers = [[column.header for column in fitting_columns(rows, width=width)] for width in range(200, 10, -1)]
     dropped = [gone for wide, narrow in pairwise(headers) for gone in wide if gone not in narrow]
     assert dropped == [
-        *("price date", "cost [90 %]", "region", "bound", "memory", "precision", "batch", "device", "samples/s"),
-        *("cheapest", "provider", "per h", "time"),
+        *("price date", "per million [90 %]", "region", "bound", "memory", "precision", "batch", "device"),
+        *("cheapest", "provider", "per h", "samples/s"),
     ]
-    assert headers[-1] == ["#", "instance", "cost"]
+    assert headers[-1] == ["#", "instance", "per million"]
 
 
 def test_a_number_is_never_cut_short_on_a_narrow_terminal() -> None:
     cheap = quote("c4a-highcpu-1", kind="cpu", device="Google Axion", usd=0.01685)
     lines = render_text(recommendation(L4, cheap), width=30, color=False).splitlines()
-    assert "1  g6.xlarge       $0.42" in lines
-    assert "2  c4a-highcpu-1  $0.017" in lines  # two significant digits of 0.01685
+    assert "1  g6.xlarge            $0.42" in lines
+    assert "2  c4a-highcpu-1       $0.017" in lines  # two significant digits of 0.01685
 
 
 def test_square_brackets_in_a_name_are_not_markup() -> None:
@@ -163,15 +163,17 @@ def test_what_decides_fits_80_characters_for_every_offer(tmp_path: Path) -> None
     )
     dear = quote(instance, kind="gpu", device="L4", usd=56.965, provider=provider)  # $113.93 per hour
     ranked = [replace(L4, instance=f"i{number}") for number in range(99)]
-    rows = table_rows(recommendation(dear, *ranked, at_hand=HERE), top=98)
-    headers = [column.header for column in fitting_columns(rows, width=80)]
-    assert {"#", "provider", "instance", "per h", "time", "cost"} <= set(headers)
+    rate = recommendation(dear, *ranked, at_hand=HERE)
+    sized = replace(rate, job=replace(rate.job, assumed=False))
+    for answer, deciding in ((rate, {"samples/s", "per million"}), (sized, {"time", "cost"})):
+        headers = [column.header for column in fitting_columns(table_rows(answer, top=98), width=80)]
+        assert {"#", "provider", "instance", "per h"} | deciding <= set(headers)
 
 
-def test_the_machine_at_hand_is_the_last_row_with_its_time() -> None:
+def test_the_machine_at_hand_is_the_last_row_with_its_speed() -> None:
     lines = render_text(recommendation(L4, GENOA, at_hand=HERE), width=80, color=False, top=1).splitlines()
 
     # `top` is one, and the best of the other kind is always shown beside it
     (row,) = (number for number, line in enumerate(lines) if line.startswith("-  local     this machine's cpu"))
-    assert_says(lines[row], "30 min", "$0")
+    assert_says(lines[row], "556", "$0")
     assert_says(" ".join(lines[row + 1 : row + 3]), "-", "electricity")
