@@ -119,6 +119,10 @@ def aten(names: str) -> tuple[str, ...]:
     return tuple(f"aten.{name}" for name in names.split())
 
 
+def _name(cost: Callable[[Call], Cost]) -> tuple[str, str]:
+    return cost.__module__, cost.__qualname__
+
+
 def formula(
     *ops: str, family: str, autocast: Autocast = "widest", attributes: tuple[str, ...] = (), fusable: bool = False
 ) -> Callable[[Callable[[Call], Cost]], Callable[[Call], Cost]]:
@@ -126,7 +130,8 @@ def formula(
 
     def register(cost: Callable[[Call], Cost]) -> Callable[[Call], Cost]:
         for op in ops:
-            if op in _FORMULAS:
+            # A module whose import a signal handler of the user's ended is imported again.
+            if op in _FORMULAS and _name(_FORMULAS[op].cost) != _name(cost):
                 raise ValueError(f"operator {op} has two formulas: {_FORMULAS[op].cost} and {cost}")
             _FORMULAS[op] = Formula(
                 op=op, family=family, autocast=autocast, attributes=attributes, fusable=fusable, cost=cost
