@@ -11,6 +11,7 @@ import argparse
 import json
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,18 @@ TIMM_RESULTS = re.compile(
     r"benchmark-(?P<task>infer|train)-(?P<precision>amp|fp32)-(?P<layout>nchw|nhwc)"
     r"-pt(?P<torch>\d+)(?:-cu\d+)?-(?P<device>.+?)(?P<dynamo>-dynamo)?"
 )
-TIMM_TORCH = {"112", "240"}
-"""Versions of torch whose tables are used. With 2.9.1 some nets run other operators, and others had their branches
-fused for inference: predicted as with torch 2.4, they would be wrong by a factor of up to two."""
+TIMM_TORCH = {"112": "1.12", "240": "2.4", "291": "2.9"}
+TIMM_FAST_NORMS = {
+    # AMP runs of inference with timm's norms in half (benchmark.py --fast-norm), and the norms that were timm's own.
+    # On the RTX 4090 ResNet-50 takes 12 % longer with group norms than with batch norms, with torch 2.4 and 2.9 alike,
+    # but 2.2 times as long on the RTX 5090. timm's vision transformers got its own layer norms after torch 2.4.
+    "pt240-cu124-rtx3090": "group",
+    "pt240-cu124-rtx4090": "group",
+    "pt291-cu128-4090": "all",
+}
+TIMM_REPARAMETERIZED = {"2.9"}
+"""Releases of torch whose tables have branches and norms fused (benchmark.py --reparam): the published parameters of
+RepVGG and RepViT are those of the fused nets."""
 TIMM_RENAMED = {
     # Three sizes that timm's table of old names maps to one; their parameter counts differ.
     "ig_resnext101_32x16d": "resnext101_32x16d",
@@ -130,13 +140,18 @@ def timm_names() -> tuple[set[str], dict[str, str]]:
     return set(timm.list_models()), renamed | TIMM_RENAMED
 
 
-def timm_tables(data: Path) -> list[Path]:
-    """Return timm's tables in `data` that were measured with a version in `TIMM_TORCH`."""
-    found = {path: TIMM_RESULTS.fullmatch(path.stem) for path in sorted((data / "measured/timm").glob("*.csv"))}
-    unknown = [path for path, regime in found.items() if regime is None]
-    if unknown:
-        raise ValueError(f"{unknown[0]}: not the name of a timm table")
-    return [path for path, regime in found.items() if regime and regime["torch"] in TIMM_TORCH]
+@cache
+def timm_forms(name: str) -> frozenset[str]:
+    """Return what of a net `benchmark.py` can change: "group" and "all" if it has such norms of timm's, "reparam"."""
+    import timm
+    import torch
+
+    with torch.device("meta"):
+        modules = [*timm.create_model(name).modules()]
+    norms = [module for module in modules if hasattr(module, "_fast_norm")]
+    groups = any(isinstance(norm, torch.nn.GroupNorm) for norm in norms)
+    fuses = any(hasattr(module, form) for module in modules for form in ("fuse", "reparameterize", "switch_to_deploy"))
+    return frozenset(form for form, has in (("all", norms), ("group", groups), ("reparam", fuses)) if has)
 
 
 def list_timm(path: Path, *, names: set[str], renamed: Mapping[str, str]) -> Table:
@@ -144,7 +159,8 @@ def list_timm(path: Path, *, names: set[str], renamed: Mapping[str, str]) -> Tab
     regime = TIMM_RESULTS.fullmatch(path.stem)
     if regime is None:
         raise ValueError(f"{path}: not the name of a timm table")
-    task, device = regime["task"], DEVICE_IDS[regime["device"]]
+    task, device, release = regime["task"], DEVICE_IDS[regime["device"]], TIMM_TORCH[regime["torch"]]
+    half_norms = next((norms for host, norms in TIMM_FAST_NORMS.items() if task == "infer" and host in path.stem), "")
     rows, dropped = [], []
     for published in read_csv(path):
         old_name = published["model"]
@@ -154,23 +170,28 @@ def list_timm(path: Path, *, names: set[str], renamed: Mapping[str, str]) -> Tab
         elif name not in names:
             dropped.append(Dropped(file=path.name, model=old_name, reason="timm has no such net any more"))
         else:
+            forms = timm_forms(name)
+            fast = "+fast-norm" if half_norms in forms else ""
+            fused = "+reparam" if release in TIMM_REPARAMETERIZED and "reparam" in forms else ""
             rows.append(
                 TimedStep(
-                    model=f"timm:{name}@{published[f'{task}_img_size']}",
+                    model=f"timm:{name}@{published[f'{task}_img_size']}{fast}{fused}",
                     mode="inference" if task == "infer" else "training",
                     precision="amp-fp16" if regime["precision"] == "amp" else "fp32",
                     layout="nhwc" if regime["layout"] == "nhwc" else "nchw",
                     compile="compile" if regime["dynamo"] else "eager",
-                    attention="eager" if regime["torch"] == "112" else "auto",
+                    attention="eager" if release == "1.12" else "auto",
+                    torch=release,
                     batch=int(published[f"{task}_batch_size"]),
                     device=device,
                     step_s=float(published[f"{task}_step_time"]) / 1e3,
                     source=f"timm {path.name} @ {TIMM_COMMIT}",
                 )
             )
-    parts = ["timm", task, regime["precision"], regime["layout"], regime["device"].removeprefix("cpu-")]
-    name = "_".join([*parts, "compile"] if regime["dynamo"] else parts)
-    return Table(name=name, rows=merged(rows), dropped=dropped)
+    host = regime["device"].removeprefix("cpu-")
+    parts = ["timm", task, regime["precision"], regime["layout"], f"rtx{host}" if host.isdecimal() else host]
+    marks = ["torch29"] * (release == "2.9") + ["compile"] * bool(regime["dynamo"])
+    return Table(name="_".join([*parts, *marks]), rows=merged(rows), dropped=dropped)
 
 
 def list_neusight(data: Path) -> tuple[Table, Table]:
@@ -319,7 +340,7 @@ def write_measurements(data: Path, *, out: Path) -> dict[str, int]:
     names, renamed = timm_names()
     neusight = list_neusight(data)
     tables = [
-        *(list_timm(path, names=names, renamed=renamed) for path in timm_tables(data)),
+        *(list_timm(path, names=names, renamed=renamed) for path in sorted((data / "measured/timm").glob("*.csv"))),
         *neusight,
         list_ryujaehun(data),
         list_neusight_operators(data),

@@ -21,6 +21,8 @@ DEVICE_IDS = {
     "rtx3090": "rtx-3090",
     "rtx4090": "rtx-4090",
     "cpu-i9_10940x": "intel-core-i9-10940x",
+    "4090": "rtx-4090",
+    "5090": "rtx-5090",
     "AMD_Instinct_MI100": "mi100",
     "NVIDIA_A100-PCIE-40GB": "a100-pcie-40gb",
     "NVIDIA A100-PCIE-40GB": "a100-pcie-40gb",

@@ -29,7 +29,7 @@ def sampled(folder: Path) -> Iterator[dict[str, str]]:
 def is_sampled(model: str) -> bool:
     """Return whether the model belongs to the sample."""
     if model.startswith("timm:"):
-        return crc32(model.encode()) % (EVERY * TIMM_EVERY) == 1
+        return crc32(model.partition("+")[0].encode()) % (EVERY * TIMM_EVERY) == 1
     return model.startswith(MODELS)
 
 

@@ -91,6 +91,8 @@ def test_every_source_has_its_rows(measurements: tuple[Measurement, ...]) -> Non
     assert {Path(measurement.file).stem for measurement in measurements} >= {
         "timm_infer_amp_nchw_rtx3090",
         "timm_infer_amp_nchw_rtx4090_compile",
+        "timm_infer_amp_nchw_rtx4090_torch29",
+        "timm_infer_amp_nchw_rtx5090_torch29_compile",
         "timm_infer_fp32_nchw_i9_10940x_compile",
         "timm_train_amp_nhwc_rtx3090",
         "neusight_e2e",
@@ -142,6 +144,7 @@ def test_a_product_of_large_matrices_takes_its_flop_over_the_published_rate(oper
     assert "issue 120" in row.source
 
 
+@pytest.mark.slow  # builds every net of timm without its weights
 @with_data
 def test_the_files_are_what_the_script_writes_byte_for_byte(script: ModuleType, tmp_path: Path) -> None:
     script.write_measurements(DATA, out=tmp_path)
@@ -151,12 +154,20 @@ def test_the_files_are_what_the_script_writes_byte_for_byte(script: ModuleType, 
     assert [name for name in written if written[name] != (MEASURED / name).read_bytes()] == []
 
 
-def test_timm_tables_of_other_torch_versions_are_not_listed(script: ModuleType, tmp_path: Path) -> None:
-    folder = tmp_path / "measured/timm"
-    folder.mkdir(parents=True)
-    for torch_version in ("112", "240", "291"):
-        (folder / f"benchmark-infer-amp-nchw-pt{torch_version}-cu128-rtx3090.csv").touch()
-    assert [path.stem.split("-")[4] for path in script.timm_tables(tmp_path)] == ["pt112", "pt240"]
+def test_a_row_has_the_torch_of_its_table_and_the_form_of_the_net_that_was_timed(
+    measurements: tuple[Measurement, ...],
+) -> None:
+    def rows(table: str, net: str) -> set[tuple[str, str]]:
+        chosen = (row for row in measurements if Path(row.file).stem == f"timm_infer_amp_nchw_{table}")
+        return {(row.model, row.torch) for row in chosen if f":{net}@224" in row.model}
+
+    assert rows("rtx4090", "resnet50_gn") == {("timm:resnet50_gn@224+fast-norm", "2.4")}
+    assert rows("rtx4090_torch29", "resnet50_gn") == {("timm:resnet50_gn@224+fast-norm", "2.9")}
+    assert rows("rtx5090_torch29_compile", "resnet50_gn") == {("timm:resnet50_gn@224", "2.9")}
+    assert rows("rtx4090", "repvgg_a0") == {("timm:repvgg_a0@224", "2.4")}
+    assert rows("rtx5090_torch29", "repvgg_a0") == {("timm:repvgg_a0@224+reparam", "2.9")}
+    assert rows("rtx4090", "vit_base_patch16_224") == {("timm:vit_base_patch16_224@224", "2.4")}
+    assert rows("rtx4090_torch29", "vit_base_patch16_224") == {("timm:vit_base_patch16_224@224+fast-norm", "2.9")}
 
 
 @pytest.mark.slow
@@ -165,11 +176,11 @@ def test_the_nets_of_timm_have_the_published_number_of_parameters(script: Module
     """A name may stand for another net today; only a head of other classes is let pass, 9 % of a net at most."""
     names, renamed = script.timm_names()
     counts: dict[str, tuple[int, float]] = {}
-    for path in script.timm_tables(DATA):
+    for path in sorted((DATA / "measured/timm").glob("*.csv")):
         task = "infer" if "infer" in path.name else "train"
         for row in script.read_csv(path):
             name = row["model"] if row["model"] in names else renamed.get(row["model"], "")
-            if name in names and row["model"] not in script.TIMM_CHANGED:
+            if name in names and row["model"] not in script.TIMM_CHANGED and "reparam" not in script.timm_forms(name):
                 counts[name] = (int(row[f"{task}_img_size"]), float(row["param_count"]) * 1e6)
     assert {name: count for name, (size, count) in counts.items() if not is_near(name, size, count)} == {}
 

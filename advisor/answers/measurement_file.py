@@ -2,6 +2,7 @@
 
 import csv
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = tuple(field.name for field in fields(TimedStep))
 _OPTIONAL = frozenset(field.name for field in fields(TimedStep) if field.default is not MISSING)
+_RELEASE = re.compile(r"(\d+\.\d+)?")
 _MOST_BATCH = 10**9
 _HINT = f"the columns are {', '.join(_COLUMNS)}"
 
@@ -98,6 +100,8 @@ def _measurement(cells: Mapping[str, str], *, path: Path, line: int) -> Measurem
     for column in ("model", "device", "source"):
         if not given[column]:
             raise _cell_error(path, line, column, found="", expected="it may not be empty")
+    if not _RELEASE.fullmatch(measurement.torch):
+        raise _cell_error(path, line, "torch", found=cells["torch"], expected="it is a release of PyTorch, as 2.9")
     if not 1 <= measurement.batch < _MOST_BATCH:
         raise _cell_error(path, line, "batch", found=cells["batch"], expected="it is a count from 1, below 1e9")
     if not 0 < measurement.step_s < math.inf:

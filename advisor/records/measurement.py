@@ -16,6 +16,7 @@ class TimedStep:
     """One measured step; the fields are the columns of a measurements file, in order.
 
     - `model`: a source as `advise` takes it
+    - `torch`: release of PyTorch whose program was timed, as "2.4"; empty for what the installed one runs
     - `input`: as for `--input`, separated by blanks
     - `device`: id or alias of a profile, or ID@N for N physical cores of a CPU
     - `source`: who published the time
@@ -27,6 +28,7 @@ class TimedStep:
     layout: Layout = "nchw"
     compile: CompileMode = "eager"
     attention: Attention = "auto"
+    torch: str = ""
     batch: int
     input: str = ""
     device: str

@@ -242,11 +242,29 @@ def test_attention_is_built_in_the_form_asked_for(tmp_path: Path) -> None:
     assert "attention" in rows_of(vit, "auto")  # timm's switch of the whole process is as it was
 
 
-@pytest.mark.parametrize(("mode", "policy"), [("inference", "low"), ("training", "full")])
-def test_group_norms_of_timm_stay_in_half_in_inference_and_say_so(mode: Mode, policy: str) -> None:
-    """As in timm's own benchmark, which trained without."""
-    loaded = load("timm:test_efficientnet_gn", mode=mode, specs=())
-    workload = trace(loaded, mode=mode, batch=None)
+@pytest.mark.parametrize(("form", "policy"), [("", "full"), ("+fast-norm", "low")])
+def test_norms_of_timm_stay_in_half_only_if_asked_for_and_say_so(form: str, policy: str) -> None:
+    loaded = load(f"timm:test_efficientnet_gn{form}", mode="inference", specs=())
+    workload = trace(loaded, mode="inference", batch=None)
     norms = [row for row in workload.rows if row.op == "aten.native_group_norm"]
     assert {autocast_of(row.op, row.attributes) for row in norms} == {policy}
     assert any("set_fast_norm" in note for note in workload.assumptions) == (policy == "low")
+
+
+def test_branches_of_timm_are_fused_if_asked_for() -> None:
+    """RepVGG-A0: 1 + 2 + 4 + 14 + 1 blocks, each with two convolutions before and one with a bias after."""
+    counts = {}
+    for form in ("", "+reparam"):
+        workload = trace(load(f"timm:repvgg_a0{form}", mode="inference", specs=()), mode="inference", batch=None)
+        counts[form] = {
+            op: sum(row.count for row in workload.rows if row.op == op)
+            for op in ("aten.convolution", "aten._native_batch_norm_legit_no_training")
+        }
+    assert counts["+reparam"] == {"aten.convolution": 22, "aten._native_batch_norm_legit_no_training": 0}
+    assert counts[""]["aten.convolution"] == 44
+
+
+@pytest.mark.parametrize(("source", "mode"), [("resnet18+fused", "inference"), ("repvgg_a0+reparam", "training")])
+def test_a_form_that_timm_lacks_is_refused(source: str, mode: Mode) -> None:
+    with pytest.raises(LoadError, match=source.partition("+")[2]):
+        load(f"timm:{source}", mode=mode, specs=())

@@ -57,6 +57,7 @@ def command(
       layout      nchw (default) or nhwc
       compile     eager (default) or compile
       attention   auto (default), eager or fused
+      torch       release of PyTorch that was timed, as 2.4; may be empty
       batch       samples per step
       input       as --input, several separated by blanks; may be empty
       device      id or alias of a device; ID@4 for four physical cores of a CPU

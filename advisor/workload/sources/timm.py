@@ -1,6 +1,6 @@
 """Loads `timm:NAME[@SIZE]`: a model of timm's registry, without weights, at its own or the given image size.
 
-It runs as in timm's own benchmark: training uses SGD, and in inference group norms stay in half under autocast.
+`+fast-norm` and `+reparam` after it build the model as the flags of that name of timm's benchmark.py do.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,27 +20,34 @@ from advisor.workload.sources.live import load_live
 from advisor.workload.sources.python_file import build
 
 SOURCE = {
-    "usage": "timm:NAME[@SIZE]",
+    "usage": "timm:NAME[@SIZE][+reparam]",
     "scheme": "timm",
     "package": "timm",
     "has_attention_forms": True,
 }
-_SWITCH = "_fast_norm"
-_FAST_NORMS = "group norms stay in half under autocast, as in timm's benchmark (timm.layers.set_fast_norm)"
+_FORMS = {
+    "fast-norm": "timm's norms stay in half under autocast (timm.layers.set_fast_norm)",
+    "reparam": "branches and norms are fused for inference (timm.utils.reparameterize_model)",
+}
+"""The flags of timm's benchmark.py that change what a net runs, with what each does."""
 
 
 def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: Attention = "auto") -> LoadedModel:
     """Build timm's model `reference`, a name, or `NAME@SIZE` for square images of SIZE x SIZE pixels."""
     timm = require("timm")
-    full_name, _, size_text = reference.partition("@")
+    net, *forms = reference.split("+")
+    full_name, _, size_text = net.partition("@")
     name, dot, tag = full_name.partition(".")  # `vit_base_patch16_224.augreg_in1k`: the tag selects weights
     known_name(name, names=timm.list_models(), package="timm")
     if size_text and not size_text.isdecimal():
         raise LoadError(f"timm:{reference}: {size_text} is not an image size", hint=f"write timm:{full_name}@384")
+    for form in forms:
+        if form not in _FORMS or (form == "reparam" and mode == "training"):
+            known = " and ".join(f"+{known}" for known in _FORMS)
+            raise LoadError(f"timm:{reference}: no +{form} in {mode}", hint=f"{known} exist, +reparam in inference")
     size = int(size_text) if size_text else None
-    with _attention_chosen(timm.layers, attention):
-        model = _build(timm, name + dot + tag, size)
-    notes = (_FAST_NORMS,) if mode == "inference" and _make_group_norms_fast(model) else ()
+    with _attention_chosen(timm.layers, attention), _norms_chosen(timm.layers, fast="fast-norm" in forms):
+        model = _build(timm, name + dot + tag, size, fused="reparam" in forms)
     channels, height, width = model.pretrained_cfg["input_size"]  # type: ignore[index]
     if size is not None:
         height = width = size
@@ -55,21 +62,19 @@ def load(reference: str, *, mode: Mode, specs: Sequence[InputSpec], attention: A
         name=reference,
         loss=cross_entropy,
         optimizer=sgd_with_momentum,
-        notes=notes,
+        notes=tuple(_FORMS[form] for form in forms),
     )
 
 
-def _make_group_norms_fast(model: nn.Module) -> bool:
-    """Make group norms fast, as `timm.layers.set_fast_norm()` before building would; return True if there are any.
-
-    timm's benchmark with torch 2.4 must have used this: ResNet-50 takes only 12 % longer with group norms than with
-    batch norms, but in fp32 the group norms would move as many bytes as all other operators. Its layer norms show no
-    such effect; most were torch's own.
-    """
-    norms = [module for module in model.modules() if isinstance(module, nn.GroupNorm) and hasattr(module, _SWITCH)]
-    for norm in norms:
-        setattr(norm, _SWITCH, True)
-    return bool(norms)
+@contextmanager
+def _norms_chosen(layers: Any, *, fast: bool) -> Iterator[None]:
+    """Set timm's process-wide switch of fast norms, which models read when they are built, and restore it."""
+    before = layers.is_fast_norm()
+    layers.set_fast_norm(fast)
+    try:
+        yield
+    finally:
+        layers.set_fast_norm(before)
 
 
 @contextmanager
@@ -84,10 +89,14 @@ def _attention_chosen(layers: Any, attention: Attention) -> Iterator[None]:
         layers.set_fused_attn(before, experimental=before_experimental)
 
 
-def _build(timm: Any, name: str, size: int | None) -> nn.Module:
+def _build(timm: Any, name: str, size: int | None, *, fused: bool) -> nn.Module:
+    def made(**settings: Any) -> Any:
+        model = timm.create_model(name, **settings)
+        return timm.utils.reparameterize_model(model.eval(), inplace=True) if fused else model
+
     if size is not None:
         try:
-            return build(lambda: timm.create_model(name, img_size=size), f"timm:{name}")
+            return build(lambda: made(img_size=size), f"timm:{name}")
         except TypeError:
             pass  # a convolutional network takes any image size and has no such argument
-    return build(lambda: timm.create_model(name), f"timm:{name}")
+    return build(made, f"timm:{name}")
