@@ -177,7 +177,7 @@ def step_of(asked: Measurement) -> Hashable:
     """Return the key that rows share if several devices ran the same step."""
     return (
         (asked.model, asked.input, asked.batch),
-        (asked.mode, asked.precision, asked.layout, asked.compile, asked.attention),
+        (asked.mode, asked.precision, asked.layout, asked.compile, asked.attention, asked.torch),
     )
 
 
