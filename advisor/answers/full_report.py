@@ -94,7 +94,13 @@ def _details(question: Question, recommendation: Recommendation) -> tuple[Device
             quote=subject.quote,
             step=step,
             batches=points,
-            memory=device_memory(subject.machine, workload, options, batch=subject.quote.batch),
+            memory=device_memory(
+                subject.machine,
+                workload,
+                precision=subject.quote.precision,
+                plan=subject.quote.plan,
+                batch=subject.quote.batch,
+            ),
         )
         for subject, step, points in zip(subjects, explanation.steps, batches, strict=True)
     )

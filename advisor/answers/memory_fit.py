@@ -8,24 +8,29 @@ import numpy as np
 
 from advisor.catalog.find import device_ids, overlay_notes
 from advisor.catalog.invariants import catalog_warnings
-from advisor.cost.job import price_kind_of
+from advisor.cost.job import job_of, price_kind_of
+from advisor.cost.quotes import plan_at
 from advisor.cost.selection import select_offers
 from advisor.devices.named_machine import NamedMachine, named_machine
 from advisor.errors import NothingFitsError, UsageError
 from advisor.predict.batches import batch_candidates
 from advisor.predict.capability import fleet_of
-from advisor.predict.precision import resolve_precision, width_of
-from advisor.predict.remedies import Remedied, Step, largest_batches, remedies
-from advisor.predict.step_memory import phase_of, step_memory, verdict_of
-from advisor.predict.step_time import has_kernels
+from advisor.predict.precision import width_of
+from advisor.predict.step_memory import phase_of, verdict_of
 from advisor.question.from_source import profiled_batch, single_batch
 from advisor.question.record import Question
 from advisor.records.answer import QuotedDevice
+from advisor.records.device import Precision
 from advisor.records.device_memory import MEMORY_SCHEMA_VERSION, DeviceMemory, MemoryAnswer, MemoryTerm, Remedy
 from advisor.records.flag_values import single_batch_of
 from advisor.records.options import Options
 from advisor.records.price import Catalog
+from advisor.records.scale import Plan
 from advisor.records.workload import Workload
+from advisor.scale.predict_on_all import predict_on_all
+from advisor.scale.remedies import Remedied, Step, largest_batches, remedies
+from advisor.scale.sharded_memory import memory_of_one
+from advisor.scale.spread_out import pass_batches
 
 
 def check_one_batch(options: Options) -> None:
@@ -37,12 +42,26 @@ def check_one_batch(options: Options) -> None:
 
 
 def memory_fit(question: Question, *, on: Sequence[str] = ()) -> MemoryAnswer:
-    """Say whether the step fits each of `on`, or every device on offer within the limits, smallest memory first."""
+    """Say whether the step fits each of `on`, or every device on offer within the limits, smallest memory first.
+
+    The precision, and the plan over the GPUs of a machine, are those that the ranking chooses at this batch.
+    """
     workload, options, catalog = question.workload, question.options, question.catalog
     batch = profiled_batch(workload, single_batch(options))
     machines = [named_machine(name, catalog) for name in on] or _on_offer(options, catalog)
-    found = [device_memory(machine, workload, options, batch=batch) for machine in machines]
-    devices = [each for each in found if each is not None]
+    predictions = predict_on_all(
+        workload,
+        devices=[machine.device for machine in machines],
+        efficiencies=catalog.efficiencies,
+        batches=np.array([batch], dtype=np.intp),
+        options=options,
+        job=job_of(options, source_batch=workload.batch, inputs=workload.inputs, generation=workload.generation),
+    )
+    devices = [
+        device_memory(machine, workload, precision=precision, plan=plan_at(predictions, (place, 0)), batch=batch)
+        for place, (machine, precision) in enumerate(zip(machines, predictions.precisions[:, 0], strict=True))
+        if precision is not None
+    ]
     if not devices:
         raise NothingFitsError(
             f"no device has a unit for {options.precision}, or kernels for the step",
@@ -72,19 +91,23 @@ def _on_offer(options: Options, catalog: Catalog) -> list[NamedMachine]:
         (device.kind, device.id if device.kind == "gpu" else "", device.memory_bytes): device for device in devices
     }
     return [
-        NamedMachine(name=device.name if device.kind == "gpu" else "CPU instance", device=device, device_count=1)
+        NamedMachine(
+            name=device.name if device.kind == "gpu" else "CPU instance",
+            device=replace(device, gpu_count=1),
+            device_count=1,
+        )
         for device in distinct.values()
     ]
 
 
-def device_memory(machine: NamedMachine, workload: Workload, options: Options, *, batch: int) -> DeviceMemory | None:
-    """Return the memory of the step on a device; None if it has no unit for the precision or no kernels for it."""
-    device = machine.device
-    precision = resolve_precision(options.precision, device)
-    if precision is None or not has_kernels(workload, device.kind):
-        return None
-    step = Step(workload=workload, batch=batch, width=width_of(precision), kind=device.kind)
-    found = step_memory(workload, batches=np.array([float(batch)]), width=step.width, kind=device.kind)
+def device_memory(
+    machine: NamedMachine, workload: Workload, *, precision: Precision, plan: Plan | None, batch: int
+) -> DeviceMemory:
+    """Return the memory of the step on each device of a machine; `batch` is that of all its devices and passes."""
+    device, plan = machine.device, plan or Plan()
+    (of_pass,) = pass_batches(np.array([batch]), plan).tolist()
+    step = Step(workload=workload, batch=of_pass, width=width_of(precision), kind=device.kind, plan=plan)
+    found = memory_of_one(workload, plan, batches=np.array([float(of_pass)]), width=step.width, kind=device.kind)
     total = found.total
     safe, at_most = largest_batches(step, memory_bytes=device.memory_bytes)
     return DeviceMemory(
@@ -92,6 +115,7 @@ def device_memory(machine: NamedMachine, workload: Workload, options: Options, *
         device=QuotedDevice(id=device.id, name=device.name, kind=device.kind, count=machine.device_count),
         memory_bytes=device.memory_bytes,
         precision=precision,
+        plan=None if plan == Plan() else plan,
         batch=batch,
         phase=phase_of(workload, int(found.moments[0])),
         peak_bytes=float(total.mid[0]),

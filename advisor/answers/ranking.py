@@ -29,7 +29,6 @@ from advisor.predict.anchor import at_timed_batch
 from advisor.predict.batches import batch_candidates
 from advisor.predict.capability import fleet_of
 from advisor.predict.join import join_batches
-from advisor.predict.memory_notes import memory_notes
 from advisor.question.from_source import other_batch, single_batch
 from advisor.question.record import Question
 from advisor.records.answer import ANSWER_SCHEMA_VERSION, Job, Quote, Recommendation
@@ -39,6 +38,7 @@ from advisor.records.prediction import Anchor, FloatArray, IndexArray, Predictio
 from advisor.records.workload import Workload
 from advisor.report.rejection_text import local_notes, rejections
 from advisor.scale.machine_sweep import sweep_machines
+from advisor.scale.memory_notes import memory_notes
 from advisor.scale.predict_on_all import predict_with_growing_batches
 from advisor.workload.summary import summarize
 

@@ -102,7 +102,7 @@ def quotes_of(
         device, precision = predictions.devices[at[0]], predictions.precisions[at]
         if precision is None:
             raise ValueError(f"{device.id} was ranked without a precision")
-        plan, efficiency_ratio = _plan_at(predictions, at)
+        plan = plan_at(predictions, at)
         is_measured = predictions.measured is not None and predictions.measured[at]
         instance_count = int(mid.instance_count[place])
         covers, not_covered = coverage(job, costed.priced[index], billing=billing)
@@ -156,7 +156,9 @@ def quotes_of(
                 is_tight=predictions.is_tight is not None and bool(predictions.is_tight[at]),
                 host_cpu=device.host_cpu,
                 plan=plan,
-                scaling_efficiency_ratio=efficiency_ratio,
+                scaling_efficiency_ratio=None
+                if plan is None or predictions.scaling is None
+                else float(predictions.scaling.efficiency_ratio[at]),
                 tokens=token_quote(
                     predictions, *at, step_s=step_s[:, place], job_usd=float(job_usd[0, place]), job=job
                 ),
@@ -226,12 +228,11 @@ def _interval(mid_low_high: FloatArray) -> Interval:
     return Interval(mid=mid, low=low, high=high)
 
 
-def _plan_at(predictions: Predictions, at: tuple[int, int]) -> tuple[Plan | None, float | None]:
-    """Return the plan and the scaling efficiency of a step; None if it runs on one GPU in one pass."""
+def plan_at(predictions: Predictions, at: tuple[int, int]) -> Plan | None:
+    """Return the plan of a step, given as (device, batch); None if it runs on one GPU in one pass."""
     scaling = predictions.scaling
-    if scaling is None or scaling.plans[scaling.plan[at]] == Plan():
-        return None, None
-    return scaling.plans[scaling.plan[at]], float(scaling.efficiency_ratio[at])
+    plan = None if scaling is None else scaling.plans[scaling.plan[at]]
+    return None if plan == Plan() else plan
 
 
 def _gpu_count(plan: Plan | None) -> int:

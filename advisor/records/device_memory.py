@@ -8,6 +8,7 @@ from advisor.records.answer import QuotedDevice
 from advisor.records.device import Precision
 from advisor.records.displayed import Displayed
 from advisor.records.generation import Generation
+from advisor.records.scale import Plan
 from advisor.records.workload import Mode, Phase
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Remedy:
 
     - `change`: the change in words
     - `batch`: batch of one device in one pass
+    - `largest_batch`: over all devices and passes
     - `extra_flops_ratio`: recomputed FLOP over the step's FLOP
     """
 
@@ -58,8 +60,10 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceMemory:
-    """The memory of a step on one device.
+    """The memory of a step on one device, or on each GPU of a machine under `plan`.
 
+    - `batch`, `largest_batch`, `largest_batch_at_most`: over all devices and passes
+    - `plan`: how the ranking would spread the step over the machine's GPUs; None if it runs on one
     - `phase`: the phase of the peak
     - `peak_low_bytes`, `peak_high_bytes`: ends of the interval of the peak
     - `largest_batch`: largest batch that surely fits; 0 if none does
@@ -80,6 +84,7 @@ class DeviceMemory:
     largest_batch_at_most: int
     terms: tuple[MemoryTerm, ...]
     remedies: tuple[Remedy, ...]
+    plan: Plan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -17,7 +17,7 @@ class DeviceDetail:
     """One device in detail: its quote, the breakdown of its step, other batch sizes and its memory.
 
     - `batches`: empty if it is not known how the step grows with the batch
-    - `memory`: None if the device has no unit for the precision
+    - `memory`: None if it was not counted
     """
 
     role: Role

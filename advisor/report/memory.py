@@ -10,7 +10,9 @@ from advisor.records.device_memory import DeviceMemory, MemoryAnswer, MemoryPart
 from advisor.records.generation import Generation
 from advisor.records.report_contents import DeviceDetail
 from advisor.records.sample_words import at_batch_text, batch_text
+from advisor.records.scale import Plan
 from advisor.report.content import Axis, Bar, Bars, Block, Color, Listing, Paragraph, Part, Section, section
+from advisor.report.quote_notes import plan_label
 from advisor.report.tables import ColumnOf, column, more_note, numbers, table_of
 
 _STEPS = {"inference": "an inference step", "training": "a training step"}
@@ -33,7 +35,7 @@ def memory_content(answer: MemoryAnswer, *, top: int) -> Iterator[Block]:
     yield Paragraph(title=_headline(answer))
     yield table_of(
         _around(device, answer.devices, top=top),
-        _device_columns(answer.generation),
+        _device_columns(answer),
         notes=more_note(len(answer.devices), top=top),
     )
     yield table_of(
@@ -55,25 +57,32 @@ def _headline(answer: MemoryAnswer) -> str:
         fits = "may fit" if device.verdict == "tight" else device.verdict
         return (
             f"{step} {fits} {device.name} in {device.precision}: it needs {_peak(device)} of "
-            f"{units.format_bytes(device.memory_bytes)}."
+            f"{units.format_bytes(device.memory_bytes)}{_on_each(device.plan)}."
         )
     counts = Counter(device.verdict for device in answer.devices)
     listed = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in get_args(Verdict) if counts[verdict])
     return f"{step}, verdicts for {len(answer.devices):,} devices: {listed}."
 
 
+def _on_each(plan: Plan | None) -> str:
+    gpu_count = 1 if plan is None else plan.data * plan.tensor * plan.pipeline
+    return f" on each of {gpu_count} GPUs ({plan_label(plan)})" if gpu_count > 1 else ""
+
+
 def _peak(device: DeviceMemory) -> str:
     return units.format_interval_bytes(device.peak_bytes, device.peak_low_bytes, device.peak_high_bytes)
 
 
-def _device_columns(generation: Generation | None) -> tuple[ColumnOf[DeviceMemory], ...]:
+def _device_columns(answer: MemoryAnswer) -> tuple[ColumnOf[DeviceMemory], ...]:
+    plan: ColumnOf[DeviceMemory] = column("plan", lambda device: plan_label(device.plan))
     return (
         column("device", lambda device: device.name),
+        *([plan] if any(device.plan for device in answer.devices) else []),
         numbers("memory", lambda device: device.memory_bytes, units.format_bytes),
         column("precision", lambda device: device.precision),
         column("peak [range]", _peak, lambda device: device.peak_bytes),
         column("verdict", lambda device: device.verdict),
-        column(_largest_name(generation), _largest, lambda device: device.largest_batch),
+        column(_largest_name(answer.generation), _largest, lambda device: device.largest_batch),
     )
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from advisor.predict.blocks import outermost
 from advisor.records.device import Device
-from advisor.records.generation import Generation
 from advisor.records.scale import Plan, Sharding, Spreading
 from advisor.records.workload import Workload
 
@@ -42,7 +41,7 @@ def plans_of(workload: Workload, *, gpu_count: int, machines: int, asked: Spread
         groups = ranks // ways
         if block_count == 0 or (groups > 1 and not is_training and generation is None):
             continue
-        if generation is not None and not _divides_heads(generation, ways):
+        if not divides_heads(workload, ways):
             continue
         for sharding in _SHARDINGS if groups > 1 and is_training else _SHARDINGS[:1]:
             yield replace(common, tensor=ways, data=groups, sharding=sharding)
@@ -52,11 +51,14 @@ def plans_of(workload: Workload, *, gpu_count: int, machines: int, asked: Spread
                 yield replace(common, accumulate=in_turn, pipeline=ways, data=groups, sharding=sharding)
 
 
-def _divides_heads(generation: Generation, ways: int) -> bool:
-    """Return whether query heads and key-value heads divide evenly among the GPUs, as vLLM requires.
+def divides_heads(workload: Workload, ways: int) -> bool:
+    """Return whether query heads and key-value heads divide evenly among the GPUs, as vLLM requires of a served LLM.
 
     With fewer key-value heads than GPUs, each head must be copied to the same number of GPUs.
     """
+    generation = workload.generation
+    if generation is None:
+        return True
     kv_heads = generation.kv_head_count
     return (generation.head_count or ways) % ways == 0 and (kv_heads % ways == 0 or ways % kv_heads == 0)
 

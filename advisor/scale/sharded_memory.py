@@ -7,13 +7,13 @@ et al., 2016.
 from collections.abc import Mapping
 from dataclasses import fields, replace
 
-from advisor.predict.blocks import outermost
+from advisor.predict.blocks import innermost, outermost
 from advisor.predict.precision import Width
 from advisor.predict.step_memory import StepMemory, added, all_gradients, attribute, gathered, scaled, step_memory
 from advisor.records.device import DeviceKind
 from advisor.records.prediction import FloatArray
 from advisor.records.scale import Plan
-from advisor.records.workload import MemoryLine, Row, StoredBytes, Workload
+from advisor.records.workload import Blocks, MemoryLine, Row, StoredBytes, Workload
 
 _STATES = ("parameters", "gradients", "optimizer_state")
 _STAGES_OF = {"optimizer_state": ("zero1", "zero2", "zero3"), "gradients": ("zero2", "zero3"), "parameters": ("zero3",)}
@@ -23,7 +23,7 @@ _STAGES_OF = {"optimizer_state": ("zero1", "zero2", "zero3"), "gradients": ("zer
 def memory_of_one(
     workload: Workload, plan: Plan, *, batches: FloatArray, width: Width, kind: DeviceKind = "gpu"
 ) -> StepMemory:
-    """Return the peak memory of the fullest GPU; `batches` are the samples of one GPU in one pass.
+    """Return the peak memory of the fullest device; `batches` are the samples of one device in one pass.
 
     Where other plans use autocast, FSDP computes in half precision and keeps its states in full (`MixedPrecision`).
     """
@@ -61,26 +61,45 @@ def _accumulated(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLine
 def _inside_blocks(line: MemoryLine, workload: Workload, plan: Plan) -> MemoryLine:
     """Reduce the activations of blocks by checkpointing and tensor parallelism.
 
-    With checkpointing, blocks keep only their results, and one block at a time keeps all of its activations. With
-    tensor parallelism, each GPU has its part of the activations between a norm and a residual addition. These are all
-    that blocks keep except their results and the outputs of their norms, which are taken to be as large.
-
-    A moment that holds less than the blocks keep at the start of backward is left unchanged: backward is partly done.
+    With tensor parallelism, each GPU has its part of the activations between a norm and a residual addition. These are
+    all that blocks keep except their results and the outputs of their norms, which are taken to be as large.
     """
     blocks = outermost(workload.blocks)
-    kept = added([one.kept for one in blocks])
-    is_plain = workload.mode == "inference" or (plan.tensor == 1 and not plan.checkpoint_activations)
-    if is_plain or not blocks or line.phase == "optimizer" or _size(line.activations) < _size(kept):
+    if workload.mode == "inference" or not blocks or line.phase == "optimizer":
         return line
-    results = added([one.results for one in blocks])
-    inside, whole = kept, results
-    changes = [line.activations]
     if plan.checkpoint_activations:
-        largest = max(blocks, key=lambda one: _size(one.largest_kept))
-        inside, whole = largest.largest_kept, scaled(largest.results, 1 / largest.count)
-        changes += [scaled(kept, -1.0), results, inside]
-    divided = added([inside, scaled(whole, -2.0)])
-    return replace(line, activations=added([*changes, scaled(divided, 1 / plan.tensor - 1)]))
+        return _checkpointed(line, workload, ways=plan.tensor)
+    kept, results = (added([getattr(one, name) for one in blocks]) for name in ("kept", "results"))
+    if plan.tensor == 1 or _size(line.activations) < _size(kept):  # in the second case backward is partly done
+        return line
+    inside = added([kept, scaled(results, -2.0)])
+    return replace(line, activations=added([line.activations, scaled(inside, 1 / plan.tensor - 1)]))
+
+
+def _checkpointed(line: MemoryLine, workload: Workload, *, ways: int) -> MemoryLine:
+    """Keep only the results of checkpointed blocks, and all activations of one block at a time, divided `ways` ways.
+
+    At a moment of backward, the blocks that are done hold nothing any more.
+    """
+    blocks = checkpointed_blocks(workload)
+    kept, results = (added([getattr(one, name) for one in blocks]) for name in ("kept", "results"))
+    outside = max(0.0, max(_size(one.activations) for one in workload.memory) - _size(kept))
+    left_ratio = min(1.0, max(0.0, (_size(line.activations) - outside) / max(1.0, _size(kept))))
+    largest = max(blocks, key=lambda one: _size(one.largest_kept))
+    inside = added([largest.largest_kept, scaled(largest.results, -2.0 / largest.count)])
+    less = [scaled(kept, -left_ratio), scaled(results, left_ratio), scaled(inside, 1 / ways - 1)]
+    activations = added([line.activations, *less, largest.largest_kept])
+    return replace(line, activations=activations) if _size(activations) < _size(line.activations) else line
+
+
+def checkpointed_blocks(workload: Workload) -> list[Blocks]:
+    """Return the blocks to checkpoint: the outermost or the innermost, whichever need less memory."""
+
+    def needed(blocks: list[Blocks]) -> float:
+        of_one = max((_size(one.largest_kept) for one in blocks), default=0.0)
+        return of_one + sum(_size(one.results) - _size(one.kept) for one in blocks)
+
+    return min(outermost(workload.blocks), innermost(workload.blocks), key=needed)
 
 
 def _tensor_ratio(workload: Workload, ways: int) -> float:

@@ -22,8 +22,8 @@ from advisor.records.price import Catalog
 from tests.answers.test_break_even import CPU, GPU, catalog
 from tests.cost.toys import offer
 from tests.model_files import TWO_LAYERS
-from tests.predict.test_remedies import GB, net
 from tests.says import assert_says
+from tests.scale.test_remedies import GB, net
 
 STEP = net(batch=8, parameter_bytes=GB)
 """11 GB of tensors at batch 8, and on a GPU a context of 0.29 to 0.67 GB."""

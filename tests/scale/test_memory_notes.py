@@ -2,14 +2,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from advisor.predict.memory_notes import memory_notes
 from advisor.predict.step_time import predict
 from advisor.records.device import Device
 from advisor.records.prediction import Scaling
 from advisor.records.scale import Plan
-from tests.predict.test_remedies import GB, net
+from advisor.scale.memory_notes import memory_notes
 from tests.predict.toys import device, efficiency
 from tests.says import assert_says
+from tests.scale.test_remedies import GB, net
 
 
 def notes(*devices: Device) -> tuple[str, ...]:

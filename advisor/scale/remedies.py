@@ -8,28 +8,22 @@ from functools import cached_property
 import numpy as np
 
 from advisor.ops.evaluate import row_cost
-from advisor.predict.blocks import innermost, outermost
 from advisor.predict.precision import Width
-from advisor.predict.step_memory import (
-    SpreadBytes,
-    added,
-    all_gradients,
-    gathered,
-    scaled,
-    step_memory,
-    stored_bytes,
-)
+from advisor.predict.step_memory import SpreadBytes, scaled
 from advisor.predict.weights import with_weights
 from advisor.records.device import Device, DeviceKind
 from advisor.records.device_memory import RemedyName
-from advisor.records.workload import Blocks, MemoryLine, StoredBytes, Workload
+from advisor.records.scale import Plan
+from advisor.records.workload import MemoryLine, Workload
+from advisor.scale.plans import divides_heads
+from advisor.scale.sharded_memory import checkpointed_blocks, memory_of_one
 
 _PART_COUNTS = (2, 4, 8, 16, 32, 64)
 """Numbers of passes for gradient accumulation, and of GPUs for sharding."""
 _EIGHT_BIT_RATIO = (1 + 4 / 256) / 4
 """Size of 8-bit state relative to fp32: a byte per value and a scale per 256 values (Dettmers et al., 8-bit Optimizers,
 2022)."""
-_NOTHING = StoredBytes()
+_ALONE = Plan()
 _MOST_BATCH = 2**30
 _PROBE_COUNT = 16
 """Batches tried at a time between the largest known to fit and the smallest known not to."""
@@ -37,12 +31,13 @@ _PROBE_COUNT = 16
 
 @dataclass(frozen=True, kw_only=True)  # no slots: `cached_property` needs a `__dict__`
 class Step:
-    """A workload at a batch size and a width on a kind of device, which a remedy changes."""
+    """A workload in a width on a kind of device, which a remedy changes; `batch` is that of one device in one pass."""
 
     workload: Workload
     batch: int
     width: Width
     kind: DeviceKind
+    plan: Plan = _ALONE
 
     @cached_property
     def peak(self) -> SpreadBytes:
@@ -52,7 +47,7 @@ class Step:
     def at(self, batches: Sequence[int]) -> SpreadBytes:
         """Return its peak memory at other batches."""
         sizes = np.array(batches, dtype=np.float64)
-        return step_memory(self.workload, batches=sizes, width=self.width, kind=self.kind).total
+        return memory_of_one(self.workload, self.plan, batches=sizes, width=self.width, kind=self.kind).total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +73,13 @@ class Remedied:
 
 
 def largest_batches(step: Step, *, memory_bytes: float) -> tuple[int, int]:
-    """Return the largest batch that surely fits and the largest that may fit; 0 if none does.
+    """Return the largest batch, over all devices and passes, that surely fits and the largest that may; 0 if none does.
 
     A larger batch never needs less memory. If the step is known only at its own batch, that is the only candidate.
     """
-    return _largest(step, "high", memory_bytes=memory_bytes), _largest(step, "low", memory_bytes=memory_bytes)
+    parts = step.plan.data * step.plan.accumulate
+    surely, perhaps = (parts * _largest(step, end, memory_bytes=memory_bytes) for end in ("high", "low"))
+    return surely, perhaps
 
 
 def _largest(step: Step, end: str, *, memory_bytes: float) -> int:
@@ -145,100 +142,59 @@ def _eight_bit_optimizer(step: Step, device: Device) -> Remedied | None:
 
 
 def _accumulation(step: Step, device: Device) -> Remedied | None:
-    """Accumulate gradients over several micro-batches; the gradients stay in memory from the first to the last."""
-    if step.workload.mode != "training" or step.batch == 1 or not step.workload.batch_is_affine:
+    """Accumulate gradients over several micro-batches."""
+    plan = step.plan
+    is_split = step.batch > 1 and step.workload.batch_is_affine and plan.pipeline == 1
+    if step.workload.mode != "training" or not is_split:
         return None
-    gradients = all_gradients(step.workload)
-    kept = _with_lines(step, lambda line: replace(line, gradients=gradients))
     counts = [count for count in _PART_COUNTS if step.batch > count // 2]  # one sample cannot be divided further
     batches = [math.ceil(step.batch / count) for count in counts]
+    kept = replace(step, plan=replace(plan, accumulate=2))  # the gradients stay, for any number of passes
     fits = kept.at(batches).high <= device.memory_bytes
     first = int(fits.argmax()) if fits.any() else -1
-    change = f"{counts[first]} passes with {batches[first]} samples each"
-    return Remedied(name="gradient accumulation", change=change, step=replace(kept, batch=batches[first]))
+    plan = replace(plan, accumulate=plan.accumulate * counts[first])
+    change = f"{plan.accumulate} passes with {batches[first]} samples each"
+    return Remedied(name="gradient accumulation", change=change, step=replace(step, plan=plan, batch=batches[first]))
 
 
 def _checkpointing(step: Step, device: Device) -> Remedied | None:
     """Checkpoint each block: keep only its input and recompute it in backward, one block at a time."""
-    if step.workload.mode != "training":
+    blocks = checkpointed_blocks(step.workload)
+    if step.workload.mode != "training" or not blocks or step.plan.checkpoint_activations:
         return None
-    candidates = [_checkpointed(step, level) for level in _levels(step.workload.blocks)]
-    return min(candidates, key=lambda changed: float(changed.step.peak.mid[0]), default=None)
-
-
-def _checkpointed(step: Step, level: Sequence[Blocks]) -> Remedied:
-    """Checkpoint the blocks of one level: each keeps its result, and one at a time keeps all its activations."""
-    kept, results = added([blocks.kept for blocks in level]), added([blocks.results for blocks in level])
-    at = np.array([step.batch], dtype=np.float64)
-
-    def size(stored: StoredBytes) -> float:
-        return float(stored_bytes(stored, batches=at, width="full")[0])
-
-    whole = max((blocks.largest_kept for blocks in level), key=size)
-    outside_bytes = max(size(line.activations) for line in step.workload.memory) - size(kept)
-
-    def changed(line: MemoryLine) -> MemoryLine:
-        left_ratio = (size(line.activations) - max(0.0, outside_bytes)) / max(1.0, size(kept))
-        left_ratio = min(1.0, max(0.0, left_ratio))
-        given_up = added([scaled(kept, -left_ratio), scaled(results, left_ratio)])
-        activations = added([line.activations, given_up, whole])
-        return replace(line, activations=activations) if size(activations) < size(line.activations) else line
-
-    paths = tuple(blocks.path for blocks in level)
-    block_count = sum(blocks.count for blocks in level)
+    paths = tuple(one.path for one in blocks)
     return Remedied(
         name="activation checkpointing",
-        change=f"torch.utils.checkpoint on the {block_count} blocks {', '.join(paths)}",
-        step=_with_lines(step, changed),
+        change=f"torch.utils.checkpoint on the {sum(one.count for one in blocks)} blocks {', '.join(paths)}",
+        step=replace(step, plan=replace(step.plan, checkpoint_activations=True)),
         again=paths,
     )
 
 
-def _levels(blocks: Sequence[Blocks]) -> list[list[Blocks]]:
-    """Return the outermost blocks and, if they differ, the innermost."""
-    outer, inner = outermost(blocks), innermost(blocks)
-    return [level for level in (outer, inner) if level][: 1 if outer == inner else 2]
-
-
 def _sharding(step: Step, device: Device) -> Remedied | None:
-    """Shard parameters, gradients and optimizer state over several GPUs, each with its share of the batch.
+    """Shard the step over the fewest GPUs on which the ranking would let it run, each with its share of the batch.
 
-    Parameters that FSDP gathers are whole on each GPU. A served language model and its KV cache are split instead.
+    Training is sharded fully (FSDP). Inference is split by tensor parallelism.
     """
-    if device.kind != "gpu" or (not step.workload.batch_is_affine and step.batch > 1):
+    workload, plan = step.workload, step.plan
+    is_training, ranks = workload.mode == "training", plan.data * plan.tensor * plan.pipeline
+    is_split = ranks > plan.data or (step.batch > 1 and not workload.batch_is_affine)
+    if device.kind != "gpu" or (is_training and is_split):
         return None
-    count = 2
-    while True:
-        sharded = _sharded(step, count=count)
-        if sharded.peak.high[0] <= device.memory_bytes or count == _PART_COUNTS[-1]:
-            change = f"{count} GPUs with FSDP, batch {sharded.batch} on each"
-            if step.workload.generation is not None:
-                change = f"{count} GPUs with tensor parallelism"
-            return Remedied(name="sharding", change=change, step=sharded)
-        count *= 2
-
-
-def _sharded(step: Step, *, count: int) -> Step:
-    whole = gathered(step.workload)
-
-    def part(stored: StoredBytes) -> StoredBytes:
-        return scaled(stored, 1 / count)
-
-    if step.workload.generation is not None:
-        return _with_lines(
-            step, lambda line: replace(line, parameters=part(line.parameters), kv_cache=part(line.kv_cache))
-        )
-
-    def sharded(line: MemoryLine) -> MemoryLine:
-        beside = _NOTHING if line.phase == "optimizer" else whole
-        return replace(
-            line,
-            parameters=added([part(line.parameters), beside]),
-            gradients=part(line.gradients),
-            optimizer_state=part(line.optimizer_state),
-        )
-
-    return replace(_with_lines(step, sharded), batch=math.ceil(step.batch / count))
+    shared: list[tuple[int, Step]] = []
+    for count in _PART_COUNTS:
+        split = replace(plan, data=count, sharding="zero3") if is_training else Plan(tensor=count)
+        if count < ranks or split == plan or not divides_heads(workload, split.tensor):
+            continue
+        batch = math.ceil(step.batch * plan.data / split.data)
+        shared.append((count, replace(step, plan=split, batch=batch)))
+        if shared[-1][1].peak.mid[0] <= device.memory_bytes:
+            break
+    if not shared:
+        return None
+    count, found = shared[-1]
+    how = f"FSDP, batch {found.batch} on each" if is_training else "tensor parallelism"
+    return Remedied(name="sharding", change=f"{count} GPUs with {how}", step=found)
 
 
 def _with_lines(step: Step, change: Callable[[MemoryLine], MemoryLine]) -> Step:

@@ -4,13 +4,13 @@ import numpy as np
 
 from advisor import units
 from advisor.predict.precision import width_of
-from advisor.predict.remedies import Remedied, Step, remedies
 from advisor.predict.step_memory import verdict_of
 from advisor.records.device import Device
 from advisor.records.prediction import Predictions
 from advisor.records.sample_words import at_batch_text
 from advisor.records.scale import Plan
 from advisor.records.workload import Workload
+from advisor.scale.remedies import Remedied, Step, remedies
 
 
 def memory_notes(workload: Workload, predictions: Predictions) -> tuple[str, ...]:

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from advisor.predict.remedies import Remedied, Step, largest_batches, remedies
 from advisor.records.device import Device
 from advisor.records.generation import Generation
+from advisor.records.scale import Plan
 from advisor.records.workload import Blocks, StoredBytes, Workload
+from advisor.scale.remedies import Remedied, Step, largest_batches, remedies
 from tests.predict.test_step_memory import CONTEXT, optimizer_row
 from tests.predict.toys import device, linear_row, memory_line, operand, row, workload
 from tests.says import assert_says
@@ -183,19 +184,42 @@ def test_a_step_of_one_batch_alone_fits_at_that_or_not() -> None:
     assert largest_batches(step(8, toy=toy), memory_bytes=10 * GB) == (0, 0)
 
 
-def test_a_model_in_service_may_have_narrow_weights_or_be_divided() -> None:
+def served(**changes: Any) -> Workload:
     data, result = operand((0.0, 1.0), 10), operand((0.0, 1.0), 20)
     product = row("aten.mm", (data, operand(10, 20)), (result,), family="matmul", phase="prefill")
-    toy = workload(
+    return workload(
         replace(product, module="layers.*.up"),
         memory=(memory_line(phase="prefill", parameters=constant(2000), kv_cache=per_sample(100)),),
-        generation=Generation(prompt_tokens=8, output_tokens=2),
+        generation=Generation(prompt_tokens=8, output_tokens=2, **changes),
     )
-    found = {each.name: each for each in remedies(step(4, toy), device=device())}
+
+
+def test_a_model_in_service_may_have_narrow_weights_or_be_divided() -> None:
+    one = step(4, served(kv_head_count=2))
+    found = {each.name: each for each in remedies(one, device=device())}
 
     # 800 of 2000 bytes are 200 values in the block: 1200 + 103.90625 bytes; of two GPUs each has half of all.
-    parts = {name: float(each.step.peak.mid[0]) for name, each in found.items()}
-    base = float(step(4, toy).peak.mid[0]) - 2000 - 400
-    assert parts["narrow weights"] == pytest.approx(base + 1303.90625 + 400)
-    assert parts["sharding"] == pytest.approx(base + 1000 + 200)
+    parts = {name: float(each.step.peak.mid[0]) - float(one.peak.mid[0]) for name, each in found.items()}
+    assert parts["narrow weights"] == pytest.approx(1303.90625 - 2000)
+    assert parts["sharding"] == pytest.approx(-1000 - 200)
     assert found["sharding"].change == "2 GPUs with tensor parallelism"
+
+
+def test_a_head_of_the_cache_is_never_divided() -> None:
+    one = step(4, served(kv_head_count=1))
+    (sharding,) = (each for each in remedies(one, device=device()) if each.name == "sharding")
+    assert float(one.peak.mid[0] - sharding.step.peak.mid[0]) == pytest.approx(1000)
+
+
+def test_inference_is_split_where_the_model_has_blocks() -> None:
+    # Half of the parameters are in blocks: two GPUs hold 0.5 and 0.25 GB of 1 GB.
+    still = net(mode="inference", memory=(memory_line(parameters=constant(GB)),))
+    assert tensors(remedied("sharding", toy=still)) == pytest.approx(0.75)
+    assert remedied("sharding", toy=replace(still, blocks=())) is None
+
+
+def test_the_largest_batch_of_a_plan_counts_all_devices_and_passes() -> None:
+    # On one GPU 3 GB and 16 samples; two in DDP keep 1 GB of buckets beside the gradients, and two passes those: of
+    # 20 GB, 5 GB and 0.67 leave 14 samples for each pass of each GPU.
+    spread = step(plan=Plan(data=2, accumulate=2))
+    assert largest_batches(spread, memory_bytes=20 * GB)[0] == 4 * 14
