@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from advisor import units
-from advisor.cost.quotes import best_of
+from advisor.cost.leading import best_of
 from advisor.cost.rank_offers import rank
 from advisor.cost.selection import Selection
 from advisor.predict.batches import batch_candidates

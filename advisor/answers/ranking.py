@@ -17,9 +17,9 @@ from advisor.cost.batch_sweep import batch_sweeps
 from advisor.cost.by_kind import KindMarket
 from advisor.cost.cheapest import chances_by_device
 from advisor.cost.job import job_of
+from advisor.cost.leading import best_by_tier, best_of
 from advisor.cost.offer_terms import latest_starts_s
 from advisor.cost.payback import payback_notes
-from advisor.cost.quotes import best_by_tier, best_of
 from advisor.cost.rank_offers import rank as rank_offers
 from advisor.cost.selection import mark_warnings, select_offers
 from advisor.cost.situations import choices_of, situations_of

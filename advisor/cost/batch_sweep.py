@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from advisor.cost.quotes import best_of, quoted_fields
+from advisor.cost.leading import best_of
+from advisor.cost.quotes import quoted_fields
 from advisor.cost.selection import Selection
 from advisor.cost.service import SECONDS_PER_HOUR
 from advisor.records.answer import BOUNDS, BatchPoint, BatchSweep, Interval, Quote

@@ -8,9 +8,10 @@ import numpy as np
 
 from advisor.cost.batch_choice import choose_batches
 from advisor.cost.job_cost import cost_job
+from advisor.cost.leading import may_lead, purchases_of, trial_usd
 from advisor.cost.limits import keeps_all, offer_limits
 from advisor.cost.offer_terms import OfferTerms, offer_terms
-from advisor.cost.quotes import CostedOffers, compared_rent, may_lead, quotes_of
+from advisor.cost.quotes import CostedOffers, quotes_of
 from advisor.cost.rank_offers import best_first, cost_offers
 from advisor.cost.selection import Selection
 from advisor.records.answer import Z_90, Interval, Job
@@ -38,6 +39,7 @@ class KindMarket:
             "cpu": np.flatnonzero(~of_offer[: selection.may_win_count]),
             "gpu": np.flatnonzero(of_offer[: selection.may_win_count]),
         }
+        self._device_counts = np.array([max(1, one.offer.gpu_count) for one in selection.priced], dtype=np.intp)
         self._terms: dict[tuple[bool, bool], OfferTerms] = {}
 
     def cheapest(self, predictions: Predictions, job: Job) -> ByKind:
@@ -51,7 +53,7 @@ class KindMarket:
         costed = cost_offers(priced, fleet=self._fleet, predictions=predictions, choice=choice, terms=terms, job=job)
         limits = offer_limits(job.limits, costs=costed.costs, terms=costed.terms)
         may_win = keeps_all(limits, among=np.isfinite(costed.costs.job_usd))
-        rent = compared_rent(costed.terms, job=job)
+        started = replace(self._terms_of(replace(job, assumed=False)), machine_count=costed.terms.machine_count)
         found = {}
         for kind, members in self._members.items():
             places = members[may_win[members]]
@@ -63,7 +65,14 @@ class KindMarket:
                 np.stack([usd, usd * np.exp(-width), usd * np.exp(width)]),
                 is_trusted=[priced[place].is_trusted for place in places.tolist()],
                 is_measured=predictions.time_sources[at] != "datasheet",
-                usd_per_hour=None if rent is None else rent[places],
+                trial_usd=trial_usd(started.of(places), job=job),
+                purchases=purchases_of(
+                    predictions.step_s[at],
+                    batch=predictions.batches[costed.batch_index[places]],
+                    device_count=self._device_counts[places],
+                    started=started.of(places),
+                    job=job,
+                ),
             )
             offers = places[leads] if leads.any() else places
             found[kind] = _kind_cost(costed, offers, predictions=predictions, job=job, billing=self._billing)

@@ -1,7 +1,7 @@
 """Builds quotes, with intervals and chances, from the costs of the job on each offer."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -10,20 +10,17 @@ import numpy as np
 from advisor.cost.cheapest import SharedError, chances_of_cheapest, indistinguishable
 from advisor.cost.coverage import commitment_usd, coverage
 from advisor.cost.job_cost import JobCosts, cost_job
-from advisor.cost.offer_terms import OfferTerms
+from advisor.cost.leading import may_lead, purchases_of, trial_usd
+from advisor.cost.offer_terms import OfferTerms, offer_terms
 from advisor.cost.service import SECONDS_PER_HOUR
 from advisor.cost.start_up import joint_ends
 from advisor.cost.token_quotes import token_quote
 from advisor.records.answer import BOUNDS, Z_90, CostParts, Interval, Job, Quote, QuotedDevice
 from advisor.records.billing import Billing
-from advisor.records.machine import LOCAL
 from advisor.records.options import Objective
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray, Predictions
-from advisor.records.price import PricedOffer, Tier
+from advisor.records.price import PricedOffer
 from advisor.records.scale import Plan
-
-ABOUT_THE_SAME = 1.1
-"""Costs up to this ratio count as the same if one offer rents for less than half as much: no prediction is surer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -71,11 +68,19 @@ def quotes_of(
     if predictions.host_log_spread is not None:
         host_log_spread = predictions.host_log_spread[devices, batches]
     ids = [predictions.devices[index].id for index in devices.tolist()]
+    started = offer_terms(priced, billing=billing, job=replace(job, assumed=False))
     lead = may_lead(
         {"cost": job_usd, "time": job_s, "cost-time": job_usd * job_s}[job.objective],
         is_trusted=[one.is_trusted for one in priced],
         is_measured=predictions.time_sources[devices, batches] != "datasheet",
-        usd_per_hour=compared_rent(terms, job=job),
+        trial_usd=trial_usd(terms, job=job),
+        purchases=purchases_of(
+            step_s[0],
+            batch=batch_sizes,
+            device_count=np.array([max(1, one.offer.gpu_count) for one in priced]),
+            started=replace(started, machine_count=terms.machine_count),
+            job=job,
+        ),
     )
     trusted = np.flatnonzero(lead if lead.any() else ~lead)
     chances, among_trusted, too_close = _compare(
@@ -170,51 +175,6 @@ def quotes_of(
             )
         )
     return tuple(quotes)
-
-
-def best_of(quotes: Iterable[Quote]) -> Quote | None:
-    """Return the first quote that may lead, or the first of all if none may; None without quotes."""
-    ranked = tuple(quotes)
-    return next((quote for quote in ranked if quote.may_lead), ranked[0] if ranked else None)
-
-
-def may_lead(
-    amounts: FloatArray,
-    *,
-    is_trusted: Sequence[bool],
-    is_measured: BoolArray,
-    usd_per_hour: FloatArray | None = None,
-) -> BoolArray:
-    """Return which offers may lead the answer, from the middle and the ends of their amounts, (3, offers).
-
-    Their price is trusted. Where no step or operator was measured on the device's generation, the prediction rests on
-    the datasheet alone, and the upper end of the amount has to be no worse than the best of the other offers. With
-    `usd_per_hour`, an offer does not lead if another one with about the same amount rents for less than half as much.
-    """
-    leads: BoolArray = np.array(is_trusted, dtype=np.bool_)
-    known = leads & is_measured
-    if known.any():
-        leads = leads & (is_measured | (amounts[2] <= amounts[0][known].min()))
-    if usd_per_hour is None:
-        return leads
-    places = np.flatnonzero(leads)
-    amount, rent = amounts[0][places], usd_per_hour[places]
-    is_excess = (amount <= ABOUT_THE_SAME * amount[:, np.newaxis]) & (rent < rent[:, np.newaxis] / 2)
-    leads[places[is_excess.any(axis=1)]] = False
-    return leads
-
-
-def compared_rent(terms: OfferTerms, *, job: Job) -> FloatArray | None:
-    """Return the rents per hour that `may_lead` compares: of the cheapest offers for a job without a given size."""
-    return terms.usd_per_hour * terms.machine_count if job.assumed and job.objective == "cost" else None
-
-
-def best_by_tier(quotes: Iterable[Quote]) -> Mapping[Tier, Quote]:
-    """Return the best quote of each tier, in the order of the ranking, without the local machine."""
-    by_tier: dict[Tier, list[Quote]] = {}
-    for quote in (quote for quote in quotes if quote.provider != LOCAL):
-        by_tier.setdefault(quote.tier, []).append(quote)
-    return {tier: best for tier, members in by_tier.items() if (best := best_of(members)) is not None}
 
 
 def quoted_fields(quote: Quote, record: type[Any]) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import date
 from difflib import get_close_matches
 
+from advisor.cost.leading import best_of
 from advisor.cost.price_trust import NO_ERRORS, price_trust
-from advisor.cost.quotes import best_of
 from advisor.errors import UsageError
 from advisor.records.answer import Quote
 from advisor.records.options import DropPrices, Options

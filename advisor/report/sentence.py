@@ -370,7 +370,7 @@ def table_notes(rows: Sequence[RankedQuote], *, quote_count: int) -> tuple[str, 
     if any(not row.quote.may_lead for row in ranked):
         notes.append(
             "? does not head the answer: its price is too old or its list too uncertain, nothing was measured on its "
-            "device's generation, or a machine that rents for less than half as much costs about the same."
+            "device's generation, or a smaller machine costs about the same, or less with its start-up."
         )
     if any(row.has_front_mark for row in ranked):
         notes.append("* on the Pareto front: no other offer is both cheaper and faster.")

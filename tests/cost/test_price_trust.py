@@ -6,8 +6,8 @@ import pytest
 
 from advisor.catalog.load import load_catalog
 from advisor.cost.cheapest import chances_by_device
+from advisor.cost.leading import best_by_tier, best_of
 from advisor.cost.price_trust import price_trust
-from advisor.cost.quotes import best_by_tier, best_of
 from advisor.cost.rank_offers import Ranking, rank
 from advisor.cost.selection import select_offers
 from advisor.records.options import Options
