@@ -105,7 +105,8 @@ def test_cpu_and_gpu_are_both_ranked_and_the_cheapest_is_first(catalog: Catalog,
 
     costs = [quote.job_usd.mid for quote in answer.quotes]
     assert costs == sorted(costs)
-    assert answer.best == next(quote for quote in answer.quotes if quote.price_is_trusted)
+    assert answer.best == next(quote for quote in answer.quotes if quote.may_lead)
+    assert answer.best.price_is_trusted
     assert answer.better_if_price_holds == answer.quotes[0]
     assert {quote.device.kind for quote in answer.quotes} == {"cpu", "gpu"}
 

@@ -129,8 +129,8 @@ def test_a_kind_without_an_offer_within_the_limits_is_left_out() -> None:
 
 
 def test_an_unmeasured_cpu_leads_the_cpus_whatever_a_gpu_costs() -> None:
-    # The quick CPU is known from its datasheet: $75, at most $90, and $1.50 for an hour to time a step. The measured CPU
-    # costs $100, so the quick one leads the CPUs. The measured GPU costs $80; that does not matter here.
+    # The quick CPU is known from its datasheet: $75, at most $90, and $1.50 for an hour to time a step. The measured
+    # CPU costs $100, so the quick one leads the CPUs. The measured GPU costs $80; that does not matter here.
     sources = np.array([["fitted"], ["datasheet"], ["fitted"]], dtype=np.object_)
     spread = np.full((3, 1), math.log(1.2) / 1.645)
     found = cheapest_by_kind(
