@@ -2,7 +2,7 @@
 
     python examples/train.py --epochs 2
     python examples/train.py --advise
-    advise examples/train.py --mode training --run -- --batch 256
+    advise examples/train.py --run -- --batch 256
 
 The first trains, on a GPU if there is one. The second asks where this training is cheapest, and stops. The third asks
 the same of any script, with no line of it changed.

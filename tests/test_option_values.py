@@ -30,6 +30,8 @@ BAD = (-5, -5.0, 0, math.nan, math.inf, -math.inf, 1e300, 5e-324, 10**40, 10**50
 def test_a_number_out_of_its_range_is_refused_at_all_three_doors(
     advise: Advise, pipeline: Pipeline, name: str, value: Any
 ) -> None:
+    if name == "loader_workers" and value == 0 and value is not False:
+        return  # a loader without workers loads in the process of the step
     with pytest.raises(UsageError, match=f"^{name}: "):
         checked_options(**{name: value})
     if name in ALLOWED:

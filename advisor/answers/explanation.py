@@ -145,8 +145,13 @@ def _step_of(subject: _Subject, question: Question, *, job: Job) -> PredictedSte
 def _loading_s(device: Device, *, batch: int, options: Options) -> float:
     if options.loader_s_per_sample is None:
         return 0.0
-    batches = np.array([batch], dtype=np.intp)
-    return float(loading_s([device], batches=batches, loader_s_per_sample=options.loader_s_per_sample)[0, 0])
+    seconds = loading_s(
+        [device],
+        batches=np.array([batch], dtype=np.intp),
+        loader_s_per_sample=options.loader_s_per_sample,
+        loader_workers=options.loader_workers,
+    )
+    return float(seconds[0, 0])
 
 
 def _chosen_step(subject: _Subject, question: Question, *, job: Job) -> PredictedStep:
@@ -155,7 +160,8 @@ def _chosen_step(subject: _Subject, question: Question, *, job: Job) -> Predicte
     The limits of the job do not count: an explanation may say why a device breaks them.
     """
     workload, options, name = question.workload, question.options, subject.machine.name
-    if options.loader_s_per_sample is not None and subject.device.vcpu_count is None:
+    is_loader_known = options.loader_s_per_sample is not None and options.loader_workers is None
+    if is_loader_known and subject.device.vcpu_count is None:
         raise UsageError(f"--loader-s-per-sample: how many vCPUs {name} has is not known", hint="name an instance")
     asked = batch_candidates(options.batch, mode=options.mode, source_batch=workload.batch)
     batches = asked if workload.batch_is_affine else np.array([workload.batch], dtype=np.intp)
@@ -183,6 +189,7 @@ def _predictions(subject: _Subject, question: Question, *, batches: IndexArray) 
         layout=options.layout,
         compile_mode=options.compile,
         loader_s_per_sample=options.loader_s_per_sample,
+        loader_workers=options.loader_workers,
     )
     if predictions.precisions[0, 0] is None:
         raise UsageError(

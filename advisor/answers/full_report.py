@@ -135,6 +135,7 @@ def _batch_points(
         layout=options.layout,
         compile_mode=options.compile,
         loader_s_per_sample=options.loader_s_per_sample,
+        loader_workers=options.loader_workers,
     )
     return [batch_points(found, row, usd_per_hour=subject.quote.usd_per_hour) for row, subject in enumerate(subjects)]
 

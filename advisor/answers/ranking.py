@@ -42,12 +42,29 @@ from advisor.scale.memory_notes import memory_notes
 from advisor.scale.predict_on_all import predict_with_growing_batches
 from advisor.workload.summary import summarize
 
+_LEAST_SAVED_RATIO = 0.05
+"""A script whose cost another precision lowers by less is not told of it."""
+
 
 def rank(question: Question, *, today: date | None = None) -> Recommendation:
     """Predict the step on every device on offer, price the job there, and rank the offers.
 
-    The age of prices is counted from `today` (default: by the clock).
+    The age of prices is counted from `today` (default: by the clock). A script's job is ranked as the script runs, and
+    once more in the precision that would be cheapest.
     """
+    answer = _ranked(question, today=today)
+    script = question.workload.script
+    is_settled = question.options.precision == "auto" and answer.job.precision != "auto"
+    if script is None or answer.best is None or not is_settled or LOCAL in question.options.device:
+        return answer
+    free = replace(script, gpu_precision=None, cpu_precision=None)
+    alone = replace(question, workload=replace(question.workload, script=free)).without_machine()
+    best = _ranked(alone, today=today).best
+    is_cheaper = best is not None and best.job_usd.mid < (1 - _LEAST_SAVED_RATIO) * answer.best.job_usd.mid
+    return replace(answer, best_in_auto=best) if is_cheaper else answer
+
+
+def _ranked(question: Question, *, today: date | None) -> Recommendation:
     workload, options, catalog, machine = question.workload, question.options, question.catalog, question.machine
     _check_machine(question)
     if not workload.rows:
@@ -55,7 +72,13 @@ def rank(question: Question, *, today: date | None = None) -> Recommendation:
             f"{workload.name} calls no operator that computes or copies: there is nothing to predict",
             hint="check that its forward does something with its inputs",
         )
-    job = job_of(options, source_batch=workload.batch, inputs=workload.inputs, generation=workload.generation)
+    job = job_of(
+        options,
+        source_batch=workload.batch,
+        inputs=workload.inputs,
+        generation=workload.generation,
+        script=workload.script,
+    )
     if job.batch == "auto" and not workload.batch_is_affine:
         job = replace(job, batch=str(workload.batch))
     wanted = batch_candidates(options.batch, mode=options.mode, source_batch=workload.batch)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from advisor.cli.commands import command_names
 from advisor.errors import EXIT_MEANINGS, ExitCode, UsageError
@@ -62,10 +63,13 @@ class Command(click.Command):
     def gather_options(self, ctx: click.Context) -> None:
         """Replace the values of the flags from `option_flags` by one record, `options`."""
         from advisor.cli.flags import OptionFlag
-        from advisor.records.options import Options
+        from advisor.records.options import Options, ScriptOptions
 
         gathered = {flag.name: ctx.params.pop(flag.name) for flag in self.params if isinstance(flag, OptionFlag)}
-        if gathered:
+        if gathered and ctx.params.get("run"):
+            given = {name for name in gathered if ctx.get_parameter_source(str(name)) is ParameterSource.COMMANDLINE}
+            ctx.params["options"] = ScriptOptions(**gathered, given=frozenset(map(str, given)))
+        elif gathered:
             ctx.params["options"] = Options(**gathered)
 
 

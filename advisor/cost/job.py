@@ -12,6 +12,7 @@ from advisor.records.flag_values import flag_name, single_batch_of
 from advisor.records.generation import Generation
 from advisor.records.options import Options
 from advisor.records.price import PriceKind
+from advisor.records.script import Script
 from advisor.records.workload import Operand
 
 ASSUMED_SAMPLES = 1_000_000
@@ -26,7 +27,12 @@ def price_kind_of(options: Options) -> PriceKind:
 
 
 def job_of(
-    options: Options, *, source_batch: int, inputs: Sequence[Operand] = (), generation: Generation | None = None
+    options: Options,
+    *,
+    source_batch: int,
+    inputs: Sequence[Operand] = (),
+    generation: Generation | None = None,
+    script: Script | None = None,
 ) -> Job:
     """Return the job: `--samples` x `--epochs`, `--steps`, `--tokens`, a service, or an assumed million samples.
 
@@ -51,7 +57,7 @@ def job_of(
         steps=options.steps,
         assumed=all(getattr(options, name) is None for name in _SIZES),
         batch=batch,
-        precision=options.precision,
+        precision=_own_precision(script) if options.precision == "auto" and script else options.precision,
         layout=options.layout,
         compile=options.compile,
         price=price_kind_of(options),
@@ -61,9 +67,19 @@ def job_of(
         generation=generation,
         checkpoint_every_s=options.checkpoint_every,
         loader_s_per_sample=options.loader_s_per_sample,
+        loader_workers=options.loader_workers,
         objective=options.objective,
         limits=JobLimits(**{one.name: getattr(options, one.metadata["option"]) for one in fields(JobLimits)}),
     )
+
+
+def _own_precision(script: Script) -> str:
+    """Return the precision in which the script runs, or auto if the user wants the cheaper one."""
+    gpu, cpu = script.gpu_precision, script.cpu_precision
+    if gpu is None or cpu is None:
+        return "auto"
+    is_same = gpu == cpu or (gpu, cpu) == ("cudnn-tf32", "fp32")  # CPUs have no TF32
+    return gpu if is_same else f"{gpu} on GPUs, {cpu} on CPUs"
 
 
 def tokens_per_sample(inputs: Sequence[Operand]) -> int | None:

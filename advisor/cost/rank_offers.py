@@ -149,7 +149,7 @@ def _causes(fleet: Fleet, *, predictions: Predictions, choice: BatchChoice, job:
             return Cause(code="no-device-profile", what=fleet.problems[index])
         if predictions.precisions[device, 0] is None:
             return Cause(code="no-native-precision", what=predictions.devices[device].name)
-        if job.loader_s_per_sample is not None and offer.vcpus is None:
+        if job.loader_s_per_sample is not None and job.loader_workers is None and offer.vcpus is None:
             return Cause(code="unknown-vcpus")
         return why_no_batch(device)
 

@@ -3,12 +3,14 @@
 Workers on all vCPUs load the next batches while the step runs (PyTorch's `DataLoader` with `num_workers`). The process
 of each GPU keeps one vCPU busy: it dispatches, or spins until the GPU is done (CUDA runtime API,
 `cudaDeviceScheduleAuto`). So a step takes the longer of the GPU's time and the loading time.
+Without workers (`num_workers=0`) the process of each GPU loads its share of a batch before its step.
 A CPU computes and loads on the same cores. If loading gets a share x of them, computing takes T / (1 - x) and loading
 L / x, where T and L are the times on all cores. Neither waits for the other at x = L / (T + L), and both take T + L.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -25,45 +27,58 @@ def loading_s(
     *,
     batches: IndexArray,
     loader_s_per_sample: float,
+    loader_workers: int | None = None,
     machines: FloatArray | float = 1.0,
     gpus: FloatArray | float = 1.0,
 ) -> FloatArray:
     """Return the seconds to load a batch, (devices, batches); infinite if the vCPU count is unknown.
 
-    The batch is split over `machines`, each with `gpus` in use.
+    The batch is split over `machines`, each with `gpus` in use, whose processes have `loader_workers` each.
     """
     all_vcpus = np.array([device.vcpu_count or 0.0 for device in devices])[:, np.newaxis]
     is_gpu = np.array([device.kind == "gpu" for device in devices], dtype=np.bool_)[:, np.newaxis]
     hosting = _HOST_VCPUS * gpus
     vcpus = np.where(is_gpu & (all_vcpus > hosting), all_vcpus - hosting, all_vcpus)
+    if loader_workers is not None:  # a machine whose vCPUs are not known is taken to have one for each worker
+        asked = max(1, loader_workers) * gpus
+        vcpus = np.where(all_vcpus > 0, np.minimum(vcpus, asked), asked)
     work_s = np.broadcast_to(batches * loader_s_per_sample / machines, (len(devices), len(batches)))
     seconds: FloatArray = np.divide(work_s, vcpus, out=np.full(work_s.shape, np.inf), where=vcpus > 0)
     return seconds
 
 
-def with_loader(predictions: Predictions, *, loader_s_per_sample: float) -> Predictions:
+def with_loader(
+    predictions: Predictions, *, loader_s_per_sample: float, loader_workers: int | None = None
+) -> Predictions:
     """Return the predictions with data loading on the devices' own machines.
 
+    Each process has `loader_workers`, by default one for each vCPU; with 0 it loads a batch before its step.
     The loading time is the user's figure and has no error. A device with an unknown number of vCPUs fits nothing.
     """
     machines, gpus = _machines_and_gpus(predictions)
-    load_s = loading_s(
+    load = partial(
+        loading_s,
         predictions.devices,
         batches=predictions.batches,
         loader_s_per_sample=loader_s_per_sample,
         machines=machines,
         gpus=gpus,
     )
+    load_s = load(loader_workers=loader_workers)
+    shared_s = load() if loader_workers is None else np.minimum(load(), load_s)  # of all the cores of a CPU
     is_gpu = np.array([device.kind == "gpu" for device in predictions.devices], dtype=np.bool_)[:, np.newaxis]
 
     def fed(alone_s: FloatArray) -> FloatArray:
-        return np.where(is_gpu, np.maximum(alone_s, load_s), alone_s + load_s)
+        if loader_workers == 0:
+            return alone_s + load_s
+        return np.maximum(alone_s + np.where(is_gpu, 0.0, shared_s), load_s)
 
     alone_s = predictions.step_s
     step_s = fed(alone_s)
     # The share of a relative error of the device's time that reaches the step.
     share = np.divide(alone_s, step_s, out=np.ones_like(step_s), where=np.isfinite(step_s))
-    share = np.where(is_gpu & (share < 1), 0.0, share)
+    if loader_workers != 0:
+        share = np.where(is_gpu & (share < 1), 0.0, share)
     is_waiting = load_s > alone_s
     work_s = predictions.batches * loader_s_per_sample
     return replace(

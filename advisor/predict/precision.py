@@ -6,6 +6,7 @@ from typing import Literal
 from advisor.ops.registry import Autocast
 from advisor.records.device import Device, DeviceKind, Precision
 from advisor.records.options import PrecisionChoice
+from advisor.records.script import Script
 from advisor.records.workload import Operand, Row
 
 Width = Literal["full", "autocast", "half"]
@@ -28,16 +29,22 @@ _BLAS_FAMILY = "matmul"
 _FLOATS = frozenset({"float32", "float64", "bfloat16"})
 
 
-def precisions_of(choice: PrecisionChoice, device: Device, *, rows: Sequence[Row]) -> tuple[Precision, ...]:
+def precisions_of(
+    choice: PrecisionChoice, device: Device, *, rows: Sequence[Row], script: Script | None = None
+) -> tuple[Precision, ...]:
     """Return the precisions that the choice allows a step of these rows on the device; none if it cannot run it.
 
-    auto: torch's default fp32, and autocast if the device has units for it; every other choice is one precision.
+    auto: as the script runs; without one, torch's default fp32, and autocast if the device has units for it. Every
+    other choice is one precision.
     """
+    uses_cudnn = "tf32" in device.peak_flops_per_s and any(row.family in _CUDNN_FAMILIES for row in rows)
+    plain: Precision = "cudnn-tf32" if uses_cudnn else "fp32"
+    if choice == "auto" and script is not None and (own := script.precision_on(device.kind)) is not None:
+        precision = plain if own == "cudnn-tf32" else resolve_precision(own, device)
+        return () if precision is None else (precision,)
     if choice != "auto":
         precision = resolve_precision(choice, device)
         return () if precision is None else (precision,)
-    uses_cudnn = "tf32" in device.peak_flops_per_s and any(row.family in _CUDNN_FAMILIES for row in rows)
-    plain: Precision = "cudnn-tf32" if uses_cudnn else "fp32"
     autocast = autocast_precision(device)
     return (plain,) if autocast is None else (plain, autocast)
 

@@ -21,7 +21,9 @@ def runs_of(
 
     A device that cannot run the choice has one run, without a precision.
     """
-    precisions = [precisions_of(choice, device, rows=workload.rows) or (None,) for device in devices]
+    precisions = [
+        precisions_of(choice, device, rows=workload.rows, script=workload.script) or (None,) for device in devices
+    ]
     places = np.repeat(np.arange(len(devices)), [len(each) for each in precisions])
     return places, tuple(precision for each in precisions for precision in each)
 

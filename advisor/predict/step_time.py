@@ -34,14 +34,15 @@ def predict(
     layout: Layout = "nchw",
     compile_mode: CompileMode = "eager",
     loader_s_per_sample: float | None = None,
+    loader_workers: int | None = None,
     anchors: Sequence[Anchor] = (),
     step_kernels: StepKernels | None = None,
 ) -> Predictions:
     """Predict one step of the workload on every device at every batch size, in the cheapest precision of the choice.
 
-    With `loader_s_per_sample`, data is loaded on the device's machine. `anchors` are timed steps of this workload, in
-    the same layout and compile mode. `step_kernels` are kernels of this workload in the same compile mode, for reuse
-    over several predictions.
+    With `loader_s_per_sample`, data is loaded on the device's machine, as `with_loader` says. `anchors` are timed steps
+    of this workload, in the same layout and compile mode. `step_kernels` are kernels of this workload in the same
+    compile mode, for reuse over several predictions.
     """
     places, precisions = runs_of(devices, precision, workload=workload)
     predictions = predict_runs_of(
@@ -56,7 +57,7 @@ def predict(
         step_kernels=step_kernels,
     )
     if loader_s_per_sample is not None:
-        predictions = with_loader(predictions, loader_s_per_sample=loader_s_per_sample)
+        predictions = with_loader(predictions, loader_s_per_sample=loader_s_per_sample, loader_workers=loader_workers)
     return cheapest_runs(predictions, places)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from advisor.errors import AdvisorError
 from advisor.records.flag_values import is_workload_file, single_batch_of
-from advisor.records.options import Options
+from advisor.records.options import Options, ScriptOptions
 from advisor.workload.source_trace import SourceTrace
 from advisor.workload.spawn import ProfileRequest
 
@@ -29,6 +29,7 @@ def request_of(source: str, options: Options, *, batch: int | None, **how: Any) 
     return ProfileRequest(
         source=source,
         mode=options.mode,
+        finds_mode=isinstance(options, ScriptOptions) and "mode" not in options.given,
         batch=batch,
         inputs=options.input,
         attention=options.attention,

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from advisor.calibrate.in_force import calibrations_in_force, with_calibrations
 from advisor.calibrate.measured_beside import Measuring
@@ -17,7 +18,7 @@ from advisor.question.served_model import as_served, check_generation
 from advisor.records.answer import Group, GroupBy, WorkloadSummary
 from advisor.records.flag_values import is_workload_file, single_batch_of
 from advisor.records.machine import LOCAL, Machine
-from advisor.records.options import Options
+from advisor.records.options import Options, ScriptOptions
 from advisor.records.price import Catalog
 from advisor.records.workload import Attention, SecondCount, Workload
 from advisor.workload.file import read_workload, workload_from_json
@@ -89,6 +90,8 @@ def question_from_source(
         catalog = catalog_of(options)  # while a child imports torch
         machine = read_machine() if read_machine and (is_here_named or not options.no_local) else None
         workload = started.workload()
+    if isinstance(options, ScriptOptions):
+        workload, options = as_script(workload, options)
     return question_of(
         workload,
         options,
@@ -219,6 +222,23 @@ def as_saved(options: Options, workload: Workload, *, where: str) -> Options:
             hint="save it with `advise profile SOURCE --mode training -o workload.json`",
         )
     return replace(options, mode=workload.mode)
+
+
+def as_script(workload: Workload, options: ScriptOptions) -> tuple[Workload, Options]:
+    """Return the workload and the options as the script runs, except for the options that the user has given."""
+    script = workload.script
+    if script is None:
+        return workload, options
+    own: dict[str, Any] = {
+        "mode": workload.mode,
+        "compile": script.compile,
+        "layout": script.layout,
+        "loader_s_per_sample": script.loader_s_per_sample,
+        "loader_workers": script.worker_count,
+    }
+    if "precision" in options.given:
+        workload = replace(workload, script=replace(script, gpu_precision=None, cpu_precision=None))
+    return workload, replace(options, **{name: value for name, value in own.items() if name not in options.given})
 
 
 def catalog_of(options: Options) -> Catalog:

@@ -39,6 +39,7 @@ class Keywords(TypedDict, total=False):
     requests_per_second: float | str | None
     checkpoint_every: float | str | None
     loader_s_per_sample: float | str | None
+    loader_workers: int | str | None
     provider: str | Sequence[str]
     region: str | Sequence[str]
     tier: str | Sequence[str]

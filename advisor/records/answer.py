@@ -323,6 +323,7 @@ class Job:
     - `requests_per_second`: set if the user gave the load in this unit
     - `generation`: set for LLM serving, where a sample is a request and a batch is the requests in flight per instance
     - `loader_s_per_sample`: time one vCPU needs to load a sample; None if not known, then nothing waits for data
+    - `loader_workers`: processes that load, 0 if the step waits for its data; None if there is one for each vCPU
     """
 
     mode: Mode
@@ -341,6 +342,7 @@ class Job:
     generation: Generation | None = None
     checkpoint_every_s: float | None = None
     loader_s_per_sample: float | None = None
+    loader_workers: int | None = None
     objective: Objective = "cost"
     limits: JobLimits = JobLimits()
 
@@ -460,6 +462,8 @@ class Recommendation(Displayed):
     - `better_if_prediction_holds`: the first quote before `best` on whose generation nothing was measured
     - `chance_by_device`: `chance_among_trusted` of the quotes, added up for each device, the likeliest first
     - `best_by_tier`: the best quote of each tier, by the same rule, without the local machine
+    - `best_in_auto`: for a script, the best quote in the precision that `--precision auto` takes for a model, if it
+      costs over 5 % less than `best`
     - `notes`: what the answer is based on, such as defaults and overlays in use
     - `warnings`: reasons why the answer may be wrong
     - `situations`: a CPU and a GPU side by side for each use of a model whose job has no given size
@@ -485,6 +489,7 @@ class Recommendation(Displayed):
     warnings: tuple[str, ...]
     better_if_price_holds: Quote | None = None
     better_if_prediction_holds: Quote | None = None
+    best_in_auto: Quote | None = None
     chance_by_device: tuple[DeviceChance, ...] = ()
     best_by_tier: Mapping[Tier, Quote] = field(default_factory=dict)
     situations: tuple[Situation, ...] = ()

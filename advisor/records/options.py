@@ -47,12 +47,15 @@ def _serving_flag(default: Any, help_text: str, *, metavar: str = "") -> Any:
 class Options:
     """Hold the values of all flags. An empty tuple or None means no such limit."""
 
-    mode: Mode = _flag("inference", "inference, or training (forward, loss, backward and optimizer)")
+    mode: Mode = _flag(
+        "inference", "inference, or training (forward, loss, backward and optimizer); with --run, what the script does"
+    )
     precision: PrecisionChoice = _flag(
         "auto",
-        "auto: for each device and batch the cheaper of torch's default fp32 (cudnn-tf32: TF32 in convolutions and "
-        "recurrent layers, where the GPU has it) and autocast (bf16 if native, else fp16 on tensor cores); with "
-        "--prompt-tokens, same as half: the whole model in bf16 if native, else in fp16 on GPUs, else in fp32",
+        "auto: with --run, as the script runs; else for each device and batch the cheaper of torch's default fp32 "
+        "(cudnn-tf32: TF32 in convolutions and recurrent layers, where the GPU has it) and autocast (bf16 if native, "
+        "else fp16 on tensor cores); with --prompt-tokens, same as half: the whole model in bf16 if native, else in "
+        "fp16 on GPUs, else in fp32",
     )
     batch: str = _flag("", "global batch size; auto: the cheapest for each device", metavar="N|N,M|A..B|auto")
     prompt_tokens: int | None = _flag(None, "LLM serving (hf: models): prompt tokens per request", metavar="N")
@@ -85,7 +88,7 @@ class Options:
         (), "shape of an input without the batch dimension: 3x224x224 or ids=1024:int64", metavar="SPEC"
     )
     layout: Layout = _flag("nchw", "memory layout of images")
-    compile: CompileMode = _flag("eager", "eager, or compile (torch.compile)")
+    compile: CompileMode = _flag("eager", "eager, or compile (torch.compile); with --run, what the script does")
     attention: Attention = _flag(
         "auto",
         "auto: as the model sets it; eager: scores are written to memory; fused: one kernel, where the model has one",
@@ -105,6 +108,12 @@ class Options:
     )
     loader_s_per_sample: float | None = _flag(
         None, "time one vCPU needs to load and prepare a sample: 0.004 or 4ms", metavar="TIME"
+    )
+    loader_workers: int | None = _flag(
+        None,
+        "processes that load data, by default one per vCPU, which is the most; 0: a step waits until a batch is loaded",
+        metavar="N",
+        parse=partial(units.parse_count, least=0),
     )
     provider: tuple[str, ...] = _flag((), "only these providers", metavar="NAME", parse=provider_id)
     region: tuple[str, ...] = _flag((), "only these regions", metavar="REGION|US|EU|JP")
@@ -155,6 +164,13 @@ class Options:
     timeout: float = _flag(120.0, "timeout for loading and tracing the model", metavar="SECONDS")
     profiles: str | None = _flag(None, "folder of profiles that override the built-in ones", metavar="DIR")
     prices: tuple[str, ...] = _flag((), "prices and terms that override the built-in ones", metavar="FILE")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptOptions(Options):
+    """The flags for a script's job: what the script sets for itself counts, except for the fields in `given`."""
+
+    given: frozenset[str] = frozenset()
 
 
 TAKES_COMMAS = frozenset({"provider", "region", "tier", "device", "arch", "instance"})

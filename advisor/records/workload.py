@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from advisor.records.generation import Generation
+from advisor.records.script import Script
 
 SCHEMA_VERSION = 1
 
@@ -135,6 +136,7 @@ class Workload:
     - `inputs`: tensors copied to the device in each step
     - `generation`: set for LLM serving, where a sample is a request and a step serves every request in flight once,
       from prompt to last token: the mean step of continuous batching
+    - `script`: what a captured script sets for itself
     """
 
     schema_version: int
@@ -156,6 +158,7 @@ class Workload:
     blocks: tuple[Blocks, ...] = ()
     taken: TakenRatios = TakenRatios(heap=1.0, cache=1.0)
     generation: Generation | None = None
+    script: Script | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -222,6 +222,15 @@ def loader_notes(quote: Quote, job: Job) -> Iterator[str]:
     if job.loader_s_per_sample is None or quote.loader_vcpus is None or quote.vcpus is None:
         return
     each = f"data loading ({units.format_duration(job.loader_s_per_sample)} of vCPU time per sample)"
+    if job.loader_workers == 0:
+        alone_s = quote.step_s.mid - quote.batch * job.loader_s_per_sample / quote.gpus_used
+        yield (
+            f"{each} comes before each step, because the loader has no workers: it takes "
+            f"{units.format_ratio(1 - alone_s / quote.step_s.mid)} of the time."
+        )
+        return
+    if job.loader_workers is not None:
+        each = f"{each}, by {job.loader_workers} worker{'' if job.loader_workers == 1 else 's'} at most,"
     needed = units.format_significant(quote.loader_vcpus, digits=2)
     if quote.device.kind == "cpu":
         plural = "" if quote.vcpus == 1 else "s"

@@ -29,7 +29,11 @@ _FIRST: Mapping[Objective, str] = {"cost": "Cheapest", "time": "Fastest", "cost-
 def recommendation_content(recommendation: Recommendation, *, top: int) -> Iterator[Block]:
     """Yield the headline, assumptions, `top` offers that include CPUs and GPUs, offers left out and warnings."""
     rows = table_rows(recommendation, top=top)
-    better = (sentence.better_if_price_holds(recommendation), sentence.better_if_prediction_holds(recommendation))
+    better = (
+        sentence.in_other_precision(recommendation),
+        sentence.better_if_price_holds(recommendation),
+        sentence.better_if_prediction_holds(recommendation),
+    )
     if when := when_to_use_which(recommendation):
         yield Paragraph(title=when)
         yield from situation_tables(recommendation)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from advisor import units
 from advisor.records.answer import Job, Quote, Recommendation, WorkloadSummary
-from advisor.records.device import DeviceKind
+from advisor.records.device import DeviceKind, Precision
 from advisor.records.machine import LOCAL
 from advisor.records.options import Objective
 from advisor.records.price import ExchangeRate, Tier
@@ -40,6 +40,7 @@ _TIME_NAMES = {
     "fitted": "predicted from operators measured on its hardware generation",
     "datasheet": "predicted from its datasheet",
 }
+_AUTOCAST_NAMES: Mapping[Precision, str] = {"amp-bf16": "with bf16 autocast", "amp-fp16": "with fp16 autocast"}
 _AMOUNT_CODES = ("over-", "under-", "does-not-fit")
 """Prefixes of the rejection codes that miss a limit by an amount."""
 _NAMED_RIVAL_COUNT = 3
@@ -189,6 +190,16 @@ def _time_s(quote: Quote, job: Job) -> float:
 
 def _saving(ratio: float) -> str:
     return units.format_times(ratio) if ratio >= 2 else units.format_ratio(1 - 1 / ratio)
+
+
+def in_other_precision(recommendation: Recommendation) -> str | None:
+    """Return what the script's job would cost in another precision, or None if it would cost about the same."""
+    quote = recommendation.best_in_auto
+    if quote is None:
+        return None
+    name = _AUTOCAST_NAMES.get(quote.precision, f"in {quote.precision}")
+    cost = _cost_text(quote, recommendation, unit=unit_of(recommendation))
+    return f"{name[:1].upper()}{name[1:]} it would cost {cost} on {quote.provider} {instance_label(quote)}."
 
 
 def better_if_price_holds(recommendation: Recommendation) -> str | None:

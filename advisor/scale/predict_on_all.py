@@ -170,7 +170,9 @@ def _predictor(
 def _with_loader(predictions: Predictions, options: Options) -> Predictions:
     if options.loader_s_per_sample is None:
         return predictions
-    return with_loader(predictions, loader_s_per_sample=options.loader_s_per_sample)
+    return with_loader(
+        predictions, loader_s_per_sample=options.loader_s_per_sample, loader_workers=options.loader_workers
+    )
 
 
 def _as_they_are(devices: Sequence[Device], asked: Spreading) -> list[int]:

@@ -14,6 +14,7 @@ from advisor.files.json_text import parse_json, read_as
 from advisor.files.regular_file import read_regular_file
 from advisor.ops.evaluate import row_cost
 from advisor.ops.registry import ITEMSIZE_BYTES
+from advisor.records.script import Script
 from advisor.records.workload import SCHEMA_VERSION, Operand, Row, StoredBytes, Workload
 from advisor.workload.summary import KINDS, coverage_ratio, group_rows, totals, unknown_ops
 
@@ -43,7 +44,7 @@ def workload_to_json(workload: Workload) -> dict[str, Any]:
     document = {
         name: getattr(workload, name)
         for name in Workload.__dataclass_fields__
-        if name not in ("rows", "memory", "inputs", "unknown_ops", "blocks", "taken", "generation")
+        if name not in ("rows", "memory", "inputs", "unknown_ops", "blocks", "taken", "generation", "script")
     }
     groups = {
         f"by_{by}": [asdict(group) for group in group_rows(workload, by=by, batch=workload.batch)]
@@ -60,6 +61,7 @@ def workload_to_json(workload: Workload) -> dict[str, Any]:
         "blocks": [asdict(blocks) for blocks in workload.blocks],
         "taken": asdict(workload.taken),
         **({} if workload.generation is None else {"generation": asdict(workload.generation)}),
+        **({} if workload.script is None else {"script": _script_to_json(workload.script)}),
         "rows": {
             **{name: [getattr(row, name) for row in workload.rows] for name in _COLUMNS[:5]},
             "inputs": [[_operand_to_json(operand) for operand in row.inputs] for row in workload.rows],
@@ -67,6 +69,11 @@ def workload_to_json(workload: Workload) -> dict[str, Any]:
             "attributes": [dict(row.attributes) for row in workload.rows],
         },
     }
+
+
+def _script_to_json(script: Script) -> dict[str, Any]:
+    """Return the script's settings; what it reads belongs to this machine."""
+    return {name: value for name, value in asdict(script).items() if name != "reads"}
 
 
 def _operand_to_json(operand: Operand) -> dict[str, Any]:
@@ -165,6 +172,10 @@ def _problems(workload: Workload) -> Iterator[_Problem]:
         for key, least in (("prompt_tokens", 1), ("output_tokens", 2), ("head_count", 1), ("kv_head_count", 1)):
             number = getattr(workload.generation, key)
             yield from _outside(least if number is None else number, least=least, most=1e9, key=f"generation.{key}")
+    if workload.script is not None:
+        yield from _outside(workload.script.passes, least=1, most=_MOST_BATCH, key="script.passes")
+        yield from _outside(workload.script.worker_count or 0, most=_MOST_BATCH, key="script.worker_count")
+        yield from _outside(workload.script.loader_s_per_sample or 0, most=1e9, key="script.loader_s_per_sample")
     # A workload whose sizes are not a + b x batch is never evaluated at another batch than its own.
     least_batch = 1 if workload.batch_is_affine else workload.batch
     for index, operand in enumerate(workload.inputs):

@@ -3,7 +3,8 @@
 import inspect
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from advisor.errors import AdvisorError, LoadError, TraceError
 from advisor.records.workload import Attention, Mode, Workload
 from advisor.workload.companions import companions_of
 from advisor.workload.fakes import fake_mode, fake_tensor_log_silenced
+from advisor.workload.patching import patched
+from advisor.workload.script_source import ScriptSource
+from advisor.workload.script_watch import ScriptWatch
 from advisor.workload.sources.python_file import import_file
 from advisor.workload.trace import Follower, Method, following_step, merged_workload, method_notes
 from advisor.workload.user_error import raised_by_us
@@ -26,15 +30,28 @@ class StepCaptured(BaseException):
     """Ends the script once the step is captured. Not an `Exception`, so that the script's handlers do not catch it."""
 
 
+class NoTrainingStepError(TraceError):
+    """The script ended before an optimizer's step."""
+
+
 @fake_tensor_log_silenced()
-def trace_script(path: Path, argv: Sequence[str], *, mode: Mode, attention: Attention = "auto") -> Workload:
+def trace_script(
+    path: Path, argv: Sequence[str], *, mode: Mode | None = None, attention: Attention = "auto"
+) -> Workload:
     """Run the script until its first step ends: the optimizer's step in training, the model's call in inference.
+
+    Without a mode, it is what the script does: training if its code has what training needs and an optimizer steps.
 
     In training, earlier calls without gradients (a first evaluation) run for real. The step is traced on fake tensors
     with assumed data-dependent sizes. If it needs values, the script runs again with the step on real tensors. The
     result holds only for the script's batch. Raises whatever the script raises, `LoadError` if it ends without calling
     a model, and `TraceError` if it ends before the step does.
     """
+    if mode is None:
+        if ScriptSource(path).trains:
+            with suppress(NoTrainingStepError):
+                return trace_script(path, argv, mode="training", attention=attention)
+        return trace_script(path, argv, mode="inference", attention=attention)
     capture = _Capture(mode=mode, method="symbolic", attention=attention)
     try:
         return capture.run(path, argv)
@@ -60,6 +77,7 @@ class _Capture:
         self._batches: list[int] = []
         self._is_over = False
         self._path = Path()
+        self._watch = ScriptWatch()
 
     @property
     def has_begun(self) -> bool:
@@ -69,16 +87,21 @@ class _Capture:
     def run(self, path: Path, argv: Sequence[str]) -> Workload:
         self._path = path
         # Our `no_grad` may begin inside the script's and end after it, and would then restore the wrong grad mode.
-        with torch.set_grad_enabled(torch.is_grad_enabled()), self._open:
+        with (
+            torch.set_grad_enabled(torch.is_grad_enabled()),
+            patched(self._watch.patches(), in_all_threads=True),
+            self._open,
+        ):
             run_script(path, argv, on_first_forward=self._begin, with_gradients=self._mode == "training")
         if self._model is None or self._follower is None or not self._is_over:
-            raise TraceError(
+            raise NoTrainingStepError(
                 f"{path} ended before an optimizer's step",
                 hint="use --mode inference, or pass arguments with which the script trains",
             )
         step = self._follower.step(self._inputs)
         batch, passes = self._batch(self._follower.recorder.backward_count)
-        return merged_workload(
+        script = self._watch.script(self._model, passes=passes, batch=batch)
+        workload = merged_workload(
             model=self._model,
             name=str(path),
             mode=self._mode,
@@ -88,15 +111,18 @@ class _Capture:
             method=self._method,
             assumptions=[
                 f"the script's first step, at its batch of {batch}"
-                + (f": gradients of {passes} passes are accumulated" if passes > 1 else ""),
+                + (f" ({passes} passes of {batch // passes})" if passes > 1 else ""),
+                *self._watch.notes(script, self._model, may_autocast="autocast" in ScriptSource(path).names),
                 *method_notes(self._method, step),
             ],
         )
+        return replace(workload, script=script)
 
     def _begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         fake = fake_mode(symbolic=True, isolated=True) if self._method == "symbolic" else None
         self._model = model
         self._inputs = pytree.tree_leaves((args, kwargs))
+        self._watch.begin(model, self._inputs)
         if self._mode == "inference":
             self._open.enter_context(torch.no_grad())
         self._follower = self._open.enter_context(
@@ -144,11 +170,13 @@ def run_script(
     script pass through.
     """
     call = nn.Module.__call__
-    called = False
+    called = is_skipped = False
 
     def watched_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        nonlocal called
+        nonlocal called, is_skipped
         is_step = torch.is_grad_enabled() or not with_gradients
+        if not called and next(module.parameters(), None) is not None:
+            is_skipped = not is_step
         if not called and is_step and next(module.parameters(), None) is not None:
             called = True
             nn.Module.__call__ = call  # type: ignore[method-assign]
@@ -166,6 +194,11 @@ def run_script(
             raise
     finally:
         nn.Module.__call__ = call  # type: ignore[method-assign]
+    if not called and is_skipped:
+        raise NoTrainingStepError(
+            f"{path} ended before an optimizer's step: it calls its model without gradients only",
+            hint="use --mode inference, or pass arguments with which the script trains",
+        )
     if not called:
         raise LoadError(
             f"{path} ended without calling a model",

@@ -64,7 +64,10 @@ def packed(payload: bytes, *, token: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileRequest:
-    """A request to trace a source; with `run` the source is a script, run as `__main__` with `script_args`."""
+    """A request to trace a source; with `run` the source is a script, run as `__main__` with `script_args`.
+
+    With `finds_mode` a script's mode is what it does, whatever `mode` says.
+    """
 
     source: str
     mode: Mode = "inference"
@@ -72,6 +75,7 @@ class ProfileRequest:
     inputs: tuple[str, ...] = ()
     attention: Attention = "auto"
     run: bool = False
+    finds_mode: bool = False
     script_args: tuple[str, ...] = ()
     timeout_s: float = 120.0
     second_count: bool = False

@@ -189,7 +189,8 @@ def _traced(request: ProfileRequest) -> dict[str, Any]:
             from advisor.workload.script_trace import trace_script
 
             script = Path(request.source)
-            workload = trace_script(script, request.script_args, mode=request.mode, attention=request.attention)
+            mode = None if request.finds_mode else request.mode
+            workload = trace_script(script, request.script_args, mode=mode, attention=request.attention)
         elif request.generation is not None:
             model = sources.load_language_model(request.source, request.generation)
             from advisor.workload.generation_trace import trace_generation  # needs transformers

@@ -71,3 +71,11 @@ def test_what_cannot_be_traced_starts_no_process(source: str, tmp_path: Path, mo
     monkeypatch.setattr("advisor.workload.spawn.SourceProcess.start", fail)
     monkeypatch.chdir(tmp_path)
     assert early_trace(source, Options(), run=False, script_args=()) is None
+
+
+def test_the_flags_of_a_script_that_are_given_are_known(advise: Advise, pipeline: Pipeline) -> None:
+    advise("train.py", "--run", "--compile", "eager", "--max-hourly", "3")
+    advise("model.py", "--compile", "eager")
+    of_script, of_model = (call["options"] for call in pipeline.asked)
+    assert of_script.given == {"compile", "max_hourly"}
+    assert not hasattr(of_model, "given")

@@ -62,6 +62,7 @@ GIVEN: dict[str, tuple[tuple[str, ...], Any]] = {
     "requests_per_second": (("0.5",), 0.5),
     "checkpoint_every": (("30m",), 1800.0),
     "loader_s_per_sample": (("4ms",), 0.004),
+    "loader_workers": (("0",), 0),
     "provider": (("aws,gcp", "azure"), ("aws", "gcp", "azure")),
     "region": (("EU",), ("EU",)),
     "tier": (("neocloud, hyperscaler",), ("neocloud", "hyperscaler")),

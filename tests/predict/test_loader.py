@@ -133,3 +133,27 @@ def test_gpus_share_the_host_and_machines_the_batch() -> None:
     # 5 s of work in 0.1 s, and 4 vCPUs for the GPUs.
     assert found.loader_vcpus is not None
     assert found.loader_vcpus[0, 1] == pytest.approx(54.0)
+
+
+def with_workers(own: Device, workers: int, *, step_s: float) -> float:
+    alone = predictions(own, step_s=[(step_s, step_s)], batches=BATCHES)
+    return float(with_loader(alone, loader_s_per_sample=0.1, loader_workers=workers).step_s[0, 0])
+
+
+def test_without_workers_a_batch_is_loaded_before_its_step() -> None:
+    # Batch 10 is 1 s of work for the one process, on a GPU's host and on a CPU alike.
+    assert with_workers(device(vcpu_count=8), 0, step_s=0.5) == pytest.approx(1.5)
+    assert with_workers(device(kind="cpu", vcpu_count=8), 0, step_s=0.5) == pytest.approx(1.5)
+
+
+def test_workers_load_on_as_many_vcpus_as_they_are_and_the_machine_has() -> None:
+    # 1 s of work by 2 workers is 0.5 s, by 4 on 3 vCPUs (one drives the GPU) 0.33 s.
+    assert with_workers(device(vcpu_count=8), 2, step_s=0.2) == pytest.approx(0.5)
+    assert with_workers(device(vcpu_count=4), 4, step_s=0.2) == pytest.approx(1 / 3)
+    # A CPU of 8: the work takes 1/8 s from the cores, but one worker needs 1 s.
+    assert with_workers(device(kind="cpu", vcpu_count=8), 4, step_s=0.5) == pytest.approx(0.625)
+    assert with_workers(device(kind="cpu", vcpu_count=8), 1, step_s=0.5) == pytest.approx(1.0)
+
+
+def test_a_machine_whose_vcpus_are_not_known_has_one_for_each_worker() -> None:
+    assert with_workers(device(vcpu_count=None), 2, step_s=0.2) == pytest.approx(0.5)

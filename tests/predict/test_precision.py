@@ -10,6 +10,7 @@ from advisor.predict.precision import (
 )
 from advisor.predict.rates import sustained_flops_per_s
 from advisor.records.device import DeviceKind, Precision
+from advisor.records.script import Script
 from tests.predict.toys import device, efficiency, operand, row
 
 
@@ -131,3 +132,16 @@ def test_half_is_the_whole_model_in_what_the_device_has(
     kind: DeviceKind, units: dict[str, float], expected: Precision
 ) -> None:
     assert resolve_precision("half", device(kind=kind, peak_flops_per_s=units)) == expected
+
+
+def test_a_script_runs_in_its_own_precision_unless_another_is_asked_for() -> None:
+    gpu = device(peak_flops_per_s=with_units(tf32=40e12, bf16=80e12))
+    cpu = device(kind="cpu", peak_flops_per_s=with_units(bf16=4e12))
+    script = Script(gpu_precision="amp-bf16", cpu_precision="fp32")
+    assert precisions_of("auto", gpu, rows=(), script=script) == ("amp-bf16",)
+    assert precisions_of("auto", cpu, rows=(), script=script) == ("fp32",)
+    assert precisions_of("bf16", cpu, rows=(), script=script) == ("bf16",)
+    free = Script(gpu_precision=None, cpu_precision=None)
+    assert precisions_of("auto", gpu, rows=(), script=free) == ("fp32", "amp-bf16")
+    plain = Script(gpu_precision="cudnn-tf32", cpu_precision="fp32")  # torch's default uses TF32 in cuDNN alone
+    assert precisions_of("auto", gpu, rows=(), script=plain) == ("fp32",)

@@ -77,7 +77,7 @@ def command(
       advise model.py
       advise model.py::Net --input 3x224x224 --batch 32
       advise model.py --mode training --samples 50000 --epochs 90 --batch 256
-      advise train.py --run --mode training -- --epochs 3 --data /tmp/data
+      advise train.py --run -- --epochs 3 --data /tmp/data
       advise hf:./llama --input input_ids=2048:int64 --precision bf16
       advise model.py --region EU --tier hyperscaler --price spot --top 20
       advise model.py -o answer.json

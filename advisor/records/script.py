@@ -1,0 +1,43 @@
+"""Defines what a captured script sets for itself, so that its job is priced as the script runs."""
+
+from dataclasses import dataclass, field
+
+from advisor.records.device import CompileMode, DeviceKind, Layout, Precision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptReads:
+    """What a script reads that another machine may lack.
+
+    - `outside`: files outside the current folder and its own
+    - `in_folder_bytes`: size of the files that it reads in the current folder
+    - `variables`: environment variables
+    """
+
+    outside: tuple[str, ...] = ()
+    in_folder_bytes: int = 0
+    variables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """What a script sets for itself, as its first step shows.
+
+    - `gpu_precision`, `cpu_precision`: autocast for CUDA is off on a CPU; a user's `--precision` sets both to None
+    - `passes`: forward and backward passes whose gradients one optimizer step takes
+    - `worker_count`: processes of its `DataLoader`; None if it has none
+    - `loader_s_per_sample`: time in which one thread of this machine loads a sample; None if it was not timed
+    """
+
+    gpu_precision: Precision | None
+    cpu_precision: Precision | None
+    compile: CompileMode = "eager"
+    layout: Layout = "nchw"
+    passes: int = 1
+    worker_count: int | None = None
+    loader_s_per_sample: float | None = None
+    reads: ScriptReads = field(default_factory=ScriptReads)
+
+    def precision_on(self, kind: DeviceKind) -> Precision | None:
+        """Return the precision in which the script runs on a device of this kind."""
+        return self.gpu_precision if kind == "gpu" else self.cpu_precision

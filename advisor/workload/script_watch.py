@@ -1,0 +1,282 @@
+"""Notes what a script sets for itself while it runs: autocast, torch.compile, its data loader, and from which line.
+
+Autocast and gradient scalers are off inside, so that the step is traced in the model's own precision.
+"""
+
+import functools
+import inspect
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data._utils.fetch import _MapDatasetFetcher
+
+from advisor import units
+from advisor.records.device import Layout, Precision
+from advisor.records.script import Script
+from advisor.workload.patching import Patch
+from advisor.workload.user_error import display_path, is_user_file, passes_arguments_on
+
+_AUTOCAST: dict[torch.dtype | None, Precision] = {torch.float16: "amp-fp16", torch.bfloat16: "amp-bf16"}
+_HALF: dict[torch.dtype, Precision] = {torch.float16: "fp16", torch.bfloat16: "bf16"}
+_UNCOMPILED_BACKENDS = ("eager", "aot_eager")
+"""Backends that torch lists for debugging; they run torch's own kernels (PyTorch docs, "torch.compiler")."""
+_TIMED_S = 0.5
+_TIMED_BATCHES = 8
+_IMAGE_DIMS = 4
+
+
+@dataclass(slots=True, eq=False)
+class _Autocast:
+    """One use of autocast; without a dtype, torch's default for the device."""
+
+    device: str
+    dtype: torch.dtype | None
+    is_on: bool
+    place: str
+
+
+class ScriptWatch:
+    """What the script has set so far; `begin` is called when its step begins."""
+
+    def __init__(self) -> None:
+        self._autocasts: list[_Autocast] = []
+        """The entered ones, innermost last."""
+        self._autocast: _Autocast | None = None
+        self._off: _Autocast | None = None
+        self._compiled: list[tuple[Any, str]] = []
+        self._scaler = ""
+        self._loader: tuple[DataLoader[Any], str] | None = None
+        self._is_in_step = False
+        self._plain: Precision = "cudnn-tf32"
+        self._model_dtype: torch.dtype | None = None
+        self._layout: Layout = "nchw"
+
+    def begin(self, model: nn.Module, inputs: Sequence[Any]) -> None:
+        """Note the settings in which the step begins."""
+        self._is_in_step = True
+        for autocast in self._autocasts[-1:]:
+            self._use(autocast)
+        self._plain = _plain_precision()
+        dtypes = {parameter.dtype for parameter in model.parameters() if parameter.dtype.is_floating_point}
+        self._model_dtype = dtypes.pop() if len(dtypes) == 1 else None
+        images = [one for one in inputs if isinstance(one, torch.Tensor) and one.dim() == _IMAGE_DIMS]
+        weights = [one for one in model.parameters() if one.dim() == _IMAGE_DIMS]
+        self._layout = "nhwc" if any(map(_is_channels_last, (*images, *weights))) else "nchw"
+
+    def script(self, model: nn.Module, *, passes: int, batch: int) -> Script:
+        """Return what the script has set; its loader is timed now."""
+        gpu, cpu = self._precisions()
+        loader = None if self._loader is None else self._loader[0]
+        return Script(
+            gpu_precision=gpu,
+            cpu_precision=cpu,
+            compile="compile" if self._compile_place(model) else "eager",
+            layout=self._layout,
+            passes=passes,
+            worker_count=None if loader is None else loader.num_workers,
+            loader_s_per_sample=None if loader is None else _loader_s_per_sample(loader, batch=batch // passes),
+        )
+
+    def notes(self, script: Script, model: nn.Module, *, may_autocast: bool) -> Iterator[str]:
+        """Yield what was seen, each with its line; `may_autocast` means that the code has autocast somewhere."""
+        compiled = self._compile_place(model)
+        seen = [self._precision_text(script)]
+        seen.append(f"torch.compile ({compiled})" if compiled else "no torch.compile")
+        if script.layout == "nhwc":
+            seen.append("channels-last images")
+        if script.passes > 1:
+            seen.append(f"gradients of {script.passes} passes for each step of the optimizer")
+        seen.append("no DataLoader" if self._loader is None else self._loader_text(script, *self._loader))
+        yield f"seen in the script: {', '.join(seen)}"
+        if self._autocast is None and (self._off is not None or may_autocast):
+            where = f" ({self._off.place})" if self._off is not None else ""
+            yield (
+                f"the script has autocast{where}, but it was not on in this run, which shows the script no GPU; if it "
+                "is on where there is one, add --precision amp-bf16 or amp-fp16"
+            )
+
+    def patches(self) -> Iterator[Patch]:
+        """Yield the replacements of torch's functions that note their calls here."""
+        autocast = torch.amp.autocast_mode.autocast
+        yield autocast, "__init__", self._autocast_init(autocast.__init__)
+        yield autocast, "__enter__", self._autocast_enter(autocast.__enter__)
+        yield autocast, "__exit__", self._autocast_exit(autocast.__exit__)
+        yield torch.amp.GradScaler, "__init__", self._scaler_init(torch.amp.GradScaler.__init__)
+        yield torch, "compile", self._compile
+        yield nn.Module, "compile", lambda module, *_, **settings: self._note_compiled(module, settings)
+        yield DataLoader, "__iter__", self._iterate(DataLoader.__iter__)
+
+    # -- precision ----------------------------------------------------------------------------------------------------
+
+    def _use(self, autocast: _Autocast) -> None:
+        if autocast.is_on:
+            self._autocast = self._autocast or autocast
+        else:
+            self._off = self._off or autocast
+
+    def _precisions(self) -> tuple[Precision, Precision]:
+        """Return the precision on GPUs and on CPUs. Autocast for CUDA is off without it; its default is fp16."""
+        used = self._autocast
+        if used is None:
+            half = _HALF.get(self._model_dtype) if self._model_dtype is not None else None
+            return (half, half) if half else (self._plain, "fp32")
+        on_gpu = _AUTOCAST.get(used.dtype, "amp-fp16")
+        return on_gpu, _AUTOCAST.get(used.dtype, "amp-bf16") if used.device == "cpu" else "fp32"
+
+    def _precision_text(self, script: Script) -> str:
+        if self._autocast is not None:
+            kind = "fp16" if script.gpu_precision == "amp-fp16" else "bf16"
+            scaled = f" with scaled gradients ({self._scaler})" if self._scaler else ""
+            return f"autocast in {kind} ({self._autocast.place}){scaled}"
+        if script.gpu_precision in _HALF.values():
+            return f"a model in {script.gpu_precision}"
+        text = {"cudnn-tf32": "fp32 without autocast", "tf32": "fp32 with TF32, without autocast"}
+        return text.get(str(script.gpu_precision), "fp32 without TF32 or autocast")
+
+    def _autocast_init(self, init: Callable[..., None]) -> Callable[..., None]:
+        def noted(
+            autocast: Any,
+            device_type: str,
+            dtype: torch.dtype | None = None,
+            enabled: bool = True,
+            cache_enabled: bool | None = None,
+        ) -> None:
+            autocast.advisor_seen = _Autocast(device=device_type, dtype=dtype, is_on=bool(enabled), place=_place())
+            init(autocast, device_type, dtype=dtype, enabled=False, cache_enabled=cache_enabled)
+
+        return noted
+
+    def _autocast_enter(self, enter: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def noted(autocast: Any) -> Any:
+            self._autocasts.append(autocast.advisor_seen)
+            if self._is_in_step:
+                self._use(autocast.advisor_seen)
+            return enter(autocast)
+
+        return noted
+
+    def _autocast_exit(self, leave: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(autocast: Any, *error: Any) -> Any:
+            if autocast.advisor_seen in self._autocasts:
+                self._autocasts.remove(autocast.advisor_seen)
+            return leave(autocast, *error)
+
+        return noted
+
+    def _scaler_init(self, init: Callable[..., None]) -> Callable[..., None]:
+        @passes_arguments_on
+        def noted(scaler: Any, *args: Any, **settings: Any) -> None:
+            given = inspect.signature(init).bind(scaler, *args, **settings)
+            if given.arguments.get("enabled", True):
+                self._scaler = _place()
+            given.arguments["enabled"] = False
+            init(*given.args, **given.kwargs)
+
+        return noted
+
+    # -- torch.compile ------------------------------------------------------------------------------------------------
+
+    def _compile(self, model: Any = None, **settings: Any) -> Any:
+        if model is None:
+            return lambda function: self._compile(function, **settings)
+        if isinstance(model, nn.Module) or not callable(model):
+            self._note_compiled(model, settings)
+            return model
+
+        @functools.wraps(model)
+        @passes_arguments_on
+        def called(*args: Any, **others: Any) -> Any:
+            self._note_compiled(None, settings, place=place)
+            return model(*args, **others)
+
+        place = _place()
+        return called
+
+    def _note_compiled(self, module: Any, settings: dict[str, Any], *, place: str = "") -> None:
+        if not settings.get("disable") and settings.get("backend") not in _UNCOMPILED_BACKENDS:
+            self._compiled.append((module, place or _place()))
+
+    def _compile_place(self, model: nn.Module) -> str:
+        """Return where the model, a part of it, a network around it, or a function that ran was compiled."""
+        parts = {id(part) for part in model.modules()}
+        for module, place in self._compiled:
+            around = module.modules() if isinstance(module, nn.Module) else ()
+            if module is None or id(module) in parts or any(part is model for part in around):
+                return place
+        return ""
+
+    # -- data ---------------------------------------------------------------------------------------------------------
+
+    def _iterate(self, iterate: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Note the loader, and load in this process: its workers would be copies of a process that traces."""
+
+        @passes_arguments_on
+        def noted(loader: Any) -> Any:
+            if not self._is_in_step:
+                self._loader = (loader, _place())
+            workers, timeout = loader.num_workers, loader.timeout
+            loader.num_workers, loader.timeout = 0, 0
+            try:
+                return iterate(loader)
+            finally:
+                loader.num_workers, loader.timeout = workers, timeout
+
+        return noted
+
+    def _loader_text(self, script: Script, loader: DataLoader[Any], place: str) -> str:
+        workers = f"{loader.num_workers} worker{'' if loader.num_workers == 1 else 's'}"
+        each = script.loader_s_per_sample
+        took = "" if each is None else f", {units.format_duration(each)} per sample on one thread of this machine"
+        return f"a DataLoader with {workers} ({place}){took}"
+
+
+def _place() -> str:
+    """Return `file:line` of the innermost line of the user's that is running; "" if only libraries run."""
+    frame = inspect.currentframe()
+    while frame is not None and not is_user_file(frame.f_code.co_filename):
+        frame = frame.f_back
+    return "" if frame is None else f"{display_path(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def _plain_precision() -> Precision:
+    """Return what torch's settings for TF32 make of fp32 on a GPU that has it."""
+    if torch.get_float32_matmul_precision() != "highest":
+        return "tf32"
+    return "cudnn-tf32" if torch.backends.cudnn.allow_tf32 else "fp32"
+
+
+def _is_channels_last(image: torch.Tensor) -> bool:
+    return image.is_contiguous(memory_format=torch.channels_last) and not image.is_contiguous()
+
+
+def _loader_s_per_sample(loader: DataLoader[Any], *, batch: int) -> float | None:
+    """Return the median time in which one thread loads a sample of the step's batches; None if that cannot be told.
+
+    The script has loaded its first batch in the same way before. A stream cannot be read a second time.
+    """
+    batches = loader.batch_sampler
+    if batches is None or loader.batch_size != batch or isinstance(loader.dataset, IterableDataset):
+        return None
+    fetcher = _MapDatasetFetcher(loader.dataset, True, loader.collate_fn, False)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as in a worker of a DataLoader
+    took_s: list[float] = []
+    end_s = time.perf_counter() + _TIMED_S
+    try:
+        for indices in islice(batches, _TIMED_BATCHES):
+            start_s = time.perf_counter()
+            fetcher.fetch(indices)
+            took_s.append((time.perf_counter() - start_s) / len(indices))
+            if time.perf_counter() > end_s:
+                break
+    except Exception:  # noqa: BLE001 - the user's data set, which may raise anything
+        return None
+    finally:
+        torch.set_num_threads(threads)
+    return sorted(took_s)[len(took_s) // 2] if took_s else None
