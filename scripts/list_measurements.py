@@ -11,6 +11,7 @@ import argparse
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,20 @@ from measurement_table import (
     write_dropped,
     write_rows,
 )
-from operator_measurements import list_matmuls, list_neusight_operators, list_vidur, list_vidur_engine
+from operator_measurements import (
+    list_aiconfigurator,
+    list_matmuls,
+    list_neusight_operators,
+    list_vidur,
+    list_vidur_engine,
+)
 
 from advisor.records.device import Precision
 from advisor.records.measurement import MeasuredMode, TimedStep
 
 TIMM_COMMIT = "aa4b5850"
 RYUJAEHUN_COMMIT = "3f47a9e2"
+LAMIKR_COMMIT = "43d1613"
 INTEL_COMMIT = "8c60c630"
 
 TIMM_RESULTS = re.compile(
@@ -70,8 +78,10 @@ NEUSIGHT_CLASSES = {
 RYUJAEHUN_PRECISIONS: Mapping[str, Precision] = {"float": "fp32", "half": "fp16"}
 RYUJAEHUN_COPY = "new_results"
 """Every row of this folder is also in results/2080ti(2), identical to the last digit."""
-TF32_DEVICES = {"A100-SXM4-40GB"}
-"""GPUs on which torch ran fp32 matmuls and convolutions in TF32, the default at the time of the measurement."""
+TF32_DEVICES: Mapping[str, Precision] = {"A100-SXM4-40GB": "tf32", "GeForce RTX 4060 TI 16GB": "cudnn-tf32"}
+"""GPUs on which torch's default for fp32 was TF32: in matmuls and convolutions until 1.11, then in convolutions."""
+LAMIKR_TORCH = {"AMD Radeon RX 7700S NO OPT": "2.3"}
+"""Releases of torch that the results name; the RX 7700S was timed with stock 2.3.1 and with a build of its author."""
 
 INTEL_INSTANCES = "4 cores/instance x10 instances, bs1"
 INTEL_INSTANCE_COUNT = 10
@@ -259,7 +269,7 @@ def list_ryujaehun(data: Path) -> Table:
     path = data / "measured/ryujaehun_torchvision_gpus.csv"
     rows, dropped = [], []
     for published in read_csv(path):
-        name, gpu, number = published["model"], published["gpu"], published["precision"]
+        name, number = published["model"], published["precision"]
         if published["n_gpus"] != "1":
             dropped.append(Dropped(file=path.name, model=name, reason="several GPUs"))
         elif number not in RYUJAEHUN_PRECISIONS:
@@ -267,19 +277,34 @@ def list_ryujaehun(data: Path) -> Table:
         elif published["source_dir"] == RYUJAEHUN_COPY:
             dropped.append(Dropped(file=path.name, model=name, reason="a copy of results/2080ti(2)"))
         else:
-            tf32 = number == "float" and gpu in TF32_DEVICES
-            rows.append(
-                TimedStep(
-                    model=f"torchvision:{name}",
-                    mode="inference" if published["mode"] == "inference" else "forward_backward",
-                    precision="tf32" if tf32 else RYUJAEHUN_PRECISIONS[number],
-                    batch=int(published["batch_size"]),
-                    device=DEVICE_IDS[gpu],
-                    step_s=float(published["median_ms"]) / 1e3,
-                    source=f"ryujaehun/pytorch-gpu-benchmark @ {RYUJAEHUN_COMMIT}",
-                )
-            )
+            rows.append(torchvision_row(published, source=f"ryujaehun/pytorch-gpu-benchmark @ {RYUJAEHUN_COMMIT}"))
     return Table(name="ryujaehun", rows=merged(rows), dropped=dropped)
+
+
+def list_lamikr(data: Path) -> Table:
+    """Convert the same programs on AMD's Radeons and two GeForces."""
+    rows = [
+        replace(
+            torchvision_row(published, source=f"lamikr/pytorch-gpu-benchmark @ {LAMIKR_COMMIT}, {published['gpu']}"),
+            torch=LAMIKR_TORCH.get(published["gpu"], ""),
+        )
+        for published in read_csv(data / "measured/lamikr_amd_gpus.csv")
+    ]
+    return Table(name="lamikr", rows=merged(rows), dropped=[])
+
+
+def torchvision_row(published: Mapping[str, str], *, source: str) -> TimedStep:
+    """Return the row of a published time of ryujaehun's program."""
+    number, gpu = published["precision"], published["gpu"]
+    return TimedStep(
+        model=f"torchvision:{published['model']}",
+        mode="inference" if published["mode"] == "inference" else "forward_backward",
+        precision=TF32_DEVICES.get(gpu, "fp32") if number == "float" else RYUJAEHUN_PRECISIONS[number],
+        batch=int(published["batch_size"]),
+        device=DEVICE_IDS[gpu],
+        step_s=float(published["median_ms"]) / 1e3,
+        source=source,
+    )
 
 
 def list_intel(data: Path) -> Table:
@@ -343,11 +368,13 @@ def write_measurements(data: Path, *, out: Path) -> dict[str, int]:
         *(list_timm(path, names=names, renamed=renamed) for path in sorted((data / "measured/timm").glob("*.csv"))),
         *neusight,
         list_ryujaehun(data),
+        list_lamikr(data),
         list_neusight_operators(data),
         list_intel(data),
         list_vidur(data),
         list_vidur_engine(data),
         list_matmuls(),
+        list_aiconfigurator(data),
     ]
     for table in tables:
         write_rows(out / f"{table.name}.csv", table.rows)

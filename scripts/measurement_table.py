@@ -38,6 +38,17 @@ DEVICE_IDS = {
     "a40": "a40",
     "a100": "a100-sxm4-80gb",  # Vidur does not distinguish SXM and PCIe cards; see tests/data/measured/README.md
     "A100-SXM4-40GB": "a100-sxm4-40gb",
+    "a100_sxm": "a100-sxm4-80gb",  # the source's bandwidth is 2,039 GB/s
+    "h100_sxm": "h100-sxm5-80gb",
+    "l40s": "l40s",
+    "b200_sxm": "b200",
+    "AMD Radeon 780M": "radeon-780m",
+    "AMD Radeon RX 6800": "radeon-rx-6800",
+    "AMD Radeon RX 7700S": "radeon-rx-7700s",
+    "AMD Radeon RX 7700S NO OPT": "radeon-rx-7700s",
+    "AMD Radeon RX 7900 XTX": "radeon-rx-7900-xtx",
+    "GeForce RTX 2060 MaxQ": "rtx-2060-max-q",
+    "GeForce RTX 4060 TI 16GB": "rtx-4060-ti",
     "GeForce GTX 1080 Ti": "gtx-1080-ti",
     "GeForce RTX 2080 Ti": "rtx-2080-ti",
     "TITAN RTX": "titan-rtx",

