@@ -44,7 +44,7 @@ def fleet_tasks(
 def fleet_commands(tasks: Sequence[FleetTask], *, folder: Path) -> Iterator[str]:
     """Yield shell lines: rent each machine, copy its calibration back, end it; then collect all calibrations."""
     for task in tasks:
-        yield f"{skypilot.COMMAND} -y -c {task.name} {shlex.quote(str(folder / f'{task.name}.yaml'))}"
+        yield f"sky launch -y -c {task.name} {shlex.quote(str(folder / f'{task.name}.yaml'))}"
         yield f"rsync -a {task.name}:{_KEPT} {shlex.quote(str(folder / BACK / task.name))}/"
         yield f"sky down -y {task.name}"
     yield f"advise calibrate --collect {shlex.quote(str(folder))}"
@@ -73,7 +73,7 @@ def _task(name: str, catalog: Catalog, *, program: Path, budget_s: float, today:
         interpreter=f"{_VENV}/bin/python",
     )
     comments = (
-        f"Written by advise on {today.isoformat()}: `{skypilot.COMMAND} FILE` runs it.",
+        f"Written by advise on {today.isoformat()}: `{skypilot.command(task)} FILE` runs it.",
         f"Calibrates {offer.provider} {offer.instance} in {offer.region}, {units.format_usd(price.usd_per_hour)} an "
         f"hour as of {price.date}; some minutes of setup, and {units.format_duration(budget_s)} for each device.",
         *skypilot.comments(task),

@@ -6,6 +6,7 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -14,16 +15,20 @@ from advisor.catalog.yaml_text import yaml_text
 from advisor.errors import NothingFitsError, UsageError
 from advisor.launch.engines import engine_module
 from advisor.launch.launchable import machine_of, own_type
-from advisor.launch.shell_lines import torch_install
+from advisor.launch.packages import packages_of
+from advisor.launch.shell_lines import pip_install, torch_install
 from advisor.records.answer import Job, Quote, Recommendation
 from advisor.records.launch_task import LaunchTask, TaskFile
+from advisor.records.script import Script
 from advisor.report.amounts import interval_text
 from advisor.report.quote_columns import instance_label
 from advisor.report.quote_notes import covered_cost, scaling_notes
+from advisor.workload.script_source import ScriptSource
 
 _SETUP_S = 3600
 """Time for installing packages and fetching data before a task that overruns its prediction is ended."""
 _LONGEST_NAME = 40
+_NAMED_PATHS = 3
 _COMMENT_WIDTH = 78
 _REQUIREMENTS = "requirements.txt"
 
@@ -47,39 +52,77 @@ def task_file(
     source: str,
     script_args: Sequence[str],
     idle_minutes: int,
+    port: int,
     file: Path | None,
     today: date,
+    captured: Script | None = None,
 ) -> TaskFile:
-    """Return the task file of `engine` for the first ranked instance that it can launch; `file` is its future path.
+    """Return the file of `engine` for the best instance, or the first that it can launch; `file` is its future path.
 
-    The current folder is copied to the machine, and its `requirements.txt` is installed there. Raises
-    `NothingFitsError` if the engine can launch no instance, `UsageError` for a service, which never ends.
+    It is of a service if the job is one, whose script listens on `port`. The current folder is copied to the machine.
+    The packages that the code imports and those of `requirements.txt` are installed there. `captured` is what the
+    script sets and reads, if it was run. Raises `NothingFitsError` if the engine can launch no instance.
     """
     job = recommendation.job
-    if job.requests_per_day is not None:
-        raise UsageError("--emit: a service is no task that ends", hint="leave --requests-per-day out")
+    is_service = job.requests_per_day is not None
     module = engine_module(engine)
-    quote, notes = _first_launchable(recommendation.quotes, engine=engine)
-    script = _script(source).resolve().relative_to(Path.cwd())
+    quote, notes = _first_launchable(recommendation, engine=engine)
+    machine = machine_of(quote)
+    if is_service:
+        machine = replace(machine, instance_count=1, gpus_used=quote.gpus_used // quote.instance_count)
+    path = _script(source).resolve()
+    script = path.relative_to(Path.cwd())
     folder = os.path.relpath(Path.cwd(), file.resolve().parent) if file else "."
-    requirements = (f"pip install -r {_REQUIREMENTS}",) if Path(_REQUIREMENTS).is_file() else ()
+    requirements = Path(_REQUIREMENTS)
+    packages = packages_of(ScriptSource(path).imports, requirements=requirements)
     task = LaunchTask(
         name=task_name(script.stem),
-        machine=machine_of(quote),
-        setup=(torch_install(quote.device, quote.wheel), *requirements),
+        machine=machine,
+        setup=(
+            torch_install(quote.device, quote.wheel, packages.of_torch),
+            *((pip_install(packages.others),) if packages.others else ()),
+            *((f"pip install -r {_REQUIREMENTS}",) if requirements.is_file() else ()),
+        ),
         script=shlex.join((str(script), *script_args)),
         python=f"{sys.version_info.major}.{sys.version_info.minor}",
         folder=folder,
         idle_minutes=idle_minutes,
-        max_duration_s=_max_duration_s(quote, job),
+        variables=() if captured is None else captured.reads.variables,
+        port=port if is_service else None,
+        replica_count=quote.instance_count if is_service else 1,
+        max_duration_s=None if is_service else _max_duration_s(quote, job),
         max_usd_per_hour=_max_usd_per_hour(quote, job),
     )
+    command = module.command(task)
+    doubts = [*_doubts(quote, captured, script_args=script_args), *packages.doubts]
     comments = [
-        f"Written by advise on {today.isoformat()}: `{module.COMMAND} FILE` runs it.",
+        f"Written by advise on {today.isoformat()}: `{command} FILE` runs it.",
         *_prediction(quote, job),
         *module.comments(task),
+        *(f"Check: {doubt}." for doubt in doubts),
     ]
-    return TaskFile(text=task_text(task, engine=engine, comments=comments), command=module.COMMAND, notes=notes)
+    text = task_text(task, engine=engine, comments=comments)
+    return TaskFile(text=text, command=command, notes=(*notes, *doubts))
+
+
+def _doubts(quote: Quote, captured: Script | None, *, script_args: Sequence[str]) -> Iterator[str]:
+    """Yield what differs from the prediction, and what the machine may lack."""
+    here = Path.cwd()
+    outside = [arg for arg in script_args if Path(arg).is_absolute() and Path(arg).exists()]
+    if captured is None:
+        yield f"a step of the model was priced, not the script (--run): it has to run at batch {quote.batch:,}"
+    else:
+        if captured.precision_on(quote.device.kind) is None:
+            yield f"{quote.precision} was priced, as --precision says: the script has to run in it"
+        if quote.compile != captured.compile:
+            yield f"{quote.compile} was priced, as --compile says, but the script runs {captured.compile}"
+        outside += captured.reads.outside
+        if captured.reads.variables:
+            yield f"the script reads {', '.join(captured.reads.variables)} from the environment"
+    away = sorted({path for path in outside if not Path(path).resolve().is_relative_to(here)})
+    if away:
+        more = f" and {len(away) - _NAMED_PATHS:,} more" if len(away) > _NAMED_PATHS else ""
+        yield f"the script reads outside this folder, which alone is copied: {', '.join(away[:_NAMED_PATHS])}{more}"
 
 
 def task_text(task: LaunchTask, *, engine: str, comments: Sequence[str]) -> str:
@@ -98,15 +141,17 @@ def task_name(stem: str) -> str:
     return (name if name[:1].isalpha() and len(name) > 1 else f"job-{name}")[:_LONGEST_NAME].strip("-")
 
 
-def _first_launchable(quotes: Sequence[Quote], *, engine: str) -> tuple[Quote, tuple[str, ...]]:
-    """Return the first quote that the engine can launch, trusted prices first, and a note if it is not the best."""
-    module = engine_module(engine)
+def _first_launchable(recommendation: Recommendation, *, engine: str) -> tuple[Quote, tuple[str, ...]]:
+    """Return the best quote or the first that the engine can launch, of those that may lead; a note says which."""
+    module, quotes = engine_module(engine), recommendation.quotes
 
     def why_not(quote: Quote) -> str:
         reason: str = module.why_not(machine_of(quote))
         return reason
 
-    ranked = sorted(enumerate(quotes, start=1), key=lambda one: not one[1].may_lead)
+    ranked = sorted(
+        enumerate(quotes, start=1), key=lambda one: (one[1] is not recommendation.best, not one[1].may_lead)
+    )
     for place, quote in ranked:
         if why_not(quote):
             continue
@@ -145,7 +190,8 @@ def _max_usd_per_hour(quote: Quote, job: Job) -> float | None:
 
 def _prediction(quote: Quote, job: Job) -> Iterator[str]:
     """Return the prediction as comments for the file."""
-    time = interval_text(quote.job_s)
+    is_service = job.requests_per_day is not None
+    time = f"{interval_text(quote.step_s)} per step" if is_service else interval_text(quote.job_s)
     device = quote.device.name if quote.device.kind == "cpu" else f"{quote.device.count}x {quote.device.name}"
     yield (
         f"{_named(quote)} ({device}) in {quote.region}: predicted {time} at batch {quote.batch:,}, "

@@ -14,17 +14,28 @@ from advisor.units import parse_count
 
 if TYPE_CHECKING:
     from advisor.records.answer import Recommendation
+    from advisor.records.script import Script
 
 TASK_SUFFIXES = {"yaml": ".yaml", "yml": ".yml"}
 
 
 def emit_flags() -> list[click.Option]:
-    """Return the flags `--emit` and `--idle-minutes`."""
-    emit_help = "write a task file that runs SOURCE on the best instance, to stdout or to -o FILE (.yaml .yml)"
+    """Return `--emit` and the flags of its file."""
+    emit_help = (
+        "write a task file, or with --requests-per-day or -per-second a service's, that runs SOURCE on the best "
+        "instance, to stdout or to -o FILE (.yaml .yml)"
+    )
     idle_help = "with --emit: stop the machine after N idle minutes"
     return [
         flag("--emit", emit_help, choices=engine_names()),
         flag("--idle-minutes", idle_help, metavar="N", read=parse_count, default=10),
+        flag(
+            "--port",
+            "with --emit: the port on which a service's script listens",
+            metavar="N",
+            read=parse_count,
+            default=8000,
+        ),
     ]
 
 
@@ -50,7 +61,9 @@ def write_task(
     source: str,
     script_args: tuple[str, ...],
     idle_minutes: int,
+    port: int,
     output: Output,
+    captured: "Script | None",
 ) -> None:
     """Write the task file, and its notes to stderr."""
     from advisor.answers.launch_file import task_file
@@ -61,6 +74,8 @@ def write_task(
         source=source,
         script_args=script_args,
         idle_minutes=idle_minutes,
+        port=port,
+        captured=captured,
         file=output.path,
         today=date.today(),
     )

@@ -1,5 +1,8 @@
 """Makes the shell lines of a task: one installs torch for the device, one starts the script on all machines."""
 
+import shlex
+from collections.abc import Sequence
+
 from advisor.records.answer import QuotedDevice
 from advisor.records.launch_task import LaunchTask
 from advisor.records.price import TORCH_INDEX, TorchWheel
@@ -8,14 +11,22 @@ _PORT = 29500
 """The default port of torchrun (pytorch.org/docs/stable/elastic/run.html)."""
 
 
-def torch_install(device: QuotedDevice, wheel: TorchWheel | None) -> str:
-    """Return the install command for a device, and for its GPU the wheel that it needs if that is not pip's default.
+def torch_install(device: QuotedDevice, wheel: TorchWheel | None, packages: Sequence[str] = ("torch",)) -> str:
+    """Return the install command of torch's packages for a device.
 
-    The default build from PyPI includes gigabytes of CUDA, which a CPU does not need.
+    The default build from PyPI includes gigabytes of CUDA, which a CPU does not need. A GPU that needs another wheel
+    than pip's default gets the newest that has code for it, whatever version `packages` ask for.
     """
     if device.kind == "cpu":
-        return f"pip install torch --index-url {TORCH_INDEX}/cpu"
-    return f"pip install torch --index-url {wheel.index_url}" if wheel else "pip install torch"
+        return f"{pip_install(packages)} --index-url {TORCH_INDEX}/cpu"
+    if wheel:
+        return f"{pip_install([name.partition('==')[0] for name in packages])} --index-url {wheel.index_url}"
+    return pip_install(packages)
+
+
+def pip_install(packages: Sequence[str]) -> str:
+    """Return the install command of packages from PyPI."""
+    return f"pip install {shlex.join(packages)}"
 
 
 def run_line(task: LaunchTask, *, machine_rank: str, first_address: str) -> str:

@@ -28,6 +28,9 @@ class LaunchTask:
     - `script`: file or module with its arguments, run by `interpreter`
     - `python`: a version such as "3.11"
     - `folder`: the folder copied to each machine, in which the commands run, relative to the task file's folder
+    - `variables`: environment variables of this machine that the program reads
+    - `port`: of a service, the port on which it listens; None for a task that ends
+    - `replica_count`: of a service, the number of machines, each with the whole program
     - `max_duration_s`: None if the length of the job is not known
     - `max_usd_per_hour`: limit for one machine
     """
@@ -42,6 +45,9 @@ class LaunchTask:
     max_duration_s: float | None = None
     max_usd_per_hour: float | None = None
     interpreter: str = "python"
+    variables: tuple[str, ...] = ()
+    port: int | None = None
+    replica_count: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

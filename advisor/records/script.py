@@ -9,13 +9,11 @@ from advisor.records.device import CompileMode, DeviceKind, Layout, Precision
 class ScriptReads:
     """What a script reads that another machine may lack.
 
-    - `outside`: files outside the current folder and its own
-    - `in_folder_bytes`: size of the files that it reads in the current folder
-    - `variables`: environment variables
+    - `outside`: folders outside the current one in which it reads files or lists names
+    - `variables`: environment variables that are set
     """
 
     outside: tuple[str, ...] = ()
-    in_folder_bytes: int = 0
     variables: tuple[str, ...] = ()
 
 

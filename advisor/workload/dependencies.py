@@ -16,6 +16,7 @@ from importlib.util import source_from_cache
 from pathlib import Path
 from typing import Any
 
+from advisor.records.script import ScriptReads
 from advisor.workload.patching import patched
 from advisor.workload.spawn import SET_IN_CHILD
 from advisor.workload.user_error import is_user_file, passes_arguments_on
@@ -23,6 +24,10 @@ from advisor.workload.user_error import is_user_file, passes_arguments_on
 _BY_CONTENT_BYTES = 64 * 2**20
 """Larger files are identified by size and modification time: reading them would take longer than the trace."""
 _NO_FILES = ("/proc/", "/sys/", "/dev/")
+_OF_SYSTEM = ("/etc/", "/usr/", "/lib", "/bin/", "/sbin/", "/run/")
+_USUAL_VARIABLES = frozenset(("HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "USER"))
+_USUAL_PREFIXES = ("LC_", "XDG_", "PYTHON")
+"""Variables that the machine's own shell sets, or that concern this machine's folders."""
 _OUTSIDE = "outside"
 """The name under which a connection or a program is recorded; it has no fingerprint."""
 _OUTSIDE_EVENTS = frozenset({"socket.connect", "subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fork"})
@@ -72,6 +77,21 @@ def are_unchanged(dependencies: Mapping[str, str]) -> bool:
         for name, known in dependencies.items()
         for kind in [known.partition(" ")[0]]
     )
+
+
+def script_reads(dependencies: Mapping[str, str]) -> ScriptReads:
+    """Return what a script read that another machine may lack, without what belongs to every system."""
+    here = os.getcwd() + os.sep
+    folders, variables = set(), []
+    for name, known in dependencies.items():
+        kind = known.partition(" ")[0]
+        if kind == "variable":
+            is_own = name not in _USUAL_VARIABLES and not name.startswith(_USUAL_PREFIXES)
+            variables += [name] if is_own and name in os.environ else []
+        elif kind in ("file", "names") and not name.startswith((here, *_OF_SYSTEM)) and os.path.exists(name):
+            folders.add(name if kind == "names" else os.path.dirname(name))
+    outside = tuple(sorted(folder for folder in folders if f"{folder}{os.sep}" != here))
+    return ScriptReads(outside=outside, variables=tuple(sorted(variables)))
 
 
 def _watched(convert: Callable[[Any], Any], found: dict[str, str], environ: Mapping[str, str]) -> Callable[[Any], Any]:

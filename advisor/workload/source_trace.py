@@ -1,10 +1,11 @@
 """Traces one source: from the cache if nothing that the trace read has changed, else in a child process."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from advisor.records.workload import Workload
 from advisor.workload import trace_cache
+from advisor.workload.dependencies import script_reads
 from advisor.workload.file import workload_from_json
 from advisor.workload.spawn import ProfileRequest, SourceProcess, start_profile
 
@@ -30,6 +31,9 @@ class SourceTrace:
             return self._found
         message = self._found.answer()
         workload = workload_from_json(message["workload"], where=self.request.source)
+        if workload.script is not None:
+            reads = script_reads(message["dependencies"])
+            workload = replace(workload, script=replace(workload.script, reads=reads))
         trace_cache.write(self.request, message["workload"], dependencies=message["dependencies"])
         trace_cache.forget_oldest()
         return workload

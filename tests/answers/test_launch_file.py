@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import date
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,13 @@ from advisor.catalog.strict_yaml import parse_documents
 from advisor.errors import NothingFitsError, UsageError
 from advisor.records.answer import JobLimits, Quote
 from advisor.records.launch_task import TaskFile
+from advisor.records.script import Script, ScriptReads
 from tests.launch.toys import A10G, GRAVITON, LAMBDA_A10, SALAD, TWO_MACHINES, quote
 from tests.report.toys import recommendation
 from tests.says import assert_says
+
+TORCH_HERE = f"torch=={version('torch').partition('+')[0]}"
+PLAIN = Script(gpu_precision="amp-bf16", cpu_precision="fp32")
 
 
 @pytest.fixture(autouse=True)
@@ -26,12 +31,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def emitted(
-    *quotes: Quote, engine: str = "skypilot", args: tuple[str, ...] = (), file: Path | None = None, **job: Any
+    *quotes: Quote,
+    engine: str = "skypilot",
+    args: tuple[str, ...] = (),
+    file: Path | None = None,
+    captured: Script | None = None,
+    **job: Any,
 ) -> TaskFile:
     answer = recommendation(*quotes)
     return task_file(
         replace(answer, job=replace(answer.job, **job)),
-        engine=engine, source="my train.py", script_args=args, idle_minutes=15, file=file, today=date(2026, 11, 2),
+        engine=engine, source="my train.py", script_args=args, idle_minutes=15, port=8000, file=file,
+        today=date(2026, 11, 2), captured=captured,
     )  # fmt: skip
 
 
@@ -60,7 +71,7 @@ def test_the_file_says_what_it_runs_where_for_how_long_and_for_how_much() -> Non
         "  disk_size: 100\n"
         "  autostop: {idle_minutes: 15, down: false}\n"
         "setup: |\n"
-        "  pip install torch\n"
+        f"  pip install {TORCH_HERE}\n"
         "run: |\n"
         "  python 'my train.py' --batch 64\n"
     )
@@ -75,19 +86,19 @@ def test_requirements_of_the_folder_are_installed_after_torch(folder: Path) -> N
     (folder / "requirements.txt").write_text("timm\n")
     index = "https://download.pytorch.org/whl/cpu"
     assert values(emitted(GRAVITON))["setup"] == (
-        f"pip install torch --index-url {index}\npip install -r requirements.txt\n"
+        f"pip install {TORCH_HERE} --index-url {index}\npip install -r requirements.txt\n"
     )
 
 
 def test_where_the_engine_cannot_launch_the_best_the_next_is_taken_and_that_is_said() -> None:
     task = emitted(SALAD, LAMBDA_A10, A10G)
     assert values(task)["resources"]["infra"] == "lambda"
-    (note,) = task.notes
+    note, _ = task.notes
     assert_says(
         note, "skypilot", "salad RTX 3090 24GB PCIe", "salad", "2", "lambda NVIDIA A10 24GB PCIe", "$0.42", "$0.42"
     )
     assert "compare what you are offered" in task.text
-    assert emitted(A10G, SALAD).notes == ()
+    assert emitted(A10G, SALAD, captured=PLAIN).notes == ()
 
 
 def test_where_it_can_launch_none_that_is_an_error_which_names_its_providers() -> None:
@@ -128,7 +139,7 @@ def test_the_folder_that_is_copied_is_seen_from_the_task_file(folder: Path) -> N
 def test_the_name_is_one_that_engines_take(folder: Path, script: str, name: str) -> None:
     (folder / script).write_text("")
     task = task_file(
-        recommendation(A10G), engine="dstack", source=script, script_args=(), idle_minutes=1, file=None,
+        recommendation(A10G), engine="dstack", source=script, script_args=(), idle_minutes=1, port=8000, file=None,
         today=date(2026, 11, 2),
     )  # fmt: skip
     assert values(task)["name"] == name
@@ -146,9 +157,69 @@ def test_a_commitment_is_launched_on_demand_and_must_be_held() -> None:
     assert_says(task.text, "commitment")
 
 
-def test_a_service_is_no_task() -> None:
-    with pytest.raises(UsageError, match="a service is no task"):
-        emitted(A10G, requests_per_day=1000)
+SERVICE = replace(A10G, instance_count=3, gpus_used=3)
+
+
+def test_a_service_has_a_replica_for_each_instance_and_never_stops() -> None:
+    sky = values(emitted(SERVICE, requests_per_day=1000))
+    assert sky["service"] == {"readiness_probe": "/", "replicas": 3}
+    assert sky["resources"]["ports"] == 8000
+    assert not {"num_nodes", "autostop"} & {*sky, *sky["resources"]}
+    assert sky["run"] == "python 'my train.py'\n"
+    task = emitted(SERVICE, engine="dstack", requests_per_day=1000)
+    found = values(task)
+    assert (found["type"], found["port"], found["replicas"]) == ("service", 8000, 3)
+    assert not {"nodes", "max_duration", "idle_duration"} & found.keys()
+    assert emitted(SERVICE, requests_per_day=1000).command == "sky serve up"
+
+
+def test_what_the_script_reads_is_passed_or_doubted(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    data = str(tmp_path_factory.mktemp("data"))
+    reads = ScriptReads(outside=(data,), variables=("HF_TOKEN",))
+    captured = Script(gpu_precision="amp-bf16", cpu_precision="fp32", reads=reads)
+    task = emitted(A10G, args=("--cache", str(folder)), captured=captured)
+    assert values(task)["secrets"] == {"HF_TOKEN": None}
+    assert task.command == "sky launch --secret HF_TOKEN"
+    assert values(emitted(A10G, engine="dstack", captured=captured))["env"] == ["HF_TOKEN"]
+    of_variables, of_data = task.notes
+    assert "HF_TOKEN" in of_variables
+    assert data in of_data
+    assert str(folder) not in of_data
+    assert all(f"# Check: {note[:20]}" in task.text for note in task.notes)
+
+
+def test_what_differs_from_the_script_is_doubted() -> None:
+    captured = Script(gpu_precision=None, cpu_precision=None, compile="compile")
+    of_precision, of_compile = emitted(A10G, captured=captured).notes
+    assert_says(of_precision, "amp-bf16", "--precision")
+    assert_says(of_compile, "eager", "compile")
+    (unseen,) = emitted(A10G).notes
+    assert_says(unseen, "--run", "64")
+
+
+def test_the_best_is_launched_wherever_it_stands_in_the_ranking() -> None:
+    answer = recommendation(LAMBDA_A10, A10G)
+    task = task_file(
+        replace(answer, best=answer.quotes[1]), engine="skypilot", source="my train.py", script_args=(),
+        idle_minutes=1, port=8000, file=None, today=date(2026, 11, 2), captured=PLAIN,
+    )  # fmt: skip
+    assert values(task)["resources"]["instance_type"] == "g5.xlarge"
+    assert task.notes == ()
+
+
+def test_what_the_script_imports_is_installed_with_the_versions_here(folder: Path) -> None:
+    (folder / "my train.py").write_text("import torch, torchvision, numpy as np\nimport no_such_module, helper\n")
+    (folder / "helper.py").write_text("import yaml\n")
+    (folder / "requirements.txt").write_text("# the folder's own\nPyYAML>=6\n")
+    task = emitted(A10G, captured=PLAIN)
+    here = {name: version(name).partition("+")[0] for name in ("torch", "torchvision", "numpy")}
+    assert values(task)["setup"] == (
+        f"pip install torch=={here['torch']} torchvision=={here['torchvision']}\n"
+        f"pip install numpy=={here['numpy']}\n"
+        "pip install -r requirements.txt\n"
+    )
+    (doubt,) = task.notes
+    assert "no_such_module" in doubt
 
 
 @pytest.mark.parametrize(

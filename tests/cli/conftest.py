@@ -3,13 +3,14 @@
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from advisor.cli.main import run
 from advisor.records.answer import Recommendation
+from advisor.records.script import Script
 from tests.report.toys import GENOA, L4, T4, recommendation
 
 
@@ -20,10 +21,12 @@ class Pipeline:
     answer: Recommendation | BaseException = field(default_factory=lambda: recommendation(L4, T4, GENOA))
     asked: list[dict[str, Any]] = field(default_factory=list)
 
-    def question_from_source(self, source: str, options: Any, **more: Any) -> None:
+    def question_from_source(self, source: str, options: Any, **more: Any) -> SimpleNamespace:
         self.asked.append({"source": source, "options": options, **more})
+        script = Script(gpu_precision="amp-bf16", cpu_precision="fp32") if more.get("run") else None
+        return SimpleNamespace(workload=SimpleNamespace(script=script))
 
-    def rank(self, question: None) -> Recommendation:
+    def rank(self, question: SimpleNamespace) -> Recommendation:
         if isinstance(self.answer, BaseException):
             raise self.answer
         return self.answer

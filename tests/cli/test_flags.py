@@ -91,7 +91,17 @@ GIVEN: dict[str, tuple[tuple[str, ...], Any]] = {
     "prices": (("a,b.yaml",), ("a,b.yaml",)),  # a file name may hold a comma
 }
 """For each field: the values typed after the flag, and the value that the record then holds."""
-NO_FIELDS = {"source", "script_args", "run", "emit", "idle_minutes", "compare_to", "fail_if_cost_rises", "output"}
+NO_FIELDS = {
+    "source",
+    "script_args",
+    "run",
+    "emit",
+    "idle_minutes",
+    "port",
+    "compare_to",
+    "fail_if_cost_rises",
+    "output",
+}
 """Flags of the command that are not fields of the record."""
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from advisor.launch.engines import engine_module, engine_names
 from tests.cli.conftest import Pipeline, Result
-from tests.launch.toys import A10G, SALAD
+from tests.launch.toys import A10G, SALAD, task
 from tests.report.toys import recommendation
 from tests.says import assert_says
 
@@ -86,5 +86,5 @@ def test_the_page_on_launching_shows_commands_that_answer(advise: Advise, folder
 def test_it_names_every_engine_and_provider() -> None:
     for engine in engine_names():
         module = engine_module(engine)
-        assert f"`{module.COMMAND} " in PAGE
+        assert f"{module.command(task())} " in PAGE
         assert all(re.search(rf"\b{provider}\b", PAGE) for provider in module.PROVIDERS)

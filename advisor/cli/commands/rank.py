@@ -46,6 +46,7 @@ def command(
     output: "Output",
     emit: str | None,
     idle_minutes: int,
+    port: int,
     compare_to: "Path | None",
     fail_if_cost_rises: float | None,
     options: "Options",
@@ -113,7 +114,8 @@ def command(
     from advisor.answers.ranking import rank
 
     with progress(f"reading {source}"):
-        recommendation = rank(question_from_source(source, options, **how))
+        question = question_from_source(source, options, **how)
+        recommendation = rank(question)
     if emit is not None:
         write_task(
             recommendation,
@@ -121,6 +123,8 @@ def command(
             source=source,
             script_args=script_args,
             idle_minutes=idle_minutes,
+            port=port,
+            captured=question.workload.script,
             output=output,
         )
         return ExitCode.ANSWER

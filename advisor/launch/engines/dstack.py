@@ -1,4 +1,4 @@
-"""Makes dstack's task file (dstack.ai/docs/reference/dstack.yml/task), for `dstack apply`."""
+"""Makes dstack's files of tasks and services (dstack.ai/docs/reference/dstack.yml/), for `dstack apply`."""
 
 import math
 from collections.abc import Iterator
@@ -7,8 +7,6 @@ from typing import Any
 from advisor.launch.launchable import own_type, why_unknown
 from advisor.launch.shell_lines import run_line
 from advisor.records.launch_task import LaunchMachine, LaunchTask
-
-COMMAND = "dstack apply -f"
 
 PROVIDERS = frozenset({"aws", "azure", "digitalocean", "gcp", "lambda", "runpod", "verda", "vultr"})
 GPU_NAMES = {
@@ -26,6 +24,11 @@ _LEAST_DISK = "100GB.."
 _FOLDER_THERE = "/workflow"
 
 
+def command(task: LaunchTask) -> str:
+    """Return the command that runs the file, without its name; it takes `task.variables` from its environment."""
+    return "dstack apply -f"
+
+
 def why_not(machine: LaunchMachine) -> str:
     """Return why dstack cannot launch the instance, or "" if it can."""
     return why_unknown(machine, providers=PROVIDERS, gpu_names=GPU_NAMES)
@@ -34,7 +37,7 @@ def why_not(machine: LaunchMachine) -> str:
 def task_values(task: LaunchTask) -> dict[str, Any]:
     """Return the keys and values of the task file."""
     machine = task.machine
-    values: dict[str, Any] = {"type": "task", "name": task.name}
+    values: dict[str, Any] = {"type": "task" if task.port is None else "service", "name": task.name}
     if machine.instance_count > 1:
         values["nodes"] = machine.instance_count
     run = run_line(task, machine_rank="$DSTACK_NODE_RANK", first_address="$DSTACK_MASTER_NODE_IP")
@@ -43,6 +46,8 @@ def task_values(task: LaunchTask) -> dict[str, Any]:
         "working_dir": _FOLDER_THERE,
         "files": [{"local_path": task.folder, "path": _FOLDER_THERE}],
         "commands": [*task.setup, run],
+        **({"env": list(task.variables)} if task.variables else {}),
+        **({} if task.port is None else {"port": task.port, "replicas": task.replica_count}),
         "backends": [machine.provider],
     }
     instance_type = own_type(machine)
@@ -51,7 +56,7 @@ def task_values(task: LaunchTask) -> dict[str, Any]:
     values |= {
         "spot_policy": "spot" if machine.price_kind == "spot" else "on-demand",
         "resources": _resources(machine),
-        "idle_duration": f"{task.idle_minutes}m",
+        **({"idle_duration": f"{task.idle_minutes}m"} if task.port is None else {}),
     }
     if task.max_duration_s is not None:
         values["max_duration"] = f"{math.ceil(task.max_duration_s / 60)}m"
@@ -61,10 +66,21 @@ def task_values(task: LaunchTask) -> dict[str, Any]:
 
 
 def comments(task: LaunchTask) -> Iterator[str]:
-    """Yield notes on what several machines need and what happens to an idle machine."""
+    """Yield notes on what is uploaded, what several machines or a service need, and what ends an idle machine."""
     if task.machine.instance_count > 1:
         yield "Several machines need a dstack fleet with `placement: cluster`, so that they can reach each other."
-    yield f"Terminated after {task.idle_minutes} idle minutes, with its disk: let the script save results elsewhere."
+    if task.port is None:
+        after = f"after {task.idle_minutes} idle minutes"
+        yield f"Terminated {after}, with its disk: let the script save results elsewhere."
+    else:
+        yield (
+            f"The script has to answer HTTP requests on port {task.port}. Clients send the token of a dstack user. "
+            "`dstack stop` ends the service."
+        )
+    yield (
+        "dstack uploads at most 2 MB of the folder (DSTACK_SERVER_CODE_UPLOAD_LIMIT changes that): leave data out with "
+        ".gitignore or .dstackignore."
+    )
 
 
 def _resources(machine: LaunchMachine) -> dict[str, Any]:

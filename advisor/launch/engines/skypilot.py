@@ -1,4 +1,5 @@
-"""Makes SkyPilot's task file (docs.skypilot.co/en/latest/reference/yaml-spec.html), for `sky launch`."""
+"""Makes SkyPilot's files: of a task (docs.skypilot.co/en/latest/reference/yaml-spec.html), for `sky launch`, and of a
+service (docs.skypilot.co/en/latest/serving/service-yaml-spec.html), for `sky serve up`."""
 
 from collections.abc import Iterator, Mapping
 from os.path import isabs
@@ -7,8 +8,6 @@ from typing import Any
 from advisor.launch.launchable import TYPED_PROVIDERS, own_type, why_unknown
 from advisor.launch.shell_lines import run_line
 from advisor.records.launch_task import LaunchMachine, LaunchTask
-
-COMMAND = "sky launch"
 
 PROVIDERS = frozenset({"aws", "azure", "gcp", "lambda", "runpod"})
 """Providers on which SkyPilot can stop or shut down idle machines, which the task file relies on."""
@@ -33,6 +32,12 @@ _GPU_NAMES_OF: Mapping[str, Mapping[str, str]] = {
 _DISK_GB = 100
 
 
+def command(task: LaunchTask) -> str:
+    """Return the command that runs the file, without its name."""
+    secrets = "".join(f" --secret {name}" for name in task.variables)
+    return f"sky {'launch' if task.port is None else 'serve up'}{secrets}"
+
+
 def why_not(machine: LaunchMachine) -> str:
     """Return why SkyPilot cannot launch the instance, or "" if it can."""
     return why_unknown(machine, providers=PROVIDERS, gpu_names=GPU_NAMES)
@@ -42,6 +47,7 @@ def task_values(task: LaunchTask) -> dict[str, Any]:
     """Return the keys and values of the task file."""
     values: dict[str, Any] = {
         "name": task.name,
+        **({} if task.port is None else {"service": {"readiness_probe": "/", "replicas": task.replica_count}}),
         "workdir": task.folder if isabs(task.folder) else ".",  # relative to where `sky` is called, not to the file
         "resources": _resources(task),
     }
@@ -49,11 +55,19 @@ def task_values(task: LaunchTask) -> dict[str, Any]:
         values["num_nodes"] = task.machine.instance_count
     first_address = '"$(echo "$SKYPILOT_NODE_IPS" | head -n1)"'
     run = run_line(task, machine_rank="$SKYPILOT_NODE_RANK", first_address=first_address)
+    if task.variables:
+        values["secrets"] = dict.fromkeys(task.variables)  # without a value, `sky` asks for --secret NAME
     return values | {"setup": "\n".join(task.setup) + "\n", "run": f"{run}\n"}
 
 
 def comments(task: LaunchTask) -> Iterator[str]:
-    """Yield a note on what happens to an idle machine."""
+    """Yield notes on what a service needs and costs, or on what happens to an idle machine."""
+    if task.port is not None:
+        yield (
+            f"The script has to answer GET / with status 200 on port {task.port} when it is ready. SkyServe's load "
+            "balancer runs on one more machine, which the cost does not include. `sky serve down` ends both."
+        )
+        return
     after = f"after {task.idle_minutes} idle minutes"
     if _is_shut_down(task.machine):
         yield f"Shut down {after}, disk included: let the script save its results elsewhere."
@@ -73,6 +87,8 @@ def _resources(task: LaunchTask) -> dict[str, Any]:
     resources |= {"use_spot": machine.price_kind == "spot", "disk_size": _DISK_GB}
     if task.max_usd_per_hour is not None:
         resources["max_hourly_cost"] = task.max_usd_per_hour
+    if task.port is not None:
+        return resources | {"ports": task.port}
     autostop = {"idle_minutes": task.idle_minutes, "down": _is_shut_down(machine)}
     return resources | {"autostop": autostop}
 
