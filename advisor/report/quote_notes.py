@@ -223,7 +223,7 @@ def loader_notes(quote: Quote, job: Job) -> Iterator[str]:
         return
     each = f"data loading ({units.format_duration(job.loader_s_per_sample)} of vCPU time per sample)"
     if job.loader_workers == 0:
-        alone_s = quote.step_s.mid - quote.batch * job.loader_s_per_sample / quote.gpus_used
+        alone_s = quote.step_s.mid - quote.batch * job.loader_s_per_sample / max(1, quote.gpus_used)
         yield (
             f"{each} comes before each step, because the loader has no workers: it takes "
             f"{units.format_ratio(1 - alone_s / quote.step_s.mid)} of the time."

@@ -135,13 +135,21 @@ class _Capture:
             self._follower.optimizers.on_step = self._end
 
     def _on_forward(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._mode == "training" and not torch.is_grad_enabled():
+            return  # a teacher, or an evaluation inside the step
         tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor) and leaf.dim()]
         self._batches.append(tensors[0].shape[0] if tensors else 1)
 
     def _batch(self, backward_count: int) -> tuple[int, int]:
-        """Return the step's samples and passes; with one backward per forward, gradients are accumulated."""
-        passes = len(self._batches) if backward_count >= len(self._batches) else 1
-        return sum(self._batches[:passes]), passes
+        """Return the step's samples and passes: with several backwards, gradients are accumulated.
+
+        A pass may call the model several times, with two views of the same samples, or once with a sample to try it.
+        """
+        passes = max(1, min(backward_count, len(self._batches)))
+        calls = len(self._batches) // passes
+        tried = len(self._batches) - passes * calls
+        starts = range(tried, len(self._batches), calls)
+        return sum(max(self._batches[start : start + calls]) for start in starts), passes
 
     def _end(self) -> None:
         self._is_over = True

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from advisor.records.answer import Interval
 from advisor.report import sentence
 from advisor.report.quote_notes import loader_notes
 from tests.report.toys import GENOA, L4, recommendation
@@ -31,3 +32,14 @@ def test_a_cpu_gives_some_of_its_own() -> None:
 def test_the_answer_says_it_of_the_best() -> None:
     answer = replace(recommendation(replace(L4, loader_vcpus=2.0), GENOA), job=JOB)
     assert any(line.startswith("data loading (4 ms") for line in sentence.basis(answer))
+
+
+def test_without_workers_it_is_a_share_of_the_step() -> None:
+    # 4 ms for each of 5 samples are 20 ms, a fifth of a step of 100 ms.
+    job = replace(JOB, loader_workers=0)
+    step_s = Interval(mid=0.1, low=0.09, high=0.11)
+    for quote in (replace(L4, loader_vcpus=2.0), replace(GENOA, vcpus=1, loader_vcpus=0.2, gpus_used=0)):
+        (note,) = loader_notes(replace(quote, batch=5, step_s=step_s), job)
+        assert_says(note, "4 ms", "20 %")
+    (note,) = loader_notes(replace(L4, loader_vcpus=2.0), replace(JOB, loader_workers=3))
+    assert_says(note, "3 workers", "2 vCPUs")

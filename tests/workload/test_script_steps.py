@@ -77,3 +77,32 @@ def test_a_script_that_calls_no_model_runs_once(tmp_path: Path, capfd: pytest.Ca
         step_of(tmp_path, "print('ran')\n")
 
     assert capfd.readouterr().out.count("ran") == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "forward", "batch", "passes"),
+    [
+        ("model(torch.rand(1, 100))", "model(x).sum()", 32, 1),  # a first call that only tries the model
+        ("pass", "(model(x) * model(x)).sum()", 32, 1),  # two views of the same samples
+        ("pass", "(model(x) - teacher(x)).sum()", 32, 1),
+        ("model(torch.rand(1, 100)); passes = 4", "model(x).sum()", 4 * 32, 4),
+    ],
+)
+def test_a_step_has_the_samples_that_its_gradients_are_of(
+    tmp_path: Path, before: str, forward: str, batch: int, passes: int
+) -> None:
+    workload = step_of(
+        tmp_path,
+        "optimizer = torch.optim.SGD(model.parameters(), 0.1)\n"
+        "passes = 1\n"
+        "def teacher(x):\n"
+        "    with torch.no_grad():\n"
+        "        return model(torch.cat([x, x, x]))[:len(x)]\n"
+        f"{before}\n"
+        "for _ in range(passes):\n"
+        "    x = torch.rand(32, 100)\n"
+        f"    ({forward}).backward()\n"
+        "optimizer.step()\n",
+    )
+    assert workload.script is not None
+    assert (workload.batch, workload.script.passes) == (batch, passes)
