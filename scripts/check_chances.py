@@ -137,7 +137,7 @@ def _usd(step_s: FloatArray, usd_per_hour: FloatArray, *, batch: IndexArray, ter
         return column[:, np.newaxis]
 
     if job.requests_per_day is not None:
-        instances = np.ceil(job.requests_per_day / 86400 * step_s / of(batch))
+        instances = np.ceil(job.requests_per_day / 86400 / job.max_utilization * step_s / of(batch))
         rent_usd: FloatArray = instances * 730 * usd_per_hour
         return rent_usd
     busy_s = of(terms.start_up_s) + of(np.ceil(job.samples / batch)) * step_s

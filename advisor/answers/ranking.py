@@ -7,7 +7,7 @@ from itertools import takewhile
 
 import numpy as np
 
-from advisor.answers.batch_remedy import batch_remedies
+from advisor.answers.alternatives import alternatives
 from advisor.calibrate.in_force import calibration_notes
 from advisor.calibrate.measured_beside import measure_here
 from advisor.catalog.find import device_ids, exchange_rate_of, overlay_notes
@@ -109,14 +109,6 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
     calibrated = frozenset(quote.device.id for quote in quotes if quote.time_source == "calibrated")
     exchange_rate = exchange_rate_of(catalog, options.currency)
     best = best_of(ranking.quotes)
-    is_late = not ranking.quotes and job.limits.deadline_s is not None
-    remedies: tuple[str, ...] = ()
-    if is_late and options.mode == "training" and not options.batch.strip() and workload.batch_is_affine:
-        remedies = tuple(
-            batch_remedies(
-                question, selection=selection, fleet=fleet, job=job, start_up_s=start_up_s[: len(fleet.devices)]
-            )
-        )
     return Recommendation(
         schema_version=ANSWER_SCHEMA_VERSION,
         job=job,
@@ -133,6 +125,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
             KindMarket(selection, fleet=fleet, billing=catalog.billing), predictions, job=replace(job, objective="cost")
         ),
         choices=choices_of(ranking.quotes, job=job),
+        alternatives=() if ranking.quotes else alternatives(question, today=today),
         at_hand=fastest(at_hand.quotes),
         measured=measured.steps,
         batch_sweeps=batch_sweeps(
@@ -156,7 +149,6 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
         rejected=(*catalog.rejected, *rejections(ranking.rejected, workload.generation)),
         notes=(
             *overlay_notes(catalog),
-            *remedies,
             *ranking.notes,
             *memory_notes(workload, predictions),
             *calibration_notes(question.calibrated, used=calibrated),

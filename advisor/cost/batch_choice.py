@@ -1,11 +1,12 @@
 """Chooses the batch size at which each device runs the job."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from advisor.cost.limits import Limit, keeps_all, step_limits
-from advisor.cost.service import instance_counts
+from advisor.cost.service import P99_TAIL, instance_counts, latencies_s, server_counts
 from advisor.records.answer import Job
 from advisor.records.prediction import BoolArray, IndexArray, Predictions
 
@@ -31,9 +32,10 @@ def choose_batches(predictions: Predictions, *, job: Job) -> BatchChoice:
 
     On one device cost grows with the time. With a limit on the job's time or cost, or if time is the objective, choose
     the fastest. A batch that is tight in memory is chosen only if no other one is allowed. For a service, choose the
-    batch with the shortest step among those that need the fewest instances.
+    batch with the lowest 99th percentile among those that need at most `TOLERATED_RATIO` times the fewest instances.
     """
-    limits = step_limits(predictions.step_s, predictions.tokens, batches=predictions.batches, job=job)
+    servers = server_counts(predictions, job=job)
+    limits = step_limits(predictions.step_s, predictions.tokens, batches=predictions.batches, servers=servers, job=job)
     allowed = keeps_all(limits, among=predictions.fits)
     is_possible: BoolArray = np.any(allowed, axis=1)
     if predictions.is_tight is not None:
@@ -46,8 +48,13 @@ def choose_batches(predictions: Predictions, *, job: Job) -> BatchChoice:
         index = np.argmax(job_s <= most_s, axis=1)
     else:
         step_s = np.where(allowed, predictions.step_s, np.inf)
-        with np.errstate(divide="ignore"):  # a device that fits no batch has a throughput of 0
-            counts = instance_counts(predictions.batches / step_s, requests_per_day=job.requests_per_day)
-        fewest = counts == counts.min(axis=1, keepdims=True)
-        index = np.argmin(np.where(fewest, step_s, np.inf), axis=1)
+        load: dict[str, Any] = {
+            "batch": predictions.batches,
+            "servers": servers,
+            "job": job,
+        }
+        counts = instance_counts(step_s, **load)
+        fewest = counts <= TOLERATED_RATIO * counts.min(axis=1, keepdims=True)
+        latency_s = latencies_s(step_s, **load, instance_counts=counts, tail=P99_TAIL)
+        index = np.argmin(np.where(fewest, latency_s, np.inf), axis=1)
     return BatchChoice(index=index, is_possible=is_possible, limits=limits)

@@ -42,6 +42,7 @@ def job_of(
     Raises `UsageError` if the flags that give the size contradict each other or the mode, or the job is too large.
     """
     _check_sizes(options)
+    _check_latency(options, is_served=generation is not None)
     text = options.batch.strip()
     batch = text or (str(source_batch) if options.mode == "training" else "auto")
     per_sample = tokens_per_sample(inputs)
@@ -64,6 +65,7 @@ def job_of(
         tokens=options.tokens,
         requests_per_day=_daily(options),
         requests_per_second=options.requests_per_second,
+        max_utilization=options.max_utilization,
         generation=generation,
         checkpoint_every_s=options.checkpoint_every,
         loader_s_per_sample=options.loader_s_per_sample,
@@ -127,4 +129,16 @@ def _check_sizes(options: Options) -> None:
         flag = flag_name("requests_per_day" if options.requests_per_second is None else "requests_per_second")
         raise UsageError(f"{flag}: a service cannot run training", hint="leave out --mode training")
     if _daily(options) is not None and options.deadline is not None:
-        raise UsageError("--deadline: an always-on service never finishes", hint="use --max-latency instead")
+        raise UsageError("--deadline: an always-on service never finishes", hint="use --p99 instead")
+
+
+def _check_latency(options: Options, *, is_served: bool) -> None:
+    """Raise `UsageError` for a limit on latency that the job does not have; without a size, a service is compared."""
+    is_service = _daily(options) is not None
+    is_sized = any(getattr(options, name) is not None for name in _SIZES)
+    if options.p99 is not None and (options.mode == "training" or (is_sized and not is_service)):
+        raise UsageError("--p99: only the requests of a service wait in a queue", hint="give --requests-per-second N")
+    if options.max_latency is not None and is_service and not is_served:
+        raise UsageError(
+            "--max-latency: the requests of a service also wait in a queue", hint=f"use --p99 {options.max_latency:g}s"
+        )

@@ -6,7 +6,12 @@ import numpy as np
 
 from advisor.cost.interruptions import expected_s
 from advisor.cost.offer_terms import OfferTerms
-from advisor.cost.service import SECONDS_PER_HOUR, SECONDS_PER_MONTH, idle_ratios, instance_counts
+from advisor.cost.service import (
+    SECONDS_PER_HOUR,
+    SECONDS_PER_MONTH,
+    instance_counts,
+    utilizations,
+)
 from advisor.records.answer import Job
 from advisor.records.prediction import FloatArray, IndexArray
 
@@ -37,7 +42,7 @@ class JobCosts:
 def cost_job(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, job: Job) -> JobCosts:
     """Price the job at one step time per offer; an infinite step time means that the device cannot run the step."""
     if job.requests_per_day is not None:
-        return _cost_service(step_s, batch=batch, terms=terms, requests_per_day=job.requests_per_day)
+        return _cost_service(step_s, batch=batch, terms=terms, job=job)
     compute_s = np.ceil(job.samples / batch) * step_s
     working_s = expected_s(
         compute_s,
@@ -73,13 +78,12 @@ def billed_s(running_s: FloatArray, *, increment_s: FloatArray, minimum_s: Float
     return paid
 
 
-def _cost_service(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, requests_per_day: int) -> JobCosts:
+def _cost_service(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, job: Job) -> JobCosts:
     """Price a month with enough instances running for the load, busy or idle."""
     is_possible = np.isfinite(step_s)
-    samples_per_s = batch / np.where(is_possible, step_s, 1.0)
-    counts = instance_counts(samples_per_s, requests_per_day=requests_per_day)
-    idle = idle_ratios(samples_per_s, instance_counts=counts, requests_per_day=requests_per_day)
-    machine_s = np.where(is_possible, counts * SECONDS_PER_MONTH, np.inf)
+    counts = instance_counts(step_s, batch=batch, servers=terms.server_count, job=job)
+    idle = np.where(is_possible, 1 - utilizations(step_s, batch=batch, instance_counts=counts, job=job), 0.0)
+    machine_s = counts * SECONDS_PER_MONTH
     rent_usd = _usd(machine_s, terms)
     nothing = np.zeros_like(step_s)
     return _with_extras(

@@ -7,7 +7,7 @@ import numpy as np
 
 from advisor.cost.job_cost import JobCosts
 from advisor.cost.offer_terms import OfferTerms
-from advisor.cost.service import request_latency_s
+from advisor.cost.service import least_p99_s
 from advisor.records.answer import Job, JobLimits
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray, TokenTimes
 from advisor.records.price import Cause, RejectionCode
@@ -28,10 +28,12 @@ class Limit:
         return kept
 
 
-def step_limits(step_s: FloatArray, tokens: TokenTimes | None, *, batches: IndexArray, job: Job) -> list[Limit]:
+def step_limits(
+    step_s: FloatArray, tokens: TokenTimes | None, *, batches: IndexArray, servers: FloatArray, job: Job
+) -> list[Limit]:
     """Return the limits on a step that are set, for steps of `step_s`, (devices, batches).
 
-    `tokens` are the token times of LLM serving.
+    `tokens` are the token times of LLM serving, and `servers` the `server_counts` of an instance.
     """
     limits, nothing = job.limits, np.zeros_like(step_s)
     found: list[tuple[RejectionCode, float | None, FloatArray]] = [
@@ -39,6 +41,8 @@ def step_limits(step_s: FloatArray, tokens: TokenTimes | None, *, batches: Index
         ("over-ttft", limits.max_ttft_s, tokens.first_s if tokens else nothing),
         ("over-tpot", limits.max_tpot_s, tokens.between_s if tokens else nothing),
     ]
+    if job.requests_per_day is not None and limits.p99_s is not None:
+        found.append(("over-p99", limits.p99_s, least_p99_s(step_s, batch=batches, servers=servers, job=job)))
     set_limits = _set_limits(found, shape=step_s.shape)
     if limits.min_samples_per_s is not None:
         least = np.full_like(step_s, limits.min_samples_per_s)
@@ -108,10 +112,7 @@ def _set_limits(
 
 
 def _latency_s(step_s: FloatArray, tokens: TokenTimes | None, *, job: Job) -> FloatArray:
-    """Return the latency that `--max-latency` limits: one step, or two for a service, where a request may wait for one.
-
-    In LLM serving a request waits for no step: it takes the time to first token plus the time of the other tokens.
-    """
+    """Return the latency that `--max-latency` limits: a step; in LLM serving, the first token and the others."""
     if tokens is not None and job.generation is not None:
         return tokens.first_s + job.generation.decode_count * tokens.between_s
-    return step_s if job.requests_per_day is None else request_latency_s(step_s)
+    return step_s

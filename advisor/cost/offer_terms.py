@@ -21,7 +21,8 @@ class OfferTerms:
     `start_up_low_s` and `start_up_high_s` are the ends of the 90 % interval. `start_up_measured` is False if the
     start-up time comes from other clouds. `wait_s`, `quota_instances` (infinite without a quota), storage, egress and
     tax come from the user's overlay. `machine_count` is the number of machines that run the job together; for a service
-    the load decides that instead.
+    the load decides that instead, and `server_count` is the number of batches that a machine works on at a time. A
+    service pays for no start-up; its `start_up_s` is that of one more instance.
     """
 
     usd_per_hour: FloatArray
@@ -38,6 +39,7 @@ class OfferTerms:
     tax_ratio: FloatArray
     quota_instances: FloatArray
     machine_count: FloatArray
+    server_count: FloatArray
 
     def of(self, offers: IndexArray) -> "OfferTerms":
         """Return the terms of the offers at these indices."""
@@ -47,8 +49,9 @@ class OfferTerms:
 def offer_terms(priced: Sequence[PricedOffer], *, billing: Billing, job: Job) -> OfferTerms:
     """Return the terms of each offer.
 
-    A job of assumed size has no start-up, no rounding and no interruptions, since it keeps the device busy; neither has
-    a service that runs all month. Owned hardware has no start-up, no billing increments and no extra costs.
+    A job of assumed size has no start-up, no rounding and no interruptions, since it keeps the device busy; a service
+    that runs all month has no rounding and no interruptions. Owned hardware has no start-up, no billing increments and
+    no extra costs.
     """
 
     def column(value: Callable[[PricedOffer], float | None], *, without: float = 0.0) -> FloatArray:
@@ -62,10 +65,10 @@ def offer_terms(priced: Sequence[PricedOffer], *, billing: Billing, job: Job) ->
     return OfferTerms(
         usd_per_hour=column(lambda one: one.price.usd_per_hour),
         wait_s=is_started * column(lambda one: one.offer.wait_s),
-        start_up_s=is_started * column(lambda one: start_ups[one.offer.provider].mid),
-        start_up_low_s=is_started * column(lambda one: start_ups[one.offer.provider].low),
-        start_up_high_s=is_started * column(lambda one: start_ups[one.offer.provider].high),
-        start_up_measured=(is_started * column(lambda one: one.offer.provider in billing.start_ups)).astype(np.bool_),
+        start_up_s=is_rented * column(lambda one: start_ups[one.offer.provider].mid),
+        start_up_low_s=is_rented * column(lambda one: start_ups[one.offer.provider].low),
+        start_up_high_s=is_rented * column(lambda one: start_ups[one.offer.provider].high),
+        start_up_measured=(is_rented * column(lambda one: one.offer.provider in billing.start_ups)).astype(np.bool_),
         increment_s=is_started
         * column(lambda one: rules[one.offer.provider].increment_s if one.offer.provider in rules else None),
         minimum_s=is_started
@@ -77,6 +80,7 @@ def offer_terms(priced: Sequence[PricedOffer], *, billing: Billing, job: Job) ->
         tax_ratio=is_rented * (extras.tax_percent or 0.0) / 100,
         quota_instances=column(lambda one: one.offer.quota_instances, without=np.inf),
         machine_count=np.ones(len(priced)),
+        server_count=np.ones(len(priced)),
     )
 
 

@@ -12,7 +12,7 @@ from advisor.cost.coverage import commitment_usd, coverage
 from advisor.cost.job_cost import JobCosts, cost_job
 from advisor.cost.leading import may_lead, purchases_of, trial_usd
 from advisor.cost.offer_terms import OfferTerms, offer_terms
-from advisor.cost.service import SECONDS_PER_HOUR
+from advisor.cost.service import P50_TAIL, P99_TAIL, SECONDS_PER_HOUR, latencies_s
 from advisor.cost.start_up import joint_ends
 from advisor.cost.token_quotes import token_quote
 from advisor.records.answer import BOUNDS, Z_90, CostParts, Interval, Job, Quote, QuotedDevice
@@ -27,7 +27,7 @@ from advisor.records.scale import Plan
 class CostedOffers:
     """Offers with all their numbers as arrays of (offers,). `device` is an index, -1 for none.
 
-    `time_s` is the time that the ranking by time uses: of the job, or of a step for a service.
+    `time_s` is the time that the ranking by time uses: `ranked_time_s`.
     """
 
     priced: Sequence[PricedOffer]
@@ -38,9 +38,14 @@ class CostedOffers:
     time_s: FloatArray
 
 
-def ranked_time_s(costs: JobCosts, step_s: FloatArray, *, job: Job) -> FloatArray:
-    """Return the time that the ranking by time uses: of the job, or of a step for a service."""
-    return costs.job_s if job.requests_per_day is None else step_s
+def ranked_time_s(
+    costs: JobCosts, step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, job: Job, tail: float = P99_TAIL
+) -> FloatArray:
+    """Return the time that the ranking by time uses: of the job, or the latency exceeded by `tail` of the requests."""
+    if job.requests_per_day is None:
+        return costs.job_s
+    counts = costs.instance_count
+    return latencies_s(step_s, batch=batch, servers=terms.server_count, instance_counts=counts, job=job, tail=tail)
 
 
 def quotes_of(
@@ -58,7 +63,13 @@ def quotes_of(
     mid, low, high = (cost_job(times, batch=batch_sizes, terms=terms, job=job) for times in step_s)
     ends = _costs_at_ends(step_s, batch_sizes=batch_sizes, terms=terms, job=job)
     step_usd = np.stack([one.job_usd for one in (mid, low, high)])
-    time_s = np.stack([ranked_time_s(one, times, job=job) for one, times in zip((mid, low, high), step_s, strict=True)])
+    time_s = np.stack([one.job_s for one in (mid, low, high)])
+    if job.requests_per_day is not None:
+        p50_s, p99_s = (
+            ranked_time_s(mid, step_s[0], batch=batch_sizes, terms=terms, job=job, tail=tail)
+            for tail in (P50_TAIL, P99_TAIL)
+        )
+        time_s = p99_s * step_s / step_s[0]  # the ends of the step's time at the same number of instances
     job_s, job_usd = (np.stack([getattr(one, name) for one in (mid, *ends)]) for name in ("job_s", "job_usd"))
     priced = [costed.priced[index] for index in chosen]
     price_log_spread = np.array([one.log_spread for one in priced]) * _rent_ratio(mid)
@@ -149,6 +160,9 @@ def quotes_of(
                 wheel=offer.wheel,
                 instance_count=instance_count,
                 idle_ratio=float(mid.idle_ratio[place]),
+                p50_s=None if job.requests_per_day is None else float(p50_s[place]),
+                p99_s=None if job.requests_per_day is None else float(p99_s[place]),
+                server_count=int(terms.server_count[place]),
                 wait_s=float(terms.wait_s[place]),
                 start_up_s=float(terms.start_up_s[place]),
                 start_up_measured=bool(terms.start_up_measured[place]),
@@ -202,6 +216,8 @@ def _gpu_count(plan: Plan | None) -> int:
 
 def _costs_at_ends(step_s: FloatArray, *, batch_sizes: IndexArray, terms: OfferTerms, job: Job) -> tuple[JobCosts, ...]:
     """Return the costs at the low and at the high end of the time of computing and start-up together."""
+    if job.requests_per_day is not None:
+        return tuple(cost_job(end_s, batch=batch_sizes, terms=terms, job=job) for end_s in step_s[1:])
     steps = np.ceil(job.samples / batch_sizes)
     start_up_s = np.stack([terms.start_up_s, terms.start_up_low_s, terms.start_up_high_s])
     return tuple(

@@ -12,6 +12,7 @@ from advisor.cost.limits import broken_limits, closest_batch, keeps_all, offer_l
 from advisor.cost.offer_terms import OfferTerms, offer_terms
 from advisor.cost.quotes import CostedOffers, quotes_of, ranked_time_s
 from advisor.cost.selection import Selection
+from advisor.cost.service import server_counts
 from advisor.records.answer import Job, Quote
 from advisor.records.billing import Billing
 from advisor.records.options import Objective
@@ -92,14 +93,18 @@ def cost_offers(
     if predictions.scaling is not None:
         machines = np.array([plan.machines for plan in predictions.scaling.plans], dtype=np.float64)
         terms = replace(terms, machine_count=machines[predictions.scaling.plan[fleet.device_index, batch_index]])
-    costs = cost_job(step_s, batch=predictions.batches[batch_index], terms=terms, job=job)
+    if job.requests_per_day is not None:
+        servers = server_counts(predictions, job=job)[fleet.device_index, batch_index]
+        terms = replace(terms, server_count=servers)
+    batch = predictions.batches[batch_index]
+    costs = cost_job(step_s, batch=batch, terms=terms, job=job)
     return CostedOffers(
         priced=priced,
         device=fleet.device_index,
         batch_index=batch_index,
         terms=terms,
         costs=costs,
-        time_s=ranked_time_s(costs, step_s, job=job),
+        time_s=ranked_time_s(costs, step_s, batch=batch, terms=terms, job=job),
     )
 
 

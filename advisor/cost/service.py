@@ -1,18 +1,24 @@
-"""Computes how many instances a service needs, how idle they are, and how long a request takes."""
+"""Computes how many instances a service needs, how busy they are, and how long its requests take."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
-from advisor.records.prediction import FloatArray
+from advisor.cost.waiting import wait_steps
+from advisor.records.answer import Job, JobLimits
+from advisor.records.prediction import BoolArray, FloatArray, IndexArray, Predictions
 
 HOURS_PER_MONTH = 730
 """365 x 24 / 12: the length of a month in cloud billing."""
 SECONDS_PER_HOUR = 3600
 SECONDS_PER_MONTH = HOURS_PER_MONTH * SECONDS_PER_HOUR
 _SECONDS_PER_DAY = 86400
-_STEPS_WAITED = 2
-"""A request that arrives as a step begins waits for its end, then takes part in the next."""
+P99_TAIL, P50_TAIL = 0.01, 0.5
+"""Shares of the requests that take longer than the 99th percentile and than the median."""
+MOST_SPARE = 8
+"""Instances over the fewest that carry the load, up to which a limit on latency is kept. At a twelfth of the capacity
+hardly a request waits, and fewer in a batch are quicker than more instances."""
 
 
 def requests_per_day(requests_per_second: float) -> int:
@@ -25,19 +31,95 @@ def requests_per_month(requests_per_day: int) -> int:
     return math.ceil(requests_per_day * HOURS_PER_MONTH / 24)
 
 
-def instance_counts(samples_per_s: FloatArray, *, requests_per_day: int) -> FloatArray:
-    """Return ceil(load / throughput): the fewest instances that can serve an evenly spread load."""
-    # A load that fills its instances exactly must not need one more because of rounding.
-    counts: FloatArray = np.ceil(requests_per_day / _SECONDS_PER_DAY / samples_per_s * (1 - 1e-12))
+def server_counts(predictions: Predictions, *, job: Job) -> FloatArray:
+    """Return how many batches an instance works on at a time, (devices, batches): one for each copy of the model.
+
+    In LLM serving, each request in flight has a slot of its own, which the next one takes (continuous batching).
+    """
+    counts = np.ones(predictions.step_s.shape)
+    if job.generation is not None:
+        return counts * predictions.batches
+    if predictions.scaling is not None:
+        copies = np.array([plan.data for plan in predictions.scaling.plans], dtype=np.float64)
+        counts = copies[predictions.scaling.plan]
     return counts
 
 
-def idle_ratios(samples_per_s: FloatArray, *, instance_counts: FloatArray, requests_per_day: int) -> FloatArray:
-    """Return the share of the paid time in which the instances wait for requests."""
-    ratios: FloatArray = np.maximum(0.0, 1 - requests_per_day / _SECONDS_PER_DAY / (samples_per_s * instance_counts))
-    return ratios
+def instance_counts(step_s: FloatArray, *, batch: IndexArray | FloatArray, servers: FloatArray, job: Job) -> FloatArray:
+    """Return the fewest instances that keep the largest utilization and the limit on the 99th percentile.
+
+    `servers` are the `server_counts` of an instance. The arrays have the shape of `step_s`, whose infinite times need
+    an infinite number. Where `MOST_SPARE` times the fewest do not keep the limit, the utilization alone counts.
+    """
+    is_possible = np.isfinite(step_s)
+    possible_s = np.where(is_possible, step_s, 1.0)
+    # A load that fills its instances exactly must not need one more because of rounding.
+    counts = np.ceil(_requests_per_s(job) / job.max_utilization * possible_s / batch * (1 - 1e-12))
+    limit_s = job.limits.p99_s
+    if limit_s is not None:
+        counts = _counts_within(limit_s, possible_s, batch=batch, servers=servers, least=counts, job=job)
+    return np.where(is_possible, counts, np.inf)
 
 
-def request_latency_s(step_s: FloatArray) -> FloatArray:
-    """Return the longest latency of a request when the instances can serve the load: two steps."""
-    return _STEPS_WAITED * step_s
+def least_p99_s(step_s: FloatArray, *, batch: IndexArray | FloatArray, servers: FloatArray, job: Job) -> FloatArray:
+    """Return the 99th percentile of the latency with the most instances that a limit on it may take."""
+    most = MOST_SPARE * instance_counts(step_s, batch=batch, servers=servers, job=replace(job, limits=JobLimits()))
+    return latencies_s(step_s, batch=batch, servers=servers, instance_counts=most, job=job, tail=P99_TAIL)
+
+
+def _counts_within(
+    limit_s: float,
+    step_s: FloatArray,
+    *,
+    batch: IndexArray | FloatArray,
+    servers: FloatArray,
+    least: FloatArray,
+    job: Job,
+) -> FloatArray:
+    """Return the fewest instances that keep the limit, or `least` where `MOST_SPARE` times as many do not."""
+
+    def is_over(counts: FloatArray) -> BoolArray:
+        late_s = latencies_s(step_s, batch=batch, servers=servers, instance_counts=counts, job=job, tail=P99_TAIL)
+        return late_s > limit_s
+
+    too_few, enough = least - 1, MOST_SPARE * least
+    can_keep = ~is_over(enough)
+    while (is_open := can_keep & (enough - too_few > 1)).any():
+        middle = np.where(is_open, np.floor((too_few + enough) / 2), enough)
+        over = is_over(middle)
+        too_few, enough = np.where(over, middle, too_few), np.where(over, enough, middle)
+    return np.where(can_keep, enough, least)
+
+
+def utilizations(
+    step_s: FloatArray, *, batch: IndexArray | FloatArray, instance_counts: FloatArray, job: Job
+) -> FloatArray:
+    """Return the load over what the instances can serve."""
+    is_possible = np.isfinite(step_s)
+    possible_s, counts = (np.where(is_possible, one, 1.0) for one in (step_s, instance_counts))
+    return np.where(is_possible, _requests_per_s(job) * possible_s / (batch * counts), 0.0)
+
+
+def latencies_s(
+    step_s: FloatArray,
+    *,
+    batch: IndexArray | FloatArray,
+    servers: FloatArray,
+    instance_counts: FloatArray,
+    job: Job,
+    tail: float,
+) -> FloatArray:
+    """Return the time from the arrival of a request to its answer that the share `tail` of the requests exceeds."""
+    waits = wait_steps(
+        utilizations(step_s, batch=batch, instance_counts=instance_counts, job=job),
+        batch=batch / servers,
+        servers=servers * np.where(np.isfinite(instance_counts), instance_counts, 1.0),
+        tail=tail,
+    )
+    return step_s * (1 + waits)
+
+
+def _requests_per_s(job: Job) -> float:
+    if job.requests_per_day is None:
+        raise ValueError("only a service has a load")
+    return job.requests_per_day / _SECONDS_PER_DAY

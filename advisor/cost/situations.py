@@ -41,7 +41,7 @@ def _at(curve: Curve, place: int, *, kind: SituationKind) -> Situation:
 def choices_of(quotes: Sequence[Quote], *, job: Job) -> Mapping[Choice, Quote]:
     """Return the cheapest quote, the fastest of at most twice its cost, and that of these with the least cost x time.
 
-    Only quotes that may lead count, if there are any. The time is that of the job; of a step for a service.
+    Only quotes that may lead count, if there are any. The time is that of the job, or a service's 99th percentile.
     """
     leading = [quote for quote in quotes if quote.may_lead] or quotes
     if job.assumed or not leading:
@@ -50,13 +50,10 @@ def choices_of(quotes: Sequence[Quote], *, job: Job) -> Mapping[Choice, Quote]:
     def usd(quote: Quote) -> float:
         return quote.job_usd.mid
 
-    def time_s(quote: Quote) -> float:
-        return quote.job_s.mid if job.requests_per_day is None else quote.step_s.mid
-
-    cheapest = min(leading, key=lambda one: (usd(one), time_s(one)))
+    cheapest = min(leading, key=lambda one: (usd(one), one.time_s))
     affordable = [quote for quote in leading if usd(quote) <= _MOST_COST_RATIO * usd(cheapest)]
     return {
         "cheapest": cheapest,
-        "balanced": min(affordable, key=lambda one: usd(one) * time_s(one)),
-        "fastest": min(affordable, key=lambda one: (time_s(one), usd(one))),
+        "balanced": min(affordable, key=lambda one: usd(one) * one.time_s),
+        "fastest": min(affordable, key=lambda one: (one.time_s, usd(one))),
     }

@@ -54,6 +54,8 @@ class Keywords(TypedDict, total=False):
     max_usd: float | str | None
     max_hourly: float | str | None
     max_latency: float | str | None
+    p99: float | str | None
+    max_utilization: float | str
     max_ttft: float | str | None
     max_tpot: float | str | None
     min_throughput: float | str | None

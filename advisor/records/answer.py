@@ -131,7 +131,10 @@ class Quote:
       device, the host and the price, each shared by the offers that have it, not the error that all devices share
     - `chance_among_trusted`: the same among quotes that may lead, or all if none may; 0 for the others
     - `indistinguishable`: the interval of the cost overlaps that of the best quote, by the same errors
-    - `on_pareto_front`: no other quote is both cheaper and faster (for a service, with a shorter step)
+    - `on_pareto_front`: no other quote is both cheaper and faster (for a service, with a lower `p99_s`)
+    - `p50_s`, `p99_s`: of a service, the median and the 99th percentile of a request's latency, with the wait in the
+      queue; None for other jobs
+    - `server_count`: of a service, the batches that an instance works on at a time
     - `wait_s`: wait for the instance, from the user's overlay
     - `lost_s`: expected time lost to spot interruptions
     - `interruption`: the share of these spot instances that the provider interrupts within a month
@@ -180,6 +183,9 @@ class Quote:
     wheel: TorchWheel | None = None
     instance_count: int = 1
     idle_ratio: float = 0.0
+    p50_s: float | None = None
+    p99_s: float | None = None
+    server_count: int = 1
     wait_s: float = 0.0
     start_up_s: float = 0.0
     start_up_measured: bool = False
@@ -195,6 +201,11 @@ class Quote:
     job_parts_usd: CostParts
     covers: tuple[CostPart, ...] = ("compute",)
     not_covered: tuple[CostPart, ...] = ()
+
+    @property
+    def time_s(self) -> float:
+        """The time that the ranking by time uses: of the job, or the 99th percentile of a service's latency."""
+        return self.job_s.mid if self.p99_s is None else self.p99_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,6 +322,7 @@ class JobLimits:
     min_samples_per_s: float | None = _limit("min_throughput")
     max_ttft_s: float | None = _limit("max_ttft")
     max_tpot_s: float | None = _limit("max_tpot")
+    p99_s: float | None = _limit("p99")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,6 +333,7 @@ class Job:
     - `assumed`: the user gave no size, so the job is one million samples on a busy device
     - `requests_per_day`: set for an always-on service
     - `requests_per_second`: set if the user gave the load in this unit
+    - `max_utilization`: the largest share of its capacity that the load of a service may use
     - `generation`: set for LLM serving, where a sample is a request and a batch is the requests in flight per instance
     - `loader_s_per_sample`: time one vCPU needs to load a sample; None if not known, then nothing waits for data
     - `loader_workers`: processes that load, 0 if the step waits for its data; None if there is one for each vCPU
@@ -339,6 +352,7 @@ class Job:
     tokens: int | None = None
     requests_per_day: int | None = None
     requests_per_second: float | None = None
+    max_utilization: float = 0.7
     generation: Generation | None = None
     checkpoint_every_s: float | None = None
     loader_s_per_sample: float | None = None
@@ -452,6 +466,25 @@ class Situation:
 Choice = Literal["cheapest", "balanced", "fastest"]
 
 
+AlternativeKind = Literal["cheapest", "fastest", "budget", "deadline", "flag"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """What comes closest where no offer keeps all limits.
+
+    - `kind`: "cheapest", "fastest": without any limit; "budget", "deadline": what --max-usd or --deadline alone buys;
+      "flag": the answer with one flag changed
+    - `flag`: what to type, such as `--batch auto`; "" if the whole job is done
+    - `done_ratio`: the share of the job that is done
+    """
+
+    kind: AlternativeKind
+    quote: Quote
+    flag: str = ""
+    done_ratio: float = 1.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Recommendation(Displayed):
     """The answer; it is displayed as a table in a terminal and in a notebook.
@@ -469,6 +502,7 @@ class Recommendation(Displayed):
     - `situations`: a CPU and a GPU side by side for each use of a model whose job has no given size
     - `choices`: of a job with a size, the cheapest quote, the fastest that costs at most twice as much, and the one of
       these with the lowest cost x time; of the quotes that may lead
+    - `alternatives`: if no offer keeps all limits, what comes closest, and which single flag to change
     - `at_hand`: the device of this machine that finishes the job first, outside the ranking. Its provider is "local"
       and its price the electricity of the user's own hardware, 0 if not known. With `--device local` it is in `quotes`
       too. None if this machine is ignored or no device of it can do the job
@@ -494,6 +528,7 @@ class Recommendation(Displayed):
     best_by_tier: Mapping[Tier, Quote] = field(default_factory=dict)
     situations: tuple[Situation, ...] = ()
     choices: Mapping[Choice, Quote] = field(default_factory=dict)
+    alternatives: tuple[Alternative, ...] = ()
     at_hand: Quote | None = None
     measured: tuple[MeasuredStep, ...] = ()
     batch_sweeps: tuple[BatchSweep, ...] = ()

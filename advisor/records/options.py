@@ -98,7 +98,9 @@ class Options:
     steps: int | None = _flag(None, "job size in steps at the job's batch size", metavar="N")
     tokens: int | None = _flag(None, "job size in tokens; the model's input gives the tokens per sample", metavar="N")
     requests_per_day: int | None = _flag(
-        None, "always-on service: requests per day, one sample each, evenly spread; costs are per month", metavar="N"
+        None,
+        "always-on service: requests per day, one sample each, arriving at random; costs are per month",
+        metavar="N",
     )
     requests_per_second: float | None = _flag(
         None, "always-on service: requests per second", metavar="N", parse=units.parse_positive
@@ -141,9 +143,20 @@ class Options:
     )
     max_latency: float | None = _flag(
         None,
-        "limit on the latency of a step; in a service, a request may wait for one more step; LLM serving: of the whole "
-        "request",
+        "limit on the time of a step, or, in LLM serving, of a whole request; a service of another model takes --p99",
         metavar="TIME",
+    )
+    p99: float | None = _flag(
+        None,
+        "service: limit on the 99th percentile of a request's latency, with the wait in the queue, for requests that "
+        "arrive at random (Poisson)",
+        metavar="TIME",
+    )
+    max_utilization: float = _flag(
+        0.7,
+        "service: largest share of its capacity that the load may use: 0.7 or 70%, at most 95%",
+        metavar="RATIO",
+        parse=units.parse_utilization,
     )
     max_ttft: float | None = _serving_flag(None, "limit on the time to first token", metavar="TIME")
     max_tpot: float | None = _serving_flag(None, "limit on the mean time between two output tokens", metavar="TIME")

@@ -153,8 +153,8 @@ RejectionCode = Literal[
     "no-device-profile", "fractional-gpu", "unknown-cpu", "incomplete-machine", "excluded", "other-provider",
     "other-region", "other-tier", "other-instance", "other-arch", "too-few-gpus", "other-device", "no-torch-wheel",
     "no-price", "stale-price", "suspect-price", "old-price", "marketplace", "billed-separately", "no-native-precision",
-    "unknown-vcpus", "does-not-fit", "over-latency", "over-ttft", "over-tpot", "under-throughput", "over-quota",
-    "over-deadline", "over-max-usd", "over-max-hourly", "dearer-region",
+    "unknown-vcpus", "does-not-fit", "over-latency", "over-ttft", "over-tpot", "over-p99", "under-throughput",
+    "over-quota", "over-deadline", "over-max-usd", "over-max-hourly", "dearer-region",
 ]  # fmt: skip
 """Reasons why an offer is not in the catalog, not selected or not ranked, in the order of the checks."""
 

@@ -79,7 +79,7 @@ def _figures(best: Quote, recommendation: Recommendation) -> tuple[Figure, ...]:
 
 
 def _times(best: Quote, job: Job) -> Iterator[Figure]:
-    """Yield the time of the job, or of a step for a service, and in LLM serving the times per token."""
+    """Yield the time of the job, or the latency of a service, and in LLM serving the times per token."""
     batch, tokens = f"{batch_text(best.batch, job.generation)}, {best.precision}", best.tokens
     step = f"{interval_text(best.step_s)}, {batch}"
     if job.requests_per_day is None:
@@ -87,7 +87,8 @@ def _times(best: Quote, job: Job) -> Iterator[Figure]:
         rate = Figure(name="samples per second", value=units.format_rate(best.samples_per_s), note=note)
         yield rate if is_rate(job) else Figure(name="time", value=units.format_duration(best.job_s.mid), note=note)
     elif tokens is None:
-        yield Figure(name="step", value=units.format_duration(best.step_s.mid), note=f"90 % interval {step}")
+        note = f"p50 {units.format_duration(best.p50_s or 0.0)}; step {step}"
+        yield Figure(name="p99", value=units.format_duration(best.p99_s or 0.0), note=note)
     if tokens is not None:
         first = f"first token after {interval_text(tokens.ttft_s)}"
         yield Figure(name="time per output token", value=units.format_duration(tokens.tpot_s.mid), note=first)

@@ -150,7 +150,7 @@ def columns_for(rows: Sequence[RankedQuote]) -> tuple[ColumnOf[RankedQuote], ...
         *(
             _token_columns(rate)
             if is_served
-            else (_samples_per_s(is_rate=unit is not None), *((_STEP,) if is_service else ()))
+            else (_samples_per_s(is_rate=unit is not None), *((_P50, _P99) if is_service else ()))
         ),
         *(() if is_service or unit else (_JOB_TIME,)),
         numbers(cost, lambda row: row.cost_usd.mid, money_text(rate)),
@@ -170,8 +170,13 @@ def _samples_per_s(*, is_rate: bool) -> ColumnOf[RankedQuote]:
 _JOB_TIME: ColumnOf[RankedQuote] = numbers(
     "time", lambda row: row.quote.job_s.mid, units.format_duration, drop_order=22
 )
-_STEP: ColumnOf[RankedQuote] = numbers("step", lambda row: row.quote.step_s.mid, units.format_duration, drop_order=22)
-"""A service has no time of its job; a step is the time of its answer."""
+_P50: ColumnOf[RankedQuote] = numbers(
+    "p50", lambda row: row.quote.p50_s, units.format_duration, missing="", drop_order=11
+)
+_P99: ColumnOf[RankedQuote] = numbers(
+    "p99", lambda row: row.quote.p99_s, units.format_duration, missing="", drop_order=22
+)
+"""A service has no time of its job, but percentiles of its latency."""
 
 
 def _token_columns(rate: ExchangeRate | None) -> tuple[ColumnOf[RankedQuote], ...]:

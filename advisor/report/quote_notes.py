@@ -186,10 +186,7 @@ def cost_notes(best: Quote, job: Job) -> Iterator[str]:
         wait = units.format_duration(best.wait_s)
         yield f"availability: the time includes {wait} of waiting for the machine, as set in your overlay."
     if job.requests_per_day is not None:
-        count = best.instance_count
-        carry = "1 instance is" if count == 1 else f"{count:,} instances are"
-        unit = "per day" if job.requests_per_second is None else "per second"
-        yield f"{carry} enough for an even load; if the load has peaks, give the peak rate in requests {unit}."
+        yield from _service_notes(best, job)
     if best.price_kind == "spot":
         yield _spot(best, job)
     if best.commitment_usd is not None:
@@ -197,6 +194,38 @@ def cost_notes(best: Quote, job: Job) -> Iterator[str]:
         yield (
             f"the price requires a commitment of {years}: {units.format_usd(best.commitment_usd)} in total, used or "
             "not; the cost counts only the hours of this job."
+        )
+
+
+def _service_notes(best: Quote, job: Job) -> Iterator[str]:
+    """Yield how the instances are counted, how requests are batched and spread, the headroom, and the cold start."""
+    count = best.instance_count
+    limits = [f"at most {units.format_ratio(job.max_utilization)} utilization (--max-utilization)"]
+    if job.limits.p99_s is not None:
+        limits.append(f"a p99 of at most {units.format_duration(job.limits.p99_s)}")
+    unit = "per day" if job.requests_per_second is None else "per second"
+    yield (
+        f"{'1 instance' if count == 1 else f'{count:,} instances'} for requests that arrive at random (Poisson): "
+        f"{' and '.join(limits)}; if the load has peaks, give the peak rate in requests {unit}."
+    )
+    per_server = best.batch // best.server_count
+    if job.generation is None and per_server > 1:
+        yield (
+            f"dynamic batching is assumed: each copy of the model takes up to {per_server:,} waiting requests as soon "
+            "as it is free, and requests are spread over the copies at random."
+        )
+    elif count * best.server_count > 1:
+        yield (
+            "the requests wait in one queue for the next free copy of the model."
+            if job.generation is None
+            else ("the requests wait in one queue for the next free place.")
+        )
+    if count == 1:
+        yield "a single instance is down while it restarts; two of them double the cost."
+    if best.start_up_s:
+        yield (
+            f"cold start: another instance needs {units.format_duration(best.start_up_s)} until its boot script runs, "
+            "and then the time to load the model; meanwhile the queue grows."
         )
 
 

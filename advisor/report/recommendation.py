@@ -15,11 +15,11 @@ from advisor.report.machines import machine_tables
 from advisor.report.marks import KIND_MARKS, KIND_NAMES
 from advisor.report.quote_columns import RankedQuote, columns_for, device_label, instance_label, table_rows
 from advisor.report.rates import SampleUnit, unit_of
-from advisor.report.situations import choice_tables, situation_tables, when_to_use_which
+from advisor.report.situations import alternative_tables, choice_tables, situation_tables, when_to_use_which
 from advisor.report.tables import ColumnOf, column, numbers, table_of
 
 _ORDER = (
-    "#", "provider", "instance", "per h", "TTFT", "TPOT", "step", "time", "cost", "per million", "per billion",
+    "#", "provider", "instance", "per h", "TTFT", "TPOT", "p99", "p50", "time", "cost", "per million", "per billion",
     "per Mtok", "device", "cheapest", "samples/s", "tokens/s",
 )  # fmt: skip
 """The most important columns come first; the others follow in their usual order."""
@@ -39,6 +39,7 @@ def recommendation_content(recommendation: Recommendation, *, top: int) -> Itera
         yield from situation_tables(recommendation)
     yield Paragraph(title=sentence.headline(recommendation), sentences=tuple(filter(None, better)))
     yield from choice_tables(recommendation)
+    yield from alternative_tables(recommendation)
     yield Listing(title="The best of each tier", items=sentence.by_tier(recommendation))
     yield Listing(title="Assumes", items=sentence.basis(recommendation))
     yield table_of(
@@ -157,17 +158,20 @@ def _amount_name(what: str, job: Job, unit: SampleUnit | None) -> str:
 
 
 def _time_name(job: Job, unit: SampleUnit | None) -> str:
-    """Return the name of the time axis; in LLM serving, a step lasts as long as each of its answers."""
-    if job.requests_per_day is None:
-        return _amount_name("time", job, unit)
-    return "time of a step" if job.generation is None else "time of an answer"
+    """Return the name of the time axis."""
+    return _amount_name("time", job, unit) if job.requests_per_day is None else "99th percentile of the latency"
 
 
 def _time(row: RankedQuote, job: Job) -> Interval:
-    """Return the time of the job, of so many samples without a size, or of a step for a service."""
+    """Return the time of the job, of so many samples without a size, or the 99th percentile of a service."""
+    quote = row.quote
     if row.unit is not None:
-        return row.unit.of(row.quote.job_s)
-    return row.quote.job_s if job.requests_per_day is None else row.quote.step_s
+        return row.unit.of(quote.job_s)
+    if job.requests_per_day is None or quote.p99_s is None:
+        return quote.job_s
+    ratios = (end / quote.step_s.mid for end in (quote.step_s.mid, quote.step_s.low, quote.step_s.high))
+    mid, low, high = (quote.p99_s * ratio for ratio in ratios)
+    return Interval(mid=mid, low=low, high=high)
 
 
 def _point(row: RankedQuote, job: Job) -> Point:

@@ -11,7 +11,8 @@ from advisor.records.sample_words import at_batch_text
 
 _Sentence: TypeAlias = Callable[[Cause, Generation | None], str]
 _TIME_FLAGS: dict[RejectionCode, str] = {
-    "over-latency": "--max-latency", "over-ttft": "--max-ttft", "over-tpot": "--max-tpot"
+    "over-latency": "--max-latency", "over-ttft": "--max-ttft", "over-tpot": "--max-tpot",
+    "over-p99": "--p99",
 }  # fmt: skip
 
 
@@ -115,6 +116,7 @@ _SENTENCES: dict[RejectionCode, _Sentence] = {
     "over-latency": _over("takes", _TIME_FLAGS["over-latency"], units.format_duration),
     "over-ttft": _over("its first token takes", _TIME_FLAGS["over-ttft"], units.format_duration),
     "over-tpot": _over("a token takes", _TIME_FLAGS["over-tpot"], units.format_duration),
+    "over-p99": _over("99 % of its requests take up to", _TIME_FLAGS["over-p99"], units.format_duration),
     "under-throughput": _under_throughput,
     "over-quota": _over_quota,
     "over-deadline": _over("takes", "--deadline", units.format_duration),

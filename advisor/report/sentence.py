@@ -77,12 +77,14 @@ def headline(recommendation: Recommendation) -> str:
     if best is None:
         count = len(recommendation.rejected)
         offers = "1 offer was" if count == 1 else f"{count:,} offers were"
-        return f"{keep}No instance can run this job within the limits: {offers} left out.{here}"
+        return (
+            f"{keep}No instance can run this job within the limits: {offers} left out.{_closest(recommendation)}{here}"
+        )
     job, unit = recommendation.job, unit_of(recommendation)
     cost = best.job_usd if unit is None else unit.of(best.job_usd)
     how_long = _pace(best, job)
     if job.requests_per_day is not None:
-        how_long = f"per month, idle {units.format_ratio(best.idle_ratio)} of the time"
+        how_long = f"per month{_latencies(best)}"
     return (
         f"{keep}{best.provider} {instance_label(best)} ({device_label(best)}) {_samples_done(job, unit)} for "
         f"{units.format_money(cost.mid, rate=rate)} "
@@ -90,6 +92,37 @@ def headline(recommendation: Recommendation) -> str:
         f"{how_long}{_per_tokens(best, rate=rate)}{_margin(best, recommendation)}"
         f"{_rivals(best, recommendation)}.{_caution(best)}{here}"
     )
+
+
+def _closest(recommendation: Recommendation) -> str:
+    """Return what the job costs without limits, and the cheapest change of one flag that makes it possible."""
+    rate, job = recommendation.exchange_rate, recommendation.job
+
+    def outcome(quote: Quote) -> str:
+        time = units.format_duration(quote.time_s)
+        amount = units.format_money(quote.job_usd.mid, rate=rate)
+        how = f"in {time}" if job.requests_per_day is None else f"per month with a p99 of {time}"
+        return f"{amount} {how} on {quote.provider} {instance_label(quote)}"
+
+    found = {one.kind: one for one in reversed(recommendation.alternatives)}
+    if "cheapest" not in found:
+        return ""
+    said = f" Without limits, the cheapest is {outcome(found['cheapest'].quote)}"
+    if "fastest" in found:
+        said += f", and the fastest {outcome(found['fastest'].quote)}"
+    whole = [one for one in recommendation.alternatives if one.kind == "flag" and one.done_ratio == 1]
+    if not whole:
+        return f"{said}. No change of a single flag is enough for the whole job."
+    change = min(whole, key=lambda one: one.quote.job_usd.mid)
+    return f"{said}. Change one flag: {change.flag} ({outcome(change.quote)})."
+
+
+def _latencies(best: Quote) -> str:
+    """Return the percentiles of a service's latency and its utilization."""
+    if best.p50_s is None or best.p99_s is None:
+        return ""
+    p50, p99 = units.format_duration(best.p50_s), units.format_duration(best.p99_s)
+    return f", p50 {p50} and p99 {p99} at {units.format_ratio(1 - best.idle_ratio)} utilization"
 
 
 def _caution(best: Quote) -> str:
@@ -167,9 +200,7 @@ def _margin(best: Quote, recommendation: Recommendation) -> str:
         return f"; no {KIND_NAMES[other_kind]} is in the ranking"
     cost = _money(other, recommendation, unit=unit)
     if job.objective != "cost":
-        cost = (
-            f"{cost} in {units.format_duration(_time_s(other, job))}" if unit is None else f"{cost} {_pace(other, job)}"
-        )
+        cost = f"{cost} in {units.format_duration(other.time_s)}" if unit is None else f"{cost} {_pace(other, job)}"
     rival = f"the best {KIND_NAMES[other_kind]} ({other.provider} {other.instance}, {cost})"
     if other.indistinguishable:
         return f", not clearly {_BETTER[job.objective]} than {rival}: their intervals overlap"
@@ -179,13 +210,8 @@ def _margin(best: Quote, recommendation: Recommendation) -> str:
 
 def _amount(quote: Quote, job: Job) -> float:
     """Return the amount that the ranking minimizes."""
-    usd, time_s = quote.job_usd.mid, _time_s(quote, job)
+    usd, time_s = quote.job_usd.mid, quote.time_s
     return {"cost": usd, "time": time_s, "cost-time": usd * time_s}[job.objective]
-
-
-def _time_s(quote: Quote, job: Job) -> float:
-    """Return the time of the job, or of a step for a service, which never ends."""
-    return quote.job_s.mid if job.requests_per_day is None else quote.step_s.mid
 
 
 def _saving(ratio: float) -> str:

@@ -4,7 +4,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from advisor import units
-from advisor.records.answer import Choice, Contender, Interval, Quote, Recommendation, Situation, SituationKind
+from advisor.records.answer import (
+    Alternative,
+    Choice,
+    Contender,
+    Interval,
+    Job,
+    Quote,
+    Recommendation,
+    Situation,
+    SituationKind,
+)
 from advisor.records.device import DeviceKind
 from advisor.records.price import ExchangeRate
 from advisor.report.amounts import money_interval, number_text
@@ -54,7 +64,7 @@ def situation_tables(recommendation: Recommendation) -> Iterator[Table]:
 
 def when_section(recommendation: Recommendation) -> Section:
     """Return the section on the uses of the model, or on the choices for a job with a size."""
-    tables = [*situation_tables(recommendation), *choice_tables(recommendation)]
+    tables = [*situation_tables(recommendation), *choice_tables(recommendation), *alternative_tables(recommendation)]
     lead = when_to_use_which(recommendation)
     return section("when", "When to use which", lead=[lead] if lead else [], tables=tables)
 
@@ -72,7 +82,7 @@ def choice_tables(recommendation: Recommendation) -> Iterator[Table]:
         column("instance", lambda row: f"{row[1].provider} {instance_label(row[1])}"),
         column("device", lambda row: device_label(row[1]), drop_order=1),
         column("cost per month" if is_service else "cost", lambda row: money_interval(row[1].job_usd, rate=rate)),
-        column("step" if is_service else "time", lambda row: _time(row[1], is_service=is_service)),
+        column("p99" if is_service else "time", lambda row: units.format_duration(row[1].time_s)),
     )
     yield table_of(
         by_quote.values(),
@@ -82,8 +92,43 @@ def choice_tables(recommendation: Recommendation) -> Iterator[Table]:
     )
 
 
-def _time(quote: Quote, *, is_service: bool) -> str:
-    return units.format_duration((quote.step_s if is_service else quote.job_s).mid)
+def alternative_tables(recommendation: Recommendation) -> Iterator[Table]:
+    """Yield the table of what comes closest where no offer keeps all limits."""
+    job, rate = recommendation.job, recommendation.exchange_rate
+    if not recommendation.alternatives:
+        return
+    is_service = job.requests_per_day is not None
+    columns: tuple[ColumnOf[Alternative], ...] = (
+        column("", lambda one: _alternative(one, job, rate=rate)),
+        column("instance", lambda one: f"{one.quote.provider} {instance_label(one.quote)}{_doubt(one)}"),
+        column("batch", lambda one: f"{one.quote.batch:,}", drop_order=1),
+        column(
+            "cost per month" if is_service else "cost",
+            lambda one: units.format_money(one.quote.job_usd.mid, rate=rate),
+        ),
+        column("p99" if is_service else "time", lambda one: units.format_duration(one.quote.time_s)),
+    )
+    notes = ("? its price is too old, or nothing was measured on its device's generation.",)
+    has_doubt = any(map(_doubt, recommendation.alternatives))
+    yield table_of(recommendation.alternatives, columns, title="What comes closest", notes=notes if has_doubt else ())
+
+
+def _doubt(one: Alternative) -> str:
+    return "" if one.quote.may_lead else " ?"
+
+
+def _alternative(one: Alternative, job: Job, *, rate: ExchangeRate | None) -> str:
+    share = "" if one.done_ratio == 1 else f" ({units.format_ratio(one.done_ratio)})"
+    match one.kind:
+        case "cheapest" | "fastest":
+            return f"{one.kind} without limits"
+        case "budget":
+            buys = f"{units.format_money(job.limits.max_usd or 0.0, rate=rate)} buys"
+        case "deadline":
+            buys = f"{units.format_duration(job.limits.deadline_s or 0.0)} buys"
+        case "flag":
+            buys = "change"
+    return f"{buys} {one.flag}{share}".rstrip()
 
 
 def _rows(situations: tuple[Situation, ...]) -> Iterator[_Row]:

@@ -28,7 +28,8 @@ def lateness_of(
         tokens = None if clock is None else clock.times(step_s, plan, rows=of_all)
         most_s = most_step_s if len(most_step_s) == 1 else most_step_s[of_all]
         with np.errstate(divide="ignore", invalid="ignore"):  # no time left, or no possible step
-            limits = step_limits(step_s, tokens, batches=batches, job=job)
+            servers = np.asarray(plan.data if job.generation is None else batches, dtype=np.float64)
+            limits = step_limits(step_s, tokens, batches=batches, servers=servers, job=job)
             ratios = [step_s / most_s, *(one.needed / one.available for one in limits)]
         largest: FloatArray = np.where(np.isfinite(step_s), np.max(ratios, axis=0), np.inf)
         return largest

@@ -113,11 +113,11 @@ def test_over_the_batches_asked_for() -> None:
 
 
 def test_over_requests_a_day() -> None:
-    # In batches of 100 a CPU does 1 sample a second, 86,400 a day; a GPU 100 / 1.4 s, 6 million a day. Ten CPUs cost
-    # what a GPU does, and serve 864,000; the eleventh makes the GPU cheaper.
-    # CPUs 1.25 times slower: ten serve 691,200. 1.25 times faster: 1,080,000.
+    # In batches of 100 a CPU does 1 sample a second, at 70 % 60,480 a day; a GPU 50 a second, 4 million a day. Ten CPUs
+    # cost what a GPU does, and serve 604,800; the eleventh makes the GPU cheaper.
+    # CPUs 1.25 times slower: ten serve 483,840. 1.25 times faster: 756,000.
     one = crossing(found(options=Options(batch="100"), cpu_spread=BY_A_QUARTER), "requests_per_day")
-    assert one == Crossing(at=864_001, low=691_201, high=1_080_001, cheaper="gpu")
+    assert one == Crossing(at=604_801, low=483_841, high=756_001, cheaper="gpu")
 
 
 def test_over_the_samples_of_a_job_start_up_counts() -> None:

@@ -78,6 +78,8 @@ GIVEN: dict[str, tuple[tuple[str, ...], Any]] = {
     "max_usd": (("$50",), 50.0),
     "max_hourly": (("3.5",), 3.5),
     "max_latency": (("50ms",), 0.05),
+    "p99": (("100ms",), 0.1),
+    "max_utilization": (("60%",), 0.6),
     "max_ttft": (("2s",), 2.0),
     "max_tpot": (("20ms",), 0.02),
     "min_throughput": (("100",), 100.0),

@@ -74,8 +74,8 @@ def test_the_instances_carry_the_load_and_one_fewer_would_not(step_s: float, req
     costs = cost(step_s=step_s, usd_per_hour=1.0, bill=billing(), requests_per_day=requests_per_day)
     (count,), per_s = costs.instance_count, 4 / step_s
 
-    assert count * per_s * 86400 >= requests_per_day * (1 - 1e-9)
-    assert (count - 1) * per_s * 86400 < requests_per_day * (1 + 1e-9)
+    assert count * per_s * 86400 * 0.7 >= requests_per_day * (1 - 1e-9)
+    assert (count - 1) * per_s * 86400 * 0.7 < requests_per_day * (1 + 1e-9)
 
 
 @given(st.floats(0.0, 1e6), st.sampled_from([0.0, 1.0, 60.0, 3600.0]), st.floats(0.0, 3600.0))

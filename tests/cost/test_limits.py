@@ -56,12 +56,12 @@ def test_a_budget_for_an_hour() -> None:
 @pytest.mark.parametrize(
     ("quota", "reason"),
     [
-        (2, "needs 3 instances, but your quota allows 2"),
-        (0, "needs 3 instances, but your quota allows 0"),
+        (2, "needs 4 instances, but your quota allows 2"),
+        (0, "needs 4 instances, but your quota allows 0"),
     ],
 )
 def test_a_quota_that_the_service_exceeds(quota: int, reason: str) -> None:
-    # 216,000 requests a day are 2.5 a second: 2.5 instances, so 3, at 1 s each.
+    # 216,000 requests a day are 2.5 a second: at 1 s each and 70 % utilization 3.57 instances, so 4.
     ranking = rank(
         selection(offer("slow", quota_instances=quota), offer("free")),
         fleet=fleet(0, 0, devices=(SLOW,)),
@@ -147,33 +147,40 @@ def test_latency_and_throughput_must_be_kept_at_the_same_batch() -> None:
     assert_says(reason, "10 samples/s", "--max-latency", "5", "--min-throughput 15")
 
 
-def test_a_request_to_a_service_may_wait_for_one_step_before_its_own() -> None:
-    # Steps of 0.1 s: 0.2 s at most. 10 a second; 30 a second need 3 instances.
-    service = {"requests_per_day": 30 * 86400}
+def test_more_instances_keep_the_99th_percentile_until_a_step_alone_breaks_it() -> None:
+    # Steps of 0.1 s, 30 a second: 5 instances at 60 % utilization. All are busy for 0.6^(sqrt(12) - 2) = 47 % of the
+    # requests, of which 2.1 % wait longer than 3.53 steps of one server: a fifth of that, and the step, are 0.17 s.
+    def of(p99_s: float) -> Ranking:
+        return ranked(size={"requests_per_day": 30 * 86400}, p99_s=p99_s)
 
-    assert outcome(ranked(size=service, max_latency_s=0.19))[0] == []
-    kept = ranked(size=service, max_latency_s=0.2)
-    assert outcome(kept)[0] == ["fast"]
-    assert kept.quotes[0].instance_count == 3
+    loose, tight = of(0.5).quotes[0], of(0.12).quotes[0]
+    assert (loose.instance_count, loose.p99_s) == (5, pytest.approx(0.17, rel=0.02))
+    assert 5 < tight.instance_count <= 10
+    assert tight.p99_s is not None
+    assert tight.p99_s <= 0.12
+    names, [(name, code, reason), *_] = outcome(of(0.09))
+    assert (names, name, code) == ([], "fast", "over-p99")
+    assert_says(reason, "100 ms", "batch 1", "10 ms", "--p99 90 ms")
 
 
 def test_a_service_takes_the_quickest_of_the_batches_that_need_the_fewest_instances() -> None:
-    # 15 a second: batch 1 does 10, so 2 instances; 4 does 16 and 8 does 20, so 1, and of these 4 is quicker.
+    # 10 a second: at 70 % batch 1 does 7, so 2 instances; 4 does 11.2 and 8 does 14, so 1, and of these 4 is quicker:
+    # a request waits for about two steps of 0.25 s or one of 0.4 s before its own.
     ranking = rank(
         selection(offer()),
         fleet=fleet(0, devices=(FAST,)),
         predictions=predictions(FAST, step_s=[[0.1, 0.25, 0.4]], batches=(1, 4, 8)),
-        job=job(requests_per_day=15 * 86400),
+        job=job(requests_per_day=10 * 86400),
     )
 
     assert (ranking.quotes[0].batch, ranking.quotes[0].instance_count) == (4, 1)
 
 
 def test_the_hour_of_a_service_is_that_of_all_its_instances() -> None:
-    # 3 of the fast one at $7.20 are $21.60 an hour.
+    # 30 a second of 7 each at 70 %: 5 of the fast one at $7.20 are $36.00 an hour.
     ranking = ranked(size={"requests_per_day": 30 * 86400}, max_usd_per_hour=21.0)
 
-    assert ("fast", "over-max-hourly", "costs per hour $21.60, $0.60 more than --max-hourly $21.00") in outcome(
+    assert ("fast", "over-max-hourly", "costs per hour $36.00, $15.00 more than --max-hourly $21.00") in outcome(
         ranking
     )[1]
 

@@ -132,24 +132,24 @@ def test_8_a_commitment_costs_its_share_and_obliges_to_the_whole() -> None:
 
 
 def test_a_service_commits_to_every_one_of_its_instances() -> None:
-    # 3 instances for three years of 8,760 h at $0.50: 3 x 26,280 x 0.50 = $39,420.
+    # 4 instances (see test 9) for three years of 8,760 h at $0.50: 4 x 26,280 x 0.50 = $52,560.
     quote = quoted(step_s=0.2, usd_per_hour=0.5, kind="commit_3y", batch=8, requests_per_day=8_640_000)
 
-    assert quote.commitment_usd == pytest.approx(39_420.0)
+    assert quote.commitment_usd == pytest.approx(52_560.0)
 
 
 def test_9_a_service_pays_for_whole_instances_all_month() -> None:
-    # 8,640,000 requests a day are 100 a second. 8 in 0.2 s are 40 a second: 2.5, so 3 instances, of which
-    # 1 - 2.5 / 3 = 1 / 6 idles. 3 x 730 h x $0.50 = $1,095 a month, $182.50 of it idle.
+    # 8,640,000 requests a day are 100 a second. 8 in 0.2 s are 40 a second, 28 at 70 %: 3.57, so 4 instances, of which
+    # 1 - 2.5 / 4 = 0.375 idles. 4 x 730 h x $0.50 = $1,460 a month, $547.50 of it idle.
     quote = quoted(
         step_s=0.2, usd_per_hour=0.5, batch=8, requests_per_day=8_640_000, bill=billing(start_up_s=80, increment_s=3600)
     )
 
-    assert (quote.instance_count, quote.idle_ratio) == (3, pytest.approx(1 / 6))
-    assert quote.job_usd.mid == pytest.approx(1095.0)
-    assert quote.job_parts_usd.idle_time == pytest.approx(182.5)
-    # A tenth faster, 0.18 s: 44.4 a second, still 3. A tenth slower, 0.22 s: 36.4 a second, still 3.
-    assert (quote.job_usd.low, quote.job_usd.high) == (pytest.approx(1095.0), pytest.approx(1095.0))
+    assert (quote.instance_count, quote.idle_ratio) == (4, pytest.approx(0.375))
+    assert quote.job_usd.mid == pytest.approx(1460.0)
+    assert quote.job_parts_usd.idle_time == pytest.approx(547.5)
+    # A tenth faster, 0.18 s: 31.1 a second, still 4. A tenth slower, 0.22 s: 25.5 a second, still 4.
+    assert (quote.job_usd.low, quote.job_usd.high) == (pytest.approx(1460.0), pytest.approx(1460.0))
     assert quote.covers == ("compute", "idle-time")
 
 

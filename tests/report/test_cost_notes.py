@@ -86,15 +86,30 @@ def test_a_commitment_says_what_it_obliges_to() -> None:
 
 
 def test_a_service_is_told_by_the_month_with_its_instances() -> None:
-    quote = replace(L4, instance_count=3, idle_ratio=0.25, covers=("compute", "idle-time"))
+    quote = replace(
+        L4, instance_count=3, idle_ratio=0.45, p50_s=0.12, p99_s=0.3, start_up_s=40.0, covers=("compute", "idle-time")
+    )
     answer = recommendation(quote, GENOA)
     answer = replace(answer, job=replace(JOB, requests_per_day=8_640_000))
 
     assert_says(
         sentence.headline(answer),
-        *("aws 3x g6.xlarge", "1x L4", "8,640,000 requests per day", "$0.42", "$0.38-$0.46", "month", "25 %", "a GPU"),
+        *(
+            "aws 3x g6.xlarge",
+            "1x L4",
+            "8,640,000 requests per day",
+            "$0.42",
+            "$0.38-$0.46",
+            "month",
+            "120 ms",
+            "300 ms",
+            "55 %",
+            "a GPU",
+        ),
     )
-    assert_says(" ".join(sentence.basis(answer)), "3 instances", "peaks")
+    assert_says(" ".join(sentence.basis(answer)), "3 instances", "70 %", "peaks", "dynamic batching", "64", "40 s")
+    alone = replace(answer, best=replace(quote, batch=1, instance_count=1))
+    assert "dynamic batching" not in " ".join(sentence.basis(alone))
 
 
 def test_a_ranking_by_time_compares_times() -> None:

@@ -90,12 +90,12 @@ def test_a_machine_at_hand_that_is_ranked_is_shown_once() -> None:
     assert [row.rank for row in table_rows(recommendation(HERE, L4, at_hand=HERE), top=5)] == [1, 2]
 
 
-def test_a_service_has_the_time_of_a_step_because_it_never_ends() -> None:
-    answer = recommendation(L4)
+def test_a_service_has_percentiles_of_its_latency_because_it_never_ends() -> None:
+    answer = recommendation(replace(L4, p50_s=0.12, p99_s=0.3))
     service = replace(answer, job=replace(answer.job, requests_per_day=1000))
     (row,) = table_rows(service, top=1)
     cells = {column.header: column.cell(row) for column in columns_for([row])}
-    assert cells["step"] == "115 ms"
+    assert (cells["p50"], cells["p99"]) == ("120 ms", "300 ms")
     assert "time" not in cells
 
 

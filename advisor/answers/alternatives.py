@@ -1,0 +1,216 @@
+"""Says what comes closest to limits that no offer keeps, and which single flag to change."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from datetime import date
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from advisor import units
+from advisor.catalog.find import device_ids
+from advisor.cost.job import job_of
+from advisor.cost.leading import best_of
+from advisor.cost.offer_terms import latest_starts_s
+from advisor.cost.rank_offers import rank as rank_offers
+from advisor.cost.selection import select_offers
+from advisor.predict.batches import batch_candidates
+from advisor.predict.capability import fleet_of
+from advisor.question.record import Question
+from advisor.records.answer import Alternative, AlternativeKind, JobLimits, Quote
+from advisor.records.flag_values import flag_name
+from advisor.records.options import Objective, Options
+from advisor.scale.predict_on_all import predict_with_growing_batches
+
+_LIMITS = [one.metadata["option"] for one in fields(JobLimits)]
+"""The options that are limits."""
+_SELECTIONS = ("provider", "region", "tier", "device", "arch", "instance", "gpus", "max_gpus")
+"""Flags that leave offers out."""
+_SIZES = ("epochs", "samples", "steps", "tokens", "requests_per_day", "requests_per_second")
+_MOST_MACHINES = 32
+_SLACK = 1.1
+"""Over the least that an offer seems to need, if it is not enough: another batch or plan may be chosen."""
+_TRIES = 4
+
+_Ask: TypeAlias = Callable[[Options], tuple[Quote, ...]]
+_Change: TypeAlias = tuple[str, dict[str, Any]]
+"""A change of one flag: what to type, and the options that it sets."""
+
+
+def alternatives(question: Question, *, today: date | None = None) -> tuple[Alternative, ...]:
+    """Return the cheapest and the fastest offer without limits, what budget and deadline buy, and flags that help.
+
+    Every flag is changed alone, and the ranking is asked again with its new value before it is named. Nothing without
+    limits, or if no offer can do the job at all.
+    """
+    ask, options = _asker(question, today=today), question.options
+    limits = [name for name in _LIMITS if getattr(options, name) is not None]
+    no_limits: dict[str, Any] = dict.fromkeys(limits)
+    free = replace(options, **no_limits, objective="cost")
+    unlimited = ask(free) if limits else ()
+    cheapest, fastest = best_of(unlimited), best_of(sorted(unlimited, key=lambda quote: quote.time_s))
+    if cheapest is None or fastest is None:
+        return ()
+    found = [Alternative(kind="cheapest", quote=cheapest)]
+    found += [Alternative(kind="fastest", quote=fastest)] if fastest.id != cheapest.id else []
+    total = job_of(options, source_batch=question.workload.batch, **_counts(question)).samples
+    bought: tuple[tuple[str, AlternativeKind, Objective], ...] = (
+        ("max_usd", "budget", "time"), ("deadline", "deadline", "cost")
+    )  # fmt: skip
+    for name, kind, objective in bought:
+        if name in limits:
+            alone = replace(_with(free, name, getattr(options, name)), objective=objective)
+            found += _bought(ask, alone, kind=kind, unlimited=unlimited, total=total)
+    for typed, change in _changes(question, ask, limits):
+        if (quote := best_of(ask(replace(options, **change)))) is not None:
+            found.append(Alternative(kind="flag", flag=typed, quote=quote))
+    return (*found, *_bought(ask, options, kind="flag", unlimited=unlimited, total=total))
+
+
+def _asker(question: Question, *, today: date | None) -> _Ask:
+    """Return a function that ranks the offers for the question's model under other options, best first."""
+    workload, catalog = question.workload, question.catalog
+
+    @cache
+    def ask(options: Options) -> tuple[Quote, ...]:
+        job = job_of(options, source_batch=workload.batch, **_counts(question))
+        wanted = replace(options, device=device_ids(catalog, options.device))
+        selection = select_offers(
+            catalog.offers, options=wanted, price_kind=job.price, today=today, errors=catalog.price_errors
+        )
+        fleet = fleet_of(selection.offers, gpus=catalog.gpus, cpus=catalog.cpus)
+        batches = batch_candidates(options.batch, mode=options.mode, source_batch=workload.batch)
+        predictions = predict_with_growing_batches(
+            workload,
+            devices=fleet.devices,
+            efficiencies=catalog.efficiencies,
+            batches=batches if workload.batch_is_affine else np.array([workload.batch], dtype=np.intp),
+            options=options,
+            job=job,
+            start_up_s=latest_starts_s(
+                selection.priced, fleet, device_count=len(fleet.devices), billing=catalog.billing, job=job
+            ),
+        )
+        return rank_offers(selection, fleet=fleet, predictions=predictions, job=job, billing=catalog.billing).quotes
+
+    return ask
+
+
+def _with(options: Options, name: str, value: Any) -> Options:
+    return replace(options, **{name: value})
+
+
+def _counts(question: Question) -> dict[str, Any]:
+    return {"inputs": question.workload.inputs, "generation": question.workload.generation}
+
+
+def _bought(
+    ask: _Ask, options: Options, *, kind: AlternativeKind, unlimited: Sequence[Quote], total: int
+) -> Iterator[Alternative]:
+    """Yield the job within these limits, or as much of it as they allow: a number of samples, epochs or requests."""
+    if kind != "flag" and (quote := best_of(ask(options))) is not None:
+        yield Alternative(kind=kind, quote=quote)
+        return
+    name = next((name for name in _SIZES if getattr(options, name) is not None), "samples")
+    size = getattr(options, name) or total
+    leading = [quote for quote in unlimited if quote.may_lead] or unlimited
+    share = max(_share(quote, options) for quote in leading)
+    if share <= 0:
+        return
+    for _ in range(_TRIES):
+        _, part = _typed(name, size * min(share, 1.0), is_least=True)
+        if name != "requests_per_second":
+            part = math.floor(part)
+        if not part:
+            return
+        if (quote := best_of(ask(_with(options, name, part)))) is not None:
+            short = f"{part / 1e6:.10g}e6" if part >= 1e6 else f"{part:.10g}"
+            yield Alternative(kind=kind, flag=f"{flag_name(name)} {short}", quote=quote, done_ratio=part / size)
+            return
+        share /= _SLACK
+
+
+def _share(quote: Quote, options: Options) -> float:
+    """Return the share of the job that an offer does within budget and deadline, if its start-up is free."""
+    of_budget = 1.0 if options.max_usd is None else options.max_usd / max(quote.job_usd.mid, 1e-12)
+    if options.deadline is None:
+        return of_budget
+    start_s = quote.start_up_s + quote.wait_s
+    return min(of_budget, max(0.0, options.deadline - start_s) / max(quote.job_s.mid - start_s, 1e-12))
+
+
+def _changes(question: Question, ask: _Ask, limits: Sequence[str]) -> Iterator[_Change]:
+    """Yield changes of one flag that may help."""
+    options = question.options
+    for name in limits:
+        yield from _relaxed(options, ask, name)
+    if options.mode == "training" and options.batch.strip() != "auto" and question.workload.batch_is_affine:
+        auto = best_of(ask(replace(options, batch="auto")))
+        yield "--batch auto", {"batch": "auto"}
+        smaller = (1 << power for power in range(auto.batch.bit_length() - 1)) if auto else ()
+        first = next((size for size in smaller if ask(replace(options, batch=str(size)))), None)
+        if first is not None:
+            yield f"--batch {first}", {"batch": str(first)}
+    if options.mode == "training" and options.max_machines == 1:
+        several = ask(replace(options, max_machines=_MOST_MACHINES))
+        fewest = min((quote.instance_count for quote in several), default=1)
+        if fewest > 1:
+            yield f"--max-machines {fewest}", {"max_machines": fewest}
+    if options.price == "on-demand":
+        yield "--price spot", {"price": "spot"}
+    for name in _SELECTIONS:
+        default = getattr(_DEFAULTS, name)
+        if getattr(options, name) != default:
+            yield f"no {flag_name(name)}", {name: default}
+
+
+def _relaxed(options: Options, ask: _Ask, name: str) -> Iterator[_Change]:
+    """Yield the tightest value of this limit, of a few digits, with which some offer keeps all the others."""
+    without = _with(options, name, None)
+    if name in _OF_A_STEP and not options.batch.strip():
+        without = replace(without, batch="1")  # the batch with the shortest step
+    quotes = ask(without)
+    if not quotes:
+        return
+    is_least = name == "min_throughput"
+    amount = (max if is_least else min)(_AMOUNTS[name](quote) for quote in quotes)
+    for _ in range(_TRIES):
+        text, value = _typed(name, amount, is_least=is_least)
+        if ask(_with(options, name, value)):
+            yield f"{flag_name(name)} {text}", {name: value}
+            return
+        amount *= 1 / _SLACK if is_least else _SLACK
+
+
+def _typed(name: str, amount: float, *, is_least: bool) -> tuple[str, float]:
+    """Return the amount as a user types it, rounded to two digits that it keeps, and the value of this text."""
+    unit, in_unit = ("", 1.0)
+    if name in _TIMES:
+        unit, in_unit = next((one for one in _TIME_UNITS if amount >= one[1]), _TIME_UNITS[-1])
+    digit = 10.0 ** (math.floor(math.log10(amount / in_unit)) - 1)
+    count = amount / in_unit / digit
+    text = f"{(math.floor(count + 1e-9) if is_least else math.ceil(count - 1e-9)) * digit:.10g}{unit}"
+    return text, units.parse_duration_s(text) if unit else float(text)
+
+
+def _of_tokens(quote: Quote, name: str) -> float:
+    return math.inf if quote.tokens is None else float(getattr(quote.tokens, name).mid)
+
+
+_AMOUNTS: Mapping[str, Callable[[Quote], float]] = {
+    "deadline": lambda quote: quote.job_s.mid,
+    "max_usd": lambda quote: quote.job_usd.mid,
+    "max_hourly": lambda quote: quote.usd_per_hour * quote.instance_count,
+    "max_latency": lambda quote: quote.step_s.mid,
+    "p99": lambda quote: quote.step_s.mid,
+    "min_throughput": lambda quote: quote.samples_per_s,
+    "max_ttft": lambda quote: _of_tokens(quote, "ttft_s"),
+    "max_tpot": lambda quote: _of_tokens(quote, "tpot_s"),
+}
+"""What an offer needs of each limit; of a latency, the least it can need."""
+_OF_A_STEP = ("max_latency", "p99", "max_ttft", "max_tpot")
+_TIMES = ("deadline", *_OF_A_STEP)
+_TIME_UNITS = (("d", 86400.0), ("h", 3600.0), ("m", 60.0), ("s", 1.0), ("ms", 1e-3), ("us", 1e-6))
+_DEFAULTS = Options()

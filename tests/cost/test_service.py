@@ -1,0 +1,73 @@
+"""The instances of a service, its utilization and its latency."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.cost.job import job_of
+from advisor.cost.service import P99_TAIL, instance_counts, latencies_s, server_counts, utilizations
+from advisor.errors import UsageError
+from advisor.records.answer import JobLimits
+from advisor.records.generation import Generation
+from advisor.records.options import Options
+from advisor.records.prediction import Scaling
+from advisor.records.scale import Plan
+from tests.cost.toys import device, job, predictions
+
+
+def service(per_second: float, **changes: Any) -> Any:
+    return job(requests_per_day=round(per_second * 86400), **changes)
+
+
+@given(st.floats(0.001, 1.0), st.floats(0.1, 1e5), st.floats(1.0, 30.0), st.sampled_from([1, 4, 32]))
+def test_the_fewest_instances_keep_the_limit(step_s: float, per_second: float, spare: float, batch: int) -> None:
+    one = service(per_second, limits=JobLimits(p99_s=step_s * spare))
+    steps, servers = np.array([step_s]), np.ones(1)
+    load: dict[str, Any] = {"batch": np.array([batch]), "servers": servers, "job": one}
+    counts = instance_counts(steps, **load)
+
+    def p99_s(count: float) -> float:
+        return float(latencies_s(steps, **load, instance_counts=np.array([count]), tail=P99_TAIL)[0])
+
+    (count,) = counts.tolist()
+    (least,) = instance_counts(steps, batch=np.array([batch]), servers=servers, job=service(per_second)).tolist()
+    if p99_s(8 * least) > step_s * spare:
+        assert count == least
+        return
+    assert count >= least
+    assert p99_s(count) <= step_s * spare
+    if count > least:
+        assert p99_s(count - 1) > step_s * spare
+
+
+def test_utilization_is_the_load_over_what_the_instances_serve() -> None:
+    # 100 a second, 8 in 0.2 s are 40: 62.5 % of four.
+    found = utilizations(
+        np.array([0.2, np.inf]), batch=np.array([8]), instance_counts=np.array([4.0, np.inf]), job=service(100)
+    )
+    assert found.tolist() == pytest.approx([0.625, 0.0])
+
+
+def test_an_instance_works_on_a_batch_for_each_copy_and_a_language_model_on_each_request() -> None:
+    scaling = Scaling(plans=(Plan(), Plan(data=4)), plan=np.array([[0, 1]]), efficiency_ratio=np.ones((1, 2)))
+    found = predictions(device("gpu"), step_s=[[0.1, 0.1]], batches=(1, 8), scaling=scaling)
+    assert server_counts(found, job=job()).tolist() == [[1.0, 4.0]]
+    served = job(generation=Generation(prompt_tokens=8, output_tokens=8))
+    assert server_counts(found, job=served).tolist() == [[1.0, 8.0]]
+
+
+@pytest.mark.parametrize(
+    ("options", "flag"),
+    [
+        (Options(p99=0.1, samples=1000), "--p99"),
+        (Options(p99=0.1, mode="training"), "--p99"),
+        (Options(max_latency=0.1, requests_per_second=5.0), "--max-latency"),
+    ],
+)
+def test_a_limit_that_the_job_does_not_have_is_refused(options: Options, flag: str) -> None:
+    with pytest.raises(UsageError, match=flag) as raised:
+        job_of(options, source_batch=1)
+    assert "--p99" in raised.value.hint or "--requests-per-second" in raised.value.hint
