@@ -55,7 +55,7 @@ def alternatives(question: Question, *, today: date | None = None) -> tuple[Alte
         return ()
     found = [Alternative(kind="cheapest", quote=cheapest)]
     found += [Alternative(kind="fastest", quote=fastest)] if fastest.id != cheapest.id else []
-    total = job_of(options, source_batch=question.workload.batch, **_counts(question)).samples
+    total = job_of(options, source_batch=question.workload.batch, **_of_model(question)).samples
     bought: tuple[tuple[str, AlternativeKind, Objective], ...] = (
         ("max_usd", "budget", "time"), ("deadline", "deadline", "cost")
     )  # fmt: skip
@@ -75,7 +75,7 @@ def _asker(question: Question, *, today: date | None) -> _Ask:
 
     @cache
     def ask(options: Options) -> tuple[Quote, ...]:
-        job = job_of(options, source_batch=workload.batch, **_counts(question))
+        job = job_of(options, source_batch=workload.batch, **_of_model(question))
         wanted = replace(options, device=device_ids(catalog, options.device))
         selection = select_offers(
             catalog.offers, options=wanted, price_kind=job.price, today=today, errors=catalog.price_errors
@@ -102,8 +102,9 @@ def _with(options: Options, name: str, value: Any) -> Options:
     return replace(options, **{name: value})
 
 
-def _counts(question: Question) -> dict[str, Any]:
-    return {"inputs": question.workload.inputs, "generation": question.workload.generation}
+def _of_model(question: Question) -> dict[str, Any]:
+    workload = question.workload
+    return {"inputs": workload.inputs, "generation": workload.generation, "script": workload.script}
 
 
 def _bought(

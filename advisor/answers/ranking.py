@@ -19,7 +19,7 @@ from advisor.cost.cheapest import chances_by_device
 from advisor.cost.job import job_of
 from advisor.cost.leading import best_by_tier, best_of
 from advisor.cost.offer_terms import latest_starts_s
-from advisor.cost.payback import payback_notes
+from advisor.cost.payback import owned_notes
 from advisor.cost.rank_offers import rank as rank_offers
 from advisor.cost.selection import mark_warnings, select_offers
 from advisor.cost.situations import choices_of, situations_of
@@ -153,7 +153,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
             *memory_notes(workload, predictions),
             *calibration_notes(question.calibrated, used=calibrated),
             *local_notes(here, rejections(at_hand.rejected, workload.generation)),
-            *payback_notes(ranking.quotes, catalog.offers, rate=exchange_rate),
+            *owned_notes(ranking.quotes, catalog.offers, rate=exchange_rate),
         ),
         warnings=(
             *warnings,

@@ -3,13 +3,13 @@
 owned:
   gpu-box:
     machine: {vcpus: 32, memory_gib: 128, gpu: rtx-4090, gpu_count: 1}
-    purchase_usd: 3200
-    lifetime_years: 4
     power_w: 550                     # of the whole machine under load
     electricity_usd_per_kwh: 0.30
-    used_percent: 40                 # share of all hours in use
     date: 2026-11-01
     region: EU                       # optional
+    purchase_usd: 3200               # these three together, to decide a purchase; what is paid already decides nothing
+    lifetime_years: 4
+    used_percent: 40                 # share of all hours in use
 """
 
 from dataclasses import dataclass
@@ -22,35 +22,25 @@ from advisor.records.price import Price
 OWN_PROVIDER = "own"
 _HOURS_PER_YEAR = 8760
 """365 days; clouds bill a month as a twelfth of this, 730 h."""
-_NUMBER_KEYS = ("purchase_usd", "lifetime_years", "power_w", "electricity_usd_per_kwh", "used_percent")
+_RUNNING_KEYS = ("power_w", "electricity_usd_per_kwh")
+_PURCHASE_KEYS = ("purchase_usd", "lifetime_years", "used_percent")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ownership:
-    """The costs of a machine for its owner."""
+class Purchase:
+    """A purchase that is being decided."""
 
     purchase_usd: float
     lifetime_years: float
-    power_w: float
-    electricity_usd_per_kwh: float
     used_percent: float
 
     @property
-    def running_usd_per_hour(self) -> float:
-        """The electricity cost per hour of use."""
-        return self.power_w / 1000 * self.electricity_usd_per_kwh
-
-    @property
     def usd_per_hour(self) -> float:
-        """The cost per hour of use: the purchase price spread over all hours of use, plus electricity."""
-        hours_used = self.lifetime_years * _HOURS_PER_YEAR * self.used_percent / 100
-        return self.purchase_usd / hours_used + self.running_usd_per_hour
+        """The price spread over all hours of use."""
+        return self.purchase_usd / (self.lifetime_years * _HOURS_PER_YEAR * self.used_percent / 100)
 
     def __str__(self) -> str:
-        return (
-            f"${self.purchase_usd:,.0f} over {self.lifetime_years:g} years at {self.used_percent:g} % of the hours, "
-            f"{self.power_w:g} W at ${self.electricity_usd_per_kwh:g}/kWh"
-        )
+        return f"${self.purchase_usd:,.0f} over {self.lifetime_years:g} years at {self.used_percent:g} % of the hours, "
 
 
 def read_owned_rows(owned: Node) -> tuple[PriceRow, ...]:
@@ -59,22 +49,18 @@ def read_owned_rows(owned: Node) -> tuple[PriceRow, ...]:
 
 
 def _read_owned(node: Node) -> PriceRow:
-    required = ("machine", "date", *_NUMBER_KEYS)
-    node.check_keys((*required, "region"), required=required, hint="`advise prices init` shows all keys")
-    if node["purchase_usd"].value == 0:
-        hint = "give its resale value today: keeping it costs that much, even if it is paid off"
-        raise node["purchase_usd"].error("expected more than 0 dollars, found 0", hint=hint)
-    ownership = Ownership(
-        **{key: float(read_number(node[key], zero_allowed=key.startswith("electricity"))) for key in _NUMBER_KEYS}
+    required = ("machine", "date", *_RUNNING_KEYS)
+    node.check_keys(
+        (*required, "region", *_PURCHASE_KEYS), required=required, hint="`advise prices init` shows all keys"
     )
-    if ownership.used_percent > 100:
-        message = f"expected at most 100, found {ownership.used_percent:g}"
-        raise node["used_percent"].error(message, hint="give the percentage of all hours in use, such as 40")
+    power_w, electricity_usd = (float(read_number(node[key], zero_allowed=key != "power_w")) for key in _RUNNING_KEYS)
+    running_usd_per_hour = power_w / 1000 * electricity_usd
+    purchase = _read_purchase(node)
     price = Price(
         kind="owned",
-        usd_per_hour=ownership.usd_per_hour,
+        usd_per_hour=running_usd_per_hour + (purchase.usd_per_hour if purchase else 0.0),
         date=read_date(node["date"]),
-        source=f"{node.where}: {ownership}",
+        source=f"{node.where}: {purchase or ''}{power_w:g} W at ${electricity_usd:g}/kWh",
         basis="own_hardware",
     )
     return PriceRow(
@@ -89,6 +75,26 @@ def _read_owned(node: Node) -> PriceRow:
         interruption=None,
         billed_separately=None,
         node=node,
-        purchase_usd=ownership.purchase_usd,
-        running_usd_per_hour=ownership.running_usd_per_hour,
+        purchase_usd=purchase.purchase_usd if purchase else None,
+        running_usd_per_hour=running_usd_per_hour,
     )
+
+
+def _read_purchase(node: Node) -> Purchase | None:
+    """Return the purchase to decide, or None for a machine that is there already."""
+    given = [key for key in _PURCHASE_KEYS if key in node]
+    if not given:
+        return None
+    if missing := [key for key in _PURCHASE_KEYS if key not in given]:
+        hint = (
+            f"to decide a purchase give {' and '.join(missing)} too; for a machine that you have, leave all three out"
+        )
+        raise node[given[0]].error(f"{', '.join(missing)} missing", hint=hint)
+    if node["purchase_usd"].value == 0:
+        hint = "leave purchase_usd, lifetime_years and used_percent out for a machine that is paid"
+        raise node["purchase_usd"].error("expected more than 0 dollars, found 0", hint=hint)
+    purchase = Purchase(**{key: float(read_number(node[key])) for key in _PURCHASE_KEYS})
+    if purchase.used_percent > 100:
+        message = f"expected at most 100, found {purchase.used_percent:g}"
+        raise node["used_percent"].error(message, hint="give the percentage of all hours in use, such as 40")
+    return purchase

@@ -169,7 +169,7 @@ def apply_terms(terms: Terms, offers: Iterable[Offer], *, rejected: Iterable[Rej
 
 
 def _with_terms(offer: Offer, terms: Terms) -> Offer:
-    if offer.purchase_usd is not None:
+    if offer.tier == "owned":
         return offer
     offer = _with_supply(offer, quotas=terms.quotas, availabilities=terms.availabilities)
     discounts = [discount for discount in terms.discounts if discount.scope.fits(offer)]

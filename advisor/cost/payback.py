@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from advisor import units
+from advisor.cost.leading import best_of
 from advisor.cost.service import SECONDS_PER_HOUR
 from advisor.records.answer import Quote
 from advisor.records.price import ExchangeRate, Offer
@@ -25,29 +26,50 @@ def life_hours(*, purchase_usd: float, running_usd_per_hour: float, usd_per_hour
     return purchase_usd / (usd_per_hour - running_usd_per_hour)
 
 
-def payback_notes(
+def owned_notes(
     quotes: Sequence[Quote], offers: Iterable[Offer], *, rate: ExchangeRate | None = None
 ) -> tuple[str, ...]:
-    """Return one sentence for each owned machine in the ranking, compared with the cheapest rented one.
+    """Return one sentence for each owned machine in the ranking, compared with the best rented offer.
 
-    Money is in the currency of `rate`, None for dollars.
+    A machine whose purchase is being decided pays back or not; for the others the job counts. Money is in the currency
+    of `rate`, None for dollars.
     """
-    rented = min(
-        (quote for quote in quotes if quote.tier != "owned"), key=lambda quote: quote.job_usd.mid, default=None
-    )
+    rented = best_of(quote for quote in quotes if quote.tier != "owned")
     owned = {offer.id: offer for offer in offers if offer.tier == "owned"}
     if rented is None:
         return ()
-    return tuple(_note(quote, owned[quote.id], rented=rented, rate=rate) for quote in quotes if quote.id in owned)
+    notes = []
+    for quote in quotes:
+        offer = owned.get(quote.id)
+        if offer is not None and offer.running_usd_per_hour is not None:
+            running_usd = offer.running_usd_per_hour
+            if offer.purchase_usd is None:
+                notes.append(_at_home(quote, rented=rented, rate=rate))
+            else:
+                notes.append(
+                    _payback(quote, offer, rented, purchase_usd=offer.purchase_usd, running_usd=running_usd, rate=rate)
+                )
+    return tuple(notes)
 
 
-def _note(quote: Quote, offer: Offer, *, rented: Quote, rate: ExchangeRate | None) -> str:
-    if offer.purchase_usd is None or offer.running_usd_per_hour is None:
-        raise ValueError(f"{offer.id} is owned, but its purchase price or running cost is not known")
+def _at_home(quote: Quote, *, rented: Quote, rate: ExchangeRate | None) -> str:
+    def outcome(one: Quote) -> str:
+        money, time = units.format_money(one.job_usd.mid, rate=rate), units.format_duration(one.time_s)
+        return f"{money} in {time}" if one.p99_s is None else f"{money} per month with a p99 of {time}"
+
+    return (
+        f"your own {quote.instance}: {outcome(quote)}, of electricity alone; the best rented offer, {rented.provider} "
+        f"{rented.instance}: {outcome(rented)}"
+    )
+
+
+def _payback(
+    quote: Quote, offer: Offer, rented: Quote, *, purchase_usd: float, running_usd: float, rate: ExchangeRate | None
+) -> str:
     rent_usd_per_hour = rented.job_usd.mid / quote.job_s.mid * SECONDS_PER_HOUR
-    running_usd_per_hour = offer.running_usd_per_hour * quote.instance_count
+    running_usd_per_hour = running_usd * quote.instance_count
     hours = payback_hours(
-        purchase_usd=offer.purchase_usd * quote.instance_count,
+        purchase_usd=purchase_usd * quote.instance_count,
         running_usd_per_hour=running_usd_per_hour,
         rent_usd_per_hour=rent_usd_per_hour,
     )
@@ -59,8 +81,8 @@ def _note(quote: Quote, offer: Offer, *, rented: Quote, rate: ExchangeRate | Non
     if hours is None:
         return f"your own {quote.instance} never pays back with this job: {rent}"
     life = life_hours(
-        purchase_usd=offer.purchase_usd,
-        running_usd_per_hour=offer.running_usd_per_hour,
+        purchase_usd=purchase_usd,
+        running_usd_per_hour=running_usd,
         usd_per_hour=offer.prices[0].usd_per_hour,
     )
     if hours > life:

@@ -190,8 +190,17 @@ def _samples_done(job: Job, unit: SampleUnit | None = None) -> str:
 
 
 def _margin(best: Quote, recommendation: Recommendation) -> str:
-    """Return how the best of the other kind of device compares; no margin if the intervals overlap."""
+    """Return how the best of the other kind of device compares, or the best rented offer with the user's own hardware.
+
+    There is no margin if the intervals overlap.
+    """
     job, unit, other_kind = recommendation.job, unit_of(recommendation), _OTHER_KIND[best.device.kind]
+    of_others = (quote for quote in recommendation.quotes if quote.tier != "owned")
+    rented = min(of_others, key=lambda quote: not quote.may_lead, default=None)
+    if best.tier == "owned" and rented is not None:
+        pace = _pace(rented, job) if job.requests_per_day is None else "per month"
+        cost = _cost_text(rented, recommendation, unit=unit)
+        return f"; the best rented offer: {rented.provider} {instance_label(rented)}, {cost} {pace}"
     of_kind = [quote for quote in recommendation.quotes if quote.device.kind == other_kind]
     compared = {getattr(one.point, other_kind).id for one in recommendation.situations if one.kind == "busy"}
     leading = (quote for quote in of_kind if quote.id in compared or (quote.may_lead and not compared))

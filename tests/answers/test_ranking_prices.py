@@ -58,7 +58,7 @@ def test_owned_hardware_stands_in_the_ranking_and_says_when_it_pays_back(rank: A
     (box,) = (quote for quote in answer.quotes if quote.tier == "owned")
     # 3,504 / (4 x 8,760 x 0.40) + 0.5 x 0.30 = 0.25 + 0.15
     assert (box.instance, box.price_kind, box.usd_per_hour) == ("gpu-box", "owned", pytest.approx(0.40))
-    rented = next(quote for quote in answer.quotes if quote.tier != "owned")
+    rented = min((quote for quote in answer.quotes if quote.tier != "owned"), key=lambda quote: not quote.may_lead)
     # The hours of use in which rent for the same work, less the electricity, comes to the purchase.
     rent_usd_per_hour = rented.job_usd.mid / (box.job_s.mid / 3600)
     (note,) = (note for note in answer.notes if "pays back" in note)
@@ -68,6 +68,19 @@ def test_owned_hardware_stands_in_the_ranking_and_says_when_it_pays_back(rank: A
     else:
         assert "never" in note
     assert_says(note, f"{rented.provider} {rented.instance}")
+
+
+def test_a_machine_that_is_paid_costs_its_electricity_and_is_compared_with_the_best_rented_one(rank: Any) -> None:
+    paid = OVERLAY
+    for line in ("    purchase_usd: 3504\n", "    lifetime_years: 4\n", "    used_percent: 40\n"):
+        paid = paid.replace(line, "")
+    answer = rank(overlay=paid)
+    (box,) = (quote for quote in answer.quotes if quote.tier == "owned")
+    assert box.usd_per_hour == pytest.approx(0.5 * 0.30)
+    rented = min((quote for quote in answer.quotes if quote.tier != "owned"), key=lambda quote: not quote.may_lead)
+    (note,) = (note for note in answer.notes if "your own" in note)
+    assert_says(note, "gpu-box", "electricity", f"{rented.provider} {rented.instance}")
+    assert "pays back" not in note
 
 
 def test_what_the_user_excludes_is_left_out_with_its_reason(rank: Any) -> None:

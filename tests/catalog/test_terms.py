@@ -184,6 +184,9 @@ owned:
 """
 
 
+PURCHASE = ("purchase_usd", "lifetime_years", "used_percent")
+
+
 def loaded(home: Path, text: str) -> Catalog:
     (home / "work/advisor.yaml").write_text(text)
     return load_catalog(cwd=home / "work")
@@ -197,6 +200,13 @@ def test_an_hour_of_owned_hardware_costs_its_share_of_the_purchase_and_its_elect
     assert (box.purchase_usd, box.running_usd_per_hour) == (3504, pytest.approx(0.15))
     assert (box.prices[0].kind, box.prices[0].basis, box.prices[0].date) == ("owned", "own_hardware", "2026-11-01")
     assert_says(box.prices[0].source, "$3,504", "4 years", "40 %", "500 W", "$0.3/kWh")
+
+
+def test_an_hour_of_a_machine_that_is_paid_costs_its_electricity(home: Path) -> None:
+    paid = "\n".join(line for line in BOX.splitlines() if line.split(":")[0].strip() not in PURCHASE)
+    (box,) = (one for one in loaded(home, paid).offers if one.provider == "own")
+    assert usd(box) == pytest.approx([0.15])
+    assert (box.purchase_usd, box.running_usd_per_hour) == (None, pytest.approx(0.15))
 
 
 def test_discounts_and_exclusions_are_not_about_owned_hardware(home: Path) -> None:
@@ -256,8 +266,9 @@ def test_a_price_list_of_the_users_own_says_so_and_is_discounted(home: Path) -> 
         (
             BOX.replace("purchase_usd: 3504", "purchase_usd: 0"),
             "4: owned.gpu-box.purchase_usd: expected more",
-            "resale",
+            "leave purchase_usd",
         ),
+        (BOX.replace("    used_percent: 40\n", ""), "4: owned.gpu-box.purchase_usd: used_percent missing", "leave"),
         (
             BOX.replace("percent: 40", "percent: 140"),
             "8: owned.gpu-box.used_percent: expected at most 100",

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from advisor.cost.payback import life_hours, payback_hours, payback_notes
+from advisor.cost.payback import life_hours, owned_notes, payback_hours
 from advisor.records.answer import Interval, Quote
 from tests.cost.toys import offer
 from tests.report.toys import L4
@@ -30,11 +30,11 @@ def test_a_purchase_whose_electricity_costs_as_much_as_renting_never_pays_back(r
 def test_renting_is_counted_for_the_work_that_the_owned_machine_does_in_an_hour() -> None:
     quote, box = owned(job_s=3600.0, purchase_usd=1600.0, running_usd_per_hour=0.02)
     # L4's job costs 0.42 $; the box does it in an hour: 1,600 / (0.42 - 0.02) = 4,000 h
-    (note,) = payback_notes((L4, quote), [box])
+    (note,) = owned_notes((L4, quote), [box])
     assert_says(note, "own box", "4,000 hours", "$0.42", "aws g6.xlarge", "$0.02")
     # In two hours: 0.21 $ of rent for an hour of its work: 1,600 / (0.21 - 0.01) = 8,000 h
     quote, box = owned(job_s=7200.0, purchase_usd=1600.0, running_usd_per_hour=0.01)
-    assert_says(payback_notes((quote, L4), [box])[0], "own box", "8,000 hours")
+    assert_says(owned_notes((quote, L4), [box])[0], "own box", "8,000 hours")
 
 
 def test_a_machine_that_would_pay_back_after_its_life_never_does() -> None:
@@ -42,19 +42,19 @@ def test_a_machine_that_would_pay_back_after_its_life_never_does() -> None:
     assert life_hours(purchase_usd=40, running_usd_per_hour=0.02, usd_per_hour=0.12) == pytest.approx(400)
     # Renting L4 for its work costs 0.42 $ per job of 5 h: 0.084 $/h. 40 / (0.084 - 0.02) = 625 h, and it lives 400 h.
     quote, box = owned(job_s=5 * 3600.0, purchase_usd=40.0, running_usd_per_hour=0.02)
-    (note,) = payback_notes((L4, quote), [box])
+    (note,) = owned_notes((L4, quote), [box])
     assert_says(note, "never", "life", "400 hours")
     assert "625" not in note
 
 
 def test_a_slow_machine_says_that_it_never_pays_back() -> None:
     quote, box = owned(job_s=36000.0, purchase_usd=100.0, running_usd_per_hour=0.05)
-    (note,) = payback_notes((L4, quote), [box])
+    (note,) = owned_notes((L4, quote), [box])
     assert_says(note, "own box", "never")
     assert "hours" not in note
 
 
 def test_without_a_rented_or_an_owned_machine_there_is_nothing_to_compare() -> None:
     quote, box = owned(job_s=3600.0, purchase_usd=1600.0, running_usd_per_hour=0.02)
-    assert payback_notes((quote,), [box]) == ()
-    assert payback_notes((L4,), [offer("m1")]) == ()
+    assert owned_notes((quote,), [box]) == ()
+    assert owned_notes((L4,), [offer("m1")]) == ()
