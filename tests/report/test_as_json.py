@@ -33,6 +33,7 @@ def test_the_keys_are_those_of_the_record_in_its_order() -> None:
             "warnings",
             "better_if_price_holds",
             "better_if_prediction_holds",
+            "best_in_auto",
             "chance_by_device",
             "best_by_tier",
             "situations",
