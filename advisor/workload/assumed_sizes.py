@@ -2,7 +2,8 @@
 
 The number of elements that a mask selects is its size times the share expected to be true. If the mask comes from a
 choice among n (`topk`, `argmax`), as in mixture-of-experts routing, all are assumed equally frequent, so the share is
-1 / n. Nothing is known about other masks; they are assumed to be half true.
+1 / n. A limit on the running count of such a mask, as an expert's capacity, cuts its share. Nothing is known about
+other masks; they are assumed to be half true. A loop over the experts that some token chose visits the first ones.
 """
 
 import math
@@ -16,8 +17,10 @@ _TRUE_RATIO = 0.5
 _CHOICES = frozenset({"aten.topk", "aten.sort", "aten.argsort", "aten.argmax", "aten.argmin", "aten.max", "aten.min"})
 _EQUALITIES = frozenset({"aten.eq", "aten.eq_"})
 _INEQUALITIES = frozenset({"aten.ne", "aten.logical_not", "aten.bitwise_not"})
+_LIMITS = frozenset({"aten.le", "aten.lt"})
+_PRODUCTS = frozenset({"aten.mul", "aten.logical_and", "aten.bitwise_and"})
 _REDUCTIONS = frozenset({"aten.any", "aten.sum", "aten.amax"})
-_SAME_ELEMENTS = frozenset({"aten._to_copy", "aten.clone", "aten.gt", "aten.greater", "aten.copy_"})
+_SAME_ELEMENTS = frozenset({"aten._to_copy", "aten.clone", "aten.gt", "aten.greater", "aten.copy_", "aten.index"})
 _INTEGERS = frozenset({torch.int64, torch.int32, torch.bool})
 
 
@@ -33,6 +36,17 @@ class _Mask:
     """A tensor of whose elements the share `true_ratio` is expected to be true, or nonzero."""
 
     true_ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class _RunningCount:
+    """How many elements of a mask are true up to each place; `most` is expected at the last one."""
+
+    most: float
+
+
+class _Places:
+    """The places of a mask of one dimension that are true."""
 
 
 class AssumedSizes:
@@ -58,6 +72,18 @@ class AssumedSizes:
             return None
         return expression.subs(self._assumed)
 
+    def slices(self, tensor: torch.Tensor, dim: int = 0) -> list[torch.Tensor]:
+        """Return the slices along a dimension whose size depends on data; the places of a mask are the first ones."""
+        slices = [tensor.select(dim, place) for place in range(self(tensor.shape[dim]))]
+        if isinstance(self._known.get(tensor), _Places):
+            self._known.update(zip(slices, range(len(slices)), strict=True))
+        return slices
+
+    def number_in(self, tensor: Any) -> int | None:
+        """Return the number that the tensor is assumed to hold, or None."""
+        known = self._known.get(tensor) if isinstance(tensor, torch.Tensor) else None
+        return known if isinstance(known, int) else None
+
     def observe(self, op: str, args: tuple[Any, ...], results: list[torch.Tensor]) -> None:
         """Learn what an operator's results are likely to contain; must be called for every operator, in order."""
         tensors = [value for value in _flat(args) if isinstance(value, torch.Tensor)]
@@ -65,13 +91,17 @@ class AssumedSizes:
             return
         if op in ("aten.nonzero", "aten.index", "aten.masked_select"):
             self._assume_selected(tensors, results)
+        if op == "aten.nonzero" and tensors[0].dim() == 1:
+            self._known[results[0]] = _Places()
         if op in _CHOICES:
             self._learn_choice(op, args, results)
             return
         known = self._known.get(tensors[0])
+        if op == "aten.unbind" and isinstance(known, _Places):
+            return  # each slice has its own place
         if known is None or not results or results[0].dtype not in _INTEGERS:
             return
-        learned = _passed_on(op, known, args, results[0])
+        learned = self._passed_on(op, known, args, results[0])
         if learned is not None:
             self._known[results[0]] = learned
 
@@ -95,6 +125,25 @@ class AssumedSizes:
                 for symbol in size.node.expr.free_symbols:
                     self._assumed.setdefault(symbol, selected)
 
+    def _passed_on(self, op: str, known: Any, args: tuple[Any, ...], result: torch.Tensor) -> Any:
+        """Return what is known about an operator's result, given what is known about its first input."""
+        if isinstance(known, _Choice):
+            return _Mask(1 / known.count) if op in _EQUALITIES else _same_elements(op, known, args, result)
+        if isinstance(known, _RunningCount):
+            limited = op in _LIMITS and isinstance(args[1], (int, float))
+            return _Mask(min(1.0, args[1] / known.most)) if limited else _same_elements(op, known, args, result)
+        if op in _INEQUALITIES and result.dtype is torch.bool:
+            return known if op == "aten.ne" else _Mask(1 - known.true_ratio)
+        if op == "aten.cumsum":
+            return _RunningCount(known.true_ratio * self(args[0].shape[args[1]]))
+        if op in _PRODUCTS:
+            other = self._known.get(args[1]) if isinstance(args[1], torch.Tensor) else None
+            return _Mask(known.true_ratio * other.true_ratio) if isinstance(other, _Mask) else None
+        if op in _REDUCTIONS:
+            merged = args[0].numel() / max(1, result.numel())
+            return _Mask(min(1.0, known.true_ratio * merged))
+        return _same_elements(op, known, args, result)
+
     @staticmethod
     def _most(shape_env: Any, symbol: Any) -> int:
         upper = shape_env.bound_sympy(symbol).upper
@@ -110,18 +159,6 @@ class AssumedSizes:
             f"{len(sizes)} sizes depend on data and are assumed to be {shown}: masks are {_TRUE_RATIO:.0%} true, "
             "choices (experts) equally frequent",
         )
-
-
-def _passed_on(op: str, known: _Choice | _Mask, args: tuple[Any, ...], result: torch.Tensor) -> Any:
-    """Return what is known about an operator's result, given what is known about its first input."""
-    if isinstance(known, _Choice):
-        return _Mask(1 / known.count) if op in _EQUALITIES else _same_elements(op, known, args, result)
-    if op in _INEQUALITIES and result.dtype is torch.bool:
-        return known if op == "aten.ne" else _Mask(1 - known.true_ratio)
-    if op in _REDUCTIONS:
-        merged = args[0].numel() / max(1, result.numel())
-        return _Mask(min(1.0, known.true_ratio * merged))
-    return _same_elements(op, known, args, result)
 
 
 def _same_elements(op: str, known: Any, args: tuple[Any, ...], result: torch.Tensor) -> Any:

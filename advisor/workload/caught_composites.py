@@ -6,7 +6,7 @@ They are caught above the dispatcher and recorded with their arguments, and each
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -25,6 +25,13 @@ from advisor.workload.user_error import passes_arguments_on
 
 _RECURRENT = {torch.lstm: "lstm", torch.gru: "gru", torch.rnn_tanh: "rnn_tanh", torch.rnn_relu: "rnn_relu"}
 
+_NUMBERS: Mapping[Callable[..., Any], Callable[..., Any]] = {
+    torch.Tensor.__format__: int.__format__,
+    torch.Tensor.__index__: int.__index__,
+    torch.Tensor.__int__: int.__int__,
+    torch.Tensor.item: int,
+}
+"""Methods that ask for a tensor's number, which fake tensors lack: here it may be assumed (`AssumedSizes`)."""
 _ATTENTION: Callable[..., torch.Tensor] = functional.scaled_dot_product_attention
 
 _FAST_NORM_MODULES = ("timm.layers.norm", "timm.layers.norm_act")
@@ -158,6 +165,8 @@ class Composites(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is _ATTENTION:
             return self._attention(*args, **kwargs)
+        if func in _NUMBERS and (number := self._recorder.sizes.number_in(args[0])) is not None:
+            return _NUMBERS[func](number, *args[1:])
         mode = _RECURRENT.get(func) if callable(func) else None
         if mode is not None and not kwargs:
             return self._recurrent(func, mode, args)

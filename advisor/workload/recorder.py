@@ -250,7 +250,10 @@ class Recorder(TorchDispatchMode):
         if operator.falls_apart and not any(map(_is_nested, args)):  # nested tensors have their own kernels
             with self:
                 return func.decompose(*args, **kwargs)
-        result = called_as_on_gpu(func, args, kwargs)
+        if func is torch.ops.aten.unbind.int and isinstance(args[0].shape[(*args, 0)[1]], torch.SymInt):
+            result = self.sizes.slices(*args)  # torch's own rule cuts a size that depends on data into two pieces
+        else:
+            result = called_as_on_gpu(func, args, kwargs)
         if not operator.is_view and any(map(_is_sparse, (*args, result))):
             # Formulas hold for dense tensors only.
             operator = replace(operator, op=f"{operator.op}[sparse]", formula=None, family="unknown")

@@ -29,6 +29,38 @@ def test_of_a_choice_among_n_one_in_n_is():
     assert selected(lambda x: x.argsort(1)[:, 0] == 0) == 40 / 8
 
 
+def test_a_limit_on_the_running_count_of_a_choice_cuts_its_share():
+    """As an expert's capacity: of 40 rows 5 are the third's, and the first 2 of them are kept."""
+
+    def forward(self, x):
+        mine = (x.argmax(1) == 3).to(torch.int64)
+        return self.inner(x[(mine * (mine.cumsum(0) <= 2)).bool()])
+
+    workload = traced(Calls(forward, inner=nn.Linear(8, 4)), lambda size: torch.randn(size, 8), batch=40)
+    [row] = rows_of(workload, "aten.addmm")
+    assert row.inputs[1].shape == (2, 8)
+
+
+def test_a_loop_over_the_chosen_experts_visits_each_with_its_share_of_the_tokens():
+    """As transformers loops: by `nonzero`, with the number of an expert in its name or as an index."""
+
+    class Experts(nn.ModuleDict):
+        def forward(self, x):
+            chosen = nn.functional.one_hot(x.argmax(-1), 4).T
+            result = torch.zeros_like(x)
+            for expert in (chosen.sum(-1) > 0).nonzero():
+                (tokens,) = torch.where(chosen[expert].squeeze(0))
+                result.index_add_(0, tokens, self[f"expert_{expert[0]}"](x[tokens]))
+            return result
+
+    experts = Experts({f"expert_{place}": nn.Linear(4, 4) for place in range(4)})
+    workload = traced(experts, lambda size: torch.randn(size, 4), batch=40)
+    rows = rows_of(workload, "aten.addmm")
+    assert {row.module for row in rows} == {f"expert_{place}" for place in range(4)}
+    assert {row.inputs[1].shape[0][0] + row.inputs[1].shape[0][1] * 40 for row in rows} == {40 / 4}
+    assert any("experts" in note for note in workload.assumptions)
+
+
 def test_of_its_opposite_the_rest_is():
     assert selected(lambda x: ~(x.argmax(1) == 3)) == 40 * 7 / 8
     assert selected(lambda x: (x.argmax(1) == 3).logical_not()) == 40 * 7 / 8
