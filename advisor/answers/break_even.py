@@ -18,7 +18,7 @@ from advisor.cost.crossing_curve import (
     requests_curve,
     samples_curve,
 )
-from advisor.cost.job import job_of
+from advisor.cost.job import job_for
 from advisor.cost.selection import Selection, select_offers
 from advisor.errors import NothingFitsError, UsageError
 from advisor.predict.batches import batch_candidates
@@ -161,12 +161,7 @@ def _over_parameter(variation: Variation, market: _Market) -> Curve:
         {
             value: market.cheapest(
                 market.predict_candidates(workload),
-                job_of(
-                    market.options,
-                    source_batch=workload.batch,
-                    inputs=workload.inputs,
-                    generation=workload.generation,
-                ),
+                job_for(workload, market.options),
             )
             for value, workload in variation.workloads.items()
         },

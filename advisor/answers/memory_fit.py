@@ -8,7 +8,7 @@ import numpy as np
 
 from advisor.catalog.find import device_ids, overlay_notes
 from advisor.catalog.invariants import catalog_warnings
-from advisor.cost.job import job_of, price_kind_of
+from advisor.cost.job import job_for, price_kind_of
 from advisor.cost.quotes import plan_at
 from advisor.cost.selection import select_offers
 from advisor.devices.named_machine import NamedMachine, named_machine
@@ -55,7 +55,7 @@ def memory_fit(question: Question, *, on: Sequence[str] = ()) -> MemoryAnswer:
         efficiencies=catalog.efficiencies,
         batches=np.array([batch], dtype=np.intp),
         options=options,
-        job=job_of(options, source_batch=workload.batch, inputs=workload.inputs, generation=workload.generation),
+        job=job_for(workload, options),
     )
     devices = [
         device_memory(machine, workload, precision=precision, plan=plan_at(predictions, (place, 0)), batch=batch)

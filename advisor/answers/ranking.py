@@ -16,7 +16,7 @@ from advisor.cost.at_hand import fastest, fleet_at_hand, join, join_fleets, sele
 from advisor.cost.batch_sweep import batch_sweeps
 from advisor.cost.by_kind import KindMarket
 from advisor.cost.cheapest import chances_by_device
-from advisor.cost.job import job_of
+from advisor.cost.job import job_for
 from advisor.cost.leading import best_by_tier, best_of
 from advisor.cost.offer_terms import latest_starts_s
 from advisor.cost.payback import owned_notes
@@ -72,13 +72,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
             f"{workload.name} calls no operator that computes or copies: there is nothing to predict",
             hint="check that its forward does something with its inputs",
         )
-    job = job_of(
-        options,
-        source_batch=workload.batch,
-        inputs=workload.inputs,
-        generation=workload.generation,
-        script=workload.script,
-    )
+    job = job_for(workload, options)
     if job.batch == "auto" and not workload.batch_is_affine:
         job = replace(job, batch=str(workload.batch))
     wanted = batch_candidates(options.batch, mode=options.mode, source_batch=workload.batch)

@@ -22,7 +22,7 @@ from advisor.catalog.ranges import range_of
 from advisor.errors import ProfileError
 from advisor.files.regular_file import read_regular_file
 from advisor.files.whole_file import replace_whole
-from advisor.records.billing import Billing, BillingRule, Extras, StartUp
+from advisor.records.billing import Billing, BillingRule, Disk, Egress, ExtraCosts, Extras, GpuPackages, StartUp
 from advisor.records.device import Cpu, Efficiency, FamilyEfficiency, Gpu
 from advisor.records.price import (
     Catalog,
@@ -81,7 +81,10 @@ def _check(catalog: Catalog) -> None:
     """Raise an error if a value does not have its field's type, or an offer names an unknown device."""
     parts = (catalog.gpus.values(), catalog.cpus.values(), catalog.offers, catalog.rejected, catalog.exchange_rates)
     families = (family for efficiency in catalog.efficiencies for family in efficiency.families.values())
-    billing = (catalog.billing.rules.values(), catalog.billing.start_ups.values(), [catalog.billing.extras])
+    known = catalog.billing
+    extra = known.extra_costs
+    billing: tuple[Iterable[Any], ...] = (known.rules.values(), known.start_ups.values(), [known.extras])
+    billing += (extra.disks.values(), extra.egress.values(), [extra.gpu_packages] if extra.gpu_packages else [])
     errors = catalog.price_errors
     spreads = (*errors.drift.values(), *errors.listing.values(), *([errors.trusted] if errors.trusted else []))
     prices = [price for offer in (*catalog.offers, *catalog.unpredicted) for price in offer.prices]
@@ -165,6 +168,8 @@ def catalog_from_json(payload: bytes) -> Catalog:
         if "wheel" in offer:
             offer["wheel"] = TorchWheel(**offer["wheel"])
     billing = found["billing"]
+    extra = billing.get("extra_costs", {})
+    packages = extra.get("gpu_packages")
     errors = found["price_errors"]
     trusted = errors.get("trusted")
     return Catalog(
@@ -181,6 +186,11 @@ def catalog_from_json(payload: bytes) -> Catalog:
         billing=Billing(
             rules={provider: BillingRule(**values) for provider, values in billing["rules"].items()},
             start_ups={provider: StartUp(**values) for provider, values in billing["start_ups"].items()},
+            extra_costs=ExtraCosts(
+                disks={provider: Disk(**values) for provider, values in extra.get("disks", {}).items()},
+                egress={provider: Egress(**values) for provider, values in extra.get("egress", {}).items()},
+                gpu_packages=packages and GpuPackages(**packages),
+            ),
             extras=Extras(**billing.get("extras", {})),
         ),
         price_errors=PriceErrors(

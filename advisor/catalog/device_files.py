@@ -6,7 +6,7 @@ from pathlib import Path
 
 from advisor.catalog.fields import read_record
 from advisor.catalog.strict_yaml import Node, did_you_mean, read_documents
-from advisor.records.billing import BillingRule, StartUp
+from advisor.records.billing import BillingRule, ExtraCosts, StartUp
 from advisor.records.device import ANY, Cpu, Efficiency, Gpu
 from advisor.records.price import PriceErrors, PriceSource, PriceSpread
 
@@ -133,6 +133,12 @@ def read_price_sources(file: Path) -> dict[str, PriceSource]:
 def read_start_ups(file: Path) -> dict[str, StartUp]:
     """Return the start-up times of each cloud, from SpareCores' file."""
     return {entry.key: read_record(StartUp, entry) for entry in _entries(file)}
+
+
+def read_extra_costs(file: Path) -> ExtraCosts:
+    """Return the prices of disks and egress, and the size of the packages for GPUs."""
+    (root,) = _roots([file])
+    return read_record(ExtraCosts, root, zero_allowed=("usd_per_month", "usd_per_tb", "free_bytes"))
 
 
 def _roots(files: Iterable[Path]) -> Iterator[Node]:

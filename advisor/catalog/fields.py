@@ -5,7 +5,7 @@ A key may use any unit of `_UNITS`: `memory_gib: 16` and `memory_bytes: 17179869
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from decimal import Decimal
 from functools import cache
 from types import UnionType
@@ -95,6 +95,8 @@ def _read_value(node: Node, *, kind: Any, quantity: str, factor: int, zero_allow
         return node.choice(get_args(kind))
     if get_origin(kind) is tuple:
         return tuple(item.text() for item in node.items(hint="write [one, two]"))
+    if isinstance(kind, type) and is_dataclass(kind):
+        return read_record(kind, node, zero_allowed=zero_allowed)
     _, item_kind = get_args(kind)
     if item_kind is float:
         return {entry.key: float(read_number(entry, quantity=quantity)) for entry in node.entries()}

@@ -29,6 +29,7 @@ class Layer:
     efficiencies: tuple[Path, ...] = ()
     prices: tuple[Path, ...] = ()
     billing: Path | None = None
+    extra_costs: Path | None = None
     price_errors: Path | None = None
     price_sources: Path | None = None
     measured: Path | None = None
@@ -38,7 +39,7 @@ class Layer:
     def files(self) -> Iterator[Path]:
         """Yield every file of the layer."""
         yield from (*self.gpus, *self.cpus, *self.efficiencies, *self.prices)
-        single = (self.billing, self.price_errors, self.price_sources, self.wheels)
+        single = (self.billing, self.extra_costs, self.price_errors, self.price_sources, self.wheels)
         yield from (file for file in single if file is not None)
         if self.measured is not None:
             yield from sorted(self.measured.glob("*.yaml"))
@@ -105,6 +106,7 @@ def _folder_layer(folder: Path, *, name: str, measured: Path | None = None) -> L
         efficiencies=_yaml_files(folder / "efficiency"),
         prices=_yaml_files(folder / "prices"),
         billing=present("billing.yaml"),
+        extra_costs=present("extra_costs.yaml"),
         price_errors=present("price_errors.yaml"),
         price_sources=present("price_sources.yaml"),
         measured=measured,

@@ -9,6 +9,7 @@ from advisor.catalog.device_files import (
     read_billing_rules,
     read_cpus,
     read_efficiencies,
+    read_extra_costs,
     read_gpus,
     read_measured_instances,
     read_price_errors,
@@ -25,7 +26,7 @@ from advisor.catalog.relatives import with_usual_cores
 from advisor.catalog.strict_yaml import read_documents
 from advisor.catalog.terms import Terms, apply_terms, is_terms, joined_terms, read_terms
 from advisor.catalog.torch_wheels import TorchWheels, read_torch_wheels, with_wheels
-from advisor.records.billing import Billing, BillingRule, Extras, StartUp
+from advisor.records.billing import Billing, BillingRule, ExtraCosts, Extras, StartUp
 from advisor.records.device import Cpu, Efficiency, Gpu
 from advisor.records.price import Catalog, PriceErrors, PriceSource
 
@@ -39,6 +40,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
     measured: dict[tuple[str, str], MeasuredInstance] = {}
     rules: dict[str, BillingRule] = {}
     start_ups: dict[str, StartUp] = {}
+    extra_costs = ExtraCosts()
     price_errors: PriceErrors | None = None
     price_sources: dict[str, PriceSource] = {}
     wheels = TorchWheels(releases={})
@@ -52,6 +54,13 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
             efficiencies.setdefault(_holds_for(efficiency), efficiency)
         if layer.billing is not None:
             rules = read_billing_rules(layer.billing) | rules
+        if layer.extra_costs is not None:
+            theirs = read_extra_costs(layer.extra_costs)
+            extra_costs = ExtraCosts(
+                disks={**theirs.disks, **extra_costs.disks},
+                egress={**theirs.egress, **extra_costs.egress},
+                gpu_packages=extra_costs.gpu_packages or theirs.gpu_packages,
+            )
         if layer.price_errors is not None and price_errors is None:
             price_errors = read_price_errors(layer.price_errors)
         if layer.price_sources is not None:
@@ -83,7 +92,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
         unpredicted=tuple(offers[len(joined.offers) :]),
         overlays=tuple(layer.name for layer in in_force if layer.name and any(layer.files())),
         exchange_rates=terms.exchange_rates,
-        billing=Billing(rules=rules, start_ups=start_ups, extras=terms.extras or Extras()),
+        billing=Billing(rules=rules, start_ups=start_ups, extra_costs=extra_costs, extras=terms.extras or Extras()),
         price_errors=price_errors or PriceErrors(),
         price_sources=price_sources,
     )

@@ -51,6 +51,7 @@ _RANGE_BY_UNIT = {
     "vcpus": Range(1, 1e6, "the largest machine has 1,920"),
     "instances": Range(1, 1e6, "it is the number that may run at once"),
     "gpus": Range(1, 1e6, "the largest machine has 72"),
+    "usd_per_tb": Range(1e-2, 1e4, "clouds take 10 to 120"),
     "percent": Range(1e-3, 1e3, "it is a percentage"),
     "usd": Range(1e-2, 1e8, "a rack of 72 GPUs costs some 4e6"),
     "usd_per_hour": Range(1e-4, 1e5, "the cheapest machine costs 0.004, a rack of 72 GPUs some 500"),

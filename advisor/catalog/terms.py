@@ -10,7 +10,7 @@ A document in a price file without a provider contains terms:
     exchange_rates:
       EUR: {usd: 1.16, date: 2026-11-01}
     owned: {...}                # see `owned`
-    extras: {storage_usd_per_month: 20, egress_usd: 5, tax_percent: 19}     # see records.billing.Extras
+    extras: {software_s: 0, storage_usd_per_month: 20, egress_usd: 5, tax_percent: 19}     # see records.billing.Extras
     quota:                      # the most you may run at once; the first line that matches an offer counts
       - {provider: aws, family: g5, vcpus: 32}
       - {provider: gcp, gpus: 1}

@@ -40,7 +40,7 @@ class KindMarket:
             "gpu": np.flatnonzero(of_offer[: selection.may_win_count]),
         }
         self._device_counts = np.array([max(1, one.offer.gpu_count) for one in selection.priced], dtype=np.intp)
-        self._terms: dict[tuple[bool, bool], OfferTerms] = {}
+        self._terms: dict[tuple[bool, bool, float], OfferTerms] = {}
 
     def cheapest(self, predictions: Predictions, job: Job) -> ByKind:
         """Return the cheapest offer of each device kind; a kind without an offer within the limits is left out.
@@ -79,7 +79,7 @@ class KindMarket:
         return found
 
     def _terms_of(self, job: Job) -> OfferTerms:
-        key = job.assumed, job.requests_per_day is None
+        key = job.assumed, job.requests_per_day is None, job.weight_bytes
         if key not in self._terms:
             self._terms[key] = offer_terms(self._selection.priced, billing=self._billing, job=job)
         return self._terms[key]

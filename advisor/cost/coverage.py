@@ -1,5 +1,6 @@
 """Lists which parts the cost of a job includes and which it leaves out."""
 
+from advisor.cost.disk_and_egress import egress_usd, storage_usd_per_month
 from advisor.records.answer import CostPart, Job
 from advisor.records.billing import Billing
 from advisor.records.price import PricedOffer, PriceKind
@@ -10,7 +11,7 @@ _TERM_HOURS: dict[PriceKind, float] = {"commit_1y": 8760.0, "commit_3y": 26280.0
 
 def coverage(job: Job, priced: PricedOffer, *, billing: Billing) -> tuple[tuple[CostPart, ...], tuple[CostPart, ...]]:
     """Return the parts that the cost includes and those it leaves out; parts that do not apply are in neither."""
-    offer, kind, extras = priced.offer, priced.price.kind, billing.extras
+    offer, kind = priced.offer, priced.price.kind
     is_rented, is_started, is_sized = kind != "owned", job.requests_per_day is None, not job.assumed
     applies_and_known: dict[CostPart, tuple[bool, bool]] = {
         "compute": (True, True),
@@ -18,9 +19,12 @@ def coverage(job: Job, priced: PricedOffer, *, billing: Billing) -> tuple[tuple[
         "lost-work": (kind == "spot" and is_started, is_sized and offer.interruption is not None),
         "billing-increments": (is_rented and is_started, is_sized and offer.provider in billing.rules),
         "idle-time": (not is_started, True),
-        "storage": (is_rented, is_sized and extras.storage_usd_per_month is not None),
-        "egress": (is_rented, is_sized and extras.egress_usd is not None),
-        "tax": (is_rented, is_sized and extras.tax_percent is not None),
+        "storage": (
+            is_rented,
+            is_sized and storage_usd_per_month(offer.provider, billing=billing, job=job) is not None,
+        ),
+        "egress": (is_rented, is_sized and egress_usd(offer.provider, billing=billing, job=job) is not None),
+        "tax": (is_rented, is_sized and billing.extras.tax_percent is not None),
         "quota": (is_rented, offer.quota_instances is not None),
         "availability": (is_rented, is_sized and offer.wait_s is not None),
     }

@@ -13,7 +13,7 @@ from advisor.records.generation import Generation
 from advisor.records.options import Options
 from advisor.records.price import PriceKind
 from advisor.records.script import Script
-from advisor.records.workload import Operand
+from advisor.records.workload import Operand, Workload
 
 ASSUMED_SAMPLES = 1_000_000
 _MOST_SAMPLES = 2**53
@@ -26,6 +26,26 @@ def price_kind_of(options: Options) -> PriceKind:
     return cast(PriceKind, options.price.replace("-", "_"))
 
 
+def job_for(workload: Workload, options: Options) -> Job:
+    """Return the job that runs the workload; see `job_of`."""
+    return job_of(
+        options,
+        source_batch=workload.batch,
+        inputs=workload.inputs,
+        generation=workload.generation,
+        script=workload.script,
+        weight_bytes=_weight_bytes(workload),
+    )
+
+
+def _weight_bytes(workload: Workload) -> float:
+    """Return the size of the file of weights: as traced, or for a served LLM with its floats in 16 bits."""
+    if workload.generation is None or not workload.memory:
+        return float(workload.parameter_bytes)
+    stored = workload.memory[0].parameters
+    return (stored.low[0] + stored.full[0]) / 2 + stored.other[0]
+
+
 def job_of(
     options: Options,
     *,
@@ -33,6 +53,7 @@ def job_of(
     inputs: Sequence[Operand] = (),
     generation: Generation | None = None,
     script: Script | None = None,
+    weight_bytes: float = 0.0,
 ) -> Job:
     """Return the job: `--samples` x `--epochs`, `--steps`, `--tokens`, a service, or an assumed million samples.
 
@@ -67,6 +88,7 @@ def job_of(
         requests_per_second=options.requests_per_second,
         max_utilization=options.max_utilization,
         generation=generation,
+        weight_bytes=weight_bytes,
         checkpoint_every_s=options.checkpoint_every,
         loader_s_per_sample=options.loader_s_per_sample,
         loader_workers=options.loader_workers,

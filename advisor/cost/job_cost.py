@@ -102,7 +102,7 @@ def _cost_service(step_s: FloatArray, *, batch: IndexArray, terms: OfferTerms, j
 
 
 def _with_extras(terms: OfferTerms, *, machine_s: FloatArray, compute_usd: FloatArray, **parts: FloatArray) -> JobCosts:
-    """Add storage, egress and tax from the user's overlay, and the total."""
+    """Add storage, egress and tax, and the total."""
     rent_usd = sum((usd for name, usd in parts.items() if name.endswith("_usd")), start=compute_usd)
     storage_usd = np.where(np.isfinite(machine_s), machine_s, 0.0) * terms.storage_usd_per_s
     untaxed_usd = rent_usd + storage_usd + terms.egress_usd

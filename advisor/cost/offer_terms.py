@@ -5,9 +5,10 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from advisor.cost.disk_and_egress import egress_usd, storage_usd_per_month
 from advisor.cost.interruptions import interruptions_per_s
 from advisor.cost.service import SECONDS_PER_MONTH
-from advisor.cost.start_up import start_up_of
+from advisor.cost.start_up import StartUpTimes, start_up_of
 from advisor.records.answer import Job
 from advisor.records.billing import Billing
 from advisor.records.prediction import BoolArray, Fleet, FloatArray, IndexArray
@@ -19,10 +20,11 @@ class OfferTerms:
     """Billing terms; all arrays are (offers,). Unknown increments and interruption rates are 0.
 
     `start_up_low_s` and `start_up_high_s` are the ends of the 90 % interval. `start_up_measured` is False if the
-    start-up time comes from other clouds. `wait_s`, `quota_instances` (infinite without a quota), storage, egress and
-    tax come from the user's overlay. `machine_count` is the number of machines that run the job together; for a service
-    the load decides that instead, and `server_count` is the number of batches that a machine works on at a time. A
-    service pays for no start-up; its `start_up_s` is that of one more instance.
+    start-up time comes from other clouds; `software_s` and `weights_s` are parts of it. `wait_s`, `quota_instances`
+    (infinite without a quota) and tax come from the user's overlay, as storage and egress may. `machine_count` is the
+    number of machines that run the job together; for a service the load decides that instead, and `server_count` is the
+    number of batches that a machine works on at a time. A service pays for no start-up; its `start_up_s` is that of one
+    more instance.
     """
 
     usd_per_hour: FloatArray
@@ -31,6 +33,8 @@ class OfferTerms:
     start_up_low_s: FloatArray
     start_up_high_s: FloatArray
     start_up_measured: BoolArray
+    software_s: FloatArray
+    weights_s: FloatArray
     increment_s: FloatArray
     minimum_s: FloatArray
     interruptions_per_s: FloatArray
@@ -58,25 +62,37 @@ def offer_terms(priced: Sequence[PricedOffer], *, billing: Billing, job: Job) ->
         values = map(value, priced)
         return np.array([without if one is None else one for one in values], dtype=np.float64)
 
-    start_ups = {name: start_up_of(name, billing.start_ups) for name in {one.offer.provider for one in priced}}
+    kinds = {(one.offer.provider, one.offer.gpu is not None) for one in priced}
+    start_ups = {
+        (name, is_gpu): start_up_of(name, billing, is_gpu=is_gpu, weight_bytes=job.weight_bytes)
+        for name, is_gpu in kinds
+    }
     rules, extras = billing.rules, billing.extras
     is_rented = column(lambda one: one.offer.tier != "owned" and not job.assumed)
     is_started = is_rented * (job.requests_per_day is None)
+
+    def started(seconds: Callable[[StartUpTimes], float]) -> FloatArray:
+        return is_rented * column(lambda one: seconds(start_ups[one.offer.provider, one.offer.gpu is not None]))
+
     return OfferTerms(
         usd_per_hour=column(lambda one: one.price.usd_per_hour),
         wait_s=is_started * column(lambda one: one.offer.wait_s),
-        start_up_s=is_rented * column(lambda one: start_ups[one.offer.provider].mid),
-        start_up_low_s=is_rented * column(lambda one: start_ups[one.offer.provider].low),
-        start_up_high_s=is_rented * column(lambda one: start_ups[one.offer.provider].high),
+        start_up_s=started(lambda one: one.total_s.mid),
+        start_up_low_s=started(lambda one: one.total_s.low),
+        start_up_high_s=started(lambda one: one.total_s.high),
         start_up_measured=(is_rented * column(lambda one: one.offer.provider in billing.start_ups)).astype(np.bool_),
+        software_s=started(lambda one: one.software_s),
+        weights_s=started(lambda one: one.weights_s),
         increment_s=is_started
         * column(lambda one: rules[one.offer.provider].increment_s if one.offer.provider in rules else None),
         minimum_s=is_started
         * column(lambda one: rules[one.offer.provider].minimum_s if one.offer.provider in rules else None),
         interruptions_per_s=is_started
         * column(lambda one: interruptions_per_s(one.offer.interruption) if one.price.kind == "spot" else None),
-        storage_usd_per_s=is_rented * (extras.storage_usd_per_month or 0.0) / SECONDS_PER_MONTH,
-        egress_usd=is_rented * (extras.egress_usd or 0.0),
+        storage_usd_per_s=is_rented
+        * column(lambda one: storage_usd_per_month(one.offer.provider, billing=billing, job=job))
+        / SECONDS_PER_MONTH,
+        egress_usd=is_rented * column(lambda one: egress_usd(one.offer.provider, billing=billing, job=job)),
         tax_ratio=is_rented * (extras.tax_percent or 0.0) / 100,
         quota_instances=column(lambda one: one.offer.quota_instances, without=np.inf),
         machine_count=np.ones(len(priced)),

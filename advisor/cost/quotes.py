@@ -165,6 +165,8 @@ def quotes_of(
                 server_count=int(terms.server_count[place]),
                 wait_s=float(terms.wait_s[place]),
                 start_up_s=float(terms.start_up_s[place]),
+                software_s=float(terms.software_s[place]),
+                weights_s=float(terms.weights_s[place]),
                 start_up_measured=bool(terms.start_up_measured[place]),
                 lost_s=float(mid.lost_s[place]),
                 interruption=offer.interruption if price.kind == "spot" else None,

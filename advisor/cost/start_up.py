@@ -1,33 +1,61 @@
-"""Predicts the start-up time of a cloud, and its effect on the interval of the job's time."""
+"""Predicts the start-up time of a machine, and its effect on the interval of the job's time."""
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from advisor.records.answer import Interval
-from advisor.records.billing import StartUp
+from advisor.records.billing import Billing
 from advisor.records.prediction import FloatArray
 
-NO_START_UP = Interval(mid=0.0, low=0.0, high=0.0)
 _TO_90_PERCENT = 1.6449 / 1.2816
 """Ratio of the 95th to the 90th percentile of a standard normal distribution."""
 
 
-def start_up_of(provider: str, start_ups: Mapping[str, StartUp]) -> Interval:
-    """Return the median and the 90 % interval, log-normal on either side of the median.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartUpTimes:
+    """The time from the create call to the first step; `software_s` and `weights_s` are parts of its middle."""
 
-    A cloud without measurements takes the median of the measured clouds, and their widest interval.
+    total_s: Interval
+    software_s: float
+    weights_s: float
+
+
+NO_START_UP = StartUpTimes(total_s=Interval(mid=0.0, low=0.0, high=0.0), software_s=0.0, weights_s=0.0)
+
+
+def start_up_of(provider: str, billing: Billing, *, is_gpu: bool, weight_bytes: float) -> StartUpTimes:
+    """Return the median and the 90 % interval of booting, installing the software and reading the weights.
+
+    Booting is log-normal on either side of its median; of the rest only medians are published, so the interval of
+    booting is stretched to the whole. A cloud without measurements takes the median of the measured clouds, and their
+    widest interval.
     """
+    start_ups = billing.start_ups
     if not start_ups:
         return NO_START_UP
     measured = [start_ups[provider]] if provider in start_ups else list(start_ups.values())
-    median_s = statistics.median(one.boot_script_median_s for one in measured)
+    boot_s = statistics.median(one.boot_script_median_s for one in measured)
+    software_s = billing.extras.software_s
+    if software_s is None:
+        software_s = statistics.median(one.container_running_median_s - one.boot_script_median_s for one in measured)
+        packages = billing.extra_costs.gpu_packages
+        if is_gpu and packages is not None:
+            software_s += packages.download_bytes / packages.pull_bytes_per_s
+    rates = {name: disk.read_bytes_per_s for name, disk in billing.extra_costs.disks.items() if disk.read_bytes_per_s}
+    weights_s = 0.0
+    if rates:
+        weights_s = weight_bytes / (rates.get(provider) or statistics.median(rates.values()))
+    total_s = boot_s + software_s + weights_s
     p10_s = min(one.boot_script_p10_s for one in measured)
     p90_s = max(one.boot_script_p90_s for one in measured)
-    low_s, high_s = (median_s * math.pow(end_s / median_s, _TO_90_PERCENT) for end_s in (p10_s, p90_s))
-    return Interval(mid=median_s, low=low_s, high=high_s)
+    low_s, high_s = (total_s * math.pow(end_s / boot_s, _TO_90_PERCENT) for end_s in (p10_s, p90_s))
+    return StartUpTimes(
+        total_s=Interval(mid=total_s, low=low_s, high=high_s), software_s=software_s, weights_s=weights_s
+    )
 
 
 def joint_ends(

@@ -136,6 +136,7 @@ class Quote:
       queue; None for other jobs
     - `server_count`: of a service, the batches that an instance works on at a time
     - `wait_s`: wait for the instance, from the user's overlay
+    - `software_s`, `weights_s`: the parts of `start_up_s` that install packages and images, and that read the weights
     - `lost_s`: expected time lost to spot interruptions
     - `interruption`: the share of these spot instances that the provider interrupts within a month
     - `commitment_usd`: what a committed price must be paid over its term, used or not
@@ -188,6 +189,8 @@ class Quote:
     server_count: int = 1
     wait_s: float = 0.0
     start_up_s: float = 0.0
+    software_s: float = 0.0
+    weights_s: float = 0.0
     start_up_measured: bool = False
     lost_s: float = 0.0
     interruption: str | None = None
@@ -337,6 +340,7 @@ class Job:
     - `generation`: set for LLM serving, where a sample is a request and a batch is the requests in flight per instance
     - `loader_s_per_sample`: time one vCPU needs to load a sample; None if not known, then nothing waits for data
     - `loader_workers`: processes that load, 0 if the step waits for its data; None if there is one for each vCPU
+    - `weight_bytes`: the file of the model's weights, which every machine reads when it starts
     """
 
     mode: Mode
@@ -357,6 +361,7 @@ class Job:
     checkpoint_every_s: float | None = None
     loader_s_per_sample: float | None = None
     loader_workers: int | None = None
+    weight_bytes: float = 0.0
     objective: Objective = "cost"
     limits: JobLimits = JobLimits()
 

@@ -32,22 +32,65 @@ class StartUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extras:
-    """Costs from the user's overlay that no price list contains; None: not known and not in the cost.
+    """Figures from the user's overlay, which replace published ones; None: not given.
 
+    - `software_s`: installing packages or pulling an image at the start of a machine; 0 if the image is there
     - `storage_usd_per_month`: the disks of one machine
     - `egress_usd`: all results of the job, or of a month of the service
     - `tax_percent`: tax on the whole cost
     """
 
+    software_s: float | None = None
     storage_usd_per_month: float | None = None
     egress_usd: float | None = None
     tax_percent: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Disk:
+    """The disk of a machine, rented as long as the machine; its rate of reading, if published."""
+
+    size_bytes: float
+    usd_per_month: float
+    read_bytes_per_s: float | None = None
+    date: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Egress:
+    """The price of data out to the internet, after what is free each month."""
+
+    usd_per_tb: float
+    free_bytes: float
+    date: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuPackages:
+    """What a machine with a GPU downloads beyond one without, and the rate of downloading and unpacking it."""
+
+    download_bytes: float
+    pull_bytes_per_s: float
+    date: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtraCosts:
+    """What a job costs beside the machine's hours, by provider; a provider that is missing has no published figure."""
+
+    disks: Mapping[str, Disk] = field(default_factory=dict)
+    egress: Mapping[str, Egress] = field(default_factory=dict)
+    gpu_packages: GpuPackages | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Billing:
-    """Billing rules and start-up times by provider; a provider that is missing has none known."""
+    """Billing rules, start-up times and extra costs by provider; a provider that is missing has none known."""
 
     rules: Mapping[str, BillingRule] = field(default_factory=dict)
     start_ups: Mapping[str, StartUp] = field(default_factory=dict)
+    extra_costs: ExtraCosts = field(default_factory=ExtraCosts)
     extras: Extras = Extras()

@@ -145,8 +145,13 @@ def _passes(plan: Plan, *, before: str = "") -> str:
 
 
 def covered_cost(quote: Quote, job: Job, *, rate: ExchangeRate | None) -> str:
-    """Return the cost and its parts: "$4.10 for 90 epochs, on-demand; includes compute; prices of 2026-07-20."."""
-    *parts, last = (_PART_NAMES[part] for part in quote.covers)
+    """Return the cost and its parts: "$4 for 90 epochs, on-demand; includes compute $4; prices of 2026-07-20."."""
+
+    def named(part: CostPart) -> str:
+        usd: float = getattr(quote.job_parts_usd, part.replace("-", "_"), 0.0)  # quota and availability have none
+        return f"{_PART_NAMES[part]} {units.format_money(usd, rate=rate)}" if usd else _PART_NAMES[part]
+
+    *parts, last = map(named, quote.covers)
     covered = f"{', '.join(parts)} and {last}" if parts else last
     missing = ", ".join(_PART_NAMES[part] for part in quote.not_covered)
     cost = units.format_money(quote.job_usd.mid, rate=rate)
@@ -176,11 +181,16 @@ def load_text(job: Job) -> str:
 def cost_notes(best: Quote, job: Job) -> Iterator[str]:
     """Yield notes on start-up, waiting, load, interruptions and commitment."""
     if "start-up" in best.covers:
-        where = f"measured on {best.provider}" if best.start_up_measured else "the median of the measured clouds"
-        gpu = "; with a GPU it may take longer" if best.device.kind == "gpu" else ""
+        where = f"as measured on {best.provider}" if best.start_up_measured else "the median of the measured clouds"
+        parts = (
+            (best.start_up_s - best.software_s - best.weights_s, f"to boot ({where}, mostly on machines without a GPU)"),
+            (best.software_s, "to install packages or pull an image"),
+            (best.weights_s, f"to read {units.format_bytes(job.weight_bytes)} of weights from the disk"),
+        )
+        listed = ", ".join(f"{units.format_duration(seconds)} {what}" for seconds, what in parts if seconds > 0)
         yield (
-            f"start-up: {units.format_duration(best.start_up_s)} from the create call to the boot script, {where}, "
-            f"mostly on instances without a GPU{gpu}; installing packages and fetching data take extra time."
+            f"start-up: {units.format_duration(best.start_up_s)}: {listed}. Fetching data takes extra time; "
+            "`software_s` of your overlay is the time with your own image."
         )
     if best.wait_s:
         wait = units.format_duration(best.wait_s)

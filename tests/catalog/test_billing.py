@@ -42,6 +42,21 @@ def test_a_folder_of_ones_own_wins_provider_by_provider(tmp_path: Path) -> None:
     assert own.start_ups == ours.start_ups
 
 
+def test_extra_costs_of_ones_own_win_provider_by_provider(tmp_path: Path) -> None:
+    (tmp_path / "extra_costs.yaml").write_text(
+        "disks: {aws: {size_gib: 50, usd_per_month: 0, date: 2026-11-01, source: ours}}\n"
+        "gpu_packages: {download_bytes: 1e9, pull_bytes_per_s: 1e8, date: 2026-11-01, source: ours}\n"
+    )
+
+    ours, own = load_catalog().billing.extra_costs, load_catalog(profiles=tmp_path).billing.extra_costs
+
+    assert (own.disks["aws"].usd_per_month, own.disks["aws"].size_bytes) == (0.0, 50 * 2**30)
+    assert own.disks["azure"] == ours.disks["azure"]
+    assert own.egress == ours.egress
+    assert own.gpu_packages is not None
+    assert own.gpu_packages.download_bytes == 1e9
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

@@ -123,5 +123,5 @@ def start_up(median_s: float) -> StartUp:
         boot_script_median_s=median_s,
         boot_script_p10_s=median_s / 2,
         boot_script_p90_s=median_s * 2,
-        container_running_median_s=median_s * 4,
+        container_running_median_s=median_s,
     )

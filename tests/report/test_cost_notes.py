@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from advisor.records.answer import Job, Quote
+from advisor.records.answer import CostParts, Job, Quote
 from advisor.records.price import TorchWheel
 from advisor.report import sentence
 from advisor.report.quote_columns import columns_for, table_rows
@@ -29,6 +29,8 @@ def notes(quote: Quote, job: Job = JOB) -> list[str]:
 def test_a_figure_says_for_what_how_it_is_paid_what_it_holds_and_of_when_it_is() -> None:
     said = covered_cost(FULL, replace(JOB, epochs=90), rate=None)
     assert_says(said, "$0.42", "90 epochs", "on-demand", "compute", "start-up", "2026-07-20")
+    each = replace(FULL, job_parts_usd=CostParts(compute=0.30, start_up=0.12))
+    assert_says(covered_cost(each, JOB, rate=None), "compute $0.30", "start-up $0.12")
     assert_says(said, "not", "storage", "egress", "tax", "quota", "availability")
 
 
@@ -53,6 +55,10 @@ def test_the_size_is_the_one_that_was_given() -> None:
 def test_start_up_says_what_it_was_measured_on() -> None:
     (here,) = notes(FULL)
     assert_says(here, "start-up", "31.5 s", "aws", "GPU")
+    assert "weights" not in here
+    whole = replace(FULL, start_up_s=300.0, software_s=240.0, weights_s=20.0)
+    (parts,) = notes(whole, replace(JOB, weight_bytes=2 * 2**30))
+    assert_says(parts, "5 min", "40 s", "4 min", "20 s", "2 GiB", "weights")
     assert "median" not in here
     (elsewhere,) = notes(replace(FULL, device=GENOA.device, start_up_measured=False))
     assert_says(elsewhere, "31.5 s", "median", "GPU")
