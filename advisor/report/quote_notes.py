@@ -183,7 +183,10 @@ def cost_notes(best: Quote, job: Job) -> Iterator[str]:
     if "start-up" in best.covers:
         where = f"as measured on {best.provider}" if best.start_up_measured else "the median of the measured clouds"
         parts = (
-            (best.start_up_s - best.software_s - best.weights_s, f"to boot ({where}, mostly on machines without a GPU)"),
+            (
+                best.start_up_s - best.software_s - best.weights_s,
+                f"to boot ({where}, mostly on machines without a GPU)",
+            ),
             (best.software_s, "to install packages or pull an image"),
             (best.weights_s, f"to read {units.format_bytes(job.weight_bytes)} of weights from the disk"),
         )
