@@ -423,11 +423,17 @@ def test_a_job_of_a_given_size_pays_for_start_up_and_says_so(catalog: Catalog, l
     assert kept_busy is not None
     assert given is not None
     assert kept_busy.covers == ("compute",)
-    assert given.covers == ("compute", "start-up", "billing-increments")
-    assert given.start_up_s == 31.5  # profiles/sparecores/startup_times.yaml
-    assert given.job_s.mid == pytest.approx(kept_busy.job_s.mid + 31.5)
+    assert given.covers == ("compute", "start-up", "billing-increments", "storage")
+    # 159 s to a running container (profiles/sparecores/startup_times.yaml); packages for GPUs and the rate of the disk
+    # are in profiles/extra_costs.yaml.
+    weights_s = linear_workload.parameter_bytes / (125 * 2**20)
+    start_up_s = 159 + 3.7e9 / 22.8e6 + weights_s
+    assert given.start_up_s == pytest.approx(start_up_s)
+    assert (given.software_s, given.weights_s) == pytest.approx((start_up_s - weights_s - 31.5, weights_s))
+    assert given.job_s.mid == pytest.approx(kept_busy.job_s.mid + start_up_s)
     paid_s = max(60, math.ceil(given.job_s.mid))  # by the second, a minute at least
-    assert given.job_usd.mid == pytest.approx(paid_s * given.usd_per_hour / 3600)
+    storage_usd = 8.0 * paid_s / (730 * 3600)
+    assert given.job_usd.mid == pytest.approx(paid_s * given.usd_per_hour / 3600 + storage_usd)
 
 
 def test_limits_are_kept_and_what_breaks_them_is_listed(catalog: Catalog, linear_workload: Workload) -> None:
@@ -459,7 +465,10 @@ def test_a_service_is_ranked_by_the_month(catalog: Catalog, linear_workload: Wor
         assert quote.p99_s is not None
         assert quote.step_s.mid <= quote.p50_s <= quote.p99_s <= 0.05
         assert quote.instance_count * quote.samples_per_s * 86400 * 0.7 >= 10**12 * (1 - 1e-9)
-        assert quote.job_usd.mid == pytest.approx(quote.instance_count * 730 * quote.usd_per_hour)
+        rent_usd = quote.instance_count * 730 * quote.usd_per_hour
+        assert quote.job_usd.mid == pytest.approx(rent_usd + quote.job_parts_usd.storage)
+        if quote.provider == "aws":  # a month of 100 GiB
+            assert quote.job_parts_usd.storage == pytest.approx(quote.instance_count * 8.0)
 
 
 def test_tokens_are_those_of_the_models_input(catalog: Catalog, linear_workload: Workload) -> None:

@@ -67,6 +67,8 @@ def test_the_keys_are_those_of_the_record_in_its_order() -> None:
             "server_count",
             "wait_s",
             "start_up_s",
+            "software_s",
+            "weights_s",
             "start_up_measured",
             "lost_s",
         ),
