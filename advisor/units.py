@@ -100,7 +100,8 @@ def parse_utilization(text: str) -> float:
 def format_duration(seconds: float) -> str:
     """Format a time with three significant digits, in the largest unit that gives at least 1: "12.3 ms", "1.5 h"."""
     unit, unit_s = _duration_unit(seconds)
-    return f"{format_significant(seconds / unit_s)} {unit}"
+    amount = format_significant(seconds / unit_s)
+    return f"{amount} {'day' if (amount, unit) == ('1', 'days') else unit}"
 
 
 def format_interval_s(mid: float, low: float, high: float) -> str:

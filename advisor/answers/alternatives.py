@@ -42,16 +42,22 @@ _Change: TypeAlias = tuple[str, dict[str, Any]]
 def alternatives(question: Question, *, today: date | None = None) -> tuple[Alternative, ...]:
     """Return the cheapest and the fastest offer without limits, what budget and deadline buy, and flags that help.
 
-    Every flag is changed alone, and the ranking is asked again with its new value before it is named. Nothing without
-    limits, or if no offer can do the job at all.
+    Every flag is changed alone, and the ranking is asked again with its new value before it is named. Only offers that
+    may lead count, if any does without limits. Nothing without limits, or if no offer can do the job at all.
     """
-    ask, options = _asker(question, today=today), question.options
+    ask_all, options = _asker(question, today=today), question.options
     limits = [name for name in _LIMITS if getattr(options, name) is not None]
     no_limits: dict[str, Any] = dict.fromkeys(limits)
     free = replace(options, **no_limits, objective="cost")
-    unlimited = ask(free) if limits else ()
+    everything = ask_all(free) if limits else ()
+    is_trusted = any(quote.may_lead for quote in everything)
+
+    def ask(other: Options) -> tuple[Quote, ...]:
+        return tuple(quote for quote in ask_all(other) if quote.may_lead or not is_trusted)
+
+    unlimited = ask(free) if everything else ()
     cheapest, fastest = best_of(unlimited), best_of(sorted(unlimited, key=lambda quote: quote.time_s))
-    if cheapest is None or fastest is None:
+    if cheapest is None or fastest is None or ask(options):
         return ()
     found = [Alternative(kind="cheapest", quote=cheapest)]
     found += [Alternative(kind="fastest", quote=fastest)] if fastest.id != cheapest.id else []
@@ -116,8 +122,7 @@ def _bought(
         return
     name = next((name for name in _SIZES if getattr(options, name) is not None), "samples")
     size = getattr(options, name) or total
-    leading = [quote for quote in unlimited if quote.may_lead] or unlimited
-    share = max(_share(quote, options) for quote in leading)
+    share = max(_share(quote, options) for quote in unlimited)
     if share <= 0:
         return
     for _ in range(_TRIES):

@@ -119,7 +119,7 @@ def _ranked(question: Question, *, today: date | None) -> Recommendation:
             KindMarket(selection, fleet=fleet, billing=catalog.billing), predictions, job=replace(job, objective="cost")
         ),
         choices=choices_of(ranking.quotes, job=job),
-        alternatives=() if ranking.quotes else alternatives(question, today=today),
+        alternatives=() if best is not None and best.may_lead else alternatives(question, today=today),
         at_hand=fastest(at_hand.quotes),
         measured=measured.steps,
         batch_sweeps=batch_sweeps(

@@ -507,7 +507,7 @@ class Recommendation(Displayed):
     - `situations`: a CPU and a GPU side by side for each use of a model whose job has no given size
     - `choices`: of a job with a size, the cheapest quote, the fastest that costs at most twice as much, and the one of
       these with the lowest cost x time; of the quotes that may lead
-    - `alternatives`: if no offer keeps all limits, what comes closest, and which single flag to change
+    - `alternatives`: if no offer that may lead keeps all limits, what comes closest, and which single flag to change
     - `at_hand`: the device of this machine that finishes the job first, outside the ranking. Its provider is "local"
       and its price the electricity of the user's own hardware, 0 if not known. With `--device local` it is in `quotes`
       too. None if this machine is ignored or no device of it can do the job

@@ -222,12 +222,14 @@ def _service_notes(best: Quote, job: Job) -> Iterator[str]:
         f"{' and '.join(limits)}; if the load has peaks, give the peak rate in requests {unit}."
     )
     per_server = best.batch // best.server_count
+    copies = count * best.server_count
     if job.generation is None and per_server > 1:
+        spread = "" if copies == 1 else ", and requests are spread over the copies at random"
         yield (
-            f"dynamic batching is assumed: each copy of the model takes up to {per_server:,} waiting requests as soon "
-            "as it is free, and requests are spread over the copies at random."
+            f"dynamic batching is assumed: a copy of the model takes up to {per_server:,} waiting requests as soon as it "
+            f"is free{spread}."
         )
-    elif count * best.server_count > 1:
+    elif copies > 1:
         yield (
             "the requests wait in one queue for the next free copy of the model."
             if job.generation is None

@@ -90,7 +90,7 @@ def headline(recommendation: Recommendation) -> str:
         f"{units.format_money(cost.mid, rate=rate)} "
         f"({units.format_money(cost.low, rate=rate)}-{units.format_money(cost.high, rate=rate)}) "
         f"{how_long}{_per_tokens(best, rate=rate)}{_margin(best, recommendation)}"
-        f"{_rivals(best, recommendation)}.{_caution(best)}{here}"
+        f"{_rivals(best, recommendation)}.{_caution(best, recommendation)}{here}"
     )
 
 
@@ -125,8 +125,10 @@ def _latencies(best: Quote) -> str:
     return f", p50 {p50} and p99 {p99} at {units.format_ratio(1 - best.idle_ratio)} utilization"
 
 
-def _caution(best: Quote) -> str:
-    if best.time_source != "datasheet":
+def _caution(best: Quote, recommendation: Recommendation) -> str:
+    if recommendation.alternatives:
+        return f" No offer whose price and prediction can be trusted keeps the limits.{_closest(recommendation)}"
+    if best.time_source != "datasheet" or not best.may_lead:
         return ""
     return " Nothing was measured on its device's generation: it leads by the upper end of its cost."
 
