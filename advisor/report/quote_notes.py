@@ -226,8 +226,8 @@ def _service_notes(best: Quote, job: Job) -> Iterator[str]:
     if job.generation is None and per_server > 1:
         spread = "" if copies == 1 else ", and requests are spread over the copies at random"
         yield (
-            f"dynamic batching is assumed: a copy of the model takes up to {per_server:,} waiting requests as soon as it "
-            f"is free{spread}."
+            f"dynamic batching is assumed: a copy of the model takes up to {per_server:,} waiting requests as soon as "
+            f"it is free{spread}."
         )
     elif copies > 1:
         yield (
