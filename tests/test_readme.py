@@ -77,5 +77,5 @@ def test_every_link_of_a_page_leads_to_a_file_and_a_heading(page: Path) -> None:
 
 def test_the_overlay_that_the_page_on_prices_shows_is_the_example() -> None:
     page = (ROOT / "docs" / "prices.md").read_text(encoding="utf-8")
-    (overlay,) = re.findall(r"^```yaml\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    (_, overlay) = re.findall(r"^```yaml\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
     assert overlay == (ROOT / "examples" / "advisor.yaml").read_text(encoding="utf-8")
