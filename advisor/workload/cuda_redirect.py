@@ -136,9 +136,16 @@ def _patches() -> Iterator[Patch]:
 
 
 def _module_to(to: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
-    """Return a redirected `Module.to`, which parses its device before it calls any tensor method."""
+    """Return a redirected `Module.to`, which parses its device before it calls any tensor method.
+
+    It leaves a module alone that has the dtype already: torch would swap its fake tensors for themselves, which fails.
+    """
 
     def redirected(module: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
+        if args and isinstance(args[0], torch.dtype) and len(args) == 1 and not kwargs:
+            tensors = (*module.parameters(), *module.buffers())
+            if all(tensor.dtype is args[0] for tensor in tensors if tensor.is_floating_point()):
+                return module
         return to(module, *map(_device_or_index, args), **{name: _device_or_index(kwargs[name]) for name in kwargs})
 
     return redirected

@@ -1,6 +1,7 @@
 import io
 from collections.abc import Callable, Iterator
 from typing import Any
+from weakref import ref
 
 import pytest
 import torch
@@ -67,6 +68,16 @@ def test_a_change_of_dtype_beside_the_device_is_kept() -> None:
 
 
 @pytest.mark.usefixtures("redirected")
+def test_a_module_of_the_dtype_asked_for_keeps_its_tensors() -> None:
+    """Switch Transformers' router does so in every step; torch cannot swap a fake tensor that is referred to."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode(), cuda_redirected():
+        layer = nn.Linear(2, 2)
+        weight, reference = layer.weight, ref(layer.weight)
+        assert layer.to(torch.float32).weight is weight is reference()
+
+
 def test_the_meta_device_is_left_alone() -> None:
     assert torch.ones(2).to("meta").is_meta
     assert torch.zeros(2, device="meta").is_meta
