@@ -357,7 +357,7 @@ def predicted(
 def predicted_with(efficiencies: Sequence[Efficiency], runs: Iterable[Run], device: Device) -> Iterator[PredictedRow]:
     """Predict every step; print and leave out the ones that cannot be predicted."""
     chosen = [replace(run, device=replace(run.device, device=device)) for run in runs]
-    for row in predict_runs(chosen, efficiencies):
+    for row in predict_runs(chosen, replace(load_catalog(), efficiencies=tuple(efficiencies))):
         if isinstance(row, FailedRow):
             print(f"{row.measurement.model} cannot be predicted", file=sys.stderr)
         else:

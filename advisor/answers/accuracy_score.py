@@ -30,6 +30,8 @@ _LEAST_RANKED_COUNT = 3
 _LEAST_CHOICE_COUNT = 2
 
 GROUPINGS: Mapping[str, Callable[[MeasuredRow], str]] = {
+    "known": lambda row: row.known if isinstance(row, PredictedRow) else "not predicted",
+    "generation": lambda row: row.generation,
     "device": lambda row: row.device,
     "kind": lambda row: row.kind,
     "mode": lambda row: row.measurement.mode,
@@ -100,6 +102,8 @@ def _score(
     roofline = np.array([row.roofline_s for row in predicted]) / measured_s
     constant = np.array([row.flops * seconds_per_flop[row.kind] for row in predicted]) / measured_s
     apes = _apes(ratios, failed)
+    half_widths = [np.log(row.high_s / row.low_s) / 2 for row in predicted]
+    log_errors = np.abs(np.log(ratios))
     covered = [row.low_s <= row.measurement.step_s <= row.high_s for row in predicted]
     return Score(
         n=len(predicted) + len(failed),
@@ -112,6 +116,7 @@ def _score(
         bias=float(np.expm1(np.log(ratios).mean())) if predicted else None,
         kendall=mean_kendall(map(_compared, _grouped(predicted, by=_regime).values())),
         coverage_90=float(np.mean(covered)) if predicted else None,
+        half_width_ratio=float(np.median(half_widths) / log_errors.mean()) if log_errors.any() else None,
         roofline_mape=float(_apes(roofline, failed).mean()),
         constant_mape=float(_apes(constant, failed).mean()),
     )

@@ -39,7 +39,7 @@ def fit_device(
     profile = find_device(catalog, name)
     measurements = _rows_of(profile, files, catalog)
     prepared = prepare(measurements, catalog, timeout_s=options.timeout, on_progress=on_progress)
-    failed = [row for row in predict_runs(prepared, catalog.efficiencies) if isinstance(row, FailedRow)]
+    failed = [row for row in predict_runs(prepared, catalog) if isinstance(row, FailedRow)]
     lost = {row.measurement for row in failed}
     runs = [run for run in prepared if isinstance(run, Run) and run.measurement not in lost]
     if len(runs) < _LEAST_COUNT:

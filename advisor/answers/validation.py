@@ -16,15 +16,16 @@ from advisor.catalog.invariants import catalog_warnings
 from advisor.catalog.load import load_catalog
 from advisor.devices.named_device import named_device
 from advisor.errors import AdvisorError, UsageError
+from advisor.predict.efficiency import efficiency_of
 from advisor.predict.kernel_time import Kernels
 from advisor.predict.lowering import lower
 from advisor.predict.plain_roofline import plain_roofline
 from advisor.predict.precision import resolve_precision, width_of
 from advisor.predict.row_work import count_rows
 from advisor.predict.step_time import predict
-from advisor.records.device import Device, Efficiency, Precision
+from advisor.records.device import ANY, Cpu, Device, Gpu, Precision
 from advisor.records.flag_values import is_workload_file
-from advisor.records.measurement import Accuracy, FailedRow, Measurement, PredictedRow
+from advisor.records.measurement import Accuracy, FailedRow, Known, Measurement, PredictedRow
 from advisor.records.options import Options
 from advisor.records.price import Catalog
 from advisor.records.workload import Workload
@@ -53,10 +54,18 @@ class Run:
 
     def failed(self, reason: str) -> FailedRow:
         """Return the row of a run that cannot be predicted."""
-        kind = self.device.device.kind
-        return FailedRow(
-            measurement=self.measurement, device=self.device.id, kind=kind, family=self.family, reason=reason
-        )
+        return _failed(self.measurement, self.device, family=self.family, reason=reason)
+
+
+def _failed(measurement: Measurement, device: NamedDevice, *, family: str, reason: str) -> FailedRow:
+    return FailedRow(
+        measurement=measurement,
+        device=device.id,
+        kind=device.device.kind,
+        generation=device.device.generation,
+        family=family,
+        reason=reason,
+    )
 
 
 _Devices: TypeAlias = Mapping[str, NamedDevice | UsageError]
@@ -74,7 +83,7 @@ def validate(files: Sequence[Path], options: Options, *, on_progress: OnProgress
         profiles=Path(options.profiles) if options.profiles else None, prices=[Path(path) for path in options.prices]
     )
     prepared = prepare(measurements, catalog, timeout_s=options.timeout, on_progress=on_progress)
-    rows = predict_runs(prepared, catalog.efficiencies)
+    rows = predict_runs(prepared, catalog)
     accuracy = score(
         [row for row in rows if isinstance(row, PredictedRow)], [row for row in rows if isinstance(row, FailedRow)]
     )
@@ -172,7 +181,12 @@ def _prepared(measurement: Measurement, devices: _Devices, workloads: _Workloads
     device, workload = devices[measurement.device], workloads[measurement]
     if isinstance(device, UsageError):
         return FailedRow(
-            measurement=measurement, device=measurement.device, kind="unknown", family=family, reason=device.message
+            measurement=measurement,
+            device=measurement.device,
+            kind="unknown",
+            generation="unknown",
+            family=family,
+            reason=device.message,
         )
     if isinstance(workload, Workload):
         run = Run(measurement=measurement, family=family, device=device, workload=workload)
@@ -184,13 +198,10 @@ def _prepared(measurement: Measurement, devices: _Devices, workloads: _Workloads
         return run
     # of a traceback of our own code, the last line
     reason = workload.message if isinstance(workload, AdvisorError) else str(workload).strip().splitlines()[-1]
-    kind = device.device.kind
-    return FailedRow(measurement=measurement, device=device.id, kind=kind, family=family, reason=reason)
+    return _failed(measurement, device, family=family, reason=reason)
 
 
-def predict_runs(
-    prepared: Iterable[Run | FailedRow], efficiencies: Sequence[Efficiency]
-) -> list[PredictedRow | FailedRow]:
+def predict_runs(prepared: Iterable[Run | FailedRow], catalog: Catalog) -> list[PredictedRow | FailedRow]:
     """Return a row for each of `prepared`, in their order; failed rows stay as they are."""
     prepared = list(prepared)
     groups: dict[object, list[Run]] = {}  # of one step with the same settings, which are predicted together
@@ -199,7 +210,7 @@ def predict_runs(
             asked = run.measurement
             key = (id(run.workload), asked.mode, asked.precision, asked.layout, asked.compile)
             groups.setdefault(key, []).append(run)
-    rows = {row.measurement: row for group in groups.values() for row in _predicted_or_failed(group, efficiencies)}
+    rows = {row.measurement: row for group in groups.values() for row in _predicted_or_failed(group, catalog)}
     return [rows[one.measurement] if isinstance(one, Run) else one for one in prepared]
 
 
@@ -226,15 +237,15 @@ def _measured_part(run: Run) -> Workload:
     return without_optimizer(run.workload) if run.measurement.mode == "forward_backward" else run.workload
 
 
-def _predicted_or_failed(runs: Sequence[Run], efficiencies: Sequence[Efficiency]) -> Iterable[PredictedRow | FailedRow]:
+def _predicted_or_failed(runs: Sequence[Run], catalog: Catalog) -> Iterable[PredictedRow | FailedRow]:
     """Predict runs of one step; if a row of a saved workload cannot be evaluated, only these runs fail."""
     try:
-        return list(_predicted(runs, efficiencies))
+        return list(_predicted(runs, catalog))
     except AdvisorError as error:
         return [run.failed(error.message) for run in runs]
 
 
-def _predicted(runs: Sequence[Run], efficiencies: Sequence[Efficiency]) -> Iterable[PredictedRow | FailedRow]:
+def _predicted(runs: Sequence[Run], catalog: Catalog) -> Iterable[PredictedRow | FailedRow]:
     asked, workload = runs[0].measurement, _measured_part(runs[0])
     devices = {run.device.id: run.device.device for run in runs}
     without_own = [without_own_figures(device) for device in devices.values()]
@@ -242,7 +253,7 @@ def _predicted(runs: Sequence[Run], efficiencies: Sequence[Efficiency]) -> Itera
     predictions = predict(
         workload,
         devices=(*devices.values(), *without_own),
-        efficiencies=efficiencies,
+        efficiencies=catalog.efficiencies,
         batches=batches,
         precision=asked.precision,
         layout=asked.layout,
@@ -266,7 +277,9 @@ def _predicted(runs: Sequence[Run], efficiencies: Sequence[Efficiency]) -> Itera
             measurement=run.measurement,
             device=run.device.id,
             kind=run.device.device.kind,
+            generation=run.device.device.generation,
             family=run.family,
+            known=known_of(run.device.device, predictions.precisions[at], catalog),
             predicted_s=float(predictions.step_s[at]),
             low_s=float(predictions.step_low_s[at]),
             high_s=float(predictions.step_high_s[at]),
@@ -275,6 +288,22 @@ def _predicted(runs: Sequence[Run], efficiencies: Sequence[Efficiency]) -> Itera
             flops=float(flops[at]),
             usd_per_hour=run.device.usd_per_hour,
         )
+
+
+def known_of(device: Device, precision: Precision, catalog: Catalog) -> Known:
+    """Return what the efficiency that applies to the device was fitted on. Parts of a CPU are fitted as ID@CORES."""
+    efficiency = efficiency_of(device, precision=precision, efficiencies=catalog.efficiencies)
+    profiles: Mapping[str, Gpu | Cpu] = {**catalog.gpus, **catalog.cpus}
+    fitted = {name.partition("@")[0] for name in efficiency.fitted_on}
+    kin = [profiles[name] for name in fitted if name in profiles]
+    if efficiency.device != ANY:
+        return "calibrated"
+    if device.id.partition("@")[0] in fitted or has_own_figures(device):
+        return "device"
+    if device.generation in {efficiency.generation, *(one.generation for one in kin)}:
+        return "generation"
+    vendors = {efficiency.vendor, *efficiency.fitted_vendors, *(one.vendor for one in kin)}
+    return "vendor" if device.vendor in vendors else "nothing"
 
 
 def has_own_figures(device: Device) -> bool:

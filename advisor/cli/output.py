@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PAGE_SUFFIXES = {"html": ".html"}
 """The formats of a full report, which needs more data than a recommendation."""
-_TABLE_OR_JSON = {"table": ".txt", "json": ".json"}
+TABLE_OR_JSON = {"table": ".txt", "json": ".json"}
 
 _Answer = TypeVar("_Answer")
 
@@ -50,7 +50,7 @@ def output_flag(suffixes: Mapping[str, str], *, help_text: str) -> click.Option:
 
 def table_or_json_flag(json: str = "json") -> click.Option:
     """Return the flag `-o` of a command that writes a table or JSON; `json` says what the JSON contains."""
-    return output_flag(_TABLE_OR_JSON, help_text=f"table, or {json}, to stdout; or a file (.txt .json)")
+    return output_flag(TABLE_OR_JSON, help_text=f"table, or {json}, to stdout; or a file (.txt .json)")
 
 
 def parse_output(text: str, suffixes: Mapping[str, str]) -> Output:

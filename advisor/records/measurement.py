@@ -9,6 +9,9 @@ from advisor.records.workload import Attention
 
 MeasuredMode = Literal["inference", "forward_backward", "training"]
 """`forward_backward` is a training step without its optimizer."""
+Known = Literal["calibrated", "device", "generation", "vendor", "nothing"]
+"""What the efficiency of a prediction was fitted on: this machine, this device, another device of its generation,
+another generation of its vendor, or other vendors only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +49,15 @@ class Measurement(TimedStep):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRow:
-    """A measurement with its group keys; `device` is the profile's id, or the name in the file if there is none."""
+    """A measurement with its group keys; `device` is the profile's id, or the name in the file if there is none.
+
+    The kind and generation of a device without a profile are "unknown".
+    """
 
     measurement: Measurement
     device: str
     kind: DeviceKind | Literal["unknown"]
+    generation: str
     family: str
 
 
@@ -64,6 +71,7 @@ class PredictedRow(MeasuredRow):
     - `usd_per_hour`: lowest on-demand price of the single device; None if nobody rents it alone
     """
 
+    known: Known
     predicted_s: float
     low_s: float
     high_s: float
@@ -88,6 +96,8 @@ class Score:
 
     - `own_figures_count`: rows on devices with their own `sustained` ratios
     - `mape_without_own_figures`: error of all rows predicted without these ratios
+    - `half_width_ratio`: median half-width of the 90 % intervals over the mean error, both in log; normal errors need
+      2.06
     """
 
     n: int
@@ -100,6 +110,7 @@ class Score:
     bias: float | None
     kendall: float | None
     coverage_90: float | None
+    half_width_ratio: float | None
     roofline_mape: float
     constant_mape: float
 

@@ -1,14 +1,14 @@
 """Makes the answer on the accuracy of predictions, its JSON, and the report's section on it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from advisor.records.generation import Generation
-from advisor.records.measurement import Accuracy, FailedRow, Score, ScoredGroup
+from advisor.records.measurement import Accuracy, FailedRow, Known, Score, ScoredGroup
 from advisor.records.report_contents import AccuracyGroup
 from advisor.report.amounts import count_text
 from advisor.report.as_json import to_json, to_plain
-from advisor.report.content import Block, Listing, Paragraph, Section, section
+from advisor.report.content import Block, Listing, Paragraph, Section, Table, section
 from advisor.report.tables import ColumnOf, column, more_note, numbers, table_of
 from advisor.units import format_ratio
 
@@ -17,10 +17,14 @@ _LEGEND = (
     "counts as 100; bias: the geometric mean of predicted / measured, minus 1; in 90: the share of measurements inside "
     "the stated 90 % interval; roof and FLOP: the mean error of the plain roofline, and of FLOP times one constant.",
     "tau: Kendall's rank correlation between predicted and measured step times on one device.",
+    "known: what was in the fit: the device itself, only another device of its generation, only another generation of "
+    "its vendor, or nothing of its vendor; calibrated: a calibration of the machine applies. width: the median "
+    "half-width of the 90 % intervals over the mean error, both in log; normal errors need 2.06.",
 )
 _WITHOUT_OWN_LEGEND = "bare: the mean error without the ratios that `advise fit-device` fitted for single devices."
-_REPORTED: Mapping[str, str] = {"": "all", "device": "device", "kind": "kind", "mode": "mode"}
+_REPORTED: Mapping[str, str] = {"": "all", "device": "device", "known": "known", "kind": "kind", "mode": "mode"}
 """The groupings shown in a report."""
+_KNOWN: Sequence[str] = get_args(Known)
 SERVED_ACCURACY = (
     "Single operators were measured: linear layers in fp16 (401 rows of Vidur's), off by 7.5 % in the mean on "
     "an A40 and by 8.9 % on an A100, each left out of the fit; RMS norms, rotary embeddings and gated activations "
@@ -33,24 +37,38 @@ SERVED_ACCURACY = (
 
 def accuracy_content(accuracy: Accuracy, *, top: int) -> Iterator[Block]:
     """Yield the scores of all rows and of every group, then the `top` most frequent reasons of failed rows."""
+    yield Paragraph(title=accuracy_headline(accuracy), sentences=tuple(device_sentences(accuracy)))
+    yield from score_tables(accuracy, top=top)
+    yield Paragraph(sentences=score_legend(accuracy), style="faint")
+    yield from failure_listings(accuracy, top=top)
+
+
+def accuracy_headline(accuracy: Accuracy) -> str:
+    """Return the sentence on all rows."""
     overall = accuracy.overall
-    has_own = overall.own_figures_count > 0
-    yield Paragraph(
-        title=(
-            f"Mean error {format_ratio(overall.mape)}, median {format_ratio(overall.median_ape)}, over {overall.n:,} "
-            f"measured steps ({overall.failed_count:,} could not be predicted)."
-        ),
-        sentences=tuple(_devices(accuracy)),
+    return (
+        f"Mean error {format_ratio(overall.mape)}, median {format_ratio(overall.median_ape)}, over {overall.n:,} "
+        f"measured steps ({overall.failed_count:,} could not be predicted)."
     )
+
+
+def score_tables(accuracy: Accuracy, *, top: int) -> Iterator[Table]:
+    """Yield a table for each grouping, with all rows first and then the `top` largest groups."""
+    bare = [_BARE] if accuracy.overall.own_figures_count else []
     for name, groups in _by_grouping(accuracy.groups).items():
-        rows = [("all", overall), *((group.by[name], group.score) for group in groups[:top])]
-        columns: list[ColumnOf[tuple[str, Score]]] = [
-            column(name, lambda row: row[0]),
-            *_SCORES,
-            *([_BARE] if has_own else []),
-        ]
+        rows = [("all", accuracy.overall), *((group.by[name], group.score) for group in groups[:top])]
+        scores = _INTERVAL_SCORES if name in _INTERVALS_SHOWN else (*_SCORES, *bare)
+        columns: list[ColumnOf[tuple[str, Score]]] = [column(name, lambda row: row[0]), *scores]
         yield table_of(rows, columns, notes=more_note(len(groups), top=top), is_first_highlighted=True)
-    yield Paragraph(sentences=(*_LEGEND, *([_WITHOUT_OWN_LEGEND] if has_own else [])), style="faint")
+
+
+def score_legend(accuracy: Accuracy) -> tuple[str, ...]:
+    """Return what the columns of the tables mean."""
+    return (*_LEGEND, *([_WITHOUT_OWN_LEGEND] if accuracy.overall.own_figures_count else []))
+
+
+def failure_listings(accuracy: Accuracy, *, top: int) -> Iterator[Listing]:
+    """Yield the `top` most frequent reasons of failed rows, and the notes on the user's files."""
     reasons = _reasons(accuracy.failed)
     hidden = [f"{len(reasons) - top:,} more reasons (-o json lists every row)."] if len(reasons) > top else []
     yield Listing(title="Not predicted", items=(*reasons[:top], *hidden))
@@ -79,7 +97,8 @@ def render_accuracy_json(accuracy: Accuracy, *, with_rows: bool) -> str:
     return to_json(document)
 
 
-def _devices(accuracy: Accuracy) -> Iterable[str]:
+def device_sentences(accuracy: Accuracy) -> Iterable[str]:
+    """Yield sentences on the order of devices, and on ratios that were fitted for single devices."""
     overall = accuracy.overall
     if overall.mape_without_own_figures is not None:
         yield (
@@ -97,12 +116,18 @@ def _devices(accuracy: Accuracy) -> Iterable[str]:
 
 
 def _by_grouping(groups: Iterable[ScoredGroup]) -> dict[str, list[ScoredGroup]]:
-    """Return the groups of each grouping, the largest first."""
+    """Return the groups of each grouping: those of `Known` in its order, others the largest first."""
     found: dict[str, list[ScoredGroup]] = {}
     for group in groups:
         (name,) = group.by
         found.setdefault(name, []).append(group)
-    return {name: sorted(members, key=lambda group: -group.score.n) for name, members in found.items()}
+
+    def place(group: ScoredGroup) -> float:
+        if (known := group.by.get("known")) is None:
+            return -group.score.n
+        return _KNOWN.index(known) if known in _KNOWN else len(_KNOWN)
+
+    return {name: sorted(members, key=place) for name, members in found.items()}
 
 
 def _percent(ratio: float) -> str:
@@ -115,13 +140,18 @@ def _score(
     return numbers(header, lambda row: value(row[1]), text, missing="")
 
 
+_N = _score("n", lambda score: score.n, str)  # no thousands separator, to leave room for the names
+_MEAN = _score("mean", lambda score: score.mape)
+_MEDIAN = _score("med.", lambda score: score.median_ape)
+_BIAS = _score("bias", lambda score: score.bias, lambda bias: f"{bias * 100:+.1f}")
+_INSIDE = _score("in 90", lambda score: score.coverage_90)
+_WIDTH = _score("width", lambda score: score.half_width_ratio, lambda ratio: f"{ratio:.2f}")
+_INTERVALS_SHOWN = frozenset({"known", "generation"})
+_INTERVAL_SCORES = (_N, _MEAN, _MEDIAN, _BIAS, _INSIDE, _WIDTH)
 _SCORES: Sequence[ColumnOf[tuple[str, Score]]] = (
-    _score("n", lambda score: score.n, str),  # no thousands separator, to leave room for the names
-    _score("mean", lambda score: score.mape),
-    _score("med.", lambda score: score.median_ape),
+    *(_N, _MEAN, _MEDIAN),
     _score("90th", lambda score: score.p90_ape),
-    _score("bias", lambda score: score.bias, lambda bias: f"{bias * 100:+.1f}"),
-    _score("in 90", lambda score: score.coverage_90),
+    *(_BIAS, _INSIDE),
     _score("roof", lambda score: score.roofline_mape),
     _score("FLOP", lambda score: score.constant_mape),
     _score("tau", lambda score: score.kendall, lambda tau: f"{tau:.2f}"),

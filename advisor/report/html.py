@@ -1,10 +1,11 @@
-"""Renders a report as one HTML file that needs no network: it contains its styles, scripts and data."""
+"""Renders a document as one HTML file that needs no network: it contains its styles, scripts and data."""
 
 import json
 from html import escape
 
 from advisor.records.report_contents import Report
 from advisor.report.as_json import to_plain
+from advisor.report.content import Document
 from advisor.report.document import document_of
 from advisor.report.html_assets import MODULES, PLOT_STYLE_HASH, asset, csp_hash
 from advisor.report.printable import printable
@@ -15,8 +16,12 @@ _IN_A_SCRIPT = {ord(character): f"\\u{ord(character):04x}" for character in "<>&
 
 
 def render_report(report: Report) -> str:
+    """Return the whole HTML file of a recommendation."""
+    return render_document(document_of(report))
+
+
+def render_document(document: Document) -> str:
     """Return the whole HTML file."""
-    document = document_of(report)
     title, headline, answer = (escape(printable(text)) for text in (document.title, document.headline, document.answer))
     style, library, script = asset("report.css"), asset("plot.min.js"), _script()
     policy = (

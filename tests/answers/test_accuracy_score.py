@@ -28,6 +28,15 @@ def test_coverage_is_the_share_of_truths_inside_the_interval() -> None:
     assert score(rows, [failed()]).overall.coverage_90 == 0.5
 
 
+def test_the_half_width_is_relative_to_the_mean_error_in_log() -> None:
+    # Intervals 0.9 to 1.1 times the prediction: half-width ln(1.1 / 0.9) / 2. Errors in log are ln 2, ln 2 and 0.
+    rows = [predicted(2.0), predicted(0.5), predicted(1.0)]
+    expected = (math.log(1.1 / 0.9) / 2) / (2 * math.log(2) / 3)
+    assert score(rows, [failed()]).overall.half_width_ratio == pytest.approx(expected)
+    assert score([predicted(1.0)], []).overall.half_width_ratio is None
+    assert score([], [failed()]).overall.half_width_ratio is None
+
+
 def test_where_all_failed_there_is_no_bias_and_no_coverage() -> None:
     overall = score([], [failed(), failed()]).overall
     assert (overall.mape, overall.bias, overall.kendall, overall.coverage_90) == (1.0, None, None, None)
@@ -142,4 +151,7 @@ def test_every_row_is_in_one_group_of_each_grouping_failed_ones_too() -> None:
         ("precision", "bf16"): 1,
         ("precision", "fp32"): 2,
         ("family", "timm:resnet"): 3,
+        ("generation", "Turing"): 3,
+        ("known", "device"): 2,
+        ("known", "not predicted"): 1,
     }

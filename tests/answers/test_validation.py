@@ -4,6 +4,7 @@ import csv
 import json
 import subprocess
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -11,9 +12,13 @@ from typing import Any
 import platformdirs
 import pytest
 
+from advisor.answers.validation import known_of
+from advisor.catalog.load import load_catalog
 from advisor.cli.main import run
+from advisor.devices.named_device import named_device
 from advisor.errors import ExitCode
 from advisor.question.from_source import profile_source
+from advisor.records.device import Efficiency
 from advisor.records.options import Options
 from advisor.workload.file import workload_to_json
 from tests.says import assert_says
@@ -182,6 +187,36 @@ def test_a_saved_workload_is_a_model_of_its_own_mode(validate: Validate, folder:
     live, saved = document["rows"]
     assert saved["predicted_s"] == live["predicted_s"]
     assert_says(document["failed"][0]["reason"], "net.json", "inference", "training")
+
+
+def test_what_was_known_of_a_device_follows_from_the_devices_of_its_fit() -> None:
+    catalog = load_catalog()
+    ampere = next(one for one in catalog.efficiencies if (one.generation, one.precision) == ("Ampere", "fp32"))
+    general = replace(ampere, generation="*", vendor="*", fitted_vendors=("NVIDIA",), fitted_on=("rtx-3090", "renamed"))
+    own = replace(general, device="mi100")
+
+    def known(name: str, *efficiencies: Efficiency) -> str:
+        device = named_device(name, catalog)[1]
+        return known_of(device, "fp32", replace(catalog, efficiencies=efficiencies))
+
+    names = ("rtx-3090", "a10g", "t4", "mi100")
+    assert [known(name, general) for name in names] == ["device", "generation", "vendor", "nothing"]
+    assert known("mi100", general, own) == "calibrated"
+    # A fit of the generation alone, whatever its devices are called today.
+    assert known("a10g", replace(ampere, fitted_on=("renamed",))) == "generation"
+    parts = replace(general, kind="cpu", fitted_on=("amd-epyc-9r45@2",))
+    assert known("amd-epyc-9r45@8", parts) == "device"
+
+
+def test_the_answer_is_also_a_drawing_and_a_page(validate: Validate, folder: Path) -> None:
+    validate([{}, {"batch": 64}])
+    for suffix, start in (("svg", "<svg "), ("html", "<!doctype html>")):
+        file = folder / f"accuracy.{suffix}"
+        assert run(["validate", "--measurements", str(folder / "mine.csv"), "-o", str(file)]) == ExitCode.ANSWER
+        assert file.read_text().startswith(start)
+    write(folder / "mine.csv", [{"device": "gtx-9999"}])
+    assert run(["validate", "--measurements", str(folder / "mine.csv"), "-o", "svg"]) == ExitCode.USAGE
+    assert run(["validate", "--measurements", str(folder / "mine.csv"), "-o", "x.png"]) == ExitCode.USAGE
 
 
 def test_several_files_are_one_table(validate: Validate, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

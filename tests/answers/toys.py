@@ -25,7 +25,9 @@ def predicted(predicted_s: float, step_s: float = 1.0, *, device: str = "t4", **
     asked = {name: changes.pop(name) for name in tuple(changes) if name in Measurement.__dataclass_fields__}
     values: dict[str, Any] = {
         "kind": "gpu",
+        "generation": "Turing",
         "family": "timm:resnet",
+        "known": "device",
         "low_s": 0.9 * predicted_s,
         "high_s": 1.1 * predicted_s,
         "without_own_s": None,
@@ -46,6 +48,7 @@ def failed(reason: str = "it is a riddle", *, device: str = "t4", **changes: Any
         measurement=measurement(device=device, **changes),
         device=device,
         kind="gpu",
+        generation="Turing",
         family="timm:resnet",
         reason=reason,
     )

@@ -7,7 +7,7 @@ from tests.answers.toys import failed, predicted
 ACCURACY = score([predicted(1.25)], [failed("no kernels", line=7)])
 SCORE_KEYS = {
     "n", "failed_count", "mape", "median_ape", "p90_ape", "bias", "kendall", "coverage_90", "roofline_mape",
-    "constant_mape", "own_figures_count", "mape_without_own_figures",
+    "constant_mape", "half_width_ratio", "own_figures_count", "mape_without_own_figures",
 }  # fmt: skip
 
 
@@ -15,6 +15,9 @@ def test_groups_stand_beside_their_values_and_overall_has_what_is_of_devices() -
     document = json.loads(render_accuracy_json(ACCURACY, with_rows=False))
     assert document.keys() == {"groups", "overall", "failed", "notes"}
     assert [group["by"] for group in document["groups"]] == [
+        {"known": "device"},
+        {"known": "not predicted"},
+        {"generation": "Turing"},
         {"device": "t4"},
         {"kind": "gpu"},
         {"mode": "inference"},

@@ -18,15 +18,18 @@ if TYPE_CHECKING:
 
 def _flags() -> list[click.Parameter]:
     from advisor.cli.flags import flag, measurements_flag, option_flags
-    from advisor.cli.output import table_or_json_flag
+    from advisor.cli.output import PAGE_SUFFIXES, TABLE_OR_JSON, output_flag
 
     max_help = "exit 3 if the mean error of all rows exceeds RATIO; 0.2 means 20 %"
+    output_help = (
+        "table, json, html, or svg (chart of predicted against measured), to stdout; or a file (.txt .json .html .svg)"
+    )
     return [
         measurements_flag(),
         flag("--max-mape", max_help, metavar="RATIO", read=_ratio),
         click.Option(["--rows"], is_flag=True, help="add every row to the JSON, with its prediction and measurement"),
         *option_flags(only=("profiles", "prices", "timeout", "top")),
-        table_or_json_flag(),
+        output_flag({**TABLE_OR_JSON, **PAGE_SUFFIXES, "svg": ".svg"}, help_text=output_help),
     ]
 
 
@@ -72,16 +75,31 @@ def command(
     Examples:
       advise validate --measurements mine.csv
       advise validate --measurements a.csv --measurements b.csv -o accuracy.json
+      advise validate --measurements mine.csv -o accuracy.svg
       advise validate --measurements mine.csv --max-mape 0.2
     """
     from functools import partial
 
     from advisor.answers.validation import validate
-    from advisor.cli.output import write_answer
+    from advisor.cli.output import write, write_answer
     from advisor.report.accuracy import accuracy_content, render_accuracy_json
 
     with counted_progress("tracing models") as on_progress:
         accuracy = validate(measurements, options, on_progress=on_progress)
-    content = partial(accuracy_content, top=options.top)
-    write_answer(accuracy, output, content, as_json=partial(render_accuracy_json, with_rows=rows))
+    match output.format:
+        case "svg":
+            from advisor.report.accuracy_page import predicted_against_measured
+            from advisor.report.svg import chart_svg
+
+            write(chart_svg(predicted_against_measured(accuracy)), output)
+        case "html":
+            from datetime import date
+
+            from advisor.report.accuracy_page import accuracy_document
+            from advisor.report.html import render_document
+
+            write(render_document(accuracy_document(accuracy, made_on=date.today())), output)
+        case _:
+            content = partial(accuracy_content, top=options.top)
+            write_answer(accuracy, output, content, as_json=partial(render_accuracy_json, with_rows=rows))
     return ExitCode.THRESHOLD if max_mape is not None and accuracy.overall.mape > max_mape else ExitCode.ANSWER
