@@ -8,21 +8,25 @@ Prints the errors on devices left out of the fit.
 
 import argparse
 import csv
-from collections.abc import Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from zlib import crc32
 
 import numpy as np
 from fit_calibration_start import read_steps
 from fit_kind import OPERATORS, Fitted, fit_kind, measured_steps, steps_of
+from lockbox import is_locked, net_of
 
 from advisor.answers.accuracy_score import Compared, cheapest_choice, mean_kendall
 from advisor.answers.validation import least_usd_per_hour
 from advisor.catalog.load import load_catalog
 from advisor.fit.files import file_name, yaml_text
+from advisor.fit.sample import MeasuredStep
 from advisor.records.answer import Z_90
 from advisor.records.device import DeviceKind, Efficiency
 from advisor.records.measurement import Measurement
+from advisor.records.prediction import FloatArray
 
 FILES = (
     "neusight_e2e.csv",
@@ -31,6 +35,10 @@ FILES = (
     "timm_infer_amp_nhwc_rtx3090.csv",
     "timm_infer_amp_nchw_rtx4090.csv",
     "timm_infer_amp_nchw_rtx4090_compile.csv",
+    "timm_infer_amp_nchw_rtx4090_torch29.csv",
+    "timm_infer_amp_nchw_rtx4090_torch29_compile.csv",
+    "timm_infer_amp_nchw_rtx5090_torch29.csv",
+    "timm_infer_amp_nchw_rtx5090_torch29_compile.csv",
     "timm_train_amp_nchw_rtx3090.csv",
     "timm_train_amp_nhwc_rtx3090.csv",
     "timm_infer_fp32_nchw_i9_10940x_compile.csv",
@@ -38,15 +46,18 @@ FILES = (
     "neusight_ops.csv",
     "vidur_ops.csv",
     "matmuls.csv",
+    "aiconfigurator_matmuls.csv",
+    "lamikr.csv",
     "own/cpu_steps.csv",
 )
 CHECKED = "own/calibration_steps.csv"
 """The steps on which calibrations are checked."""
+KINDS: tuple[DeviceKind, ...] = ("gpu", "cpu")
 SOURCES = (
-    "NeuSight, timm, ryujaehun, Intel Neural Compressor, Vidur, torch-performance-test-data, own: "
-    "tests/data/measured/README.md"
+    "NeuSight, timm, ryujaehun, lamikr, Intel Neural Compressor, Vidur, torch-performance-test-data, aiconfigurator, "
+    "own: tests/data/measured/README.md"
 )
-DATE = "2026-11-23"
+DATE = "2026-11-25"
 SUSTAINED = Path(__file__).parent / "data/sustained.csv"
 """Own compute and bandwidth ratios, which `scripts/build_profiles.py` copies into the profiles of measured devices."""
 LONG_S = 1e-4
@@ -56,6 +67,9 @@ LARGE_PRODUCT = 8192
 """Smaller matmuls end before a power limit takes effect: an L4 reaches 0.51 of its peak at 2,048, 0.36 from 8,192."""
 OWN_LOG = 0.03
 """Own ratios of a device that differ less from 1 in log are not written."""
+INTEGRATED = frozenset({"radeon-780m"})
+"""GPUs without memory of their own: their bandwidth is that of the laptop, which nobody described."""
+LOCKBOX = "lockbox"
 EVERY = 4
 """One timm net in four is fitted; the other three are for testing."""
 
@@ -65,16 +79,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measured", type=Path, required=True, help="folder with the tables of measurements")
     parser.add_argument("--out", type=Path, required=True, help="folder for the efficiency files")
+    parser.add_argument("--look", action="store_true", help="predict the lockbox, too (log it in docs/experiments.md)")
     arguments = parser.parse_args()
     steps = measured_steps([arguments.measured / name for name in FILES], wanted=is_fitted, timeout_s=120.0)
     checked = arguments.measured / CHECKED
     steps += steps_of(list(read_steps(checked)), table=checked.stem, timeout_s=120.0)
+    unlocked = [locked(step) if is_locked(step.device.id, step.model) else step for step in steps]
     written: list[Efficiency] = []
     sustained: dict[str, tuple[float, float]] = {}
-    kinds: tuple[DeviceKind, ...] = ("gpu", "cpu")
-    for kind in kinds:
-        fitted = fit_kind(steps, kind=kind, date=DATE, sources=SOURCES)
-        show(fitted)
+    for kind in KINDS:
+        fitted = fit_kind(unlocked, shipped=steps, kind=kind, date=DATE, sources=SOURCES)
+        show(fitted, with_lockbox=arguments.look)
         written += fitted.efficiencies
         sustained |= {name: one for name, one in fitted.sustained.items() if max(abs(np.log(one))) > OWN_LOG}
     for old in arguments.out.glob("*.yaml"):
@@ -94,43 +109,57 @@ def is_fitted(measurement: Measurement) -> bool:
     ryujaehun's backward steps in half and TF32 are left out, since its cuDNN of 2020 ran them several times slower.
     """
     table = Path(measurement.file).stem
+    if measurement.device in INTEGRATED:
+        return False
     if table == "ryujaehun" and measurement.mode != "inference" and measurement.precision != "fp32":
         return False
     if table == "matmuls":
         return measurement.batch >= LARGE_PRODUCT
     if measurement.model.startswith("operators.py::"):
         return measurement.step_s >= LONG_S and "::conv_" not in measurement.model
-    return not measurement.model.startswith("timm:") or crc32(measurement.model.encode()) % EVERY == 0
+    return not measurement.model.startswith("timm:") or crc32(net_of(measurement.model).encode()) % EVERY == 0
 
 
-def show(fitted: Fitted) -> None:
-    """Print a line for every group of rows with the errors on devices left out."""
-    for group in sorted({step.group for step in fitted.steps}):
-        chosen = [index for index, step in enumerate(fitted.steps) if step.group == group]
-        ratios = np.exp(-fitted.left_out.errors[chosen])
-        errors = np.abs(ratios - 1)
-        bias = np.exp(np.mean(np.log(ratios))) - 1
-        print(*group, f"n {len(chosen)} mape {errors.mean():.3f} median {np.median(errors):.3f} bias {bias:+.3f}")
-    show_intervals(fitted)
-    tables = {step.group[0] for step in fitted.steps} - OPERATORS
+def locked(step: MeasuredStep) -> MeasuredStep:
+    """Return a step of the lockbox: it is predicted, but has no weight in the fit and its spreads."""
+    return replace(step, trust=0.0, group=(LOCKBOX, *step.group))
+
+
+def show(fitted: Fitted, *, with_lockbox: bool) -> None:
+    """Print the errors on what was left out, for every group of rows, and how well they rank devices."""
+    print(f"{fitted.shared_count} coefficients of all devices; at a bound:", *fitted.at_bounds or ["none"])
+    for level, left in fitted.left_out.items():
+        print(f"\n{level} left out whole; spread of its offset {fitted.unseen[level]:.3f}")
+        show_errors(fitted.steps, left.errors, fitted.log_spreads[level], shown=lambda table: table != LOCKBOX)
+    if with_lockbox:
+        print("\nlockbox, its GPU or CPU unseen and the other devices seen")
+        show_errors(fitted.steps, fitted.known.errors, fitted.known_log_spreads, shown=lambda table: table == LOCKBOX)
+    tables = {step.group[0] for step in fitted.steps} - OPERATORS - {LOCKBOX}
     for table in sorted(tables):
         show_choices(fitted, table, tables={table})
     show_choices(fitted, "all", tables=tables)
 
 
-def show_intervals(fitted: Fitted) -> None:
-    """Print the coverage of the 90 % intervals of whole steps on devices left out, and the intervals' width.
+def show_errors(
+    steps: Sequence[MeasuredStep], errors: FloatArray, log_spreads: FloatArray, *, shown: Callable[[str], bool]
+) -> None:
+    """Print the errors of every group of rows of the `shown` tables, their coverage and the half-width of intervals.
 
-    The width is the median half-width divided by the mean error, both in log.
+    The half-width is that of 90 % intervals, relative to the mean error, both in log.
     """
-    devices = np.array([step.device.id for step in fitted.steps])
-    errors, half_widths = np.abs(fitted.left_out.errors), Z_90 * fitted.log_spreads
-    stated = np.isfinite(half_widths)
-    for name, of_device in [(name, devices == name) for name in sorted(set(devices[stated]))] + [("all", True)]:
-        chosen = stated & of_device
-        inside = (errors[chosen] <= half_widths[chosen]).mean()
-        width = np.median(half_widths[chosen]) / errors[chosen].mean()
-        print(f"{name}: {inside:.1%} of {chosen.sum()} steps inside, half-width {width:.2f} times the mean error")
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for index, step in enumerate(steps):
+        if shown(step.group[0]) and not np.isnan(errors[index]):
+            groups.setdefault(step.group, []).append(index)
+    for group, members in sorted(groups.items()):
+        ratios, half_widths = np.exp(-errors[members]), Z_90 * log_spreads[members]
+        apes, logs = np.abs(ratios - 1), np.abs(errors[members])
+        bias = np.exp(np.mean(np.log(ratios))) - 1
+        print(
+            *group,
+            f"n {len(members)} mape {apes.mean():.3f} median {np.median(apes):.3f} bias {bias:+.3f}",
+            f"inside {np.mean(logs <= half_widths):.0%} half-width {np.median(half_widths) / logs.mean():.2f}",
+        )
 
 
 def show_choices(fitted: Fitted, name: str, *, tables: Collection[str]) -> None:
@@ -149,7 +178,7 @@ def show_choices(fitted: Fitted, name: str, *, tables: Collection[str]) -> None:
         blocks.append(
             Compared(
                 measured_s=measured_s,
-                predicted_s=measured_s * np.exp(-fitted.left_out.errors[members]),
+                predicted_s=measured_s * np.exp(-fitted.left_out["device"].errors[members]),
                 usd_per_hour=[usd_per_hour.get(fitted.steps[index].device.id) for index in members],
             )
         )

@@ -1,12 +1,14 @@
 """Fits one kind of device: measurements -> workloads -> kernels of every step -> coefficients -> efficiencies."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
-from fit_residuals import LeftOut, Spread, left_out, log_spreads, spreads
+from fit_residuals import Errors, Level, Spread, errors_of, left_out, log_spreads, offset_log_spread, spreads
 
 from advisor.answers.accuracy_score import step_of
 from advisor.answers.measurement_file import read_measurements
@@ -14,11 +16,11 @@ from advisor.answers.validation import Run, kernels_of, prepare
 from advisor.catalog.load import load_catalog
 from advisor.fit.coefficients import (
     COMPUTING,
+    DEVICE,
     GENERATION,
     GRADIENT_OF,
     coefficients_of,
-    unlike_vendors,
-    usual_generations,
+    relatives_of,
 )
 from advisor.fit.sample import MeasuredStep, sample_of
 from advisor.fit.solve import Fit
@@ -35,30 +37,39 @@ _TRUST: Mapping[tuple[str, str], float] = {
     ("ryujaehun", "fp32"): 0.3,
     ("ryujaehun", "tf32"): 0.02,
     ("ryujaehun", "half"): 0.02,
+    ("lamikr", "fp32"): 0.03,
+    ("lamikr", "tf32"): 0.03,
+    ("lamikr", "half"): 0.03,
     ("neusight_ops", "fp32"): 0.15,
     ("vidur_ops", "half"): 0.15,
     ("matmuls", "fp32"): 0.07,
     ("matmuls", "tf32"): 0.07,
     ("matmuls", "half"): 0.07,
+    ("aiconfigurator_matmuls", "half"): 0.07,
     ("calibration_steps", "fp32"): 0.4,
     ("calibration_steps", "half"): 0.4,
 }
 """Weight of rows by file and precision class. ryujaehun: two hosts with the same GPU differ by 29 %, and its cuDNN of
-2020 ran 16-bit depthwise and backward convolutions several times slower than today's. Single operators count less than
+2020 ran 16-bit depthwise and backward convolutions several times slower than today's. lamikr: consumer cards of another
+vendor and laptops, with the same program; with 0.3 they move what NVIDIA's GPUs share, and an A100 left out is off by
+12 % instead of 5 %. Single operators count less than
 steps. The calibration steps ran on the same CPU as the project's other steps, and with full weight that CPU would
 dominate. The matmuls that owners measured on 29 GPUs would outweigh NeuSight's steps: with 0.15 instead of 0.07, an
 A100 left out of the fit is off by 5 % instead of 4 %."""
-_WITH_COPY = frozenset({"ryujaehun"})
+_WITH_COPY = frozenset({"ryujaehun", "lamikr"})
 """Files whose times include the copy of the inputs to the device."""
-OPERATORS = frozenset({"neusight_ops", "vidur_ops", "matmuls"})
+OPERATORS = frozenset({"neusight_ops", "vidur_ops", "matmuls", "aiconfigurator_matmuls"})
 """Files of single operators: they are fitted, but do not count for the spread of steps."""
-_WITHOUT_HOST = frozenset({"vidur_ops", "vidur_engine", "matmuls"})
+_WITHOUT_HOST = frozenset({"vidur_ops", "vidur_engine", "matmuls", "aiconfigurator_matmuls"})
 """Files whose times exclude dispatch overhead: they are of kernels alone, or of many kernels in a row."""
-_PRODUCTS = "matmuls"
-"""The file of large matmuls on many GPUs; GPUs that appear in no other file are left out together, in one fit."""
-_OTHER_VENDOR_LOG_SPREAD = 0.16
-"""Additional spread of devices of a vendor without measurements: the root mean square difference of AMD's two GPU
-generations from NVIDIA's, in compute throughput and bandwidth. Arm's CPUs were not measured."""
+_UNITS: Mapping[str, frozenset[str]] = {
+    "fp32": frozenset({"fp32"}),
+    "tf32": frozenset({"tf32"}),
+    "half": frozenset({"fp16", "bf16"}),
+}
+"""The units of a device that compute in each precision class."""
+_PRODUCTS = frozenset({"matmuls", "aiconfigurator_matmuls"})
+"""The files of matmuls alone; a generation in no other file is predicted, and labelled, as unmeasured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -69,10 +80,20 @@ class Fitted:
     sustained: Mapping[str, tuple[float, float]]
     """Own compute ratio and own bandwidth ratio of each measured device."""
     steps: tuple[MeasuredStep, ...]
-    left_out: LeftOut
-    """Errors by fits without the step's device."""
-    log_spreads: FloatArray
-    """One standard deviation of each error, as the prediction states it; NaN for single operators."""
+    known: Errors
+    """Errors by the fit itself."""
+    known_log_spreads: FloatArray
+    """One standard deviation of each of these errors, as the prediction states it."""
+    left_out: Mapping[Level, Errors]
+    """Errors by fits without the step's device, generation or vendor."""
+    log_spreads: Mapping[Level, FloatArray]
+    """One standard deviation of each of these errors, as the prediction would state it."""
+    unseen: Mapping[Level, float]
+    """The spread of the offset of each."""
+    at_bounds: tuple[tuple[str, ...], ...]
+    """Coefficients that end at one of their bounds."""
+    shared_count: int
+    """Coefficients that hold for more than one device or generation."""
 
 
 def measured_steps(
@@ -111,6 +132,7 @@ def _measured_step(run: Run, *, table: str) -> MeasuredStep:
         is_nchw=asked.layout == "nchw",
         group=(table, device.id, asked.precision, asked.mode, asked.compile),
         job=step_of(asked),
+        model=asked.model,
         measured_s=asked.step_s,
         copied_bytes=_copied_bytes(kernels, is_half=precision == "fp16") if table in _WITH_COPY else 0.0,
         trust=_TRUST.get((table, precision_class(precision)), 1.0),
@@ -137,55 +159,77 @@ def template_of(kind: DeviceKind) -> Efficiency:
         device_log_spread=0.0,
         tile_rows=rows,
         tile_columns=columns,
+        wave_ratio=1.0,  # of CPUs: all cores wait for the last one
+        bias_pass_ratio=1.0,  # one more read and write of the result
         date="",
         source="",
     )
 
 
-def fit_kind(steps: Sequence[MeasuredStep], *, kind: DeviceKind, date: str, sources: str) -> Fitted:
-    """Fit every coefficient of one kind of device; the spreads come from fits without the device."""
+def fit_kind(
+    steps: Sequence[MeasuredStep], *, shipped: Sequence[MeasuredStep], kind: DeviceKind, date: str, sources: str
+) -> Fitted:
+    """Fit every coefficient of one kind of device; the spreads come from fits without the device and its relatives.
+
+    All errors and spreads are those of `steps`, of which some have no weight; the coefficients are fitted to `shipped`,
+    which are the same steps with their weight.
+    """
     own = [step for step in steps if step.device.kind == kind]
     sample = sample_of(own)
     template = replace(template_of(kind), date=date, source=sources)
     fit = Fit(sample, coefficients_of(sample, kind=kind), template=template)
     logs = fit.solve(chosen=np.ones(len(own), dtype=np.bool_))
-    left = left_out(fit, logs, together={device.id for device in sample.devices} - set(_devices_of(own)))
-    whole = [index for index, step in enumerate(own) if step.group[0] not in OPERATORS]
-    whole_steps = [own[index] for index in whole]
-    left_of_whole = LeftOut(errors=left.errors[whole], host_shares=left.host_shares[whole])
-    spread_of = spreads(whole_steps, left_of_whole)
-    of_steps = np.full(len(own), np.nan)
-    of_steps[whole] = log_spreads(whole_steps, left_of_whole, spread_of)
+    is_whole = np.array([step.group[0] not in OPERATORS and step.trust > 0 for step in own])
+    whole = [step for step, chosen in zip(own, is_whole, strict=True) if chosen]
+    known = errors_of(fit, logs)
+    left = {level: left_out(fit, logs, by=level) for level in get_args(Level)}
+    spread_of = spreads(whole, known.only(is_whole), left["generation"].only(is_whole))
+    unseen = {level: offset_log_spread(whole, errors.only(is_whole), by=level) for level, errors in left.items()}
+    levels = {level: log_spreads(own, errors, spread_of, unseen=unseen[level]) for level, errors in left.items()}
+    is_seen = np.isin([step.device.id for step in own], [step.device.id for step in own if step.trust > 0])
+    sample = sample_of([step for step in shipped if step.device.kind == kind])
+    fit = Fit(sample, coefficients_of(sample, kind=kind), template=template)
+    logs = fit.solve(chosen=np.ones(len(sample.steps), dtype=np.bool_))
     return Fitted(
-        efficiencies=_efficiencies(fit, logs, spread_of),
+        efficiencies=_efficiencies(fit, logs, spread_of, unseen),
         sustained={
             device.id: (fit.value(logs, "device_compute", device.id), fit.value(logs, "device_memory", device.id))
             for device in sample.devices
         },
         steps=tuple(own),
+        known=known,
+        known_log_spreads=log_spreads(own, known, spread_of, unseen=np.where(is_seen, 0.0, unseen["device"])),
         left_out=left,
-        log_spreads=of_steps,
+        log_spreads=levels,
+        unseen=unseen,
+        at_bounds=fit.at_bounds(logs),
+        shared_count=sum(one.name[0] not in (*GENERATION, *DEVICE, "host") for one in fit.coefficients),
     )
 
 
 def _devices_of(steps: Sequence[MeasuredStep]) -> dict[str, Device]:
-    """Return the devices that have more rows than those of large matmuls, by id."""
-    return {step.device.id: step.device for step in steps if step.group[0] != _PRODUCTS}
+    """Return the devices that have more rows than those of matmuls, by id."""
+    return {step.device.id: step.device for step in steps if step.group[0] not in _PRODUCTS}
 
 
-def _efficiencies(fit: Fit, logs: FloatArray, spread_of: Mapping[str, Spread]) -> tuple[Efficiency, ...]:
+def _efficiencies(
+    fit: Fit, logs: FloatArray, spread_of: Mapping[str, Spread], unseen: Mapping[Level, float]
+) -> tuple[Efficiency, ...]:
     """Return an efficiency per measured precision and generation, and the fallbacks.
 
     Each precision has a fallback for other vendors or generations; the fallback for other precisions is that of fp32.
     """
-    steps, devices = fit.sample.steps, fit.sample.devices
-    usual = usual_generations(devices)
     found = []
+    scopes = _scopes(fit.sample.steps)
     for precision in fit.precisions:
-        at_precision = [step for step in steps if step.precision == precision]
-        for scope in _scopes(at_precision):
-            used = [step for step in at_precision if scope.holds(step.device)]
-            spread = spread_of[precision]
+        at_precision = [step for step in fit.sample.steps if step.precision == precision]
+        for scope in scopes:
+            used = [step for step in fit.sample.steps if scope.holds(step.device)]
+            if not any(
+                step.precision == precision or _UNITS[precision] & {*step.device.peak_flops_per_s} for step in used
+            ):
+                continue
+            own = unseen["device" if scope.generation != ANY else "generation"]
             found.append(
                 replace(
                     fit.efficiency(logs, precision),
@@ -193,15 +237,12 @@ def _efficiencies(fit: Fit, logs: FloatArray, spread_of: Mapping[str, Spread]) -
                     generation=scope.generation,
                     generation_compute_ratio=fit.mean(logs, "generation_compute", scope.means_of),
                     generation_memory_ratio=fit.mean(logs, "generation_memory", scope.means_of),
-                    families=_families(fit, logs, precision, scope.generation, used, others=at_precision),
-                    device_log_spread=float(
-                        np.hypot(spread.device_log_spread, _between_log_spread(fit, logs, scope, usual=usual))
-                    ),
-                    workload_log_spread=spread.workload_log_spread,
-                    backward_log_spread=spread.backward_log_spread,
-                    compiled_log_spread=spread.compiled_log_spread,
-                    host_log_spread=spread.host_log_spread,
-                    other_vendor_log_spread=_OTHER_VENDOR_LOG_SPREAD if scope.is_of_all else 0.0,
+                    families=_families(fit, logs, precision, scope, at_precision),
+                    unseen_log_spread=own,
+                    **asdict(spread_of[precision]),
+                    other_vendor_log_spread=math.sqrt(max(unseen["vendor"] ** 2 - own**2, 0.0))
+                    if scope.is_of_all
+                    else 0.0,
                     fitted_vendors=tuple(sorted({step.device.vendor for step in used})) if scope.is_of_all else (),
                     fitted_on=tuple(sorted({step.device.id for step in used})),
                 )
@@ -231,59 +272,39 @@ def _scopes(steps: Sequence[MeasuredStep]) -> list[_Scope]:
 
     A generation with measurements of large matmuls only has no scope: it is predicted, and labelled, as unmeasured.
     """
-    unlike = unlike_vendors([step.device for step in steps])
-    generations = sorted({device.generation for device in _devices_of(steps).values()})
+    devices = [*_devices_of(steps).values()]
+    usual = relatives_of(ANY, devices)
+    others = {one.vendor for one in devices} - {one.vendor for one in devices if one.generation in usual}
     return [
-        _Scope(),
-        *(_Scope(vendor=vendor, means_of=names) for vendor, names in sorted(unlike.items())),
-        *(_Scope(generation=name, means_of=(name,)) for name in generations),
+        _Scope(means_of=usual),
+        *(_Scope(vendor=vendor, means_of=relatives_of(vendor, devices)) for vendor in sorted(others)),
+        *(_Scope(generation=name, means_of=(name,)) for name in sorted({one.generation for one in devices})),
     ]
 
 
-def _between_log_spread(fit: Fit, logs: FloatArray, scope: _Scope, *, usual: Sequence[str]) -> float:
-    """Return the additional spread of unfitted generations: the spread among the fitted ones."""
-    if scope.generation != ANY:
-        return 0.0
-    names = scope.means_of or usual
-    if len(names) == 1:
-        return _OTHER_VENDOR_LOG_SPREAD
-    offsets = [[np.log(fit.value(logs, key, name)) for name in names] for key in GENERATION]
-    return float(np.sqrt(np.mean(np.var(offsets, axis=1, ddof=1))))
-
-
 def _families(
-    fit: Fit,
-    logs: FloatArray,
-    precision: str,
-    generation: str,
-    used: Sequence[MeasuredStep],
-    *,
-    others: Sequence[MeasuredStep],
+    fit: Fit, logs: FloatArray, precision: str, scope: _Scope, steps: Sequence[MeasuredStep]
 ) -> dict[str, FamilyEfficiency]:
     """Return an entry for every family in the sample; a missing family is replaced at lookup.
 
-    `used` are the steps on the generation, `others` those on all devices. The achieved share of peak at this precision
-    is the same for all vendors. If only another vendor ran the family, with another library, its spread is that of an
-    unmeasured family.
+    `steps` are those at this precision. The achieved share of peak is the same for all vendors. If only another vendor
+    ran the family, with another library, its spread is that of an unmeasured family.
     """
-    vendors = {step.device.vendor for step in used}
+    used = [step for step in steps if scope.holds(step.device)]
+    vendors = {step.device.vendor for step in fit.sample.steps if scope.holds(step.device)}
     counts = Counter(family for step in used for family in step.kernels.families)
-    of_all = {family for step in others for family in step.kernels.families}
-    of_vendor = {family for step in others if step.device.vendor in vendors for family in step.kernels.families}
+    of_all = {family for step in steps for family in step.kernels.families}
+    of_vendor = {family for step in steps if step.device.vendor in vendors for family in step.kernels.families}
     names = fit.sample.kernels.families
     unseen = float(np.std([np.log(fit.value(logs, "memory_ratio", name)) for name in names]))
-    source = "fitted steps" if generation == ANY else f"fitted steps on {generation} and others"
+    source = "steps" if scope.generation == ANY else f"steps on {scope.generation} and others"
     entries = {
         name: FamilyEfficiency(
             compute_ratio=fit.compute_ratio(logs, precision, name),
             memory_ratio=fit.value(logs, "memory_ratio", name),
             log_spread=0.0 if name in of_vendor else unseen,
             n=counts[name],
-            source=source
-            if name in counts
-            else "fitted steps on others"
-            if name in of_all
-            else "no step of this precision; ratios of the others",
+            source=source if name in counts else "steps on others" if name in of_all else "other precisions",
         )
         for name in names
         if name not in COMPUTING or name in of_all or GRADIENT_OF.get(name) in of_all

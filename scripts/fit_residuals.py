@@ -1,19 +1,22 @@
-"""Estimates the width of prediction intervals from the errors on devices left out of the fit."""
+"""Estimates the width of prediction intervals from errors on devices, generations and vendors left out of the fit."""
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.stats import t as student
 
-from advisor.fit.coefficients import GENERATION, unlike_vendors
+from advisor.fit.coefficients import GENERATION, relatives_of
 from advisor.fit.sample import MeasuredStep
 from advisor.fit.solve import Fit
 from advisor.records.answer import Z_90
+from advisor.records.device import Device
 from advisor.records.prediction import BoolArray, FloatArray
 
 _COVERAGE = 0.9
@@ -21,12 +24,22 @@ _TAIL = 4.0
 """Degrees of freedom of Student's t: the errors have heavier tails than a normal distribution."""
 _PRIOR_SPREAD, _PRIOR_WEIGHT = 0.06, 0.002
 """Prior of a spread, and its weight relative to the mean over all steps."""
+_LEAST_HOST_SHARE = 0.5
+"""Dispatch overhead relative to the predicted time from which a step counts as bound by the host."""
 _LEAST_SPREAD, _MOST_SPREAD = 0.003, 0.8
+
+Level = Literal["device", "generation", "vendor"]
+"""What is left out whole. Parts of one CPU, with other core counts, are one device."""
+_PART_OF: Mapping[Level, Callable[[Device], str]] = {
+    "device": lambda device: device.name,
+    "generation": lambda device: device.generation,
+    "vendor": lambda device: device.vendor,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Standard deviations of log(measured / predicted), named as in `Efficiency`."""
+    """Standard deviations of log(measured / predicted) on a known device, named as in `Efficiency`."""
 
     device_log_spread: float
     workload_log_spread: float
@@ -36,38 +49,50 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LeftOut:
-    """Errors of every step by a fit without its device."""
+class Errors:
+    """The error of every step by a fit, which has not seen the step's device if it was left out."""
 
     errors: FloatArray
     """log(measured / predicted)."""
     host_shares: FloatArray
     """Predicted share of the dispatch overhead in the step."""
 
+    def only(self, chosen: BoolArray) -> "Errors":
+        """Return the errors of some of the steps."""
+        return Errors(errors=self.errors[chosen], host_shares=self.host_shares[chosen])
 
-def left_out(fit: Fit, logs: FloatArray, *, together: Collection[str] = ()) -> LeftOut:
-    """Return the error of every step by a fit without its device and without other core counts of the same CPU.
 
-    The devices `together`, given by id, are left out of one common fit.
+def errors_of(fit: Fit, logs: FloatArray) -> Errors:
+    """Return the errors of the fit itself."""
+    return Errors(errors=np.log(fit.sample.measured_s / fit.seconds(logs)), host_shares=fit.host_shares(logs))
+
+
+def left_out(fit: Fit, logs: FloatArray, *, by: Level) -> Errors:
+    """Return the error of every step by a fit without all steps of its device, generation or vendor.
+
+    The vendor with the most devices is never left out; its errors are NaN.
     """
     sample = fit.sample
-    errors, host_shares = np.empty(len(sample.steps)), np.empty(len(sample.steps))
-    parts: dict[str, list[int]] = {}
-    for index, device in enumerate(sample.devices):
-        parts.setdefault("" if device.id in together else device.name, []).append(index)
+    names = [_PART_OF[by](device) for device in sample.devices]
+    kept = Counter(names).most_common(1)[0][0] if by == "vendor" else ""
+    parts = {name: [index for index, own in enumerate(names) if own == name] for name in dict.fromkeys(names)}
+    found = errors_of(fit, logs)
+    found.errors[np.isin(sample.device_of_step, parts.pop(kept, []))] = np.nan
+    slopes = fit.slopes(logs)
     with ProcessPoolExecutor() as pool:
-        for left, without in zip(parts.values(), pool.map(partial(_without, fit, logs), parts.values()), strict=True):
+        solved = pool.map(partial(_without, fit, logs, slopes), parts.values())
+        for left, without in zip(parts.values(), solved, strict=True):
             own = np.isin(sample.device_of_step, left)
-            errors[own] = np.log(sample.measured_s[own] / fit.seconds(without)[own])
-            host_shares[own] = fit.host_shares(without)[own]
-    return LeftOut(errors=errors, host_shares=host_shares)
+            there = errors_of(fit, without)
+            found.errors[own], found.host_shares[own] = there.errors[own], there.host_shares[own]
+    return found
 
 
-def _without(fit: Fit, logs: FloatArray, left: Sequence[int]) -> FloatArray:
+def _without(fit: Fit, logs: FloatArray, slopes: FloatArray, left: Sequence[int]) -> FloatArray:
     """Fit the coefficients without the devices in `left`, whose own coefficients stay at their priors.
 
-    So do those of a generation with no other device. If its vendor has other generations, all of them unusual, the
-    generation gets their mean instead, as in the efficiency files.
+    A generation with no other device gets the mean of its relatives, as in the efficiency files. `slopes`, of the whole
+    fit, lead close to the solution, and one step with its own slopes to it.
     """
     own = [fit.sample.devices[index] for index in left]
     others = [device for index, device in enumerate(fit.sample.devices) if index not in left]
@@ -76,56 +101,90 @@ def _without(fit: Fit, logs: FloatArray, left: Sequence[int]) -> FloatArray:
     alone = {device.generation: device.vendor for device in own if device.generation not in known}
     fixed = names | {(key, name) for name in alone for key in GENERATION}
     chosen = ~np.isin(fit.sample.device_of_step, left)
-    found = fit.solve(chosen=chosen, start=logs, fixed=fixed)
-    of_vendor = unlike_vendors(others)
+    near = fit.solve(chosen=chosen, start=logs, fixed=fixed, slopes=slopes)
+    found = fit.solve(chosen=chosen, start=near, fixed=fixed, steps=1)
+    measured = [device for device in others if device.id in {step.device.id for step in fit.sample.steps if step.trust}]
     for name, vendor in alone.items():
-        if vendor in of_vendor:
-            for key in GENERATION:
-                found = fit.with_value(found, fit.mean(found, key, of_vendor[vendor]), key, name)
+        for key in GENERATION:
+            found = fit.with_value(found, fit.mean(found, key, relatives_of(vendor, measured)), key, name)
     return found
 
 
-def log_spreads(steps: Sequence[MeasuredStep], left: LeftOut, spread_of: Mapping[str, Spread]) -> FloatArray:
-    """Return one standard deviation of log(measured / predicted) per step, from the spreads of its precision."""
+def offset_log_spread(steps: Sequence[MeasuredStep], found: Errors, *, by: Level) -> float:
+    """Return the spread of the offsets that all steps of a device, a generation or a vendor have in common.
+
+    The root mean square of the median errors of groups measured together, averaged within each part and then over the
+    parts, weighted by trust and number of rows. It is larger than that by Student's t where there are few parts. The
+    parts of a vendor are its generations. Steps that the host bounds tell of hosts, which have their own spread.
+    """
+    squares_of: dict[str, list[float]] = {}
+    weights_of: dict[str, list[float]] = {}
+    for members, weight in _groups(steps).values():
+        own = found.errors[members][found.host_shares[members] < _LEAST_HOST_SHARE]
+        if len(own) and not np.isnan(own).any():
+            part = _PART_OF["generation" if by == "vendor" else by](steps[members[0]].device)
+            squares_of.setdefault(part, []).append(float(np.median(own)) ** 2)
+            weights_of.setdefault(part, []).append(weight * len(own) ** 0.25)
+    squares = [np.average(squares_of[part], weights=weights_of[part]) for part in squares_of]
+    trusts = [max(weights_of[part]) for part in squares_of]
+    few = float(student.ppf((1 + _COVERAGE) / 2, len(squares))) / Z_90
+    return math.sqrt(float(np.average(squares, weights=trusts))) * few
+
+
+def spreads(steps: Sequence[MeasuredStep], known: Errors, left: Errors) -> Mapping[str, Spread]:
+    """Return the spreads by precision class: of devices from the `known` errors, the others from those `left` out.
+
+    The spread of known devices is that of the offsets of groups measured together, whose software and hosts differ. The
+    deviations from a group's offset follow Student's t, with a variance that is the same sum as in a prediction: that
+    of the precision, that of the host times the square of its share of the step, and those of backward and of compiled
+    steps. They are scaled so that 90 % of the deviations lie in their interval. Groups are weighted by their
+    trust, regardless of size, so that a thousand nets on one device do not dominate.
+    """
+    precisions = sorted({step.precision for step in steps})
+    at = {precision: np.array([step.precision == precision for step in steps]) for precision in precisions}
+    deviations, weights = left.errors.copy(), np.empty(len(steps))
+    for members, weight in _groups(steps).values():
+        deviations[members] -= np.median(deviations[members])
+        weights[members] = weight / len(members)
+    parts = np.array([*at.values(), left.host_shares**2, _is_backward(steps), _is_compiled(steps)], dtype=np.float64)
+    fitted = _most_likely(parts, deviations, weights)
+    ratios = np.abs(deviations) / np.sqrt(fitted**2 @ parts)
+    of_devices = offset_log_spread(steps, known, by="device")
+    found = {}
+    for (precision, here), own in zip(at.items(), fitted, strict=False):
+        scale = _weighted_quantile(ratios[here], weights[here], _COVERAGE) / Z_90
+        host, of_backward, of_compiled = map(float, fitted[len(at) :] * scale)
+        found[precision] = Spread(
+            device_log_spread=of_devices,
+            workload_log_spread=float(own * scale),
+            backward_log_spread=of_backward,
+            compiled_log_spread=of_compiled,
+            host_log_spread=host,
+        )
+    return found
+
+
+def log_spreads(
+    steps: Sequence[MeasuredStep], errors: Errors, spread_of: Mapping[str, Spread], *, unseen: FloatArray | float
+) -> FloatArray:
+    """Return one standard deviation of log(measured / predicted) per step; `unseen` is that of an unseen device."""
     parts = (
-        ("device", np.ones(len(steps))), ("workload", np.ones(len(steps))), ("host", left.host_shares**2),
+        ("device", np.ones(len(steps))), ("workload", np.ones(len(steps))), ("host", errors.host_shares**2),
         ("backward", _is_backward(steps)), ("compiled", _is_compiled(steps)),
     )  # fmt: skip
     own = [spread_of[step.precision] for step in steps]
-    variances = np.zeros(len(steps))
+    variances = np.full(len(steps), 1.0) * np.square(unseen)
     for name, part in parts:
         variances += np.array([getattr(one, f"{name}_log_spread") ** 2 for one in own]) * part
     result: FloatArray = np.sqrt(variances)
     return result
 
 
-def spreads(steps: Sequence[MeasuredStep], left: LeftOut) -> Mapping[str, Spread]:
-    """Return the maximum-likelihood spreads by precision class, scaled so that 90 % of errors lie in the interval.
-
-    The variance of an error is the same sum as in a prediction: that of the precision, that of the host times the
-    square of its share of the step, and those of backward and of compiled steps. The part of the precision's variance
-    that is an offset common to a group of steps measured together is the device's; the rest is the workload's. Groups
-    are weighted by the root of their trust, regardless of size, so that a thousand nets on one device do not dominate.
-    """
-    precisions = sorted({step.precision for step in steps})
-    at = {precision: np.array([step.precision == precision for step in steps]) for precision in precisions}
-    weights = _weights(steps)
-    parts = np.array([*at.values(), left.host_shares**2, _is_backward(steps), _is_compiled(steps)], dtype=np.float64)
-    fitted = _most_likely(parts, left.errors, weights)
-    expected = np.sqrt(fitted**2 @ parts)
-    found = {}
-    for (precision, here), own in zip(at.items(), fitted, strict=False):
-        ratios = left.errors[here] / expected[here]
-        scale = _weighted_quantile(np.abs(ratios), weights[here], _COVERAGE) / Z_90
-        shared = _shared_ratio([step for step, is_here in zip(steps, here, strict=True) if is_here], ratios)
-        host, of_backward, of_compiled = map(float, fitted[len(at) :] * scale)
-        found[precision] = Spread(
-            device_log_spread=float(own * scale * np.sqrt(shared)),
-            workload_log_spread=float(own * scale * np.sqrt(1 - shared)),
-            backward_log_spread=of_backward,
-            compiled_log_spread=of_compiled,
-            host_log_spread=host,
-        )
+def _groups(steps: Sequence[MeasuredStep]) -> dict[tuple[str, ...], tuple[list[int], float]]:
+    """Return the steps of each group measured together, by index, and the group's weight, which is its trust."""
+    found: dict[tuple[str, ...], tuple[list[int], float]] = {}
+    for index, step in enumerate(steps):
+        found.setdefault(step.group, ([], step.trust))[0].append(index)
     return found
 
 
@@ -135,17 +194,6 @@ def _is_compiled(steps: Sequence[MeasuredStep]) -> BoolArray:
 
 def _is_backward(steps: Sequence[MeasuredStep]) -> BoolArray:
     return np.array([step.kernels.has_backward for step in steps])
-
-
-def _weights(steps: Sequence[MeasuredStep]) -> FloatArray:
-    """Return the weight of every step, such that the steps of a group add up to the group's weight."""
-    sizes = Counter(step.group for step in steps)
-    return np.array([_group_weight(step) / sizes[step.group] for step in steps])
-
-
-def _group_weight(step: MeasuredStep) -> float:
-    """Return the root of the trust: rows that say little about rates say more about how devices and hosts differ."""
-    return math.sqrt(step.trust)
 
 
 def _most_likely(parts: FloatArray, errors: FloatArray, weights: FloatArray) -> FloatArray:
@@ -160,23 +208,6 @@ def _most_likely(parts: FloatArray, errors: FloatArray, weights: FloatArray) -> 
     bounds = [(np.log(_LEAST_SPREAD), np.log(_MOST_SPREAD))] * len(parts)
     found: FloatArray = np.exp(minimize(unlikelihood, usual, method="L-BFGS-B", bounds=bounds).x)
     return found
-
-
-def _shared_ratio(steps: Sequence[MeasuredStep], ratios: FloatArray) -> float:
-    """Return the share of the variance that is between groups rather than within them."""
-    groups: dict[tuple[str, ...], list[float]] = {}
-    for step, ratio in zip(steps, ratios, strict=True):
-        groups.setdefault(step.group, []).append(ratio)
-    weight = {step.group: _group_weight(step) for step in steps}
-    offsets = {group: np.median(values) for group, values in groups.items()}
-    between, within = (
-        np.average(list(squares.values()), weights=[weight[group] for group in squares])
-        for squares in (
-            {group: offset**2 for group, offset in offsets.items()},
-            {group: np.mean((np.array(values) - offsets[group]) ** 2) for group, values in groups.items()},
-        )
-    )
-    return float(between / (between + within))
 
 
 def _weighted_quantile(values: FloatArray, weights: FloatArray, share: float) -> float:

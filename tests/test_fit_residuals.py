@@ -1,13 +1,14 @@
 """The errors on devices left out of a fit, and the prediction intervals that follow from them."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from fit_residuals import LeftOut, left_out, log_spreads, spreads
+from fit_residuals import Errors, Level, Spread, left_out, log_spreads, offset_log_spread, spreads
 
 from advisor.fit.coefficients import coefficients_of, starts
-from advisor.fit.sample import sample_of
+from advisor.fit.sample import MeasuredStep, sample_of
 from advisor.fit.solve import Fit
 from advisor.predict.kernel_time import Kernels
 from advisor.records.prediction import PARTS
@@ -18,23 +19,44 @@ from tests.predict.toys import efficiency
 def test_a_device_is_predicted_by_a_fit_that_has_not_seen_it() -> None:
     """Both devices sustain what the other does, so either one's steps give the other's; with an odd one they cannot."""
     steps = steps_of()
-    alike = left_out(fit_of(sample_of(steps)), starts(fit_of(sample_of(steps)).coefficients))
+    alike = left_out(fit_of(sample_of(steps)), starts(fit_of(sample_of(steps)).coefficients), by="device")
     assert np.abs(alike.errors).max() < 0.1
     odd = [replace(step, measured_s=2 * step.measured_s) if step.device.id == "fast" else step for step in steps]
     fit = fit_of(sample_of(odd))
-    errors = left_out(fit, fit.solve(chosen=np.ones(len(odd), dtype=np.bool_))).errors
+    errors = left_out(fit, fit.solve(chosen=np.ones(len(odd), dtype=np.bool_)), by="device").errors
     of_fast = errors[[step.device.id == "fast" for step in odd]]
     assert np.median(of_fast) == pytest.approx(np.log(2), abs=0.15)
 
 
-def test_the_parts_of_one_cpu_are_left_out_together() -> None:
-    """Steps twice as slow as the others on both: a fit that saw one part would know it of the other."""
+@pytest.mark.parametrize(("by", "alike"), [("device", "name"), ("generation", "generation")])
+def test_the_parts_of_one_cpu_and_the_devices_of_one_generation_are_left_out_together(by: Level, alike: str) -> None:
+    """Steps twice as slow as the others on both: a fit that saw one would know it of the other."""
     steps = steps_of()
-    parts = [replace(DEVICES[1], id=f"part@{count}", name="Part") for count in (1, 2)]
+    parts = [replace(DEVICES[1], id=f"part@{count}", **{"name": f"Part {count}", alike: "Odd"}) for count in (1, 2)]
     odd = [replace(step, device=part, measured_s=2 * step.measured_s) for step in steps[1::2] for part in parts]
     fit = fit_of(sample_of([*steps[::2], *odd]))
-    errors = left_out(fit, fit.solve(chosen=np.ones(len(fit.sample.steps), dtype=np.bool_))).errors
+    errors = left_out(fit, fit.solve(chosen=np.ones(len(fit.sample.steps), dtype=np.bool_)), by=by).errors
     assert np.median(errors[len(steps) // 2 :]) == pytest.approx(np.log(2), abs=0.15)
+
+
+def test_the_vendor_with_the_most_devices_is_not_left_out() -> None:
+    steps = steps_of()
+    rare = replace(DEVICES[1], id="rare", name="Rare", vendor="Rare")
+    fit = fit_of(sample_of([*steps, *(replace(step, device=rare) for step in steps[1::2])]))
+    errors = left_out(fit, starts(fit.coefficients), by="vendor").errors
+    assert np.isnan(errors[: len(steps)]).all()
+    assert np.isfinite(errors[len(steps) :]).all()
+
+
+def test_an_offset_is_the_root_mean_square_over_devices_and_larger_where_few_were_seen() -> None:
+    """Two devices off by 0.1 and 0.3: sqrt((0.01 + 0.09) / 2) = 0.224, times t(0.95, 2) / z(0.95) = 2.92 / 1.645."""
+    steps = steps_of()
+    own = np.array([0.1 if step.device.id == "slow" else 0.3 for step in steps])
+    seen = Errors(errors=own, host_shares=np.zeros(len(steps)))
+    assert offset_log_spread(steps, seen, by="device") == pytest.approx(0.2236 * 2.92 / 1.645, rel=1e-3)
+    # The host sets the pace of one device: only the other tells of devices, t(0.95, 1) = 6.314.
+    by_host = replace(seen, host_shares=(own > 0.2).astype(np.float64))
+    assert offset_log_spread(steps, by_host, by="device") == pytest.approx(0.1 * 6.314 / 1.645, rel=1e-3)
 
 
 @pytest.mark.parametrize(("vendor", "missed"), [("Acme", 0.0), ("NVIDIA", np.log(2))])
@@ -54,14 +76,20 @@ def test_a_generation_that_is_left_out_is_one_of_its_vendors_others_where_these_
     steps += [replace(step, device=one, measured_s=2 * step.measured_s) for one in slow for step in own]
     sample = sample_of(steps)
     fit = Fit(sample, coefficients_of(sample, kind="gpu"), template=efficiency(families={}))
-    errors = left_out(fit, fit.solve(chosen=np.ones(len(steps), dtype=np.bool_))).errors
+    errors = left_out(fit, fit.solve(chosen=np.ones(len(steps), dtype=np.bool_)), by="device").errors
     assert np.median(errors[-len(own) :]) == pytest.approx(missed, abs=0.25)
+
+
+def spreads_of(steps: list[MeasuredStep], left: Errors) -> Mapping[str, Spread]:
+    """The spreads of errors without offsets of devices."""
+    known = Errors(errors=np.zeros(len(steps)), host_shares=np.zeros(len(steps)))
+    return spreads(steps, known, left)
 
 
 def test_the_interval_of_the_left_out_holds_nine_in_ten() -> None:
     steps = steps_of() * 20
     errors = np.random.default_rng(0).normal(0.0, 0.2, len(steps))
-    spread = spreads(steps, LeftOut(errors=errors, host_shares=np.zeros(len(steps))))["fp32"]
+    spread = spreads_of(steps, Errors(errors=errors, host_shares=np.zeros(len(steps))))["fp32"]
     # All of a normal's error is the workloads' where devices have no offset.
     assert np.hypot(spread.device_log_spread, spread.workload_log_spread) == pytest.approx(0.2, rel=0.15)
     assert spread.device_log_spread < 0.05
@@ -72,12 +100,12 @@ def test_what_is_off_where_the_host_sets_the_pace_is_the_hosts() -> None:
     steps = steps_of() * 40
     is_heavy = np.arange(len(steps)) % 2 == 0
     own = np.random.default_rng(0).normal(0.0, np.where(is_heavy, np.hypot(0.3, 0.1), 0.1))
-    left = LeftOut(errors=own, host_shares=np.where(is_heavy, 1.0, 0.1))
-    spread_of = spreads(steps, left)
+    left = Errors(errors=own, host_shares=np.where(is_heavy, 1.0, 0.1))
+    spread_of = spreads_of(steps, left)
     spread = spread_of["fp32"]
     assert np.hypot(spread.device_log_spread, spread.workload_log_spread) == pytest.approx(0.1, rel=0.15)
     assert spread.host_log_spread == pytest.approx(0.3, rel=0.15)
-    stated = log_spreads(steps, left, spread_of)
+    stated = log_spreads(steps, left, spread_of, unseen=0.0)
     assert stated[is_heavy] == pytest.approx(np.hypot(0.3, 0.1), rel=0.15)
     assert stated[~is_heavy] == pytest.approx(np.hypot(0.03, 0.1), rel=0.15)
 
@@ -85,7 +113,7 @@ def test_what_is_off_where_the_host_sets_the_pace_is_the_hosts() -> None:
 def test_a_group_speaks_by_its_trust() -> None:
     steps = [replace(step, trust=1.0 if step.device.id == "slow" else 1e-4) for step in steps_of() * 40]
     own = np.random.default_rng(0).normal(0.0, [0.1 if step.trust == 1.0 else 1.0 for step in steps])
-    spread = spreads(steps, LeftOut(errors=own, host_shares=np.zeros(len(steps))))["fp32"]
+    spread = spreads_of(steps, Errors(errors=own, host_shares=np.zeros(len(steps))))["fp32"]
     assert np.hypot(spread.device_log_spread, spread.workload_log_spread) == pytest.approx(0.1, rel=0.2)
 
 
@@ -101,6 +129,6 @@ def test_what_is_off_in_backward_is_a_part_of_its_own() -> None:
         for step, own in zip(steps, is_backward.astype(np.float64), strict=True)
     ]
     errors = np.random.default_rng(0).normal(0.0, np.where(is_backward, np.hypot(0.3, 0.1), 0.1))
-    spread = spreads(steps, LeftOut(errors=errors, host_shares=np.zeros(len(steps))))["fp32"]
+    spread = spreads_of(steps, Errors(errors=errors, host_shares=np.zeros(len(steps))))["fp32"]
     assert np.hypot(spread.device_log_spread, spread.workload_log_spread) == pytest.approx(0.1, rel=0.15)
     assert spread.backward_log_spread == pytest.approx(0.3, rel=0.15)

@@ -16,7 +16,7 @@ from advisor.predict.precision import width_of
 from advisor.predict.roofline import step_times
 from advisor.predict.row_work import count_rows
 from advisor.records.calibration import NET, TIMED_HERE, TimedOperator
-from advisor.records.device import Device, Efficiency, FamilyEfficiency, Precision
+from advisor.records.device import Device, Efficiency, FamilyEfficiency, Precision, Prior
 from advisor.records.prediction import FloatArray
 from advisor.records.workload import Workload
 from advisor.workload.file import workload_from_json
@@ -47,8 +47,7 @@ _SCALARS: Mapping[str, Mapping[str, tuple[float, float]]] = {
 device cannot determine; they stay as shipped."""
 WHOLE_STEPS = "whole steps"
 """The `Efficiency.generation` of the start of a calibration, which is fitted on steps of whole nets on one device."""
-_HOST = frozenset({"dispatch_s", "backward_dispatch_s"})
-_HOST_TIMES = frozenset({"launch_s", *_HOST})
+_HOST_TIMES = frozenset({"launch_s", "dispatch_s", "backward_dispatch_s"})
 _HOST_RATIO, _COMPUTE_RATIO, _MEMORY_RATIO = "host_ratio", "device_compute_ratio", "device_memory_ratio"
 """This device relative to the one of the start: all host times, the compute throughput by precision, and all
 bandwidths."""
@@ -102,6 +101,7 @@ class _OwnFit(Fit):
 
     keyed: Mapping[str, tuple[str, ...]] = {
         **Fit.keyed,
+        "compute_ratio": ("precision", "family"),
         "streaming_compute_ratio": ("family",),
         **dict.fromkeys((_HOST_RATIO, _MEMORY_RATIO, _PACE_RATIO), ()),
         _COMPUTE_RATIO: ("precision",),
@@ -121,7 +121,8 @@ class _OwnFit(Fit):
     def compute_ratio(self, logs: FloatArray, precision: str, family: str) -> float:
         """Return a family's share of its unit's peak; a streaming family uses the device's fp32 ratio."""
         if family in COMPUTING:
-            return super().compute_ratio(logs, precision, family) * self.value(logs, _COMPUTE_RATIO, precision)
+            own = self.value(logs, "compute_ratio", precision, family)
+            return own * self.value(logs, _COMPUTE_RATIO, precision)
         return self.value(logs, "streaming_compute_ratio", family) * self.value(logs, _COMPUTE_RATIO, "fp32")
 
 
@@ -313,7 +314,7 @@ def _fitted(
     coefficients = [*_coefficients(sample, starts or bases, device, sigmas=sigmas)]
     if pace_log_sigma > 0:
         slowest = float(np.exp(pace_log_sigma))
-        coefficients.append(_coefficient((_PACE_RATIO,), 1.0, (1 / slowest, slowest), pace_log_sigma, frozenset()))
+        coefficients.append(_coefficient((_PACE_RATIO,), 1.0, (1 / slowest, slowest), pace_log_sigma))
     fit = _OwnFit(sample, tuple(coefficients), template=template)
     logs = fit.solve(chosen=np.ones(len(steps), dtype=np.bool_), steps=_STEPS)
     return FittedCalibration(
@@ -336,38 +337,31 @@ def _coefficients(
 ) -> Iterator[Coefficient]:
     """Yield every coefficient that the sample depends on, starting at its value for the precision."""
     families = sample.kernels.families
-    everything = frozenset(families)
     first = next(iter(starts.values()))
     started = dict(zip(families, family_efficiencies(first, families=families), strict=True))
     if sigmas.device is not None:
         for of_device in ((_HOST_RATIO,), (_MEMORY_RATIO,), *((_COMPUTE_RATIO, precision) for precision in starts)):
-            yield _coefficient(of_device, 1.0, _RATIO_BOUNDS, sigmas.device, everything)
+            yield _coefficient(of_device, 1.0, _RATIO_BOUNDS, sigmas.device)
     for name, bounds in _SCALARS[device.kind].items():
-        touched = frozenset[str]() if name in _HOST else everything
-        yield _coefficient((name,), getattr(first, name), bounds, sigmas.scalar, touched)
+        yield _coefficient((name,), getattr(first, name), bounds, sigmas.scalar)
     for precision, start in starts.items():
         for name in BY_PRECISION:
-            yield _coefficient((name, precision), getattr(start, name), _RAMP_BOUNDS, sigmas.scalar, everything)
+            yield _coefficient((name, precision), getattr(start, name), _RAMP_BOUNDS, sigmas.scalar)
         for family, entry in zip(families, family_efficiencies(start, families=families), strict=True):
             if family in COMPUTING:
                 name_of, sigma = ("compute_ratio", precision, family), sigmas.compute if entry.n else _UNSEEN_LOG_SIGMA
-                yield _coefficient(name_of, entry.compute_ratio, _RATIO_BOUNDS, sigma, frozenset({family}))
+                yield _coefficient(name_of, entry.compute_ratio, _RATIO_BOUNDS, sigma)
     for family in families:
-        touched, entry = frozenset({family}), started[family]
+        entry = started[family]
         sigma = sigmas.memory if entry.n else _UNSEEN_LOG_SIGMA
-        yield _coefficient(("memory_ratio", family), entry.memory_ratio, _RATIO_BOUNDS, sigma, touched)
+        yield _coefficient(("memory_ratio", family), entry.memory_ratio, _RATIO_BOUNDS, sigma)
         if family not in COMPUTING:
             of_family = ("streaming_compute_ratio", family)
-            yield _coefficient(of_family, entry.compute_ratio, _RATIO_BOUNDS, sigma, touched)
+            yield _coefficient(of_family, entry.compute_ratio, _RATIO_BOUNDS, sigma)
 
 
-def _coefficient(
-    name: tuple[str, ...], start: float, bounds: tuple[float, float], log_sigma: float, families: frozenset[str]
-) -> Coefficient:
-    low, high = bounds
-    return Coefficient(
-        name=name, start=float(np.clip(start, low, high)), low=low, high=high, log_sigma=log_sigma, families=families
-    )
+def _coefficient(name: tuple[str, ...], start: float, bounds: tuple[float, float], log_sigma: float) -> Coefficient:
+    return Coefficient(name=name, prior=Prior(float(np.clip(start, *bounds)), *bounds, log_sigma))
 
 
 def _efficiency(

@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from advisor.fit.sample import Sample
-from advisor.records.device import Device, DeviceKind, Efficiency, Prior
-from advisor.records.prediction import BoolArray, FloatArray
+from advisor.records.device import ANY, Device, DeviceKind, Efficiency, Prior
+from advisor.records.prediction import FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,13 +15,7 @@ class Coefficient:
     """One number to fit, in logarithm."""
 
     name: tuple[str, ...]
-    start: float
-    low: float
-    high: float
-    log_sigma: float
-    """Standard deviation of the prior around `start`, in log."""
-    families: frozenset[str]
-    """The kernel families whose time it changes; none if it changes only the host's time."""
+    prior: Prior
 
 
 COMPUTING = (
@@ -37,6 +31,35 @@ GRADIENT_OF: Mapping[str, str] = {
     "attention_backward": "attention",
 }  # fmt: skip
 """The forward family of each gradient family: its products have the same size, so their rates are proportional."""
+_ELEMENTWISE = ("pointwise", "creation", "reduction", "random", "loss", "scan", "gather", "embedding")
+_NORMS = ("norm", "norm_backward", "softmax")
+_WEIGHT_GRADIENTS = ("conv_backward", "conv_grouped_backward")
+TIED: Mapping[DeviceKind, Mapping[str, Mapping[str, str]]] = {
+    "gpu": {
+        "memory_ratio": {
+            **dict.fromkeys(set(COMPUTING) - {*_WEIGHT_GRADIENTS}, "products"),
+            **dict.fromkeys(_WEIGHT_GRADIENTS, "conv_backward"),
+            **dict.fromkeys((*_ELEMENTWISE, "norm_running", "pool"), "elementwise"),
+            **dict.fromkeys(_NORMS, "norm"),
+        },
+        "compute_ratio": {"rnn": "matmul"},
+        **{ramp: {"tf32": "matrix units", "half": "matrix units"} for ramp in ("edge_ramp", "depth_ramp")},
+    },
+    "cpu": {
+        "memory_ratio": {
+            **dict.fromkeys(set(COMPUTING) - {*_WEIGHT_GRADIENTS}, "products"),
+            **dict.fromkeys(_WEIGHT_GRADIENTS, "conv_backward"),
+            **dict.fromkeys((*_ELEMENTWISE, "norm_running"), "elementwise"),
+            **dict.fromkeys(_NORMS, "norm"),
+            **dict.fromkeys(("interpolate", "pool", "pool_backward", "optimizer"), "copy"),
+        },
+        "compute_ratio": {"rnn": "matmul"},
+        "gradient_ratio": {"attention_backward": "conv_backward", "conv_grouped_backward": "conv_backward"},
+        **{ramp: {"fp32": ANY, "half": ANY} for ramp in ("edge_ramp", "depth_ramp")},
+    },
+}
+"""The coefficient that several families or precisions share, by kind, name and family or precision, because their
+kernels access memory or compute alike. What is not listed has its own."""
 
 _FITTED_FIELDS = [field for field in fields(Efficiency) if "priors" in field.metadata]
 BY_PRECISION = tuple(field.name for field in _FITTED_FIELDS if field.metadata["by_precision"])
@@ -51,93 +74,72 @@ _OTHER_PRIORS: Mapping[DeviceKind, Mapping[str, Prior]] = {
 """Coefficients without a field in `Efficiency`."""
 _COMPUTE = Prior(0.75, 0.05, 1.0)
 _DEPTHWISE = Prior(0.2, 0.01, 1.0)
-_RECURRENT = Prior(0.75, 0.05, 1.0, 0.15)
-"""Recurrent layers compute products like those of linear layers. Few measured nets have them, and these ran compiled on
-a single CPU."""
 _GRADIENT = Prior(0.75, 0.03, 2.0)
 """Ratio of a gradient's rate to the forward rate, for all precisions."""
-_GRADIENT_AT_PRECISION = Prior(1.0, 0.2, 5.0, 0.15)
-"""Correction of that ratio at one precision."""
-_MEMORY = Prior(0.9, 0.15, 1.1)
+_AT_PEAK: Mapping[DeviceKind, frozenset[tuple[str, ...]]] = {
+    "gpu": frozenset({("compute_ratio", "conv_depthwise")}),
+    "cpu": frozenset({("memory_ratio", "elementwise")}),
+}
+"""Ratios that stay 1, because the other resource limits these kernels: a fit puts them at their upper bound."""
+_UNIT = Prior(1.0, 0.5, 1.6, 0.2)
+"""Achieved share of peak of a precision's unit relative to fp32: tensor cores are harder to feed than vector units."""
+_MEMORY = Prior(0.9, 0.15, 1.3)
 GENERATION = ("generation_compute", "generation_memory")
 """Coefficients of each generation."""
-_GENERATION = Prior(1.0, 0.6, 1.6, 0.06)
+DEVICE = ("device_compute", "device_memory")
+"""Coefficients of each device."""
+_GENERATION = Prior(1.0, 0.6, 1.6, 0.12)
 _OTHER_ARCHITECTURE = Prior(1.0, 0.4, 1.6, 0.3)
 """The prior for GPUs without tensor cores or of another vendor: their libraries differ, so they say little about
 today's NVIDIA GPUs."""
-_DEVICE = Prior(1.0, 0.5, 2.0, 0.06)
+_DEVICE = Prior(1.0, 0.5, 2.0, 0.05)
 _HOST = Prior(1.0, 0.3, 3.0, 0.3)
 
 
 def coefficients_of(sample: Sample, *, kind: DeviceKind) -> tuple[Coefficient, ...]:
     """Return all coefficients that the sample can determine."""
     families = sample.kernels.families
-    everything = frozenset(families)
-    products = frozenset(families) & frozenset(COMPUTING)
     precisions = sorted({step.precision for step in sample.steps})
-    priors: dict[str, Prior] = {
-        **{field.name: field.metadata["priors"][kind] for field in _FITTED_FIELDS if kind in field.metadata["priors"]},
-        **_OTHER_PRIORS[kind],
-    }
-    ramps = {name: priors.pop(name) for name in BY_PRECISION}
-    found = [
-        _coefficient((name,), prior, families=frozenset() if name in HOST else everything)
-        for name, prior in priors.items()
-    ]
+    priors: dict[tuple[str, ...], Prior] = {}
+    fitted = {field.name: field.metadata["priors"] for field in _FITTED_FIELDS}
+    of_kind = {name: of_kinds[kind] for name, of_kinds in fitted.items() if kind in of_kinds}
+    ramps = {name: of_kind.pop(name) for name in BY_PRECISION}
+    priors |= {(name,): prior for name, prior in {**of_kind, **_OTHER_PRIORS[kind]}.items()}
     for precision in precisions:
-        found += [_coefficient((name, precision), prior, families=products) for name, prior in ramps.items()]
-        present = _families_at(sample, precision)
-        found += [
-            _coefficient(("compute_ratio", precision, family), _compute_prior(family), families=_moved_by(family))
-            for family in families
-            if family in COMPUTING and family in present
-        ]
-    found += [
-        _coefficient(("gradient_ratio", family), _GRADIENT, families=frozenset({family}))
+        priors |= {shared_name((name, precision), kind): prior for name, prior in ramps.items()}
+    priors |= {("unit_ratio", precision): _UNIT for precision in precisions if precision != "fp32"}
+    priors |= {
+        shared_name(("compute_ratio", family), kind): _DEPTHWISE if "depthwise" in family else _COMPUTE
         for family in families
-        if family in GRADIENT_OF
-    ]
-    found += [_coefficient(("memory_ratio", family), _MEMORY, families=frozenset({family})) for family in families]
-    usual = usual_generations(sample.devices)
+        if family in COMPUTING and family not in GRADIENT_OF
+    }
+    priors |= {shared_name(("gradient_ratio", family), kind): _GRADIENT for family in families if family in GRADIENT_OF}
+    priors |= {shared_name(("memory_ratio", family), kind): _MEMORY for family in families}
+    usual = relatives_of(ANY, sample.devices)
     for generation in sorted({device.generation for device in sample.devices}):
         prior = _GENERATION if generation in usual else _OTHER_ARCHITECTURE
-        members = [index for index, device in enumerate(sample.devices) if device.generation == generation]
-        found += _pair("generation", generation, prior, families=_families_on(sample, members))
-    for index, device in enumerate(sample.devices):
-        found += _pair("device", device.id, _DEVICE, families=_families_on(sample, [index]))
-        launched = _families_on(sample, [index]) if kind == "cpu" else frozenset[str]()
-        found.append(_coefficient(("host", device.id), _HOST, families=launched))
-    return tuple(found)
+        priors |= {(name, generation): prior for name in GENERATION}
+    for device in sample.devices:
+        priors |= {(name, device.id): _DEVICE for name in DEVICE}
+        priors["host", device.id] = _HOST
+    return tuple(Coefficient(name=name, prior=prior) for name, prior in priors.items() if name not in _AT_PEAK[kind])
 
 
-def _compute_prior(family: str) -> Prior:
-    if family in GRADIENT_OF:
-        return _GRADIENT_AT_PRECISION
-    if family == "rnn":
-        return _RECURRENT
-    return _DEPTHWISE if "depthwise" in family else _COMPUTE
+def shared_name(name: tuple[str, ...], kind: DeviceKind) -> tuple[str, ...]:
+    """Return the coefficient that several families or precisions share, by the name of one of them."""
+    first, *keys = name
+    return (first, *(TIED[kind].get(first, {}).get(key, key) for key in keys))
 
 
-def _moved_by(family: str) -> frozenset[str]:
-    """Return the families that the rate of one changes: itself and its gradients."""
-    return frozenset({family, *(gradient for gradient, forward in GRADIENT_OF.items() if forward == family)})
+def relatives_of(vendor: str, devices: Sequence[Device]) -> tuple[str, ...]:
+    """Return the generations whose mean offset an unmeasured generation of this vendor most likely has.
 
-
-def usual_generations(devices: Sequence[Device]) -> tuple[str, ...]:
-    """Return all CPU generations, and NVIDIA's with tensor cores, whose libraries a new GPU will most likely run."""
-    return tuple(sorted({one.generation for one in devices if one.kind == "cpu" or _has_tensor_cores(one)}))
-
-
-def unlike_vendors(devices: Sequence[Device]) -> Mapping[str, tuple[str, ...]]:
-    """Return the vendors without any usual generation, with their generations.
-
-    An unmeasured generation of such a vendor is predicted like the vendor's other generations.
+    They are the usual ones: all of CPUs, and NVIDIA's with tensor cores, whose libraries a new GPU most likely runs. A
+    vendor without these, AMD, has its own.
     """
-    usual = usual_generations(devices)
-    by_vendor: dict[str, set[str]] = {}
-    for device in devices:
-        by_vendor.setdefault(device.vendor, set()).add(device.generation)
-    return {vendor: tuple(sorted(names)) for vendor, names in by_vendor.items() if not names & set(usual)}
+    usual = {one.generation for one in devices if one.kind == "cpu" or _has_tensor_cores(one)}
+    own = {one.generation for one in devices if one.vendor == vendor}
+    return tuple(sorted(usual if not own or own & usual else own))
 
 
 def _has_tensor_cores(device: Device) -> bool:
@@ -146,29 +148,6 @@ def _has_tensor_cores(device: Device) -> bool:
     return device.vendor == "NVIDIA" and peaks.get("fp16", 0.0) > 2.01 * peaks["vector"]
 
 
-def _pair(level: str, name: str, prior: Prior, *, families: frozenset[str]) -> list[Coefficient]:
-    return [_coefficient((f"{level}_{what}", name), prior, families=families) for what in ("compute", "memory")]
-
-
-def _coefficient(name: tuple[str, ...], prior: Prior, *, families: frozenset[str]) -> Coefficient:
-    return Coefficient(
-        name=name, start=prior.start, low=prior.low, high=prior.high, log_sigma=prior.log_sigma, families=families
-    )
-
-
-def _families_at(sample: Sample, precision: str) -> frozenset[str]:
-    steps = np.array([step.precision == precision for step in sample.steps])
-    return _families_of(sample, steps[sample.step])
-
-
-def _families_on(sample: Sample, devices: Sequence[int]) -> frozenset[str]:
-    return _families_of(sample, np.isin(sample.device, devices))
-
-
-def _families_of(sample: Sample, kernels: BoolArray) -> frozenset[str]:
-    return frozenset(sample.kernels.families[index] for index in np.unique(sample.kernels.family[kernels]))
-
-
 def starts(coefficients: Sequence[Coefficient]) -> FloatArray:
     """Return the logarithms of the priors' centers."""
-    return np.log([coefficient.start for coefficient in coefficients])
+    return np.log([coefficient.prior.start for coefficient in coefficients])

@@ -29,7 +29,8 @@ class MeasuredStep:
     copied_bytes: float = 0.0
     """Bytes of inputs copied from pageable memory within the measured time, while the host waits."""
     trust: float = 1.0
-    """Weight of the row."""
+    """Weight of the row; 0: it is only predicted."""
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -73,5 +74,5 @@ def sample_of(steps: Sequence[MeasuredStep]) -> Sample:
         device_of_step=np.array([identifiers.index(one.device.id) for one in steps], dtype=np.intp),
         measured_s=np.array([one.measured_s for one in steps]),
         copied_bytes=np.array([one.copied_bytes for one in steps]),
-        weights=weights / weights.mean(),
+        weights=weights / weights[weights > 0].mean(),
     )

@@ -15,13 +15,14 @@ from advisor.fit.coefficients import (
     HOST,
     STREAMING_COMPUTE,
     Coefficient,
+    shared_name,
     starts,
 )
 from advisor.fit.least_squares import least_squares
 from advisor.fit.robust_loss import PRIOR_WEIGHT, ROBUST_LOG_SCALE, robust
 from advisor.fit.sample import Sample
-from advisor.predict.kernel_time import Kernels, kernel_times
-from advisor.predict.rates import RateTable, rate_table
+from advisor.predict.kernel_time import Kernels, Rates, kernel_times
+from advisor.predict.rates import rate_table
 from advisor.predict.roofline import first_dispatch_s
 from advisor.records.device import ANY, Device, Efficiency, FamilyEfficiency
 from advisor.records.prediction import BoolArray, FloatArray, IndexArray
@@ -38,7 +39,8 @@ _DISPATCHED = {
 }
 _EFFICIENCY_FIELDS = frozenset(field.name for field in fields(Efficiency))
 _KEYED: Mapping[str, tuple[str, ...]] = {
-    "compute_ratio": ("precision", "family"),
+    "compute_ratio": ("family",),
+    "unit_ratio": ("precision",),
     "gradient_ratio": ("family",),
     "memory_ratio": ("family",),
     "host": ("device",),
@@ -52,13 +54,12 @@ _KEYED: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Family:
-    """The kernels of one family in a sample, each with its step and its line of the rate table."""
+    """The kernels of one family in a sample, each with its step and its place in `Fit._distinct`."""
 
     name: str
     kernels: Kernels
     step: IndexArray
-    line: IndexArray
-    is_nchw: BoolArray
+    place: IndexArray
 
 
 class Fit:
@@ -84,18 +85,13 @@ class Fit:
                 self._keys[kind].add(key)
         kernels = sample.kernels
         self._units = np.unique(kernels.unit).tolist()
-        precision = [self.precisions.index(step.precision) for step in sample.steps]
-        lines = np.stack([sample.device_of_step, precision])
-        self._lines, line = np.unique(lines, axis=1, return_inverse=True)
+        precisions = [self.precisions.index(step.precision) for step in sample.steps]
+        self._lines, line = np.unique(np.stack([sample.device_of_step, precisions]), axis=1, return_inverse=True)
         is_nchw = np.array([step.is_nchw for step in sample.steps])
+        distinct = np.stack([line.ravel()[sample.step], kernels.family, kernels.unit, is_nchw[sample.step]])
+        self._distinct, place = np.unique(distinct, axis=1, return_inverse=True)
         self._families = [
-            _Family(
-                name=name,
-                kernels=kernels.only(chosen),
-                step=sample.step[chosen],
-                line=line.ravel()[sample.step[chosen]],
-                is_nchw=is_nchw[sample.step[chosen]],
-            )
+            _Family(name=name, kernels=kernels.only(chosen), step=sample.step[chosen], place=place.ravel()[chosen])
             for name, chosen in (
                 (name, np.flatnonzero(kernels.family == index)) for index, name in enumerate(kernels.families)
             )
@@ -106,9 +102,9 @@ class Fit:
 
         Raises KeyError for a name that no coefficient of such a sample has.
         """
-        index = self._index.get(name)
-        if index is not None:
-            return float(np.exp(logs[index]))
+        for used in (name, shared_name(name, self.sample.devices[0].kind)):
+            if used in self._index:
+                return float(np.exp(logs[self._index[used]]))
         first, *keys = name
         kinds = self.keyed.get(first, () if first in _EFFICIENCY_FIELDS else None)
         if kinds is None or len(kinds) != len(keys):
@@ -131,8 +127,11 @@ class Fit:
 
     def family_seconds(self, logs: FloatArray) -> dict[str, FloatArray]:
         """Return the predicted kernel time of every step, by family."""
-        table = self._rates(logs)
-        return {family.name: self._family_s(table, family) for family in self._families}
+        rates = self._rates(logs)
+        return {
+            family.name: self._of_steps(family, _kernel_s(_at(rates, family.place), family))
+            for family in self._families
+        }
 
     def host_shares(self, logs: FloatArray) -> FloatArray:
         """Return the dispatch overhead of every step relative to its predicted time."""
@@ -146,16 +145,19 @@ class Fit:
         start: FloatArray | None = None,
         fixed: Collection[tuple[str, ...]] = (),
         steps: int = 100,
+        slopes: FloatArray | None = None,
     ) -> FloatArray:
-        """Fit the coefficients to the `chosen` steps and return their logarithms; `fixed` ones stay at their priors."""
+        """Fit the coefficients to the `chosen` steps and return their logarithms; `fixed` ones stay at their priors.
+
+        With `slopes`, as the method of that name returns them near the solution, no others are computed.
+        """
         free = np.array([index for index, one in enumerate(self.coefficients) if one.name not in fixed])
         base = (self._prior if start is None else start).copy()
         held = [index for index, one in enumerate(self.coefficients) if one.name in fixed]
         base[held] = self._prior[held]
-        sigmas = np.array([one.log_sigma for one in self.coefficients])
+        sigmas = np.array([one.prior.log_sigma for one in self.coefficients])
         weights = self.sample.weights[chosen]
         priors = PRIOR_WEIGHT / sigmas
-        last: dict[str, FloatArray] = {}
 
         def whole(values: FloatArray) -> FloatArray:
             logs = base.copy()
@@ -164,32 +166,15 @@ class Fit:
 
         def residuals(values: FloatArray) -> FloatArray:
             logs = whole(values)
-            last.clear()
-            last.update(self.family_seconds(logs))
-            errors = np.log(self._total(logs, last) / self.sample.measured_s)[chosen] * weights
+            errors = np.log(self.seconds(logs) / self.sample.measured_s)[chosen] * weights
             return np.concatenate([errors, (logs - self._prior) * priors])
 
         def jacobian(values: FloatArray) -> FloatArray:
-            """Return finite differences; only the families that a coefficient changes are evaluated again."""
-            residuals(values)
-            logs, rows = whole(values), int(chosen.sum())
-            before = np.log(self._total(logs, last))
-            result = np.zeros((rows + len(logs), len(free)))
-            for column, index in enumerate(free):
-                moved = logs.copy()
-                moved[index] += _STEP
-                names = self.coefficients[index].families
-                moved_s = {}
-                if names:
-                    table = self._rates(moved)
-                    moved_s = {one.name: self._family_s(table, one) for one in self._families if one.name in names}
-                again = {**last, **moved_s}
-                result[:rows, column] = (np.log(self._total(moved, again)) - before)[chosen] / _STEP * weights
-                result[rows + index, column] = priors[index]
-            return result
+            of_rows = self.slopes(whole(values), free) if slopes is None else slopes[:, free]
+            return np.concatenate([of_rows[chosen] * weights[:, np.newaxis], np.diag(priors)[:, free]])
 
-        low = np.log([self.coefficients[index].low for index in free])
-        high = np.log([self.coefficients[index].high for index in free])
+        low = np.log([self.coefficients[index].prior.low for index in free])
+        high = np.log([self.coefficients[index].prior.high for index in free])
         solution = least_squares(
             residuals,
             base[free],
@@ -226,42 +211,80 @@ class Fit:
         ratios = [self.value(logs, "host", device.id) * device.host_time_ratio for device in sample.devices]
         return np.array(ratios)[sample.device_of_step]
 
-    def _family_s(self, table: RateTable, family: _Family) -> FloatArray:
+    def at_bounds(self, logs: FloatArray) -> tuple[tuple[str, ...], ...]:
+        """Return the names of the coefficients that lie at one of their bounds."""
+        ends = np.log([(one.prior.low, one.prior.high) for one in self.coefficients])
+        is_there = np.abs(ends - logs[:, np.newaxis]).min(axis=1) < 1e-6
+        return tuple(one.name for one, there in zip(self.coefficients, is_there, strict=True) if there)
+
+    def slopes(self, logs: FloatArray, free: IndexArray | None = None) -> FloatArray:
+        """Return the derivatives of log(seconds), (steps, coefficients), by the `free` coefficients or by all.
+
+        The chain rule: a kernel's time is differentiated once for each rate, not for each of many coefficients.
+        """
+        rates, family_s = self._rates(logs), self.family_seconds(logs)
+        before = np.log(self._total(logs, family_s))
+        own: dict[str, tuple[dict[str, Any], FloatArray]] = {}
+        by_rate: dict[tuple[str, str], FloatArray] = {}
+
+        def slope(family: _Family, name: str) -> FloatArray:
+            """Return the change of every kernel's seconds per change of the logarithm of one rate."""
+            key = (family.name, name)
+            if key not in by_rate:
+                if family.name not in own:
+                    of_kernels = _at(rates, family.place)
+                    own[family.name] = of_kernels, _kernel_s(of_kernels, family)
+                of_kernels, before_s = own[family.name]
+                raised = {**of_kernels, name: of_kernels[name] * (1 + _STEP)}
+                by_rate[key] = (_kernel_s(raised, family) - before_s) / _STEP
+            return by_rate[key]
+
+        columns = []
+        for index in range(len(logs)) if free is None else free:
+            moved = logs.copy()
+            moved[index] += _STEP
+            changes = _log_changes(rates, self._rates(moved))
+            moved_s = dict(family_s)
+            for family in self._families:
+                for name, change in changes.items():
+                    (kernels,) = np.nonzero(change[family.place])
+                    if len(kernels):
+                        added_s = slope(family, name)[kernels] * change[family.place[kernels]]
+                        added = np.bincount(family.step[kernels], added_s, minlength=len(self.sample.steps))
+                        moved_s[family.name] = moved_s[family.name] + added
+            columns.append((np.log(self._total(moved, moved_s)) - before) / _STEP)
+        return np.stack(columns, axis=1)
+
+    def _of_steps(self, family: _Family, kernel_s: FloatArray) -> FloatArray:
         """Return the seconds of the family's kernels in every step."""
-        rates = table.at(
-            family.line[:, np.newaxis],
-            family=family.kernels.family[:, np.newaxis],
-            unit=family.kernels.unit[:, np.newaxis],
-            is_nchw=family.is_nchw[:, np.newaxis],
-        )
-        seconds = kernel_times(family.kernels, rates).total_s[:, 0] * family.kernels.calls
-        total: FloatArray = np.bincount(family.step, seconds, minlength=len(self.sample.steps)).astype(np.float64)
+        total: FloatArray = np.bincount(family.step, kernel_s, minlength=len(self.sample.steps)).astype(np.float64)
         return total
 
-    def _rates(self, logs: FloatArray) -> RateTable:
-        """Return the rates at these coefficients, with one line per device and precision."""
+    def _rates(self, logs: FloatArray) -> dict[str, Any]:
+        """Return every field of `Rates` at these coefficients, as arrays over `_distinct`."""
         devices = [self.device_with_own(logs, index) for index in range(len(self.sample.devices))]
         efficiencies = [self.efficiency(logs, precision) for precision in self.precisions]
         device, precision = self._lines
-        return rate_table(
+        table = rate_table(
             [devices[index] for index in device],
             [efficiencies[index] for index in precision],
             families=self.sample.kernels.families,
             units=self._units,
         )
+        line, family, unit, is_nchw = self._distinct[:, :, np.newaxis]
+        rates = table.at(line, family=family, unit=unit, is_nchw=is_nchw.astype(np.bool_))
+        return {field.name: np.broadcast_to(getattr(rates, field.name), line.shape) for field in fields(Rates)}
 
     def compute_ratio(self, logs: FloatArray, precision: str, family: str) -> float:
-        """Return a family's share of the compute peak.
+        """Return a family's share of the compute peak, relative to its forward family's for a gradient.
 
-        It is the same for all streaming families. A gradient family has a ratio to its forward family.
+        It is the same for all streaming families. Depthwise convolutions run on vector units at any precision.
         """
         if family not in COMPUTING:
             return self.value(logs, STREAMING_COMPUTE)
-        own = self.value(logs, "compute_ratio", precision, family)
-        if ("gradient_ratio", family) not in self._index:
-            return own
-        forward = self.compute_ratio(logs, precision, GRADIENT_OF[family])
-        return forward * self.value(logs, "gradient_ratio", family) * own
+        forward = GRADIENT_OF.get(family, family)
+        ratio = self.value(logs, "compute_ratio", forward) * self.value(logs, "gradient_ratio", family)
+        return ratio if "depthwise" in family else ratio * self.value(logs, "unit_ratio", precision)
 
     def efficiency(self, logs: FloatArray, precision: str) -> Efficiency:
         """Return the template with all fitted coefficients for this precision."""
@@ -290,3 +313,26 @@ class Fit:
             sustained_memory_ratio=self.value(logs, "generation_memory", device.generation)
             * self.value(logs, "device_memory", device.id),
         )
+
+
+def _at(rates: Mapping[str, Any], place: IndexArray) -> dict[str, Any]:
+    return {name: rate[place] for name, rate in rates.items()}
+
+
+def _kernel_s(rates: Mapping[str, Any], family: _Family) -> FloatArray:
+    """Return the seconds of all calls of every kernel of the family, at the rates of each kernel."""
+    seconds: FloatArray = kernel_times(family.kernels, Rates(**rates)).total_s[:, 0] * family.kernels.calls
+    return seconds
+
+
+def _log_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, FloatArray]:
+    """Return the change of the logarithm of each rate that differs anywhere."""
+    found = {}
+    for name, old in before.items():
+        if old.dtype == np.bool_:
+            continue
+        is_moved = after[name] != old
+        if is_moved.any():
+            ratio = np.divide(after[name], old, out=np.ones(old.shape), where=is_moved)
+            found[name] = np.log(ratio)[:, 0]
+    return found

@@ -1,6 +1,7 @@
 """Makes a `Device` of a GPU's profile, or of a CPU's profile and the instance that rents it."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
@@ -61,6 +62,8 @@ _FP64_PER_FP32 = 0.5
 
 _SUSTAINED_BOOST_RATIO, _SUSTAINED_BASE_RATIO = 0.63, 1.29
 """See `sustained_clock_hz`."""
+_MOBILE = re.compile(r"(Core|Ryzen).*\d(H|HK|HQ|HS|HX|HX3D|P|U|V|Y|G[1-7])\b")
+"""Names of laptop parts, by the suffixes that Intel and AMD publish for processor numbers."""
 _READ_RATIO = 0.8
 """Share of a socket's rated bandwidth that reads by all cores reach: median of the 29 CPUs whose profiles have both."""
 _SHARE_EXPONENT = 0.6
@@ -230,12 +233,13 @@ def sustained_clock_hz(cpu: Cpu) -> float | None:
     """Return the clock with all cores busy, as published, or else estimated from the base clock and the boost clock.
 
     The estimates are medians over the x86 CPUs in our profiles: base + 0.63 x (boost - base) over the 45 with all three
-    clocks, else 1.29 x base over the 57 with at least base and all-core clock. Arm's server CPUs publish one clock, at
+    clocks, else 1.29 x base over the 57 with at least base and all-core clock. The power limit of a laptop allows its
+    boost clock for seconds only, so that clock says nothing about longer work. Arm's server CPUs publish one clock, at
     which they run.
     """
     if cpu.sustained_hz or not cpu.base_hz:
         return cpu.sustained_hz
-    if not cpu.boost_hz:
+    if not cpu.boost_hz or _MOBILE.search(cpu.name):
         return cpu.base_hz * (1.0 if "asimd" in cpu.isa else _SUSTAINED_BASE_RATIO)
     return cpu.base_hz + _SUSTAINED_BOOST_RATIO * (cpu.boost_hz - cpu.base_hz)
 

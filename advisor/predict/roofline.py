@@ -241,8 +241,16 @@ def _log_spreads(
 
 
 def _unknown_log_spread(device: Device, efficiency: Efficiency) -> float:
-    """Return the spread due to the device's own figures and to a vendor without fitted data; 0 after a calibration."""
+    """Return the spread due to the device's own figures, and to a device or vendor without fitted data.
+
+    A calibrated device has none. Parts of a CPU are fitted as ID@CORES.
+    """
     if efficiency.device == device.id:
         return 0.0
-    is_known = device.vendor in efficiency.fitted_vendors
-    return math.hypot(device.log_spread, 0.0 if is_known else efficiency.other_vendor_log_spread)
+    is_seen = device.id.partition("@")[0] in {name.partition("@")[0] for name in efficiency.fitted_on}
+    is_of_vendor = not efficiency.fitted_vendors or device.vendor in efficiency.fitted_vendors
+    return math.hypot(
+        device.log_spread,
+        0.0 if is_seen else efficiency.unseen_log_spread,
+        0.0 if is_of_vendor else efficiency.other_vendor_log_spread,
+    )

@@ -265,6 +265,7 @@ class Efficiency:
 
     Spreads, each one standard deviation of log(measured / predicted):
     - `device_log_spread`: an offset of one device on all workloads
+    - `unseen_log_spread`: added for a device that is not in `fitted_on`
     - `workload_log_spread`: an offset of one workload on all devices
     - `host_log_spread`: of the host's time, weighted by its share of the step
     - `backward_log_spread`, `compiled_log_spread`: added for a step with a backward pass, and under torch.compile
@@ -282,9 +283,10 @@ class Efficiency:
     # Hosts of 2020, which bound most rows, are slower.
     dispatch_s: float = _fitted(gpu=Prior(35e-6, 5e-6, 80e-6, 0.1), cpu=Prior(2e-6, 2e-7, 3e-5))
     backward_dispatch_s: float = _fitted(gpu=Prior(35e-6, 5e-6, 80e-6), cpu=Prior(8e-6, 1e-6, 3e-5))
-    launch_s: float = _fitted(gpu=Prior(4e-6, 1e-6, 8e-6), cpu=Prior(2e-6, 2e-7, 3e-5))
+    launch_s: float = _fitted(gpu=Prior(4e-6, 1e-6, 2e-5), cpu=Prior(2e-6, 2e-7, 3e-5))
     device_log_spread: float
     compiled_dispatch_s: float = _fitted(0.0, gpu=Prior(8e-6, 2e-6, 4e-5), cpu=Prior(2e-6, 2e-7, 3e-5))
+    unseen_log_spread: float = 0.0
     workload_log_spread: float = 0.0
     backward_log_spread: float = 0.0
     compiled_log_spread: float = 0.0
@@ -298,17 +300,17 @@ class Efficiency:
     depth_ramp: float = _fitted(0.0, gpu=Prior(8.0, 0.5, 64.0), cpu=Prior(8.0, 0.5, 64.0), by_precision=True)
     tile_rows: float = 128.0
     tile_columns: float = 128.0
-    wave_ratio: float = _fitted(0.0, gpu=Prior(0.5, 0.05, 1.0), cpu=Prior(0.5, 0.05, 1.0))
+    wave_ratio: float = _fitted(0.0, gpu=Prior(0.5, 0.05, 1.0))
     # 2.25: F(2 x 2, 3 x 3), Lavin and Gray 2016
-    winograd_speedup: float = _fitted(1.0, gpu=Prior(1.6, 1.0, 2.25), cpu=Prior(1.1, 1.0, 2.25))
+    winograd_speedup: float = _fitted(1.0, gpu=Prior(1.6, 1.0, 2.25))
     nchw_transposed_ratio: float = _fitted(0.0, gpu=Prior(0.27, 0.02, 1.0), cpu=Prior(0.5, 0.02, 1.0))
-    bias_pass_ratio: float = _fitted(0.0, gpu=Prior(0.5, 0.02, 1.0))
+    bias_pass_ratio: float = 0.0
     repack_ratio: float = _fitted(0.0, cpu=Prior(0.7, 0.02, 2.0))
     cast_ratio: float = _fitted(1.0, gpu=Prior(0.5, 0.02, 1.0))
     # 0.008 on a V100 with cuDNN 7.6, github.com/pytorch/pytorch/issues/34977; the start lies between that and the
     # start of depthwise gradients.
     direct_ratio: float = _fitted(1.0, gpu=Prior(0.034, 0.002, 1.0, 1.0))
-    cache_kept_ratio: float = _fitted(0.0, gpu=Prior(0.3, 0.02, 1.0), cpu=Prior(0.6, 0.05, 1.0))
+    cache_kept_ratio: float = _fitted(0.0, gpu=Prior(0.3, 0.02, 1.0))
     cache_exponent: float = _fitted(0.0, gpu=Prior(0.05, 0.01, 0.12, 0.3))
     narrow_product_ratio: float = _fitted(0.0, gpu=Prior(0.95, 0.5, 1.1, 0.1))
     power_exponent: float = _fitted(0.0, gpu=Prior(0.75, 0.4, 1.2, 0.08))

@@ -115,7 +115,7 @@ def test_a_shipped_efficiency_is_physical_and_sourced(fit: Efficiency) -> None:
         assert 0 < entry.memory_ratio <= most, name
         assert entry.log_spread >= 0, name
         assert entry.source, name
-        on_others = entry.source == "fitted steps on others"
+        on_others = entry.source == "steps on others"
         assert entry.n > 0 or entry.log_spread > 0 or on_others, name  # what nobody measured is not certain
 
 

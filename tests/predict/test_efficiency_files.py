@@ -1,5 +1,6 @@
 """The shipped efficiencies say what they were fitted on, and there is one to fall back on for every kind of device."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +58,38 @@ def test_less_is_known_of_other_generations_and_least_of_other_vendors(
         for name, one in ((vendor, generation), (vendor, "Next"), ("Other", "Next"))
     )
     assert 0.99 * known < of_vendor < 0.9 * of_none  # NVIDIA's generations are alike
+
+
+@pytest.mark.parametrize("efficiency", [one for one in EFFICIENCIES if one.generation != WHOLE_STEPS], ids=file_name)
+def test_no_coefficient_lies_at_a_bound_of_its_prior(efficiency: Efficiency) -> None:
+    """One that does says that the form is wrong there, or that it should not be fitted."""
+    at_bounds = []
+    for field in fields(Efficiency):
+        prior = field.metadata.get("priors", {}).get(efficiency.kind)
+        if prior is not None and not 1.001 * prior.low < getattr(efficiency, field.name) < 0.999 * prior.high:
+            at_bounds.append(field.name)
+    assert not at_bounds
+
+
+@pytest.mark.parametrize(("kind", "most"), [("gpu", 60), ("cpu", 25)])
+def test_few_coefficients_are_shared_by_all_devices_of_a_kind(kind: DeviceKind, most: int) -> None:
+    """Distinct ratios of the families, of all precisions, and the fields with a prior."""
+    fitted = [one for one in EFFICIENCIES if one.kind == kind and one.generation == ANY and one.vendor == ANY]
+    ratios = {
+        (name, getattr(family, name))
+        for one in fitted
+        for family in one.families.values()
+        for name in ("compute_ratio", "memory_ratio")
+        if family.n
+    }
+    scalars = {
+        (field.name, getattr(one, field.name))
+        for one in fitted
+        for field in fields(Efficiency)
+        if kind in field.metadata.get("priors", {})
+    }
+    # Compute ratios are products of a family's and a precision's, so there are fewer coefficients than ratios.
+    assert len({value for name, value in ratios if name == "memory_ratio"}) + len(scalars) < most
 
 
 def log_spread(one: Device) -> float:
