@@ -112,7 +112,8 @@ DOZEN = (
 class Series:
     """A model in one regime, measured at increasing batch sizes until a step is too slow or does not fit.
 
-    `device` is the name in the rows; a CPU has a `thread_count`, a GPU has none.
+    `device` is the name in the rows; a CPU has a `thread_count`, a GPU has none. The path of a model is relative to
+    `folder`.
     """
 
     model: str
@@ -123,6 +124,7 @@ class Series:
     device: str
     thread_count: int | None
     batches: tuple[int, ...]
+    folder: Path = FOLDER
 
     def __str__(self) -> str:
         """Return the text in which --only searches."""
@@ -187,12 +189,12 @@ GPU_PLAN = (
 """The most informative sweeps come first, since a time budget cuts off the end."""
 
 
-def source_of(model: str) -> str:
+def source_of(model: str, *, folder: Path = FOLDER) -> str:
     """Return the model as an argument of `advise`."""
     scheme, colon, reference = model.partition(":")
     if not colon:
-        return str(FOLDER / model)
-    return f"hf:{FOLDER / reference}" if scheme == "hf" else model
+        return str(folder / model)
+    return f"hf:{folder / reference}" if scheme == "hf" else model
 
 
 def mode_of(mode: MeasuredMode) -> Mode:
@@ -200,10 +202,10 @@ def mode_of(mode: MeasuredMode) -> Mode:
     return "inference" if mode == "inference" else "training"
 
 
-def load_with_weights(model: str, *, mode: MeasuredMode) -> LoadedModel:
+def load_with_weights(model: str, *, mode: MeasuredMode, folder: Path = FOLDER) -> LoadedModel:
     """Load the model as `advise` does, but with weights, which tracing does not need."""
     with with_weights():
-        return load(source_of(model), mode=mode_of(mode), specs=())
+        return load(source_of(model, folder=folder), mode=mode_of(mode), specs=())
 
 
 class NoOptimizer:
@@ -218,16 +220,16 @@ class NoOptimizer:
 
 def load_to_time(series: Series) -> LoadedModel:
     """Load the model of a series; raise `LoadError` for one that names no loss to train with."""
-    loaded = load_with_weights(series.model, mode=series.mode)
+    loaded = load_with_weights(series.model, mode=series.mode, folder=series.folder)
     if series.mode != "inference" and loaded.loss is None:
         raise LoadError(f"{series.model} names no loss to train with")
     no_optimizer: Any = NoOptimizer
     return replace(loaded, optimizer=no_optimizer) if series.mode == "forward_backward" else loaded
 
 
-def time_series_step(loaded: LoadedModel, series: Series, *, batch: int) -> StepTiming:
-    """Time the step of a series at `batch`."""
-    request = MeasureRequest(
+def request_of(series: Series, *, batch: int) -> MeasureRequest:
+    """Return the request to time the step of a series at `batch`."""
+    return MeasureRequest(
         source=series.model,
         mode=mode_of(series.mode),
         batch=batch,
@@ -238,7 +240,11 @@ def time_series_step(loaded: LoadedModel, series: Series, *, batch: int) -> Step
         compile=series.compile,
         budget_s=REPEATED_S,
     )
-    return time_loaded(loaded, request, repeats=REPEATS)
+
+
+def time_series_step(loaded: LoadedModel, series: Series, *, batch: int) -> StepTiming:
+    """Time the step of a series at `batch`."""
+    return time_loaded(loaded, request_of(series, batch=batch), repeats=REPEATS)
 
 
 def taken_ratio(timing: StepTiming, *, thread_count: int | None) -> float:
@@ -256,7 +262,7 @@ class Rows:
         self._rows: dict[tuple[str, ...], dict[str, str]] = {}
         if path.is_file():
             with path.open(encoding="utf-8", newline="") as lines:
-                self._rows = {_key(row): row for row in csv.DictReader(lines)}
+                self._rows = {_key(row): row for row in ({"torch": "", **row} for row in csv.DictReader(lines))}
 
     def find(self, series: Series, batch: int) -> dict[str, str] | None:
         """Return the row of this series at this batch."""
@@ -292,6 +298,7 @@ def _case(series: Series, batch: int) -> dict[str, str]:
         "layout": series.layout,
         "compile": series.compile,
         "attention": "auto",
+        "torch": ".".join(torch.__version__.split(".")[:2]),
         "batch": str(batch),
         "input": "",
         "device": series.device,
@@ -334,25 +341,36 @@ def batches_to_measure(series: Series, rows: Rows, *, again: bool) -> Iterator[i
             sample_s = float(row["step_s"]) / batch
 
 
-def measure(series: Series, rows: Rows, *, machine: str, again: bool, is_over: Callable[[], bool]) -> None:
-    """Add the rows of a series; if a step fails or does not fit, print the reason and end the series."""
+def measure(
+    series: Series,
+    rows: Rows,
+    *,
+    machine: str,
+    again: bool,
+    is_over: Callable[[], bool],
+    time_it: Callable[..., StepTiming] = time_series_step,
+) -> str:
+    """Add the rows of a series; if a step fails or does not fit, print and return the reason and end the series."""
     loaded = None
     try:
         for batch in batches_to_measure(series, rows, again=again):
             if is_over():
-                return
+                break
             loaded = loaded or load_to_time(series)
-            timing = time_series_step(loaded, series, batch=batch)
+            timing = time_it(loaded, series, batch=batch)
             rows.keep_calmer(series, batch, timing, machine=machine)
             print(f"{series} batch {batch}: {format_duration(timing.step_s)}, IQR {timing.iqr_ratio:.1%}", flush=True)
     except (AdvisorError, RuntimeError, TypeError, ValueError) as error:
-        print(f"{series}: {str(error).splitlines()[0]}", file=sys.stderr, flush=True)
+        problem = (str(error) or type(error).__name__).splitlines()[0]
+        print(f"{series}: {problem}", file=sys.stderr, flush=True)
+        return problem
     finally:
         del loaded
         if series.compile == "compile":
             torch.compiler.reset()  # its caches keep the model alive
         gc.collect()
         torch.cuda.empty_cache()
+    return ""
 
 
 def machine_text(device: str) -> str:

@@ -29,8 +29,16 @@ from advisor.workload.training_step import batch_value, loss_of, optimizer_of
 _IMAGE_DIMS = 4
 
 
-def time_loaded(loaded: LoadedModel, request: MeasureRequest, *, repeats: Repeats = USUAL_REPEATS) -> StepTiming:
+def time_loaded(
+    loaded: LoadedModel,
+    request: MeasureRequest,
+    *,
+    repeats: Repeats = USUAL_REPEATS,
+    then: Callable[[Callable[[], None]], None] | None = None,
+) -> StepTiming:
     """Time some steps of the model on the device, with its inputs on the device already.
+
+    `then` is called with the step after its timing, while the model is still on the device.
 
     The steps run on copies of the parameters. The model, its buffers, optimizer state, random generators and torch's
     settings are unchanged afterwards. Raises what the model's code raises, and `UsageError` if torch cannot use the
@@ -48,7 +56,10 @@ def time_loaded(loaded: LoadedModel, request: MeasureRequest, *, repeats: Repeat
         with _default_device(device), _threads(request.thread_count):
             step, load = step_of(loaded, request, device=device), OthersLoad()
             timing = time_step(step, budget_s=request.budget_s, batch=request.batch or loaded.batch, repeats=repeats)
-            return replace(timing, others_cpu_count=load.cpu_count())
+            timing = replace(timing, others_cpu_count=load.cpu_count())
+            if then is not None:
+                then(step)
+            return timing
 
 
 def _free_bytes(device: torch.device) -> float | None:

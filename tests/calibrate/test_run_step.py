@@ -42,6 +42,22 @@ def timed(model: nn.Module, *, batch: int = 4, functions: dict[str, Any] | None 
     return time_loaded(loaded, MeasureRequest(source="net", batch=batch, **({"budget_s": 0.01} | how)))
 
 
+def test_what_follows_a_timing_can_run_the_step_on_the_copy_of_the_parameters() -> None:
+    model, counts = Net(), []
+    own = next(model.parameters())
+
+    def follow(step: Any) -> None:
+        counts.append(len(SEEN))
+        step()
+        counts.append(len(SEEN))
+        assert SEEN[-1][1] is SEEN[0][1]
+        assert SEEN[-1][1] is not own
+
+    loaded = load_live(model, lambda batch=4: torch.randn(batch, 3, 8, 8))
+    timing = time_loaded(loaded, MeasureRequest(source="net", batch=4, budget_s=0.01), then=follow)
+    assert counts == [2 + timing.step_count, 3 + timing.step_count]  # two steps warm up, one follows
+
+
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_a_timed_model_is_left_as_it_was(mode: Any) -> None:
     model = Net()

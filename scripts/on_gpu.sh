@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Measures this machine's GPU in under eight minutes: calibrates it, checks the commands that use it, times 40 models.
+#
+#     scripts/on_gpu.sh [--seconds 420] [--out DIR] [--wheels DIR] [--cpu]
+#
+# Needs Python with torch for the GPU (CUDA or ROCm); $PYTHON names it (default: python3). Everything else is installed
+# into .venv-gpu beside it: from the index, or with --wheels from a folder, for a machine without network. To fill the
+# folder, elsewhere, with the same version of Python:
+#
+#     pip wheel --wheel-dir DIR '.[nvidia]' && rm -f DIR/torch-* DIR/nvidia_c* DIR/triton-*
+#
+# What is written, and what the exit code means: see scripts/on_gpu.py.
+set -euo pipefail
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+python=${PYTHON:-python3}
+venv=${VENV:-$root/.venv-gpu}
+seconds=420
+wheels=
+passed=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --seconds) seconds=$2; shift 2 ;;
+        --wheels) wheels=$2; shift 2 ;;
+        *) passed+=("$1"); shift ;;
+    esac
+done
+
+if [ ! -e "$venv/installed" ]; then
+    "$python" -m venv --system-site-packages "$venv"
+    # A virtual environment made from another one sees the packages of the base alone.
+    "$python" -c 'import site; print(*site.getsitepackages(), sep="\n")' \
+        > "$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/outer.pth"
+    "$venv/bin/python" -c 'import torch' || { echo "error: $python has no torch: install one for this GPU" >&2; exit 2; }
+    pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check)
+    if [ -n "$wheels" ]; then
+        pip+=(--no-index --find-links "$wheels")
+        "${pip[@]}" device-advisor
+    else
+        "${pip[@]}" "$root"
+    fi
+    "${pip[@]}" nvidia-ml-py || echo "without nvidia-ml-py: no clocks, power and memory of the process" >&2
+    touch "$venv/installed"
+fi
+
+export PYTHONPATH=$root # the scripts and the package are of this folder; the environment holds what they need
+exec "$venv/bin/python" "$root/scripts/on_gpu.py" --seconds "$((seconds - SECONDS))" ${passed[@]+"${passed[@]}"}
