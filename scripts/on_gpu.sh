@@ -3,9 +3,9 @@
 #
 #     scripts/on_gpu.sh [--seconds 420] [--out DIR] [--wheels DIR] [--cpu]
 #
-# Needs Python with torch for the GPU (CUDA or ROCm); $PYTHON names it (default: python3). Everything else is installed
-# into .venv-gpu beside it: from the index, or with --wheels from a folder, for a machine without network. To fill the
-# folder, elsewhere, with the same version of Python:
+# Needs Python with torch >= 2.6 for the GPU (CUDA or ROCm); $PYTHON names it (default: python3). Everything else is
+# installed into .venv-gpu in the project's folder ($VENV names another one): from the index, or with --wheels from a
+# folder, for a machine without network. To fill the folder, elsewhere, with the same version of Python:
 #
 #     pip wheel --wheel-dir DIR '.[nvidia]' && rm -f DIR/torch-* DIR/nvidia_c* DIR/triton-*
 #
@@ -31,13 +31,17 @@ if [ ! -e "$venv/installed" ]; then
     # A virtual environment made from another one sees the packages of the base alone.
     "$python" -c 'import site; print(*site.getsitepackages(), sep="\n")' \
         > "$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/outer.pth"
-    "$venv/bin/python" -c 'import torch' || { echo "error: $python has no torch: install one for this GPU" >&2; exit 2; }
+    if ! torch=$("$venv/bin/python" -c 'import torch; print("torch==" + torch.__version__)'); then
+        echo "error: $python has no torch: install one for this GPU" >&2
+        exit 2
+    fi
     pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check)
+    # The torch that is here is required too, so that pip never brings another one.
     if [ -n "$wheels" ]; then
         pip+=(--no-index --find-links "$wheels")
-        "${pip[@]}" device-advisor
+        "${pip[@]}" device-advisor "$torch"
     else
-        "${pip[@]}" "$root"
+        "${pip[@]}" "$root" "$torch"
     fi
     "${pip[@]}" nvidia-ml-py || echo "without nvidia-ml-py: no clocks, power and memory of the process" >&2
     touch "$venv/installed"
