@@ -16,7 +16,8 @@ class Block(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the sum of the body and the shortcut."""
-        return x + self.body(x)
+        change: torch.Tensor = self.body(x)
+        return x + change
 
 
 class Attention(nn.Module):
@@ -31,7 +32,7 @@ class Attention(nn.Module):
         batch, width, height, wide = x.shape
         pixels = self.qkv(self.norm(x).flatten(2).transpose(1, 2)).view(batch, height * wide, 3, 4, width // 4)
         query, key, value = pixels.permute(2, 0, 3, 1, 4)
-        y = self.out(scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2))
+        y: torch.Tensor = self.out(scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2))
         return x + y.transpose(1, 2).view_as(x)
 
 

@@ -9,6 +9,8 @@ NODES, EDGES, WIDTH = 1024, 16, 64
 class Graphs(nn.Module):
     """Three rounds of messages between the nodes of each graph."""
 
+    edges: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.messages = nn.ModuleList(nn.Linear(2 * WIDTH, WIDTH) for _ in range(3))

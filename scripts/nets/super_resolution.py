@@ -17,7 +17,8 @@ class SuperResolution(nn.Module):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Return the larger images."""
-        return interpolate(images, scale_factor=2, mode="bicubic") + self.body(images)
+        details: torch.Tensor = self.body(images)
+        return interpolate(images, scale_factor=2, mode="bicubic") + details
 
 
 model = SuperResolution()
