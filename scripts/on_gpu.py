@@ -34,7 +34,7 @@ from typing import Any
 import torch
 from check_memory import process_bytes
 from measure_steps import FOLDER, REPEATS, Rows, Series, machine_text, measure, request_of
-from torch.autograd import DeviceType
+from torch.autograd import DeviceType  # type: ignore[attr-defined]  # public, but not in __all__
 
 from advisor.calibrate.repeat_timing import time_step
 from advisor.calibrate.run_step import time_loaded
@@ -135,7 +135,7 @@ def planned(out: Path, *, name: str, thread_count: int | None) -> Iterator[Serie
 
     def series(models: Iterable[str], *regimes: Regime) -> Iterator[Series]:
         for model in models:
-            batch = (small | large)[model]
+            batch = {**small, **large}[model]
             for mode, precision, compile_mode in regimes if is_installed(model) else ():
                 if mode == "training" and model in NO_LOSS:
                     continue

@@ -16,8 +16,8 @@ class Block(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the sum of the body and the shortcut."""
-        change: torch.Tensor = self.body(x)
-        return x + change
+        changed: torch.Tensor = x + self.body(x)
+        return changed
 
 
 class Attention(nn.Module):
@@ -33,7 +33,8 @@ class Attention(nn.Module):
         pixels = self.qkv(self.norm(x).flatten(2).transpose(1, 2)).view(batch, height * wide, 3, 4, width // 4)
         query, key, value = pixels.permute(2, 0, 3, 1, 4)
         y: torch.Tensor = self.out(scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2))
-        return x + y.transpose(1, 2).view_as(x)
+        changed: torch.Tensor = x + y.transpose(1, 2).view_as(x)
+        return changed
 
 
 model = nn.Sequential(

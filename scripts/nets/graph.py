@@ -20,7 +20,7 @@ class Graphs(nn.Module):
 
     def forward(self, nodes: torch.Tensor) -> torch.Tensor:
         """Return the largest scores of each graph."""
-        begin, end = self.edges
+        begin, end = self.get_buffer("edges")
         for message in self.messages:
             pairs = torch.cat([nodes[:, begin], nodes[:, end]], dim=2)
             nodes = torch.zeros_like(nodes).index_add(1, end, message(pairs).relu().to(nodes.dtype))

@@ -18,7 +18,8 @@ class SuperResolution(nn.Module):
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Return the larger images."""
         details: torch.Tensor = self.body(images)
-        return interpolate(images, scale_factor=2, mode="bicubic") + details
+        larger: torch.Tensor = interpolate(images, scale_factor=2, mode="bicubic") + details
+        return larger
 
 
 model = SuperResolution()
