@@ -118,7 +118,7 @@ def serve(kind: type[Request], answer: Callable[[Request], dict[str, Any]]) -> N
     os.dup2(2, 1)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     requests = _receive_requests(int(sys.argv[1]))
-    _limit_memory()
+    limit_memory(total_memory_bytes())
     with _exit_without_answer():
         while True:
             token, request = requests.get()
@@ -287,14 +287,13 @@ def _start_watchdog(request: ProfileRequest, turn: Turn, library: StandardLibrar
     return timer
 
 
-def _limit_memory() -> None:
-    """Make allocations beyond the memory that this process may use fail, so that they do not bring the machine down.
+def limit_memory(limit_bytes: float | None) -> None:
+    """Make allocations beyond the limit fail, so that they do not bring the machine down; None: no limit.
 
     RLIMIT_DATA counts private writable memory. RLIMIT_AS would also count reserved addresses, of which torch has many.
     """
     import resource
 
-    memory_bytes = total_memory_bytes()
-    if memory_bytes is not None:
+    if limit_bytes is not None:
         with suppress(ValueError, OSError):  # a lower limit is already set
-            resource.setrlimit(resource.RLIMIT_DATA, (int(memory_bytes), int(memory_bytes)))
+            resource.setrlimit(resource.RLIMIT_DATA, (int(limit_bytes), int(limit_bytes)))
