@@ -4,21 +4,8 @@ Both keep freed blocks and reuse them, whole or split; gaps between blocks in us
 """
 
 from bisect import bisect_left, insort
-from typing import Protocol
 
 _MIB = 2**20
-
-
-class Allocator(Protocol):
-    """Allocates and frees blocks; `peak_bytes` is the most memory that it has held from the system."""
-
-    peak_bytes: int
-
-    def allocate(self, size_bytes: int) -> int:
-        """Return the address of a new block."""
-
-    def free(self, address: int) -> None:
-        """Free the block at an address that `allocate` returned."""
 
 
 class GlibcHeap:
@@ -50,7 +37,12 @@ class GlibcHeap:
         """Return the address of a new block, negative if it is mapped; also allocate the objects beside it."""
         size = max(self._SMALLEST, _rounded(size_bytes + 8, 16))
         is_mapped = size + self._ALIGNMENT + self._SMALLEST >= self._MAPPED
-        address = self._map(size) if is_mapped else self._aligned(size)
+        if is_mapped:
+            address, self._next_map = self._next_map, self._next_map - 1
+            self._mapped[address] = size
+            self._mapped_bytes += size
+        else:
+            address = self._aligned(size)
         self._objects_of[address] = [self._take(object_size) for object_size in self._OBJECTS]
         self.peak_bytes = max(self.peak_bytes, self._heap_peak_bytes + self._mapped_bytes)
         return address
@@ -63,12 +55,6 @@ class GlibcHeap:
             self._give(address, self._size_at.pop(address))
         for object_address in self._objects_of.pop(address):
             self._give(object_address, self._size_at.pop(object_address))
-
-    def _map(self, size: int) -> int:
-        address, self._next_map = self._next_map, self._next_map - 1
-        self._mapped[address] = size
-        self._mapped_bytes += size
-        return address
 
     def _aligned(self, size: int) -> int:
         """Allocate an aligned block like `_int_memalign`."""
@@ -86,18 +72,15 @@ class GlibcHeap:
         return aligned
 
     def _take(self, size: int) -> int:
-        address, found_size = self._heap.take_best(size) or self._from_top(size)
+        address, found_size = self._heap.take_best(size) or (self._heap_bytes, size)
+        if address == self._heap_bytes:
+            self._heap_bytes += size
+            self._heap_peak_bytes = max(self._heap_peak_bytes, self._heap_bytes)
         if found_size - size >= self._SMALLEST:
             self._heap.add(address + size, found_size - size)
             found_size = size
         self._size_at[address] = found_size
         return address
-
-    def _from_top(self, size: int) -> tuple[int, int]:
-        start = self._heap_bytes
-        self._heap_bytes += size
-        self._heap_peak_bytes = max(self._heap_peak_bytes, self._heap_bytes)
-        return start, size
 
     def _give(self, address: int, size: int) -> None:
         start, size = self._heap.merged(address, size)
@@ -196,6 +179,9 @@ class _FreeBlocks:
         del self._by_size[bisect_left(self._by_size, (size, start))]
         del self._size_at[start]
         del self._start_of_end[start + size]
+
+
+Allocator = GlibcHeap | CachingAllocator
 
 
 def _rounded(size: int, unit: int) -> int:

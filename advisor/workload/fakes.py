@@ -70,22 +70,17 @@ def fake_inputs(mode: "FakeTensorMode", make_inputs: Callable[[int], Any], batch
     except (RuntimeError, NotImplementedError, TypeError, ValueError):
         # The user's function may call .numpy() or .item(). The real run raises its own errors.
         made = make_inputs(batch)
-    return pytree.tree_map_only(torch.Tensor, lambda tensor: _as_fake(mode, tensor), made)
+
+    def fake(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor if getattr(tensor, "fake_mode", None) is mode else to_fake(mode, tensor.detach())
+
+    return pytree.tree_map_only(torch.Tensor, fake, made)
 
 
 def real_inputs(make_inputs: Callable[[int], Any], batch: int) -> Any:
     """Return `make_inputs(batch)`, with tensors made in inference mode cloned, because autograd cannot save those."""
-
-    def usual(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.clone() if tensor.is_inference() else tensor
-
-    return pytree.tree_map_only(torch.Tensor, usual, make_inputs(batch))
-
-
-def _as_fake(mode: "FakeTensorMode", tensor: torch.Tensor) -> torch.Tensor:
-    if getattr(tensor, "fake_mode", None) is mode:
-        return tensor
-    return to_fake(mode, tensor.detach())
+    made = make_inputs(batch)
+    return pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.clone() if tensor.is_inference() else tensor, made)
 
 
 @contextmanager

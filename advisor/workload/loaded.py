@@ -21,7 +21,7 @@ class LoadedModel:
     """Returns the forward's arguments for a batch size; raises `LoadError` if the batch is fixed at another size."""
     batch: int
     """The default batch size."""
-    batch_is_fixed: bool
+    batch_is_fixed: bool = False
     """No other batch size works."""
     loss: Callable[[Any, Any], torch.Tensor] | None = None
     """`loss(output, batch)` returns a scalar; `batch` is what `example_inputs` returned. None: see `loss_of`."""

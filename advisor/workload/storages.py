@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
@@ -24,18 +25,18 @@ CELL = {
 SizeOf = Callable[[int | torch.SymInt], int]
 
 
+@dataclass(slots=True, eq=False)
 class Stored:
-    """A tensor storage, numbered in order of appearance; `low` means that autocast keeps it in half."""
+    """A tensor storage, numbered in order of appearance."""
 
-    __slots__ = ("cell", "low", "reference", "serial", "size_bytes", "value")
-
-    def __init__(self, *, serial: int, low: bool) -> None:
-        self.serial = serial
-        self.low = low
-        self.value = serial  # changes with every write in place
-        self.cell = -1
-        self.size_bytes = 0
-        self.reference: weakref.ref[torch.UntypedStorage] | None = None
+    serial: int
+    value: int
+    """Changes with every write in place."""
+    size_bytes: int
+    reference: "weakref.ref[torch.UntypedStorage]"
+    low: bool = False
+    """Autocast keeps it in half."""
+    cell: int = -1
 
 
 class Storages:
@@ -60,9 +61,9 @@ class Storages:
         address = storage._cdata
         stored = self._by_address.get(address)
         if stored is None:
-            stored = Stored(serial=self.new_serial(), low=False)
-            stored.size_bytes = self._size_of(storage.nbytes())
-            stored.reference = weakref.ref(storage, lambda _, address=address: self._forget(address))  # type: ignore[misc]
+            serial = self.new_serial()
+            reference = weakref.ref(storage, lambda _, address=address: self._forget(address))  # type: ignore[misc]
+            stored = Stored(serial, serial, self._size_of(storage.nbytes()), reference)
             self._by_address[address] = stored
             self._enter(stored, category, tensor.dtype)
             self.events.append((stored.serial, stored.size_bytes))
