@@ -81,7 +81,7 @@ def _from_relatives(machine: Machine, catalog: Catalog) -> tuple[Device | None, 
     relatives, words = relatives_of(catalog.cpus, signature=machine.cpu_signature, isa=machine.isa)
     if machine.base_hz is not None and machine.boost_hz is not None:  # this machine reports its own clock rates
         base_hz, boost_hz = machine.base_hz, machine.boost_hz
-        relatives = [replace(cpu, base_hz=base_hz, boost_hz=boost_hz, sustained_hz=None) for cpu in relatives]
+        relatives = tuple(replace(cpu, base_hz=base_hz, boost_hz=boost_hz, sustained_hz=None) for cpu in relatives)
     found = [_on_machine(cpu, machine, offers=catalog.offers) for cpu in relatives]
     alike = [device for device in found if device is not None]
     if len(alike) < 2:  # a spread needs two
