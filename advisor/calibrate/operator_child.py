@@ -19,16 +19,16 @@ from advisor.calibrate.run_step import step_of
 from advisor.calibrate.step_process import MeasureRequest
 from advisor.errors import UsageError
 from advisor.records.device import Precision
-from advisor.workload.execution import (
+from advisor.workload.fakes import fake_tensor_log_silenced
+from advisor.workload.file import workload_to_json
+from advisor.workload.loaded import LoadedModel
+from advisor.workload.torch_devices import (
     device_problem,
     float32_products,
     keep_freed_memory,
     synchronizer,
     whole_dtype,
 )
-from advisor.workload.fakes import fake_tensor_log_silenced
-from advisor.workload.file import workload_to_json
-from advisor.workload.loaded import LoadedModel
 from advisor.workload.trace import trace
 from advisor.workload.trace_child import serve
 

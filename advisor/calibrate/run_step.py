@@ -18,11 +18,16 @@ from advisor.machine.limits import free_memory_bytes
 from advisor.records.device import Layout
 from advisor.records.timing import StepTiming
 from advisor.workload.companions import companions_of
-from advisor.workload.execution import autocast, device_problem, float32_products, synchronizer, whole_dtype
 from advisor.workload.fakes import untouched, with_tensors
-from advisor.workload.loaded import LoadedModel
-from advisor.workload.torch_devices import torch_name
-from advisor.workload.training_step import batch_value, loss_of, optimizer_of
+from advisor.workload.loaded import LoadedModel, batch_value, loss_of, optimizer_of
+from advisor.workload.torch_devices import (
+    autocast,
+    device_problem,
+    float32_products,
+    synchronizer,
+    torch_name,
+    whole_dtype,
+)
 
 _IMAGE_DIMS = 4
 

@@ -70,9 +70,9 @@ def _timed(request: MeasureRequest) -> dict[str, Any]:
     # In the child; torch is imported here, not above, as in the child that traces.
     from advisor.calibrate.run_step import time_loaded
     from advisor.workload.cuda_redirect import cuda_redirected
-    from advisor.workload.execution import keep_freed_memory
     from advisor.workload.sources import load
     from advisor.workload.sources.python_file import with_weights
+    from advisor.workload.torch_devices import keep_freed_memory
     from advisor.workload.trace_child import limit_memory, user_errors_in_step
 
     keep_freed_memory()

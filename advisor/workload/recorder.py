@@ -15,14 +15,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from advisor.ops.evaluate import row_cost
 from advisor.ops.registry import IN_HALF, Autocast, Cost, Formula, autocast_of, formula_of
 from advisor.records.workload import Attribute, Operand, Phase, Row
-from advisor.workload.allocations import Allocations
+from advisor.workload.allocators import Allocations
 from advisor.workload.assumed_sizes import AssumedSizes
-from advisor.workload.block_memory import BlockBytes, BlockMemory
 from advisor.workload.cpu_scratch import lstm_scratch
 from advisor.workload.fusion import Described, Fusion, TracedCall, fuse
 from advisor.workload.memory_order import called_as_on_gpu, memory_order
 from advisor.workload.patching import in_this_thread
-from advisor.workload.storages import CELL, Category, Storages, Stored
+from advisor.workload.storages import CELL, BlockBytes, BlockMemory, Category, Storages, Stored
 from advisor.workload.user_error import passes_arguments_on
 
 _ALLOCATIONS = frozenset(f"aten.{name}" for name in ("empty", "empty_like", "empty_strided", "new_empty"))

@@ -1,9 +1,15 @@
-"""Prints torch's version, threads and GPUs as JSON; runs in a child process."""
+"""Sets up torch's devices for real runs of a step, and prints them as JSON in a child process."""
 
+import ctypes
 import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
+
+from advisor.records.device import Precision
 
 
 def torch_devices() -> dict[str, Any]:
@@ -50,3 +56,60 @@ def _mps() -> list[dict[str, Any]]:
 def main() -> None:
     """Print the devices on one line, the last line of output."""
     print(json.dumps(torch_devices()))  # noqa: T201 - a separate process, whose stdout is the answer
+
+
+_AUTOCAST: Mapping[Precision, torch.dtype] = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}
+_WHOLE: Mapping[Precision, torch.dtype] = {"fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+def device_problem(device: torch.device) -> str:
+    """Return why torch cannot use the device, or "" if it can."""
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        return f"torch {torch.__version__} sees {torch.cuda.device_count()} CUDA devices"
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        return f"torch {torch.__version__} sees no MPS device"
+    return ""
+
+
+def whole_dtype(precision: Precision) -> torch.dtype | None:
+    """Return the dtype to cast the whole model and its inputs to, or None to leave them unchanged."""
+    return _WHOLE.get(precision)
+
+
+def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[Any]:
+    """Return an autocast context for "amp-fp16" and "amp-bf16", and an empty context for other precisions."""
+    dtype = _AUTOCAST.get(precision)
+    return torch.autocast(device.type, dtype=dtype) if dtype else nullcontext()
+
+
+@contextmanager
+def float32_products(precision: Precision) -> Iterator[None]:
+    """Allow TF32 as the precision says, everywhere or in cuDNN alone, and restore the setting afterwards."""
+    before, cudnn_before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    torch.backends.cudnn.allow_tf32 = precision in ("cudnn-tf32", "tf32")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+        torch.backends.cudnn.allow_tf32 = cudnn_before
+
+
+def synchronizer(device: torch.device) -> Callable[[], None]:
+    """Return a function that waits until the device has finished all queued work."""
+    if device.type == "cuda":
+        return lambda: torch.cuda.synchronize(device)
+    return torch.mps.synchronize if device.type == "mps" else lambda: None
+
+
+def keep_freed_memory() -> None:
+    """Make glibc keep freed memory by raising M_MMAP_THRESHOLD (-3) and M_TRIM_THRESHOLD (-1) to the maximum.
+
+    Otherwise it returns each freed block above 32 MB to the kernel, and on a virtual machine the page faults of the
+    next one can take ten times as long as the operator. All measurements behind the shipped efficiencies use this
+    setting. See mallopt(3).
+    """
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None)
+        for parameter in (-3, -1):
+            libc.mallopt(parameter, 2**31 - 1)

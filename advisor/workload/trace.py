@@ -28,10 +28,9 @@ from advisor.workload.fakes import (
     untouched,
     with_tensors,
 )
-from advisor.workload.loaded import Inputs, LoadedModel
+from advisor.workload.loaded import Inputs, LoadedModel, batch_value, loss_of, optimizer_of, own_loss
 from advisor.workload.optimizer_step import OptimizerSteps
 from advisor.workload.recorder import Recorder, Recording
-from advisor.workload.training_step import batch_value, loss_of, optimizer_of, own_loss
 from advisor.workload.user_error import raised_by_us
 
 if TYPE_CHECKING:
