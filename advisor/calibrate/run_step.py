@@ -1,7 +1,7 @@
 """Runs and times the real step of a loaded model."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -20,6 +20,7 @@ from advisor.records.timing import StepTiming
 from advisor.workload.companions import companions_of
 from advisor.workload.fakes import untouched, with_tensors
 from advisor.workload.loaded import LoadedModel, batch_value, loss_of, optimizer_of
+from advisor.workload.patching import switched
 from advisor.workload.torch_devices import (
     autocast,
     device_problem,
@@ -45,13 +46,14 @@ def time_loaded(loaded: LoadedModel, request: MeasureRequest, *, repeats: Repeat
     request.check_memory(free_bytes=_free_bytes(device))
     functions = (loaded.loss, loaded.optimizer, loaded.train_step) if request.mode == "training" else ()
     objects = [loaded.model, *companions_of(loaded.model, functions)]
+    threads = switched(torch.get_num_threads, torch.set_num_threads, request.thread_count or torch.get_num_threads())
     # torch's math path writes the scores of attention to memory.
     attention = sdpa_kernel(SDPBackend.MATH) if request.attention == "eager" else nullcontext()
     with untouched(objects), float32_products(request.precision), attention:
         dtype = whole_dtype(request.precision)
         with_tensors(objects, partial(_placed, device=device, dtype=dtype, layout=request.layout))
         # A loss makes its labels on the default device; setting the CPU would slow down every operator.
-        with nullcontext() if device.type == "cpu" else device, _threads(request.thread_count):
+        with nullcontext() if device.type == "cpu" else device, threads:
             step, load = step_of(loaded, request, device=device), OthersLoad()
             timing = time_step(step, budget_s=request.budget_s, batch=request.batch or loaded.batch, repeats=repeats)
             return replace(timing, others_cpu_count=load.cpu_count())
@@ -116,14 +118,3 @@ def step_of(loaded: LoadedModel, request: MeasureRequest, *, device: torch.devic
         synchronize()
 
     return train
-
-
-@contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    """Set the number of torch's threads inside the `with`; None leaves it unchanged."""
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(count or before)
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -5,16 +5,36 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
 
 from advisor.records.device import Precision
+from advisor.workload.patching import switched
 
 
-def torch_devices() -> dict[str, Any]:
-    """Return torch's version, the thread count of its operators, and the GPUs under torch's names."""
-    return {"version": torch.__version__, "thread_count": torch.get_num_threads(), "gpus": [*_cuda(), *_mps()]}
+def main() -> None:
+    """Print torch's version, its thread count and the GPUs under torch's names as JSON, on the last line of output.
+
+    AMD's GPUs are CUDA devices too in a ROCm build.
+    """
+    gpus: list[dict[str, Any]] = []
+    for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        properties = torch.cuda.get_device_properties(index)
+        gpus.append(
+            {
+                "id": f"cuda:{index}",
+                "name": properties.name,
+                "memory_bytes": float(properties.total_memory),
+                "driver": f"ROCm {torch.version.hip}" if torch.version.hip else None,
+                "uuid": gpu_uuid(index),
+            }
+        )
+    if torch.backends.mps.is_available():
+        gpus.append({"id": "mps", "name": "Apple GPU", "memory_bytes": float(torch.mps.recommended_max_memory())})
+    seen = {"version": torch.__version__, "thread_count": torch.get_num_threads(), "gpus": gpus}
+    print(json.dumps(seen))  # noqa: T201 - a separate process, whose stdout is the answer
 
 
 def gpu_uuid(index: int) -> str | None:
@@ -28,34 +48,6 @@ def torch_name(name: str, *, uuid: str | None) -> str:
     if uuid is None or not torch.cuda.is_available():
         return name
     return next((f"cuda:{index}" for index in range(torch.cuda.device_count()) if gpu_uuid(index) == uuid), name)
-
-
-def _cuda() -> list[dict[str, Any]]:
-    """Return NVIDIA's GPUs, or AMD's in a ROCm build, where torch calls them CUDA too."""
-    found = []
-    for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
-        properties = torch.cuda.get_device_properties(index)
-        found.append(
-            {
-                "id": f"cuda:{index}",
-                "name": properties.name,
-                "memory_bytes": float(properties.total_memory),
-                "driver": f"ROCm {torch.version.hip}" if torch.version.hip else None,
-                "uuid": gpu_uuid(index),
-            }
-        )
-    return found
-
-
-def _mps() -> list[dict[str, Any]]:
-    if not torch.backends.mps.is_available():
-        return []
-    return [{"id": "mps", "name": "Apple GPU", "memory_bytes": float(torch.mps.recommended_max_memory())}]
-
-
-def main() -> None:
-    """Print the devices on one line, the last line of output."""
-    print(json.dumps(torch_devices()))  # noqa: T201 - a separate process, whose stdout is the answer
 
 
 _AUTOCAST: Mapping[Precision, torch.dtype] = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}
@@ -84,15 +76,14 @@ def autocast(precision: Precision, device: torch.device) -> AbstractContextManag
 
 @contextmanager
 def float32_products(precision: Precision) -> Iterator[None]:
-    """Allow TF32 as the precision says, everywhere or in cuDNN alone, and restore the setting afterwards."""
-    before, cudnn_before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-    torch.backends.cudnn.allow_tf32 = precision in ("cudnn-tf32", "tf32")
-    try:
+    """Allow TF32 inside as the precision says, everywhere or in cuDNN alone."""
+    cudnn = torch.backends.cudnn
+    setting, allowed = "high" if precision == "tf32" else "highest", precision in ("cudnn-tf32", "tf32")
+    with (
+        switched(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, setting),
+        switched(lambda: cudnn.allow_tf32, partial(setattr, cudnn, "allow_tf32"), allowed),
+    ):
         yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-        torch.backends.cudnn.allow_tf32 = cudnn_before
 
 
 def synchronizer(device: torch.device) -> Callable[[], None]:
