@@ -471,7 +471,6 @@ class Recorder(TorchDispatchMode):
             ),
             blocks=self._blocks.by_path(),
             recomputed=tuple(self._recomputed),
-            assumed=self.sizes.notes(),
         )
 
 

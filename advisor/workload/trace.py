@@ -185,6 +185,7 @@ class Follower:
             self.recorder.finish(),
             inputs=tuple(map(self.recorder.describe, tensors)),
             optimizers=tuple(dict.fromkeys(self.optimizers.names)),
+            assumed=self.recorder.sizes.notes(),
         )
 
 
