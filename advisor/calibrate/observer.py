@@ -6,7 +6,7 @@ has to wait, and the time between the end of a step and the start of the next is
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -158,7 +158,7 @@ class Observer:
 
 def _run_of(model: nn.Module, inputs: Inputs) -> Run:
     tensors, parameter = _tensors(inputs), next(model.parameters(), None)
-    device = next((one.device for one in (parameter, *tensors) if one is not None), torch.device("cpu"))
+    device = _device_of(parameter, tensors)
     is_nhwc = any(
         image.is_contiguous(memory_format=torch.channels_last) and not image.is_contiguous()
         for image in tensors
@@ -175,6 +175,11 @@ def _run_of(model: nn.Module, inputs: Inputs) -> Run:
         layout="nhwc" if is_nhwc else "nchw",
         compile="compile" if is_compiled else "eager",
     )
+
+
+def _device_of(parameter: nn.Parameter | None, inputs: Sequence[torch.Tensor]) -> torch.device:
+    """Return the device of the model's parameters, or else of its inputs."""
+    return next((tensor.device for tensor in (parameter, *inputs) if tensor is not None), torch.device("cpu"))
 
 
 def _precision(device: torch.device, dtype: torch.dtype) -> Precision:
