@@ -42,8 +42,8 @@ from advisor.records.measurement import FailedRow, MeasuredMode, Measurement, Pr
 from advisor.records.price import Catalog
 from advisor.records.timing import StepTiming
 from advisor.units import format_duration, parse_duration_s
-from advisor.workload.execution import keep_freed_memory
 from advisor.workload.loaded import LoadedModel
+from advisor.workload.torch_devices import keep_freed_memory
 
 TABLE = "calibration_check.csv"
 EXAMPLES = "../../../../examples"

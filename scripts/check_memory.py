@@ -29,10 +29,9 @@ from measure_steps import load_with_weights, source_of
 
 from advisor.predict.step_memory import step_memory
 from advisor.records.workload import Workload
-from advisor.workload.loaded import LoadedModel
+from advisor.workload.loaded import LoadedModel, batch_value, loss_of
 from advisor.workload.sources import load
 from advisor.workload.trace import trace
-from advisor.workload.training_step import batch_value, loss_of
 
 Optimizer = Literal["", "AdamW", "SGD"]
 COLUMNS = (

@@ -9,16 +9,30 @@ Measurements of a second, noisier CPU did not improve the calibrations of either
 import argparse
 import csv
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+
+import numpy as np
 
 from advisor.answers.validation import Run, prepare
 from advisor.calibrate.design import probes
 from advisor.calibrate.operator_child import trace_probe
-from advisor.calibrate.own_efficiencies import fit_start, whole_step
+from advisor.calibrate.own_efficiencies import (
+    STEP_LOG_SPREAD,
+    WHOLE_STEPS,
+    Sigmas,
+    fit_steps,
+    operator_key,
+    operator_step,
+    whole_step,
+)
 from advisor.catalog.load import load_catalog
 from advisor.fit.files import file_name, yaml_text
+from advisor.fit.sample import MeasuredStep
+from advisor.predict.efficiency import precision_class
+from advisor.predict.roofline import step_times
 from advisor.records.calibration import TimedOperator
 from advisor.records.device import Device, Efficiency, Precision
 from advisor.records.measurement import Measurement
@@ -27,6 +41,8 @@ DEVICE = "amd-epyc-9r45@2"
 """The CPU with the least noise and the most runs."""
 STEPS, OPERATORS = "calibration_steps.csv", "calibration_operators.csv"
 PRECISIONS: tuple[Precision, ...] = ("fp32", "amp-bf16")
+WHOLE_STEP_SIGMAS = Sigmas(device=None, scalar=1.0, compute=1.5, memory=1.5)
+"""Wider priors than a calibration's: whole steps say more about the coefficients that all kernels share."""
 
 
 def main() -> None:
@@ -100,6 +116,72 @@ def start_of(
     source = f"scripts/fit_calibration_start.py, {len(runs)} steps of {models} models"
     device = runs[0].device.device
     return fit_start(steps, operators, device, shipped, precisions=PRECISIONS, date=today, source=source)
+
+
+def fit_start(
+    steps: Sequence[MeasuredStep],
+    operators: Sequence[TimedOperator],
+    device: Device,
+    shipped: Sequence[Efficiency],
+    *,
+    precisions: Sequence[Precision],
+    date: str,
+    source: str,
+) -> tuple[Efficiency, ...]:
+    """Fit the start for calibrations of this kind of device to whole steps, as `whole_step` makes them.
+
+    `operators` were timed on the same machine; an operator may occur several times.
+    """
+    made = fit_steps(
+        steps,
+        device,
+        shipped,
+        precisions=precisions,
+        starts={},
+        sigmas=WHOLE_STEP_SIGMAS,
+        spread=STEP_LOG_SPREAD,
+        date=date,
+    )
+    seen = {family for step in steps for family in step.kernels.families}
+    return tuple(
+        replace(
+            one,
+            device="*",
+            core_count=None,
+            vendor="*",
+            generation=WHOLE_STEPS,
+            source=source,
+            families={
+                name: replace(entry, source=WHOLE_STEPS) if name in seen else replace(entry, n=0)
+                for name, entry in one.families.items()
+            },
+            operator_ratios=operator_ratios(
+                [operator for operator in operators if precision_class(operator.precision) == one.precision],
+                device,
+                one,
+                seen=seen,
+            ),
+        )
+        for one in made.efficiencies
+    )
+
+
+def operator_ratios(
+    operators: Sequence[TimedOperator], device: Device, efficiency: Efficiency, *, seen: Set[str]
+) -> Mapping[str, float]:
+    """Return measured over predicted time of every operator, as the median of its timings.
+
+    The ratio of an operator with a family that is in no step is 1: nothing else is known about such a family.
+    """
+    ratios: dict[str, list[float]] = {}
+    for operator in operators:
+        step = operator_step(operator, device, step_s=operator.step_s)
+        times = step_times(step.kernels, kind=device.kind, devices=[device], efficiencies=[efficiency])
+        is_known = seen >= set(step.kernels.families)
+        ratios.setdefault(operator_key(operator), []).append(
+            operator.step_s / float(times.mid_s[0, 0]) if is_known else 1.0
+        )
+    return {key: float(np.median(found)) for key, found in ratios.items()}
 
 
 def prepared(measurements: Sequence[Measurement], *, device: Device | None = None) -> Iterator[Run]:

@@ -39,10 +39,10 @@ from advisor.records.measurement import MeasuredMode, TimedStep
 from advisor.records.timing import StepTiming
 from advisor.records.workload import Mode
 from advisor.units import format_duration, parse_duration_s
-from advisor.workload.execution import keep_freed_memory
 from advisor.workload.loaded import LoadedModel
 from advisor.workload.sources import load
 from advisor.workload.sources.python_file import with_weights
+from advisor.workload.torch_devices import keep_freed_memory
 
 FOLDER = Path(__file__).parents[1] / "tests/data/measured/own"
 """Paths in the rows are relative to this folder, regardless of --out."""

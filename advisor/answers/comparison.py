@@ -67,9 +67,7 @@ def _read(file: Path) -> Recommendation | Workload:
     if found != ANSWER_SCHEMA_VERSION:
         problem = f"found {found!r:.80}, this program reads {ANSWER_SCHEMA_VERSION}"
         raise DocumentError(problem, where=str(file), key="schema_version", hint=_HINT)
-    from pydantic import TypeAdapter
-
-    return read_as(TypeAdapter(Recommendation), document, where=str(file), hint=_HINT)
+    return read_as(Recommendation, document, where=str(file), hint=_HINT)
 
 
 def compare_workloads(base: Workload, new: Workload) -> Comparison:

@@ -7,8 +7,7 @@ from advisor.calibrate.in_force import calibrations_in_force, is_of
 from advisor.catalog.find import overlay_notes
 from advisor.catalog.invariants import catalog_warnings
 from advisor.devices.local_device import local_devices
-from advisor.machine.this_machine import this_machine
-from advisor.machine.torch_seen import ask_torch
+from advisor.machine.this_machine import ask_torch, this_machine
 from advisor.records.device import Cpu, Gpu
 from advisor.records.machine import Inventory, Machine, TorchSeen
 from advisor.records.price import Catalog

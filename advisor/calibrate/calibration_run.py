@@ -3,16 +3,15 @@
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
-from advisor.calibrate.cpu_load import spare_cpu_count
-from advisor.calibrate.key import device_called, key_of, targets, thread_count_of
-from advisor.calibrate.noise import noise_of
+from advisor.calibrate.in_force import device_called, key_of, targets
+from advisor.calibrate.noise import noise_of, spare_cpu_count
 from advisor.calibrate.operator_process import OnProgress, TimingRequest, time_operators
 from advisor.calibrate.own_efficiencies import fit_calibration
 from advisor.calibrate.store import keep, read_stored
 from advisor.errors import UsageError
 from advisor.predict.precision import resolve_precision
 from advisor.records.calibration import Calibrated, Calibration, NotCalibrated, Timings
-from advisor.records.device import Device, Efficiency, Precision
+from advisor.records.device import Device, Precision
 from advisor.records.machine import LocalDevice, Machine
 from advisor.records.options import PrecisionChoice
 from advisor.records.price import Catalog
@@ -49,7 +48,7 @@ def calibrate(
         if device is None:
             yield NotCalibrated(device=local.id, reason=f"{local.name}: {local.note}")
             continue
-        threads = thread_count_of(local, machine, thread_count)
+        threads = None if local.id != "cpu" else thread_count or max(1, int(machine.core_count))  # as in torch
         try:
             request = TimingRequest(
                 device=local.id,
@@ -123,8 +122,9 @@ def _calibrated(
     )
     key = key_of(local, device, machine, thread_count=request.thread_count)
     earlier = next((one for one in read_stored().calibrations if one.key == key), None)
-    kept = _not_timed_again(earlier, fitted.efficiencies)
     made_at = now.isoformat(timespec="seconds")
+    timed = {one.precision for one in fitted.efficiencies}
+    kept = tuple(one for one in earlier.efficiencies if one.precision not in timed) if earlier else ()
     calibration = Calibration(
         key=key,
         at=min(earlier.at, made_at) if earlier and kept else made_at,
@@ -147,9 +147,3 @@ def _calibrated(
         return Calibrated(calibration=calibration, file=keep(calibration))
     except OSError as error:
         return Calibrated(calibration=calibration, problem=f"cannot be written: {error.strerror}")
-
-
-def _not_timed_again(earlier: Calibration | None, made: Sequence[Efficiency]) -> tuple[Efficiency, ...]:
-    """Return the efficiencies of an earlier calibration at precisions that were not timed this time."""
-    timed = {one.precision for one in made}
-    return () if earlier is None else tuple(one for one in earlier.efficiencies if one.precision not in timed)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from advisor.calibrate.key import is_of_this_program, torch_version
+from advisor.calibrate.in_force import is_of_this_program, torch_version
 from advisor.calibrate.store import profile_text
 from advisor.errors import ProfileError, UsageError
 from advisor.files.regular_file import read_regular_file
@@ -23,7 +23,6 @@ BACK = "back"
 _HEADING = "# Collected by `advise calibrate --collect`, which writes it anew.\n"
 
 _Found: TypeAlias = tuple[Path, Calibration]
-_Target: TypeAlias = tuple[str, float | None]
 
 
 def collect(folder: Path, catalog: Catalog) -> Collected:
@@ -53,14 +52,15 @@ def collect(folder: Path, catalog: Catalog) -> Collected:
             f"--collect {folder}: none of {len(files)} files can be used:{listed}",
             hint="copy them again, or calibrate again with this version of advise",
         )
-    targets: dict[_Target, list[_Found]] = {}
+    targets: dict[tuple[str, float | None], list[_Found]] = {}
     for one in found:
         targets.setdefault((one[1].key.device, one[1].key.core_count), []).append(one)
     problems = [f"{problem}: left out" for problem in unread]
     devices, texts = [], {}
-    for target, of_target in targets.items():
+    for (device, core_count), of_target in targets.items():
         holding = _holding(of_target)
-        path = folder / "efficiency" / _file_name(target)
+        cores = "" if core_count is None else f"-{core_count:g}-cores"
+        path = folder / "efficiency" / f"{device}{cores}.yaml"
         texts[path] = _HEADING + profile_text(tuple(efficiency for _, efficiency in holding))
         problems.extend(_left_out(of_target, holding))
         devices.append(_device(path, holding))
@@ -86,15 +86,14 @@ def _read(file: Path, catalog: Catalog) -> Calibration:
 def _holding(found: Sequence[_Found]) -> list[tuple[_Found, Efficiency]]:
     """Return the best efficiency at each precision, with the calibration that it is from."""
     best: dict[str, tuple[_Found, Efficiency]] = {}
-    for one in sorted(found, key=_rank):
+
+    def rank(one: _Found) -> tuple[tuple[int, ...], int, str, str]:
+        file, calibration = one
+        return _version(calibration.key.torch), calibration.n, calibration.at, str(file)
+
+    for one in sorted(found, key=rank):
         best.update({efficiency.precision: (one, efficiency) for efficiency in one[1].efficiencies})
     return [best[precision] for precision in sorted(best)]
-
-
-def _rank(found: _Found) -> tuple[tuple[int, ...], int, str, str]:
-    """Return the sort key of a calibration, greater for a better one; the path decides between equals."""
-    file, calibration = found
-    return _version(calibration.key.torch), calibration.n, calibration.at, str(file)
 
 
 def _version(text: str) -> tuple[int, ...]:
@@ -126,11 +125,6 @@ def _why_better(better: Calibration, other: Calibration) -> str:
     return f"which was made at {better.at}, not {other.at}"
 
 
-def _file_name(target: _Target) -> str:
-    device, core_count = target
-    return f"{device}.yaml" if core_count is None else f"{device}-{core_count:g}-cores.yaml"
-
-
 def _device(path: Path, holding: Sequence[tuple[_Found, Efficiency]]) -> CollectedDevice:
     (_, first), _ = holding[0]
     return CollectedDevice(
@@ -143,17 +137,14 @@ def _device(path: Path, holding: Sequence[tuple[_Found, Efficiency]]) -> Collect
     )
 
 
-def _is_collected(path: Path) -> bool:
-    try:
-        return read_regular_file(path).startswith(_HEADING.encode())
-    except OSError:
-        return False
-
-
 def _write(texts: dict[Path, str], folder: Path) -> None:
     """Write each file at once, after checking that none of them is the user's own."""
     for path in texts:
-        if path.exists() and not _is_collected(path):
+        try:
+            is_own = path.exists() and not read_regular_file(path).startswith(_HEADING.encode())
+        except OSError:
+            is_own = True
+        if is_own:
             raise UsageError(f"--collect {folder}: {path} is a file of your own", hint="move or rename it")
     try:
         (folder / "efficiency").mkdir(exist_ok=True)

@@ -113,29 +113,20 @@ def _sized(probe: Probe, *, size_factor: int) -> Probe:
 
 def _linear(batch: int, width: int, hidden: int) -> Probe:
     """Return linear layers from `width` to `hidden` and back, `_REPEATS` / 2 times."""
-    pairs = _REPEATS // 2
-    return Probe(
-        name=f"linear {width}x{hidden}",
-        make=lambda: nn.Sequential(
-            *(layer for _ in range(pairs) for layer in (nn.Linear(width, hidden), nn.Linear(hidden, width)))
-        ),
-        shapes=((width,),),
-        batch=batch,
-    )
+
+    def layers() -> nn.Module:
+        pairs = ((nn.Linear(width, hidden), nn.Linear(hidden, width)) for _ in range(_REPEATS // 2))
+        return nn.Sequential(*(layer for pair in pairs for layer in pair))
+
+    return _module(f"linear {width}x{hidden}", layers, (width,), batch=batch)
 
 
 def _convs(batch: int, channels: int, side: int, *, kernel: int = 3, groups: int = 1) -> Probe:
-    return Probe(
-        name=f"convolutions {channels} {kernel}x{kernel} of {side}x{side}, {groups} groups",
-        make=lambda: nn.Sequential(
-            *(
-                nn.Conv2d(channels, channels, kernel, padding=kernel // 2, groups=groups, bias=False)
-                for _ in range(_REPEATS)
-            )
-        ),
-        shapes=((channels, side, side),),
-        batch=batch,
-    )
+    def layers() -> nn.Module:
+        return nn.Sequential(*(_conv(channels, channels, kernel, groups=groups) for _ in range(_REPEATS)))
+
+    name = f"convolutions {channels} {kernel}x{kernel} of {side}x{side}, {groups} groups"
+    return _module(name, layers, (channels, side, side), batch=batch)
 
 
 def _call(name: str, function: Callable[..., Tensor], *shapes: tuple[int, ...], batch: int) -> Probe:
@@ -148,10 +139,6 @@ def _module(name: str, make: Callable[[], nn.Module], shape: tuple[int, ...], *,
 
 def _training(probe: Probe) -> Probe:
     return replace(probe, name=f"{probe.name}, training", mode="training")
-
-
-def _at_batch(probe: Probe, batch: int) -> Probe:
-    return replace(probe, batch=batch)
 
 
 def _normed(conv: nn.Conv2d, activation: nn.Module | None = None) -> list[nn.Module]:
@@ -232,8 +219,8 @@ _TINY_TRANSFORMER = _module("tiny transformers", _transformers(16, 2, _REPEATS),
 _NETS = (
     _RESIDUAL,
     _MOBILE,
-    _at_batch(_RESIDUAL, 8),
-    _at_batch(_MOBILE, 8),
+    replace(_RESIDUAL, batch=8),
+    replace(_MOBILE, batch=8),
     _TRANSFORMER,
     _TINY_TRANSFORMER,
     _call("relu of 4194304", torch.relu, (2**22,), batch=4),
@@ -246,9 +233,9 @@ _CORE = (
     _convs(1, 256, 14, kernel=1),
     _convs(1, 144, 56, groups=144),
     _call("attention 12x197x64", functional.scaled_dot_product_attention, *[(12, 197, 64)] * 3, batch=1),
-    _training(_at_batch(_RESIDUAL, 2)),
+    _training(replace(_RESIDUAL, batch=2)),
     _training(_TRANSFORMER),
-    _training(_at_batch(_MOBILE, 2)),
+    _training(replace(_MOBILE, batch=2)),
     _training(_convs(2, 144, 56, groups=144)),
     _training(_convs(2, 240, 28, groups=10)),
     _training(_module("attention 3x197x64 with its products", lambda: Attention(192, 3), (197, 192), batch=4)),
@@ -288,13 +275,7 @@ _MORE = (
     _call("cat", lambda x, y: torch.cat((x, y), 1), *[(64, 56, 56)] * 2, batch=2),
     _module("lstm 256", lambda: _lstm(256), (64, 256), batch=1),
     _module("lstm 256", lambda: _lstm(256), (64, 256), batch=16),
-    Probe(
-        name="embedding",
-        make=lambda: nn.Embedding(30_000, 768),
-        shapes=((128,),),
-        batch=4,
-        index_limit=30_000,
-    ),
+    replace(_module("embedding", lambda: nn.Embedding(30_000, 768), (128,), batch=4), index_limit=30_000),
     _training(_linear(256, 1024, 1024)),
     _call("attention 8x512x64", functional.scaled_dot_product_attention, *[(8, 512, 64)] * 3, batch=1),
     _training(_convs(4, 64, 28)),

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from advisor.calibrate.cpu_load import others_cpu_count, spare_cpu_count
-from advisor.calibrate.in_force import calibrations_in_force, is_of
-from advisor.calibrate.key import targets
+from advisor.calibrate.in_force import calibrations_in_force, is_of, targets
+from advisor.calibrate.noise import others_cpu_count, spare_cpu_count
 from advisor.calibrate.store import Stored, unwritable
 from advisor.errors import UsageError
 from advisor.records.calibration import Calibrated, NotCalibrated
@@ -32,32 +31,27 @@ def calibrations_on_first_use(
     here = next((local.device for local in targets(machine, catalog) if local.id == "cpu"), None)
     if here is None or any(is_of(one, here) for one in stored.calibrations):
         return stored
+
+    def uncalibrated(problem: str) -> Stored:
+        return replace(stored, problems=(*stored.problems, f"this CPU is not calibrated: {problem}"))
+
     if problem := unwritable():
-        remedy = "set XDG_CACHE_HOME to another folder"
-        return _with_problem(stored, f"this CPU is not calibrated: {problem}; {remedy}")
+        return uncalibrated(f"{problem}; set XDG_CACHE_HOME to another folder")
     others = busy_cpu_count()
     if others > _BUSY_CPU_COUNT + spare_cpu_count(machine, used_cpu_count=max(1, int(machine.core_count))):
-        remedy = "run `advise calibrate` when they are done"
-        return _with_problem(
-            stored, f"this CPU is not calibrated: other processes keep {others:.1f} CPUs busy; {remedy}"
-        )
+        return uncalibrated(f"other processes keep {others:.1f} CPUs busy; run `advise calibrate` when they are done")
     try:
         made = (calibrate_cpu or _calibrate_cpu)(machine, catalog)
     except UsageError as error:
-        return _with_problem(stored, f"this CPU is not calibrated: {error.message}")
+        return uncalibrated(error.message)
     if isinstance(made, NotCalibrated):
-        return _with_problem(stored, f"this CPU is not calibrated: {made.reason}")
-    if made.problem:
-        stored = _with_problem(stored, f"the calibration of this CPU: {made.problem}")
-    calibrations = stored.calibrations if made.is_disturbed else (*stored.calibrations, made.calibration)
-    return replace(stored, calibrations=calibrations)
+        return uncalibrated(made.reason)
+    problems = (f"the calibration of this CPU: {made.problem}",) if made.problem else ()
+    calibrations = () if made.is_disturbed else (made.calibration,)
+    return Stored(calibrations=(*stored.calibrations, *calibrations), problems=(*stored.problems, *problems))
 
 
 def _calibrate_cpu(machine: Machine, catalog: Catalog) -> Calibrated | NotCalibrated:
     from advisor.calibrate.calibration_run import calibrate  # imports the fit, which only a first run needs
 
     return next(calibrate("cpu", machine=machine, catalog=catalog, budget_s=_BUDGET_S))
-
-
-def _with_problem(stored: Stored, problem: str) -> Stored:
-    return replace(stored, problems=(*stored.problems, problem))

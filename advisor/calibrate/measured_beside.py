@@ -7,8 +7,7 @@ from itertools import groupby
 import numpy as np
 
 from advisor import units
-from advisor.calibrate.cpu_load import spare_cpu_count
-from advisor.calibrate.noise import TAKEN_CPU_COUNT, WIDE_IQR_RATIO
+from advisor.calibrate.noise import TAKEN_CPU_COUNT, WIDE_IQR_RATIO, spare_cpu_count
 from advisor.calibrate.step_process import MeasureRequest
 from advisor.errors import AdvisorError, UsageError
 from advisor.predict.anchor import carried_ratio
@@ -133,7 +132,9 @@ def _measured(
     predictions = predicted(efficiencies, measuring.precision)
     if predictions.precisions[0, 0] is None:
         raise UsageError(f"the device does not support {measuring.precision}, or has no kernels for the step")
-    at = _batch_index(predictions, own_batch=workload.batch)
+    # The largest batch up to the source's own that is predicted to be fast, else the smallest.
+    is_quick = (predictions.step_s[0] <= _PREDICTED_S) & (predictions.batches <= workload.batch)
+    at = int(np.flatnonzero(is_quick)[-1]) if is_quick.any() else 0
     precision = predictions.precisions[0, at]
     needed_bytes = float(predictions.peak_memory_bytes[0, at]) + workload.parameter_bytes  # it runs on a copy
     timing = measuring.time_it(
@@ -161,6 +162,9 @@ def _measured(
         log_spread=float(shipped.log_spread[0, at]),
         own_log_spread=float(shipped.own_log_spread[0, at]),
     )
+    mid_s, low_s, high_s = (
+        float(times[0, at]) for times in (predictions.step_s, predictions.step_low_s, predictions.step_high_s)
+    )
     step = MeasuredStep(
         device=QuotedDevice(id=device.id, name=device.name, kind=device.kind, count=1),
         batch=timing.batch,
@@ -170,22 +174,9 @@ def _measured(
         step_count=timing.step_count,
         iqr_ratio=timing.iqr_ratio,
         others_cpu_count=timing.others_cpu_count,
-        predicted_s=_interval(predictions, at),
+        predicted_s=Interval(mid=mid_s, low=low_s, high=high_s),
         time_source=predictions.time_sources[0, at],
         carried_ratio=carried_ratio(anchor),
         loader_wait_s=timing.loader_wait_s,
     )
     return step, anchor
-
-
-def _interval(predictions: Predictions, at: int) -> Interval:
-    mid, low, high = (
-        float(times[0, at]) for times in (predictions.step_s, predictions.step_low_s, predictions.step_high_s)
-    )
-    return Interval(mid=mid, low=low, high=high)
-
-
-def _batch_index(predictions: Predictions, *, own_batch: int) -> int:
-    """Return the index of the largest batch up to the source's own that is predicted to be fast, else the smallest."""
-    is_quick = (predictions.step_s[0] <= _PREDICTED_S) & (predictions.batches <= own_batch)
-    return int(np.flatnonzero(is_quick)[-1]) if is_quick.any() else 0

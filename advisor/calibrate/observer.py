@@ -134,7 +134,7 @@ class Observer:
         if self._open is None:
             self._open = _Step(_moment(self.run.device), waited=not self._is_interrupted)
             self._is_interrupted = False
-        self._open.batch += _batch_of((args, kwargs))
+        self._open.batch += next((tensor.shape[0] for tensor in _tensors((args, kwargs)) if tensor.dim()), 1)
 
     def _after_call(self, model: nn.Module, args: Any, output: Any) -> None:
         if self.optimizer is None and not torch.is_grad_enabled():
@@ -159,7 +159,11 @@ class Observer:
 def _run_of(model: nn.Module, inputs: Inputs) -> Run:
     tensors, parameter = _tensors(inputs), next(model.parameters(), None)
     device = _device_of(parameter, tensors)
-    images = [tensor for tensor in tensors if tensor.dim() == _IMAGE_DIMS]
+    is_nhwc = any(
+        image.is_contiguous(memory_format=torch.channels_last) and not image.is_contiguous()
+        for image in tensors
+        if image.dim() == _IMAGE_DIMS
+    )
     is_compiled = hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None
     return Run(
         inputs=pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, inputs),
@@ -168,7 +172,7 @@ def _run_of(model: nn.Module, inputs: Inputs) -> Run:
         thread_count=torch.get_num_threads(),
         has_gradients=torch.is_grad_enabled(),
         precision=_precision(device, torch.float32 if parameter is None else parameter.dtype),
-        layout="nhwc" if any(map(_is_channels_last, images)) else "nchw",
+        layout="nhwc" if is_nhwc else "nchw",
         compile="compile" if is_compiled else "eager",
     )
 
@@ -186,17 +190,8 @@ def _precision(device: torch.device, dtype: torch.dtype) -> Precision:
     return "tf32" if device.type == "cuda" and torch.get_float32_matmul_precision() != "highest" else "fp32"
 
 
-def _is_channels_last(image: torch.Tensor) -> bool:
-    return image.is_contiguous(memory_format=torch.channels_last) and not image.is_contiguous()
-
-
 def _tensors(inputs: Inputs) -> list[torch.Tensor]:
     return [leaf for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
-
-
-def _batch_of(inputs: Inputs) -> int:
-    sized = [tensor for tensor in _tensors(inputs) if tensor.dim()]
-    return sized[0].shape[0] if sized else 1
 
 
 def _moment(device: str) -> Any:

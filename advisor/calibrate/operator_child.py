@@ -11,24 +11,24 @@ from typing import Any, NoReturn
 
 import torch
 
-from advisor.calibrate.cpu_load import OthersLoad
 from advisor.calibrate.design import Probe, probes
+from advisor.calibrate.noise import OthersLoad
 from advisor.calibrate.operator_process import TimingRequest
 from advisor.calibrate.repeat_timing import time_step
 from advisor.calibrate.run_step import step_of
 from advisor.calibrate.step_process import MeasureRequest
 from advisor.errors import UsageError
 from advisor.records.device import Precision
-from advisor.workload.execution import (
+from advisor.workload.fakes import fake_tensor_log_silenced
+from advisor.workload.file import workload_to_json
+from advisor.workload.loaded import LoadedModel
+from advisor.workload.torch_devices import (
     device_problem,
     float32_products,
     keep_freed_memory,
     synchronizer,
     whole_dtype,
 )
-from advisor.workload.fakes import fake_tensor_log_silenced
-from advisor.workload.file import workload_to_json
-from advisor.workload.loaded import LoadedModel
 from advisor.workload.trace import trace
 from advisor.workload.trace_child import serve
 
@@ -112,7 +112,10 @@ def _timed(request: TimingRequest) -> dict[str, Any]:
 
 def _timed_probe(probe: Probe, run: _Run, *, budget_s: float) -> dict[str, Any]:
     """Return the timed operator, and the machine's pace at that moment."""
-    workload, step = trace_probe(probe), _step(probe, run.device)
+    workload, loaded = trace_probe(probe), _loaded(probe)
+    loaded.model.to(run.device, whole_dtype(probe.precision))
+    request = MeasureRequest(source=probe.name, mode=probe.mode, precision=probe.precision)
+    step = step_of(loaded, request, device=run.device)
     before = run.pace()
     with float32_products(probe.precision):
         timing = time_step(step, budget_s=budget_s)
@@ -190,14 +193,4 @@ def _loaded(probe: Probe) -> LoadedModel:
         batch_is_fixed=True,
         loss=lambda output, _: output.float().mean(),
         optimizer=torch.optim.AdamW,
-        train_step=None,
-        notes=(),
     )
-
-
-def _step(probe: Probe, device: torch.device) -> Callable[[], None]:
-    """Return a function that runs one step and returns when it is done."""
-    loaded = _loaded(probe)
-    loaded.model.to(device, whole_dtype(probe.precision))
-    request = MeasureRequest(source=probe.name, mode=probe.mode, precision=probe.precision)
-    return step_of(loaded, request, device=device)

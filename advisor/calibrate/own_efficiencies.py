@@ -1,7 +1,7 @@
 """Fits the efficiencies of one device to the operators timed on it, starting from the shipped ones."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,6 @@ from advisor.fit.solve import Fit
 from advisor.predict.efficiency import efficiency_of, family_efficiencies, precision_class
 from advisor.predict.lowering import lower
 from advisor.predict.precision import width_of
-from advisor.predict.roofline import step_times
 from advisor.predict.row_work import count_rows
 from advisor.records.calibration import NET, TIMED_HERE, TimedOperator
 from advisor.records.device import Device, Efficiency, FamilyEfficiency, Precision, Prior
@@ -54,7 +53,7 @@ bandwidths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Sigmas:
+class Sigmas:
     """Widths of the priors of each kind of coefficient, as standard deviations of their logarithms."""
 
     device: float | None
@@ -64,11 +63,9 @@ class _Sigmas:
     memory: float
 
 
-_FROM_SHIPPED = _Sigmas(device=None, scalar=0.5, compute=1.0, memory=1.0)
+_FROM_SHIPPED = Sigmas(device=None, scalar=0.5, compute=1.0, memory=1.0)
 """Wide priors: a single timed operator outweighs the shipped value 20 to 1."""
-_WHOLE_STEP_SIGMAS = _Sigmas(device=None, scalar=1.0, compute=1.5, memory=1.5)
-"""Wider priors: whole steps say more about the coefficients that all kernels share."""
-_FROM_WHOLE_STEPS = _Sigmas(device=0.2, scalar=0.02, compute=0.08, memory=0.08)
+_FROM_WHOLE_STEPS = Sigmas(device=0.2, scalar=0.02, compute=0.08, memory=0.08)
 """Narrow priors: operators determine how fast this device is, and nets how fast the families are relative to each
 other. docs/experiments.md lists what was tried, including datasheets that are wrong by a factor of two."""
 _PACE_RATIO = "pace_ratio"
@@ -90,7 +87,7 @@ _NET_TRUST = 3.0
 """Weight of small nets: like large nets, and unlike repeated operators, they do not run from the nearest caches."""
 _SHORT_S, _SHORT_TRUST = 1e-4, 0.3
 """Weight of short operators: repeated on the same small tensor, they run faster than in any net."""
-_STEP_LOG_SPREAD = 0.15
+STEP_LOG_SPREAD = 0.15
 """Spread of the errors of steps after a calibration: 90 % of the errors lie within 1.645 of it; four runs of 246 steps
 gave 0.14 to 0.16 (docs/experiments.md). Up to 9 % depends on the minute of the calibration. The errors of a CPU's steps
 do not carry over to other devices (`scripts/anchor_table.py`), so the spread is the device's own."""
@@ -158,29 +155,27 @@ def fit_calibration(
     pace_log_sigma = _PACE_PER_NOISE * noise_log
 
     def in_nets_s(operator: TimedOperator) -> float:
-        return operator.step_s / (_ratio_in_nets(operator, starts) if starts else 1.0)
+        if not starts:
+            return operator.step_s
+        ratio = starts[precision_class(operator.precision)].operator_ratios.get(operator_key(operator))
+        if ratio is None:
+            raise ValueError(
+                f"no operator_ratio for the probe {operator_key(operator)!r} at {operator.precision}: time it with "
+                "scripts/check_calibration.py on the machine of the start, then run scripts/fit_calibration_start.py"
+            )
+        return operator.step_s / ratio
 
-    return _fitted(
-        [_operator_step(one, device, step_s=in_nets_s(one), trust=_trust(one)) for one in operators],
+    return fit_steps(
+        [operator_step(one, device, step_s=in_nets_s(one), trust=_trust(one)) for one in operators],
         device,
         shipped,
         precisions=precisions,
         starts=starts,
         sigmas=_FROM_WHOLE_STEPS if starts else _FROM_SHIPPED,
         pace_log_sigma=pace_log_sigma,
-        spread=float(np.hypot(_STEP_LOG_SPREAD, pace_log_sigma)),
+        spread=float(np.hypot(STEP_LOG_SPREAD, pace_log_sigma)),
         date=date,
     )
-
-
-def _ratio_in_nets(operator: TimedOperator, starts: Mapping[str, Efficiency]) -> float:
-    ratios = starts[precision_class(operator.precision)].operator_ratios
-    if _key(operator) not in ratios:
-        raise ValueError(
-            f"no operator_ratio for the probe {_key(operator)!r} at {operator.precision}: time it with "
-            "scripts/check_calibration.py on the machine of the start, then run scripts/fit_calibration_start.py"
-        )
-    return ratios[_key(operator)]
 
 
 def _starts(
@@ -190,70 +185,6 @@ def _starts(
     found = {one.precision: one for one in shipped if one.kind == device.kind and one.generation == WHOLE_STEPS}
     wanted = dict.fromkeys(precision_class(precision) for precision in precisions)
     return {precision: found[precision] for precision in wanted} if set(wanted) <= set(found) else {}
-
-
-def fit_start(
-    steps: Sequence[MeasuredStep],
-    operators: Sequence[TimedOperator],
-    device: Device,
-    shipped: Sequence[Efficiency],
-    *,
-    precisions: Sequence[Precision],
-    date: str,
-    source: str,
-) -> tuple[Efficiency, ...]:
-    """Fit the start for calibrations of this kind of device to whole steps, as `whole_step` makes them.
-
-    `operators` were timed on the same machine; an operator may occur several times.
-    """
-    made = _fitted(
-        steps,
-        device,
-        shipped,
-        precisions=precisions,
-        starts={},
-        sigmas=_WHOLE_STEP_SIGMAS,
-        spread=_STEP_LOG_SPREAD,
-        date=date,
-    )
-    seen = {family for step in steps for family in step.kernels.families}
-    return tuple(
-        replace(
-            one,
-            device="*",
-            core_count=None,
-            vendor="*",
-            generation=WHOLE_STEPS,
-            source=source,
-            families={
-                name: replace(entry, source=WHOLE_STEPS) if name in seen else replace(entry, n=0)
-                for name, entry in one.families.items()
-            },
-            operator_ratios=_operator_ratios(
-                [operator for operator in operators if precision_class(operator.precision) == one.precision],
-                device,
-                one,
-                seen=seen,
-            ),
-        )
-        for one in made.efficiencies
-    )
-
-
-def _operator_ratios(
-    operators: Sequence[TimedOperator], device: Device, efficiency: Efficiency, *, seen: Set[str]
-) -> Mapping[str, float]:
-    """Return measured over predicted time of every operator, as the median of its timings.
-
-    The ratio of an operator with a family that is in no step is 1: nothing else is known about such a family.
-    """
-    ratios: dict[str, list[float]] = {}
-    for operator in operators:
-        step = _operator_step(operator, device, step_s=operator.step_s)
-        times = step_times(step.kernels, kind=device.kind, devices=[device], efficiencies=[efficiency])
-        is_known = seen >= set(step.kernels.families)
-        ratios.setdefault(_key(operator), []).append(operator.step_s / float(times.mid_s[0, 0]) if is_known else 1.0)
-    return {key: float(np.median(found)) for key, found in ratios.items()}
 
 
 def whole_step(
@@ -272,7 +203,8 @@ def whole_step(
     )
 
 
-def _operator_step(operator: TimedOperator, device: Device, *, step_s: float, trust: float = 1.0) -> MeasuredStep:
+def operator_step(operator: TimedOperator, device: Device, *, step_s: float, trust: float = 1.0) -> MeasuredStep:
+    """Return a timed operator, which took `step_s`, in the form that the fit takes."""
     return whole_step(
         workload_from_json(operator.workload, where=operator.name),
         device,
@@ -283,22 +215,27 @@ def _operator_step(operator: TimedOperator, device: Device, *, step_s: float, tr
     )
 
 
-def _key(operator: TimedOperator) -> str:
+def operator_key(operator: TimedOperator) -> str:
+    """Return the name of the operator in `Efficiency.operator_ratios`."""
     return f"{operator.name}, batch {operator.batch}"
 
 
-def _fitted(
+def fit_steps(
     steps: Sequence[MeasuredStep],
     device: Device,
     shipped: Sequence[Efficiency],
     *,
     precisions: Sequence[Precision],
     starts: Mapping[str, Efficiency],
-    sigmas: _Sigmas,
+    sigmas: Sigmas,
     spread: float,
     date: str,
     pace_log_sigma: float = 0.0,
 ) -> FittedCalibration:
+    """Fit the coefficients that the steps determine, from `starts` or else from the shipped ones.
+
+    `spread` becomes the device's spread; with `pace_log_sigma` the machine's pace while it was timed is fitted too.
+    """
     sample = sample_of(steps)
     bases = {
         precision_class(precision): efficiency_of(device, precision=precision, efficiencies=shipped)
@@ -333,7 +270,7 @@ def _trust(operator: TimedOperator) -> float:
 
 
 def _coefficients(
-    sample: Sample, starts: Mapping[str, Efficiency], device: Device, *, sigmas: _Sigmas
+    sample: Sample, starts: Mapping[str, Efficiency], device: Device, *, sigmas: Sigmas
 ) -> Iterator[Coefficient]:
     """Yield every coefficient that the sample depends on, starting at its value for the precision."""
     families = sample.kernels.families

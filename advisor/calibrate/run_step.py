@@ -1,30 +1,34 @@
 """Runs and times the real step of a loaded model."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
-from advisor.calibrate.cpu_load import OthersLoad
+from advisor.calibrate.noise import OthersLoad
 from advisor.calibrate.repeat_timing import USUAL_REPEATS, Repeats, time_step
 from advisor.calibrate.step_process import MeasureRequest
 from advisor.errors import UsageError
 from advisor.machine.limits import free_memory_bytes
 from advisor.records.device import Layout
 from advisor.records.timing import StepTiming
-from advisor.records.workload import Attention
 from advisor.workload.companions import companions_of
-from advisor.workload.execution import autocast, device_problem, float32_products, synchronizer, whole_dtype
 from advisor.workload.fakes import untouched, with_tensors
-from advisor.workload.loaded import LoadedModel
-from advisor.workload.torch_devices import torch_name
-from advisor.workload.training_step import batch_value, loss_of, optimizer_of
+from advisor.workload.loaded import LoadedModel, batch_value, loss_of, optimizer_of
+from advisor.workload.patching import switched
+from advisor.workload.torch_devices import (
+    autocast,
+    device_problem,
+    float32_products,
+    synchronizer,
+    torch_name,
+    whole_dtype,
+)
 
 _IMAGE_DIMS = 4
 
@@ -50,10 +54,14 @@ def time_loaded(
     request.check_memory(free_bytes=_free_bytes(device))
     functions = (loaded.loss, loaded.optimizer, loaded.train_step) if request.mode == "training" else ()
     objects = [loaded.model, *companions_of(loaded.model, functions)]
-    with untouched(objects), float32_products(request.precision), _attention(request.attention):
+    threads = switched(torch.get_num_threads, torch.set_num_threads, request.thread_count or torch.get_num_threads())
+    # torch's math path writes the scores of attention to memory.
+    attention = sdpa_kernel(SDPBackend.MATH) if request.attention == "eager" else nullcontext()
+    with untouched(objects), float32_products(request.precision), attention:
         dtype = whole_dtype(request.precision)
         with_tensors(objects, partial(_placed, device=device, dtype=dtype, layout=request.layout))
-        with _default_device(device), _threads(request.thread_count):
+        # A loss makes its labels on the default device; setting the CPU would slow down every operator.
+        with nullcontext() if device.type == "cpu" else device, threads:
             step, load = step_of(loaded, request, device=device), OthersLoad()
             timing = time_step(step, budget_s=request.budget_s, batch=request.batch or loaded.batch, repeats=repeats)
             timing = replace(timing, others_cpu_count=load.cpu_count())
@@ -121,29 +129,3 @@ def step_of(loaded: LoadedModel, request: MeasureRequest, *, device: torch.devic
         synchronize()
 
     return train
-
-
-def _attention(attention: Attention) -> AbstractContextManager[Any]:
-    """Return a context that makes torch's attention write its scores to memory, if `attention` is "eager"."""
-    return sdpa_kernel(SDPBackend.MATH) if attention == "eager" else nullcontext()
-
-
-@contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    """Set the number of torch's threads inside the `with`; None leaves it unchanged."""
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(count or before)
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@contextmanager
-def _default_device(device: torch.device) -> Iterator[None]:
-    """Set the device on which a loss makes its labels; not for the CPU, since it would slow down every operator."""
-    if device.type == "cpu":
-        yield
-        return
-    with device:
-        yield

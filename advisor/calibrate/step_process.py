@@ -3,13 +3,16 @@
 The child works like `advisor.workload.trace_child` and has the same protection against errors in a user's file.
 """
 
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from typing import Any, NoReturn
 
 from advisor.errors import UsageError
 from advisor.machine.limits import free_memory_bytes
 from advisor.records.device import CompileMode, Layout, Precision
 from advisor.records.timing import StepTiming
 from advisor.units import format_bytes
+from advisor.workload.input_spec import parse_input_specs
 from advisor.workload.spawn import ProfileRequest, SourceProcess
 
 
@@ -50,7 +53,33 @@ def measure_source(request: MeasureRequest) -> StepTiming:
     if request.device == "cpu":  # check before its weights are made; for a GPU, torch checks in the child
         request.check_memory(free_bytes=free_memory_bytes())
     with SourceProcess.start(
-        thread_count=request.thread_count, module="advisor.calibrate.step_child", sees_gpus=request.device != "cpu"
+        thread_count=request.thread_count, module=__name__, sees_gpus=request.device != "cpu"
     ) as child:
         child.ask(request)
         return StepTiming(**child.answer()["timing"])
+
+
+def main() -> NoReturn:
+    """Serve requests to time a step, in the child."""
+    from advisor.workload.trace_child import serve
+
+    serve(MeasureRequest, _timed)
+
+
+def _timed(request: MeasureRequest) -> dict[str, Any]:
+    # In the child; torch is imported here, not above, as in the child that traces.
+    from advisor.calibrate.run_step import time_loaded
+    from advisor.workload.cuda_redirect import cuda_redirected
+    from advisor.workload.sources import load
+    from advisor.workload.sources.python_file import with_weights
+    from advisor.workload.torch_devices import keep_freed_memory
+    from advisor.workload.trace_child import limit_memory, user_errors_in_step
+
+    keep_freed_memory()
+    limit_memory(free_memory_bytes())  # so that other programs do not run out of it
+    # A file that puts its model on a GPU is loaded onto the CPU, if the CPU is to be timed.
+    with with_weights(), cuda_redirected() if request.device == "cpu" else nullcontext():
+        specs = parse_input_specs(request.inputs)
+        loaded = load(request.source, mode=request.mode, specs=specs, attention=request.attention)
+    with user_errors_in_step(loaded, request):
+        return {"timing": asdict(time_loaded(loaded, request))}

@@ -9,7 +9,6 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import platformdirs
 
@@ -90,24 +89,26 @@ def calibration_text(calibration: Calibration) -> str:
     }
     conditions = asdict(calibration.key)
     lines = [f"{name}: {json.dumps(value)}" for name, value in conditions.items() if value is not None]
-    lines += [f"{name}: {_scalar(value)}" for name, value in findings.items() if value is not None]
+    # JSON's strings and lists are YAML too.
+    lines += [
+        f"{name}: {number(value) if isinstance(value, float) else json.dumps(value)}"
+        for name, value in findings.items()
+        if value is not None
+    ]
     return "\n".join([_HEADING, *lines, "---", profile_text(calibration.efficiencies)])
 
 
 def profile_text(efficiencies: tuple[Efficiency, ...]) -> str:
-    """Return the text of the efficiencies only, as a file in `efficiency/` of a profile folder."""
-    return "---\n".join(_efficiency_text(one) for one in efficiencies)
+    """Return the text of the efficiencies only, as a file in `efficiency/` of a profile folder.
 
-
-def _efficiency_text(efficiency: Efficiency) -> str:
-    """Return the text that `make fit` writes, with the calibrated device."""
-    own = [f'device: "{efficiency.device}"']
-    if efficiency.core_count is not None:
-        own.append(f"core_count: {number(efficiency.core_count)}")
-    shared = yaml_text(replace(efficiency, device="*", core_count=None)).splitlines()
-    return "\n".join([_HEADING, *own, *shared[1:]]) + "\n"
-
-
-def _scalar(value: Any) -> str:
-    """Return a value as YAML, of which JSON's strings and lists are a subset."""
-    return number(value) if isinstance(value, float) else json.dumps(value)
+    It is the text that `make fit` writes, with the calibrated device.
+    """
+    texts = []
+    for one in efficiencies:
+        own = [
+            f'device: "{one.device}"',
+            *([] if one.core_count is None else [f"core_count: {number(one.core_count)}"]),
+        ]
+        shared = yaml_text(replace(one, device="*", core_count=None)).splitlines()
+        texts.append("\n".join([_HEADING, *own, *shared[1:]]) + "\n")
+    return "---\n".join(texts)

@@ -15,6 +15,8 @@ from advisor.records.device import Cpu, Device, Gpu
 from advisor.records.machine import LocalDevice, LocalGpu, Machine
 from advisor.records.price import Catalog, Offer
 
+_NO_NAME = "a CPU without a name"
+
 
 def local_devices(machine: Machine, catalog: Catalog) -> tuple[LocalDevice, ...]:
     """Return the CPU, then every GPU, each with the cores, memory and power limit that it has on this machine.
@@ -34,10 +36,9 @@ def _local_cpu(machine: Machine, catalog: Catalog) -> LocalDevice:
         device, note = _from_relatives(machine, catalog)
     if machine.memory_bytes is None:
         device, note = None, "its memory size could not be read"
-    name = profile.name if profile else _cpu_name(machine)
     return LocalDevice(
         id="cpu",
-        name=name,
+        name=profile.name if profile else machine.cpu_name or _NO_NAME,
         thread_count=machine.thread_count,
         device=device,
         profile=profile,
@@ -75,14 +76,13 @@ def _local_gpu(gpu: LocalGpu, machine: Machine, catalog: Catalog) -> LocalDevice
     )
 
 
-def _cpu_name(machine: Machine) -> str:
-    return machine.cpu_name or "a CPU without a name"
-
-
 def _from_relatives(machine: Machine, catalog: Catalog) -> tuple[Device | None, str]:
     """Return a device estimated from similar CPUs, and a note that says so; None if there are too few of them."""
     relatives, words = relatives_of(catalog.cpus, signature=machine.cpu_signature, isa=machine.isa)
-    found = [_on_machine(_with_own_clock(cpu, machine), machine, offers=catalog.offers) for cpu in relatives]
+    if machine.base_hz is not None and machine.boost_hz is not None:  # this machine reports its own clock rates
+        base_hz, boost_hz = machine.base_hz, machine.boost_hz
+        relatives = tuple(replace(cpu, base_hz=base_hz, boost_hz=boost_hz, sustained_hz=None) for cpu in relatives)
+    found = [_on_machine(cpu, machine, offers=catalog.offers) for cpu in relatives]
     alike = [device for device in found if device is not None]
     if len(alike) < 2:  # a spread needs two
         return None, "it has no profile, and too few other CPUs have its instruction sets"
@@ -115,16 +115,9 @@ def _on_machine(cpu: Cpu, machine: Machine, *, offers: Sequence[Offer]) -> Devic
     )
 
 
-def _with_own_clock(cpu: Cpu, machine: Machine) -> Cpu:
-    """Return the CPU at the clock rates that this machine reports, if it does."""
-    if machine.base_hz is None or machine.boost_hz is None:
-        return cpu
-    return replace(cpu, base_hz=machine.base_hz, boost_hz=machine.boost_hz, sustained_hz=None)
-
-
 def _stand_in(alike: Sequence[Device], machine: Machine) -> Device:
     """Return the median of each figure of similar devices, with their spread as its uncertainty."""
-    name = _cpu_name(machine)
+    name = machine.cpu_name or _NO_NAME
     units = set.intersection(*(set(device.peak_flops_per_s) for device in alike))
     peaks = {unit: [device.peak_flops_per_s[unit] for device in alike] for unit in units}
     rates = [device.memory_bytes_per_s for device in alike]
@@ -142,9 +135,5 @@ def _stand_in(alike: Sequence[Device], machine: Machine) -> Device:
         host_time_ratio=median(device.host_time_ratio for device in alike),
         sustained_compute_ratio=1.0,
         sustained_memory_ratio=1.0,
-        log_spread=max(_log_spread(peaks["fp32"]), _log_spread(rates)),
+        log_spread=max(stdev(map(math.log, figures)) for figures in (peaks["fp32"], rates)),
     )
-
-
-def _log_spread(values: Sequence[float]) -> float:
-    return stdev(math.log(value) for value in values)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from advisor.errors import DocumentError, LoadError
@@ -36,13 +37,21 @@ def parse_json(text: bytes, *, where: str, hint: str) -> Any:
         raise LoadError(f"{where}: not JSON: {error}", hint=hint) from None
 
 
-def read_as(adapter: "TypeAdapter[_T]", document: Any, *, where: str, hint: str) -> _T:
+@cache
+def _adapter(kind: Any) -> "TypeAdapter[Any]":
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+def read_as(kind: type[_T], document: Any, *, where: str, hint: str) -> _T:
     """Return the record in `document`; raise `DocumentError` at the first key with an invalid value."""
     from pydantic import ValidationError
 
     try:
         # Validated as JSON because strict mode (no "3" for 3, no true for 1) accepts a list for a tuple only there.
-        return adapter.validate_json(json.dumps(document), strict=True)
+        record: _T = _adapter(kind).validate_json(json.dumps(document), strict=True)  # type: ignore[arg-type] # a class
+        return record
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         found = f", found {first['input']!r:.80}" if first["type"] != "missing" else ""

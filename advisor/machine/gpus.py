@@ -48,14 +48,14 @@ def read_nvidia_gpus(*, visible: str | None = None) -> GpusFound:
         said = f" (NVML: {problem})" if problem else ""
         return GpusFound(notes=(f"no NVIDIA driver found: neither NVML nor nvidia-smi is available{said}",))
     cards, notes = found
-    cards = _visible(cards, os.environ.get("CUDA_VISIBLE_DEVICES") if visible is None else visible)
-    gpus = tuple(replace(card.gpu, id=f"cuda:{index}") for index, card in enumerate(cards) if not card.is_divided)
-    divided = tuple(
-        f"cuda:{index}, {card.gpu.name}, is in MIG mode: its instances are not predicted"
-        for index, card in enumerate(cards)
-        if card.is_divided
-    )
-    return GpusFound(gpus=gpus, notes=(*notes, *divided))
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES") if visible is None else visible
+    gpus, divided = [], []
+    for index, card in enumerate(cards if visible is None else _visible(cards, visible)):
+        if card.is_divided:
+            divided.append(f"cuda:{index}, {card.gpu.name}, is in MIG mode: its instances are not predicted")
+        else:
+            gpus.append(replace(card.gpu, id=f"cuda:{index}"))
+    return GpusFound(gpus=tuple(gpus), notes=(*notes, *divided))
 
 
 def _ask_nvml() -> tuple[_Found | None, str]:
@@ -124,13 +124,13 @@ def _parse_smi(text: str) -> list[_Card]:
     cards = []
     for index, line in enumerate(csv.reader(text.splitlines(), skipinitialspace=True)):
         uuid, name, memory_mib, driver, limit_w, mig_mode = line
-        memory, limit = _number(memory_mib), _number(limit_w)
+        memory_bytes = None if (memory := _number(memory_mib)) is None else memory * 2**20
         gpu = LocalGpu(
             id=f"cuda:{index}",
             name=name,
-            memory_bytes=None if memory is None else memory * 2**20,
+            memory_bytes=memory_bytes,
             driver=driver,
-            power_limit_w=limit,
+            power_limit_w=_number(limit_w),
             uuid=uuid,
         )
         cards.append(_Card(gpu=gpu, is_divided=mig_mode == "Enabled"))
@@ -141,21 +141,17 @@ def _number(text: str) -> float | None:
     return float(text) if text.replace(".", "", 1).isdecimal() else None
 
 
-def _visible(cards: Sequence[_Card], visible: str | None) -> list[_Card]:
+def _visible(cards: Sequence[_Card], visible: str) -> list[_Card]:
     """Return the GPUs that CUDA_VISIBLE_DEVICES lists by index or UUID prefix, up to the first invalid entry.
 
     An empty string hides all GPUs. Source: CUDA C++ Programming Guide, "CUDA Environment Variables".
     """
-    if visible is None:
-        return list(cards)
-    named = []
-    for name in visible.split(","):
-        card = next((card for index, card in enumerate(cards) if _is_named(card, index, name.strip())), None)
+    named: list[_Card] = []
+    for name in map(str.strip, visible.split(",")):
+        by_uuid = (card for card in cards if name.startswith("GPU-") and (card.gpu.uuid or "").startswith(name))
+        by_index = (card for index, card in enumerate(cards) if name == str(index))
+        card = next(by_index, None) or next(by_uuid, None)
         if card is None or card in named:
             break
         named.append(card)
     return named
-
-
-def _is_named(card: _Card, index: int, name: str) -> bool:
-    return name == str(index) or (name.startswith("GPU-") and (card.gpu.uuid or "").startswith(name))

@@ -29,7 +29,8 @@ _GRAVITONS: Mapping[str, str] = {
 def read_linux(*, affinity: Collection[int], root: Path = Path("/")) -> Machine:
     """Return what a process with the affinity mask `affinity` may use, without GPUs; `root` holds /proc and /sys."""
     info = _cpuinfo(root)
-    cpus = _performance_cpus(root) & set(affinity) or set(affinity)
+    performance_cpus = _cpu_list(read_kernel_file(root / "sys/devices/cpu_core/cpus"))  # listed on a hybrid CPU only
+    cpus = performance_cpus & set(affinity) or set(affinity)
     cores = {siblings for cpu in cpus if (siblings := _of_cpu(root, cpu, "topology/thread_siblings_list"))}
     core_count, thread_count = float(len(cores) or len(cpus)), len(cpus)
     is_virtual = "hypervisor" in info.get("flags", "").split() or (root / "sys/hypervisor/type").is_file()
@@ -86,11 +87,6 @@ def _arm_name(root: Path, signature: str | None) -> str | None:
     if core and read_kernel_file(root / "sys/class/dmi/id/sys_vendor") == "Amazon EC2":
         return _GRAVITONS.get(core, core)
     return core
-
-
-def _performance_cpus(root: Path) -> set[int]:
-    """Return the performance cores' CPU numbers on a hybrid CPU, and an empty set on any other."""
-    return _cpu_list(read_kernel_file(root / "sys/devices/cpu_core/cpus"))
 
 
 def _clock_hz(root: Path, cpus: Iterable[int], name: str, *, unit_hz: float) -> float | None:

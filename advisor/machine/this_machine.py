@@ -1,44 +1,64 @@
-"""Describes the machine that the program runs on."""
+"""Describes the machine that the program runs on, and asks torch in a child process, without importing it here."""
 
+import json
 import os
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
-from advisor.machine.gpus import GpusFound, read_nvidia_gpus
+from advisor.machine.gpus import read_nvidia_gpus
 from advisor.machine.linux import read_linux
 from advisor.machine.macos import read_macos
-from advisor.machine.torch_seen import ask_torch
-from advisor.records.machine import Machine
+from advisor.records.machine import BUS_ORDER, LocalGpu, Machine, TorchSeen
 
 _AMD_COMPUTE = Path("/dev/kfd")
 """Device file of AMD's GPU compute driver."""
+_TIMEOUT_S = 120.0
+"""The first import of torch from a cold disk can take half a minute."""
+_ROOT = str(Path(__file__).resolve().parents[2])
+# As in advisor.workload.spawn: `-m` would put the working directory before the standard library.
+_START = "import sys; sys.path.append(sys.argv.pop(1)); from advisor.workload.torch_devices import main; main()"
 
 
 def this_machine() -> Machine:
     """Return what this process may use of the machine; runs no benchmark and does not import torch.
 
-    GPUs that NVIDIA's driver does not list (Apple, AMD) are found by torch in a child process.
+    NVIDIA GPUs are listed by their driver. On a Mac, or where AMD's driver is present, torch lists the GPUs in a child
+    process.
     """
-    machine, found = _read_host(), _read_gpus()
-    return replace(machine, gpus=found.gpus, notes=(*machine.notes, *found.notes))
-
-
-def _read_host() -> Machine:
-    """Return the machine without its GPUs."""
     if sys.platform == "linux":
-        return read_linux(affinity=os.sched_getaffinity(0))
-    if sys.platform == "darwin":
-        return read_macos()
-    threads = os.cpu_count() or 1
-    note = f"on {sys.platform} only the number of hardware threads is known"
-    return Machine(core_count=float(threads), thread_count=threads, notes=(note,))
-
-
-def _read_gpus() -> GpusFound:
-    """List NVIDIA GPUs through their driver; on a Mac, or where AMD's driver is present, list GPUs through torch."""
+        machine = read_linux(affinity=os.sched_getaffinity(0))
+    elif sys.platform == "darwin":
+        machine = read_macos()
+    else:
+        threads = os.cpu_count() or 1
+        note = f"on {sys.platform} only the number of hardware threads is known"
+        machine = Machine(core_count=float(threads), thread_count=threads, notes=(note,))
     if sys.platform != "darwin" and not _AMD_COMPUTE.exists():
-        return read_nvidia_gpus()
+        found = read_nvidia_gpus()
+        return replace(machine, gpus=found.gpus, notes=(*machine.notes, *found.notes))
     seen = ask_torch()
     problem = (f"GPUs: torch cannot be loaded: {seen.problem}",) if seen.problem else ()
-    return GpusFound(gpus=seen.gpus, notes=problem)
+    return replace(machine, gpus=seen.gpus, notes=(*machine.notes, *problem))
+
+
+def ask_torch(*, python: str = sys.executable) -> TorchSeen:
+    """Return what torch reports, after importing it in a child process (about a second)."""
+    try:
+        done = subprocess.run(  # noqa: S603 - this same interpreter, started without a shell
+            [python, "-P", "-c", _START, _ROOT],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_TIMEOUT_S,
+            env=os.environ | BUS_ORDER,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return TorchSeen(problem=f"the child process does not respond: {error}")
+    if done.returncode != 0:
+        return TorchSeen(problem=(done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
+    answer = json.loads(done.stdout.splitlines()[-1])
+    gpus = tuple(LocalGpu(**gpu) for gpu in answer["gpus"])
+    return TorchSeen(version=answer["version"], thread_count=answer["thread_count"], gpus=gpus)

@@ -1,4 +1,4 @@
-"""Costs of copies, casts, concatenation and padding, which move elements and compute nothing."""
+"""Costs of copies, casts, concatenation and padding, which move elements, and of views, which cost nothing."""
 
 from advisor.ops.registry import Call, Cost, aten, formula, streaming
 
@@ -27,26 +27,41 @@ _ADDING_BACKWARDS = """
     col2im unfold_backward
 """
 _PLACING_BACKWARDS = "select_backward slice_backward diagonal_backward _pack_padded_sequence_backward"
+_VIEWS = """
+    view view_as reshape reshape_as _reshape_alias _unsafe_view expand expand_as broadcast_to
+    permute transpose t numpy_T mT mH adjoint matrix_H movedim moveaxis swapaxes swapdims
+    squeeze unsqueeze flatten unflatten ravel select slice narrow split split_with_sizes chunk tensor_split
+    hsplit vsplit dsplit unsafe_split unsafe_split_with_sizes unsafe_chunk
+    unbind unfold diagonal linalg_diagonal as_strided detach alias lift_fresh lift
+    view_as_real view_as_complex real imag _conj conj _neg_view resolve_conj resolve_neg
+    set_ resize resize_as _values _indices values indices crow_indices col_indices ccol_indices row_indices
+    _fw_primal _make_dual _unpack_dual slice_inverse _coalesced
+    _nested_view_from_buffer _nested_view_from_jagged _nested_get_values _nested_get_offsets _nested_get_lengths
+    _nested_get_min_seqlen _nested_get_max_seqlen _nested_get_ragged_idx _nested_get_jagged_dummy
+    _local_scalar_dense item is_same_size is_pinned sym_size sym_stride sym_numel sym_storage_offset
+    sym_is_contiguous _autocast_to_full_precision _autocast_to_reduced_precision _grad_sum_to_size
+    _sparse_coo_tensor_with_dims_and_tensors _linalg_check_errors
+    _assert_async _assert_scalar _assert_tensor_metadata sym_constrain_range sym_constrain_range_for_size
+    requires_grad retain_grad _version record_stream
+"""
+_BOOKKEEPING = (
+    "prim.device",
+    "prim.layout",
+    "profiler._record_function_enter_new",
+    "profiler._record_function_exit",
+    "profiler._record_function_exit._RecordFunction",
+)
+"""Calls that access no tensor's memory."""
 
-
+# Views reinterpret the same memory.
+formula(*aten(_VIEWS), *_BOOKKEEPING, family="view")(lambda call: Cost())
 _COPIES = aten(_WHOLE_COPIES + _PLACING_BACKWARDS + _SCATTERED_VIEWS)
-streaming(*_COPIES, family="copy", fusable=True, flops=0, per="outputs")
+streaming(*_COPIES, family="copy", fusable=True, flops=0)
 # Several elements of a gradient may be summed into one: 1 addition per element.
 streaming(*aten(_ADDING_BACKWARDS), family="copy", fusable=True, flops=1, per=0)
 
 
-@formula(*aten("copy"), family="copy", fusable=True)
+@formula(*aten("copy _foreach_copy"), family="copy", fusable=True)
 def _copy_into(call: Call) -> Cost:
-    """Inputs (destination, source): the destination is written, not read."""
-    return Cost(flops=0.0, read_bytes=call.inputs[1].size_bytes, write_bytes=call.write_bytes)
-
-
-@formula(*aten("_foreach_copy"), family="copy", fusable=True)
-def _copy_each_into(call: Call) -> Cost:
-    """Inputs (destinations..., sources...), the same number of each."""
-    sources = call.inputs[len(call.inputs) // 2 :]
-    return Cost(
-        flops=0.0,
-        read_bytes=sum(tensor.size_bytes for tensor in sources),
-        write_bytes=call.write_bytes,
-    )
+    """Inputs (destinations..., sources...), the same number of each: the destinations are written, not read."""
+    return call.reading(*call.inputs[len(call.inputs) // 2 :])

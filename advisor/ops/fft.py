@@ -6,33 +6,21 @@ Design and Implementation of FFTW3", Proceedings of the IEEE 93 (2005), section 
 
 import math
 
-from advisor.ops.arithmetic import log2
-from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula
+from advisor.ops.registry import Call, Number, aten, log2, streaming
 
 
-def _transform_flops(call: Call, *, points: Tensor, flops_per_point: float) -> Number:
-    """Return the FLOP; `points` is the operand with all N points of each transform, the longer one if it is real."""
+def _transform_flops(call: Call) -> Number:
+    """Count the operand with all N points of each transform, the longer one if it is real."""
+    points = call.outputs[0] if call.op == "aten._fft_c2r" else call.inputs[0]
     transform_numel = math.prod(points.shape[dim] for dim in call.attributes["dim"])
-    return flops_per_point * points.numel * log2(transform_numel)
+    return (5.0 if call.op == "aten._fft_c2c" else 2.5) * points.numel * log2(transform_numel)
 
 
-@formula(*aten("_fft_c2c"), family="fft", attributes=("dim",))
-def _complex_to_complex(call: Call) -> Cost:
-    return call.streamed(flops=_transform_flops(call, points=call.inputs[0], flops_per_point=5.0))
-
-
-@formula(*aten("_fft_r2c"), family="fft", attributes=("dim",))
-def _real_to_complex(call: Call) -> Cost:
-    return call.streamed(flops=_transform_flops(call, points=call.inputs[0], flops_per_point=2.5))
-
-
-@formula(*aten("_fft_c2r"), family="fft", attributes=("dim",))
-def _complex_to_real(call: Call) -> Cost:
-    return call.streamed(flops=_transform_flops(call, points=call.outputs[0], flops_per_point=2.5))
-
-
-@formula(*aten("stft istft"), family="fft", attributes=("n_fft",))
-def _short_time(call: Call) -> Cost:
-    """A real transform of `n_fft` points per frame; the frames have about twice as many points as the spectrum."""
+def _short_time_flops(call: Call) -> Number:
+    """Count a real transform of `n_fft` points per frame; the frames have about twice the spectrum's points."""
     spectrum = call.outputs[0] if call.outputs[0].dtype.startswith("complex") else call.inputs[0]
-    return call.streamed(flops=2.5 * 2 * spectrum.numel * log2(float(call.attributes["n_fft"])))
+    return 2.5 * 2 * spectrum.numel * log2(float(call.attributes["n_fft"]))
+
+
+streaming(*aten("_fft_c2c _fft_r2c _fft_c2r"), family="fft", attributes=("dim",), flops=_transform_flops)
+streaming(*aten("stft istft"), family="fft", attributes=("n_fft",), flops=_short_time_flops)

@@ -5,9 +5,9 @@ out-of-place form only under tracing.
 """
 
 import math
+from functools import reduce
 
-from advisor.ops.arithmetic import larger
-from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula, streaming
+from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula, larger, streaming
 
 
 @formula(
@@ -17,24 +17,14 @@ from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula, stre
 def _gather(call: Call) -> Cost:
     """Inputs (source, indices or mask...): reads as many elements of the source as the result has."""
     source, *indices = call.inputs
-    picked_bytes = call.output_numel * source.itemsize_bytes
-    read_bytes = picked_bytes + sum(tensor.size_bytes for tensor in indices)
-    return Cost(flops=0.0, read_bytes=read_bytes, write_bytes=call.write_bytes)
+    return call.reading(*indices, read_bytes=call.output_numel * source.itemsize_bytes)
 
 
 @formula(*aten("index_put _index_put_impl _unsafe_index_put"), family="gather")
 def _index_put(call: Call) -> Cost:
     """Inputs (destination, indices..., values): writes in place at the indices."""
     destination, *indices, values = call.inputs
-    touched = _indexed_numel(destination, indices=indices, values=values)
-    return _write_touched(touched=touched, destination=destination, others=(*indices, values))
-
-
-@formula(*aten("_unsafe_masked_index_put_accumulate"), family="gather")
-def _masked_index_put(call: Call) -> Cost:
-    """Inputs (destination, mask, indices..., values): writes in place at the indices."""
-    destination, *others, values = call.inputs
-    return _write_touched(touched=values.numel, destination=destination, others=(*others, values))
+    return _write_touched(call, touched=_indexed_numel(destination, indices=indices, values=values))
 
 
 @formula(*aten("scatter scatter_add scatter_reduce"), family="gather")
@@ -46,13 +36,6 @@ def _scatter(call: Call) -> Cost:
     return Cost(flops=index.numel, read_bytes=read_bytes + touched_bytes, write_bytes=touched_bytes)
 
 
-@formula(*aten("index_add index_copy index_reduce"), family="gather")
-def _index_add(call: Call) -> Cost:
-    """Inputs (destination, index, source): each source element goes to one element of the destination."""
-    destination, index, source = call.inputs
-    return _write_touched(touched=source.numel, destination=destination, others=(index, source))
-
-
 @formula(*aten("index_fill"), family="gather", attributes=("dim",))
 def _index_fill(call: Call) -> Cost:
     """Inputs (destination, index[, value]): writes the indexed slices of dimension `dim`."""
@@ -60,44 +43,42 @@ def _index_fill(call: Call) -> Cost:
     dim = call.attributes["dim"] % len(destination.shape)
     slice_numel = math.prod(destination.shape[:dim]) * math.prod(destination.shape[dim + 1 :])
     touched_bytes = index.numel * slice_numel * destination.itemsize_bytes
-    return Cost(flops=0.0, read_bytes=index.size_bytes, write_bytes=touched_bytes)
+    return Cost(read_bytes=index.size_bytes, write_bytes=touched_bytes)
 
 
-@formula(*aten("put"), family="gather")
-def _put(call: Call) -> Cost:
-    """Inputs (destination, index, source)."""
-    destination, index, source = call.inputs
-    return _write_touched(touched=index.numel, destination=destination, others=(index, source))
+def _write_touched(call: Call, *, touched: Number) -> Cost:
+    """Return the cost of reading, adding to (1 FLOP) and writing `touched` elements of the first input.
 
-
-# All elements are read and written: those with a false mask keep their value.
-streaming(*aten("masked_scatter masked_scatter_backward"), family="gather", fusable=True, flops=0, per="outputs")
-# One comparison per element.
-streaming(*aten("nonzero argwhere nonzero_static"), family="gather", flops=1, per=0)
-
-
-def _write_touched(*, touched: Number, destination: Tensor, others: tuple[Tensor, ...]) -> Cost:
-    """Return the cost of reading, adding to (1 FLOP) and writing `touched` elements of the destination."""
+    The other inputs are read whole.
+    """
+    destination, *others = call.inputs
     touched_bytes = touched * destination.itemsize_bytes
     read_bytes = touched_bytes + sum(tensor.size_bytes for tensor in others)
     return Cost(flops=touched, read_bytes=read_bytes, write_bytes=touched_bytes)
+
+
+# Inputs (destination, mask or index..., values): each value goes to one element of the destination.
+_EACH_VALUE = aten("_unsafe_masked_index_put_accumulate index_add index_copy index_reduce")
+formula(*_EACH_VALUE, family="gather")(lambda call: _write_touched(call, touched=call.inputs[-1].numel))
+# Inputs (destination, index, source).
+formula(*aten("put"), family="gather")(lambda call: _write_touched(call, touched=call.inputs[1].numel))
+# All elements are read and written: those with a false mask keep their value.
+streaming(*aten("masked_scatter masked_scatter_backward"), family="gather", fusable=True, flops=0)
+# One comparison per element.
+streaming(*aten("nonzero argwhere nonzero_static"), family="gather", flops=1, per=0)
 
 
 def _indexed_numel(destination: Tensor, *, indices: list[Tensor], values: Tensor) -> Number:
     """Return the number of elements in `destination[indices]`, at least as many as there are values.
 
     A single value is broadcast: the count is then the indices' elements times the dimensions that are not indexed. The
-    trace does not say which dimensions are indexed; they are taken to be the first. A mask counts as all true.
+    trace does not say which dimensions are indexed; they are taken to be the first. A mask counts as all true. A length
+    that depends on the batch is an array or not 1, so it never makes a value a single one.
     """
-    if not _is_single(values):
+    if not all(isinstance(length, int | float) and length == 1 for length in values.shape):
         return larger(values.numel, _broadcast_numel(indices))
     indexed_dims = sum(len(index.shape) if index.dtype in ("bool", "uint8") else 1 for index in indices)
     return _broadcast_numel(indices) * math.prod(destination.shape[indexed_dims:])
-
-
-def _is_single(tensor: Tensor) -> bool:
-    """Return True for one element at every batch size; a length that depends on the batch is an array or not 1."""
-    return all(isinstance(length, int | float) and length == 1 for length in tensor.shape)
 
 
 def _broadcast_numel(tensors: list[Tensor]) -> Number:
@@ -105,9 +86,6 @@ def _broadcast_numel(tensors: list[Tensor]) -> Number:
     rank = max((len(tensor.shape) for tensor in tensors), default=0)
     numel: Number = 1.0
     for position in range(1, rank + 1):
-        lengths = [tensor.shape[-position] for tensor in tensors if len(tensor.shape) >= position]
-        longest = lengths[0]
-        for length in lengths[1:]:
-            longest = larger(longest, length)
-        numel = numel * longest
+        lengths = (tensor.shape[-position] for tensor in tensors if len(tensor.shape) >= position)
+        numel = numel * reduce(larger, lengths)
     return numel

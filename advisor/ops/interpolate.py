@@ -3,7 +3,7 @@
 Taps: 2 per dimension for linear, 4 for cubic, 6 for Lanczos. Every input is read once, because neighbours share taps.
 """
 
-from advisor.ops.registry import Call, Cost, aten, formula, streaming
+from advisor.ops.registry import Call, Number, aten, streaming
 
 _TAPS = {
     "upsample_nearest1d upsample_nearest2d upsample_nearest3d": 0,
@@ -19,60 +19,40 @@ _TAPS = {
 for _names, _taps in _TAPS.items():
     _backwards = (f"{op}_backward" for op in aten(_names))
     _flops = max(1, 2 * _taps)  # every element of the gradient is added to its taps, at least one
-    streaming(*aten(_names), family="interpolate", autocast="full", fusable=True, flops=2 * _taps, per="outputs")
+    streaming(*aten(_names), family="interpolate", autocast="full", fusable=True, flops=2 * _taps)
     streaming(*_backwards, family="interpolate", autocast="full", fusable=True, flops=_flops, per=0)
 
 _GRID_TAPS = {0: 2, 1: 0, 2: 4}
 """Taps per dimension by torch's `interpolation_mode`: bilinear, nearest, bicubic."""
+_GRID_SAMPLERS = aten("grid_sampler_2d grid_sampler_3d _grid_sampler_2d_cpu_fallback")
 
 
-@formula(
-    *aten("grid_sampler_2d grid_sampler_3d _grid_sampler_2d_cpu_fallback"),
-    family="interpolate",
-    attributes=("interpolation_mode",),
-)
-def _grid_sample(call: Call) -> Cost:
-    """Inputs (input (n, channels, ...), grid (n, ..., dims))."""
-    taps = _grid_taps(call, dims=len(call.inputs[0].shape) - 2)
-    return call.streamed(flops=2 * taps * call.outputs[0].numel)
+def _grid_flops(call: Call) -> Number:
+    """Inputs (input (n, channels, ...), grid (n, ..., dims)); in backward (grad_output, input, grid).
+
+    The gradients of input and grid each use all taps.
+    """
+    taps = int(_GRID_TAPS[call.attributes["interpolation_mode"]] ** (len(call.inputs[0].shape) - 2))
+    return 2 * 2 * taps * call.inputs[0].numel if "_backward" in call.op else 2 * taps * call.outputs[0].numel
 
 
-@formula(
-    *aten("grid_sampler_2d_backward grid_sampler_3d_backward _grid_sampler_2d_cpu_fallback_backward"),
-    family="interpolate",
-    attributes=("interpolation_mode",),
-)
-def _grid_sample_backward(call: Call) -> Cost:
-    """Inputs (grad_output, input, grid): the gradients of input and grid each use all taps."""
-    grad_output = call.inputs[0]
-    taps = _grid_taps(call, dims=len(grad_output.shape) - 2)
-    return call.streamed(flops=2 * 2 * taps * grad_output.numel)
+for _samplers in (_GRID_SAMPLERS, [f"{op}_backward" for op in _GRID_SAMPLERS]):
+    streaming(*_samplers, family="interpolate", attributes=("interpolation_mode",), flops=_grid_flops)
 
 
-def _grid_taps(call: Call, *, dims: int) -> int:
-    mode: int = call.attributes["interpolation_mode"]
-    return int(_GRID_TAPS[mode] ** dims)
-
-
-@formula(*aten("affine_grid_generator"), family="interpolate")
-def _affine_grid(call: Call) -> Cost:
+def _affine_grid_flops(call: Call) -> Number:
     """Each grid coordinate is a dot product with (position, 1): dims + 1 multiply-adds."""
-    grid = call.outputs[0]
-    return call.streamed(flops=2 * grid.numel * (grid.shape[-1] + 1))
+    return 2 * call.outputs[0].numel * (call.outputs[0].shape[-1] + 1)
 
 
-@formula(
-    *("torchvision.roi_align", "torchvision.ps_roi_align"),
-    family="interpolate",
-    autocast="full",
-    attributes=("sampling_ratio",),
-)
-def _roi_align(call: Call) -> Cost:
+def _roi_align_flops(call: Call) -> Number:
     """Inputs (features, boxes): each output element averages sampling_ratio^2 bilinear samples (2 x 2 if adaptive)."""
     ratio = call.attributes["sampling_ratio"]
-    samples = ratio**2 if ratio > 0 else 4
-    return call.streamed(flops=samples * 2 * 4 * call.outputs[0].numel)
+    return (ratio**2 if ratio > 0 else 4) * 2 * 4 * call.outputs[0].numel
 
 
+_ALIGNED, _POOLED = (("torchvision.roi_" + kind, "torchvision.ps_roi_" + kind) for kind in ("align", "pool"))
+streaming(*aten("affine_grid_generator"), family="interpolate", flops=_affine_grid_flops)
+streaming(*_ALIGNED, family="interpolate", autocast="full", attributes=("sampling_ratio",), flops=_roi_align_flops)
 # Inputs (features, boxes): every feature is compared once, assuming that the boxes roughly tile the image.
-streaming("torchvision.roi_pool", "torchvision.ps_roi_pool", family="interpolate", autocast="full", flops=1, per=0)
+streaming(*_POOLED, family="interpolate", autocast="full", flops=1, per=0)

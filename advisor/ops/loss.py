@@ -1,6 +1,6 @@
 """Costs of losses; pointwise losses take 3 FLOP per element (difference, function, sum), their gradients 2."""
 
-from advisor.ops.registry import Call, Cost, aten, formula, streaming
+from advisor.ops.registry import Call, Cost, Number, aten, formula, streaming
 
 _POINTWISE_LOSSES = """
     mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits soft_margin_loss
@@ -11,31 +11,23 @@ _POINTWISE_LOSS_BACKWARDS = """
     soft_margin_loss_backward multilabel_margin_loss_backward multi_margin_loss_backward
 """
 
-
 streaming(*aten(_POINTWISE_LOSSES), family="loss", autocast="full", fusable=True, flops=3, per=0)
-streaming(*aten(_POINTWISE_LOSS_BACKWARDS), family="loss", autocast="full", fusable=True, flops=2, per="outputs")
+streaming(*aten(_POINTWISE_LOSS_BACKWARDS), family="loss", autocast="full", fusable=True, flops=2)
 
 
 @formula(*aten("nll_loss nll_loss_forward nll_loss2d nll_loss2d_forward"), family="loss", autocast="full", fusable=True)
 def _nll_loss(call: Call) -> Cost:
     """Inputs (log-probabilities (n, classes, ...), target[, weight]): one element is picked and added per target."""
-    log_probabilities, target = call.inputs[:2]
+    log_probabilities, target, *weight = call.inputs
     picked_bytes = target.numel * log_probabilities.itemsize_bytes
-    weight_bytes = sum(tensor.size_bytes for tensor in call.inputs[2:])
-    return Cost(
-        flops=target.numel,
-        read_bytes=picked_bytes + target.size_bytes + weight_bytes,
-        write_bytes=call.write_bytes,
-    )
+    return call.reading(target, *weight, read_bytes=picked_bytes, flops=target.numel)
 
 
 @formula(*aten("nll_loss_backward nll_loss2d_backward"), family="loss", autocast="full", fusable=True)
 def _nll_loss_backward(call: Call) -> Cost:
     """Inputs (grad_output, log-probabilities, target, ...): the whole gradient is written, zero but at the targets."""
-    grad_output, _, *others = call.inputs
-    target = others[0]
-    read_bytes = grad_output.size_bytes + sum(tensor.size_bytes for tensor in others)
-    return Cost(flops=target.numel, read_bytes=read_bytes, write_bytes=call.write_bytes)
+    grad_output, _, target, *others = call.inputs
+    return call.reading(grad_output, target, *others, flops=target.numel)
 
 
 _CTC_FLOPS_PER_STATE = 10
@@ -43,15 +35,15 @@ _CTC_FLOPS_PER_STATE = 10
 (Graves et al. 2006, equation 6, in log space; the logarithm and the emission's addition are left out of the ten)."""
 
 
-@formula(*aten("_ctc_loss _use_cudnn_ctc_loss _cudnn_ctc_loss"), family="loss", autocast="full")
-def _ctc_loss(call: Call) -> Cost:
-    """Inputs (log-probabilities (time, batch, classes), targets, ...); outputs (loss, alpha (batch, time, states))."""
-    return call.streamed(flops=_CTC_FLOPS_PER_STATE * call.outputs[1].numel)
+def _ctc_flops(call: Call) -> Number:
+    """Inputs (log-probabilities (time, batch, classes), targets, ...); outputs (loss, alpha (batch, time, states)).
+
+    Backward's last input is alpha. Its beta costs as much as alpha, and is followed by the gradient.
+    """
+    if call.op == "aten._ctc_loss_backward":
+        return _CTC_FLOPS_PER_STATE * call.inputs[-1].numel + 2 * call.outputs[0].numel
+    return _CTC_FLOPS_PER_STATE * call.outputs[1].numel
 
 
-@formula(*aten("_ctc_loss_backward"), family="loss", autocast="full")
-def _ctc_loss_backward(call: Call) -> Cost:
-    """Inputs (grad, log-probabilities, targets, ..., loss, alpha): beta costs as much as alpha, then the gradient."""
-    alpha = call.inputs[-1]
-    gradient = call.outputs[0]
-    return call.streamed(flops=_CTC_FLOPS_PER_STATE * alpha.numel + 2 * gradient.numel)
+_CTC = aten("_ctc_loss _use_cudnn_ctc_loss _cudnn_ctc_loss _ctc_loss_backward")
+streaming(*_CTC, family="loss", autocast="full", flops=_ctc_flops)

@@ -4,42 +4,37 @@ The five are sum, sum of squares, subtract, scale, shift (fvcore/nn/jit_handles.
 Input and gradient are counted as read once; a device with too small a cache reads them again.
 """
 
-from advisor.ops.arithmetic import larger
-from advisor.ops.registry import Call, Cost, aten, formula, streaming
+from advisor.ops.registry import Call, Number, aten, larger, streaming
 
 _FLOPS_WITH_STATISTICS = 5
 _FLOPS_WITH_RUNNING_STATISTICS = 2
-
-
 _BATCH_NORM_FLOPS = {True: _FLOPS_WITH_STATISTICS, False: _FLOPS_WITH_RUNNING_STATISTICS}
-"""FLOP per element, by the argument that says whether to train."""
+"""FLOP per element, by the argument that says whether to train; without it, statistics are always computed."""
 
 
-@formula(
-    *aten("native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional _batch_norm_impl_index"),
-    *aten("cudnn_batch_norm miopen_batch_norm"),
-    family="norm",
-    attributes=("training",),
-    fusable=True,
-)
-@formula(*aten("_batch_norm_with_update _batch_norm_with_update_functional"), family="norm", fusable=True)
-def _batch_norm(call: Call) -> Cost:
-    """Operators without the argument `training` always compute statistics."""
-    flops_per_element = _BATCH_NORM_FLOPS[call.attributes.get("training", True)]
-    return call.streamed(flops=flops_per_element * call.inputs[0].numel)
+def _batch_norm_flops(call: Call) -> Number:
+    return _BATCH_NORM_FLOPS[call.attributes.get("training", True)] * call.inputs[0].numel
 
 
-_EVALUATED = aten("_native_batch_norm_legit_no_training _batch_norm_no_update")
-streaming(*_EVALUATED, family="norm", fusable=True, flops=_FLOPS_WITH_RUNNING_STATISTICS, per=0)
-
-
-@formula(*aten("native_batch_norm_backward"), family="norm", attributes=("train",), fusable=True)
-@formula(*aten("batch_norm_backward cudnn_batch_norm_backward miopen_batch_norm_backward"), family="norm", fusable=True)
-def _batch_norm_backward(call: Call) -> Cost:
+def _batch_norm_backward_flops(call: Call) -> Number:
     """Inputs (gradient, normalised tensor, ...) in this order; the gradient may be a single expanded value."""
-    flops_per_element = 2 * _BATCH_NORM_FLOPS[call.attributes.get("train", True)]
-    return call.streamed(flops=flops_per_element * larger(call.inputs[0].numel, call.inputs[1].numel))
+    numel = larger(call.inputs[0].numel, call.inputs[1].numel)
+    return 2 * _BATCH_NORM_FLOPS[call.attributes.get("train", True)] * numel
 
+
+_WITH_FLAG = aten(
+    "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional _batch_norm_impl_index "
+    "cudnn_batch_norm miopen_batch_norm"
+)
+_UPDATING = aten("_batch_norm_with_update _batch_norm_with_update_functional")
+_EVALUATED = aten("_native_batch_norm_legit_no_training _batch_norm_no_update")
+_BACKWARD_WITH_FLAG = aten("native_batch_norm_backward")
+_BACKWARD = aten("batch_norm_backward cudnn_batch_norm_backward miopen_batch_norm_backward")
+streaming(*_WITH_FLAG, family="norm", attributes=("training",), fusable=True, flops=_batch_norm_flops)
+streaming(*_UPDATING, family="norm", fusable=True, flops=_batch_norm_flops)
+streaming(*_EVALUATED, family="norm", fusable=True, flops=_FLOPS_WITH_RUNNING_STATISTICS, per=0)
+streaming(*_BACKWARD_WITH_FLAG, family="norm", attributes=("train",), fusable=True, flops=_batch_norm_backward_flops)
+streaming(*_BACKWARD, family="norm", fusable=True, flops=_batch_norm_backward_flops)
 
 _NORMS = aten("native_layer_norm native_group_norm _fused_rms_norm rms_norm")
 _GRADIENTS = aten("native_layer_norm_backward native_group_norm_backward _fused_rms_norm_backward")

@@ -2,28 +2,17 @@
 
 from advisor.ops.registry import Call, Cost, aten, formula, streaming
 
+_ATTRIBUTES = (
+    "name", "element_count", "tensor_count", "flops_per_element", "read_bytes_per_element", "write_bytes_per_element",
+)  # fmt: skip
 
-@formula(
-    "optimizer",
-    family="optimizer",
-    attributes=(
-        "name",
-        "element_count",
-        "tensor_count",
-        "flops_per_element",
-        "read_bytes_per_element",
-        "write_bytes_per_element",
-    ),
-)
+
+@formula("optimizer", family="optimizer", attributes=_ATTRIBUTES)
 def _optimizer(call: Call) -> Cost:
     """One step over all parameters. The cost per element depends on the optimizer, so the attributes carry it."""
-    attributes = call.attributes
-    element_count = attributes["element_count"]
-    return Cost(
-        flops=element_count * attributes["flops_per_element"],
-        read_bytes=element_count * attributes["read_bytes_per_element"],
-        write_bytes=element_count * attributes["write_bytes_per_element"],
-    )
+    parts = ("flops", "read_bytes", "write_bytes")
+    element_count = call.attributes["element_count"]
+    return Cost(**{part: element_count * call.attributes[f"{part}_per_element"] for part in parts})
 
 
 # Inputs (parameters..., gradients..., momenta...): weight decay, momentum and update, one multiply-add each.

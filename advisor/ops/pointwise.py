@@ -61,20 +61,21 @@ _FAKE_QUANTIZE = """
     _fake_quantize_learnable_per_tensor_affine_backward _fake_quantize_learnable_per_channel_affine_backward
 """
 
-
 for _names in (_ARITHMETIC, _COMPARISON, _TRANSCENDENTAL, _ACTIVATION, _ON_SCALARS):
-    streaming(*aten(_names), family="pointwise", fusable=True, flops=1, per="outputs")
-streaming(*aten(_FULL_UNDER_AUTOCAST), family="pointwise", autocast="full", fusable=True, flops=1, per="outputs")
-streaming(*aten(_LOW_UNDER_AUTOCAST), family="pointwise", autocast="low", fusable=True, flops=1, per="outputs")
+    streaming(*aten(_names), family="pointwise", fusable=True, flops=1)
+streaming(*aten(_FULL_UNDER_AUTOCAST), family="pointwise", autocast="full", fusable=True, flops=1)
+streaming(*aten(_LOW_UNDER_AUTOCAST), family="pointwise", autocast="low", fusable=True, flops=1)
 _FOREACH_OPS = (f"aten._foreach_{name}" for name in _FOREACH.split())
-streaming(*_FOREACH_OPS, family="pointwise", fusable=True, flops=1, per="outputs")
-streaming(*aten(_FAKE_QUANTIZE), family="quantized", fusable=True, flops=1, per="outputs")
-
-
-@formula(*aten("_thnn_fused_lstm_cell _thnn_fused_gru_cell"), family="pointwise", autocast="low", fusable=True)
-def _fused_cell(call: Call) -> Cost:
-    """Adds two sums of gates and keeps the result for backward: 1 FLOP per element of a sum and of the outputs."""
-    return call.streamed(flops=call.inputs[0].numel + call.output_numel)
+streaming(*_FOREACH_OPS, family="pointwise", fusable=True, flops=1)
+streaming(*aten(_FAKE_QUANTIZE), family="quantized", fusable=True, flops=1)
+# The cells add two sums of gates and keep the result for backward: 1 FLOP per element of a sum and of the outputs.
+streaming(
+    *aten("_thnn_fused_lstm_cell _thnn_fused_gru_cell"),
+    family="pointwise",
+    autocast="low",
+    fusable=True,
+    flops=lambda call: call.inputs[0].numel + call.output_numel,
+)
 
 
 @formula(*aten("_amp_foreach_non_finite_check_and_unscale"), family="pointwise", fusable=True)

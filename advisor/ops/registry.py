@@ -79,18 +79,31 @@ class Call:
         """Elements of all outputs."""
         return sum(tensor.numel for tensor in self.outputs)
 
-    def streamed(self, *, flops: Number) -> "Cost":
-        """Return the cost of reading every input once and writing every output once."""
-        return Cost(flops=flops, read_bytes=self.read_bytes, write_bytes=self.write_bytes)
+    def streamed(self, *, flops: Number, between_bytes: Number = 0) -> "Cost":
+        """Return the cost of reading every input once and writing every output once.
+
+        An operator of several kernels also writes and reads `between_bytes` between them.
+        """
+        return Cost(
+            flops=flops, read_bytes=self.read_bytes + between_bytes, write_bytes=self.write_bytes + between_bytes
+        )
+
+    def reading(self, *tensors: Tensor, read_bytes: Number = 0, flops: Number = 0.0) -> "Cost":
+        """Return the cost of reading these tensors and `read_bytes` more, and writing every output once."""
+        return Cost(
+            flops=flops,
+            read_bytes=read_bytes + sum(tensor.size_bytes for tensor in tensors),
+            write_bytes=self.write_bytes,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
     """FLOP (a multiply-add is two) and bytes that must move between the operator and memory."""
 
-    flops: Number
-    read_bytes: Number
-    write_bytes: Number
+    flops: Number = 0.0
+    read_bytes: Number = 0.0
+    write_bytes: Number = 0.0
     revisited_bytes: Number = 0.0
     """The part of `read_bytes` that reads the same addresses again."""
     revisited_set_bytes: Number = 0.0
@@ -119,10 +132,6 @@ def aten(names: str) -> tuple[str, ...]:
     return tuple(f"aten.{name}" for name in names.split())
 
 
-def _name(cost: Callable[[Call], Cost]) -> tuple[str, str]:
-    return cost.__module__, cost.__qualname__
-
-
 def formula(
     *ops: str, family: str, autocast: Autocast = "widest", attributes: tuple[str, ...] = (), fusable: bool = False
 ) -> Callable[[Callable[[Call], Cost]], Callable[[Call], Cost]]:
@@ -131,8 +140,9 @@ def formula(
     def register(cost: Callable[[Call], Cost]) -> Callable[[Call], Cost]:
         for op in ops:
             # A module whose import a signal handler of the user's ended is imported again.
-            if op in _FORMULAS and _name(_FORMULAS[op].cost) != _name(cost):
-                raise ValueError(f"operator {op} has two formulas: {_FORMULAS[op].cost} and {cost}")
+            known = _FORMULAS[op].cost if op in _FORMULAS else cost
+            if (known.__module__, known.__qualname__) != (cost.__module__, cost.__qualname__):
+                raise ValueError(f"operator {op} has two formulas: {known} and {cost}")
             _FORMULAS[op] = Formula(
                 op=op, family=family, autocast=autocast, attributes=attributes, fusable=fusable, cost=cost
             )
@@ -141,13 +151,22 @@ def formula(
     return register
 
 
-def streaming(*ops: str, family: str, flops: float, per: int | Literal["inputs", "outputs"], **traits: Any) -> None:
-    """Register operators that read every input and write every output once, with `flops` FLOP per element.
+def streaming(
+    *ops: str,
+    family: str,
+    flops: float | Callable[[Call], Number],
+    per: int | Literal["inputs", "outputs"] = "outputs",
+    **traits: Any,
+) -> None:
+    """Register operators that read every input and write every output once.
 
-    The elements are those of one input, by its index, of all inputs, or of all outputs. `traits` as in `formula`.
+    `flops` is a function of the call, or a number of FLOP per element of `per`: one input, by its index, all inputs, or
+    all outputs. `traits` as in `formula`.
     """
 
     def cost(call: Call) -> Cost:
+        if callable(flops):
+            return call.streamed(flops=flops(call))
         tensors = {"inputs": call.inputs, "outputs": call.outputs}[per] if isinstance(per, str) else (call.inputs[per],)
         return call.streamed(flops=flops * sum(tensor.numel for tensor in tensors) if flops else 0.0)
 
@@ -167,6 +186,26 @@ def counted_as(op: str) -> str:
     """Return the operator whose formula counts `op`: "aten.add" for "aten.add_", or `op` itself without a formula."""
     found = formula_of(op)
     return op if found is None else found.op
+
+
+def larger(a: Number, b: Number) -> Number:
+    """Return the elementwise maximum of numbers or arrays."""
+    return (a + b + abs(a - b)) / 2
+
+
+def smaller(a: Number, b: Number) -> Number:
+    """Return the elementwise minimum of numbers or arrays."""
+    return (a + b - abs(a - b)) / 2
+
+
+def log2(value: Number) -> Number:
+    """Return the base 2 logarithm of a number or an array; values below 1 count as 1."""
+    value = larger(value, 1.0)
+    if isinstance(value, float):
+        return math.log2(value)
+    import numpy as np  # an array argument means that numpy is already loaded; floats must not pay for the import
+
+    return np.log2(value)
 
 
 def autocast_of(op: str, attributes: Mapping[str, Any]) -> Autocast:

@@ -6,9 +6,9 @@ every time step accounts for it in its own lowering.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula
+from advisor.ops.registry import Call, Cost, Number, Tensor, aten, formula, streaming
 
 GATE_COUNTS = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 """Gates of a cell; each has one product with the input and one with the state."""
@@ -39,13 +39,15 @@ class Layers:
         projections = self.layer_count * self.hidden_size * self.projection_size
         return self.direction_count * (self.gates * self.hidden_size * gate_inputs + projections)
 
-    def forward_flops(self, *, output: Tensor) -> Number:
-        """Return the FLOP: one multiply-add per weight and token; `output` is (..., directions x features)."""
-        return 2 * math.prod(output.shape[:-1]) * self.weight_numel
+    def cost(self, call: Call, *, output: Tensor, products: int = 1) -> Cost:
+        """Return a call's cost: `products` multiply-adds per weight and token of `output` (..., directions x features).
 
-    def between_bytes(self, *, output: Tensor) -> Number:
-        """Return the bytes that layers pass to the next; each passes as much as the size of the output."""
-        return (self.layer_count - 1) * output.size_bytes
+        Each layer passes as many bytes to the next as the size of the output.
+        """
+        return call.streamed(
+            flops=products * (2 * math.prod(output.shape[:-1]) * self.weight_numel),
+            between_bytes=(self.layer_count - 1) * output.size_bytes,
+        )
 
 
 def layers_of(call: Call) -> Layers:
@@ -68,22 +70,18 @@ def _rnn(call: Call) -> Cost:
     In backward each product needs two, for the gradients of its input and its weight.
     """
     output, products = (call.outputs[0], 1) if call.op == "rnn" else (call.inputs[0], 2)
-    layers = layers_of(call)
-    between_bytes = layers.between_bytes(output=output)
-    return Cost(
-        flops=products * layers.forward_flops(output=output),
-        read_bytes=call.read_bytes + between_bytes,
-        write_bytes=call.write_bytes + between_bytes,
-    )
+    return layers_of(call).cost(call, output=output, products=products)
 
 
-@formula(*aten("mkldnn_rnn_layer mkldnn_rnn_layer_backward"), family="rnn", autocast="low")
-def _one_layer(call: Call) -> Cost:
+def _one_layer_flops(call: Call) -> Number:
     """Inputs (input, input weight, recurrent weight, ...): one layer in one direction, as CPUs run it."""
     source, input_weight, recurrent_weight = call.inputs[:3]
     products = 2 if call.op.endswith("_backward") else 1
-    weight_numel = input_weight.numel + recurrent_weight.numel
-    return call.streamed(flops=products * 2 * math.prod(source.shape[:-1]) * weight_numel)
+    return products * 2 * math.prod(source.shape[:-1]) * (input_weight.numel + recurrent_weight.numel)
+
+
+_ONE_LAYER = aten("mkldnn_rnn_layer mkldnn_rnn_layer_backward")
+streaming(*_ONE_LAYER, family="rnn", autocast="low", flops=_one_layer_flops)
 
 
 @formula(*aten("quantized_lstm quantized_gru"), family="quantized", attributes=("num_layers", "bidirectional"))
@@ -97,10 +95,5 @@ def _quantized_rnn(call: Call) -> Cost:
         layer_count=call.attributes["num_layers"],
         direction_count=2 if call.attributes["bidirectional"] else 1,
     )
-    output = call.outputs[0]
-    between_bytes = layers.between_bytes(output=output)
-    return Cost(
-        flops=layers.forward_flops(output=output),
-        read_bytes=call.read_bytes + between_bytes + layers.weight_numel,
-        write_bytes=call.write_bytes + between_bytes,
-    )
+    cost = layers.cost(call, output=call.outputs[0])
+    return replace(cost, read_bytes=cost.read_bytes + layers.weight_numel)

@@ -2,17 +2,22 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from advisor.records.workload import Blocks, Dim, MemoryLine, Operand, Row, StoredBytes, TakenRatios
 from advisor.workload.allocators import CachingAllocator, GlibcHeap
-from advisor.workload.recorder import CallKey, OperandKey, Recording, row_of
+from advisor.workload.recorder import Recording
 from advisor.workload.storages import CATEGORIES, CELL, STORINGS
 
 _STORED_RATIOS = ({"low": 1.0, "full": 1.0}, {"low": 0.5, "full": 1.0}, {"low": 0.5, "full": 0.5})
 """Bytes stored per traced byte, by way of storing: as traced, under autocast, and with the whole model in half."""
+
+
+_Key = tuple[Any, ...]
+"""Op, family, phase, module, inputs, outputs and attributes of a row, which are equal for calls of one row."""
 
 
 def merge_rows(recordings: Sequence[Recording], batches: Sequence[int]) -> tuple[Row, ...] | None:
@@ -21,55 +26,40 @@ def merge_rows(recordings: Sequence[Recording], batches: Sequence[int]) -> tuple
     Return None if the sequence of calls or a dimension is not affine in the batch. Rows from a single recording hold
     only for its batch.
     """
-    if len(recordings) == 1:
-        calls = zip(recordings[0].calls, recordings[0].varying, strict=True)
-        return tuple(row_of(key, varying, count=count) for (key, varying), count in Counter(calls).items())
-    if len({len(recording.calls) for recording in recordings}) != 1:
+    if len({len(recording.rows) for recording in recordings}) != 1:
         return None
-    rows = []
-    for keys, count in Counter(zip(*(recording.calls for recording in recordings), strict=True)).items():
-        row = _merge(keys, batches, count=count)
-        if row is None:
+    counts: Counter[_Key] = Counter()
+    for keys, count in Counter(zip(*(map(_key, recording.rows) for recording in recordings), strict=True)).items():
+        (*first, _, _, attributes) = keys[0]
+        inputs, outputs = (merge_operands([key[side] for key in keys], batches) for side in (4, 5))
+        if inputs is None or outputs is None or any((*key[:4], key[6]) != (*first, attributes) for key in keys):
             return None
-        rows.append(row)
-    return tuple(rows)
-
-
-def _merge(keys: Sequence[CallKey], batches: Sequence[int], *, count: int) -> Row | None:
-    first = keys[0]
-    if any((*key[:4], key[6]) != (*first[:4], first[6]) for key in keys):
-        return None
-    inputs = _merge_operands([key[4] for key in keys], batches)
-    outputs = _merge_operands([key[5] for key in keys], batches)
-    if inputs is None or outputs is None:
-        return None
-    op, family, phase, module = first[:4]
-    return Row(
-        op=op,
-        family=family,
-        phase=phase,
-        module=module,
-        inputs=inputs,
-        outputs=outputs,
-        attributes=dict(first[6]),
-        count=count,
+        counts[(*first, inputs, outputs, attributes)] += count
+    names = ("op", "family", "phase", "module", "inputs", "outputs")
+    return tuple(
+        Row(**dict(zip(names, key, strict=False)), attributes=dict(key[6]), count=count)
+        for key, count in counts.items()
     )
 
 
-def _merge_operands(traced: Sequence[tuple[OperandKey, ...]], batches: Sequence[int]) -> tuple[Operand, ...] | None:
-    operands = []
-    if len({len(keys) for keys in traced}) != 1:
+def _key(row: Row) -> _Key:
+    return row.op, row.family, row.phase, row.module, row.inputs, row.outputs, tuple(row.attributes.items())
+
+
+def merge_operands(traced: Sequence[tuple[Operand, ...]], batches: Sequence[int]) -> tuple[Operand, ...] | None:
+    """Return the operands that are `traced[i]` at `batches[i]`; None if one is not affine or their number changes."""
+    if len({len(operands) for operands in traced}) != 1:
         return None
-    for keys in zip(*traced, strict=True):
-        _, dtype, flags = keys[0]
-        shape = merge_shape([key[0] for key in keys], batches)
-        if shape is None or any(key[1] != dtype for key in keys):
+    merged = []
+    for same in zip(*traced, strict=True):
+        shape = merge_shape([one.shape for one in same], batches)
+        if shape is None or len({one.dtype for one in same}) != 1:
             return None
-        operands.append(Operand(shape=shape, dtype=dtype, **dict.fromkeys(flags, True)))
-    return tuple(operands)
+        merged.append(replace(same[0], shape=shape, varies=same[0].varies and len(batches) == 1))
+    return tuple(merged)
 
 
-def merge_shape(shapes: Sequence[tuple[int, ...]], batches: Sequence[int]) -> tuple[Dim, ...] | None:
+def merge_shape(shapes: Sequence[tuple[Any, ...]], batches: Sequence[int]) -> tuple[Dim, ...] | None:
     """Return the shape that is `shapes[i]` at `batches[i]`; None if the rank changes or a dimension is not affine."""
     if len({len(shape) for shape in shapes}) != 1:
         return None

@@ -1,24 +1,13 @@
-"""Models how much memory two allocators take from the system: glibc's heap, and torch's caching allocator on CUDA.
+"""Models how much more memory two allocators take than a step's tensors need: glibc's heap, and torch's cache on CUDA.
 
 Both keep freed blocks and reuse them, whole or split; gaps between blocks in use are lost to fragmentation.
 """
 
 from bisect import bisect_left, insort
-from typing import Protocol
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 _MIB = 2**20
-
-
-class Allocator(Protocol):
-    """Allocates and frees blocks; `peak_bytes` is the most memory that it has held from the system."""
-
-    peak_bytes: int
-
-    def allocate(self, size_bytes: int) -> int:
-        """Return the address of a new block."""
-
-    def free(self, address: int) -> None:
-        """Free the block at an address that `allocate` returned."""
 
 
 class GlibcHeap:
@@ -50,7 +39,12 @@ class GlibcHeap:
         """Return the address of a new block, negative if it is mapped; also allocate the objects beside it."""
         size = max(self._SMALLEST, _rounded(size_bytes + 8, 16))
         is_mapped = size + self._ALIGNMENT + self._SMALLEST >= self._MAPPED
-        address = self._map(size) if is_mapped else self._aligned(size)
+        if is_mapped:
+            address, self._next_map = self._next_map, self._next_map - 1
+            self._mapped[address] = size
+            self._mapped_bytes += size
+        else:
+            address = self._aligned(size)
         self._objects_of[address] = [self._take(object_size) for object_size in self._OBJECTS]
         self.peak_bytes = max(self.peak_bytes, self._heap_peak_bytes + self._mapped_bytes)
         return address
@@ -63,12 +57,6 @@ class GlibcHeap:
             self._give(address, self._size_at.pop(address))
         for object_address in self._objects_of.pop(address):
             self._give(object_address, self._size_at.pop(object_address))
-
-    def _map(self, size: int) -> int:
-        address, self._next_map = self._next_map, self._next_map - 1
-        self._mapped[address] = size
-        self._mapped_bytes += size
-        return address
 
     def _aligned(self, size: int) -> int:
         """Allocate an aligned block like `_int_memalign`."""
@@ -86,18 +74,15 @@ class GlibcHeap:
         return aligned
 
     def _take(self, size: int) -> int:
-        address, found_size = self._heap.take_best(size) or self._from_top(size)
+        address, found_size = self._heap.take_best(size) or (self._heap_bytes, size)
+        if address == self._heap_bytes:
+            self._heap_bytes += size
+            self._heap_peak_bytes = max(self._heap_peak_bytes, self._heap_bytes)
         if found_size - size >= self._SMALLEST:
             self._heap.add(address + size, found_size - size)
             found_size = size
         self._size_at[address] = found_size
         return address
-
-    def _from_top(self, size: int) -> tuple[int, int]:
-        start = self._heap_bytes
-        self._heap_bytes += size
-        self._heap_peak_bytes = max(self._heap_peak_bytes, self._heap_bytes)
-        return start, size
 
     def _give(self, address: int, size: int) -> None:
         start, size = self._heap.merged(address, size)
@@ -198,5 +183,66 @@ class _FreeBlocks:
         del self._start_of_end[start + size]
 
 
+Allocator = GlibcHeap | CachingAllocator
+
+
 def _rounded(size: int, unit: int) -> int:
     return -(-size // unit) * unit
+
+
+Event = tuple[int, int | None]
+"""A storage's serial number, and its size in bytes if it is allocated, or None if it is freed."""
+
+_STEP_COUNT = 2
+"""The second step adds the optimizer's state, and reuses the gaps that the first step left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocations:
+    """The allocations and frees of a step, in order."""
+
+    events: tuple[Event, ...] = ()
+    model_count: int = 0
+    """The first so many events allocate the model's parameters and buffers, before the step."""
+    gradients: frozenset[int] = frozenset()
+    """Serial numbers of gradients, which live until the next step begins."""
+    scratch: frozenset[int] = frozenset()
+    """Serial numbers of blocks that only CPUs allocate."""
+    state_bytes: int = 0
+    """The optimizer's state, allocated in the first step and kept."""
+
+    def taken_ratio(self, allocator: Allocator, *, has_scratch: bool) -> float:
+        """Return the allocator's peak over two steps divided by the tensors' peak; at least 1."""
+        live: dict[int, tuple[int, int]] = {}
+        live_bytes = most_bytes = 0
+        left_out = frozenset() if has_scratch else self.scratch
+
+        def hold(size_bytes: int) -> None:
+            nonlocal live_bytes, most_bytes
+            live_bytes += size_bytes
+            most_bytes = max(most_bytes, live_bytes)
+
+        def replay(events: Iterable[Event]) -> None:
+            for serial, size_bytes in events:
+                if size_bytes is None:
+                    address, freed_bytes = live.pop(serial, (None, 0))
+                    if address is not None:
+                        allocator.free(address)
+                        hold(0 if serial in self.scratch else -freed_bytes)
+                elif serial not in live and serial not in left_out:
+                    live[serial] = (allocator.allocate(size_bytes), size_bytes)
+                    hold(0 if serial in self.scratch else size_bytes)
+
+        replay(self.events[: self.model_count])
+        model = frozenset(live)
+        for step in range(_STEP_COUNT):
+            replay([(serial, None) for serial in live if serial in self.gradients])
+            replay(self.events[self.model_count :])
+            replay([(serial, None) for serial in live if serial not in model and serial not in self.gradients])
+            if step == 0:  # the optimizer makes its state, split in proportion to the gradients' sizes
+                shares = [live[serial][1] for serial in self.gradients if serial in live]
+                for size_bytes in shares:
+                    share_bytes = self.state_bytes * size_bytes // max(1, sum(shares))
+                    allocator.allocate(share_bytes)
+                    hold(share_bytes)
+        return max(1.0, allocator.peak_bytes / most_bytes) if most_bytes else 1.0

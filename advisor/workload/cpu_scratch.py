@@ -1,7 +1,6 @@
-"""Estimates the scratch memory that oneDNN allocates on a CPU for convolutions and LSTMs, besides their tensors."""
+"""Estimates the scratch memory that oneDNN allocates on a CPU for LSTMs, besides their tensors."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from advisor.records.workload import Attribute
 
@@ -16,34 +15,22 @@ _TRACED_COPIES = _GATES + 1
 _ITEM_BYTES = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scratch:
-    """Scratch memory of one call."""
+def lstm_scratch(
+    attributes: Mapping[str, Attribute], *, token_count: int, is_training: bool
+) -> tuple[tuple[int, ...], int]:
+    """Return the bytes of the blocks that are freed when the call ends, and those that live as long as its last result.
 
-    held_bytes: tuple[int, ...] = ()
-    """Blocks that are freed when the call ends."""
-    kept_bytes: int = 0
-    """Bytes that live as long as the call's last result."""
-
-
-def conv_scratch(operand_bytes: Sequence[int]) -> Scratch:
-    """Return copies of all operands in oneDNN's blocked layouts (ATen/native/mkldnn/Conv.cpp reorders plain ones)."""
-    return Scratch(held_bytes=tuple(operand_bytes))
-
-
-def lstm_scratch(attributes: Mapping[str, Attribute], *, token_count: int, is_training: bool) -> Scratch:
-    """Return the gates of all tokens of one layer and direction, and its states; training keeps them for all layers.
-
+    They hold the gates of all tokens of one layer and direction, and its states; training keeps them for all layers.
     Other recurrent layers have no scratch memory, because they run as torch's own operators.
     """
     if attributes["mode"] != "lstm" or attributes["proj_size"]:
-        return Scratch()
+        return (), 0
     layers, hidden_size = attributes["num_layers"], attributes["hidden_size"]
     if not isinstance(layers, int) or not isinstance(hidden_size, int):
         raise TypeError(f"num_layers {layers!r} and hidden_size {hidden_size!r} are not integers")
     unit_bytes = token_count * hidden_size * _ITEM_BYTES
     if not is_training:
-        return Scratch(held_bytes=(_GATES * unit_bytes, _STATE_COPIES * unit_bytes))
+        return (_GATES * unit_bytes, _STATE_COPIES * unit_bytes), 0
     chains = layers * (2 if attributes["bidirectional"] else 1)
     kept_per_chain = _GATES + _STATE_COPIES - _TRACED_COPIES
-    return Scratch(held_bytes=(_GATES * unit_bytes,), kept_bytes=chains * kept_per_chain * unit_bytes)
+    return (_GATES * unit_bytes,), chains * kept_per_chain * unit_bytes

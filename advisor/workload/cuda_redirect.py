@@ -45,9 +45,8 @@ class _RedirectMode(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in _NO_OPS:
             return args[0]
-        if (
-            func is torch.device
-        ):  # constructing a device requests nothing: autocast for CUDA must stay off, not become autocast for the CPU
+        # Constructing a device requests nothing: autocast for CUDA must stay off, not become autocast for the CPU.
+        if func is torch.device:
             return func(*args, **kwargs)
         if func is torch.Tensor.to:
             args = tuple(map(_device_or_index, args))

@@ -160,7 +160,10 @@ def _fingerprint(path: str, *, kind: str) -> str:
         if kind == "names":
             return f"{kind} {_digest(os.listdir(path))}"
         if kind == "modules":
-            return f"{kind} {_digest(name for name in os.listdir(path) if _is_importable(path, name))}"
+            names = (name for name in os.listdir(path) if name != "__pycache__")
+            suffixes = (".py", ".so")
+            importable = (name for name in names if name.endswith(suffixes) or os.path.isdir(os.path.join(path, name)))
+            return f"{kind} {_digest(importable)}"
         found = os.stat(path)
         if not stat.S_ISREG(found.st_mode):
             return f"{kind} of mode {found.st_mode}"
@@ -173,9 +176,3 @@ def _fingerprint(path: str, *, kind: str) -> str:
 
 def _digest(names: Iterable[str]) -> str:
     return hashlib.sha256("\0".join(sorted(names)).encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def _is_importable(folder: str, name: str) -> bool:
-    if name == "__pycache__":
-        return False
-    return name.endswith((".py", ".so")) or os.path.isdir(os.path.join(folder, name))

@@ -156,8 +156,13 @@ def engine_rows(rows: Sequence[Row], layers: EngineLayers) -> Iterator[Row]:
                 family="gate",
                 inputs=tuple(replace(one, fused=False) for one in row.inputs),
             )
-        elif _is_residual(row, layers):
-            yield replace(row, family="rms_norm")
+        elif (
+            row.op == "aten.add"
+            and len(row.inputs) > 1
+            and row.module in layers.normalising
+            and any(one.joined for one in row.outputs)
+        ):
+            yield replace(row, family="rms_norm")  # a residual addition
         elif row.module not in layers.activations or _around(row.module) not in with_gate:
             yield row
 
@@ -167,11 +172,6 @@ def _is_gate(row: Row, layers: EngineLayers) -> bool:
     if row.op != "aten.mul" or row.module not in layers.gated or len(row.inputs) < 2:
         return False
     return row.inputs[0].shape == row.inputs[1].shape and any(one.fused for one in row.inputs)
-
-
-def _is_residual(row: Row, layers: EngineLayers) -> bool:
-    is_sum = row.op == "aten.add" and len(row.inputs) > 1
-    return is_sum and row.module in layers.normalising and any(one.joined for one in row.outputs)
 
 
 def _around(path: str) -> str:

@@ -6,12 +6,15 @@ import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 from torch.utils import _pytree as pytree
+
+from advisor.workload.patching import switched
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -38,15 +41,8 @@ def fake_mode(*, symbolic: bool, isolated: bool) -> "FakeTensorMode":
     return QuickFakeMode.create() if isolated else QuickFakeMode.create_beside_the_compiler()
 
 
-@contextmanager
-def fake_tensor_log_silenced() -> Iterator[None]:
-    """Silence the fake tensor log, which would print errors with torch's traceback in addition to raising them."""
-    level = _LOG.level
-    _LOG.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        _LOG.setLevel(level)
+fake_tensor_log_silenced = partial(switched, lambda: _LOG.level, _LOG.setLevel, logging.CRITICAL)
+"""Silences the fake tensor log, which would print errors with torch's traceback in addition to raising them."""
 
 
 def to_fake(mode: "FakeTensorMode", tensor: torch.Tensor) -> torch.Tensor:
@@ -70,22 +66,17 @@ def fake_inputs(mode: "FakeTensorMode", make_inputs: Callable[[int], Any], batch
     except (RuntimeError, NotImplementedError, TypeError, ValueError):
         # The user's function may call .numpy() or .item(). The real run raises its own errors.
         made = make_inputs(batch)
-    return pytree.tree_map_only(torch.Tensor, lambda tensor: _as_fake(mode, tensor), made)
+
+    def fake(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor if getattr(tensor, "fake_mode", None) is mode else to_fake(mode, tensor.detach())
+
+    return pytree.tree_map_only(torch.Tensor, fake, made)
 
 
 def real_inputs(make_inputs: Callable[[int], Any], batch: int) -> Any:
     """Return `make_inputs(batch)`, with tensors made in inference mode cloned, because autograd cannot save those."""
-
-    def usual(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.clone() if tensor.is_inference() else tensor
-
-    return pytree.tree_map_only(torch.Tensor, usual, make_inputs(batch))
-
-
-def _as_fake(mode: "FakeTensorMode", tensor: torch.Tensor) -> torch.Tensor:
-    if getattr(tensor, "fake_mode", None) is mode:
-        return tensor
-    return to_fake(mode, tensor.detach())
+    made = make_inputs(batch)
+    return pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.clone() if tensor.is_inference() else tensor, made)
 
 
 @contextmanager

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from difflib import get_close_matches
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from advisor.errors import ROW_ERRORS, DocumentError, LoadError, row_problem
 from advisor.files.json_text import parse_json, read_as
@@ -18,11 +17,9 @@ from advisor.records.script import Script
 from advisor.records.workload import SCHEMA_VERSION, Operand, Row, StoredBytes, Workload
 from advisor.workload.summary import KINDS, coverage_ratio, group_rows, totals, unknown_ops
 
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
 _DERIVED = frozenset({"totals", "by_family", "by_module", "by_phase", "coverage_ratio", "unknown_ops", "second_count"})
-_COLUMNS = ("op", "family", "phase", "module", "count", "inputs", "outputs", "attributes")
+_SIDES = ("inputs", "outputs")
+_COLUMNS = ("op", "family", "phase", "module", "count", *_SIDES, "attributes")
 _LARGEST = 2.0**63
 """torch's sizes and integers are below this."""
 _MOST_ELEMENTS = 2.0**48
@@ -64,8 +61,7 @@ def workload_to_json(workload: Workload) -> dict[str, Any]:
         **({} if workload.script is None else {"script": _script_to_json(workload.script)}),
         "rows": {
             **{name: [getattr(row, name) for row in workload.rows] for name in _COLUMNS[:5]},
-            "inputs": [[_operand_to_json(operand) for operand in row.inputs] for row in workload.rows],
-            "outputs": [[_operand_to_json(operand) for operand in row.outputs] for row in workload.rows],
+            **{side: [list(map(_operand_to_json, getattr(row, side))) for row in workload.rows] for side in _SIDES},
             "attributes": [dict(row.attributes) for row in workload.rows],
         },
     }
@@ -100,7 +96,7 @@ def workload_from_json(document: Any, *, where: str = "workload") -> Workload:
     _reject_unknown(fields, Workload.__dataclass_fields__, where=where)
     fields["rows"] = list(_rows(document.get("rows"), where=where))
     fields["unknown_ops"] = {}
-    workload = read_as(_adapter(), fields, where=where, hint=HINT)
+    workload = read_as(Workload, fields, where=where, hint=HINT)
     for key, problem in _problems(workload):
         raise _refused(problem, where=where, key=key)
     return replace(workload, unknown_ops=unknown_ops(workload.rows))
@@ -122,23 +118,14 @@ def _refused(problem: str, *, where: str, key: str = "", hint: str = HINT) -> Do
     return DocumentError(problem, where=where, key=key, hint=hint)
 
 
-@cache
-def _adapter() -> "TypeAdapter[Workload]":
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(Workload)
-
-
 def _rows(columns: Any, *, where: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows stored in the columns."""
     if not isinstance(columns, Mapping):
         raise _refused(f"found {type(columns).__name__}, not a table of columns", where=where, key="rows")
     _reject_unknown(columns, _COLUMNS, where=where, key="rows")
-    lengths = {}
     for name in _COLUMNS:
         if not isinstance(columns.get(name), list):
             raise _refused("expected a list", where=where, key=f"rows.{name}")
-        lengths[name] = len(columns[name])
+    lengths = {name: len(columns[name]) for name in _COLUMNS}
     if len(set(lengths.values())) > 1:
         raise _refused(f"the columns differ in length: {lengths}", where=where, key="rows")
     for values in zip(*(columns[name] for name in _COLUMNS), strict=True):
@@ -199,7 +186,7 @@ def _problems(workload: Workload) -> Iterator[_Problem]:
 
 def _row_problems(row: Row, batch: int, *, least_batch: int, key: str) -> Iterator[_Problem]:
     yield from _outside(row.count, least=1, most=_MOST_CALLS, key=f"{key}.count")
-    for side in ("inputs", "outputs"):
+    for side in _SIDES:
         for index, operand in enumerate(getattr(row, side)):
             yield from _operand_problems(operand, batch, least_batch=least_batch, key=f"{key}.{side}.{index}")
     for name, value in row.attributes.items():

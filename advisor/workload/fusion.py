@@ -77,10 +77,9 @@ def fuse(calls: Sequence[TracedCall]) -> Fusion:
             taken |= inside
         else:
             can_join = {value for value in free if _can_join(call, reader_count=len(readers[value]))}
-            inside = reach.add(
-                made_by,
-                wanted={value for value in can_join if free[value] not in in_place and _goes_on(calls[free[value]])},
-            )
+            # A kernel cannot continue with a reduction's results, which are known only when it ends.
+            ends = {value for value in can_join if free[value] in in_place or calls[free[value]].family == "reduction"}
+            inside = reach.add(made_by, wanted=can_join - ends)
             fusion.joined.update(inside)
         kernels.add(made_by[value] for value in inside)
         fusion.read_inside.update((index, value) for value in inside)
@@ -91,7 +90,11 @@ def fuse(calls: Sequence[TracedCall]) -> Fusion:
             _settle(value, readers.get(value, []), calls, in_place, fusion)
     for value, maker in makers.items():
         if value not in taken and _is_recomputed(value, maker, readers.get(value, []), calls, fusion):
-            _recompute(value, maker, calls[maker], readers[value], fusion)
+            # Readers in other kernels recompute it; if none is in its maker's kernel, that kernel is dropped.
+            fusion.unwritten.add(value)
+            if not any((index, value) in fusion.read_inside for index in readers[value]):
+                fusion.joined.add(value)
+                fusion.read_inside.update((maker, one) for one in calls[maker].reads)
     fusion.read_inside.update(kernels.read_again(calls, fusion.read_inside))
     return fusion
 
@@ -174,14 +177,6 @@ def _is_recomputed(value: int, maker: int, readers: Sequence[int], calls: Sequen
     return read[1:] == made[1:] and (maker, source) not in fusion.read_inside
 
 
-def _recompute(value: int, maker: int, call: TracedCall, readers: Sequence[int], fusion: Fusion) -> None:
-    """Let readers in other kernels recompute the value; if no reader is in its maker's kernel, drop that kernel."""
-    fusion.unwritten.add(value)
-    if not any((index, value) in fusion.read_inside for index in readers):
-        fusion.joined.add(value)
-        fusion.read_inside.update((maker, one) for one in call.reads)
-
-
 def _settle(
     value: int, readers: Sequence[int], calls: Sequence[TracedCall], in_place: frozenset[int], fusion: Fusion
 ) -> None:
@@ -203,11 +198,6 @@ def _can_join(call: TracedCall, *, reader_count: int) -> bool:
     return call.fusable and call.family not in _UNFUSED_READERS and not _is_two_passes(call)
 
 
-def _goes_on(call: TracedCall) -> bool:
-    """Return True if the kernel can continue with the call's results; a reduction's are known only when it ends."""
-    return call.family != "reduction"
-
-
 def _in_one_graph(maker: int | None, call: TracedCall, calls: Sequence[TracedCall]) -> bool:
     return maker is not None and _GRAPH_OF[calls[maker].phase] == _GRAPH_OF[call.phase]
 
@@ -227,8 +217,7 @@ def _is_in_place(call: TracedCall, calls: Sequence[TracedCall], readers: Mapping
 
 def _is_whole(value: int, call: TracedCall, maker: TracedCall) -> bool:
     """Return True if the call reads the whole value and not a part of it."""
-    read, made = call.inputs[call.reads.index(value)], maker.outputs[maker.writes.index(value)]
-    return _as_large(read, made)
+    return _as_large(call.inputs[call.reads.index(value)], maker.outputs[maker.writes.index(value)])
 
 
 def _as_large(one: Described, other: Described) -> bool:

@@ -23,7 +23,7 @@ from advisor.workload.engine_kernels import (
     engine_rows,
     following_inputs,
 )
-from advisor.workload.kv_cache import LayerWindow, engine_cache
+from advisor.workload.kv_cache import engine_cache
 from advisor.workload.loaded import Inputs, LoadedModel
 from advisor.workload.sources.language_model import LanguageModel
 from advisor.workload.trace import trace
@@ -39,7 +39,9 @@ def trace_generation(model: LanguageModel, generation: Generation, *, isolated: 
     prompt_tokens, windows = generation.prompt_tokens, model.windows
     read = _Pass(model, token_count=prompt_tokens, past=0, lengths=[one.seen(prompt_tokens) for one in windows])
     mean = prompt_tokens + generation.output_tokens // 2
-    seen = [_mean_seen(window, generation) for window in windows]
+    # Tokens seen by a decode pass, the new one included, on average; attention's cost is affine in them.
+    passes = range(prompt_tokens + 1, prompt_tokens + 1 + generation.decode_count)
+    seen = [round(sum(map(window.seen, passes)) / len(passes)) for window in windows]
     written = _Pass(model, token_count=1, past=mean - 1, lengths=seen)
     prefill, decode = read.traced(isolated=isolated), written.traced(isolated=isolated)
     if not (prefill.batch_is_affine and decode.batch_is_affine):
@@ -83,7 +85,6 @@ class _Pass:
             model=self._model.model,
             make_inputs=self._inputs,
             batch=1,
-            batch_is_fixed=False,
             notes=self._model.notes,
         )
         seen: set[int] = set()
@@ -114,31 +115,20 @@ class _Pass:
         return _TRACED_BYTES * elements
 
 
-def _mean_seen(window: LayerWindow, generation: Generation) -> int:
-    """Return the mean number of tokens seen per decode pass, the new one included; attention's cost is affine in it."""
-    first = generation.prompt_tokens + 1
-    passes = range(first, first + generation.decode_count)
-    return round(sum(map(window.seen, passes)) / len(passes))
-
-
 def _rows(
     traced: Workload, phase: Phase, *, layers: EngineLayers, experts_per_token: int, count: int = 1
 ) -> Iterator[Row]:
-    for row in engine_rows(traced.rows, layers):
-        of_phase = replace(row, phase=phase, count=row.count * count)
-        yield _as_engines_run_it(of_phase, layers=layers, experts_per_token=experts_per_token)
-
-
-def _as_engines_run_it(row: Row, *, layers: EngineLayers, experts_per_token: int) -> Row:
     """Mark the KV cache as kept in decode's attention, and rows that are merged into another kernel as joined."""
-    if row.op == "attention" and row.phase == "decode":
-        query, *cached = row.inputs
-        return replace(row, inputs=(query, *(replace(one, kept=True) for one in cached)))
-    if row.op == "aten._grouped_mm":
-        return replace(row, attributes={**row.attributes, "experts_per_token": experts_per_token})
-    if row.family in MERGED_FAMILIES and row.module in layers.merged:
-        return replace(row, outputs=tuple(replace(one, joined=True) for one in row.outputs))
-    return row
+    for traced_row in engine_rows(traced.rows, layers):
+        row = replace(traced_row, phase=phase, count=traced_row.count * count)
+        if row.op == "attention" and phase == "decode":
+            query, *cached = row.inputs
+            row = replace(row, inputs=(query, *(replace(one, kept=True) for one in cached)))
+        elif row.op == "aten._grouped_mm":
+            row = replace(row, attributes={**row.attributes, "experts_per_token": experts_per_token})
+        elif row.family in MERGED_FAMILIES and row.module in layers.merged:
+            row = replace(row, outputs=tuple(replace(one, joined=True) for one in row.outputs))
+        yield row
 
 
 def _line(line: MemoryLine, generation: Generation, *, kv_bytes: float) -> MemoryLine:

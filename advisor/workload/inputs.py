@@ -27,8 +27,6 @@ class InputPlan:
     make: Callable[[int], Inputs]
     batch: int
     """The default batch size."""
-    batch_is_fixed: bool = False
-    """`make` works only for `batch`."""
     notes: tuple[str, ...] = ()
 
 
@@ -68,8 +66,11 @@ def arguments_of(example: Any, *, model: nn.Module) -> Inputs:
     """Return the forward's positional and keyword arguments that `example` describes."""
     if example is None:
         raise LoadError("example_inputs returned None", hint="return the tensors that the model takes")
-    if isinstance(example, Mapping) and _are_keywords(example, model):
-        return (), dict(example)
+    if isinstance(example, Mapping):
+        parameters = inspect.signature(model.forward).parameters
+        open_ended = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
+        if example and all(isinstance(key, str) and (open_ended or key in parameters) for key in example):
+            return (), dict(example)
     return (example if type(example) is tuple else (example,)), {}
 
 
@@ -100,14 +101,15 @@ def describe_inputs(inputs: Inputs) -> str:
 def suggest_inputs(model: nn.Module) -> str:
     """Return an `--input` for each argument that the forward requires, with sizes from the first layer if known."""
     shape = _first_layer_shape(model)
-    names = _required_arguments(model) or ["x"]
+    parameters = inspect.signature(model.forward).parameters.values()
+    required = [p.name for p in parameters if p.kind in _POSITIONAL and p.default is inspect.Parameter.empty]
+    names = required or ["x"]
     return " ".join(["--input " + (shape if len(names) == 1 else f"{name}={shape}") for name in names])
 
 
 def _plan_from_value(value: Any, model: nn.Module) -> InputPlan:
     inputs = arguments_of(value, model=model)
-    tensors = list(_tensors(inputs))
-    sized = [tensor for tensor in tensors if tensor.dim() > 0]
+    sized = [tensor for tensor in _tensors(inputs) if tensor.dim() > 0]
     if not sized:
         raise LoadError(
             "example_inputs has no tensor with a batch dimension",
@@ -124,9 +126,7 @@ def _tensors(value: Any) -> list[torch.Tensor]:
         return [value]
     if isinstance(value, Mapping):
         value = list(value.values())
-    if isinstance(value, (tuple, list)):
-        return [tensor for item in value for tensor in _tensors(item)]
-    return []
+    return [tensor for item in value for tensor in _tensors(item)] if isinstance(value, (tuple, list)) else []
 
 
 def _blank(spec: InputSpec, batch: int) -> torch.Tensor:
@@ -134,17 +134,6 @@ def _blank(spec: InputSpec, batch: int) -> torch.Tensor:
     # A mask of zeros would mask everything; an index of zero is always valid.
     make = torch.ones if dtype == torch.bool or (spec.name or "").endswith("mask") else torch.zeros
     return make((batch, *spec.shape), dtype=dtype)
-
-
-def _are_keywords(mapping: Mapping[Any, Any], model: nn.Module) -> bool:
-    parameters = inspect.signature(model.forward).parameters
-    open_ended = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
-    return bool(mapping) and all(isinstance(key, str) and (open_ended or key in parameters) for key in mapping)
-
-
-def _required_arguments(model: nn.Module) -> list[str]:
-    parameters = inspect.signature(model.forward).parameters.values()
-    return [p.name for p in parameters if p.kind in _POSITIONAL and p.default is inspect.Parameter.empty]
 
 
 def _first_layer_shape(model: nn.Module) -> str:

@@ -1,11 +1,14 @@
-"""Defines the loaded model that tracing takes: the model, its inputs for any batch size, and how it is trained."""
+"""Defines the loaded model that tracing takes, and chooses its trained parameters, optimizer and loss."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
+
+from advisor.errors import TraceError
 
 Inputs = tuple[tuple[Any, ...], Mapping[str, Any]]
 """Positional and keyword arguments of the model's forward."""
@@ -21,7 +24,7 @@ class LoadedModel:
     """Returns the forward's arguments for a batch size; raises `LoadError` if the batch is fixed at another size."""
     batch: int
     """The default batch size."""
-    batch_is_fixed: bool
+    batch_is_fixed: bool = False
     """No other batch size works."""
     loss: Callable[[Any, Any], torch.Tensor] | None = None
     """`loss(output, batch)` returns a scalar; `batch` is what `example_inputs` returned. None: see `loss_of`."""
@@ -31,3 +34,66 @@ class LoadedModel:
     """`train_step(model, batch)` runs the whole step. None: forward, loss, backward, optimizer step."""
     notes: tuple[str, ...] = ()
     """Tell the user what was assumed."""
+
+
+def batch_value(inputs: Inputs) -> Any:
+    """Return the batch as `example_inputs` gave it: a dict, a tuple or a single value."""
+    args, kwargs = inputs
+    if kwargs:
+        return dict(kwargs)
+    return args[0] if len(args) == 1 else args
+
+
+def trained_parameters(loaded: LoadedModel) -> list[nn.Parameter]:
+    """Return the parameters that require gradients; raise `TraceError` if there are none."""
+    trained = [parameter for parameter in loaded.model.parameters() if parameter.requires_grad]
+    if not trained:
+        raise TraceError(
+            f"{loaded.name} has no trainable parameters",
+            hint="use --mode inference, or set requires_grad on the parameters to train",
+        )
+    return trained
+
+
+def optimizer_of(loaded: LoadedModel) -> torch.optim.Optimizer:
+    """Return the file's optimizer, or else AdamW, on the trained parameters."""
+    return (loaded.optimizer or torch.optim.AdamW)(trained_parameters(loaded))
+
+
+def loss_of(loaded: LoadedModel, output: Any, batch: Any) -> torch.Tensor:
+    """Return the file's loss, else the output's, else the mean of the float outputs.
+
+    Raise `TraceError` if the loss is not a single number.
+    """
+    return _default_loss(output) if loaded.loss is None else _checked_loss(loaded.loss(output, batch))
+
+
+def own_loss(output: Any) -> torch.Tensor | None:
+    """Return the loss that the model computed itself, `output.loss` or `output["loss"]` (as transformers), or None."""
+    loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+    return loss if isinstance(loss, torch.Tensor) and loss.is_floating_point() else None
+
+
+def _checked_loss(loss: Any) -> torch.Tensor:
+    if isinstance(loss, torch.Tensor) and loss.numel() == 1:
+        return loss
+    found = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else f"a {type(loss).__name__}"
+    raise TraceError(f"loss(output, batch) returned {found}, not a tensor with one element", hint="return loss.mean()")
+
+
+def _default_loss(output: Any) -> torch.Tensor:
+    loss = own_loss(output)
+    if loss is not None:
+        return loss.mean()  # DataParallel returns one loss per GPU
+    kind = type(output).__name__
+    if is_dataclass(output) and not isinstance(output, Mapping):
+        output = [getattr(output, part.name) for part in fields(output)]
+    leaves = [
+        leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
+    ]
+    if not leaves:
+        raise TraceError(
+            f"the model's output ({kind}) has no float tensor to train on",
+            hint="define loss(output, batch) in the file, or return an output with a `loss`",
+        )
+    return torch.stack([leaf.float().mean() for leaf in leaves]).mean()

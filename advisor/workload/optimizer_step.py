@@ -67,8 +67,13 @@ class OptimizerSteps:
                 group["foreach"] = False  # the loop shows the work per tensor; devices fuse it in their own way
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
         if closure is not None:
+
+            def outside() -> Any:
+                with self.recorder.outside_composite():
+                    return closure()
+
             self.recorder.begin_composite()
-            return (args[0], self._outside(closure)), {name: kwargs[name] for name in kwargs if name != "closure"}
+            return (args[0], outside), {name: kwargs[name] for name in kwargs if name != "closure"}
         for group in optimizer.param_groups:
             group["params"], counts = _one_of_each_shape(group["params"])
             step.counts.update(counts)
@@ -77,13 +82,6 @@ class OptimizerSteps:
         self.recorder.leave_out(_state_tensors(optimizer))
         self.recorder.begin_composite()
         return None
-
-    def _outside(self, closure: Callable[[], Any]) -> Callable[[], Any]:
-        def followed() -> Any:
-            with self.recorder.outside_composite():
-                return closure()
-
-        return followed
 
     def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if optimizer not in self._running:
@@ -95,16 +93,20 @@ class OptimizerSteps:
         stepped = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         counts = [step.counts.get(id(parameter), 1) for parameter in stepped]
         state_bytes = sum(
-            count * _size_bytes(optimizer.state.get(parameter, {}))
+            count * tensor.untyped_storage().nbytes()
             for parameter, count in zip(stepped, counts, strict=True)
+            for tensor in _tensors(optimizer.state.get(parameter, {}))
         )
         costs = self.recorder.end_composite(
             owner=id(optimizer), state=_state_tensors(optimizer), state_bytes=state_bytes
         )
         self._put_back(optimizer, self._running.pop(optimizer))
-        self.names.append(type(optimizer).__name__)
         if stepped:
             self._record(type(optimizer).__name__, costs, stepped=stepped, counts=counts, state_bytes=state_bytes)
+        self._stepped(optimizer)
+
+    def _stepped(self, optimizer: Optimizer) -> None:
+        self.names.append(type(optimizer).__name__)
         if self.on_step is not None:
             self.on_step()
 
@@ -115,10 +117,8 @@ class OptimizerSteps:
         """
         if inspect.signature(type(optimizer).step).parameters["closure"].default is None:
             type(optimizer).step(optimizer)
-            return
-        self.names.append(type(optimizer).__name__)
-        if self.on_step is not None:
-            self.on_step()
+        else:
+            self._stepped(optimizer)
 
     def _record(
         self, name: str, costs: list[Cost], *, stepped: list[torch.Tensor], counts: list[int], state_bytes: int
@@ -127,8 +127,7 @@ class OptimizerSteps:
         stepped_elements = sum(parameter.numel() for parameter in stepped)
         element_count = sum(count * p.numel() for p, count in zip(stepped, counts, strict=True))
         item_bytes = sum(count * p.numel() * p.element_size() for p, count in zip(stepped, counts, strict=True))
-        item_bytes_per_element = item_bytes / element_count
-        state_bytes_per_element = state_bytes / element_count
+        item_bytes_per_element, state_bytes_per_element = item_bytes / element_count, state_bytes / element_count
         self.recorder.record(
             "optimizer",
             inputs=(),
@@ -160,10 +159,6 @@ class OptimizerSteps:
 
 def _state_tensors(optimizer: Optimizer) -> list[torch.Tensor]:
     return [tensor for state in optimizer.state.values() for tensor in _tensors(state)]
-
-
-def _size_bytes(state: Any) -> int:
-    return sum(tensor.untyped_storage().nbytes() for tensor in _tensors(state))
 
 
 def _tensors(state: Any) -> list[torch.Tensor]:

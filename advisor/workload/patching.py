@@ -1,4 +1,4 @@
-"""Replaces functions of torch for one thread, and always restores them."""
+"""Replaces functions of torch for one thread and changes settings, and always restores them."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -23,11 +23,18 @@ def patched(patches: Iterable[Patch], *, in_all_threads: bool = False) -> Iterat
         yield
 
 
-def _do_nothing(*_: Any, **__: Any) -> None:
-    pass
+@contextmanager
+def switched(read: Callable[[], Any], write: Callable[[Any], object], value: Any) -> Iterator[None]:
+    """Set a setting of a library to `value` inside the `with`, and back to what `read` returned before."""
+    before = read()
+    write(value)
+    try:
+        yield
+    finally:
+        write(before)
 
 
-def in_this_thread(replacement: Any, *, otherwise: Callable[..., Any] = _do_nothing) -> Any:
+def in_this_thread(replacement: Any, *, otherwise: Callable[..., Any] = lambda *_, **__: None) -> Any:
     """Return a callable that acts as `replacement` in this thread and as `otherwise` in every other thread."""
     thread_id = threading.get_ident()
     if isinstance(replacement, type):

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,20 +15,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from advisor.ops.evaluate import row_cost
 from advisor.ops.registry import IN_HALF, Autocast, Cost, Formula, autocast_of, formula_of
 from advisor.records.workload import Attribute, Operand, Phase, Row
-from advisor.workload.allocations import Allocations
+from advisor.workload.allocators import Allocations
 from advisor.workload.assumed_sizes import AssumedSizes
-from advisor.workload.block_memory import BlockBytes, BlockMemory
-from advisor.workload.cpu_scratch import conv_scratch, lstm_scratch
+from advisor.workload.cpu_scratch import lstm_scratch
 from advisor.workload.fusion import Described, Fusion, TracedCall, fuse
 from advisor.workload.memory_order import called_as_on_gpu, memory_order
 from advisor.workload.patching import in_this_thread
-from advisor.workload.storages import CELL, Category, Storages, Stored
+from advisor.workload.storages import CELL, BlockBytes, BlockMemory, Category, Storages, Stored
 from advisor.workload.user_error import passes_arguments_on
-
-OperandKey = tuple[tuple[int, ...], str, tuple[str, ...]]
-"""Shape, dtype, and the flags of `Operand` that are set."""
-CallKey = tuple[str, str, Phase, str, tuple[OperandKey, ...], tuple[OperandKey, ...], tuple[tuple[str, Attribute], ...]]
-"""Op, family, phase, module, inputs, outputs and attributes of a row."""
 
 _ALLOCATIONS = frozenset(f"aten.{name}" for name in ("empty", "empty_like", "empty_strided", "new_empty"))
 _COMPOSITE_OF = {
@@ -65,9 +59,8 @@ class _Operator:
 class Recording:
     """A traced step."""
 
-    calls: tuple[CallKey, ...]
-    varying: tuple[tuple[bool, ...], ...]
-    """For each call, one flag per operand, inputs first: False for parameters, buffers and gradients of parameters."""
+    rows: tuple[Row, ...]
+    """The calls in order; an operand `varies` unless it is a parameter, a buffer or a parameter's gradient."""
     live_bytes: tuple[tuple[int, ...], ...]
     """Samples of the live memory by `storages.CELL`, one before all calls and one after each."""
     phases: tuple[Phase, ...]
@@ -80,6 +73,13 @@ class Recording:
     """The repeated blocks by their path."""
     recomputed: tuple[str, ...] = ()
     """Modules that ran again in backward."""
+    inputs: tuple[Operand, ...] = ()
+    optimizers: tuple[str, ...] = ()
+    """Class names of the optimizers that stepped."""
+    assumed: tuple[str, ...] = ()
+    """Assumptions about data-dependent sizes, in words."""
+    has_own_loss: bool = False
+    """The model's output contains a loss."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,15 +114,13 @@ class Recorder(TorchDispatchMode):
         self._backward_ids: set[int] = set()
         self._state_bytes: dict[int, int] = {}
         self._open: _OpenComposite | None = None
+        self._own = frozenset(identity for identity, _ in generic_paths(model))
+        named = [(model, ""), *((companion, type(companion).__name__) for companion in companions)]
         self._paths: dict[int, str] = {}
-        for identity, path in generic_paths(model):
-            self._paths.setdefault(identity, path)
-        self._own = frozenset(self._paths)
-        for companion in companions:
-            for identity, path in generic_paths(companion, type(companion).__name__):
+        for network, name in named:
+            for identity, path in generic_paths(network, name):
                 self._paths.setdefault(identity, path)
         self._stack: list[str] = []
-        self._depth = 0
         self._sequence_numbers: list[int] = []
         self._sequence_modules: list[str] = []
         self._gradient_hooks: list[Any] = []
@@ -157,7 +155,6 @@ class Recorder(TorchDispatchMode):
                 hook.remove()
 
     def _on_enter(self, module: nn.Module, _: Any) -> None:
-        self._depth += 1
         self._stack.append(self._paths.get(id(module)) or type(module).__name__)
         self._mark()
         if _in_backward():
@@ -165,17 +162,16 @@ class Recorder(TorchDispatchMode):
                 self._recomputed[self._stack[0]] = None
             return
         self._blocks.enter(module)
-        if self._depth == 1:
+        if len(self._stack) == 1:
             self.phase = "forward" if id(module) in self._own else "loss"
 
     def _on_leave(self, module: nn.Module, _: Any, result: Any) -> None:
         if self._blocks.is_block(module) and not _in_backward():
             with torch._C.DisableTorchFunction():
                 self._blocks.leave(module, [self._storages.of(part, "activations") for part in _tensors(result)])
-        self._depth -= 1
         self._stack.pop()
         self._mark()
-        if self._depth == 0 and not _in_backward():
+        if not self._stack and not _in_backward():
             self.phase = "loss"
 
     def _mark(self) -> None:
@@ -334,8 +330,8 @@ class Recorder(TorchDispatchMode):
                     family=operator.family,
                     phase=phase,
                     module=self._module(),
-                    inputs=[self._operand(tensor, stored, as_stored=by_storage) for tensor, stored in read],
-                    outputs=[self._operand(tensor, stored, as_stored=False) for tensor, stored in made],
+                    inputs=[self._described(tensor, stored, as_stored=by_storage) for tensor, stored in read],
+                    outputs=[self._described(tensor, stored, as_stored=False) for tensor, stored in made],
                     attributes=attributes,
                     fusable=by_storage,
                     casts_low=policy == "low",
@@ -355,17 +351,20 @@ class Recorder(TorchDispatchMode):
         outputs: list[torch.Tensor],
         attributes: dict[str, Attribute],
     ) -> None:
-        """Note the scratch memory that CPUs allocate for the call."""
+        """Note the scratch memory that oneDNN allocates on CPUs for the call.
+
+        It copies all operands of a convolution into blocked layouts (ATen/native/mkldnn/Conv.cpp reorders plain ones).
+        """
         if operator.family == "conv":
             operands = (*inputs, *outputs)
-            scratch = conv_scratch([self.sizes(tensor.numel()) * tensor.element_size() for tensor in operands])
-        else:
-            tokens = self.sizes(inputs[0].numel()) // max(1, self.sizes(inputs[0].shape[-1]))
-            keeps = len(outputs) > _LSTM_RESULTS
-            scratch = lstm_scratch(attributes, token_count=tokens, is_training=keeps or operator.op == "rnn_backward")
-        self._storages.hold(scratch.held_bytes)
-        if scratch.kept_bytes and operator.op == "rnn":
-            self._storages.keep_with(self._storages.of(outputs[-1], "activations"), scratch.kept_bytes)
+            self._storages.hold([self.sizes(tensor.numel()) * tensor.element_size() for tensor in operands])
+            return
+        tokens = self.sizes(inputs[0].numel()) // max(1, self.sizes(inputs[0].shape[-1]))
+        is_training = len(outputs) > _LSTM_RESULTS or operator.op == "rnn_backward"
+        held_bytes, kept_bytes = lstm_scratch(attributes, token_count=tokens, is_training=is_training)
+        self._storages.hold(held_bytes)
+        if kept_bytes and operator.op == "rnn":
+            self._storages.keep_with(self._storages.of(outputs[-1], "activations"), kept_bytes)
 
     def _output_is_low(self, operator: _Operator, read: list[tuple[torch.Tensor, Stored]], *, policy: Autocast) -> bool:
         """Return True if autocast leaves the results in half, by the operator's policy or the widest input.
@@ -379,15 +378,16 @@ class Recorder(TorchDispatchMode):
             return bool(floats) and floats[0].low
         return bool(floats) and all(stored.low for stored in floats)
 
-    def _operand(self, tensor: torch.Tensor, stored: Stored, *, as_stored: bool) -> Described:
+    def describe(self, tensor: torch.Tensor) -> Operand:
+        """Return an input of the step."""
+        return Operand(shape=tuple(map(self.sizes, tensor.shape)), dtype=_dtype_name(tensor))
+
+    def _described(self, tensor: torch.Tensor, stored: Stored, *, as_stored: bool) -> Described:
         shape = tuple(self.sizes(size) for size in (_mean_shape(tensor) if tensor.is_nested else tensor.shape))
-        if tensor.is_nested:
-            return shape, str(tensor.dtype).removeprefix("torch."), stored.low
-        if as_stored and 0 in tensor.stride():
+        if as_stored and not tensor.is_nested and 0 in tensor.stride():
             # Only the stored bytes of an expanded tensor are read.
             shape = tuple(1 if step == 0 else size for size, step in zip(shape, tensor.stride(), strict=True))
-        name = _NAMES.get(tensor.dtype) or str(tensor.dtype).removeprefix("torch.")
-        return shape, name, stored.low and tensor.dtype is torch.float32
+        return shape, _dtype_name(tensor), stored.low and (tensor.is_nested or tensor.dtype is torch.float32)
 
     def _attribute(self, value: Any) -> Attribute:
         if isinstance(value, (list, tuple)):
@@ -441,8 +441,7 @@ class Recorder(TorchDispatchMode):
         sample[CELL["temporaries", "full"]] += max(0, composite.most_bytes - kept_bytes)
         self._live.append(tuple(sample))
         self._phases.append("optimizer")
-        keys = (_key(index, call, Fusion(), set()) for index, call in enumerate(composite.calls))
-        return [row_cost(row_of(key), batch=1) for key in keys]
+        return [row_cost(_row(index, call, Fusion()), batch=1) for index, call in enumerate(composite.calls)]
 
     def leave_out(self, state: Iterable[torch.Tensor]) -> None:
         """Stop counting these tensors' memory, which their owner reports separately."""
@@ -455,8 +454,10 @@ class Recorder(TorchDispatchMode):
         constant = self._own_storages | self._gradients
         made_before = {value for call in self._calls if call.phase in ("forward", "loss") for value in call.writes}
         return Recording(
-            calls=tuple(_key(index, call, fusion, made_before) for index, call in enumerate(self._calls)),
-            varying=tuple(tuple(serial not in constant for serial in call.storages) for call in self._calls),
+            rows=tuple(
+                _row(index, call, fusion, made_before=made_before, constant=constant)
+                for index, call in enumerate(self._calls)
+            ),
             live_bytes=tuple(self._live),
             phases=tuple(self._phases),
             optimizer_state_bytes=sum(self._state_bytes.values()),
@@ -473,24 +474,8 @@ class Recorder(TorchDispatchMode):
         )
 
 
-def row_of(key: CallKey, varying: Sequence[bool] = (), *, count: int = 1) -> Row:
-    """Return the row of one call at its traced batch size; `varying` as in `Recording`, or empty if unknown."""
-    op, family, phase, module, inputs, outputs, attributes = key
-    marks = list(varying) or [False] * (len(inputs) + len(outputs))
-    operands = [
-        Operand(shape=shape, dtype=dtype, varies=varies, **dict.fromkeys(flags, True))
-        for (shape, dtype, flags), varies in zip((*inputs, *outputs), marks, strict=True)
-    ]
-    return Row(
-        op=op,
-        family=family,
-        phase=phase,
-        module=module,
-        inputs=tuple(operands[: len(inputs)]),
-        outputs=tuple(operands[len(inputs) :]),
-        attributes=dict(attributes),
-        count=count,
-    )
+def _dtype_name(tensor: torch.Tensor) -> str:
+    return _NAMES.get(tensor.dtype) or str(tensor.dtype).removeprefix("torch.")
 
 
 def _is_nested(value: Any) -> bool:
@@ -567,30 +552,50 @@ def _look_up(func: Any) -> _Operator:
     )
 
 
-def _key(index: int, call: TracedCall, fusion: Fusion, made_before: set[int]) -> CallKey:
-    """Return a call's row key; backward reuses autocast's half copies of forward's values, `made_before`."""
+def _row(
+    index: int,
+    call: TracedCall,
+    fusion: Fusion,
+    *,
+    made_before: Set[int] = frozenset(),
+    constant: Set[int] = frozenset(),
+) -> Row:
+    """Return a call's row; backward reuses autocast's half copies of forward's values, `made_before`.
+
+    The storages in `constant` belong to the model.
+    """
     finds_halves = call.phase == "backward" and call.casts_low
-
-    def operand(described: Described, flags: dict[str, bool]) -> OperandKey:
-        shape, dtype, low = described
-        return shape, dtype, tuple(name for name, is_set in {"low": low, **flags}.items() if is_set)
-
-    inputs = tuple(
-        operand(
-            (*described[:2], described[2] or (finds_halves and described[1] == "float32" and value in made_before)),
-            {"fused": (index, value) in fusion.read_inside, "narrowed": value in fusion.narrowed},
+    varies = [serial not in constant for serial in call.storages]
+    inputs = [
+        Operand(
+            shape=shape,
+            dtype=dtype,
+            low=low or (finds_halves and dtype == "float32" and value in made_before),
+            fused=(index, value) in fusion.read_inside,
+            narrowed=value in fusion.narrowed,
+            varies=varying,
         )
-        for described, value in zip(call.inputs, call.reads, strict=True)
-    )
-    outputs = tuple(
-        operand(
-            described,
-            {
-                "fused": value in fusion.unwritten,
-                "joined": value in fusion.joined,
-                "narrowed": value in fusion.narrowed,
-            },
+        for (shape, dtype, low), value, varying in zip(call.inputs, call.reads, varies, strict=False)
+    ]
+    outputs = [
+        Operand(
+            shape=shape,
+            dtype=dtype,
+            low=low,
+            fused=value in fusion.unwritten,
+            joined=value in fusion.joined,
+            narrowed=value in fusion.narrowed,
+            varies=varying,
         )
-        for described, value in zip(call.outputs, call.writes, strict=True)
+        for (shape, dtype, low), value, varying in zip(call.outputs, call.writes, varies[len(inputs) :], strict=True)
+    ]
+    return Row(
+        op=call.op,
+        family=call.family,
+        phase=call.phase,
+        module=call.module,
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        attributes=dict(call.attributes),
+        count=1,
     )
-    return call.op, call.family, call.phase, call.module, inputs, outputs, call.attributes

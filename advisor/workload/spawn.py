@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 from advisor.errors import AdvisorError, CoverageError, LoadError, TraceError, UsageError
 from advisor.records.generation import Generation
@@ -92,7 +92,17 @@ class ProfileRequest:
     def check(self) -> None:
         """Raise `UsageError` for an invalid `--input`, and `LoadError` for a missing file."""
         parse_input_specs(self.inputs)
-        _check_source(self)
+        if has_scheme(self.source) and not self.run:
+            return
+        path = Path(self.source.partition("::")[0])
+        if path.is_dir():
+            hint = f"for a Hugging Face config write hf:{path}; otherwise name a file"
+            raise LoadError(f"{path} is a folder", hint=hint)
+        if not path.is_file():
+            raise LoadError(f"there is no file {path}", hint=f"a model is {usages()}")
+        if not self.run and kind_of(self.source) is None:
+            what = ": weights are not a model" if path.suffix in _WEIGHTS else ""
+            raise LoadError(f"{path} is not a Python file{what}", hint=f"a model is {usages()}")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -159,12 +169,22 @@ class SourceProcess:
             raise ValueError("nothing has been asked")
         payload = self._receive(self._request)
         if payload is None:
-            self._raise_death(self._request.source)
-        message = _message(payload, source=self._request.source)
+            raise self._death(self._request.source)
+        try:
+            message = json.loads(payload)
+        except (ValueError, RecursionError):
+            raise _garbled(self._request.source) from None
+        if not isinstance(message, dict) or not isinstance(message.get("is_last"), bool):
+            raise _garbled(self._request.source)
         self.is_ready = not message["is_last"]
-        if "error" in message:
-            _raise_error(message["error"])
-        return message
+        if (error := message.get("error")) is None:
+            return message
+        if error["kind"] in _ERRORS:
+            raise _ERRORS[error["kind"]](error["message"], hint=error["hint"])
+        raise ChildFailure(
+            f"the process that reads sources failed. This is a bug in the program: report it with the lines below.\n"
+            f"{error['message']}"
+        )
 
     def kill(self) -> None:
         """Kill the child and everything it started; an `answer` that waits in another thread then raises."""
@@ -233,29 +253,25 @@ class SourceProcess:
             raise _garbled(source)
         return bytes(buffer[head_bytes : head_bytes + length])
 
-    def _raise_death(self, source: str) -> NoReturn:
+    def _death(self, source: str) -> LoadError:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_GRACE_S)
         code = self._process.poll()
         if code is None:
-            raise SourceDiedError(
-                f"{source} closed every file descriptor of its process", hint="do not daemonize in the file"
+            problem, hint = "closed every file descriptor of its process", "do not daemonize in the file"
+        elif code == -signal.SIGKILL:
+            problem = "was killed (SIGKILL), most likely because memory ran out"
+            hint = (
+                "define a factory `get_model()` instead of building the model on import: "
+                "it is then built without allocating its weights"
             )
-        if code == -signal.SIGKILL:
-            raise SourceDiedError(
-                f"{source} was killed (SIGKILL), most likely because memory ran out",
-                hint="define a factory `get_model()` instead of building the model on import: "
-                "it is then built without allocating its weights",
-            )
-        if code < 0:
-            raise SourceDiedError(
-                f"{source} ended the interpreter: {signal.Signals(-code).name}",
-                hint=f"run `python {source.partition('::')[0]}` to see why",
-            )
-        raise SourceDiedError(
-            f"{source} ended the interpreter with exit code {code}",
-            hint="remove os._exit() from code that runs on import",
-        )
+        elif code < 0:
+            problem = f"ended the interpreter: {signal.Signals(-code).name}"
+            hint = f"run `python {source.partition('::')[0]}` to see why"
+        else:
+            problem = f"ended the interpreter with exit code {code}"
+            hint = "remove os._exit() from code that runs on import"
+        return SourceDiedError(f"{source} {problem}", hint=hint)
 
 
 def start_profile(request: ProfileRequest) -> SourceProcess:
@@ -266,43 +282,8 @@ def start_profile(request: ProfileRequest) -> SourceProcess:
     return process
 
 
-def _check_source(request: ProfileRequest) -> None:
-    if has_scheme(request.source) and not request.run:
-        return
-    path = Path(request.source.partition("::")[0])
-    if path.is_dir():
-        raise LoadError(f"{path} is a folder", hint=f"for a Hugging Face config write hf:{path}; otherwise name a file")
-    if not path.is_file():
-        raise LoadError(f"there is no file {path}", hint=f"a model is {usages()}")
-    if not request.run and kind_of(request.source) is None:
-        raise LoadError(
-            f"{path} is not a Python file" + (": weights are not a model" if path.suffix in _WEIGHTS else ""),
-            hint=f"a model is {usages()}",
-        )
-
-
-def _message(payload: bytes, *, source: str) -> dict[str, Any]:
-    """Parse the child's answer; raise `LoadError` if the user's code has corrupted it."""
-    try:
-        message = json.loads(payload)
-    except (ValueError, RecursionError):
-        raise _garbled(source) from None
-    if not isinstance(message, dict) or not isinstance(message.get("is_last"), bool):
-        raise _garbled(source)
-    return message
-
-
 def _garbled(source: str) -> LoadError:
     return SourceDiedError(
         f"{source} wrote into the pipe that carries the answer, or replaced functions that create it",
         hint="do not write to file descriptors that the file did not open, or replace Python's own functions",
-    )
-
-
-def _raise_error(error: dict[str, str]) -> NoReturn:
-    if error["kind"] in _ERRORS:
-        raise _ERRORS[error["kind"]](error["message"], hint=error["hint"])
-    raise ChildFailure(
-        f"the process that reads sources failed. This is a bug in the program: report it with the lines below.\n"
-        f"{error['message']}"
     )

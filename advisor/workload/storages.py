@@ -1,12 +1,14 @@
-"""Tracks live memory over a step by the lifetimes of tensor storages."""
+"""Tracks live memory over a step by the lifetimes of storages, and what each repeated block holds for backward."""
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import torch
+from torch import nn
 
-from advisor.workload.allocations import Event
+from advisor.workload.allocators import Event
 
 Category = Literal["parameters", "buffers", "gradients", "optimizer_state", "activations", "temporaries"]
 Storing = Literal["low", "full", "other"]
@@ -24,18 +26,18 @@ CELL = {
 SizeOf = Callable[[int | torch.SymInt], int]
 
 
+@dataclass(slots=True, eq=False)
 class Stored:
-    """A tensor storage, numbered in order of appearance; `low` means that autocast keeps it in half."""
+    """A tensor storage, numbered in order of appearance."""
 
-    __slots__ = ("cell", "low", "reference", "serial", "size_bytes", "value")
-
-    def __init__(self, *, serial: int, low: bool) -> None:
-        self.serial = serial
-        self.low = low
-        self.value = serial  # changes with every write in place
-        self.cell = -1
-        self.size_bytes = 0
-        self.reference: weakref.ref[torch.UntypedStorage] | None = None
+    serial: int
+    value: int
+    """Changes with every write in place."""
+    size_bytes: int
+    reference: "weakref.ref[torch.UntypedStorage]"
+    low: bool = False
+    """Autocast keeps it in half."""
+    cell: int = -1
 
 
 class Storages:
@@ -60,9 +62,9 @@ class Storages:
         address = storage._cdata
         stored = self._by_address.get(address)
         if stored is None:
-            stored = Stored(serial=self.new_serial(), low=False)
-            stored.size_bytes = self._size_of(storage.nbytes())
-            stored.reference = weakref.ref(storage, lambda _, address=address: self._forget(address))  # type: ignore[misc]
+            serial = self.new_serial()
+            reference = weakref.ref(storage, lambda _, address=address: self._forget(address))  # type: ignore[misc]
+            stored = Stored(serial, serial, self._size_of(storage.nbytes()), reference)
             self._by_address[address] = stored
             self._enter(stored, category, tensor.dtype)
             self.events.append((stored.serial, stored.size_bytes))
@@ -130,3 +132,75 @@ class Storages:
         self.events.append((stored.serial, None))
         if stored.serial in self._kept_with:
             self.events.append((self._kept_with.pop(stored.serial), None))
+
+
+_ACTIVATIONS = CATEGORIES.index("activations")
+
+
+@dataclass(slots=True)
+class BlockBytes:
+    """The bytes that one block holds, for each of `STORINGS`."""
+
+    path: str
+    parameter_bytes: int
+    runs: bool = False
+    kept: list[int] = field(default_factory=lambda: [0] * len(STORINGS))
+    """Activations held when backward begins."""
+    results: list[int] = field(default_factory=lambda: [0] * len(STORINGS))
+    """The part of `kept` that is the block's output."""
+
+
+class BlockMemory:
+    """Follows which blocks are running; a storage belongs to all blocks that were running when it was allocated."""
+
+    def __init__(self, model: nn.Module, *, paths: Mapping[int, str]) -> None:
+        self._blocks = {
+            id(module): BlockBytes(path, sum(each.numel() * each.element_size() for each in module.parameters()))
+            for module in model.modules()
+            if (path := paths[id(module)]).rpartition(".")[2] == "*"
+        }
+        self._running: list[int] = []
+        self._makers: dict[int, tuple[int, ...]] = {}
+        self._results: dict[int, set[int]] = {}
+
+    def enter(self, module: nn.Module) -> None:
+        """Note that a module begins to run."""
+        block = self._blocks.get(id(module))
+        if block is not None:
+            block.runs = True
+            self._running.append(id(module))
+
+    def leave(self, module: nn.Module, results: Iterable[Stored]) -> None:
+        """Note that a module ends and returns `results`."""
+        if id(module) in self._blocks:
+            self._running.remove(id(module))
+            self._results[id(module)] = {stored.serial for stored in results}
+
+    def is_block(self, module: nn.Module) -> bool:
+        """Return True if the module is one of a list of repeated blocks."""
+        return id(module) in self._blocks
+
+    def made(self, stored: Stored) -> None:
+        """Note that a storage is written; if it is new, it belongs to the running blocks."""
+        if self._running:
+            self._makers.setdefault(stored.serial, tuple(self._running))
+
+    def hold(self, live: Iterable[Stored]) -> None:
+        """Count the storages that are live when backward begins."""
+        for stored in live:
+            category, storing = divmod(stored.cell, len(STORINGS))
+            if category != _ACTIVATIONS:
+                continue
+            for identity in self._makers.get(stored.serial, ()):
+                block = self._blocks[identity]
+                block.kept[storing] += stored.size_bytes
+                if stored.serial in self._results.get(identity, ()):
+                    block.results[storing] += stored.size_bytes
+
+    def by_path(self) -> dict[str, list[BlockBytes]]:
+        """Return the blocks that ran, in the order of the model, grouped by path."""
+        grouped: dict[str, list[BlockBytes]] = {}
+        for block in self._blocks.values():
+            if block.runs:
+                grouped.setdefault(block.path, []).append(block)
+        return grouped

@@ -27,12 +27,18 @@ def summarize(workload: Workload, *, batch: int) -> WorkloadSummary:
 def totals(workload: Workload, *, batch: int) -> Totals:
     """Return the totals of one step at `batch`, in the traced dtypes."""
     groups = group_rows(workload, by="phase", batch=batch)
+
+    def line_bytes(line: MemoryLine) -> float:
+        kinds: list[StoredBytes] = [getattr(line, kind) for kind in KINDS]
+        lines = (of_dtype for kind in kinds for of_dtype in (kind.low, kind.full, kind.other))
+        return sum(start + per_sample * batch for start, per_sample in lines)
+
     return Totals(
         batch=batch,
         flops=sum(group.flops for group in groups),
         read_bytes=sum(group.read_bytes for group in groups),
         write_bytes=sum(group.write_bytes for group in groups),
-        peak_memory_bytes=max((_line_bytes(line, batch=batch) for line in workload.memory), default=0.0),
+        peak_memory_bytes=max(map(line_bytes, workload.memory), default=0.0),
         parameter_count=workload.parameter_count,
         op_count=sum(group.op_count for group in groups),
     )
@@ -74,8 +80,3 @@ def unknown_ops(rows: Iterable[Row]) -> dict[str, int]:
         if formula_of(row.op) is None and row.family != "pointwise":
             counts[row.op] += row.count
     return dict(counts)
-
-
-def _line_bytes(line: MemoryLine, *, batch: int) -> float:
-    kinds: list[StoredBytes] = [getattr(line, kind) for kind in KINDS]
-    return sum(start + per_sample * batch for kind in kinds for start, per_sample in (kind.low, kind.full, kind.other))

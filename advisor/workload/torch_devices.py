@@ -1,14 +1,40 @@
-"""Prints torch's version, threads and GPUs as JSON; runs in a child process."""
+"""Sets up torch's devices for real runs of a step, and prints them as JSON in a child process."""
 
+import ctypes
 import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
 
+from advisor.records.device import Precision
+from advisor.workload.patching import switched
 
-def torch_devices() -> dict[str, Any]:
-    """Return torch's version, the thread count of its operators, and the GPUs under torch's names."""
-    return {"version": torch.__version__, "thread_count": torch.get_num_threads(), "gpus": [*_cuda(), *_mps()]}
+
+def main() -> None:
+    """Print torch's version, its thread count and the GPUs under torch's names as JSON, on the last line of output.
+
+    AMD's GPUs are CUDA devices too in a ROCm build.
+    """
+    gpus: list[dict[str, Any]] = []
+    for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        properties = torch.cuda.get_device_properties(index)
+        gpus.append(
+            {
+                "id": f"cuda:{index}",
+                "name": properties.name,
+                "memory_bytes": float(properties.total_memory),
+                "driver": f"ROCm {torch.version.hip}" if torch.version.hip else None,
+                "uuid": gpu_uuid(index),
+            }
+        )
+    if torch.backends.mps.is_available():
+        gpus.append({"id": "mps", "name": "Apple GPU", "memory_bytes": float(torch.mps.recommended_max_memory())})
+    seen = {"version": torch.__version__, "thread_count": torch.get_num_threads(), "gpus": gpus}
+    print(json.dumps(seen))  # noqa: T201 - a separate process, whose stdout is the answer
 
 
 def gpu_uuid(index: int) -> str | None:
@@ -24,29 +50,57 @@ def torch_name(name: str, *, uuid: str | None) -> str:
     return next((f"cuda:{index}" for index in range(torch.cuda.device_count()) if gpu_uuid(index) == uuid), name)
 
 
-def _cuda() -> list[dict[str, Any]]:
-    """Return NVIDIA's GPUs, or AMD's in a ROCm build, where torch calls them CUDA too."""
-    found = []
-    for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
-        properties = torch.cuda.get_device_properties(index)
-        found.append(
-            {
-                "id": f"cuda:{index}",
-                "name": properties.name,
-                "memory_bytes": float(properties.total_memory),
-                "driver": f"ROCm {torch.version.hip}" if torch.version.hip else None,
-                "uuid": gpu_uuid(index),
-            }
-        )
-    return found
+_AUTOCAST: Mapping[Precision, torch.dtype] = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}
+_WHOLE: Mapping[Precision, torch.dtype] = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
-def _mps() -> list[dict[str, Any]]:
-    if not torch.backends.mps.is_available():
-        return []
-    return [{"id": "mps", "name": "Apple GPU", "memory_bytes": float(torch.mps.recommended_max_memory())}]
+def device_problem(device: torch.device) -> str:
+    """Return why torch cannot use the device, or "" if it can."""
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        return f"torch {torch.__version__} sees {torch.cuda.device_count()} CUDA devices"
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        return f"torch {torch.__version__} sees no MPS device"
+    return ""
 
 
-def main() -> None:
-    """Print the devices on one line, the last line of output."""
-    print(json.dumps(torch_devices()))  # noqa: T201 - a separate process, whose stdout is the answer
+def whole_dtype(precision: Precision) -> torch.dtype | None:
+    """Return the dtype to cast the whole model and its inputs to, or None to leave them unchanged."""
+    return _WHOLE.get(precision)
+
+
+def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[Any]:
+    """Return an autocast context for "amp-fp16" and "amp-bf16", and an empty context for other precisions."""
+    dtype = _AUTOCAST.get(precision)
+    return torch.autocast(device.type, dtype=dtype) if dtype else nullcontext()
+
+
+@contextmanager
+def float32_products(precision: Precision) -> Iterator[None]:
+    """Allow TF32 inside as the precision says, everywhere or in cuDNN alone."""
+    cudnn = torch.backends.cudnn
+    setting, allowed = "high" if precision == "tf32" else "highest", precision in ("cudnn-tf32", "tf32")
+    with (
+        switched(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, setting),
+        switched(lambda: cudnn.allow_tf32, partial(setattr, cudnn, "allow_tf32"), allowed),
+    ):
+        yield
+
+
+def synchronizer(device: torch.device) -> Callable[[], None]:
+    """Return a function that waits until the device has finished all queued work."""
+    if device.type == "cuda":
+        return lambda: torch.cuda.synchronize(device)
+    return torch.mps.synchronize if device.type == "mps" else lambda: None
+
+
+def keep_freed_memory() -> None:
+    """Make glibc keep freed memory by raising M_MMAP_THRESHOLD (-3) and M_TRIM_THRESHOLD (-1) to the maximum.
+
+    Otherwise it returns each freed block above 32 MB to the kernel, and on a virtual machine the page faults of the
+    next one can take ten times as long as the operator. All measurements behind the shipped efficiencies use this
+    setting. See mallopt(3).
+    """
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None)
+        for parameter in (-3, -1):
+            libc.mallopt(parameter, 2**31 - 1)

@@ -12,8 +12,8 @@ from torch.utils import _pytree as pytree
 
 from advisor.errors import AdvisorError, TraceError
 from advisor.machine.limits import free_memory_bytes
-from advisor.records.workload import SCHEMA_VERSION, Attention, Mode, Operand, Workload
-from advisor.workload.affine import memory_lines, merge_rows, merge_shape, merged_blocks, taken_ratios
+from advisor.records.workload import SCHEMA_VERSION, Attention, Mode, Workload
+from advisor.workload.affine import memory_lines, merge_operands, merge_rows, merged_blocks, taken_ratios
 from advisor.workload.assumed_sizes import AssumedSizes
 from advisor.workload.caught_composites import Composites, fast_paths
 from advisor.workload.companions import companions_of
@@ -28,10 +28,9 @@ from advisor.workload.fakes import (
     untouched,
     with_tensors,
 )
-from advisor.workload.loaded import Inputs, LoadedModel
+from advisor.workload.loaded import Inputs, LoadedModel, batch_value, loss_of, optimizer_of, own_loss
 from advisor.workload.optimizer_step import OptimizerSteps
 from advisor.workload.recorder import Recorder, Recording
-from advisor.workload.training_step import batch_value, loss_of, optimizer_of, own_loss
 from advisor.workload.user_error import raised_by_us
 
 if TYPE_CHECKING:
@@ -52,21 +51,6 @@ a nested trace lie on top and are removed first."""
 
 class NotAffineError(Exception):
     """The steps traced at several batch sizes do not grow as a + b x batch."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One traced step."""
-
-    recording: Recording
-    inputs: tuple[tuple[tuple[int, ...], str], ...]
-    """Shape and dtype of each input tensor."""
-    optimizers: tuple[str, ...]
-    """Class names of the optimizers that stepped."""
-    assumed: tuple[str, ...]
-    """Assumptions about data-dependent sizes, in words."""
-    has_own_loss: bool = False
-    """The model's output contains a loss."""
 
 
 @fake_tensor_log_silenced()
@@ -147,7 +131,7 @@ class _Tracer:
                 reason = f"sizes at {', '.join(map(str, batches))} do not grow as a + b x batch"
         return self._merged([wanted], [self._step(wanted)], notes=(f"traced only at batch {wanted}: {reason}",))
 
-    def _step(self, batch: int) -> Step:
+    def _step(self, batch: int) -> Recording:
         loaded, fake = self._loaded, self._fake
         with untouched([loaded.model, *self._companions]):
             inputs = (
@@ -164,7 +148,7 @@ class _Tracer:
                         loaded.model(*inputs[0], **inputs[1])
             return replace(follower.step(inputs), has_own_loss=has_own_loss)
 
-    def _merged(self, batches: Sequence[int], steps: Sequence[Step], *, notes: Sequence[str] = ()) -> Workload:
+    def _merged(self, batches: Sequence[int], steps: Sequence[Recording], *, notes: Sequence[str] = ()) -> Workload:
         loaded = self._loaded
         assumptions = [*loaded.notes, *notes]
         if len(batches) > 1 and all(step.inputs == steps[0].inputs for step in steps):
@@ -194,15 +178,12 @@ class Follower:
     recorder: Recorder
     optimizers: OptimizerSteps
 
-    def step(self, inputs: Any) -> Step:
+    def step(self, inputs: Any) -> Recording:
         """Return the step, once it is over."""
-        return Step(
-            recording=self.recorder.finish(),
-            inputs=tuple(
-                (tuple(self.recorder.sizes(size) for size in tensor.shape), str(tensor.dtype).removeprefix("torch."))
-                for tensor in pytree.tree_leaves(inputs)
-                if isinstance(tensor, torch.Tensor)
-            ),
+        tensors = [leaf for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
+        return replace(
+            self.recorder.finish(),
+            inputs=tuple(map(self.recorder.describe, tensors)),
             optimizers=tuple(dict.fromkeys(self.optimizers.names)),
             assumed=self.recorder.sizes.notes(),
         )
@@ -258,7 +239,7 @@ def merged_workload(
     mode: Mode,
     batch: int,
     batches: Sequence[int],
-    steps: Sequence[Step],
+    steps: Sequence[Recording],
     method: Method,
     assumptions: Sequence[str],
 ) -> Workload:
@@ -266,12 +247,10 @@ def merged_workload(
 
     Raises `NotAffineError` if rows or inputs do not grow as a + b x batch.
     """
-    recordings = [step.recording for step in steps]
-    rows, inputs = merge_rows(recordings, batches), _merged_inputs(steps, batches)
+    rows, inputs = merge_rows(steps, batches), merge_operands([step.inputs for step in steps], batches)
     if rows is None or inputs is None:
         raise NotAffineError
     parameters = list(model.parameters())
-    optimizers = [optimizer for step in steps[:1] for optimizer in step.optimizers]
     return Workload(
         schema_version=SCHEMA_VERSION,
         name=name,
@@ -283,14 +262,14 @@ def merged_workload(
         torch_version=torch.__version__,
         parameter_count=sum(parameter.numel() for parameter in parameters),
         parameter_bytes=sum(parameter.numel() * parameter.element_size() for parameter in parameters),
-        optimizer=", ".join(optimizers) or None,
+        optimizer=", ".join(steps[0].optimizers) or None,
         inputs=inputs,
         rows=rows,
-        memory=memory_lines(recordings, batches),
-        unknown_ops=recordings[0].unknown_ops,
-        assumptions=(*assumptions, *_recomputed_notes(recordings[0])),
-        blocks=merged_blocks(recordings, batches),
-        taken=taken_ratios(recordings[0]),
+        memory=memory_lines(steps, batches),
+        unknown_ops=steps[0].unknown_ops,
+        assumptions=(*assumptions, *_recomputed_notes(steps[0])),
+        blocks=merged_blocks(steps, batches),
+        taken=taken_ratios(steps[0]),
     )
 
 
@@ -306,19 +285,7 @@ def _recomputed_notes(recording: Recording) -> tuple[str, ...]:
     return (f"torch.utils.checkpoint: {listed} run again in backward and keep no activations for it",)
 
 
-def _merged_inputs(steps: Sequence[Step], batches: Sequence[int]) -> tuple[Operand, ...] | None:
-    if len({len(step.inputs) for step in steps}) != 1:
-        return None  # a list with one tensor per sample
-    operands = []
-    for traced in zip(*(step.inputs for step in steps), strict=True):
-        shape = merge_shape([sizes for sizes, _ in traced], batches)
-        if shape is None:
-            return None
-        operands.append(Operand(shape=shape, dtype=traced[0][1]))
-    return tuple(operands)
-
-
-def method_notes(method: Method, step: Step) -> tuple[str, ...]:
+def method_notes(method: Method, step: Recording) -> tuple[str, ...]:
     """Return notes on how the step was traced."""
     if method == "cpu_step":
         return ("traced by a real step on this CPU, because the code needs values that fake tensors do not have",)

@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from importlib import import_module
@@ -26,7 +26,6 @@ from advisor.machine.limits import total_memory_bytes
 from advisor.workload import sources
 from advisor.workload.dependencies import recorded_dependencies
 from advisor.workload.input_spec import parse_input_specs
-from advisor.workload.interpreter import StandardLibrary
 from advisor.workload.spawn import LENGTH_BYTES, TOKEN_BYTES, ProfileRequest, packed
 from advisor.workload.user_error import explain, raised_by_us, where_now
 
@@ -38,6 +37,41 @@ _NAMED_COUNT = 3
 _MESSAGE_CHARACTERS = 2**14
 _PRIVATE_FD = 200
 """Descriptors are assigned from 0 up, so stray writes of the user's code do not reach one this high."""
+
+
+_is_callable = callable  # saved because the file may replace it too
+
+
+class StandardLibrary:
+    """Remembers the functions and classes of the standard library, and restores them.
+
+    The answer is written by the same interpreter, so a file that replaces `len` or `json.dumps` must not affect it.
+    """
+
+    def __init__(self) -> None:
+        self._modules: list[tuple[str, dict[str, Any], Mapping[str, Any]]] = []
+        self._recursion_limit = sys.getrecursionlimit()
+
+    def remember(self) -> None:
+        """Save the contents of all standard library modules imported so far."""
+        self._modules = [
+            (name, vars(module), dict(vars(module)))
+            for name, module in tuple(sys.modules.items())
+            if name.partition(".")[0] in sys.stdlib_module_names and name != "__main__"
+        ]
+
+    def restore(self) -> list[str]:
+        """Restore replaced functions and classes; return their names."""
+        replaced = []
+        for module, now, before in self._modules:
+            for name, value in before.items():
+                if now.get(name) is not value and _is_callable(value):
+                    now[name] = value
+                    replaced.append(f"{module}.{name}")
+        sys.settrace(None)
+        sys.setprofile(None)
+        sys.setrecursionlimit(self._recursion_limit)
+        return replaced
 
 
 class ResultChannel:
@@ -118,20 +152,15 @@ def serve(kind: type[Request], answer: Callable[[Request], dict[str, Any]]) -> N
     os.dup2(2, 1)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     requests = _receive_requests(int(sys.argv[1]))
-    _limit_memory()
-    with _exit_without_answer():
-        while True:
-            token, request = requests.get()
-            _serve(_request(request, kind), Turn(channel, token=token), answer)
-
-
-@contextmanager
-def _exit_without_answer() -> Iterator[None]:
-    """End the process if not even an error can be answered; the parent then reports that."""
+    limit_memory(total_memory_bytes())
     leave = os._exit
     try:
-        yield
-    finally:
+        while True:
+            token, text = requests.get()
+            fields = json.loads(text)
+            lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+            _serve(kind(**(fields | lists)), Turn(channel, token=token), answer)
+    finally:  # not even an error can be answered; the parent then reports that
         leave(1)
 
 
@@ -160,16 +189,13 @@ def _what_went_wrong(error: BaseException, request: ProfileRequest, *, replaced:
         return _failure(error)
     if raised_by_us(error):
         if replaced:  # the user's file replaced functions that our code uses
-            return _failure(_replaced(error, request, replaced=replaced))
+            names = ", ".join(replaced[:_NAMED_COUNT])
+            reason = explain(error, what=f"{request.source} replaces {names}, which the program needs").message
+            hint = "do not replace Python's own functions, or restore them at the end of the file"
+            return _failure(LoadError(reason, hint=hint))
         return {"error": {"kind": "internal", "message": traceback.format_exc(), "hint": ""}}
     hint = "pass the script's own arguments after `--`" if request.run else ""
     return _failure(explain(error, what=request.source, hint=hint))
-
-
-def _replaced(error: BaseException, request: ProfileRequest, *, replaced: Sequence[str]) -> LoadError:
-    names = ", ".join(replaced[:_NAMED_COUNT])
-    reason = explain(error, what=f"{request.source} replaces {names}, which the program needs").message
-    return LoadError(reason, hint="do not replace Python's own functions, or restore them at the end of the file")
 
 
 def _profile(request: ProfileRequest) -> dict[str, Any]:
@@ -227,12 +253,6 @@ def user_errors_in_step(loaded: "LoadedModel", request: ProfileRequest) -> Itera
         raise TraceError(failure.message, hint=failure.hint) from error
 
 
-def _request(text: bytes, kind: type[Request]) -> Request:
-    fields = json.loads(text)
-    lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
-    return kind(**(fields | lists))
-
-
 def _set_argv_and_path(request: ProfileRequest) -> None:
     """Set `sys.argv` and the first `sys.path` entry as `python FILE` does.
 
@@ -287,14 +307,13 @@ def _start_watchdog(request: ProfileRequest, turn: Turn, library: StandardLibrar
     return timer
 
 
-def _limit_memory() -> None:
-    """Make allocations beyond the memory that this process may use fail, so that they do not bring the machine down.
+def limit_memory(limit_bytes: float | None) -> None:
+    """Make allocations beyond the limit fail, so that they do not bring the machine down; None: no limit.
 
     RLIMIT_DATA counts private writable memory. RLIMIT_AS would also count reserved addresses, of which torch has many.
     """
     import resource
 
-    memory_bytes = total_memory_bytes()
-    if memory_bytes is not None:
+    if limit_bytes is not None:
         with suppress(ValueError, OSError):  # a lower limit is already set
-            resource.setrlimit(resource.RLIMIT_DATA, (int(memory_bytes), int(memory_bytes)))
+            resource.setrlimit(resource.RLIMIT_DATA, (int(limit_bytes), int(limit_bytes)))

@@ -64,7 +64,11 @@ def raised_by_us(error: BaseException) -> bool:
     if not isinstance(error, Exception) or isinstance(error, (SyntaxError, MemoryError, Warning)):
         return False  # a SyntaxError is raised where our code compiles the user's file
     frames = [(filename, function) for filename, _, function in _frames(error)]
-    last = next((frame for frame in reversed(frames) if not _is_of_python(frame[0])), None)
+
+    def is_of_python(filename: str) -> bool:
+        return filename.startswith(("<frozen ", *_LIBRARIES)) and "-packages" not in filename
+
+    last = next((frame for frame in reversed(frames) if not is_of_python(frame[0])), None)
     if last is None or not os.path.realpath(last[0]).startswith(_OWN):
         return False
     if isinstance(error, RuntimeError):
@@ -72,24 +76,15 @@ def raised_by_us(error: BaseException) -> bool:
     return last not in _PASSES_ARGUMENTS_ON or not isinstance(error, _COMPLAINTS)
 
 
-def _is_of_python(filename: str) -> bool:
-    return filename.startswith(("<frozen ", *_LIBRARIES)) and "-packages" not in filename
-
-
 def user_frames(frames: Iterable[tuple[str, int, str]]) -> list[str]:
     """Return `file:line in function: code` for each of the user's frames; of many, only the first and last ones."""
-    theirs = [frame for frame in frames if is_user_file(frame[0])]
-    left_out = theirs[_FRAMES_AT_EACH_END:-_FRAMES_AT_EACH_END]
-    if not left_out:
-        return [_frame_line(*frame) for frame in theirs]
-    first, last = theirs[:_FRAMES_AT_EACH_END], theirs[-_FRAMES_AT_EACH_END:]
-    between = f"  ... {len(left_out)} more calls"
-    return [*(_frame_line(*frame) for frame in first), between, *(_frame_line(*frame) for frame in last)]
-
-
-def _frame_line(filename: str, line: int, function: str) -> str:
-    place = "" if function == "<module>" else f" in {function}"
-    return _cut(f"  {display_path(filename)}:{line}{place}: {linecache.getline(filename, line).strip()}")
+    lines = []
+    for filename, line, function in filter(lambda frame: is_user_file(frame[0]), frames):
+        place = "" if function == "<module>" else f" in {function}"
+        lines.append(_cut(f"  {display_path(filename)}:{line}{place}: {linecache.getline(filename, line).strip()}"))
+    if left_out := lines[_FRAMES_AT_EACH_END:-_FRAMES_AT_EACH_END]:
+        lines[_FRAMES_AT_EACH_END:-_FRAMES_AT_EACH_END] = [f"  ... {len(left_out)} more calls"]
+    return lines
 
 
 def _cut(text: str) -> str:
@@ -125,24 +120,17 @@ def _explained(error: BaseException, *, what: str, hint: str) -> LoadError:
     if isinstance(error, SystemExit):
         called = f"{what}: the file called sys.exit({_cut(repr(error.code))})"
         return LoadError("\n".join([called, *frames]), hint=hint or 'put it under `if __name__ == "__main__":`')
-    text = _text(error)
-    return LoadError(
-        "\n".join([f"{what}: {_summary(error, text)}", *frames]),
-        hint=_hint(error, text) or _gpu_hint(error, text, frames) or hint,
-    )
+    try:
+        text = str(error)
+    except BaseException as failure:  # noqa: BLE001 - `__str__` is the user's code
+        text = f"(its text cannot be read: {type(failure).__name__})"
+    return LoadError("\n".join([f"{what}: {_summary(error, text)}", *frames]), hint=_hint(error, text, frames) or hint)
 
 
 def _frames(error: BaseException) -> list[tuple[str, int, str]]:
     """Return the file, line and function of each call, outermost first."""
     passed = vars(BaseException)["__traceback__"].__get__(error)  # the error's class may override the attribute
     return [(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in traceback.walk_tb(passed)]
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except BaseException as failure:  # noqa: BLE001 - `__str__` is the user's code
-        return f"(its text cannot be read: {type(failure).__name__})"
 
 
 def _syntax_message(error: SyntaxError) -> str:
@@ -165,7 +153,7 @@ def _summary(error: BaseException, text: str) -> str:
     return f"{name}: {message}" if message else name
 
 
-def _hint(error: BaseException, text: str) -> str:
+def _hint(error: BaseException, text: str, frames: Sequence[str]) -> str:
     if isinstance(error, MemoryError) or any(phrase in text.lower() for phrase in _OUT_OF_MEMORY):
         return "define a factory `get_model()` or a class: it is built without allocating its weights"
     if isinstance(error, ModuleNotFoundError) and error.name:
@@ -176,11 +164,7 @@ def _hint(error: BaseException, text: str) -> str:
         return "the file downloads something when it is loaded: use weights=None, because predictions need no weights"
     if isinstance(error, EOFError):
         return "the file has no terminal here: its input is empty"
-    return ""
-
-
-def _gpu_hint(error: BaseException, text: str, frames: Sequence[str]) -> str:
-    """Return a hint for code that requires a GPU: `assert torch.cuda.is_available()`, or a query of GPU properties."""
+    # Code that requires a GPU: `assert torch.cuda.is_available()`, or a query of GPU properties.
     is_refusal = isinstance(error, AssertionError) or "NVIDIA" in text  # torch's messages, with or without CUDA
     if is_refusal and frames and "cuda" in frames[-1]:
         return "there is no GPU here: check torch.cuda.is_available() first; requests for cuda are sent to the CPU"

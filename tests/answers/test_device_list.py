@@ -8,7 +8,7 @@ import pytest
 
 from advisor.answers.device_list import take_inventory
 from advisor.calibrate import store
-from advisor.calibrate.key import key_of, targets
+from advisor.calibrate.in_force import key_of, targets
 from advisor.catalog.load import load_catalog
 from advisor.records.machine import Inventory, Machine, TorchSeen
 from advisor.records.price import Catalog

@@ -9,7 +9,7 @@ import pytest
 
 from advisor.answers.ranking import rank
 from advisor.calibrate.collection import collect
-from advisor.calibrate.key import key_of, targets
+from advisor.calibrate.in_force import key_of, targets
 from advisor.calibrate.store import calibration_text
 from advisor.catalog.device_files import read_efficiencies
 from advisor.catalog.load import load_catalog

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fit_calibration_start import fit_start
 
 from advisor.calibrate import own_efficiencies as fitting
 from advisor.calibrate.design import probes
-from advisor.calibrate.own_efficiencies import WHOLE_STEPS, fit_calibration, fit_start, whole_step
+from advisor.calibrate.own_efficiencies import WHOLE_STEPS, fit_calibration, whole_step
 from advisor.catalog.load import load_catalog
 from advisor.predict.efficiency import efficiency_of, precision_class
 from advisor.records.calibration import TIMED_HERE, TimedOperator
@@ -192,7 +193,7 @@ def test_nine_in_ten_of_the_steps_that_a_calibration_was_held_to_lie_inside_its_
     with (DATA / "calibration_check.csv").open(newline="") as lines:
         rows = [(float(row["measured_s"]), float(row["calibrated_s"])) for row in csv.DictReader(lines)]
 
-    inside = [abs(math.log(measured / predicted)) <= 1.645 * fitting._STEP_LOG_SPREAD for measured, predicted in rows]
+    inside = [abs(math.log(measured / predicted)) <= 1.645 * fitting.STEP_LOG_SPREAD for measured, predicted in rows]
 
     assert 0.87 <= sum(inside) / len(inside) <= 0.93
 

@@ -1,3 +1,4 @@
+import pytest
 from calls import cost, cost_of, indices, tensor
 
 SOURCE = tensor(3, 4)
@@ -39,3 +40,15 @@ def test_the_gradient_of_a_reflected_border_is_added():
 
 def test_lists_of_indices_are_copies_too():
     assert cost_of("aten.repeat_interleave", [indices(3)], [indices(6)]) == cost(flops=0, read_bytes=24, write_bytes=48)
+
+
+NOTHING = cost(flops=0, read_bytes=0, write_bytes=0)
+
+
+@pytest.mark.parametrize("op", ["view", "t", "expand", "slice", "detach", "_unsafe_view", "squeeze_"])
+def test_a_view_costs_nothing(op):
+    assert cost_of(f"aten.{op}", [tensor(3, 4)], [tensor(12)]) == NOTHING
+
+
+def test_asking_for_a_tensors_device_costs_nothing():
+    assert cost_of("prim.device", [tensor(3, 4)], []) == NOTHING

@@ -41,3 +41,27 @@ def test_whether_a_mask_is_left_aligned_looks_at_the_mask_alone():
     padded = tensor(3, 4, 64)
     expected = cost(flops=12, read_bytes=12, write_bytes=0)
     assert cost_of("aten._nested_tensor_from_mask_left_aligned", [padded, mask], []) == expected
+
+
+SCORES = tensor(3, 4)
+
+
+def test_softmax_is_five_flop_per_element():
+    # 5 * 12; 48 bytes in and out.
+    assert cost_of("aten._softmax", [SCORES], [SCORES]) == cost(flops=60, read_bytes=48, write_bytes=48)
+    assert cost_of("aten._log_softmax", [SCORES], [SCORES]).flops == 60
+
+
+def test_its_gradient_is_four_and_reads_the_result():
+    assert cost_of("aten._softmax_backward_data", [SCORES, SCORES], [SCORES]) == cost(
+        flops=48, read_bytes=96, write_bytes=48
+    )
+
+
+def test_a_scan_is_one_flop_per_element():
+    assert cost_of("aten.cumsum", [tensor(3, 4)], [tensor(3, 4)]) == cost(flops=12, read_bytes=48, write_bytes=48)
+    assert cost_of("aten.cummax", [tensor(3, 4)], [tensor(3, 4), indices(3, 4)]).flops == 12
+
+
+def test_a_scan_of_exponentials_is_four():
+    assert cost_of("aten.logcumsumexp", [tensor(3, 4)], [tensor(3, 4)]).flops == 48

@@ -1,23 +1,33 @@
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.records.workload import Operand
+from advisor.records.workload import Operand, Row
 from advisor.workload.affine import memory_lines, merge_dim, merge_rows
 from advisor.workload.recorder import Recording
 from advisor.workload.storages import CELL
 
 
 def call(*shape, op="aten.mm", module="", attributes=(), dtype="float32"):
-    operands = ((shape, dtype, ()),)
-    return (op, "matmul", "forward", module, operands, operands, attributes)
+    operand = Operand(shape=shape, dtype=dtype)
+    return Row(
+        op=op,
+        family="matmul",
+        phase="forward",
+        module=module,
+        inputs=(replace(operand, varies=True),),
+        outputs=(operand,),
+        attributes=dict(attributes),
+        count=1,
+    )
 
 
 def recording(*calls, live=None):
     samples = tuple(live or [(0,) * len(CELL)])
     return Recording(
-        calls=calls,
-        varying=tuple((True, False) for _ in calls),
+        rows=calls,
         live_bytes=samples,
         phases=("forward",) * len(samples),
         optimizer_state_bytes=0,
@@ -58,6 +68,15 @@ def test_equal_calls_are_one_row_with_their_count():
     [row] = merge_rows([recording(call(4, 8), call(4, 8)), recording(call(8, 8), call(8, 8))], [4, 8])
     assert row.count == 2
     assert row.inputs == (Operand(shape=((0.0, 1.0), 8), dtype="float32"),)
+
+
+def test_calls_that_only_vary_differently_are_one_row():
+    def constant(size):
+        varying = call(size)
+        return replace(varying, inputs=(replace(varying.inputs[0], varies=False),))
+
+    [row] = merge_rows([recording(call(4), constant(4)), recording(call(8), constant(8))], [4, 8])
+    assert row.count == 2
 
 
 def test_calls_that_part_at_another_batch_are_two_rows():
@@ -155,7 +174,7 @@ def test_they_do_so_at_every_precision(moments, low, batch):
 def test_the_state_of_the_optimizer_is_live_all_the_time():
     moment = sample(activations_full=40)
     state = Recording(
-        calls=(), varying=(), live_bytes=(moment,), phases=("forward",), optimizer_state_bytes=64, unknown_ops={}
+        rows=(), live_bytes=(moment,), phases=("forward",), optimizer_state_bytes=64, unknown_ops={}
     )  # fmt: skip
     [line] = memory_lines([state], [4])
     assert line.optimizer_state.full == (64, 0)

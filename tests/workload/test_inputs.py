@@ -54,7 +54,6 @@ def test_the_leading_dimension_of_a_value_is_the_batch() -> None:
     plan = plan_from_example((torch.zeros(4, 7), torch.ones(4, 7)), model=TwoInputs())
     args, _ = plan.make(9)
     assert plan.batch == 4
-    assert not plan.batch_is_fixed
     assert [tuple(tensor.shape) for tensor in args] == [(9, 7), (9, 7)]
 
 

@@ -86,8 +86,7 @@ def command(
     """
     from pathlib import Path
 
-    from advisor.calibrate.in_force import calibrations_in_force
-    from advisor.calibrate.key import device_called, targets
+    from advisor.calibrate.in_force import calibrations_in_force, device_called, targets
     from advisor.catalog.load import load_catalog
     from advisor.cli.fleet_output import write_collected, write_fleet
     from advisor.cli.output import STDOUT, view_of, write

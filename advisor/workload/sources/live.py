@@ -47,11 +47,8 @@ def load_live(
         model=model,
         make_inputs=plan.make,
         batch=plan.batch,
-        batch_is_fixed=plan.batch_is_fixed,
-        loss=used.get("loss"),
-        optimizer=used.get("optimizer"),
-        train_step=used.get("train_step"),
         notes=(*notes, *plan.notes, *left_out),
+        **used,
     )
 
 
