@@ -18,7 +18,7 @@ from fit_kind import OPERATORS, Fitted, fit_kind, measured_steps, steps_of
 
 from advisor.answers.accuracy_score import Compared, cheapest_choice, mean_kendall
 from advisor.answers.validation import least_usd_per_hour
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.fit.files import file_name, yaml_text
 from advisor.records.answer import Z_90
 from advisor.records.device import DeviceKind, Efficiency

@@ -17,7 +17,7 @@ from advisor.answers.validation import Run, prepare
 from advisor.calibrate.design import probes
 from advisor.calibrate.operator_child import trace_probe
 from advisor.calibrate.own_efficiencies import fit_start, whole_step
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.fit.files import file_name, yaml_text
 from advisor.records.calibration import TimedOperator
 from advisor.records.device import Device, Efficiency, Precision

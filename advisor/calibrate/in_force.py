@@ -10,7 +10,7 @@ from advisor.records.calibration import Calibration
 from advisor.records.device import Device
 from advisor.records.machine import Machine
 from advisor.records.price import Catalog
-from advisor.report.calibration import age_text, target_text
+from advisor.report.devices import age_text, target_text
 
 
 def calibrations_in_force(machine: Machine, catalog: Catalog, *, stored: Stored | None = None) -> Stored:

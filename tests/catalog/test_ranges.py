@@ -4,16 +4,15 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from advisor.catalog.calibrations import _Header
-from advisor.catalog.device_files import MeasuredGpu, MeasuredInstance
-from advisor.catalog.owned import Ownership
+from advisor.catalog.device_files import MeasuredGpu, MeasuredInstance, _Header
+from advisor.catalog.owned import Purchase
 from advisor.catalog.price_files import Machine
 from advisor.catalog.ranges import range_of
 from advisor.records.billing import BillingRule, Extras, StartUp
 from advisor.records.device import Cpu, Efficiency, FamilyEfficiency, Gpu
 
 RECORDS = (
-    Gpu, Cpu, Efficiency, FamilyEfficiency, MeasuredGpu, MeasuredInstance, Machine, Ownership, BillingRule, StartUp,
+    Gpu, Cpu, Efficiency, FamilyEfficiency, MeasuredGpu, MeasuredInstance, Machine, Purchase, BillingRule, StartUp,
     Extras, _Header,
 )  # fmt: skip
 
