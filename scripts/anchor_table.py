@@ -19,7 +19,7 @@ from fit import FILES, is_fitted
 
 from advisor.answers.measurement_file import read_measurements
 from advisor.answers.validation import Run, prepare, without_optimizer
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.predict.anchor import shared_share
 from advisor.predict.efficiency import precision_class
 from advisor.predict.step_time import predict

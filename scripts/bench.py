@@ -94,7 +94,7 @@ def catalogs(scratch: Path) -> list[Result]:
     """Time loading all profiles: parsing them, and reading them from the cache."""
     cache = {"XDG_CACHE_HOME": str(scratch / "cache")}
     load = (
-        "import time; from advisor.catalog.load import load_catalog; start = time.process_time(); load_catalog(); "
+        "import time; from advisor.catalog.overlay import load_catalog; start = time.process_time(); load_catalog(); "
         "print(time.process_time() - start)"
     )
 
@@ -121,7 +121,7 @@ def ranking(scratch: Path) -> Result:
     subprocess.run([*ADVISE, "profile", model, "--mode", "training", "-o", str(saved)], check=True, capture_output=True)
     code = (
         "import sys, time; from pathlib import Path; from advisor.answers.ranking import rank;"
-        "from advisor.catalog.load import load_catalog; from advisor.workload.file import read_workload;"
+        "from advisor.catalog.overlay import load_catalog; from advisor.workload.file import read_workload;"
         "from advisor.question.from_source import question_of;"
         "from advisor.records.options import Options; catalog = load_catalog();"
         "workload = read_workload(Path(sys.argv[1]));"
@@ -145,7 +145,7 @@ def ranking_many(scratch: Path) -> Result:
 import sys, time
 from dataclasses import replace
 from pathlib import Path
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.cost.job import job_of
 from advisor.cost.rank_offers import rank
 from advisor.cost.selection import select_offers

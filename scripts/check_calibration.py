@@ -30,7 +30,7 @@ from advisor.calibrate.calibration_run import calibrate
 from advisor.calibrate.noise import noise_of
 from advisor.calibrate.operator_process import TimingRequest, time_operators
 from advisor.calibrate.own_efficiencies import WHOLE_STEPS, fit_calibration
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.devices.local_device import local_devices
 from advisor.errors import AdvisorError
 from advisor.fit.coefficients import COMPUTING

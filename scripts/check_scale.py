@@ -21,7 +21,7 @@ import torch
 from scipy.optimize import least_squares
 
 from advisor.answers.validation import without_optimizer
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.predict.capability import gpu_device
 from advisor.predict.precision import width_of
 from advisor.predict.step_time import predict

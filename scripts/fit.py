@@ -20,7 +20,7 @@ from lockbox import is_locked, net_of
 
 from advisor.answers.accuracy_score import Compared, cheapest_choice, mean_kendall
 from advisor.answers.validation import least_usd_per_hour
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.fit.files import file_name, yaml_text
 from advisor.fit.sample import MeasuredStep
 from advisor.records.answer import Z_90

@@ -28,7 +28,7 @@ from advisor.calibrate.own_efficiencies import (
     operator_step,
     whole_step,
 )
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.fit.files import file_name, yaml_text
 from advisor.fit.sample import MeasuredStep
 from advisor.predict.efficiency import precision_class

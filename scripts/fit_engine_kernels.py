@@ -17,7 +17,7 @@ import numpy as np
 from fit_kind import measured_steps
 from scipy.optimize import least_squares
 
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.fit.files import file_name, yaml_text
 from advisor.fit.robust_loss import ROBUST_LOG_SCALE
 from advisor.fit.sample import MeasuredStep, sample_of

@@ -13,7 +13,7 @@ from fit_residuals import Errors, Level, Spread, errors_of, left_out, log_spread
 from advisor.answers.accuracy_score import step_of
 from advisor.answers.measurement_file import read_measurements
 from advisor.answers.validation import Run, kernels_of, prepare
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.fit.coefficients import (
     COMPUTING,
     DEVICE,

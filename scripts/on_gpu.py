@@ -43,9 +43,8 @@ from advisor.records.device import CompileMode, Precision
 from advisor.records.machine import BUS_ORDER
 from advisor.records.measurement import MeasuredMode
 from advisor.records.timing import StepTiming
-from advisor.workload.execution import keep_freed_memory, synchronizer
 from advisor.workload.loaded import LoadedModel
-from advisor.workload.torch_devices import gpu_uuid
+from advisor.workload.torch_devices import gpu_uuid, keep_freed_memory, synchronizer
 
 ROOT = Path(__file__).resolve().parents[1]
 SHORT_REPEATS = replace(REPEATS, overtime=4.0)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 
 ROOT = Path(__file__).parents[1]
 TABLES = ROOT / "tests/data/scale"

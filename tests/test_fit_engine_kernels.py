@@ -9,7 +9,7 @@ from fit_engine_kernels import EngineKernel, fitted_kernels, kernel_s, with_engi
 from fit_kind import measured_steps
 
 from advisor.answers.measurement_file import read_measurements
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.fit.files import yaml_text
 from advisor.fit.sample import MeasuredStep
 from advisor.predict.capability import gpu_device

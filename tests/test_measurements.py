@@ -16,7 +16,7 @@ import torchvision
 
 from advisor.answers.measurement_file import read_measurements, source_of
 from advisor.catalog.find import find_device
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.predict.capability import gpu_device
 from advisor.records.measurement import Measurement, TimedStep
 from advisor.workload.input_spec import parse_input_specs

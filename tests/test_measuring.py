@@ -15,7 +15,7 @@ from advisor.answers.ranking import rank
 from advisor.calibrate.measured_beside import Measuring
 from advisor.calibrate.step_process import MeasureRequest
 from advisor.calibrate.store import Stored
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.cli.main import run
 from advisor.errors import ExitCode, UsageError
 from advisor.question.from_source import profile_source, question_from_source, question_of

@@ -10,7 +10,7 @@ import yaml
 
 from advisor.cli.main import run
 from advisor.report.as_json import render
-from advisor.report.view import View
+from advisor.report.content import View
 from tests.cli.conftest import Pipeline, pipeline  # noqa: F401 - a fixture
 from tests.report.toys import L4, recommendation
 

@@ -1,6 +1,6 @@
 """Finds where the cheapest CPU and the cheapest GPU cost the same."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -39,6 +39,8 @@ from advisor.scale.predict_on_all import predict_on_all, predict_with_growing_ba
 _KINDS: Mapping[DeviceKind, str] = {"cpu": "CPU", "gpu": "GPU"}
 _CHOOSE_AN_OFFER = ("provider", "region", "tier", "device")
 _POINTS_PER_DECADE = 4
+_DECADES = [round(at) for at in np.logspace(0, DECADE_COUNT, DECADE_COUNT * _POINTS_PER_DECADE + 1).tolist()]
+"""The numbers of requests per day and of samples at which the curves are drawn."""
 
 
 def break_even(question: Question, *, variations: Sequence[Variation] = ()) -> BreakEven:
@@ -55,12 +57,14 @@ def break_even(question: Question, *, variations: Sequence[Variation] = ()) -> B
     market.check_kinds()
     if recommendation.best is None:
         raise NothingFitsError("no instance does this job within the limits", hint="`advise rank` says why of each")
-    found = [over(workload, market) for over in (_over_batch, _over_requests, _over_samples)]
+    at_best = partial(market.cheapest, market.predict_candidates(workload))
+    samples = samples_curve(_DECADES, at_best, job=market.job)
+    found = [_over_batch(workload, market), _over_requests(market, at_best), samples]
     return BreakEven(
         schema_version=BREAK_EVEN_SCHEMA_VERSION,
         workload=workload.name,
         job=recommendation.job,
-        folk_rule=folk_rule_of(market.cheapest(market.predict_candidates(workload), market.job)),
+        folk_rule=folk_rule_of(at_best(market.job)),
         curves=(
             *(curve for curve in found if isinstance(curve, Curve)),
             *(_over_parameter(variation, market) for variation in variations),
@@ -143,31 +147,17 @@ def _over_batch(workload: Workload, market: _Market) -> Curve | str:
     return curve_of("batch", batches.tolist(), cheapest)
 
 
-def _over_requests(workload: Workload, market: _Market) -> Curve | str:
+def _over_requests(market: _Market, at_best: Callable[[Job], ByKind]) -> Curve | str:
     if market.options.mode == "training":
         return "over requests per day: a service cannot run training"
     if market.job.limits.deadline_s is not None:
         return "over requests per day: a service never ends, so --deadline does not apply"
-    return requests_curve(_decades(), partial(market.cheapest, market.predict_candidates(workload)), job=market.job)
-
-
-def _over_samples(workload: Workload, market: _Market) -> Curve:
-    return samples_curve(_decades(), partial(market.cheapest, market.predict_candidates(workload)), job=market.job)
+    return requests_curve(_DECADES, at_best, job=market.job)
 
 
 def _over_parameter(variation: Variation, market: _Market) -> Curve:
-    return parameter_curve(
-        variation.parameter,
-        {
-            value: market.cheapest(
-                market.predict_candidates(workload),
-                job_for(workload, market.options),
-            )
-            for value, workload in variation.workloads.items()
-        },
-    )
+    def cheapest(workload: Workload) -> ByKind:
+        return market.cheapest(market.predict_candidates(workload), job_for(workload, market.options))
 
-
-def _decades() -> Sequence[int]:
-    numbers = np.logspace(0, DECADE_COUNT, DECADE_COUNT * _POINTS_PER_DECADE + 1)
-    return [round(number) for number in numbers.tolist()]
+    found = {value: cheapest(workload) for value, workload in variation.workloads.items()}
+    return parameter_curve(variation.parameter, found)

@@ -1,4 +1,4 @@
-"""Checks that every stage of a ranking works on this machine: profiles, cache, child process, torch, a model."""
+"""Lists the devices of this machine, and checks that every stage of a ranking works on it."""
 
 import os
 import re
@@ -6,17 +6,22 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import date
 from importlib import metadata
 from pathlib import Path
 
 import platformdirs
 
-from advisor.answers.device_list import take_inventory
 from advisor.answers.ranking import rank
+from advisor.calibrate.in_force import calibrations_in_force, is_of
+from advisor.catalog.find import overlay_notes
+from advisor.catalog.invariants import catalog_warnings
+from advisor.devices.local_device import local_devices
 from advisor.errors import AdvisorError
+from advisor.machine.this_machine import ask_torch, this_machine
 from advisor.question.from_source import catalog_of, profile_source, question_of
-from advisor.records.check import Check
-from advisor.records.machine import Inventory
+from advisor.records.device import Cpu, Gpu
+from advisor.records.machine import Check, Inventory, Machine, TorchSeen
 from advisor.records.options import Options
 from advisor.records.price import Catalog
 from advisor.records.workload import Workload
@@ -37,6 +42,57 @@ example_inputs = torch.zeros(8, 64)
 """
 
 
+def take_inventory(
+    catalog: Catalog,
+    *,
+    with_others: bool = False,
+    read_machine: Callable[[], Machine] = this_machine,
+    read_torch: Callable[[], TorchSeen] = ask_torch,
+) -> Inventory:
+    """List every device of this machine; `with_others` adds all other profiles, GPUs first. Nothing is timed."""
+    machine, torch = read_machine(), read_torch()
+    calibrations = calibrations_in_force(machine, catalog)
+    devices = local_devices(machine, catalog)
+    here = {local.profile.id for local in devices if local.profile}
+    known: list[Gpu | Cpu] = [*catalog.gpus.values(), *catalog.cpus.values()] if with_others else []
+    return Inventory(
+        machine=machine,
+        torch=torch,
+        devices=devices,
+        calibrated_at={
+            one.key.device: one.at
+            for one in calibrations.calibrations
+            if any(local.device is not None and is_of(one, local.device) for local in devices)
+        },
+        others=tuple(profile for profile in known if profile.id not in here),
+        notes=(
+            *overlay_notes(catalog),
+            *catalog_warnings(catalog, today=date.today()),
+            *machine.notes,
+            *_torch_notes(machine, torch),
+            *calibrations.problems,
+        ),
+    )
+
+
+def _torch_notes(machine: Machine, torch: TorchSeen) -> Iterator[str]:
+    """Yield a note if torch does not answer, and one for each GPU that only torch or only the driver sees."""
+    if torch.problem:
+        yield f"torch does not answer: {torch.problem}"
+        return
+    found = {gpu.id for gpu in machine.gpus}
+    for gpu in torch.gpus:
+        if gpu.id not in found:
+            yield (
+                f"torch {torch.version} sees {gpu.id}, {gpu.name}, which the driver's own tools do not list: it is "
+                "left out, nvidia-smi may say why"
+            )
+    seen = {gpu.id for gpu in torch.gpus}
+    for gpu in machine.gpus:
+        if gpu.id not in seen:
+            yield f"torch {torch.version} does not see {gpu.id}, {gpu.name}: it is built without its driver"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stages:
     """The stages that `examine` runs; tests replace them."""
@@ -52,12 +108,18 @@ def examine(options: Options, *, stages: Stages | None = None) -> tuple[Check, .
 
 
 def _checks(options: Options, stages: Stages) -> Iterator[Check]:
-    yield _check_platform()
+    is_tested = sys.platform == _SUPPORTED_PLATFORM
+    yield Check(
+        name="platform",
+        state="ok" if is_tested else "missing",
+        found=f"Python {sys.version.split()[0]} on {sys.platform}",
+        remedy="" if is_tested else "only Linux is tested",
+    )
     yield _check_cache(platformdirs.user_cache_path("advisor"))
     try:
         catalog = stages.load(options)
     except AdvisorError as error:
-        yield Check(name="profiles", state="fails", found=error.message, remedy=error.hint)
+        yield _failed("profiles", error)
         return
     counts = f"{len(catalog.gpus)} GPUs, {len(catalog.cpus)} CPUs, {len(catalog.offers):,} offers"
     yield Check(name="profiles", state="ok", found=counts)
@@ -68,16 +130,12 @@ def _checks(options: Options, stages: Stages) -> Iterator[Check]:
         yield from _check_model(options, catalog, stages)
     yield from _check_devices(inventory)
     for name, use in _OPTIONAL_PACKAGES.items():
-        check = _check_package(name, use)
+        try:
+            check = Check(name=name, state="ok", found=metadata.version(name))
+        except metadata.PackageNotFoundError:
+            check = Check(name=name, state="missing", found=f"optional: {use}", remedy=f"pip install {name}")
         is_to_fit = name == "torchvision" and (check.state, torch.state) == ("ok", "ok")
         yield _check_torchvision(check, options, stages) if is_to_fit else check
-
-
-def _check_platform() -> Check:
-    found = f"Python {sys.version.split()[0]} on {sys.platform}"
-    if sys.platform == _SUPPORTED_PLATFORM:
-        return Check(name="platform", state="ok", found=found)
-    return Check(name="platform", state="missing", found=found, remedy="only Linux is tested")
 
 
 def _check_cache(folder: Path) -> Check:
@@ -109,7 +167,7 @@ def _check_model(options: Options, catalog: Catalog, stages: Stages) -> Iterator
     try:
         workload = _trace(_TINY_MODEL, options, stages)
     except AdvisorError as error:
-        yield Check(name="trace", state="fails", found=error.message, remedy=error.hint)
+        yield _failed("trace", error)
         return
     except ChildFailure as error:
         yield Check(name="trace", state="fails", found=str(error), remedy="report it with the lines above")
@@ -118,7 +176,7 @@ def _check_model(options: Options, catalog: Catalog, stages: Stages) -> Iterator
     try:
         ranked = rank(question_of(workload, options, catalog=catalog))
     except AdvisorError as error:
-        yield Check(name="rank", state="fails", found=error.message, remedy=error.hint)
+        yield _failed("rank", error)
         return
     if ranked.best is None:
         remedy = "`advise prices validate` checks your own price files"
@@ -126,6 +184,10 @@ def _check_model(options: Options, catalog: Catalog, stages: Stages) -> Iterator
         return
     found = f"{len(ranked.quotes):,} instance types, {ranked.best.provider} {ranked.best.instance} first"
     yield Check(name="rank", state="ok", found=found)
+
+
+def _failed(name: str, error: AdvisorError) -> Check:
+    return Check(name=name, state="fails", found=error.message, remedy=error.hint)
 
 
 def _trace(text: str, options: Options, stages: Stages) -> Workload:
@@ -151,19 +213,11 @@ def _check_devices(inventory: Inventory) -> Iterator[Check]:
     for local in inventory.devices:
         found = f"{local.name}: {local.note}" if local.note else local.name
         calibrated_at = inventory.calibrated_at.get(local.device.id) if local.device else None
-        if calibrated_at is not None:
-            yield Check(name=local.id, state="ok", found=f"{found}; calibrated {calibrated_at[:10]}")
-        elif local.profile is not None:
-            yield Check(name=local.id, state="ok", found=found)
+        if calibrated_at is not None or local.profile is not None:
+            calibrated = f"; calibrated {calibrated_at[:10]}" if calibrated_at else ""
+            yield Check(name=local.id, state="ok", found=f"{found}{calibrated}")
         else:
             remedy = "`advise calibrate` measures it" if local.device else ""
             yield Check(name=local.id, state="missing", found=found, remedy=remedy)
     for note in inventory.notes:
         yield Check(name="machine", state="note", found=note)
-
-
-def _check_package(name: str, use: str) -> Check:
-    try:
-        return Check(name=name, state="ok", found=metadata.version(name))
-    except metadata.PackageNotFoundError:
-        return Check(name=name, state="missing", found=f"optional: {use}", remedy=f"pip install {name}")

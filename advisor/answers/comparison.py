@@ -196,24 +196,19 @@ def _counted_changes(before: Totals, after: Totals) -> tuple[Change, ...]:
 
 def _module_changes(before: Sequence[Group], after: Sequence[Group]) -> tuple[ModuleChange, ...]:
     """Return the modules whose FLOP or bytes differ; largest difference in FLOP, then in bytes, first."""
-    old, new = ({group.name: _sizes(group) for group in groups} for groups in (before, after))
+    old, new = (
+        {group.name: (group.flops, group.read_bytes + group.write_bytes) for group in groups}
+        for groups in (before, after)
+    )
     differing = []
     for name in {**old, **new}:
         (old_flops, old_bytes), (new_flops, new_bytes) = old.get(name, (0.0, 0.0)), new.get(name, (0.0, 0.0))
         if (old_flops, old_bytes) != (new_flops, new_bytes):
             flops, moved = _change("flops", old_flops, new_flops), _change("moved_bytes", old_bytes, new_bytes)
             differing.append(ModuleChange(name=name, flops=flops, moved_bytes=moved))
-    return tuple(
-        sorted(
-            differing,
-            key=lambda one: (
-                -abs(one.flops.after - one.flops.before),
-                -abs(one.moved_bytes.after - one.moved_bytes.before),
-                one.name,
-            ),
-        )
-    )
 
+    def order(one: ModuleChange) -> tuple[float, float, str]:
+        flops, moved = one.flops.after - one.flops.before, one.moved_bytes.after - one.moved_bytes.before
+        return -abs(flops), -abs(moved), one.name
 
-def _sizes(group: Group) -> tuple[float, float]:
-    return group.flops, group.read_bytes + group.write_bytes
+    return tuple(sorted(differing, key=order))

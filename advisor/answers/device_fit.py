@@ -10,7 +10,7 @@ import numpy as np
 from advisor.answers.measurement_file import read_measurements
 from advisor.answers.validation import Run, kernels_of, predict_runs, prepare
 from advisor.catalog.find import find_device
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.devices.named_device import split_cores
 from advisor.errors import UsageError
 from advisor.fit.own import OwnFigures, OwnStep, fit_own, left_out_seconds, own_seconds

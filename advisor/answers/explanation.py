@@ -1,14 +1,14 @@
-"""Explains why a step takes as long as it does, on one or several devices."""
+"""Explains why a step takes as long as it does, on one or several devices, and which changes make its job cheaper."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 
 from advisor import units
 from advisor.answers.ranking import rank
-from advisor.answers.savings import saving_changes
 from advisor.catalog.find import overlay_notes
 from advisor.cost.batch_choice import choose_batches
 from advisor.devices.named_machine import NamedMachine, machine_at_hand, named_machine, quoted_machine
@@ -17,29 +17,22 @@ from advisor.predict.batches import batch_candidates
 from advisor.predict.loader import loading_s
 from advisor.predict.step_time import predict
 from advisor.predict.time_breakdown import explain_step
+from advisor.predict.weights import with_weights
 from advisor.question.record import Question
 from advisor.records.answer import BOUNDS, Interval, Job, JobLimits, Quote, Recommendation
-from advisor.records.device import Device
-from advisor.records.explained_step import EXPLANATION_SCHEMA_VERSION, Explanation, PredictedStep
-from advisor.records.generation import Generation
+from advisor.records.device import Device, Precision
+from advisor.records.explained_step import EXPLANATION_SCHEMA_VERSION, Change, ChangeKind, Explanation, PredictedStep
+from advisor.records.generation import Generation, WeightFormat
 from advisor.records.machine import LOCAL, Machine
 from advisor.records.options import Options
 from advisor.records.prediction import IndexArray, Predictions
 from advisor.records.price import Catalog
 from advisor.records.sample_words import samples_text
 from advisor.records.scale import Plan
+from advisor.records.workload import Workload
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Subject:
-    """A machine to explain the step on, and its quote if it is in the ranking."""
-
-    machine: NamedMachine
-    quote: Quote | None
-
-    @property
-    def device(self) -> Device:
-        return self.machine.device
+_Subject: TypeAlias = tuple[NamedMachine, Quote | None]
+"""A machine to explain the step on, and its quote if it is in the ranking."""
 
 
 def explain(question: Question, *, on: Sequence[str] = (), recommendation: Recommendation | None = None) -> Explanation:
@@ -57,18 +50,17 @@ def explain(question: Question, *, on: Sequence[str] = (), recommendation: Recom
         _best(recommendation, machine, catalog)
     ]
     steps = []
-    for subject in subjects:
+    for named, quote in subjects:
         step = explain_step(
             workload,
-            _step_of(subject, question, job=recommendation.job),
-            name=subject.machine.name,
-            device=subject.device,
-            device_count=subject.machine.device_count,
+            _step_of((named, quote), question, job=recommendation.job),
+            name=named.name,
+            device=named.device,
+            device_count=named.device_count,
             efficiencies=catalog.efficiencies,
             layout=options.layout,
             compile_mode=options.compile,
         )
-        quote = subject.quote
         if quote is not None and quote.plan is None and quote.provider != LOCAL:
             step = replace(step, job_usd=quote.job_usd, changes=saving_changes(quote, recommendation, question))
         steps.append(step)
@@ -88,13 +80,12 @@ def explain(question: Question, *, on: Sequence[str] = (), recommendation: Recom
 
 
 def _pass_warnings(subjects: Iterable[_Subject], generation: Generation | None) -> Iterator[str]:
-    for subject in subjects:
-        quote = subject.quote
+    for machine, quote in subjects:
         if quote is not None and quote.plan is not None:
             does = "does" if quote.plan.tensor * quote.plan.pipeline == 1 else "by itself would do"
             gpus = f"{quote.gpus_used} GPU{'s' if quote.gpus_used > 1 else ''}"
             yield (
-                f"{subject.machine.name} runs a step of {samples_text(quote.batch, generation)} on {gpus}: shown is "
+                f"{machine.name} runs a step of {samples_text(quote.batch, generation)} on {gpus}: shown is "
                 f"what one {does} in a pass of {_pass_batch(quote, quote.plan):,}"
             )
 
@@ -109,10 +100,10 @@ def _named(name: str, recommendation: Recommendation, machine: Machine | None, c
         here = recommendation.at_hand
         if machine is None or here is None:
             raise UsageError("--on local: no device of this machine does the job", hint="`advise devices` lists them")
-        return _Subject(machine=machine_at_hand(here, machine, catalog), quote=here)
+        return machine_at_hand(here, machine, catalog), here
     found = named_machine(name, catalog)
     quoted = (quote for quote in recommendation.quotes if quote.id in found.offer_ids)
-    return _Subject(machine=found, quote=next(quoted, None))
+    return found, next(quoted, None)
 
 
 def _best(recommendation: Recommendation, machine: Machine | None, catalog: Catalog) -> _Subject:
@@ -120,25 +111,25 @@ def _best(recommendation: Recommendation, machine: Machine | None, catalog: Cata
     if best is None:
         raise NothingFitsError("no instance does this job within the limits", hint="`advise rank` says why of each")
     if machine is not None and best.provider == LOCAL:
-        return _Subject(machine=machine_at_hand(best, machine, catalog), quote=best)
-    return _Subject(machine=quoted_machine(best, catalog), quote=best)
+        return machine_at_hand(best, machine, catalog), best
+    return quoted_machine(best, catalog), best
 
 
 def _step_of(subject: _Subject, question: Question, *, job: Job) -> PredictedStep:
     """Return the step of the quote, or one GPU's pass of it; without a quote, predict the step as the ranking would."""
-    quote, options = subject.quote, question.options
+    (machine, quote), options = subject, question.options
     if quote is None:
-        return _chosen_step(subject, question, job=job)
+        return _chosen_step(machine, question, job=job)
     if quote.plan is not None:  # one pass of one of the GPUs that share a step, without communication
         batches = np.array([_pass_batch(quote, quote.plan)], dtype=np.intp)
-        return _step_at(_predictions(subject, question, batches=batches), 0, options=options)
+        return _step_at(_predictions(machine, question, batches=batches), 0, options=options)
     return PredictedStep(
         batch=quote.batch,
         precision=quote.precision,
         step_s=quote.step_s,
         bound=quote.bound,
         time_source=quote.time_source,
-        loading_s=_loading_s(subject.device, batch=quote.batch, options=options),
+        loading_s=_loading_s(machine.device, batch=quote.batch, options=options),
     )
 
 
@@ -154,35 +145,37 @@ def _loading_s(device: Device, *, batch: int, options: Options) -> float:
     return float(seconds[0, 0])
 
 
-def _chosen_step(subject: _Subject, question: Question, *, job: Job) -> PredictedStep:
+def _chosen_step(machine: NamedMachine, question: Question, *, job: Job) -> PredictedStep:
     """Predict the step on a device that is not in the ranking, at the batch size that the ranking would choose.
 
     The limits of the job do not count: an explanation may say why a device breaks them.
     """
-    workload, options, name = question.workload, question.options, subject.machine.name
+    workload, options, device = question.workload, question.options, machine.device
     is_loader_known = options.loader_s_per_sample is not None and options.loader_workers is None
-    if is_loader_known and subject.device.vcpu_count is None:
-        raise UsageError(f"--loader-s-per-sample: how many vCPUs {name} has is not known", hint="name an instance")
+    if is_loader_known and device.vcpu_count is None:
+        raise UsageError(
+            f"--loader-s-per-sample: how many vCPUs {machine.name} has is not known", hint="name an instance"
+        )
     asked = batch_candidates(options.batch, mode=options.mode, source_batch=workload.batch)
     batches = asked if workload.batch_is_affine else np.array([workload.batch], dtype=np.intp)
-    predictions = _predictions(subject, question, batches=batches)
+    predictions = _predictions(machine, question, batches=batches)
     choice = choose_batches(predictions, job=replace(job, limits=JobLimits(), requests_per_day=None))
     at = int(choice.index[0])
     if not choice.is_possible[0]:
-        needed, has = float(predictions.peak_memory_bytes.min()), subject.device.memory_bytes
+        needed, has = float(predictions.peak_memory_bytes.min()), device.memory_bytes
         raise NothingFitsError(
-            f"{name}: the step needs {units.format_bytes(needed)}, the device has {units.format_bytes(has)}",
+            f"{machine.name}: the step needs {units.format_bytes(needed)}, the device has {units.format_bytes(has)}",
             hint="choose a smaller batch, a half precision or another device",
         )
     return _step_at(predictions, at, options=options)
 
 
-def _predictions(subject: _Subject, question: Question, *, batches: IndexArray) -> Predictions:
+def _predictions(machine: NamedMachine, question: Question, *, batches: IndexArray) -> Predictions:
     """Predict the step on one device; raise `UsageError` if it cannot run the step."""
     options = question.options
     predictions = predict(
         question.workload,
-        devices=[subject.device],
+        devices=[machine.device],
         efficiencies=question.catalog.efficiencies,
         batches=batches,
         precision=options.precision,
@@ -193,7 +186,7 @@ def _predictions(subject: _Subject, question: Question, *, batches: IndexArray) 
     )
     if predictions.precisions[0, 0] is None:
         raise UsageError(
-            f"{subject.machine.name} has no unit for {options.precision}, or no kernels for the step",
+            f"{machine.name} has no unit for {options.precision}, or no kernels for the step",
             hint="choose another precision or device",
         )
     return predictions
@@ -215,4 +208,94 @@ def _step_at(predictions: Predictions, at: int, *, options: Options) -> Predicte
         bound=BOUNDS[predictions.bound[0, at]],
         time_source=predictions.time_sources[0, at],
         loading_s=_loading_s(device, batch=batch, options=options),
+    )
+
+
+MOST_SHOWN = 3
+_LEAST_SAVED_RATIO = 0.01
+"""Smaller savings are not worth a line."""
+
+
+def saving_changes(quote: Quote, recommendation: Recommendation, question: Question) -> tuple[Change, ...]:
+    """Return the changes that save most on the instance of `quote`, or the move to the best one; largest saving first.
+
+    `recommendation` is the ranking of `question`.
+    """
+    catalog = question.catalog
+    same_offer = replace(catalog, offers=tuple(offer for offer in catalog.offers if offer.id == quote.id), rejected=())
+    alone = replace(question.without_machine(), catalog=same_offer)
+    best_of_kind: dict[ChangeKind, Change] = {}
+    for kind, alternative in _alternatives(quote, _of_same_size(alone, recommendation)):
+        changed = rank(alternative).best
+        if changed is None:
+            continue
+        change = _change(kind, quote, changed, weights=alternative.options.weights)
+        known = best_of_kind.get(kind)
+        if known is None or change.saved_usd > known.saved_usd:
+            best_of_kind[kind] = change
+    if recommendation.quotes:
+        trusted = [one for one in recommendation.quotes if one.may_lead]
+        cheapest = min(trusted or recommendation.quotes, key=lambda one: one.job_usd.mid)
+        best_of_kind["instance"] = _change("instance", quote, cheapest)
+    saving = [change for change in best_of_kind.values() if change.saved_ratio >= _LEAST_SAVED_RATIO]
+    return tuple(sorted(saving, key=lambda change: -change.saved_usd)[:MOST_SHOWN])
+
+
+def _of_same_size(question: Question, recommendation: Recommendation) -> Question:
+    """Return the question with the job's size in samples: the same steps at another batch would be another job."""
+    if question.options.steps is None:
+        return question
+    return replace(question, options=replace(question.options, steps=None, samples=recommendation.job.samples))
+
+
+def _alternatives(quote: Quote, question: Question) -> Iterator[tuple[ChangeKind, Question]]:
+    """Yield the same job with one thing changed."""
+    workload, options = question.workload, question.options
+
+    def changed(*, traced: Workload = workload, **options_changed: Any) -> Question:
+        return replace(question, options=replace(options, **options_changed), workload=traced)
+
+    if workload.generation is not None:
+        if workload.generation.weights == "auto":
+            for weights in get_args(WeightFormat):
+                yield "weights", changed(traced=with_weights(workload, weights), weights=weights)
+        return
+    for precision in get_args(Precision):
+        if precision != quote.precision:
+            yield "precision", changed(precision=precision)
+    if options.compile == "eager":
+        yield "compile", changed(compile="compile")
+    if options.layout == "nchw" and any(row.family == "conv" for row in workload.rows):
+        yield "layout", changed(layout="nhwc")
+    if workload.batch_is_affine:
+        yield "batch", changed(batch="auto")
+    if question.trace_fused is not None and _has_plain_attention(workload, options):
+        yield "attention", changed(traced=question.trace_fused(), attention="fused")
+
+
+def _has_plain_attention(workload: Workload, options: Options) -> bool:
+    """Return whether the model may write attention scores to memory: it has a softmax, and no fused kernel."""
+    ops = {row.op for row in workload.rows}
+    return options.attention != "fused" and "attention" not in ops and any("softmax" in op for op in ops)
+
+
+def _change(kind: ChangeKind, quote: Quote, changed: Quote, *, weights: WeightFormat = "auto") -> Change:
+    to = {
+        "precision": changed.precision,
+        "batch": str(changed.batch),
+        "layout": "nhwc",
+        "compile": "compile",
+        "attention": "fused",
+        "weights": weights,
+        "instance": f"{changed.provider} {changed.instance}",
+    }
+    saved_usd = quote.job_usd.mid - changed.job_usd.mid
+    return Change(
+        kind=kind,
+        to=to[kind],
+        step_s=changed.step_s,
+        batch=changed.batch,
+        job_usd=changed.job_usd,
+        saved_usd=saved_usd,
+        saved_ratio=saved_usd / quote.job_usd.mid if quote.job_usd.mid else 0.0,
     )

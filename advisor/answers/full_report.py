@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import fields, replace
 from datetime import date
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -50,31 +50,15 @@ def shipped_accuracy() -> tuple[AccuracyGroup, ...]:
     """Return the error of the shipped efficiencies as `make accuracy` last wrote it; all rows first."""
     document = json.loads((shipped_profiles() / "accuracy.json").read_text(encoding="utf-8"))
     named: list[tuple[str, str, dict[str, Any]]] = [("", "", document["overall"])]
-    for group in document["groups"]:
-        ((by, name),) = group["by"].items()
-        named.append((by, name, group))
+    named += [(by, name, group) for group in document["groups"] for by, name in group["by"].items()]
+    figures = [field.name for field in fields(AccuracyGroup) if field.name not in ("by", "name")]
     return tuple(
-        AccuracyGroup(
-            by=by,
-            name=name,
-            n=score["n"],
-            mape=score["mape"],
-            median_ape=score["median_ape"],
-            bias=score["bias"],
-            coverage_90=score["coverage_90"],
-            roofline_mape=score["roofline_mape"],
-        )
-        for by, name, score in named
+        AccuracyGroup(by=by, name=name, **{figure: score[figure] for figure in figures}) for by, name, score in named
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Subject:
-    """A device to show in detail."""
-
-    role: Role
-    quote: Quote
-    machine: NamedMachine
+_Subject: TypeAlias = tuple[Role, Quote, NamedMachine]
+"""A device to show in detail."""
 
 
 def _details(question: Question, recommendation: Recommendation) -> tuple[DeviceDetail, ...]:
@@ -84,25 +68,19 @@ def _details(question: Question, recommendation: Recommendation) -> tuple[Device
         return ()
     explanation = explain(
         question,
-        on=[LOCAL if subject.role == "at hand" else subject.quote.id for subject in subjects],
+        on=[LOCAL if role == "at hand" else quote.id for role, quote, _ in subjects],
         recommendation=recommendation,
     )
     batches = _batch_points(workload, options, subjects, catalog)
     return tuple(
         DeviceDetail(
-            role=subject.role,
-            quote=subject.quote,
+            role=role,
+            quote=quote,
             step=step,
             batches=points,
-            memory=device_memory(
-                subject.machine,
-                workload,
-                precision=subject.quote.precision,
-                plan=subject.quote.plan,
-                batch=subject.quote.batch,
-            ),
+            memory=device_memory(machine, workload, precision=quote.precision, plan=quote.plan, batch=quote.batch),
         )
-        for subject, step, points in zip(subjects, explanation.steps, batches, strict=True)
+        for (role, quote, machine), step, points in zip(subjects, explanation.steps, batches, strict=True)
     )
 
 
@@ -112,10 +90,10 @@ def _subjects(recommendation: Recommendation, machine: Machine | None, catalog: 
     for role, kind in roles:
         best = next((quote for quote in rented if quote.device.kind == kind and quote.plan is None), None)
         if best is not None:
-            yield _Subject(role=role, quote=best, machine=quoted_machine(best, catalog))
+            yield role, best, quoted_machine(best, catalog)
     here = recommendation.at_hand
     if here is not None and machine is not None:
-        yield _Subject(role="at hand", quote=here, machine=machine_at_hand(here, machine, catalog))
+        yield "at hand", here, machine_at_hand(here, machine, catalog)
 
 
 def _batch_points(
@@ -125,10 +103,10 @@ def _batch_points(
     if not workload.batch_is_affine:
         return [()] * len(subjects)
     asked = batch_candidates("auto", mode=options.mode, source_batch=workload.batch)
-    batches = np.union1d(asked, [subject.quote.batch for subject in subjects])
+    batches = np.union1d(asked, [quote.batch for _, quote, _ in subjects])
     found = predict(
         workload,
-        devices=[subject.machine.device for subject in subjects],
+        devices=[machine.device for _, _, machine in subjects],
         efficiencies=catalog.efficiencies,
         batches=batches,
         precision=options.precision,
@@ -137,7 +115,7 @@ def _batch_points(
         loader_s_per_sample=options.loader_s_per_sample,
         loader_workers=options.loader_workers,
     )
-    return [batch_points(found, row, usd_per_hour=subject.quote.usd_per_hour) for row, subject in enumerate(subjects)]
+    return [batch_points(found, row, usd_per_hour=quote.usd_per_hour) for row, (_, quote, _) in enumerate(subjects)]
 
 
 def _break_even(question: Question) -> BreakEven | None:

@@ -1,4 +1,4 @@
-"""Writes the task file with which SkyPilot or dstack runs the user's script on the best instance."""
+"""Writes the task files that run the user's script on the best instance, or calibrate rented instances."""
 
 import os
 import re
@@ -8,17 +8,21 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date
+from difflib import get_close_matches
 from pathlib import Path
 
 from advisor import units
+from advisor.calibrate.collection import BACK
 from advisor.catalog.yaml_text import yaml_text
 from advisor.errors import NothingFitsError, UsageError
-from advisor.launch.engines import engine_module
+from advisor.launch.engines import engine_module, skypilot
 from advisor.launch.launchable import machine_of, own_type
+from advisor.launch.own_wheel import wheel_name
 from advisor.launch.packages import packages_of
 from advisor.launch.shell_lines import pip_install, torch_install
-from advisor.records.answer import Job, Quote, Recommendation
-from advisor.records.launch_task import LaunchTask, TaskFile
+from advisor.records.answer import Job, Quote, QuotedDevice, Recommendation
+from advisor.records.launch_task import FleetTask, LaunchMachine, LaunchTask, TaskFile
+from advisor.records.price import Catalog, Offer, Rejection, TorchWheel
 from advisor.records.script import Script
 from advisor.report.amounts import interval_text
 from advisor.report.quote_columns import instance_label
@@ -29,6 +33,8 @@ _SETUP_S = 3600
 """Time for installing packages and fetching data before a task that overruns its prediction is ended."""
 _LONGEST_NAME = 40
 _NAMED_PATHS = 3
+_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+"""The version of Python that runs here, and is installed there."""
 _COMMENT_WIDTH = 78
 _REQUIREMENTS = "requirements.txt"
 
@@ -75,6 +81,9 @@ def task_file(
     folder = os.path.relpath(Path.cwd(), file.resolve().parent) if file else "."
     requirements = Path(_REQUIREMENTS)
     packages = packages_of(ScriptSource(path).imports, requirements=requirements)
+    max_usd, deadline_s = job.limits.max_usd_per_hour, job.limits.deadline_s
+    if deadline_s is None and not job.assumed:
+        deadline_s = quote.job_s.high + _SETUP_S
     task = LaunchTask(
         name=task_name(script.stem),
         machine=machine,
@@ -84,14 +93,14 @@ def task_file(
             *((f"pip install -r {_REQUIREMENTS}",) if requirements.is_file() else ()),
         ),
         script=shlex.join((str(script), *script_args)),
-        python=f"{sys.version_info.major}.{sys.version_info.minor}",
+        python=_PYTHON,
         folder=folder,
         idle_minutes=idle_minutes,
         variables=() if captured is None else captured.reads.variables,
         port=port if is_service else None,
         replica_count=quote.instance_count if is_service else 1,
-        max_duration_s=None if is_service else _max_duration_s(quote, job),
-        max_usd_per_hour=_max_usd_per_hour(quote, job),
+        max_duration_s=None if is_service else deadline_s,
+        max_usd_per_hour=None if max_usd is None else max_usd / quote.instance_count,
     )
     command = module.command(task)
     doubts = [*_doubts(quote, captured, script_args=script_args), *packages.doubts]
@@ -175,19 +184,6 @@ def _named(quote: Quote) -> str:
     return f"{quote.provider} {instance_label(quote)}"
 
 
-def _max_duration_s(quote: Quote, job: Job) -> float | None:
-    """Return when to end a task: at the deadline, else an hour after the upper end of the prediction."""
-    if job.limits.deadline_s is not None:
-        return job.limits.deadline_s
-    return None if job.assumed else quote.job_s.high + _SETUP_S
-
-
-def _max_usd_per_hour(quote: Quote, job: Job) -> float | None:
-    """Return the most that one machine may cost an hour; both engines compare it with the price of one."""
-    limit = job.limits.max_usd_per_hour
-    return None if limit is None else limit / quote.instance_count
-
-
 def _prediction(quote: Quote, job: Job) -> Iterator[str]:
     """Return the prediction as comments for the file."""
     is_service = job.requests_per_day is not None
@@ -206,3 +202,103 @@ def _prediction(quote: Quote, job: Job) -> Iterator[str]:
         yield "The price is that of a commitment, which you must hold."
     if own_type(machine_of(quote)) is None:
         yield "The machine is asked for by its GPU: compare what you are offered with the above before you confirm."
+
+
+_ENGINE = "skypilot"
+_IDLE_MINUTES = 10
+_VENV = "~/advise-venv"
+"""SkyPilot's images have their own Python, which may be too old for this program."""
+_KEPT = ".cache/advisor/calibrations/"
+"""The folder of calibrations in a home folder on Linux (`calibrate.store.folder`)."""
+PROGRAM = "program"
+"""The subfolder that holds only the wheel of this program; it is copied to each machine."""
+
+
+def fleet_tasks(
+    names: Sequence[str], catalog: Catalog, *, folder: Path, budget_s: float, today: date
+) -> tuple[FleetTask, ...]:
+    """Return a task for each `PROVIDER:INSTANCE`, on demand in its cheapest region; `folder` holds the fleet's files.
+
+    Raises `UsageError`, with the nearest names, for one that is not on offer or that SkyPilot cannot launch.
+    """
+    if not names:
+        raise UsageError("--fleet names no machine", hint="write PROVIDER:INSTANCE, such as aws:g6.xlarge")
+    program = (folder / PROGRAM).resolve()
+    return tuple(_task(name, catalog, program=program, budget_s=budget_s, today=today) for name in dict.fromkeys(names))
+
+
+def fleet_commands(tasks: Sequence[FleetTask], *, folder: Path) -> Iterator[str]:
+    """Yield shell lines: rent each machine, copy its calibration back, end it; then collect all calibrations."""
+    for task in tasks:
+        yield f"sky launch -y -c {task.name} {shlex.quote(str(folder / f'{task.name}.yaml'))}"
+        yield f"rsync -a {task.name}:{_KEPT} {shlex.quote(str(folder / BACK / task.name))}/"
+        yield f"sky down -y {task.name}"
+    yield f"advise calibrate --collect {shlex.quote(str(folder))}"
+
+
+def _task(name: str, catalog: Catalog, *, program: Path, budget_s: float, today: date) -> FleetTask:
+    offers = _offers_of(name, catalog)
+    priced = [(offer, price) for offer in offers for price in offer.prices if price.kind == "on_demand"]
+    if not priced:
+        raise UsageError(f"--fleet {offers[0].provider}:{offers[0].instance}: no on-demand price", hint="name another")
+    # Prices without a STALE or SUSPECT mark come first.
+    offer, price = min(priced, key=lambda one: (one[1].stale or one[1].suspect, one[1].usd_per_hour, one[0].region))
+    machine = LaunchMachine(
+        provider=offer.provider,
+        tier=offer.tier,
+        region=offer.region,
+        instance=offer.instance,
+        device=_device(offer, catalog),
+        price_kind=price.kind,
+    )
+    if problem := skypilot.why_not(machine):
+        raise UsageError(f"--fleet {name}: SkyPilot cannot launch it: {problem}", hint="calibrate on it by hand")
+    task = LaunchTask(
+        name=task_name(f"{offer.provider}-{offer.instance}"),
+        machine=machine,
+        setup=tuple(_setup(machine.device, offer.wheel)),
+        script=f"-m advisor calibrate --time-budget {budget_s:g}s",
+        python=_PYTHON,
+        folder=str(program),
+        idle_minutes=_IDLE_MINUTES,
+        interpreter=f"{_VENV}/bin/python",
+    )
+    comments = (
+        f"Written by advise on {today.isoformat()}: `{skypilot.command(task)} FILE` runs it.",
+        f"Calibrates {offer.provider} {offer.instance} in {offer.region}, {units.format_usd(price.usd_per_hour)} an "
+        f"hour as of {price.date}; some minutes of setup, and {units.format_duration(budget_s)} for each device.",
+        *skypilot.comments(task),
+    )
+    return FleetTask(name=task.name, text=task_text(task, engine=_ENGINE, comments=comments))
+
+
+def _offers_of(name: str, catalog: Catalog) -> list[Offer]:
+    def is_named(offer: Offer | Rejection) -> bool:
+        return f"{offer.provider}:{offer.instance}".casefold() == name.casefold()
+
+    if offers := list(filter(is_named, catalog.offers)):
+        return offers
+    for unusable in catalog.rejected:
+        if is_named(unusable):
+            raise UsageError(f"--fleet {name}: {unusable.reason}", hint="name another instance")
+    known = {f"{offer.provider}:{offer.instance}" for offer in catalog.offers if offer.provider in skypilot.PROVIDERS}
+    close = ", ".join(get_close_matches(name, known, n=3))
+    providers = ", ".join(sorted(skypilot.PROVIDERS))
+    hint = f"did you mean {close}?" if close else f"write PROVIDER:INSTANCE; SkyPilot rents from {providers}"
+    raise UsageError(f"--fleet {name}: no such offer", hint=hint)
+
+
+def _device(offer: Offer, catalog: Catalog) -> QuotedDevice:
+    if offer.gpu is not None:
+        return QuotedDevice(id=offer.gpu, name=catalog.gpus[offer.gpu].name, kind="gpu", count=offer.gpu_count)
+    cpu = catalog.cpus[offer.cpu or ""]  # `build_offers` rejects offers that have neither
+    return QuotedDevice(id=cpu.id, name=cpu.name, kind="cpu", count=1)
+
+
+def _setup(device: QuotedDevice, wheel: TorchWheel | None) -> Iterator[str]:
+    """Return the commands that install a recent Python, torch for the device, and this program from its wheel."""
+    extras = "[nvidia]" if device.kind == "gpu" else ""
+    yield "pip install uv"
+    yield f"uv venv --python {_PYTHON} {_VENV}"
+    yield f"uv {torch_install(device, wheel)} --python {_VENV}/bin/python"
+    yield f"uv pip install './{wheel_name()}{extras}' --python {_VENV}/bin/python"

@@ -1,15 +1,16 @@
-"""Reads CSV files of measured step times; errors name the line, the column and the remedy."""
+"""Reads CSV files of measured step times, with errors that name the line, and finds the model of a row."""
 
 import csv
+import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from functools import cache
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from advisor.errors import UsageError
 from advisor.files.regular_file import read_regular_file
@@ -35,7 +36,7 @@ def read_measurements(path: Path) -> tuple[Measurement, ...]:
         text = read_regular_file(path).decode("utf-8-sig")
         rows = csv.DictReader(StringIO(text, newline=""), strict=True)
         _check_columns(rows.fieldnames or (), path)
-        measurements = tuple(_measurements(rows, path))
+        measurements = tuple(_measurement(cells, path=path, line=rows.line_num) for cells in rows)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}", hint="check the path and its permissions") from None
     except UnicodeDecodeError:
@@ -77,19 +78,12 @@ def _check_columns(found: Sequence[str], path: Path) -> None:
             raise UsageError(f"{path}:1: {name}: the column is missing", hint=_HINT)
 
 
-def _measurements(rows: "csv.DictReader[str]", path: Path) -> Iterator[Measurement]:
-    for cells in rows:
-        where = f"{path}:{rows.line_num}"
-        if None in cells or None in cells.values():
-            raise UsageError(
-                f"{where}: has not as many cells as there are columns", hint="quote a cell that holds a comma"
-            )
-        yield _measurement(cells, path=path, line=rows.line_num)
-
-
-def _measurement(cells: Mapping[str, str], *, path: Path, line: int) -> Measurement:
+def _measurement(cells: Mapping[Any, Any], *, path: Path, line: int) -> Measurement:
     from pydantic import ValidationError
 
+    if None in cells or None in cells.values():
+        problem = "has not as many cells as there are columns"
+        raise UsageError(f"{path}:{line}: {problem}", hint="quote a cell that holds a comma")
     given = {name: cell.strip() for name, cell in cells.items() if cell.strip() or name not in _OPTIONAL}
     try:
         measurement = _adapter().validate_python({**given, "file": str(path), "line": line})
@@ -118,3 +112,34 @@ def _adapter() -> "TypeAdapter[Measurement]":
     from pydantic import TypeAdapter
 
     return TypeAdapter(Measurement)
+
+
+_NAME = re.compile(r"(?:tf_)?([a-z]+?)(?=v?\d|_|\W|$)", re.IGNORECASE)
+"""A name up to its first underscore, digit or version: `vit_base`, `resnet50`, `efficientnetv2_s`; timm marks weights
+ported from TensorFlow with `tf_`."""
+_SIZED = re.compile(r"([a-z_]+?)(?:_\d+)+")
+"""An operator and its sizes, in a file of operators: `linear_512_2048`."""
+
+
+def family_of(source: str) -> str:
+    """Return the kind of source, and the architecture that the model's name, config or file name gives."""
+    kind = kind_of(source)
+    if kind is not None and kind.scheme:
+        reference = source.removeprefix(f"{kind.scheme}:")
+        if kind.is_path:
+            return f"{kind.scheme}:{_model_type(Path(reference))}"
+        match = _NAME.match(reference)
+        return f"{kind.scheme}:{match[1].lower() if match else reference}"
+    path, sizes, name = source.partition("::")
+    if sizes and (operator := _SIZED.fullmatch(name)):
+        return f"file:{operator[1]}"
+    return f"file:{Path(path).stem}"
+
+
+def _model_type(path: Path) -> str:
+    """Return the config's `model_type`, or the file's name if it cannot be read; the row then fails with the reason."""
+    config = path / "config.json" if path.is_dir() else path
+    try:
+        return str(json.loads(read_regular_file(config))["model_type"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return path.stem

@@ -2,16 +2,15 @@
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from difflib import get_close_matches
 from pathlib import Path
 
-from advisor.catalog.check import check_file
 from advisor.catalog.find import device_ids
 from advisor.catalog.invariants import date_warnings
 from advisor.catalog.overlay import shipped_layer
-from advisor.catalog.parse import parse_catalog
+from advisor.catalog.parse import check_file, parse_catalog
 from advisor.cost.job import price_kind_of
 from advisor.cost.selection import OfferFilter, check_names, price_marks
 from advisor.errors import UsageError
@@ -61,11 +60,9 @@ def price_changes(before: Iterable[Offer], after: Iterable[Offer]) -> tuple[Pric
         {(offer.id, price.kind): price for offer in offers for price in offer.prices} for offers in (before, after)
     )
     return tuple(
-        PriceChange(
-            offer_id=identifier, kind=kind, before=old.get((identifier, kind)), after=new.get((identifier, kind))
-        )
-        for identifier, kind in sorted({**old, **new})
-        if old.get((identifier, kind)) != new.get((identifier, kind))
+        PriceChange(offer_id=key[0], kind=key[1], before=old.get(key), after=new.get(key))
+        for key in sorted({**old, **new})
+        if old.get(key) != new.get(key)
     )
 
 
@@ -74,16 +71,8 @@ def changes_of_ours(catalog: Catalog) -> tuple[PriceChange, ...]:
     return price_changes(parse_catalog([shipped_layer()]).offers, catalog.offers)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValidFile:
-    """The contents of a file in a sentence, and the prices in it that are not credible."""
-
-    sentence: str
-    warnings: tuple[str, ...] = ()
-
-
-def validate_file(file: Path, *, today: date) -> ValidFile:
-    """Check a profile, price or overlay file.
+def validate_file(file: Path, *, today: date) -> tuple[str, tuple[str, ...]]:
+    """Return what a profile, price or overlay file holds in a sentence, and the prices in it that are not credible.
 
     Raises `UsageError` where there is no such file, `ProfileError` at its first mistake.
     """
@@ -92,12 +81,12 @@ def validate_file(file: Path, *, today: date) -> ValidFile:
     holds, catalog = check_file(file)
     sentence = f"{file} is valid: {holds}"
     if catalog is None:
-        return ValidFile(sentence=sentence)
+        return sentence, ()
     changes = changes_of_ours(catalog)
     excluded = sum(offer.excluded is not None for offer in catalog.offers)
     if changes or excluded:
         sentence += f"; {len(changes):,} prices differ from ours, {excluded:,} offers are ruled out"
-    return ValidFile(sentence=sentence, warnings=(*catalog.doubts, *date_warnings(catalog, today=today)))
+    return sentence, (*catalog.doubts, *date_warnings(catalog, today=today))
 
 
 def _priced(

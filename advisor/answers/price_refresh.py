@@ -21,8 +21,7 @@ from advisor.catalog.strict_yaml import Document, read_documents
 from advisor.catalog.yaml_text import yaml_text
 from advisor.errors import AdvisorError, NetworkError, ProfileError, UsageError
 from advisor.files.whole_file import write_whole
-from advisor.records.listing import Listing, Wanted
-from advisor.records.price import Catalog, Offer, PriceChange
+from advisor.records.price import Catalog, Listing, Offer, PriceChange, Wanted
 from advisor.refresh.client import Client
 from advisor.refresh.providers import fetch_listing, provider_module, providers
 

@@ -9,11 +9,10 @@ from typing import TypeAlias
 import numpy as np
 
 from advisor.answers.accuracy_score import score
-from advisor.answers.measurement_file import read_measurements, source_of
-from advisor.answers.model_family import family_of
+from advisor.answers.measurement_file import family_of, read_measurements, source_of
 from advisor.catalog.find import overlay_notes
 from advisor.catalog.invariants import catalog_warnings
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.devices.named_device import named_device
 from advisor.errors import AdvisorError, UsageError
 from advisor.predict.efficiency import efficiency_of

@@ -70,7 +70,7 @@ def collect(folder: Path, catalog: Catalog) -> Collected:
 
 def _read(file: Path, catalog: Catalog) -> Calibration:
     """Read a calibration; raise `ProfileError` if it is none, or if this version of advise cannot use it."""
-    from advisor.catalog.calibrations import read_calibration  # imports the YAML parser, which most runs do not need
+    from advisor.catalog.device_files import read_calibration  # imports the YAML parser, which most runs do not need
 
     calibration = read_calibration(file)
     device = calibration.key.device

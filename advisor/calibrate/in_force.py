@@ -16,7 +16,7 @@ from advisor.records.calibration import Calibration, CalibrationKey
 from advisor.records.device import Device
 from advisor.records.machine import LocalDevice, LocalGpu, Machine
 from advisor.records.price import Catalog
-from advisor.report.calibration import age_text, target_text
+from advisor.report.devices import age_text, target_text
 
 _ROOMS = tuple(Path(__file__).resolve().parents[1] / name for name in ("ops", "predict"))
 _UNRELATED = frozenset({"memory_bytes", "log_spread"})

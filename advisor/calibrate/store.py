@@ -45,7 +45,7 @@ def read_stored() -> Stored:
     files = sorted(folder().glob("*.yaml"))
     if not files:
         return Stored()
-    from advisor.catalog.calibrations import read_calibration  # imports the YAML parser, which most runs do not need
+    from advisor.catalog.device_files import read_calibration  # imports the YAML parser, which most runs do not need
 
     found, problems = [], []
     for file in files:

@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -22,18 +22,8 @@ from advisor.catalog.ranges import range_of
 from advisor.errors import ProfileError
 from advisor.files.regular_file import read_regular_file
 from advisor.files.whole_file import replace_whole
-from advisor.records.billing import Billing, BillingRule, Disk, Egress, ExtraCosts, Extras, GpuPackages, StartUp
-from advisor.records.device import Cpu, Efficiency, FamilyEfficiency, Gpu
 from advisor.records.price import (
     Catalog,
-    ExchangeRate,
-    Offer,
-    Price,
-    PriceErrors,
-    PriceSource,
-    PriceSpread,
-    Rejection,
-    TorchWheel,
 )
 
 _OWN_FILE = 0o600
@@ -47,8 +37,8 @@ def content_key(files: Iterable[Path]) -> str:
 
     Raise `ProfileError` for a file that cannot be read.
     """
-    records = (advisor.records.billing.__file__, advisor.records.device.__file__, advisor.records.price.__file__)
-    code = (*sorted(Path(__file__).parent.glob("*.py")), *(Path(file) for file in records))
+    records = (advisor.records.billing, advisor.records.device, advisor.records.price)
+    code = (*sorted(Path(__file__).parent.glob("*.py")), *(Path(str(record.__file__)) for record in records))
     digest = hashlib.sha256()
     for file in (*code, *files):
         try:
@@ -64,7 +54,7 @@ def content_key(files: Iterable[Path]) -> str:
 def read_cached(folder: Path, *, key: str) -> Catalog | None:
     """Return the catalog stored under `key`, or None if it is missing or damaged."""
     try:
-        stored_digest, _, payload = read_regular_file(_cache_file(folder, key=key)).partition(b"\n")
+        stored_digest, _, payload = read_regular_file(folder / f"catalog-{key}.json").partition(b"\n")
     except OSError:
         return None
     if hashlib.sha256(payload).hexdigest().encode() != stored_digest:
@@ -79,20 +69,9 @@ def read_cached(folder: Path, *, key: str) -> Catalog | None:
 
 def _check(catalog: Catalog) -> None:
     """Raise an error if a value does not have its field's type, or an offer names an unknown device."""
-    parts = (catalog.gpus.values(), catalog.cpus.values(), catalog.offers, catalog.rejected, catalog.exchange_rates)
-    families = (family for efficiency in catalog.efficiencies for family in efficiency.families.values())
-    known = catalog.billing
-    extra = known.extra_costs
-    billing: tuple[Iterable[Any], ...] = (known.rules.values(), known.start_ups.values(), [known.extras])
-    billing += (extra.disks.values(), extra.egress.values(), [extra.gpu_packages] if extra.gpu_packages else [])
-    errors = catalog.price_errors
-    spreads = (*errors.drift.values(), *errors.listing.values(), *([errors.trusted] if errors.trusted else []))
-    prices = [price for offer in (*catalog.offers, *catalog.unpredicted) for price in offer.prices]
-    others = (catalog.unpredicted, catalog.price_sources.values())
-    for records in (*parts, *others, catalog.efficiencies, families, *billing, prices, spreads):
-        _check_types(tuple(records))
-    _check_values((*catalog.overlays, *catalog.doubts, *catalog.own_dates.values()), str, name="overlays")
-    for day in {*catalog.own_dates, *(price.date for price in prices)}:
+    _check_values([catalog], Catalog, name="catalog")
+    priced = (*catalog.offers, *catalog.unpredicted)
+    for day in {*catalog.own_dates, *(price.date for offer in priced for price in offer.prices)}:
         date.fromisoformat(day)
     for offer in catalog.offers:
         if offer.gpu is None:
@@ -103,34 +82,29 @@ def _check(catalog: Catalog) -> None:
             raise ValueError("a price of 0")
 
 
-def _check_types(records: Sequence[Any]) -> None:
-    """Check field by field over all records, which is fast because thousands share few types."""
-    for name, hint in get_type_hints(type(records[0])).items() if records else ():
-        options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-        values = [getattr(record, name) for record in records]
-        if type(None) in options:
-            values = [value for value in values if value is not None]
-        (kind,) = (option for option in options if option is not type(None))
-        if get_origin(kind) is tuple:
-            _check_values([item for value in values for item in value], get_args(kind)[0], name=name)
-        elif get_origin(kind) is Mapping:
-            _check_values([key for value in values for key in value], str, name=name)
-            item_kind = get_args(kind)[1]
-            _check_values([item for value in values for item in value.values()], item_kind, name=name)
-        else:
-            _check_values(values, kind, name=name)
-
-
-def _check_values(values: Sequence[Any], kind: Any, *, name: str) -> None:
+def _check_values(values: Sequence[Any], hint: Any, *, name: str) -> None:
+    """Check all values of a field at once, which is fast because thousands share few types."""
+    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    if type(None) in options:
+        values = [value for value in values if value is not None]
+    (kind,) = (option for option in options if option is not type(None))
     found = {type(value) for value in values}
-    if get_origin(kind) is Literal:
+    if is_dataclass(kind):
+        for field_name, field_hint in get_type_hints(kind).items() if values else ():
+            _check_values([getattr(record, field_name) for record in values], field_hint, name=field_name)
+    elif get_origin(kind) is tuple:
+        _check_values([item for value in values for item in value], get_args(kind)[0], name=name)
+    elif get_origin(kind) is Mapping:
+        _check_values([key for value in values for key in value], str, name=name)
+        _check_values([item for value in values for item in value.values()], get_args(kind)[1], name=name)
+    elif get_origin(kind) is Literal:
         if not set(values) <= set(get_args(kind)):
             raise ValueError(name)
     elif not found <= ({int, float} if kind is float else {kind}):
         raise TypeError(name)
     elif kind is str:
         "".join(values).encode()  # a lone surrogate raises an error
-    elif kind in (int, float):
+    elif kind in (int, float) and values:
         within = range_of(name)
         if not all(within.least <= value <= within.most for value in set(values) - {0}):
             raise ValueError(name)
@@ -142,14 +116,10 @@ def write_cached(catalog: Catalog, folder: Path, *, key: str) -> None:
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         content = hashlib.sha256(payload).hexdigest().encode() + b"\n" + payload
-        replace_whole(content, _cache_file(folder, key=key), mode=_OWN_FILE)
+        replace_whole(content, folder / f"catalog-{key}.json", mode=_OWN_FILE)
         newest_first = sorted(folder.glob("catalog-*.json"), key=lambda file: file.stat().st_mtime, reverse=True)
         for outdated in newest_first[_KEPT_COUNT:]:
             outdated.unlink()
-
-
-def _cache_file(folder: Path, *, key: str) -> Path:
-    return folder / f"catalog-{key}.json"
 
 
 def catalog_to_json(catalog: Catalog) -> bytes:
@@ -159,47 +129,30 @@ def catalog_to_json(catalog: Catalog) -> bytes:
 
 def catalog_from_json(payload: bytes) -> Catalog:
     """Return the catalog from JSON, the inverse of `catalog_to_json`; values are not checked here."""
-    found = json.loads(payload)
-    for efficiency in found["efficiencies"]:
-        families = efficiency["families"].items()
-        efficiency["families"] = {family: FamilyEfficiency(**values) for family, values in families}
-    for offer in (*found["offers"], *found.get("unpredicted", ())):
-        offer["prices"] = tuple([Price(**values) for values in offer["prices"]])
-        if "wheel" in offer:
-            offer["wheel"] = TorchWheel(**offer["wheel"])
-    billing = found["billing"]
-    extra = billing.get("extra_costs", {})
-    packages = extra.get("gpu_packages")
-    errors = found["price_errors"]
-    trusted = errors.get("trusted")
-    return Catalog(
-        gpus={key: Gpu(**_with_tuples(values)) for key, values in found["gpus"].items()},
-        cpus={key: Cpu(**_with_tuples(values)) for key, values in found["cpus"].items()},
-        efficiencies=tuple(Efficiency(**_with_tuples(values)) for values in found["efficiencies"]),
-        offers=tuple([Offer(**values) for values in found["offers"]]),
-        rejected=tuple(Rejection(**values) for values in found["rejected"]),
-        unpredicted=tuple([Offer(**values) for values in found.get("unpredicted", ())]),
-        overlays=tuple(found["overlays"]),
-        doubts=tuple(found.get("doubts", ())),
-        own_dates=dict(found["own_dates"]),
-        exchange_rates=tuple(ExchangeRate(**values) for values in found.get("exchange_rates", ())),
-        billing=Billing(
-            rules={provider: BillingRule(**values) for provider, values in billing["rules"].items()},
-            start_ups={provider: StartUp(**values) for provider, values in billing["start_ups"].items()},
-            extra_costs=ExtraCosts(
-                disks={provider: Disk(**values) for provider, values in extra.get("disks", {}).items()},
-                egress={provider: Egress(**values) for provider, values in extra.get("egress", {}).items()},
-                gpu_packages=packages and GpuPackages(**packages),
-            ),
-            extras=Extras(**billing.get("extras", {})),
-        ),
-        price_errors=PriceErrors(
-            drift={tier: PriceSpread(**values) for tier, values in errors["drift"].items()},
-            listing={basis: PriceSpread(**values) for basis, values in errors["listing"].items()},
-            trusted=trusted and PriceSpread(**trusted),
-        ),
-        price_sources={provider: PriceSource(**values) for provider, values in found["price_sources"].items()},
-    )
+    catalog: Catalog = _reader_of(Catalog)(json.loads(payload))
+    return catalog
+
+
+@cache
+def _reader_of(hint: Any) -> Any:
+    """Return the function that makes a value of the type from JSON; None if it is the same in JSON."""
+    if isinstance(hint, type) and is_dataclass(hint):
+        readers = {name: read for name, kind in get_type_hints(hint).items() if (read := _reader_of(kind))}
+
+        def read_record(values: dict[str, Any]) -> Any:
+            for name, read in readers.items():
+                if name in values:
+                    values[name] = read(values[name])
+            return hint(**values)
+
+        return read_record
+    kinds = [kind for kind in get_args(hint) if kind not in (type(None), Ellipsis)]
+    item = _reader_of(kinds[-1]) if kinds and get_origin(hint) is not Literal else None
+    if get_origin(hint) is tuple:
+        return (lambda values: tuple([item(value) for value in values])) if item else tuple
+    if get_origin(hint) is Mapping and item:
+        return lambda values: {key: item(value) for key, value in values.items()}
+    return (lambda value: None if value is None else item(value)) if item else None
 
 
 def _to_object(record: Any) -> dict[str, Any]:
@@ -209,8 +162,3 @@ def _to_object(record: Any) -> dict[str, Any]:
 @cache
 def _defaults(kind: type[Any]) -> tuple[tuple[str, Any], ...]:
     return tuple((field.name, field.default) for field in fields(kind))
-
-
-def _with_tuples(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values with lists as tuples, because the records have tuples and JSON has none."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

@@ -1,15 +1,20 @@
 """Reads devices, efficiencies, billing rules and price errors, and adds SpareCores' measurements to our devices."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from datetime import datetime
 from pathlib import Path
+from typing import TypeVar
 
-from advisor.catalog.fields import read_record
+from advisor.catalog.fields import RecordT, read_record
 from advisor.catalog.strict_yaml import Node, did_you_mean, read_documents
-from advisor.records.billing import BillingRule, ExtraCosts, StartUp
+from advisor.errors import ProfileError
+from advisor.records.billing import ExtraCosts
+from advisor.records.calibration import Calibration, CalibrationKey
 from advisor.records.device import ANY, Cpu, Efficiency, Gpu
-from advisor.records.price import PriceErrors, PriceSource, PriceSpread
+from advisor.records.price import PriceErrors
 
+DeviceT = TypeVar("DeviceT", Gpu, Cpu)
 _MAY_BE_ZERO = (
     "n", "log_spread", "device_log_spread", "workload_log_spread", "overlap_ratio", "dispatch_s", "launch_s"
 )  # fmt: skip
@@ -42,8 +47,7 @@ def read_gpus(files: Iterable[Path], *, measured: Path | None) -> dict[str, Gpu]
     gpus: dict[str, Gpu] = {}
     for root in _roots(files):
         gpu = read_record(Gpu, root)
-        _refuse_repeated(gpu.id, among=gpus, root=root)
-        gpus[gpu.id] = gpu
+        _add(gpu, gpus, root)
     for entry in _entries(measured):
         if entry.key not in gpus:
             raise entry.error("unknown GPU", hint=did_you_mean(entry.key, known=gpus))
@@ -66,8 +70,7 @@ def read_cpus(files: Iterable[Path], *, measured: Path | None) -> dict[str, Cpu]
         own = {entry.key: entry.value for entry in root.entries()}
         seen = measured_cpus.get(str(own.get("id")), {})
         cpu = read_record(Cpu, replace(root, value={**seen, **own}))
-        _refuse_repeated(cpu.id, among=cpus, root=root)
-        cpus[cpu.id] = replace(cpu, source=f"{cpu.source}; SpareCores (CC BY-SA 4.0)") if seen else cpu
+        _add(replace(cpu, source=f"{cpu.source}; SpareCores (CC BY-SA 4.0)") if seen else cpu, cpus, root)
     return cpus
 
 
@@ -105,34 +108,21 @@ def read_measured_instances(file: Path) -> dict[tuple[str, str], MeasuredInstanc
     }
 
 
-def read_billing_rules(file: Path) -> dict[str, BillingRule]:
-    """Return the billing rule of each provider; raise `ProfileError` at the first invalid value."""
-    return {entry.key: read_record(BillingRule, entry, zero_allowed=("minimum_s",)) for entry in _entries(file)}
-
-
 def read_price_errors(file: Path) -> PriceErrors:
     """Return the errors of listed prices; raise `ProfileError` at the first invalid value."""
     (root,) = _roots([file])
-    root.check_keys([field.name for field in fields(PriceErrors)])
-
-    def read(node: Node) -> PriceSpread:
-        return read_record(PriceSpread, node, zero_allowed=("log_spread", "n"))
-
-    return PriceErrors(
-        drift={entry.key: read(entry) for entry in root.get("drift", {}).entries()},
-        listing={entry.key: read(entry) for entry in root.get("listing", {}).entries()},
-        trusted=read(root["trusted"]) if "trusted" in root else None,
-    )
+    return read_record(PriceErrors, root, zero_allowed=("log_spread", "n"))
 
 
-def read_price_sources(file: Path) -> dict[str, PriceSource]:
-    """Return where each provider publishes its prices."""
-    return {entry.key: read_record(PriceSource, entry) for entry in _entries(file)}
+def read_by_provider(record: type[RecordT], file: Path, *, zero_allowed: Collection[str] = ()) -> dict[str, RecordT]:
+    """Return the record of each provider in the file; raise `ProfileError` at the first invalid value."""
+    return {entry.key: read_record(record, entry, zero_allowed=zero_allowed) for entry in _entries(file)}
 
 
-def read_start_ups(file: Path) -> dict[str, StartUp]:
-    """Return the start-up times of each cloud, from SpareCores' file."""
-    return {entry.key: read_record(StartUp, entry) for entry in _entries(file)}
+def _add(device: DeviceT, devices: dict[str, DeviceT], root: Node) -> None:
+    if device.id in devices:
+        raise root["id"].error(f"{device.id!r} is already the id of another file", hint="use a different id")
+    devices[device.id] = device
 
 
 def read_extra_costs(file: Path) -> ExtraCosts:
@@ -150,6 +140,37 @@ def _entries(file: Path | None) -> Iterator[Node]:
     return (entry for root in _roots([file] if file else []) for entry in root.entries())
 
 
-def _refuse_repeated(identifier: str, *, among: Mapping[str, object], root: Node) -> None:
-    if identifier in among:
-        raise root["id"].error(f"{identifier!r} is already the id of another file", hint="use a different id")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Header(CalibrationKey):
+    """The header of a calibration file: the key and the other fields."""
+
+    at: str
+    n: int
+    planned_count: int
+    median_ape: float
+    warnings: tuple[str, ...] = ()
+    host_to_device_bytes_per_s: float | None = None
+    precisions: tuple[str, ...] = ()
+
+
+def read_calibration(file: Path) -> Calibration:
+    """Return the calibration in a file; raise `ProfileError` if it is unreadable or invalid."""
+    documents = read_documents(file)
+    if len(documents) < 2:
+        raise ProfileError("the file has no efficiencies", where=str(file), hint="calibrate again")
+    first, *others = (document.root for document in documents)
+    header = read_record(_Header, first, zero_allowed=("median_ape",))
+    try:
+        has_zone = datetime.fromisoformat(header.at).tzinfo is not None
+    except ValueError:
+        raise first["at"].error(f"{header.at!r} is not a date and time", hint="calibrate again") from None
+    if not has_zone:
+        raise first["at"].error(f"{header.at!r} has no time zone", hint="calibrate again")
+    efficiencies = tuple(read_efficiency(root) for root in others)
+    found = tuple(one.precision for one in efficiencies)
+    if header.precisions and found != header.precisions:
+        words = f"efficiencies of {', '.join(header.precisions)} should follow, but found {', '.join(found)}"
+        raise first["precisions"].error(words, hint="the file is truncated: calibrate again")
+    details = {name: getattr(header, name) for name in _Header.__annotations__ if name != "precisions"}
+    key = CalibrationKey(**{field.name: getattr(header, field.name) for field in fields(CalibrationKey)})
+    return Calibration(key=key, **details, efficiencies=efficiencies)

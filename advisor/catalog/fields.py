@@ -36,7 +36,8 @@ def read_record(record: type[RecordT], node: Node, *, zero_allowed: Collection[s
     for entry in node.entries():
         name, factor = base_unit(entry.key)
         if name not in kinds:
-            raise entry.error("unknown key", hint=did_you_mean(entry.key, known=_spellings(kinds)))
+            known = [spelling for field_name in kinds for spelling in _spelled(field_name)]
+            raise entry.error("unknown key", hint=did_you_mean(entry.key, known=known))
         if name in found:
             raise entry.error(f"{name} is given twice, in two units", hint="remove one of them")
         found[name] = _read_value(entry, kind=kinds[name], quantity=name, factor=factor, zero_allowed=zero_allowed)
@@ -111,10 +112,6 @@ def _kinds(record: type[Any]) -> Mapping[str, Any]:
         options = [option for option in get_args(hint) if option is not type(None)]
         kinds[name] = options[0] if get_origin(hint) in (UnionType, Union) else hint
     return kinds
-
-
-def _spellings(names: Collection[str]) -> list[str]:
-    return [spelling for name in names for spelling in _spelled(name)]
 
 
 def _spelled(name: str) -> list[str]:

@@ -8,7 +8,7 @@ from advisor.catalog.price_files import Machine, PriceRow
 from advisor.catalog.strict_yaml import Document, did_you_mean
 from advisor.errors import ProfileError
 from advisor.records.device import Cpu, Gpu
-from advisor.records.price import Offer, Price, Rejection, RejectionCode, Tier
+from advisor.records.price import Offer, Rejection, RejectionCode, Tier
 
 _NOT_MEASURED = MeasuredInstance()
 
@@ -103,18 +103,17 @@ def _join(
         cpu = _device_id(row, key="cpu", name=machine.cpu, ids=known.cpu_ids)
     vcpus = machine.usable_vcpus or machine.vcpus or measured.vcpus
 
-    problem = _accelerator_problem(machine, gpu=gpu) or (
-        _cpu_machine_problem(cpu, reported_cpu=measured.cpu, vcpus=vcpus, memory_bytes=machine.memory_bytes)
-        if gpu is None
-        else None
-    )
+    problem = _problem(machine, gpu=gpu, cpu=cpu, reported_cpu=measured.cpu, vcpus=vcpus)
     rejection = None
     if problem is not None:
         code, reason = problem
         rejection = Rejection(
             id=identifier, provider=row.provider, region=row.region, instance=row.instance, code=code, reason=reason
         )
-    price_factor = (machine.gpu_count if rejection else gpu_count) if row.price_per == "gpu" else 1
+    prices = row.prices
+    if row.price_per == "gpu":
+        count = machine.gpu_count if rejection else gpu_count
+        prices = tuple(replace(price, usd_per_hour=price.usd_per_hour * count) for price in prices)
     offer = Offer(
         id=identifier,
         provider=row.provider,
@@ -128,7 +127,7 @@ def _join(
         cpu=cpu,
         gpu=gpu,
         gpu_count=gpu_count,
-        prices=_times(row.prices, price_factor),
+        prices=prices,
         measured_read_bytes_per_s=measured.read_bytes_per_s,
         host_to_device_bytes_per_s=measured.host_to_device_bytes_per_s,
         network_bytes_per_s=machine.network_bytes_per_s,
@@ -140,29 +139,20 @@ def _join(
     return offer, rejection
 
 
-def _times(prices: tuple[Price, ...], factor: int) -> tuple[Price, ...]:
-    if factor == 1:
-        return prices
-    return tuple(replace(price, usd_per_hour=price.usd_per_hour * factor) for price in prices)
-
-
-def _accelerator_problem(machine: Machine, *, gpu: str | None) -> tuple[RejectionCode, str] | None:
-    """Return code and reason if the accelerator cannot be predicted; such a machine is never treated as a CPU."""
+def _problem(
+    machine: Machine, *, gpu: str | None, cpu: str | None, reported_cpu: str | None, vcpus: int | None
+) -> tuple[RejectionCode, str] | None:
+    """Return code and reason if the machine cannot be predicted; one with an accelerator never counts as a CPU."""
     if machine.accelerator is not None and gpu is None:
         return "no-device-profile", f"{machine.accelerator!r} matches no single device profile"
     if machine.gpu_share is not None:
         share = "a part" if machine.gpu_share == "fractional" else machine.gpu_share
         return "fractional-gpu", f"offers {share} of one {machine.gpu or 'GPU'}, not a whole one"
-    return None
-
-
-def _cpu_machine_problem(
-    cpu: str | None, *, reported_cpu: str | None, vcpus: int | None, memory_bytes: float | None
-) -> tuple[RejectionCode, str] | None:
-    """Return code and reason if a machine without a GPU cannot be predicted."""
+    if gpu is not None:
+        return None
     if cpu is None:
         return "unknown-cpu", f"{reported_cpu!r} has no profile" if reported_cpu else "its CPU is unknown"
-    missing = [name for name, value in (("vCPUs", vcpus), ("memory", memory_bytes)) if value is None]
+    missing = [name for name, value in (("vCPUs", vcpus), ("memory", machine.memory_bytes)) if value is None]
     return ("incomplete-machine", f"{' and '.join(missing)} unknown") if missing else None
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import platformdirs
 
+from advisor.catalog.cache import content_key, read_cached, write_cached
 from advisor.errors import UsageError
 from advisor.files.regular_file import read_regular_file
+from advisor.records.price import Catalog
 
 OVERLAY_FILE = "advisor.yaml"
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -115,3 +117,22 @@ def _folder_layer(folder: Path, *, name: str, measured: Path | None = None) -> L
 
 def _yaml_files(folder: Path) -> tuple[Path, ...]:
     return tuple(sorted(file for file in folder.glob("*") if file.suffix in (".yaml", ".yml")))
+
+
+def load_catalog(*, profiles: Path | None = None, prices: Sequence[Path] = (), cwd: Path | None = None) -> Catalog:
+    """Return all profiles and prices in force; the user's own `profiles` and `prices` win over the built-in ones.
+
+    Raise `ProfileError` at the first invalid value, and `UsageError` for a missing file. `cwd` is the folder whose
+    `advisor.yaml` is used (default: the current one).
+    """
+    in_force = layers(profiles=profiles, prices=prices, cwd=cwd or Path.cwd())
+    folder = platformdirs.user_cache_path("advisor")
+    key = content_key(file for layer in in_force for file in layer.files())
+    catalog = read_cached(folder, key=key)
+    if catalog is None:
+        # Imported here, because a cached catalog needs neither the YAML parser nor the checks.
+        from advisor.catalog.parse import parse_catalog
+
+        catalog = parse_catalog(in_force)
+        write_cached(catalog, folder, key=key)
+    return catalog

@@ -1,30 +1,30 @@
 """Parses layers of files into one checked catalog; for every device, efficiency and price row, the first layer wins."""
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
+from pathlib import Path
 
 from advisor.catalog.device_files import (
     MeasuredInstance,
-    read_billing_rules,
+    read_by_provider,
     read_cpus,
     read_efficiencies,
     read_extra_costs,
     read_gpus,
     read_measured_instances,
     read_price_errors,
-    read_price_sources,
-    read_start_ups,
     with_reported_names,
 )
-from advisor.catalog.find import find_rented_gpu
+from advisor.catalog.fields import base_unit
+from advisor.catalog.find import find_rented_gpu, with_usual_cores
 from advisor.catalog.invariants import with_doubts
 from advisor.catalog.offers import Known, build_offers, names_of
-from advisor.catalog.overlay import Layer
+from advisor.catalog.overlay import Layer, shipped_layer
 from advisor.catalog.price_files import PriceRow, read_price_rows
-from advisor.catalog.relatives import with_usual_cores
-from advisor.catalog.strict_yaml import read_documents
-from advisor.catalog.terms import Terms, apply_terms, is_terms, joined_terms, read_terms
+from advisor.catalog.strict_yaml import Document, read_documents
+from advisor.catalog.terms import TERM_KEYS, Terms, apply_terms, is_terms, joined_terms, read_terms
 from advisor.catalog.torch_wheels import TorchWheels, read_torch_wheels, with_wheels
 from advisor.records.billing import Billing, BillingRule, ExtraCosts, Extras, StartUp
 from advisor.records.device import Cpu, Efficiency, Gpu
@@ -53,7 +53,7 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
         for efficiency in read_efficiencies(layer.efficiencies):
             efficiencies.setdefault(_holds_for(efficiency), efficiency)
         if layer.billing is not None:
-            rules = read_billing_rules(layer.billing) | rules
+            rules = read_by_provider(BillingRule, layer.billing, zero_allowed=("minimum_s",)) | rules
         if layer.extra_costs is not None:
             theirs = read_extra_costs(layer.extra_costs)
             extra_costs = ExtraCosts(
@@ -64,11 +64,11 @@ def parse_catalog(in_force: Sequence[Layer]) -> Catalog:
         if layer.price_errors is not None and price_errors is None:
             price_errors = read_price_errors(layer.price_errors)
         if layer.price_sources is not None:
-            price_sources = read_price_sources(layer.price_sources) | price_sources
+            price_sources = read_by_provider(PriceSource, layer.price_sources) | price_sources
         if layer.wheels is not None:
             wheels = read_torch_wheels(layer.wheels)
         if layer.measured is not None:
-            start_ups = read_start_ups(layer.measured / "startup_times.yaml")
+            start_ups = read_by_provider(StartUp, layer.measured / "startup_times.yaml")
             measured = read_measured_instances(layer.measured / "instances.yaml")
             cpus = with_reported_names(cpus, file=layer.measured / "cpu_aliases.yaml")
 
@@ -124,3 +124,43 @@ def _read_prices(in_force: Sequence[Layer]) -> tuple[list[PriceRow], list[PriceR
                     our_rows += [] if layer.name else found
     joined = joined_terms(terms)
     return [*joined.owned, *rows], our_rows, joined
+
+
+_RECORDS = {"GPU": Gpu, "CPU": Cpu, "efficiency": Efficiency}
+_PRICE_KEYS = frozenset(("provider", "instances", "sources", *TERM_KEYS))
+
+
+def check_file(file: Path) -> tuple[str, Catalog | None]:
+    """Return the content of a file ("2 documents of prices"), and the catalog of this file and the built-in ones.
+
+    Raise `ProfileError` at the first mistake.
+    """
+    documents = read_documents(file)
+    if not documents:
+        return "the file is empty, or everything in it is commented out", None
+    kinds = Counter(_kind_of(document) for document in documents)
+    if set(kinds) <= {"prices"}:
+        catalog = parse_catalog([Layer(name=str(file), prices=(file,), own_rates=True), shipped_layer()])
+        return f"{len(documents)} {'document' if len(documents) == 1 else 'documents'} of prices and terms", catalog
+    if len(kinds) > 1:
+        raise documents[0].root.error(
+            f"one file has both {' and '.join(sorted(kinds))}", hint="use a separate file for each kind"
+        )
+    (kind,) = kinds
+    if kind == "GPU":
+        names = [gpu.name for gpu in read_gpus([file], measured=None).values()]
+        layer = Layer(name=str(file), gpus=(file,))
+    elif kind == "CPU":
+        names = [cpu.name for cpu in read_cpus([file], measured=None).values()]
+        layer = Layer(name=str(file), cpus=(file,))
+    else:
+        names = [f"{one.generation} {one.precision}" for one in read_efficiencies([file])]
+        layer = Layer(name=str(file), efficiencies=(file,))
+    return f"{kind}: {', '.join(names)}", parse_catalog([layer, shipped_layer()])
+
+
+def _kind_of(document: Document) -> str:
+    """Return the kind of file that has the most keys in common with the document."""
+    keys = {base_unit(entry.key)[0] for entry in document.root.entries()}
+    known = {kind: {field.name for field in fields(record)} for kind, record in _RECORDS.items()}
+    return max({"prices": _PRICE_KEYS, **known}.items(), key=lambda entry: len(keys & entry[1]))[0]

@@ -5,8 +5,7 @@ from copy import deepcopy
 from typing import Any
 
 from advisor.catalog.price_files import RENTED_KINDS, PriceRow
-from advisor.records.listing import ListedPrice, ListedType, Listing, ListSource
-from advisor.records.price import PriceKind
+from advisor.records.price import ListedPrice, ListedType, Listing, ListSource, PriceKind
 
 _LARGEST_CHANGE = 3.0
 """The largest real change, AWS's cut of P4 and P5 prices in 2025, was a factor of 1.8. A price per GPU instead of per

@@ -17,19 +17,20 @@ A document in a price file without a provider contains terms:
     availability:               # time from the request of a machine to its start
       - {provider: aws, region: us-east-1, family: p5, wait_minutes: 90}
 
-A list price is any price that is not the user's own. `scope` defines families.
+A list price is any price that is not the user's own. A family is the start of an instance's name up to a separator (g5
+matches g5.xlarge, not g5g.xlarge), or a pattern with *.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from fnmatch import fnmatchcase
+from typing import Any, TypeVar
 
 from advisor.catalog.fields import read_count, read_number, read_record
 from advisor.catalog.owned import read_owned_rows
 from advisor.catalog.price_files import RENTED_KINDS, PriceRow, read_date
-from advisor.catalog.scope import Scope, check_names, read_lines, read_scope
-from advisor.catalog.strict_yaml import Document, Node
+from advisor.catalog.strict_yaml import Document, Node, did_you_mean
 from advisor.records.billing import Extras
 from advisor.records.price import ExchangeRate, Offer, Price, PriceKind, Rejection
 
@@ -38,6 +39,81 @@ TERM_KEYS = (
 )  # fmt: skip
 _SECONDS_PER_MINUTE = 60
 _CURRENCY_CODE = re.compile(r"[A-Z]{3}")
+LineT = TypeVar("LineT")
+SCOPE_KEYS = ("provider", "region", "family")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Names as the user wrote them: providers, regions or parts of the world, families. Empty means any."""
+
+    provider: tuple[str, ...]
+    region: tuple[str, ...]
+    family: tuple[str, ...]
+    node: Node
+
+    def fits_by(self, offer: Offer) -> dict[str, bool]:
+        """Return, for each key that is set, whether the offer matches one of its names."""
+        region_names = (offer.region.lower(), offer.geo.lower())
+        fits = {
+            "provider": any(name.lower() == offer.provider for name in self.provider),
+            "region": any(name.lower() in region_names for name in self.region),
+            "family": any(is_of_family(offer.instance, name) for name in self.family),
+        }
+        return {key: fit for key, fit in fits.items() if getattr(self, key)}
+
+    def fits(self, offer: Offer) -> bool:
+        """Return True if the offer matches all keys that are set."""
+        return all(self.fits_by(offer).values())
+
+
+def is_of_family(instance: str, family: str) -> bool:
+    """Return True if the family is the start of the instance's name up to a separator, or a matching pattern."""
+    name, family = instance.lower(), family.lower()
+    if "*" in family:
+        return fnmatchcase(name, family)
+    return name.startswith(family) and not name[len(family) : len(family) + 1].isalnum()
+
+
+def _scope_of(node: Node) -> Scope:
+    """Read the keys of a scope, each with one name or a list of names."""
+
+    def names(key: str) -> tuple[str, ...]:
+        found = node.get(key, [])
+        items = found.value if isinstance(found.value, list) else [found.value]
+        return tuple(replace(found, value=item).text() for item in items)
+
+    return Scope(node=node, provider=names("provider"), region=names("region"), family=names("family"))
+
+
+def _read_lines(
+    node: Node, *, read: Callable[[Node, Scope], LineT], keys: Collection[str], example: str
+) -> Iterator[LineT]:
+    """Read a list of lines, each with a scope and some of `keys`; `read` converts a line."""
+    for line in node.items(hint=f"write `- {example}` lines"):
+        line.check_keys((*SCOPE_KEYS, *keys))
+        yield read(line, _scope_of(line))
+
+
+def _check_names(scopes: Sequence[Scope], *, offers: Sequence[Offer], rejected: Sequence[Rejection]) -> None:
+    """Raise `ProfileError` for a name that matches no offer and no rejected offer, and so has no effect."""
+    rows: list[Offer | Rejection] = [*offers, *rejected]
+    known = {
+        "provider": {row.provider for row in rows},
+        "region": {row.region for row in rows} | {offer.geo for offer in offers},
+    }
+    folded = {key: {name.lower() for name in names} for key, names in known.items()}
+    instances = {row.instance for row in rows}
+    for scope in scopes:
+        for key, names in known.items():
+            for name in getattr(scope, key):
+                if name.lower() not in folded[key]:
+                    hint = did_you_mean(name, known=names)
+                    raise scope.node[key].error(f"no offer has {key} {name!r}", hint=hint)
+        for family in scope.family:
+            if not any(is_of_family(instance, family) for instance in instances):
+                hint = 'write the start of the names up to a separator (g5), or a pattern ("Standard_ND*")'
+                raise scope.node["family"].error(f"no instance matches {family!r}", hint=hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +123,6 @@ class Discount:
     scope: Scope
     commitment: PriceKind | None
     percent: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Markup:
-    """A markup of `percent` on every list price; `where` is its place in the file."""
-
-    percent: float
-    where: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +149,10 @@ class Availability:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The terms of one document, or of several joined, where the first wins."""
+    """The terms of one document, or of several joined, where the first wins. `markup` is a percentage."""
 
     discounts: tuple[Discount, ...] = ()
-    markup: Markup | None = None
+    markup: Node | None = None
     exclude: Scope | None = None
     only: Scope | None = None
     exchange_rates: tuple[ExchangeRate, ...] = ()
@@ -106,33 +174,36 @@ def read_terms(document: Document) -> Terms:
         hint = "separate the terms and the prices by a line of three hyphens"
         raise root["provider"].error("prices and terms in one document", hint=hint)
     root.check_keys(TERM_KEYS)
+    extras = None
+    if "extras" in root:
+        extras = read_record(Extras, root["extras"], zero_allowed=[field.name for field in fields(Extras)])
     markup = None
     if "markup_percent" in root:
-        node = root["markup_percent"]
-        markup = Markup(percent=read_number(node, zero_allowed=True), where=node.where)
+        markup = root["markup_percent"]
+        read_number(markup, zero_allowed=True)
+
+    def lines(key: str, read: Callable[[Node, Scope], LineT], *keys: str, example: str) -> tuple[LineT, ...]:
+        return tuple(_read_lines(root.get(key, []), read=read, keys=keys, example=example))
+
+    def scope(key: str) -> Scope | None:
+        if key not in root:
+            return None
+        root[key].check_keys(SCOPE_KEYS)
+        return _scope_of(root[key])
+
     return Terms(
-        discounts=read_lines(
-            root.get("discounts", []),
-            read=_read_discount,
-            keys=("commitment", "percent"),
-            example="{provider: aws, percent: 12}",
-        ),
+        discounts=lines("discounts", _read_discount, "commitment", "percent", example="{provider: aws, percent: 12}"),
         markup=markup,
-        exclude=read_scope(root["exclude"]) if "exclude" in root else None,
-        only=read_scope(root["only"]) if "only" in root else None,
+        exclude=scope("exclude"),
+        only=scope("only"),
         exchange_rates=tuple(_read_exchange_rate(entry) for entry in root.get("exchange_rates", {}).entries()),
         owned=read_owned_rows(root.get("owned", {})),
-        extras=_read_extras(root["extras"]) if "extras" in root else None,
-        quotas=read_lines(
-            root.get("quota", []),
-            read=_read_quota,
-            keys=("vcpus", "gpus"),
-            example="{provider: aws, family: g5, vcpus: 32}",
-        ),
-        availabilities=read_lines(
-            root.get("availability", []),
-            read=_read_availability,
-            keys=("wait_minutes",),
+        extras=extras,
+        quotas=lines("quota", _read_quota, "vcpus", "gpus", example="{provider: aws, family: g5, vcpus: 32}"),
+        availabilities=lines(
+            "availability",
+            _read_availability,
+            "wait_minutes",
             example="{provider: aws, family: p5, wait_minutes: 90}",
         ),
     )
@@ -159,28 +230,29 @@ def apply_terms(terms: Terms, offers: Iterable[Offer], *, rejected: Iterable[Rej
     Raise `ProfileError` for a name that matches no offer and no rejected offer, and so has no effect.
     """
     offers = list(offers)
-    scopes = [discount.scope for discount in terms.discounts]
-    scopes += [quota.scope for quota in terms.quotas]
-    scopes += [availability.scope for availability in terms.availabilities]
+    lines: list[Discount | Quota | Availability] = [*terms.discounts, *terms.quotas, *terms.availabilities]
+    scopes = [line.scope for line in lines]
     scopes += [scope for scope in (terms.exclude, terms.only) if scope is not None]
     if scopes:
-        check_names(scopes, offers=offers, rejected=list(rejected))
+        _check_names(scopes, offers=offers, rejected=list(rejected))
     return [_with_terms(offer, terms) for offer in offers]
 
 
 def _with_terms(offer: Offer, terms: Terms) -> Offer:
     if offer.tier == "owned":
         return offer
-    offer = _with_supply(offer, quotas=terms.quotas, availabilities=terms.availabilities)
+    changed: dict[str, Any] = {}
+    allowed = (quota.instances(offer) for quota in terms.quotas if quota.scope.fits(offer))
+    changed["quota_instances"] = next((count for count in allowed if count is not None), None)
+    changed["wait_s"] = next((one.wait_s for one in terms.availabilities if one.scope.fits(offer)), None)
+    changed["excluded"] = _why_excluded(offer, terms)
     discounts = [discount for discount in terms.discounts if discount.scope.fits(offer)]
-    prices = offer.prices
     if discounts or terms.markup:
-        prices = tuple(_with_percents(price, discounts=discounts, markup=terms.markup) for price in offer.prices)
-    excluded = _why_excluded(offer, terms)
-    return replace(offer, prices=prices, excluded=excluded) if excluded or prices != offer.prices else offer
+        changed["prices"] = tuple(_with_percents(one, discounts=discounts, markup=terms.markup) for one in offer.prices)
+    return replace(offer, **changed) if any(value is not None for value in changed.values()) else offer
 
 
-def _with_percents(price: Price, *, discounts: Sequence[Discount], markup: Markup | None) -> Price:
+def _with_percents(price: Price, *, discounts: Sequence[Discount], markup: Node | None) -> Price:
     """Return list price x (1 - discount) x (1 + markup), with both added to the source."""
     if price.basis == "own_rate":
         return price
@@ -190,8 +262,8 @@ def _with_percents(price: Price, *, discounts: Sequence[Discount], markup: Marku
         usd_per_hour *= 1 - discount.percent / 100
         source += f"; less {discount.percent:g} % ({discount.scope.node.where})"
     if markup is not None:
-        usd_per_hour *= 1 + markup.percent / 100
-        source += f"; plus {markup.percent:g} % ({markup.where})"
+        usd_per_hour *= 1 + markup.value / 100
+        source += f"; plus {markup.value:g} % ({markup.where})"
     return replace(price, usd_per_hour=usd_per_hour, source=source)
 
 
@@ -205,16 +277,6 @@ def _why_excluded(offer: Offer, terms: Terms) -> str | None:
             if not fits:
                 return f"{terms.only.node[key].where} does not include it"
     return None
-
-
-def _with_supply(offer: Offer, *, quotas: Sequence[Quota], availabilities: Sequence[Availability]) -> Offer:
-    """Return the offer with its quota and waiting time, each from the first line that matches."""
-    allowed = (quota.instances(offer) for quota in quotas if quota.scope.fits(offer))
-    quota_instances = next((count for count in allowed if count is not None), None)
-    wait_s = next((one.wait_s for one in availabilities if one.scope.fits(offer)), None)
-    if quota_instances is None and wait_s is None:
-        return offer
-    return replace(offer, quota_instances=quota_instances, wait_s=wait_s)
 
 
 def _read_discount(line: Node, scope: Scope) -> Discount:
@@ -242,11 +304,6 @@ def _read_availability(line: Node, scope: Scope) -> Availability:
         raise line.error("wait_minutes is missing", hint="add `wait_minutes: 90`, or 0 for no waiting time")
     minutes = read_number(line["wait_minutes"], zero_allowed=True)
     return Availability(scope=scope, wait_s=minutes * _SECONDS_PER_MINUTE)
-
-
-def _read_extras(node: Node) -> Extras:
-    """Return the user's costs in addition to the hours of machines; 0 is a valid value."""
-    return read_record(Extras, node, zero_allowed=[field.name for field in fields(Extras)])
 
 
 def _read_exchange_rate(node: Node) -> ExchangeRate:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
+_SCRIPT_HINT = "to run a script, add --run and put its arguments after --"
 _ALWAYS = (ExitCode.ANSWER, ExitCode.USAGE, ExitCode.INTERNAL, ExitCode.INTERRUPT)
 
 
@@ -93,10 +94,12 @@ class SourceCommand(Command):
         """Start the trace with the options; raise `UsageError` if arguments follow SOURCE without `--run`."""
         source, following = ctx.params["source"], ctx.params["script_args"]
         if following and not ctx.params["run"]:
-            raise UsageError(
-                f"{following[0]!r} follows the source {source!r}, but only one source is allowed",
-                hint=_hint_for_several(source),
-            )
+            from difflib import get_close_matches
+
+            close = get_close_matches(source, command_names(), n=1)
+            hint = f"did you mean the command {close[0]}?" if close else _SCRIPT_HINT
+            problem = f"{following[0]!r} follows the source {source!r}, but only one source is allowed"
+            raise UsageError(problem, hint=hint)
         super().gather_options(ctx)
         if self._traces_early:
             from advisor.question.early_trace import early_trace
@@ -105,17 +108,6 @@ class SourceCommand(Command):
             if trace is not None:
                 ctx.call_on_close(trace.close)
             ctx.params["trace"] = trace
-
-
-def _hint_for_several(source: str) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(source, command_names(), n=1)
-    return (
-        f"did you mean the command {close[0]}?"
-        if close
-        else "to run a script, add --run and put its arguments after --"
-    )
 
 
 def _source_parameters() -> list[click.Parameter]:

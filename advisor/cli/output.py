@@ -14,7 +14,7 @@ import click
 from advisor.cli.terminal import write_stdout
 from advisor.errors import UsageError
 from advisor.files.whole_file import write_whole
-from advisor.report.view import View
+from advisor.report.content import View
 
 if TYPE_CHECKING:
     from advisor.report.content import Block
@@ -64,17 +64,14 @@ def parse_output(text: str, suffixes: Mapping[str, str]) -> Output:
     formats = {suffix: name for name, suffix in suffixes.items()}
     if path.suffix.lower() not in formats:
         close = get_close_matches(text.lower(), list(suffixes), n=1)
+        listed = ", ".join(f"{name} (*{suffix})" for name, suffix in suffixes.items())
         raise UsageError(
             f"-o {text}: not a format, and not a file with the suffix of one",
-            hint=f"did you mean {close[0]}?" if close else f"formats: {_listed(suffixes)}",
+            hint=f"did you mean {close[0]}?" if close else f"formats: {listed}",
         )
     if not path.parent.is_dir():
         raise UsageError(f"-o {text}: folder {path.parent} does not exist", hint="create the folder first")
     return Output(format=formats[path.suffix.lower()], path=path)
-
-
-def _listed(suffixes: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} (*{suffix})" for name, suffix in suffixes.items())
 
 
 def view_of(output: Output, *, top: int = 10) -> View:

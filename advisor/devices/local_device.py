@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median, stdev
 
-from advisor.catalog.find import find_device
-from advisor.catalog.relatives import generation_of, relatives_of, vendor_of
+from advisor.catalog.find import find_device, generation_of, relatives_of, vendor_of
 from advisor.devices.named_device import measured_bytes_per_s
 from advisor.errors import UsageError
 from advisor.predict.capability import cpu_device, gpu_device

@@ -9,7 +9,7 @@ from advisor.calibrate.in_force import calibrations_in_force, with_calibrations
 from advisor.calibrate.measured_beside import Measuring
 from advisor.calibrate.step_process import MeasureRequest, measure_source
 from advisor.calibrate.store import Stored
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.errors import CoverageError, UsageError
 from advisor.machine.this_machine import this_machine
 from advisor.question.early_trace import request_of
@@ -139,13 +139,6 @@ def _traced(request: ProfileRequest) -> Workload:
         return trace.workload()
 
 
-def _counted_twice(request: ProfileRequest) -> tuple[Workload, SecondCount | None]:
-    with start_profile(request) as child:
-        answer = child.answer()
-    count = SecondCount(**answer["second_count"]) if "second_count" in answer else None
-    return workload_from_json(answer["workload"], where=request.source), count
-
-
 def _measuring(source: str, options: Options, *, run: bool) -> Measuring:
     if run:
         raise UsageError(
@@ -186,7 +179,13 @@ def profile_source(
         as_saved(options, workload, where=source)
     else:
         request = request_of(source, options, batch=wanted, run=run, script_args=script_args, second_count=second_count)
-        workload, count = _counted_twice(request) if second_count else (_traced(request), None)
+        if second_count:
+            with start_profile(request) as child:
+                answer = child.answer()
+            count = SecondCount(**answer["second_count"]) if "second_count" in answer else None
+            workload = workload_from_json(answer["workload"], where=source)
+        else:
+            workload, count = _traced(request), None
     check_coverage(workload, options)
     return Profile(workload=replace(workload, batch=profiled_batch(workload, wanted)), second_count=count)
 

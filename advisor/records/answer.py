@@ -1,6 +1,6 @@
 """Defines the recommendation: ranked quotes, rejected offers, and the assumptions behind them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,7 +15,6 @@ from advisor.records.workload import Mode
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from advisor.report.content import Block
 
 ANSWER_SCHEMA_VERSION = 1
 GroupBy = Literal["family", "module", "phase"]
@@ -491,7 +490,7 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Recommendation(Displayed):
+class Recommendation(Displayed, report="recommendation"):
     """The answer; it is displayed as a table in a terminal and in a notebook.
 
     - `quotes`: cheapest first, or in the order of `job.objective`
@@ -539,11 +538,6 @@ class Recommendation(Displayed):
     batch_sweeps: tuple[BatchSweep, ...] = ()
     machine_sweep: MachineSweep | None = None
     exchange_rate: ExchangeRate | None = None
-
-    def _content(self) -> "Iterator[Block]":
-        from advisor.report.recommendation import recommendation_content
-
-        return recommendation_content(self, top=10)
 
     def save(self, file: "str | Path", *, top: int = 10) -> None:
         """Write the answer like `advise SOURCE -o FILE`, in the format of the suffix: .txt .json .csv .md.

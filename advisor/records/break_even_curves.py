@@ -1,15 +1,11 @@
 """Defines the break-even answer: where the cheapest CPU and the cheapest GPU cost the same."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from advisor.records.answer import Contender, Crossing, CurvePoint, Interval, Job, Quote
 from advisor.records.displayed import Displayed
 from advisor.records.price import ExchangeRate
-
-if TYPE_CHECKING:
-    from advisor.report.content import Block
 
 BREAK_EVEN_SCHEMA_VERSION = 1
 CurveKind = Literal["batch", "requests_per_day", "samples", "parameter"]
@@ -65,7 +61,7 @@ class FolkRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class BreakEven(Displayed):
+class BreakEven(Displayed, report="break_even"):
     """The break-even answer; it is displayed as text in a terminal and as HTML in a notebook.
 
     - `folk_rule`: None if only one device kind can do the job
@@ -83,8 +79,3 @@ class BreakEven(Displayed):
     warnings: tuple[str, ...]
     exchange_rate: ExchangeRate | None = None
     notes: tuple[str, ...] = ()
-
-    def _content(self) -> "Iterator[Block]":
-        from advisor.report.break_even import break_even_content
-
-        return break_even_content(self)

@@ -1,8 +1,7 @@
 """Defines the memory needs of a step on a device, part by part, and the changes that reduce them."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from advisor.records.answer import QuotedDevice
 from advisor.records.device import Precision
@@ -10,9 +9,6 @@ from advisor.records.displayed import Displayed
 from advisor.records.generation import Generation
 from advisor.records.scale import Plan
 from advisor.records.workload import Mode, Phase
-
-if TYPE_CHECKING:
-    from advisor.report.content import Block
 
 MEMORY_SCHEMA_VERSION = 1
 Verdict = Literal["fits", "tight", "does not fit"]
@@ -88,7 +84,7 @@ class DeviceMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class MemoryAnswer(Displayed):
+class MemoryAnswer(Displayed, report="memory"):
     """The memory of a step on every requested device, smallest memory first.
 
     It is displayed as tables in a terminal and in a notebook. If `generation` is set, batches are requests in flight.
@@ -102,8 +98,3 @@ class MemoryAnswer(Displayed):
     devices: tuple[DeviceMemory, ...]
     notes: tuple[str, ...]
     generation: Generation | None = None
-
-    def _content(self) -> "Iterator[Block]":
-        from advisor.report.memory import memory_content
-
-        return memory_content(self, top=10)

@@ -1,8 +1,7 @@
 """Defines the breakdown of a step's time by operator family, module and phase, and the changes that save most."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from advisor.records.answer import Bound, Interval, QuotedDevice
 from advisor.records.device import CompileMode, Layout, Precision, TimeSource
@@ -10,9 +9,6 @@ from advisor.records.displayed import Displayed
 from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
 from advisor.records.workload import Mode
-
-if TYPE_CHECKING:
-    from advisor.report.content import Block
 
 EXPLANATION_SCHEMA_VERSION = 1
 ChangeKind = Literal["precision", "batch", "layout", "compile", "attention", "weights", "instance"]
@@ -119,7 +115,7 @@ class ExplainedStep(PredictedStep):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Explanation(Displayed):
+class Explanation(Displayed, report="explanation"):
     """The breakdown of one step on every requested device; it is displayed as tables in a terminal and in a notebook.
 
     - `samples`: samples of the job; requests if `generation` is set
@@ -138,8 +134,3 @@ class Explanation(Displayed):
     exchange_rate: ExchangeRate | None = None
     generation: Generation | None = None
     notes: tuple[str, ...] = ()
-
-    def _content(self) -> "Iterator[Block]":
-        from advisor.report.explanation import explanation_content
-
-        return explanation_content(self, top=10)

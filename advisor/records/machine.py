@@ -1,7 +1,8 @@
-"""Describes this machine as its operating system and torch report it."""
+"""Describes this machine as its operating system and torch report it, and the results of its checkup."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from advisor.records.device import Cpu, Device, Gpu
 
@@ -111,3 +112,21 @@ class Inventory:
     calibrated_at: Mapping[str, str]
     others: tuple[Gpu | Cpu, ...]
     notes: tuple[str, ...]
+
+
+CheckState = Literal["ok", "note", "missing", "fails"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """The result of one check.
+
+    - `state`: "note" is information; "missing" means that ranking works without it; "fails" means that it does not
+    - `found`: what the check found
+    - `remedy`: what the user can do, if anything
+    """
+
+    name: str
+    state: CheckState
+    found: str
+    remedy: str = ""

@@ -11,11 +11,12 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 import httpx
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from advisor.errors import NetworkError, UsageError
 
 ParsedT = TypeVar("ParsedT")
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 _TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 _LONGEST_JSON_S = 120.0
@@ -113,9 +114,9 @@ class Client:
                 self._sleep(min(failure.wait_s or 2.0 ** (attempt - 1), _LONGEST_WAIT_S))
         raise ValueError("a client makes at least one attempt")
 
-    def json(self, request: Request, adapter: TypeAdapter[ParsedT]) -> ParsedT:
-        """Return the JSON answer, validated as the type of `adapter`."""
-        return parsed_json(self.text(request), adapter, where=request.url)
+    def json(self, request: Request, model: type[ModelT]) -> ModelT:
+        """Return the JSON answer, validated as a `model`."""
+        return parsed_json(self.text(request), model, where=request.url)
 
     def text(self, request: Request) -> bytes:
         """Return the raw answer, limited to a size that fits in memory."""
@@ -125,8 +126,8 @@ class Client:
         return reply.body or b""
 
     def pages(
-        self, first: Request, adapter: TypeAdapter[ParsedT], *, following: Callable[[ParsedT], Request | None]
-    ) -> Iterator[ParsedT]:
+        self, first: Request, model: type[ModelT], *, following: Callable[[ModelT], Request | None]
+    ) -> Iterator[ModelT]:
         """Yield every page; raise `NetworkError` if a page repeats or the pages do not end."""
         request: Request | None = first
         seen: set[str] = set()
@@ -135,7 +136,7 @@ class Client:
             if identity in seen or len(seen) == _MOST_PAGES:
                 raise NetworkError(f"{first.url}: its pages do not end", hint="try again later")
             seen.add(identity)
-            page = self.json(request, adapter)
+            page = self.json(request, model)
             yield page
             request = following(page)
 
@@ -194,8 +195,8 @@ def text_lines(chunks: Iterator[bytes]) -> Iterator[str]:
         yield rest.decode("utf-8", errors="replace")
 
 
-def parsed_json(body: bytes | str, adapter: TypeAdapter[ParsedT], *, where: str) -> ParsedT:
-    """Return the JSON text as the type of `adapter`; raise `NetworkError` that names the first mismatch."""
+def parsed_json(body: bytes | str, model: type[ModelT], *, where: str) -> ModelT:
+    """Return the JSON text as a `model`; raise `NetworkError` that names the first mismatch."""
     try:
         content = json.loads(body)
     except (ValueError, RecursionError):  # a number with thousands of digits also raises ValueError
@@ -203,13 +204,12 @@ def parsed_json(body: bytes | str, adapter: TypeAdapter[ParsedT], *, where: str)
             f"{where}: the answer is not JSON", hint="the service may be down; try again later"
         ) from None
     try:
-        return adapter.validate_python(content)
+        return model.model_validate(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(str(step) for step in first["loc"])
-        raise NetworkError(
-            f"{where}: {place}: {first['msg'].lower()}", hint="the format of the list may have changed"
-        ) from None
+        problem = "input should be a dictionary" if first["type"] == "model_type" else first["msg"].lower()
+        raise NetworkError(f"{where}: {place}: {problem}", hint="the format of the list may have changed") from None
 
 
 def key_from_environment(name: str) -> str:

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-from advisor.records.listing import Wanted
-from advisor.records.price import PriceKind
+from advisor.records.price import PriceKind, Wanted
 
 
 def covered_prices(rows: Iterable[tuple[str, str]], *kinds: PriceKind) -> frozenset[tuple[str, str, PriceKind]]:

@@ -1,9 +1,10 @@
-"""Formats counts, and intervals of time and money, in the currency of the answer."""
+"""Formats counts, times and money in the currency of the answer; costs of a job without a size are rates."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from advisor import units
-from advisor.records.answer import Interval
+from advisor.records.answer import Interval, Job, Recommendation
 from advisor.records.price import ExchangeRate
 
 _EXACT_BELOW = 10_000
@@ -45,3 +46,49 @@ def money_text(rate: ExchangeRate | None, *, digits: int = 2) -> Callable[[float
 def rate_note(rate: ExchangeRate | None) -> tuple[str, ...]:
     """Return the note on the exchange rate, if one was used."""
     return () if rate is None else (f"converted at {rate.usd:g} dollars per {rate.currency} (rate of {rate.date})",)
+
+
+_MILLION, _BILLION = 10**6, 10**9
+_LEAST_READABLE_USD = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleUnit:
+    """A number of samples, or of requests in LLM serving, whose cost is given; `job_samples` is that of the quotes."""
+
+    count: int
+    job_samples: int
+
+    @property
+    def name(self) -> str:
+        """Return "million" or "billion"."""
+        return "million" if self.count == _MILLION else "billion"
+
+    @property
+    def symbol(self) -> str:
+        """Return "M" or "G"."""
+        return "M" if self.count == _MILLION else "G"
+
+    def of(self, whole: Interval) -> Interval:
+        """Return the cost or the time of this many samples, from that of the job."""
+        mid, low, high = (end / self.job_samples * self.count for end in (whole.mid, whole.low, whole.high))
+        return Interval(mid=mid, low=low, high=high)
+
+
+def sample_unit(job_usd: float, *, job_samples: int) -> SampleUnit:
+    """Return the unit in which this cost of a job is readable."""
+    is_readable = job_usd / job_samples * _MILLION >= _LEAST_READABLE_USD or not job_usd
+    return SampleUnit(count=_MILLION if is_readable else _BILLION, job_samples=job_samples)
+
+
+def unit_of(recommendation: Recommendation) -> SampleUnit | None:
+    """Return the unit of the costs of an answer; None if its job has a size."""
+    job, best = recommendation.job, recommendation.best
+    if not is_rate(job):
+        return None
+    return sample_unit(0.0 if best is None else best.job_usd.mid, job_samples=job.samples)
+
+
+def is_rate(job: Job) -> bool:
+    """Return True if the job has no size, so that its cost and time are rates."""
+    return job.assumed and job.requests_per_day is None

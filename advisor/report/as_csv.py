@@ -8,9 +8,8 @@ from io import StringIO
 from typing import Any, get_args, get_type_hints
 
 from advisor.records.answer import Quote, Recommendation
-from advisor.report.printable import printable
+from advisor.report.content import View, printable
 from advisor.report.quote_columns import unranked
-from advisor.report.view import View
 
 SUFFIX = ".csv"
 _FORMULA_STARTS = ("=", "+", "-", "@")

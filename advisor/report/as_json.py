@@ -3,10 +3,14 @@
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from advisor.records.answer import Recommendation
-from advisor.report.view import View
+from advisor.report.content import View
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 SUFFIX = ".json"
 
@@ -30,3 +34,17 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [to_plain(item) for item in value]
     return value
+
+
+def record_json(record: Any) -> bytes:
+    """Return a record, or a tuple of records, as JSON."""
+    record_type: Any = type(record)
+    return adapter_of(record_type).dump_json(record)
+
+
+@cache
+def adapter_of(record_type: Any) -> "TypeAdapter[Any]":
+    """Return the cached serializer of a record type; making one takes a tenth of a second."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(record_type)

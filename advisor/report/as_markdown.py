@@ -4,9 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from advisor.records.answer import Recommendation
-from advisor.report.content import Block, Listing, Paragraph, Table, Warnings, shown
-from advisor.report.printable import printable
-from advisor.report.view import View
+from advisor.report.content import Block, Listing, Paragraph, Table, View, Warnings, printable, shown
 
 SUFFIX = ".md"
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$])")

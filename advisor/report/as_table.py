@@ -1,7 +1,7 @@
 """`-o table`: renders the answer as text in the width and colours of the terminal."""
 
 from advisor.records.answer import Recommendation
-from advisor.report.view import View
+from advisor.report.content import View
 
 SUFFIX = ".txt"
 

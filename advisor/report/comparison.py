@@ -49,7 +49,7 @@ def headline(comparison: Comparison) -> str:
     if comparison.cheapest is None:
         return f"{name}: {_effect(flops)} FLOP per step."
     (cost,) = (one for one in comparison.cheapest.changes if one.measure == "job_usd")
-    inside = ", which is within the interval of the prediction" if cost.is_inside_interval and _differs(cost) else ""
+    inside = ", which is within the interval of the prediction" if _is_inside(cost) else ""
     return f"{name}: {_effect(flops)} FLOP per step; on its cheapest instance, the job costs {_effect(cost)}{inside}."
 
 
@@ -102,13 +102,13 @@ def _differs(one: Change) -> bool:
     return one.before != one.after
 
 
-def _change(one: Change) -> str:
-    return f"{_signed(one)}{', within the interval' if one.is_inside_interval and _differs(one) else ''}"
+def _is_inside(one: Change) -> bool:
+    return bool(one.is_inside_interval) and _differs(one)
 
 
 _COLUMNS: Sequence[ColumnOf[tuple[str, Change]]] = (
     column("", lambda row: row[0]),
     column("before", lambda row: _format(row[1].before, row[1].measure), lambda row: row[1].before),
     column("now", lambda row: _format(row[1].after, row[1].measure), lambda row: row[1].after),
-    column("change", lambda row: _change(row[1])),
+    column("change", lambda row: f"{_signed(row[1])}{', within the interval' if _is_inside(row[1]) else ''}"),
 )

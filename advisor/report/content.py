@@ -238,3 +238,17 @@ class Document:
     sections: tuple[Section, ...]
     money: str
     footer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """How to show an answer. `top`: rows of a text table (data formats have all). `width`: characters per line."""
+
+    top: int = 10
+    width: int = 80
+    color: bool = False
+
+
+def printable(text: str) -> str:
+    """Return `text` with blanks for unprintable characters, so that no name can control a terminal or split a line."""
+    return "".join(character if character.isprintable() else " " for character in text)

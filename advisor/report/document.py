@@ -8,18 +8,16 @@ from advisor.records.report_contents import Report
 from advisor.records.sample_words import batch_text
 from advisor.report import sentence
 from advisor.report.accuracy import accuracy_section
-from advisor.report.amounts import interval_text, money_interval
-from advisor.report.batches import batches_section
+from advisor.report.amounts import interval_text, is_rate, money_interval, unit_of
 from advisor.report.break_even import break_even_section
 from advisor.report.content import Document, Figure
 from advisor.report.explanation import modules_section, roofline_section, why_section
-from advisor.report.machines import machines_section
 from advisor.report.memory import memory_section
 from advisor.report.prices import prices_section
 from advisor.report.quote_columns import device_label, instance_label
-from advisor.report.rates import is_rate, unit_of
 from advisor.report.recommendation import basis_section, cost_time_section, left_out_section, ranking_section
 from advisor.report.situations import when_section
+from advisor.report.sweeps import batches_section, machines_section
 
 
 def document_of(report: Report) -> Document:

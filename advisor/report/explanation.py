@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from string import ascii_uppercase
+from typing import TypeAlias
 
 from advisor import units
 from advisor.records.answer import BOUNDS
@@ -77,7 +78,7 @@ _LABELLED_RATIO = 0.05
 """Families with a smaller share of the time are named only under the pointer."""
 
 
-def explanation_content(explanation: Explanation, *, top: int) -> Iterator[Block]:
+def explanation_content(explanation: Explanation, *, top: int = 10) -> Iterator[Block]:
     """Yield the step on each device in sentences, then its `top` longest families and modules."""
     yield from (_one if len(explanation.steps) == 1 else _side_by_side)(explanation, top)
     yield Listing(title="Notes", items=explanation.notes)
@@ -144,14 +145,14 @@ def reasons(step: ExplainedStep) -> Iterable[str]:
 
 def _savings(step: ExplainedStep, title: str, *, rate: ExchangeRate | None, generation: Generation | None) -> Listing:
     """Return the changes that save money, if any; nothing for a device that cannot be rented."""
+    if step.job_usd is None:
+        return Listing(title=title, items=())
     money = money_text(rate)
     changes = tuple(
         f"{_CHANGES[change.kind].format(change.to)}: {units.format_ratio(change.saved_ratio)} "
         f"({money(change.saved_usd)}), to {money(change.job_usd.mid)}."
         for change in step.changes
     )
-    if step.job_usd is None:
-        return Listing(title=title, items=())
     nothing = _NOTHING_SAVES if generation is None else _NOTHING_SAVES_OF_SERVICE
     return Listing(title=title.format(money(step.job_usd.mid)), items=changes or (nothing,))
 
@@ -205,13 +206,8 @@ _ROOFLINE: tuple[ColumnOf[ExplainedGroup], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Line:
-    """One group on every device: its time and its bound ("-" on a device that has no such group)."""
-
-    name: str
-    times_s: tuple[float, ...]
-    bounds: tuple[str, ...]
+_Line: TypeAlias = tuple[str, tuple[float, ...], tuple[str, ...]]
+"""The name of a group, and its time and its bound on every device ("-" on a device that has no such group)."""
 
 
 def _side_by_side(explanation: Explanation, top: int) -> Iterator[Block]:
@@ -244,38 +240,31 @@ def _side_by_side(explanation: Explanation, top: int) -> Iterator[Block]:
 def _lines(groups: Sequence[Sequence[ExplainedGroup]], *, divisors: Sequence[int]) -> list[_Line]:
     """Return the groups by name, largest difference first, with each device's times divided by its divisor."""
     by_name = [{group.name: group for group in members} for members in groups]
-    lines = []
+    lines: list[_Line] = []
     for name in dict.fromkeys(group.name for members in groups for group in members):
         found = [members.get(name) for members in by_name]
-        pairs = zip(found, divisors, strict=True)
-        lines.append(
-            _Line(
-                name=name,
-                times_s=tuple(group.time_s / divisor if group else 0.0 for group, divisor in pairs),
-                bounds=tuple(group.bound if group else "-" for group in found),
-            )
-        )
-    return sorted(lines, key=lambda line: min(line.times_s) - max(line.times_s))
+        times_s = (group.time_s / divisor if group else 0.0 for group, divisor in zip(found, divisors, strict=True))
+        lines.append((name, tuple(times_s), tuple(group.bound if group else "-" for group in found)))
+    return sorted(lines, key=lambda line: min(line[1]) - max(line[1]))
 
 
 def _line_columns(name: str, count: int) -> list[ColumnOf[_Line]]:
     """Return a column for each device; for two devices, also their bounds and the difference."""
 
     def time(at: int) -> ColumnOf[_Line]:
-        return numbers(ascii_uppercase[at], lambda line: line.times_s[at], units.format_duration)
+        return numbers(ascii_uppercase[at], lambda line: line[1][at], units.format_duration)
 
     def bound(at: int) -> ColumnOf[_Line]:
-        return column("bound", lambda line: line.bounds[at])
+        return column("bound", lambda line: line[2][at])
 
-    named: ColumnOf[_Line] = column(name, lambda line: line.name)
+    def signed(seconds: float) -> str:
+        return f"{'-' if seconds < 0 else ''}{units.format_duration(abs(seconds))}"
+
+    named: ColumnOf[_Line] = column(name, lambda line: line[0])
     if count != 2:
         return [named, *map(time, range(count))]
-    saved: ColumnOf[_Line] = numbers("A - B", lambda line: line.times_s[0] - line.times_s[1], _signed_duration)
+    saved: ColumnOf[_Line] = numbers("A - B", lambda line: line[1][0] - line[1][1], signed)
     return [named, time(0), bound(0), time(1), bound(1), saved]
-
-
-def _signed_duration(seconds: float) -> str:
-    return f"{'-' if seconds < 0 else ''}{units.format_duration(abs(seconds))}"
 
 
 def why_section(
@@ -300,32 +289,24 @@ def modules_section(details: Sequence[DeviceDetail], *, generation: Generation |
 
 def _modules(detail: DeviceDetail, generation: Generation | None) -> Bars:
     step = detail.step
-    bars = [_module_bar(group) for group in step.modules[:_SHOWN_MODULES]]
-    rest = step.modules[_SHOWN_MODULES:]
-    if rest:
-        rest_s = sum(group.time_s for group in rest)
+    bars = []
+    for group in step.modules[:_SHOWN_MODULES]:
+        time, bound = units.format_duration(group.time_s), f"bound by {group.bound}"
+        text = f"{group.name}\n{time}, {bound}"
+        part = Part(name=bound, value=group.time_s, color=BOUND_MARKS[group.bound][0], text=text)
+        note = f"{time}, {units.format_ratio(group.time_ratio)}, {group.bound}"
+        bars.append(Bar(name=group.name, note=note, parts=(part,)))
+    if rest := step.modules[_SHOWN_MODULES:]:
+        rest_s, name = sum(group.time_s for group in rest), f"{len(rest):,} more"
         note = f"{units.format_duration(rest_s)}, {units.format_ratio(sum(group.time_ratio for group in rest))}"
-        name = f"{len(rest):,} more"
-        bars.append(
-            Bar(name=name, note=note, parts=(Part(name="more", value=rest_s, color=7, text=f"{name}\n{note}"),))
-        )
+        part = Part(name="more", value=rest_s, color=7, text=f"{name}\n{note}")
+        bars.append(Bar(name=name, note=note, parts=(part,)))
     return Bars(
         title=(f"{detail_name(detail)}, a step {at_batch_text(step.batch, generation)}: {interval_text(step.step_s)}"),
         x=Axis(label="time", unit="s", is_log=False),
         bars=tuple(bars),
         table=table_of(step.modules, (column("module", _name), *_TIMES), title="Modules"),
     )
-
-
-def _module_bar(group: ExplainedGroup) -> Bar:
-    time = units.format_duration(group.time_s)
-    part = Part(
-        name=f"bound by {group.bound}",
-        value=group.time_s,
-        color=BOUND_MARKS[group.bound][0],
-        text=f"{group.name}\n{time}, bound by {group.bound}",
-    )
-    return Bar(name=group.name, note=f"{time}, {units.format_ratio(group.time_ratio)}, {group.bound}", parts=(part,))
 
 
 def roofline_section(details: Sequence[DeviceDetail]) -> Section:
@@ -343,12 +324,23 @@ def _roofline(detail: DeviceDetail) -> Chart:
     step = detail.step
     families = [group for group in step.families if group.flops_per_byte and group.flops > 0]
     shown = [group for group in families if group.time_ratio >= _SHOWN_RATIO]
+
+    def intensity(group: ExplainedGroup) -> str:
+        return f"{group.flops_per_byte:,.3g}" if group.flops_per_byte else "-"
+
+    columns: tuple[ColumnOf[ExplainedGroup], ...] = (
+        column("family", _name),
+        *_TIMES,
+        *_COUNTS,
+        column("FLOP/B", intensity, lambda group: group.flops_per_byte),
+        numbers("of the roofline", lambda group: group.roofline_ratio, units.format_ratio),
+    )
     return Chart(
         title=detail_name(detail),
         x=Axis(label="FLOP per byte moved", unit="flops_per_byte"),
         y=Axis(label="FLOP/s", unit="flops_per_s"),
         series=(*_roofs(step, shown), *_families(shown)),
-        table=table_of(step.families, _PLOTTED_COLUMNS, title="Operator families"),
+        table=table_of(step.families, columns, title="Operator families"),
     )
 
 
@@ -385,16 +377,3 @@ def _family_point(group: ExplainedGroup) -> Point:
     )
     name = group.name if group.time_ratio >= _LABELLED_RATIO else ""
     return Point(x=group.flops_per_byte or 0.0, y=rate, name=name, text=text)
-
-
-_PLOTTED_COLUMNS: tuple[ColumnOf[ExplainedGroup], ...] = (
-    column("family", _name),
-    *_TIMES,
-    *_COUNTS,
-    column(
-        "FLOP/B",
-        lambda group: f"{group.flops_per_byte:,.3g}" if group.flops_per_byte else "-",
-        lambda group: group.flops_per_byte,
-    ),
-    numbers("of the roofline", lambda group: group.roofline_ratio, units.format_ratio),
-)

@@ -8,7 +8,7 @@ from typing import Any
 from advisor.errors import UsageError
 from advisor.files.whole_file import write_whole
 from advisor.records.answer import Recommendation
-from advisor.report.view import View
+from advisor.report.content import View
 
 _PREFIX = "as_"
 

@@ -1,14 +1,15 @@
 """Renders a document as one HTML file that needs no network: it contains its styles, scripts and data."""
 
 import json
+from base64 import b64encode
+from functools import cache
+from hashlib import sha256
 from html import escape
+from pathlib import Path
 
 from advisor.records.report_contents import Report
 from advisor.report.as_json import to_plain
-from advisor.report.content import Document
-from advisor.report.document import document_of
-from advisor.report.html_assets import MODULES, PLOT_STYLE_HASH, asset, csp_hash
-from advisor.report.printable import printable
+from advisor.report.content import Document, printable
 
 _START = 'showReport(JSON.parse(document.getElementById("data").textContent), document.getElementById("report"));'
 _IN_A_SCRIPT = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
@@ -17,6 +18,8 @@ _IN_A_SCRIPT = {ord(character): f"\\u{ord(character):04x}" for character in "<>&
 
 def render_report(report: Report) -> str:
     """Return the whole HTML file of a recommendation."""
+    from advisor.report.document import document_of  # late, because the service's page needs the assets alone
+
     return render_document(document_of(report))
 
 
@@ -62,3 +65,34 @@ def _script() -> str:
     """Return our modules joined into one, because a file opened from disk may not import another."""
     lines = [line for name in MODULES for line in asset(name).splitlines() if not line.startswith("import ")]
     return "\n".join((*(line.removeprefix("export ") for line in lines), _START))
+
+
+ASSETS = Path(__file__).parent / "assets"
+MODULES = ("dom.js", "ticks.js", "table.js", "plots.js", "report.js")
+"""Our own modules, each after the modules that it imports."""
+_PLOT_STYLE = """:where(.plot-d6a7b5) {
+  --plot-background: white;
+  display: block;
+  height: auto;
+  height: intrinsic;
+  max-width: 100%;
+}
+:where(.plot-d6a7b5 text),
+:where(.plot-d6a7b5 tspan) {
+  white-space: pre;
+}"""
+"""The <style> that Observable Plot 0.6.17 puts into every drawing."""
+
+
+def csp_hash(text: str) -> str:
+    """Return the source expression of an inline script or style (Content Security Policy Level 3, 2.3.1)."""
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+@cache
+def asset(name: str) -> str:
+    """Return the text of an asset file."""
+    return (ASSETS / name).read_text(encoding="utf-8")
+
+
+PLOT_STYLE_HASH = csp_hash(_PLOT_STYLE)

@@ -29,7 +29,7 @@ _GROUPS: Mapping[str, tuple[Color, tuple[MemoryPart, ...]]] = {
 """The parts that a bar distinguishes; the table has every part."""
 
 
-def memory_content(answer: MemoryAnswer, *, top: int) -> Iterator[Block]:
+def memory_content(answer: MemoryAnswer, *, top: int = 10) -> Iterator[Block]:
     """Yield the `top` devices around the border between fitting and not fitting, then the closest one in detail."""
     device = _nearest_border(answer.devices)
     yield Paragraph(title=_headline(answer))

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from advisor.report.content import Block, Listing, Paragraph, Table, Warnings, shown
-from advisor.report.printable import printable
+from advisor.report.content import Block, Listing, Paragraph, Table, Warnings, printable, shown
 
 
 def to_fragment(content: Iterable[Block]) -> str:

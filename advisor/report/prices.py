@@ -117,19 +117,8 @@ def render_prices_json(rows: Sequence[PricedOffer]) -> str:
 
 def render_changes_json(changes: Sequence[PriceChange]) -> str:
     """Return `{"changes": [{"id":, "kind":, "before":, "after":}]}`, with null for a side without the price."""
-    return _document(
-        {
-            "changes": [
-                {
-                    "id": change.offer_id,
-                    "kind": change.kind,
-                    "before": to_plain(change.before),
-                    "after": to_plain(change.after),
-                }
-                for change in changes
-            ]
-        }
-    )
+    plain = map(to_plain, changes)
+    return _document({"changes": [{"id": change.pop("offer_id"), **change} for change in plain]})
 
 
 def _document(content: Any) -> str:
@@ -138,17 +127,18 @@ def _document(content: Any) -> str:
 
 def prices_section(sources: Sequence[PriceSource]) -> Section:
     """Return the section on the sources and dates of the prices."""
-    table = table_of(sources, _SOURCE_COLUMNS, title="Sources of prices")
+    table = table_of(
+        sources,
+        (
+            column("provider", lambda one: one.provider, is_choice=True),
+            numbers("offers", lambda one: one.offer_count, count_text),
+            column("dates", lambda one: one.oldest if one.oldest == one.newest else f"{one.oldest} to {one.newest}"),
+            column("basis", lambda one: BASIS_NAMES[one.basis]),
+            column("source", lambda one: one.source),
+        ),
+        title="Sources of prices",
+    )
     return section("prices", "Prices", lead=["Sources of the prices in the ranking."], tables=[table])
-
-
-_SOURCE_COLUMNS: Sequence[ColumnOf[PriceSource]] = (
-    column("provider", lambda one: one.provider, is_choice=True),
-    numbers("offers", lambda one: one.offer_count, count_text),
-    column("dates", lambda one: one.oldest if one.oldest == one.newest else f"{one.oldest} to {one.newest}"),
-    column("basis", lambda one: BASIS_NAMES[one.basis]),
-    column("source", lambda one: one.source),
-)
 
 
 def _price_columns(rate: ExchangeRate | None) -> tuple[ColumnOf[PricedOffer], ...]:
@@ -193,7 +183,6 @@ def _ratio(change: PriceChange) -> float | None:
 
 
 def _change(change: PriceChange) -> str:
-    ratio = _ratio(change)
-    if ratio is None:
+    if (ratio := _ratio(change)) is None:
         return "new" if change.before is None else "gone"
     return f"{ratio:+.1%}"

@@ -71,7 +71,12 @@ def second_count_content(second: SecondCount, forward: Sequence[Group]) -> Itera
     rows.sort(key=lambda row: (-abs(row[1] - row[2]), row[0]))
     yield table_of(
         [("all", sum(ours.values()), second.flops), *(row for row in rows if row[1] or row[2])],
-        _SECOND_COLUMNS,
+        (
+            column("family", lambda row: row[0]),
+            numbers("FLOP", lambda row: row[1], format_flops),
+            numbers("fvcore", lambda row: row[2], format_flops),
+            numbers("fvcore / ours", lambda row: row[2] / row[1] if row[1] else None, format_ratio),
+        ),
         title=f"Second count: fvcore on the real model, forward at batch {second.batch:,}.",
         is_first_highlighted=True,
     )
@@ -79,11 +84,3 @@ def second_count_content(second: SecondCount, forward: Sequence[Group]) -> Itera
     yield Listing(
         title="Operators that fvcore does not count", items=tuple(f"{op} x{count:,}" for op, count in missing)
     )
-
-
-_SECOND_COLUMNS: Sequence[ColumnOf[tuple[str, float, float]]] = (
-    column("family", lambda row: row[0]),
-    numbers("FLOP", lambda row: row[1], format_flops),
-    numbers("fvcore", lambda row: row[2], format_flops),
-    numbers("fvcore / ours", lambda row: row[2] / row[1] if row[1] else None, format_ratio),
-)

@@ -9,9 +9,8 @@ from advisor.records.answer import Interval, Quote, Recommendation, TokenQuote
 from advisor.records.machine import LOCAL
 from advisor.records.options import Objective
 from advisor.records.price import ExchangeRate
-from advisor.report.amounts import count_text, money_interval, money_text
+from advisor.report.amounts import SampleUnit, count_text, money_interval, money_text, unit_of
 from advisor.report.marks import arm_mark
-from advisor.report.rates import SampleUnit, unit_of
 from advisor.report.tables import ColumnOf, ValueT, column, numbers
 
 
@@ -104,7 +103,12 @@ def instance_label(quote: Quote) -> str:
 def _names(quotes: Sequence[Quote]) -> list[str]:
     """Return the instance of each quote, followed by its device, region or price where another would read the same."""
     names = [instance_label(quote) for quote in quotes]
-    for what in (device_label, _region, _price_kind):
+    told: tuple[Callable[[Quote], str], ...] = (
+        device_label,
+        lambda quote: quote.region,
+        lambda quote: quote.price_kind.replace("_", "-"),
+    )
+    for what in told:
         found = defaultdict[tuple[str, str], set[str]](set)
         for quote, name in zip(quotes, names, strict=True):
             found[quote.provider, name].add(what(quote))
@@ -113,14 +117,6 @@ def _names(quotes: Sequence[Quote]) -> list[str]:
             for quote, name in zip(quotes, names, strict=True)
         ]
     return names
-
-
-def _region(quote: Quote) -> str:
-    return quote.region
-
-
-def _price_kind(quote: Quote) -> str:
-    return quote.price_kind.replace("_", "-")
 
 
 def percent_chance(quote: Quote) -> str:
@@ -138,6 +134,10 @@ def columns_for(rows: Sequence[RankedQuote]) -> tuple[ColumnOf[RankedQuote], ...
     is_service = bool(rows) and rows[0].is_service
     unit = rows[0].unit if rows else None
     cost = "cost" if unit is None else f"per {unit.name}"
+    # The throughput stands for the time where the job has no size.
+    samples_per_s: ColumnOf[RankedQuote] = numbers(
+        "samples/s", lambda row: row.quote.samples_per_s, units.format_rate, drop_order=22 if unit else 9
+    )
     return (
         column("#", _place, lambda row: row.rank),
         column("provider", lambda row: row.quote.provider, is_choice=True, drop_order=20),
@@ -147,11 +147,7 @@ def columns_for(rows: Sequence[RankedQuote]) -> tuple[ColumnOf[RankedQuote], ...
         numbers("per h", lambda row: row.quote.usd_per_hour, money_text(rate, digits=3), drop_order=21),
         numbers("in flight" if is_served else "batch", lambda row: row.quote.batch, count_text, drop_order=7),
         column("precision", lambda row: row.quote.precision, is_choice=True, drop_order=6),
-        *(
-            _token_columns(rate)
-            if is_served
-            else (_samples_per_s(is_rate=unit is not None), *((_P50, _P99) if is_service else ()))
-        ),
+        *(_token_columns(rate) if is_served else (samples_per_s, *((_P50, _P99) if is_service else ()))),
         *(() if is_service or unit else (_JOB_TIME,)),
         numbers(cost, lambda row: row.cost_usd.mid, money_text(rate)),
         column(f"{cost} [90 %]", _cost_range, lambda row: row.cost_usd.mid, drop_order=2),
@@ -160,11 +156,6 @@ def columns_for(rows: Sequence[RankedQuote]) -> tuple[ColumnOf[RankedQuote], ...
         column("bound", lambda row: row.quote.bound, is_choice=True, drop_order=4),
         column("price date", lambda row: " ".join((row.quote.price_date, *row.quote.price_marks)), drop_order=1),
     )
-
-
-def _samples_per_s(*, is_rate: bool) -> ColumnOf[RankedQuote]:
-    """Return the column of the throughput, which stands for the time where the job has no size."""
-    return numbers("samples/s", lambda row: row.quote.samples_per_s, units.format_rate, drop_order=22 if is_rate else 9)
 
 
 _JOB_TIME: ColumnOf[RankedQuote] = numbers(

@@ -1,6 +1,6 @@
 """Makes the content of a recommendation, and the report's sections on the ranking and on cost against time."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from advisor.records.answer import Interval, Job, Recommendation
@@ -8,14 +8,12 @@ from advisor.records.options import Objective
 from advisor.records.price import Rejection
 from advisor.records.sample_words import batch_text
 from advisor.report import sentence
-from advisor.report.amounts import count_text, in_currency, interval_text, money_interval
-from advisor.report.batches import batch_tables
+from advisor.report.amounts import SampleUnit, count_text, in_currency, interval_text, money_interval, unit_of
 from advisor.report.content import Axis, Block, Chart, Listing, Paragraph, Point, Section, Series, Warnings, section
-from advisor.report.machines import machine_tables
 from advisor.report.marks import KIND_MARKS, KIND_NAMES
 from advisor.report.quote_columns import RankedQuote, columns_for, device_label, instance_label, table_rows
-from advisor.report.rates import SampleUnit, unit_of
 from advisor.report.situations import alternative_tables, choice_tables, situation_tables, when_to_use_which
+from advisor.report.sweeps import batch_tables, machine_tables
 from advisor.report.tables import ColumnOf, column, numbers, table_of
 
 _ORDER = (
@@ -26,7 +24,7 @@ _ORDER = (
 _FIRST: Mapping[Objective, str] = {"cost": "Cheapest", "time": "Fastest", "cost-time": "Lowest cost x time"}
 
 
-def recommendation_content(recommendation: Recommendation, *, top: int) -> Iterator[Block]:
+def recommendation_content(recommendation: Recommendation, *, top: int = 10) -> Iterator[Block]:
     """Yield the headline, assumptions, `top` offers that include CPUs and GPUs, offers left out and warnings."""
     rows = table_rows(recommendation, top=top)
     better = (
@@ -68,18 +66,16 @@ def left_out_section(recommendation: Recommendation) -> Section:
     """Return the section on the offers that are not ranked, with the reasons."""
     rejected = recommendation.rejected
     listing = Listing(title="By reason, most common first", items=sentence.left_out(recommendation))
-    table = table_of(rejected, _REJECTION_COLUMNS, title="Every offer left out")
+    columns: tuple[ColumnOf[Rejection], ...] = (
+        column("why", lambda one: one.code, is_choice=True),
+        column("provider", lambda one: one.provider, is_choice=True),
+        column("instance", lambda one: one.instance),
+        column("region", lambda one: one.region),
+        column("reason", lambda one: one.reason),
+    )
+    table = table_of(rejected, columns, title="Every offer left out")
     lead = sentence.left_out_summary(recommendation)
     return section("left-out", "Left out", lead=[lead], lists=[listing], tables=[table], is_folded=True)
-
-
-_REJECTION_COLUMNS: Sequence[ColumnOf[Rejection]] = (
-    column("why", lambda one: one.code, is_choice=True),
-    column("provider", lambda one: one.provider, is_choice=True),
-    column("instance", lambda one: one.instance),
-    column("region", lambda one: one.region),
-    column("reason", lambda one: one.reason),
-)
 
 
 def ranking_section(recommendation: Recommendation) -> Section:
@@ -89,9 +85,10 @@ def ranking_section(recommendation: Recommendation) -> Section:
         column("kind", lambda row: KIND_NAMES[row.quote.device.kind], is_choice=True),
         column("tier", lambda row: row.quote.tier, is_choice=True),
     )
+    places = {header: place for place, header in enumerate(_ORDER)}
     table = table_of(
         rows,
-        sorted((*columns_for(rows), *more), key=_place),
+        sorted((*columns_for(rows), *more), key=lambda one: places.get(one.header, len(places))),
         title="Every offer",
         notes=sentence.table_notes(rows, quote_count=len(recommendation.quotes)),
     )
@@ -103,10 +100,6 @@ def _all_rows(recommendation: Recommendation) -> tuple[RankedQuote, ...]:
     return table_rows(recommendation, top=max(1, len(recommendation.quotes)))
 
 
-def _place(one: ColumnOf[RankedQuote]) -> int:
-    return _ORDER.index(one.header) if one.header in _ORDER else len(_ORDER)
-
-
 def cost_time_section(recommendation: Recommendation) -> Section:
     """Return the section that plots cost against time for all offers, with the Pareto front."""
     job, unit = recommendation.job, unit_of(recommendation)
@@ -114,37 +107,31 @@ def cost_time_section(recommendation: Recommendation) -> Section:
     front = sorted((row for row in rows if row.quote.on_pareto_front), key=lambda row: row.quote.job_usd.mid)
     others = [row for row in rows if row.rank is not None and not row.quote.on_pareto_front]
     here = [row for row in rows if row.rank is None]
-    series = [
-        Series(
-            name=KIND_NAMES[kind],
-            color=color,
-            symbol=symbol,
-            points=tuple(_point(row, job) for row in others if row.quote.device.kind == kind),
-            is_faint=True,
-        )
-        for kind, (color, symbol) in KIND_MARKS.items()
-    ]
+    series = []
+    for kind, (color, symbol) in KIND_MARKS.items():
+        of_kind = tuple(_point(row, job) for row in others if row.quote.device.kind == kind)
+        series.append(Series(name=KIND_NAMES[kind], color=color, symbol=symbol, points=of_kind, is_faint=True))
+    at_front, at_hand = (tuple(_with_intervals(row, job) for row in those) for those in (front, here))
+    title = "Pareto front: no other offer is both cheaper and faster; with 90 % intervals"
     series += [
-        Series(
-            name="Pareto front: no other offer is both cheaper and faster; with 90 % intervals",
-            color=3,
-            symbol="diamond",
-            points=tuple(_with_intervals(row, job) for row in front),
-            has_line=True,
-        ),
-        Series(
-            name="the local machine", color=4, symbol="star", points=tuple(_with_intervals(row, job) for row in here)
-        ),
+        Series(name=title, color=3, symbol="diamond", points=at_front, has_line=True),
+        Series(name="the local machine", color=4, symbol="star", points=at_hand),
     ]
+    columns: tuple[ColumnOf[RankedQuote], ...] = (
+        numbers("#", lambda row: row.rank, count_text),
+        column("provider", lambda row: row.quote.provider),
+        column("instance", lambda row: instance_label(row.quote)),
+        column("device", lambda row: device_label(row.quote)),
+        column("cost [90 %]", lambda row: money_interval(row.cost_usd, rate=row.rate), lambda row: row.cost_usd.mid),
+        numbers(f"{_time_name(job, unit)} [90 %]", lambda row: _time(row, job), interval_text),
+    )
+    cost_name = "cost per month" if job.requests_per_day is not None else _amount_name("cost", job, unit)
     chart = Chart(
         title=f"Cost and {_time_name(job, unit)} of every offer",
         x=Axis(label=_time_name(job, unit), unit="s"),
-        y=Axis(
-            label="cost per month" if job.requests_per_day is not None else _amount_name("cost", job, unit),
-            unit="money",
-        ),
+        y=Axis(label=cost_name, unit="money"),
         series=tuple(one for one in series if one.points),
-        table=table_of([*front, *here], _front_columns(job, unit), title="The Pareto front"),
+        table=table_of([*front, *here], columns, title="The Pareto front"),
     )
     lead = f"Pareto front: {len(front)} of {len(recommendation.quotes):,} offers. All others cost more and take longer."
     return section("cost-time", "Cost against time", lead=[lead], plots=[chart])
@@ -187,18 +174,3 @@ def _point(row: RankedQuote, job: Job) -> Point:
 def _with_intervals(row: RankedQuote, job: Job) -> Point:
     cost, time = in_currency(row.cost_usd, rate=row.rate), _time(row, job)
     return replace(_point(row, job), x_low=time.low, x_high=time.high, y_low=cost.low, y_high=cost.high)
-
-
-def _front_columns(job: Job, unit: SampleUnit | None) -> tuple[ColumnOf[RankedQuote], ...]:
-    return (
-        numbers("#", lambda row: row.rank, count_text),
-        column("provider", lambda row: row.quote.provider),
-        column("instance", lambda row: instance_label(row.quote)),
-        column("device", lambda row: device_label(row.quote)),
-        column(
-            "cost [90 %]",
-            lambda row: money_interval(row.cost_usd, rate=row.rate),
-            lambda row: row.cost_usd.mid,
-        ),
-        numbers(f"{_time_name(job, unit)} [90 %]", lambda row: _time(row, job), interval_text),
-    )

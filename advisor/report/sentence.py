@@ -8,9 +8,9 @@ from advisor.records.answer import Job, Quote, Recommendation, WorkloadSummary
 from advisor.records.device import DeviceKind, Precision
 from advisor.records.machine import LOCAL
 from advisor.records.options import Objective
-from advisor.records.price import ExchangeRate, Tier
+from advisor.records.price import ExchangeRate, RejectionCode, Tier
 from advisor.records.sample_words import at_batch_text, batch_text, samples_text
-from advisor.report.amounts import interval_text, money_interval, rate_note
+from advisor.report.amounts import SampleUnit, interval_text, is_rate, money_interval, rate_note, unit_of
 from advisor.report.marks import KIND_NAMES
 from advisor.report.prices import BASIS_NAMES
 from advisor.report.quote_columns import RankedQuote, device_label, instance_label, percent_chance
@@ -25,7 +25,6 @@ from advisor.report.quote_notes import (
     token_notes,
     wheel_notes,
 )
-from advisor.report.rates import SampleUnit, is_rate, unit_of
 
 _OTHER_KIND: Mapping[DeviceKind, DeviceKind] = {"cpu": "gpu", "gpu": "cpu"}
 _PRICE_NAMES = {
@@ -82,6 +81,10 @@ def headline(recommendation: Recommendation) -> str:
         )
     job, unit = recommendation.job, unit_of(recommendation)
     cost = best.job_usd if unit is None else unit.of(best.job_usd)
+    per_tokens = ""
+    if best.tokens is not None:
+        per_million = units.format_money(best.tokens.usd_per_million_tokens, rate=rate, digits=3)
+        per_tokens = f", {per_million} per million tokens"
     how_long = _pace(best, job)
     if job.requests_per_day is not None:
         how_long = f"per month{_latencies(best)}"
@@ -89,7 +92,7 @@ def headline(recommendation: Recommendation) -> str:
         f"{keep}{best.provider} {instance_label(best)} ({device_label(best)}) {_samples_done(job, unit)} for "
         f"{units.format_money(cost.mid, rate=rate)} "
         f"({units.format_money(cost.low, rate=rate)}-{units.format_money(cost.high, rate=rate)}) "
-        f"{how_long}{_per_tokens(best, rate=rate)}{_margin(best, recommendation)}"
+        f"{how_long}{per_tokens}{_margin(best, recommendation)}"
         f"{_rivals(best, recommendation)}.{_caution(best, recommendation)}{here}"
     )
 
@@ -175,18 +178,10 @@ def _samples(job: Job) -> str:
     return "samples" if job.generation is None else "requests"
 
 
-def _per_tokens(best: Quote, *, rate: ExchangeRate | None) -> str:
-    if best.tokens is None:
-        return ""
-    return f", {units.format_money(best.tokens.usd_per_million_tokens, rate=rate, digits=3)} per million tokens"
-
-
 def _samples_done(job: Job, unit: SampleUnit | None = None) -> str:
     if job.requests_per_day is not None:
         return f"serves {load_text(job)}"
-    verb = "trains on" if job.mode == "training" else "processes"
-    if job.generation is not None:
-        verb = "answers"
+    verb = "answers" if job.generation is not None else "trains on" if job.mode == "training" else "processes"
     count = samples_text(job.samples, job.generation) if unit is None else f"a {unit.name} {_samples(job)}"
     return f"{verb} {count}"
 
@@ -211,11 +206,12 @@ def _margin(best: Quote, recommendation: Recommendation) -> str:
         return f"; no {KIND_NAMES[other_kind]} is in the ranking"
     cost = _money(other, recommendation, unit=unit)
     if job.objective != "cost":
-        cost = f"{cost} in {units.format_duration(other.time_s)}" if unit is None else f"{cost} {_pace(other, job)}"
+        cost += f" in {units.format_duration(other.time_s)}" if unit is None else f" {_pace(other, job)}"
     rival = f"the best {KIND_NAMES[other_kind]} ({other.provider} {other.instance}, {cost})"
     if other.indistinguishable:
         return f", not clearly {_BETTER[job.objective]} than {rival}: their intervals overlap"
-    saved = _saving(_amount(other, job) / _amount(best, job))
+    ratio = _amount(other, job) / _amount(best, job)
+    saved = units.format_times(ratio) if ratio >= 2 else units.format_ratio(1 - 1 / ratio)
     return f": a {KIND_NAMES[best.device.kind]} is {saved} {_BETTER[job.objective]} than {rival}"
 
 
@@ -223,10 +219,6 @@ def _amount(quote: Quote, job: Job) -> float:
     """Return the amount that the ranking minimizes."""
     usd, time_s = quote.job_usd.mid, quote.time_s
     return {"cost": usd, "time": time_s, "cost-time": usd * time_s}[job.objective]
-
-
-def _saving(ratio: float) -> str:
-    return units.format_times(ratio) if ratio >= 2 else units.format_ratio(1 - 1 / ratio)
 
 
 def in_other_precision(recommendation: Recommendation) -> str | None:
@@ -257,11 +249,13 @@ def better_if_prediction_holds(recommendation: Recommendation) -> str | None:
     quote, job = recommendation.better_if_prediction_holds, recommendation.job
     if quote is None:
         return None
-    better = _BETTER[job.objective]
+    better, unit, rate = _BETTER[job.objective], unit_of(recommendation), recommendation.exchange_rate
+    cost = money_interval(quote.job_usd, rate=rate)
+    if unit is not None:
+        cost = f"{money_interval(unit.of(quote.job_usd), rate=rate)} per {unit.name} {_samples(job)}"
     return (
-        f"Perhaps {better}: {quote.provider} {instance_label(quote)} ({device_label(quote)}), "
-        f"{_cost_interval(quote, recommendation)}; nothing was measured on its device's "
-        "generation, so time a step there first."
+        f"Perhaps {better}: {quote.provider} {instance_label(quote)} ({device_label(quote)}), {cost}; "
+        "nothing was measured on its device's generation, so time a step there first."
     )
 
 
@@ -271,11 +265,15 @@ def by_tier(recommendation: Recommendation) -> tuple[str, ...]:
     lines = [(name, best.get(tier)) for tier, name in _TIER_NAMES.items()]
     lines.insert(-1, ("this machine", recommendation.at_hand))
     order = [(name, quote) for name, quote in lines if quote is not None]
-    return tuple(
-        f"{name}: {'no rent' if _is_free(quote) else _cost_text(quote, recommendation, unit=unit)}"
-        f"{_duration(quote, job)}, {quote.provider} {instance_label(quote)} ({device_label(quote)}){_price_of(quote)}"
-        for name, quote in (order if len(order) > 1 else ())
-    )
+    has_pace = job.requests_per_day is None and not is_rate(job)
+
+    def line(name: str, quote: Quote) -> str:
+        cost = "no rent" if _is_free(quote) else _cost_text(quote, recommendation, unit=unit)
+        doubt = "" if quote.price_is_trusted else f", if its price of {quote.price_date} still holds"
+        pace = f" {_pace(quote, job)}" if has_pace else ""
+        return f"{name}: {cost}{pace}, {quote.provider} {instance_label(quote)} ({device_label(quote)}){doubt}"
+
+    return tuple(line(name, quote) for name, quote in (order if len(order) > 1 else ()))
 
 
 def _cost_text(quote: Quote, recommendation: Recommendation, *, unit: SampleUnit | None) -> str:
@@ -289,21 +287,6 @@ def _money(quote: Quote, recommendation: Recommendation, *, unit: SampleUnit | N
     return units.format_money(cost.mid, rate=recommendation.exchange_rate)
 
 
-def _cost_interval(quote: Quote, recommendation: Recommendation) -> str:
-    unit, rate = unit_of(recommendation), recommendation.exchange_rate
-    if unit is None:
-        return money_interval(quote.job_usd, rate=rate)
-    return f"{money_interval(unit.of(quote.job_usd), rate=rate)} per {unit.name} {_samples(recommendation.job)}"
-
-
-def _duration(quote: Quote, job: Job) -> str:
-    return "" if job.requests_per_day is not None or is_rate(job) else f" {_pace(quote, job)}"
-
-
-def _price_of(quote: Quote) -> str:
-    return "" if quote.price_is_trusted else f", if its price of {quote.price_date} still holds"
-
-
 def _rivals(best: Quote, recommendation: Recommendation) -> str:
     """Return how sure the best is: the chance of its device and its own, and the offers that are too close to call."""
     quotes, objective = recommendation.quotes, recommendation.job.objective
@@ -313,20 +296,17 @@ def _rivals(best: Quote, recommendation: Recommendation) -> str:
     )
     if not rivals:
         return ""
-    with_chances = objective == "cost"
-    named = [
-        f"{rival.provider} {rival.instance}" + (f" ({percent_chance(rival)})" if with_chances else "")
-        for rival in rivals[:_NAMED_RIVAL_COUNT]
-    ]
+    shown, chance = rivals[:_NAMED_RIVAL_COUNT], ""
+    named = [f"{rival.provider} {rival.instance}" for rival in shown]
+    if objective == "cost":
+        named = [f"{name} ({percent_chance(rival)})" for name, rival in zip(named, shown, strict=True)]
+        of_device = next((one.chance for one in recommendation.chance_by_device if one.id == best.device.id), 0.0)
+        chance = (
+            f" (this one is the cheapest with a probability of {percent_chance(best)}, its device with "
+            f"{units.format_ratio(round(of_device, 2))})"
+        )
     unnamed = f" and {len(rivals) - len(named):,} more" if len(rivals) > len(named) else ""
     others = "1 other offer is" if len(rivals) == 1 else f"{len(rivals):,} other offers are"
-    of_device = next((one.chance for one in recommendation.chance_by_device if one.id == best.device.id), 0.0)
-    chance = (
-        f" (this one is the cheapest with a probability of {percent_chance(best)}, its device with "
-        f"{units.format_ratio(round(of_device, 2))})"
-        if with_chances
-        else ""
-    )
     return f"; {others} too close to call{chance}: {', '.join(named)}{unnamed}"
 
 
@@ -349,12 +329,9 @@ def _job(job: Job) -> str:
     if service := service_settings(job):
         return f"{service}, {_PRICE_NAMES[job.price]}{size}."
     batch = "the cheapest batch size for each device" if job.batch == "auto" else f"batch {job.batch}"
-    precision = (
-        "precision auto (the cheaper of fp32 as torch's defaults have it, and autocast in bf16 or fp16)"
-        if job.precision == "auto"
-        else job.precision
-    )
-    compiled = "torch.compile" if job.compile == "compile" else "eager"
+    precision, compiled = job.precision, "torch.compile" if job.compile == "compile" else "eager"
+    if precision == "auto":
+        precision = "precision auto (the cheaper of fp32 as torch's defaults have it, and autocast in bf16 or fp16)"
     settings = f"{job.mode}, {batch}, {precision}, {compiled}, {job.layout.upper()}, {_PRICE_NAMES[job.price]}"
     return f"{settings}{size}."
 
@@ -451,14 +428,10 @@ def left_out(recommendation: Recommendation) -> tuple[str, ...]:
     """Return one sentence per reason, most common first, with its count and first offer."""
     counts = Counter(rejection.code for rejection in recommendation.rejected)
     first = {rejection.code: rejection for rejection in reversed(recommendation.rejected)}
-    return tuple(
-        f"{count:,} {code}{_example(code, count)} {first[code].provider} {first[code].instance}: {first[code].reason}"
-        for code, count in counts.most_common()
-    )
 
+    def line(code: RejectionCode, count: int) -> str:
+        # Rejections by an amount are sorted with the closest first.
+        example = ":" if count == 1 else ", the closest" if code.startswith(_AMOUNT_CODES) else ", such as"
+        return f"{count:,} {code}{example} {first[code].provider} {first[code].instance}: {first[code].reason}"
 
-def _example(code: str, count: int) -> str:
-    """Return the words before the first offer: rejections by an amount are sorted with the closest first."""
-    if count == 1:
-        return ":"
-    return ", the closest" if code.startswith(_AMOUNT_CODES) else ", such as"
+    return tuple(line(code, count) for code, count in counts.most_common())

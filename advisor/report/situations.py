@@ -17,11 +17,10 @@ from advisor.records.answer import (
 )
 from advisor.records.device import DeviceKind
 from advisor.records.price import ExchangeRate
-from advisor.report.amounts import money_interval, number_text
+from advisor.report.amounts import money_interval, number_text, sample_unit
 from advisor.report.content import Section, Table, section
 from advisor.report.marks import KIND_NAMES
 from advisor.report.quote_columns import device_label, instance_label
-from advisor.report.rates import sample_unit
 from advisor.report.tables import ColumnOf, column, table_of
 
 _USES: Mapping[SituationKind, str] = {"busy": "kept busy", "once": "job of", "service": "service"}

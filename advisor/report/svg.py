@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from math import log
 
-from advisor.report.content import Chart, Series
-from advisor.report.html_assets import asset
-from advisor.report.printable import printable
+from advisor.report.content import Chart, Series, printable
+from advisor.report.html import asset
 from advisor.units import format_duration
 
 _WIDTH, _HEIGHT = 900, 720

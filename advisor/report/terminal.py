@@ -10,9 +10,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from advisor.report.content import Block, Listing, Paragraph, Table, Warnings, shown
-from advisor.report.printable import printable
-from advisor.report.view import View
+from advisor.report.content import Block, Listing, Paragraph, Table, View, Warnings, printable, shown
 
 _COLUMN_GAP = 2
 _VENDORS = ("NVIDIA ", "GeForce ")
@@ -141,18 +139,15 @@ def shortened(names: Sequence[str], *, beside: Sequence[tuple[str, ...]], width:
     A cut name keeps two thirds of the width for its start. All get more room if two names would read the same, with the
     same words `beside` them in their rows.
     """
-    short = [_cut(name if len(name) <= width else _without_vendor(name), width=width) for name in names]
+    short = [_cut(name, width=width) for name in names]
     read, are = (set(zip(texts, beside, strict=True)) for texts in (short, names))
     return short if len(read) == len(are) else shortened(names, beside=beside, width=width + 1)
 
 
-def _without_vendor(name: str) -> str:
-    for vendor in _VENDORS:
-        name = name.removeprefix(vendor)
-    return name
-
-
 def _cut(name: str, *, width: int) -> str:
+    if len(name) > width:
+        for vendor in _VENDORS:
+            name = name.removeprefix(vendor)
     tail = (width - 1) // 3
     start, end = name[: width - 1 - tail].rstrip(), name[len(name) - tail :].lstrip()
     return name if len(name) <= width else f"{start}\N{HORIZONTAL ELLIPSIS}{end}"

@@ -1,6 +1,6 @@
 """Defines the HTTP routes; each one passes the request to a worker and returns its reply."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
@@ -14,8 +14,7 @@ from advisor.records.break_even_curves import BreakEven
 from advisor.records.explained_step import Explanation
 from advisor.serve.catalog_in_force import PricesInForce
 from advisor.serve.frames import Frame
-from advisor.serve.guard import Guard, refusal
-from advisor.serve.metrics import Metrics
+from advisor.serve.guard import Guard, Metrics, refusal
 from advisor.serve.openapi import HEALTH, add_request_schemas, body_of, responses
 from advisor.serve.page import QUESTIONS, add_files
 from advisor.serve.pool import Pool, QueueFullError, WorkerDiedError
@@ -37,6 +36,26 @@ class OfferFlags(BaseModel):
     device: _Names = []
     price: str | None = None
     max_price_age: str | None = None
+
+
+_ROUTES: Mapping[str, tuple[type | None, str, str]] = {
+    "recommend": (
+        Recommendation, "Request", "Rank every offer for the workload, like `advise workload.json -o json`."
+    ),
+    "explain": (
+        Explanation,
+        "ExplainRequest",
+        "Show where the time of a step goes, like `advise explain workload.json -o json`.",
+    ),
+    "breakeven": (
+        BreakEven, "Request", "Find where CPU and GPU cost the same, like `advise breakeven workload.json -o json`."
+    ),
+    "devices": (None, "", "List every GPU and CPU model that has a profile."),
+    "accuracy": (
+        None, "", "Return the accuracy on the shipped sample of measured steps, like `advise validate -o json`."
+    ),
+}  # fmt: skip
+"""By question: the record of its answer, the schema of its body, and its description."""
 
 
 def make_app(settings: Settings, *, pool: Pool, prices: PricesInForce) -> Guard:
@@ -72,33 +91,7 @@ def make_app(settings: Settings, *, pool: Pool, prices: PricesInForce) -> Guard:
 
         return route
 
-    for question, record, body, about in (
-        (
-            "recommend",
-            Recommendation,
-            "Request",
-            "Rank every offer for the workload, like `advise workload.json -o json`.",
-        ),
-        (
-            "explain",
-            Explanation,
-            "ExplainRequest",
-            "Show where the time of a step goes, like `advise explain workload.json -o json`.",
-        ),
-        (
-            "breakeven",
-            BreakEven,
-            "Request",
-            "Find where CPU and GPU cost the same, like `advise breakeven workload.json -o json`.",
-        ),
-        ("devices", None, "", "List every GPU and CPU model that has a profile."),
-        (
-            "accuracy",
-            None,
-            "",
-            "Return the accuracy on the shipped sample of measured steps, like `advise validate -o json`.",
-        ),
-    ):
+    for question, (record, body, about) in _ROUTES.items():
         app.add_api_route(
             f"/v1/{question}",
             route_to(question),

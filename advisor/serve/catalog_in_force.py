@@ -49,19 +49,14 @@ class PricesInForce:
             files = self._files()
             reply = None if files == seen else await self._read()
             self._seen = files
-            if reply is None:
-                return
-            self._put_in_force(reply)
+            if reply is not None:
+                self._put_in_force(reply)
+                _LOG.info("profiles and prices were reloaded")
         except (AdvisorError, OSError) as error:
-            self._keep_old(str(error))
-        else:
-            _LOG.info("profiles and prices were reloaded")
-
-    def _keep_old(self, problem: str) -> None:
-        if problem != self.problem:
-            self.failure_count += 1
-            self.problem = problem
-            _LOG.error("prices loaded at %s stay in force: %s", self.loaded_at.isoformat(" ", "seconds"), problem)
+            if str(error) != self.problem:
+                self.failure_count += 1
+                self.problem = str(error)
+                _LOG.error("prices loaded at %s stay in force: %s", self.loaded_at.isoformat(" ", "seconds"), error)
 
     def _files(self) -> _Files:
         """Return every file in force with its time and size; raise `UsageError` if one is missing."""
@@ -74,7 +69,8 @@ class PricesInForce:
 
     def _start_loader(self) -> Worker:
         """Start a separate process that loads the catalog, so that the memory for parsing is freed with it."""
-        named = {"profiles": _text(self._settings.profiles), "prices": [*map(_text, self._settings.prices)]}
+        profiles, prices = self._settings.profiles, self._settings.prices
+        named = {"profiles": str(profiles) if profiles else None, "prices": [*map(str, prices)]}
         loader = Worker(self._pool.fork_server)
         loader.send(Frame("load", json.dumps(named).encode()))
         return loader
@@ -95,7 +91,3 @@ class PricesInForce:
             raise UsageError(message, hint=hint)
         self._pool.set_catalog(reply.body)
         self.loaded_at, self.problem = datetime.now(UTC), ""
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)

@@ -1,21 +1,28 @@
-"""Checks every request before it reaches a route: its host name, token, size and time."""
+"""Checks every request before it reaches a route, by host name, token, size and time, and counts it for Prometheus."""
 
 import asyncio
 import hmac
 import time
 from collections.abc import Awaitable, Collection, Mapping
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from advisor.serve.metrics import Metrics
+from advisor.serve.catalog_in_force import PricesInForce
 from advisor.serve.page import page_files
+from advisor.serve.pool import Pool
 from advisor.serve.problem import Problem
 from advisor.serve.settings import Settings
 
 OPEN_PATHS = frozenset({"/healthz", *page_files()})
 """Paths that need no token; the page must load before its reader can enter one."""
+_HEADERS_BY_STATUS = {
+    401: {"www-authenticate": "Bearer"},
+    408: {"connection": "close"},  # the rest of the body is not read
+    413: {"connection": "close"},
+}
 _CLIENT_GONE = 499
 """Counted when the client closes the connection early; this status is never sent."""
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
@@ -27,6 +34,43 @@ SECURITY_HEADERS = {
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
     "cache-control": "no-store",
 }
+
+
+class Metrics:
+    """The metrics of one service."""
+
+    def __init__(self, *, prices: PricesInForce, pool: Pool) -> None:
+        self._registry = CollectorRegistry()
+        labels = ("method", "path", "status")
+        self._requests = Counter("advise_requests", "Requests answered.", labels, registry=self._registry)
+        self._seconds = Histogram(
+            "advise_request_seconds",
+            "Time from request to answer.",
+            ("path",),
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        loaded_help = "Time at which the prices were loaded."
+        stale_help = "1 if a later edit has a mistake and older prices are in force."
+        replaced_help = "Workers replaced because they were killed, timed out or lost their client."
+        for name, help_text, read in (
+            ("prices_loaded_timestamp_seconds", loaded_help, lambda: prices.loaded_at.timestamp()),
+            ("prices_stale", stale_help, lambda: float(bool(prices.problem))),
+            ("prices_failed_loads", "Edits of price files that had a mistake.", lambda: float(prices.failure_count)),
+            ("in_flight", "Requests waiting or in progress.", lambda: float(pool.pending_count)),
+            ("workers_alive", "Workers alive.", lambda: float(pool.living_count)),
+            ("workers_replaced", replaced_help, lambda: float(pool.died_count)),
+        ):
+            Gauge(f"advise_{name}", help_text, registry=self._registry).set_function(read)
+
+    def answered(self, *, method: str, path: str, status: int, seconds: float) -> None:
+        """Count one answer; `path` must be from a small set, such as the routes and "other"."""
+        self._requests.labels(method, path, status).inc()
+        self._seconds.labels(path).observe(seconds)
+
+    def text(self) -> bytes:
+        """Return the metrics in the Prometheus text format."""
+        return generate_latest(self._registry)
 
 
 class Guard:
@@ -57,7 +101,7 @@ class Guard:
         try:
             body = self._access_problem(scope) or await self._body(scope, receive)
             if isinstance(body, Problem):
-                await _refusal_before_route(body)(scope, receive, send_guarded)
+                await refusal(body, headers=_HEADERS_BY_STATUS.get(body.status))(scope, receive, send_guarded)
             elif not await _until_disconnect(self._app(scope, _replay(body), send_guarded), receive):
                 status = _CLIENT_GONE
         finally:
@@ -118,15 +162,6 @@ def refusal(problem: Problem, *, headers: Mapping[str, str] | None = None) -> Re
     return Response(problem.body(), problem.status, headers, media_type="application/json")
 
 
-def _refusal_before_route(problem: Problem) -> Response:
-    by_status = {
-        401: {"www-authenticate": "Bearer"},
-        408: {"connection": "close"},  # the rest of the body is not read
-        413: {"connection": "close"},
-    }
-    return refusal(problem, headers=by_status.get(problem.status))
-
-
 async def _until_disconnect(answer: Awaitable[None], receive: Receive) -> bool:
     """Answer, and return True; return False if the client disconnects first."""
     answering, leaving = asyncio.ensure_future(answer), asyncio.create_task(_disconnected(receive))
@@ -160,3 +195,6 @@ def _replay(body: bytes) -> Receive:
         return next(messages, {"type": "http.disconnect"})
 
     return receive
+
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

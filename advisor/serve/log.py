@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TextIO
 
-from advisor.report.printable import printable
+from advisor.report.content import printable
 
 _LOG = logging.getLogger(__name__)
 _MOST_PER_MINUTE = 20

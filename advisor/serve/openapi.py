@@ -43,9 +43,8 @@ class ErrorReply(BaseModel):
 def responses(answer: type | None, *, takes_body: bool) -> dict[int | str, dict[str, Any]]:
     """Describe the replies of a route: the record of its answer, or any object, and its refusals."""
     schema = {"model": answer} if answer else {"content": {"application/json": {"schema": {"type": "object"}}}}
-    return {200: {"description": "the answer", **schema}} | _refusals(
-        *(_REFUSALS if takes_body else _REFUSALS_OF_READS)
-    )
+    refusals = _REFUSALS if takes_body else _REFUSALS_OF_READS
+    return {200: {"description": "the answer", **schema}} | _refusals(*refusals)
 
 
 def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:

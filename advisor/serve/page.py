@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fastapi import FastAPI, Response
 
-from advisor.report.html_assets import ASSETS, MODULES, PLOT_STYLE_HASH
+from advisor.report.html import ASSETS, MODULES, PLOT_STYLE_HASH
 
 _OWN = Path(__file__).parent / "page_files"
 _TYPES = {

@@ -129,7 +129,9 @@ class Pool:
             raise WorkerDiedError("cannot start a worker")
         worker = self._idle.pop()
         try:
-            reply = await worker.ask(*self._newer_catalog(worker), question)
+            newer = () if worker.catalog_version == self._catalog_version else (Frame("catalog", self._catalog),)
+            worker.catalog_version = self._catalog_version
+            reply = await worker.ask(*newer, question)
         except BaseException as error:  # also after a cancelled question, because the worker is still busy with it
             _LOG.warning("worker ended during %s: %s", question.word, error or type(error).__name__)
             self._drop(worker)
@@ -137,12 +139,6 @@ class Pool:
             raise
         self._idle.append(worker)
         return reply
-
-    def _newer_catalog(self, worker: Worker) -> tuple[Frame, ...]:
-        if worker.catalog_version == self._catalog_version:
-            return ()
-        worker.catalog_version = self._catalog_version
-        return (Frame("catalog", self._catalog),)
 
     def _drop(self, worker: Worker) -> None:
         self._workers.remove(worker)

@@ -1,10 +1,12 @@
 """Checks the settings of `advise serve` and refuses unsafe ones."""
 
 import ipaddress
+import math
 import os
 import resource
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from advisor.errors import UsageError
 from advisor.files.regular_file import read_regular_file
@@ -41,19 +43,11 @@ class Settings:
 
 
 def checked_settings(
-    *,
-    host: str,
-    port: int,
-    token_file: Path | None,
-    allowed_hosts: tuple[str, ...],
-    worker_count: int | None,
-    time_limit_s: float,
-    profiles: Path | None,
-    prices: tuple[Path, ...],
+    *, host: str, token_file: Path | None, allowed_hosts: tuple[str, ...], worker_count: int | None, **others: Any
 ) -> Settings:
     """Return the settings; raise `UsageError` if they expose the service without a token or host name.
 
-    Without `worker_count`, there is one worker per core.
+    Without `worker_count`, there is one worker per core. `others` are further fields of the settings.
     """
     token = None if token_file is None else _read_token(token_file)
     is_loopback = _is_loopback(host)
@@ -67,18 +61,18 @@ def checked_settings(
         raise UsageError(
             f"--host {host}: the host name of the service is unknown", hint="add --allow-host NAME, as in its URL"
         )
-    workers = worker_count or _usable_cores()
+    usable_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers = worker_count or usable_cores
+    file_count, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most_connections = math.inf if file_count == resource.RLIM_INFINITY else file_count // 2
     return Settings(
         host=host,
-        port=port,
         token=token,
         allowed_hosts=tuple(name.lower() for name in (*known, *allowed_hosts)),
         worker_count=workers,
         queue_count=16 * workers,
-        connection_count=_connection_count(queue_count=16 * workers),
-        time_limit_s=time_limit_s,
-        profiles=profiles,
-        prices=prices,
+        connection_count=int(min(256 + 16 * workers, most_connections)),
+        **others,
     )
 
 
@@ -116,14 +110,3 @@ def _read_token(file: Path) -> str:
             hint="make one with: openssl rand -hex 32 > FILE",
         )
     return token
-
-
-def _connection_count(*, queue_count: int) -> int:
-    """Return the queue size plus 256, but at most half of the system's limit of open files."""
-    file_count, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 256 + queue_count
-    return wanted if file_count == resource.RLIM_INFINITY else min(wanted, file_count // 2)
-
-
-def _usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from advisor.answers.calibration_fleet import fleet_commands, fleet_tasks
-from advisor.catalog.load import load_catalog
-from advisor.catalog.overlay import shipped_profiles
+from advisor.answers.launch_file import fleet_commands, fleet_tasks
+from advisor.catalog.overlay import load_catalog, shipped_profiles
 from advisor.catalog.strict_yaml import parse_documents
 from advisor.cli.main import run
 from advisor.errors import UsageError
@@ -148,7 +147,7 @@ def test_the_machines_get_this_program_and_nothing_of_the_users(
     top = f"device_advisor-{metadata.version('device-advisor')}.dist-info"
     assert {name.partition("/")[0] for name in names} == {"advisor", top}
     assert {
-        "advisor/answers/calibration_fleet.py",
+        "advisor/answers/launch_file.py",
         "advisor/profiles/devices/gpu/l4.yaml",
         f"{top}/METADATA",
         f"{top}/RECORD",

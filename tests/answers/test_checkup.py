@@ -8,12 +8,10 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from advisor.answers.checkup import OLDEST_TORCH, Stages, check_torch, examine
-from advisor.answers.device_list import take_inventory
-from advisor.catalog.load import load_catalog
+from advisor.answers.checkup import OLDEST_TORCH, Stages, check_torch, examine, take_inventory
+from advisor.catalog.overlay import load_catalog
 from advisor.errors import LoadError, ProfileError, TraceError
-from advisor.records.check import Check
-from advisor.records.machine import Inventory, Machine, TorchSeen
+from advisor.records.machine import Check, Inventory, Machine, TorchSeen
 from advisor.records.options import Options
 from advisor.records.price import Catalog
 from advisor.records.workload import Workload

@@ -7,7 +7,7 @@ import pytest
 from advisor.answers.comparison import compare_files, read_base
 from advisor.errors import AdvisorError, DocumentError, UsageError
 from advisor.report.as_json import render
-from advisor.report.view import View
+from advisor.report.content import View
 from tests.report.toys import GENOA, L4, T4, recommendation
 from tests.serve.conftest import WORKLOAD
 

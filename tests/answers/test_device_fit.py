@@ -13,7 +13,7 @@ import pytest
 
 from advisor.answers.device_fit import fit_device
 from advisor.catalog.device_files import read_cpus, read_gpus
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.catalog.yaml_text import device_yaml
 from advisor.cli.main import run
 from advisor.errors import ExitCode

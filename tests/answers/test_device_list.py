@@ -6,10 +6,10 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from advisor.answers.device_list import take_inventory
+from advisor.answers.checkup import take_inventory
 from advisor.calibrate import store
 from advisor.calibrate.in_force import key_of, targets
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.records.machine import Inventory, Machine, TorchSeen
 from advisor.records.price import Catalog
 from tests.calibrate.toys import EPYC, calibration

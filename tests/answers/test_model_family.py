@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.answers.model_family import family_of
+from advisor.answers.measurement_file import family_of
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,7 @@ import pytest
 
 from advisor.answers import price_refresh
 from advisor.answers.price_refresh import Refreshed, refresh_prices
-from advisor.catalog.load import load_catalog
-from advisor.catalog.overlay import shipped_profiles
+from advisor.catalog.overlay import load_catalog, shipped_profiles
 from advisor.catalog.strict_yaml import read_documents
 from advisor.errors import AdvisorError, NetworkError, ProfileError, UsageError
 from advisor.refresh import providers

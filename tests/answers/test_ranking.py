@@ -15,7 +15,7 @@ from torch import nn
 
 from advisor import recommend
 from advisor.answers.ranking import rank
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.errors import CoverageError, TraceError, UsageError
 from advisor.question.from_source import catalog_of, profile_source, question_from_source, question_of
 from advisor.records.answer import Recommendation

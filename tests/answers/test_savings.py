@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from advisor.answers.explanation import explain
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.cli.main import run
 from advisor.errors import ExitCode
 from advisor.question.from_source import profile_source, question_of

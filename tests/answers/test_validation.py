@@ -13,7 +13,7 @@ import platformdirs
 import pytest
 
 from advisor.answers.validation import known_of
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.cli.main import run
 from advisor.devices.named_device import named_device
 from advisor.errors import ExitCode

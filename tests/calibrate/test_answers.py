@@ -9,7 +9,7 @@ import pytest
 from advisor.answers.ranking import rank
 from advisor.calibrate import store
 from advisor.calibrate.store import Stored
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.question.from_source import question_from_source, question_of
 from advisor.records.answer import Quote, Recommendation
 from advisor.records.options import Options

@@ -12,7 +12,7 @@ from advisor.calibrate.collection import collect
 from advisor.calibrate.in_force import key_of, targets
 from advisor.calibrate.store import calibration_text
 from advisor.catalog.device_files import read_efficiencies
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.errors import UsageError
 from advisor.question.from_source import catalog_of, question_of
 from advisor.records.answer import Quote

@@ -6,7 +6,7 @@ import pytest
 from advisor.calibrate import store
 from advisor.calibrate.first_use import calibrations_on_first_use
 from advisor.calibrate.store import Stored
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.errors import UsageError
 from advisor.records.calibration import Calibrated
 from advisor.records.machine import Machine

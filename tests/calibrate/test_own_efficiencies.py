@@ -11,7 +11,7 @@ from fit_calibration_start import fit_start
 from advisor.calibrate import own_efficiencies as fitting
 from advisor.calibrate.design import probes
 from advisor.calibrate.own_efficiencies import WHOLE_STEPS, fit_calibration, whole_step
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.predict.efficiency import efficiency_of, precision_class
 from advisor.records.calibration import TIMED_HERE, TimedOperator
 from advisor.records.device import Device, Efficiency

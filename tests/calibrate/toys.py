@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from advisor.calibrate.in_force import key_of, targets
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.predict.efficiency import efficiency_of
 from advisor.predict.lowering import lower
 from advisor.predict.precision import width_of

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.errors import ProfileError
 from advisor.records.billing import Extras
 

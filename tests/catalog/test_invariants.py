@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from advisor.catalog.invariants import broken_device_invariants, broken_invariants, catalog_warnings
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.errors import ProfileError
 from advisor.records.price import Catalog, Offer, Price
 from tests.says import assert_says

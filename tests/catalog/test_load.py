@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.errors import ProfileError, UsageError
 from advisor.records.price import Catalog, Offer
 
@@ -167,7 +167,7 @@ def test_a_change_of_any_file_is_seen(home: Path) -> None:
 def test_a_cached_catalog_is_loaded_without_the_yaml_parser_pydantic_numpy_or_torch(tmp_path: Path) -> None:
     code = (
         "import pathlib, platformdirs, sys\n"
-        "from advisor.catalog.load import load_catalog\n"
+        "from advisor.catalog.overlay import load_catalog\n"
         f"platformdirs.user_cache_path = platformdirs.user_config_path = lambda name: pathlib.Path({str(tmp_path)!r})\n"
         f"load_catalog(cwd=pathlib.Path({str(tmp_path)!r}))\n"
         "print(*sorted({'yaml', 'pydantic', 'numpy', 'torch', 'advisor.catalog.parse'} & set(sys.modules)))\n"

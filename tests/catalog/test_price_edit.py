@@ -8,8 +8,7 @@ from advisor.catalog.price_edit import etags_of, listed_types, with_listing
 from advisor.catalog.price_files import read_price_rows
 from advisor.catalog.strict_yaml import parse_documents
 from advisor.catalog.yaml_text import yaml_text
-from advisor.records.listing import ListedPrice, Listing, ListSource
-from advisor.records.price import PriceKind
+from advisor.records.price import ListedPrice, Listing, ListSource, PriceKind
 from tests.says import assert_says
 
 TODAY = "2026-11-21"

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from advisor.catalog.scope import is_of_family
 from advisor.catalog.strict_yaml import parse_documents
-from advisor.catalog.terms import apply_terms, joined_terms, read_terms
+from advisor.catalog.terms import apply_terms, is_of_family, joined_terms, read_terms
 from advisor.errors import ProfileError
 from advisor.records.price import Offer
 from tests.catalog.test_terms import G5, G5_EU, N1, OFFERS, SCOPES

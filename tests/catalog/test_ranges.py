@@ -4,8 +4,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from advisor.catalog.calibrations import _Header
-from advisor.catalog.device_files import MeasuredGpu, MeasuredInstance
+from advisor.catalog.device_files import MeasuredGpu, MeasuredInstance, _Header
 from advisor.catalog.owned import Purchase
 from advisor.catalog.price_files import Machine
 from advisor.catalog.ranges import range_of

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from advisor.catalog.relatives import _GENERATIONS, generation_of, relatives_of, vendor_of, with_usual_cores
+from advisor.catalog.find import _GENERATIONS, generation_of, relatives_of, vendor_of, with_usual_cores
 from advisor.records.price import Catalog
 
 AVX512 = ("avx2", "avx512f")

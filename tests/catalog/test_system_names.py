@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from advisor.catalog.find import find_device, find_devices
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.devices.named_device import named_device, split_cores
 from advisor.records.device import Cpu, Gpu
 

@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.catalog.load import load_catalog
-from advisor.catalog.scope import is_of_family
+from advisor.catalog.overlay import load_catalog
 from advisor.catalog.strict_yaml import parse_documents
-from advisor.catalog.terms import Terms, apply_terms, is_terms, joined_terms, read_terms
+from advisor.catalog.terms import Terms, apply_terms, is_of_family, is_terms, joined_terms, read_terms
 from advisor.errors import ProfileError
 from advisor.records.price import Catalog, ExchangeRate, Offer, Price
 from tests.says import assert_says

@@ -2,8 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.catalog.load import load_catalog
-from advisor.catalog.overlay import shipped_profiles
+from advisor.catalog.overlay import load_catalog, shipped_profiles
 from advisor.catalog.torch_wheels import TorchRelease, TorchWheels, WheelCode, read_torch_wheels, with_wheels
 from advisor.records.device import Architecture
 from advisor.records.price import TorchWheel

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from advisor.report.as_json import render
-from advisor.report.view import View
+from advisor.report.content import View
 from tests.answers.test_answer_changes import slower
 from tests.cli.conftest import Pipeline, Result
 from tests.report.toys import L4, recommendation

@@ -12,8 +12,7 @@ import platformdirs
 import pytest
 
 from advisor.answers import price_refresh
-from advisor.catalog.load import load_catalog
-from advisor.catalog.overlay import starter_overlay
+from advisor.catalog.overlay import load_catalog, starter_overlay
 from advisor.catalog.strict_yaml import parse_documents
 from advisor.catalog.terms import TERM_KEYS
 from advisor.refresh.providers import aws, azure, gcp, lambda_cloud, providers, runpod, vast

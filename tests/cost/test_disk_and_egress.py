@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.cost.coverage import coverage
 from advisor.cost.disk_and_egress import egress_usd, storage_usd_per_month
 from advisor.cost.offer_terms import offer_terms

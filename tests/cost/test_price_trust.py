@@ -4,7 +4,7 @@ from datetime import date
 import numpy as np
 import pytest
 
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.cost.cheapest import chances_by_device
 from advisor.cost.leading import best_by_tier, best_of
 from advisor.cost.price_trust import price_trust

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.devices.local_device import local_devices
 from advisor.records.device import Cpu, Device
 from advisor.records.machine import LocalDevice

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.devices.named_device import named_device
 from advisor.errors import UsageError
 

@@ -72,8 +72,8 @@ READS = {"open", "read_text", "read_bytes"}
 ALLOWED_MODULES = {
     # Files that are part of the program, its wheel among them.
     "answers/full_report.py", "calibrate/in_force.py", "cli/commands/__init__.py", "launch/own_wheel.py",
-    "report/html_assets.py",
-    "serve/endpoints.py", "serve/openapi.py", "serve/page.py", "serve/worker.py", "workload/sources/__init__.py",
+    "report/html.py",
+    "serve/openapi.py", "serve/page.py", "serve/worker.py", "workload/sources/__init__.py",
     # Files of the kernel, and descriptors.
     "calibrate/noise.py", "calibrate/operator_child.py", "cli/terminal.py", "machine/limits.py", "workload/spawn.py",
     "workload/supervisor.py", "workload/trace_child.py",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from fit_kind import measured_steps, template_of
 
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.fit.coefficients import coefficients_of, starts
 from advisor.fit.sample import sample_of
 from advisor.fit.solve import Fit

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from advisor.catalog.find import find_devices
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.catalog.yaml_text import yaml_text
 from advisor.launch.engines import dstack, engine_module, engine_names, skypilot
 from advisor.launch.launchable import machine_of

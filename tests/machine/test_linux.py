@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.machine.linux import ISA, read_linux
 from tests.machine.trees import EPYC, put, put_cache, put_siblings, write
 from tests.says import assert_says

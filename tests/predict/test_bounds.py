@@ -5,7 +5,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.devices.named_device import named_device
 from advisor.errors import UsageError
 from advisor.ops.registry import formulas

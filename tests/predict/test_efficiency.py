@@ -1,7 +1,7 @@
 import pytest
 
 from advisor.calibrate.own_efficiencies import WHOLE_STEPS
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.fit.coefficients import COMPUTING
 from advisor.ops.registry import formulas
 from advisor.predict.efficiency import efficiency_of, family_efficiencies, known_families, precision_class

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from advisor.calibrate.own_efficiencies import WHOLE_STEPS
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.fit.files import file_name, yaml_text
 from advisor.predict.efficiency import efficiency_of
 from advisor.predict.lowering import lower

@@ -5,7 +5,7 @@ from statistics import median
 import pytest
 
 from advisor.answers.measurement_file import read_measurements
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.predict.capability import gpu_device
 from advisor.predict.sustained import (
     exceeds_rated_clock,

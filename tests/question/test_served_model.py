@@ -17,7 +17,7 @@ from torch import nn
 
 from advisor import breakeven, explain, memory, recommend
 from advisor.answers.ranking import rank
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.errors import LoadError, UsageError
 from advisor.predict.capability import gpu_device
 from advisor.predict.step_time import predict

@@ -1,8 +1,8 @@
 import pytest
 
 from advisor.errors import NetworkError
-from advisor.refresh.aws_spot import parse_spot_js
 from advisor.refresh.providers import aws
+from advisor.refresh.providers.aws import parse_spot_js
 from tests.refresh.aws_csv import lines, m5_large_rows, pricing_page_rows, row, spot_js
 from tests.refresh.conftest import Answer, Server, Waits, json_answer, sample
 from tests.refresh.wanted import listed, wanted

@@ -2,10 +2,9 @@ import itertools
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
-from pydantic import TypeAdapter
+from pydantic import BaseModel
 
 from advisor.errors import ExitCode, NetworkError, UsageError
 from advisor.refresh import client as client_module
@@ -13,13 +12,9 @@ from advisor.refresh.client import Request, key_from_environment, text_lines
 from tests.refresh.conftest import Answer, Server, Waits, json_answer
 
 
-@dataclass(frozen=True, kw_only=True)
-class Page:
+class Page(BaseModel):
     numbers: list[int]
     following: str = ""
-
-
-PAGE = TypeAdapter(Page)
 
 
 def body_of(chunks: Iterator[bytes]) -> bytes:
@@ -95,12 +90,12 @@ def test_all_answers_of_a_refresh_together_have_a_deadline(
     monkeypatch.setattr(client_module, "_LONGEST_REFRESH_S", 0.2)
     url = server.answer("/list", Answer(dripping()))
     with waits.client() as client, pytest.raises(NetworkError, match="was not complete after"):
-        client.json(Request(url=url), PAGE)
+        client.json(Request(url=url), Page)
 
 
 def test_a_next_page_that_is_no_address_is_refused(server: Server, waits: Waits) -> None:
     with waits.client() as client, pytest.raises(NetworkError, match=r"Invalid port") as caught:
-        client.json(Request(url="http://somewhere:else"), PAGE)
+        client.json(Request(url="http://somewhere:else"), Page)
     assert caught.value.hint == "the list may have moved"
 
 
@@ -158,7 +153,7 @@ def test_a_list_that_has_not_changed_is_not_sent_again(server: Server, waits: Wa
 def test_an_answer_of_another_shape_says_where(server: Server, waits: Waits, body: bytes, problem: str) -> None:
     url = server.answer("/list", Answer(body))
     with waits.client() as client, pytest.raises(NetworkError) as caught:
-        client.json(Request(url=url), PAGE)
+        client.json(Request(url=url), Page)
     assert problem in caught.value.message
 
 
@@ -166,7 +161,7 @@ def test_a_body_without_end_is_given_up(server: Server, waits: Waits, monkeypatc
     monkeypatch.setattr(client_module, "_MOST_JSON_BYTES", 10**6)
     url = server.answer("/list", Answer(itertools.repeat(b" " * 1000)))
     with waits.client() as client, pytest.raises(NetworkError, match="more than 1,000,000 bytes"):
-        client.json(Request(url=url), PAGE)
+        client.json(Request(url=url), Page)
 
 
 def following(server: Server, page: Page) -> Request | None:
@@ -176,7 +171,7 @@ def following(server: Server, page: Page) -> Request | None:
 def test_every_page_is_read_in_order(server: Server, waits: Waits) -> None:
     url = server.answer("/list", json_answer({"numbers": [1], "following": "b"}), json_answer({"numbers": [2]}))
     with waits.client() as client:
-        pages = list(client.pages(Request(url=url), PAGE, following=lambda page: following(server, page)))
+        pages = list(client.pages(Request(url=url), Page, following=lambda page: following(server, page)))
     assert [page.numbers for page in pages] == [[1], [2]]
     assert [asked.query for asked in server.asked] == [{}, {"page": ["b"]}]
 
@@ -184,7 +179,7 @@ def test_every_page_is_read_in_order(server: Server, waits: Waits) -> None:
 def test_a_page_that_names_itself_does_not_keep_us(server: Server, waits: Waits) -> None:
     url = server.answer("/list", json_answer({"numbers": [1], "following": "a"}))
     with waits.client() as client, pytest.raises(NetworkError, match="its pages do not end"):
-        list(client.pages(Request(url=url), PAGE, following=lambda page: following(server, page)))
+        list(client.pages(Request(url=url), Page, following=lambda page: following(server, page)))
     assert len(server.asked) == 2
 
 
@@ -194,7 +189,7 @@ def test_pages_that_name_ever_new_ones_do_not_keep_us(
     monkeypatch.setattr(client_module, "_MOST_PAGES", 5)
     url = server.answer("/list", *[json_answer({"numbers": [], "following": str(page)}) for page in range(9)])
     with waits.client() as client, pytest.raises(NetworkError, match="its pages do not end"):
-        list(client.pages(Request(url=url), PAGE, following=lambda page: following(server, page)))
+        list(client.pages(Request(url=url), Page, following=lambda page: following(server, page)))
     assert len(server.asked) == 5
 
 

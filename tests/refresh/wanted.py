@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from advisor.records.listing import ListedType, Wanted
+from advisor.records.price import ListedType, Wanted
 
 
 def listed(instance: str, **changes: Any) -> ListedType:

@@ -29,7 +29,7 @@ from advisor.question.from_source import as_saved, question_of
 from advisor.records.options import Options
 from advisor.records.price import Catalog
 from advisor.records.workload import Workload
-from advisor.report.record_json import record_json
+from advisor.report.as_json import record_json
 from advisor.serve.options import EXAMPLE_WORKLOAD
 from advisor.serve.request import read_request
 from advisor.serve.settings import _read_token

@@ -1,8 +1,8 @@
 from advisor.answers.accuracy_score import score
 from advisor.records.measurement import Accuracy
 from advisor.report.accuracy import accuracy_content
+from advisor.report.content import View
 from advisor.report.terminal import to_text
-from advisor.report.view import View
 from tests.answers.toys import failed, predicted
 from tests.says import assert_says
 

@@ -6,7 +6,7 @@ from io import StringIO
 
 from advisor.records.price import TorchWheel
 from advisor.report.as_csv import render
-from advisor.report.view import View
+from advisor.report.content import View
 from tests.report.toys import GENOA, HERE, L4, quote, recommendation
 
 

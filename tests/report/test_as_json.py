@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from advisor.records.explained_step import Explanation
 from advisor.report.as_json import render, to_json, to_plain
-from advisor.report.view import View
+from advisor.report.content import View
 from tests.report.test_explanation import explanation, step
 from tests.report.test_inventory import inventory
 from tests.report.toys import GENOA, L4, T4, recommendation, rejection

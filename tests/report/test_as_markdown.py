@@ -2,8 +2,8 @@
 
 from advisor.report import sentence
 from advisor.report.as_markdown import escape, render
+from advisor.report.content import View
 from advisor.report.quote_columns import table_rows
-from advisor.report.view import View
 from tests.report.toys import GENOA, L4, T4, quote, recommendation, rejection
 from tests.says import assert_says
 

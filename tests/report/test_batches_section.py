@@ -6,7 +6,7 @@ import pytest
 
 from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
-from advisor.report.batches import batches_section
+from advisor.report.sweeps import batches_section
 from tests.report.report_toys import ON_CPU, ON_GPU, batch_point, chart
 
 

@@ -11,8 +11,8 @@ from advisor.records.break_even_curves import BreakEven, Curve, CurveKind, FolkR
 from advisor.records.generation import Generation
 from advisor.records.price import ExchangeRate
 from advisor.report.break_even import break_even_content
+from advisor.report.content import View
 from advisor.report.terminal import to_text
-from advisor.report.view import View
 from tests.cost.crossings_toys import kind_cost
 from tests.report.toys import L4, recommendation
 from tests.says import assert_says

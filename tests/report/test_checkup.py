@@ -2,11 +2,11 @@
 
 import json
 
-from advisor.records.check import Check
+from advisor.records.machine import Check
 from advisor.report.as_json import to_json
-from advisor.report.checkup import checkup_content
+from advisor.report.content import View
+from advisor.report.devices import checkup_content
 from advisor.report.terminal import to_text
-from advisor.report.view import View
 from tests.says import assert_says
 
 

@@ -5,8 +5,8 @@ from advisor.records.change import Comparison
 from advisor.report.as_json import to_json
 from advisor.report.as_markdown import to_markdown
 from advisor.report.comparison import comparison_content, headline
+from advisor.report.content import View
 from advisor.report.terminal import to_text
-from advisor.report.view import View
 from tests.answers.test_answer_changes import BASE, slower, with_flops
 from tests.report.toys import L4, T4, recommendation
 from tests.says import assert_says

@@ -4,9 +4,9 @@ from typing import Any
 from advisor.records.answer import Interval, QuotedDevice
 from advisor.records.explained_step import Change, ExplainedGroup, ExplainedStep, Explanation, SequentialChain
 from advisor.records.generation import Generation
+from advisor.report.content import View
 from advisor.report.explanation import explanation_content
 from advisor.report.terminal import to_text
-from advisor.report.view import View
 from tests.says import assert_says
 
 

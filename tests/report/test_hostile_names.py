@@ -11,16 +11,15 @@ import pytest
 
 from advisor.answers.comparison import compare_answers
 from advisor.records.answer import Recommendation
-from advisor.report.as_json import to_json
+from advisor.report.as_json import record_json, to_json
 from advisor.report.as_markdown import to_markdown
 from advisor.report.comparison import comparison_content
+from advisor.report.content import View
 from advisor.report.formats import format_module, format_names
 from advisor.report.notebook import to_fragment
 from advisor.report.profile import profile_content
 from advisor.report.recommendation import recommendation_content
-from advisor.report.record_json import record_json
 from advisor.report.terminal import to_text
-from advisor.report.view import View
 from tests.report.toys import quote, recommendation, rejection
 
 HOSTILE = (

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from advisor.report.html import json_in_html, render_report
-from advisor.report.html_assets import ASSETS, MODULES, PLOT_STYLE_HASH, asset
+from advisor.report.html import ASSETS, MODULES, PLOT_STYLE_HASH, asset, json_in_html, render_report
 from tests.report.report_toys import report
 from tests.report.toys import L4, quote, recommendation, rejection
 

@@ -1,11 +1,11 @@
 """The devices at hand in a terminal."""
 
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.devices.local_device import local_devices
 from advisor.records.machine import Inventory, TorchSeen
-from advisor.report.inventory import inventory_content
+from advisor.report.content import View
+from advisor.report.devices import inventory_content
 from advisor.report.terminal import to_text
-from advisor.report.view import View
 from tests.machines import gpu, machine
 from tests.says import assert_says
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from advisor.records.price import ExchangeRate
-from advisor.report.machines import machines_section
+from advisor.report.sweeps import machines_section
 from tests.report.report_toys import chart
 from tests.report.test_machines import SWEEP, answer, point, swept
 

@@ -6,9 +6,9 @@ from advisor.records.answer import QuotedDevice
 from advisor.records.device_memory import DeviceMemory, MemoryAnswer, MemoryTerm, Remedy
 from advisor.records.generation import Generation
 from advisor.report.as_json import to_json
+from advisor.report.content import View
 from advisor.report.memory import memory_content
 from advisor.report.terminal import to_text
-from advisor.report.view import View
 from tests.says import assert_says
 
 GIB = 2**30

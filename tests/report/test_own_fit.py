@@ -2,9 +2,9 @@ from typing import Any
 
 from advisor.records.device import Gpu
 from advisor.records.measurement import OwnFit
-from advisor.report.own_fit import own_fit_content, own_fit_sentences
+from advisor.report.content import View
+from advisor.report.devices import own_fit_content, own_fit_sentences
 from advisor.report.terminal import to_text
-from advisor.report.view import View
 from tests.answers.toys import failed
 from tests.says import assert_says
 

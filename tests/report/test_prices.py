@@ -1,6 +1,7 @@
 from typing import Any
 
 from advisor.records.price import ExchangeRate, Offer, Price, PriceChange, PricedOffer
+from advisor.report.content import View
 from advisor.report.prices import (
     instance_prices_content,
     price_changes_content,
@@ -9,7 +10,6 @@ from advisor.report.prices import (
     render_prices_json,
 )
 from advisor.report.terminal import to_text
-from advisor.report.view import View
 from tests.cost.toys import offer, price
 from tests.says import assert_says
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from advisor.records.answer import Group, GroupBy, WorkloadSummary
+from advisor.report.content import View
 from advisor.report.profile import profile_content
 from advisor.report.terminal import to_text
-from advisor.report.view import View
 from tests.report.toys import recommendation
 from tests.says import assert_says
 

@@ -6,7 +6,7 @@ from pydantic import TypeAdapter
 
 from advisor.records.answer import Recommendation
 from advisor.report.as_json import render
-from advisor.report.view import View
+from advisor.report.content import View
 from scripts.write_schema import SCHEMA, schema
 from tests.report.toys import L4, recommendation
 

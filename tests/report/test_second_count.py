@@ -4,9 +4,9 @@ import pytest
 
 from advisor.records.answer import Group
 from advisor.records.workload import SecondCount
+from advisor.report.content import View
 from advisor.report.profile import second_count_content
 from advisor.report.terminal import to_text
-from advisor.report.view import View
 from tests.says import assert_says
 
 

@@ -4,11 +4,10 @@ import re
 
 from advisor.records.answer import Interval
 from advisor.report.as_markdown import to_markdown
-from advisor.report.content import Block, Listing, Paragraph, Table, Warnings, section, shown
+from advisor.report.content import Block, Listing, Paragraph, Table, View, Warnings, section, shown
 from advisor.report.notebook import to_fragment
 from advisor.report.tables import ColumnOf, column, more_note, numbers, starred, table_of
 from advisor.report.terminal import to_text
-from advisor.report.view import View
 
 ROWS = (("a", 2.0), ("b", None))
 NAME: ColumnOf[tuple[str, float | None]] = column("name", lambda row: row[0], is_choice=True)

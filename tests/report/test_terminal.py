@@ -11,8 +11,7 @@ import pytest
 from advisor.catalog.overlay import layers
 from advisor.catalog.parse import parse_catalog
 from advisor.report import sentence
-from advisor.report.content import Column
-from advisor.report.printable import printable
+from advisor.report.content import Column, printable
 from advisor.report.quote_columns import RankedQuote, columns_for, table_rows
 from advisor.report.tables import table_of
 from advisor.report.terminal import fitting_columns as places_that_fit

@@ -8,11 +8,11 @@ from advisor.records.answer import Interval, Quote, Recommendation, TokenQuote
 from advisor.records.generation import Generation
 from advisor.records.scale import Plan
 from advisor.report import as_csv, as_markdown, sentence
+from advisor.report.content import View
 from advisor.report.notebook import to_fragment
 from advisor.report.quote_columns import RankedQuote, columns_for, table_rows
 from advisor.report.quote_notes import load_text, scaling_notes, service_settings, token_notes
 from advisor.report.recommendation import recommendation_content
-from advisor.report.view import View
 from tests.report.toys import GENOA, L4, T4, recommendation, render_text
 from tests.says import assert_says
 

@@ -17,10 +17,10 @@ from advisor.records.answer import (
 )
 from advisor.records.device import DeviceKind
 from advisor.records.price import Rejection, RejectionCode
+from advisor.report.content import View
 from advisor.report.quote_columns import RankedQuote, table_rows
 from advisor.report.recommendation import recommendation_content
 from advisor.report.terminal import to_text
-from advisor.report.view import View
 
 
 def quote(

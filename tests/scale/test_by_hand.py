@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.predict.capability import gpu_device
 from advisor.records.scale import Fabric, Plan
 from advisor.records.workload import Blocks, MemoryLine, StoredBytes, Workload

@@ -5,10 +5,10 @@ import sys
 import pytest
 from pydantic import TypeAdapter
 
-from advisor.catalog.load import load_catalog
+from advisor.catalog.overlay import load_catalog
 from advisor.records.answer import Recommendation
 from advisor.records.price import Catalog
-from advisor.serve.endpoints import QUESTIONS, answer
+from advisor.serve.worker import QUESTIONS, answer
 from advisor.workload.file import workload_to_json
 from tests.generations import traced
 from tests.serve.conftest import ROOT, WORKLOAD
@@ -85,7 +85,7 @@ def test_broken_requests_are_refused_or_answered_in_full(catalog: Catalog) -> No
 def test_neither_torch_nor_yaml_nor_the_network_is_imported_to_answer() -> None:
     code = (
         "import json, sys; from pathlib import Path; from advisor.catalog.cache import catalog_from_json;"
-        "from advisor.serve import worker; from advisor.serve.endpoints import answer;"
+        "from advisor.serve import worker; from advisor.serve.worker import answer;"
         "sent = json.dumps({'profiles': None, 'prices': []}).encode();"
         "worker.load(sent); before = set(sys.modules); catalog = catalog_from_json(worker.load(sent).body);"
         "body = json.dumps({'workload': json.loads(Path(sys.argv[1]).read_text())}).encode();"

@@ -10,8 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from advisor.serve.guard import SECURITY_HEADERS, Guard
-from advisor.serve.metrics import Metrics
+from advisor.serve.guard import SECURITY_HEADERS, Guard, Metrics
 from advisor.serve.settings import Settings
 
 SETTINGS = Settings(body_bytes=100, body_s=0.05)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.answers.model_family import family_of
+from advisor.answers.measurement_file import family_of
 from advisor.workload import sources
 from advisor.workload.input_spec import parse_input_specs
 from advisor.workload.sources import has_scheme, kind_of, source_kinds, usages

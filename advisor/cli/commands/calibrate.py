@@ -11,8 +11,7 @@ from advisor.errors import ExitCode, UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from advisor.records.calibration import Calibrated, Calibration
-    from advisor.records.machine import Machine
+    from advisor.records.calibration import Calibrated
     from advisor.records.options import Options
     from advisor.records.price import Catalog
 
@@ -22,12 +21,15 @@ def _flags() -> list[click.Parameter]:
     from typing import get_args
 
     from advisor.cli.flags import flag, option_flags
-    from advisor.cli.fleet_output import fleet_flags
+    from advisor.records.flag_values import comma_list
     from advisor.records.options import PrecisionChoice
     from advisor.units import parse_count, parse_duration_s
 
     on_help = "calibrate only this device (default: every device that torch sees)"
     budget_help = "time to spend on each device, including the start of torch"
+    fleet_help = "write SkyPilot tasks that calibrate these machines, and print the commands to run; rents nothing"
+    folder_help = "with --fleet: folder for the task files and for the calibrations copied back"
+    collect_help = "merge the calibrations copied back to DIR into profiles, for use with --profiles DIR"
     precision_help = "calibrate only these precisions (default: fp32, auto, and tf32 if the device supports it)"
     return [
         flag("--on", on_help, metavar="cpu|cuda:0|mps"),
@@ -36,7 +38,9 @@ def _flags() -> list[click.Parameter]:
         flag("--precision", precision_help, choices=get_args(PrecisionChoice), multiple=True),
         click.Option(["--show"], is_flag=True, help="show the calibrations in force and measure nothing"),
         flag("--export", "write the measured efficiencies to a profile (.yaml)", metavar="FILE", read=Path),
-        *fleet_flags(),
+        flag("--fleet", fleet_help, metavar="PROVIDER:INSTANCE,...", read=comma_list(str)),
+        flag("--folder", folder_help, metavar="DIR", read=Path, default="fleet"),
+        flag("--collect", collect_help, metavar="DIR", read=Path),
         *option_flags(only=("profiles",)),
     ]
 
@@ -87,11 +91,11 @@ def command(
     from pathlib import Path
 
     from advisor.calibrate.in_force import calibrations_in_force, device_called, targets
-    from advisor.catalog.load import load_catalog
-    from advisor.cli.fleet_output import write_collected, write_fleet
-    from advisor.cli.output import STDOUT, view_of, write
+    from advisor.calibrate.store import profile_text
+    from advisor.catalog.overlay import load_catalog
+    from advisor.cli.output import STDOUT, Output, view_of, write
     from advisor.machine.this_machine import this_machine
-    from advisor.report.calibration import calibration_content
+    from advisor.report.devices import calibration_content
     from advisor.report.terminal import to_text
 
     _check_one_of(fleet=fleet, collect=collect, show=show, on=on, export=export, threads=threads, precision=precision)
@@ -99,10 +103,10 @@ def command(
         raise UsageError(f"--export {export}: folder {export.parent} does not exist", hint="create the folder first")
     catalog = load_catalog(profiles=Path(options.profiles) if options.profiles else None)
     if fleet is not None:
-        write_fleet(fleet, catalog, folder=folder, budget_s=time_budget)
+        _write_fleet(fleet, catalog, folder=folder, budget_s=time_budget)
         return ExitCode.ANSWER
     if collect is not None:
-        write_collected(collect, catalog)
+        _write_collected(collect, catalog)
         return ExitCode.ANSWER
     machine = this_machine()
     is_refused = False
@@ -115,7 +119,8 @@ def command(
         if not in_force:
             raise UsageError("no calibration is in force for this machine", hint="run `advise calibrate` first")
     else:
-        made = _calibrated(on, machine, catalog, time_budget=time_budget, threads=threads, precisions=precision)
+        how = {"budget_s": time_budget, "thread_count": threads, "precisions": precision}
+        made = _calibrated(on, machine=machine, catalog=catalog, **how)
         in_force = [one.calibration for one in made if not one.is_disturbed]
         is_refused = len(in_force) < len(made)
     view = view_of(STDOUT)
@@ -125,7 +130,8 @@ def command(
             raise UsageError(
                 f"--export {export}: no measurement was stable enough", hint="calibrate while the machine is idle"
             )
-        _export(in_force, export)
+        efficiencies = tuple(efficiency for one in in_force for efficiency in one.efficiencies)
+        write(profile_text(efficiencies), Output(format="yaml", path=export))
     return ExitCode.THRESHOLD if is_refused else ExitCode.ANSWER
 
 
@@ -142,31 +148,16 @@ def _check_one_of(**given: Any) -> None:
         raise UsageError(f"{named[0]} and {excluded[0]} cannot be used together", hint="remove one of them")
 
 
-def _calibrated(
-    on: str | None,
-    machine: "Machine",
-    catalog: "Catalog",
-    *,
-    time_budget: float,
-    threads: int | None,
-    precisions: tuple[Any, ...],
-) -> list["Calibrated"]:
+def _calibrated(on: str | None, **how: Any) -> list["Calibrated"]:
+    """Calibrate as `how` says; raise `UsageError` if no device could be measured."""
     from advisor.calibrate.calibration_run import calibrate
     from advisor.records.calibration import NotCalibrated
-    from advisor.report.calibration import target_text
+    from advisor.report.devices import target_text
 
     found: list[Calibrated] = []
     passed_over: list[str] = []
     with counted_progress("timing operators") as on_progress:
-        for one in calibrate(
-            on,
-            machine=machine,
-            catalog=catalog,
-            budget_s=time_budget,
-            thread_count=threads,
-            precisions=precisions,
-            on_progress=on_progress,
-        ):
+        for one in calibrate(on, on_progress=on_progress, **how):
             if isinstance(one, NotCalibrated):
                 say(f"warning: skipped {one.device}: {one.reason}")
                 passed_over.append(f"{one.device} ({one.reason})")
@@ -182,9 +173,43 @@ def _calibrated(
     return found
 
 
-def _export(calibrations: list["Calibration"], path: "Path") -> None:
-    from advisor.calibrate.store import profile_text
-    from advisor.cli.output import Output, write
+def _write_fleet(names: tuple[str, ...], catalog: "Catalog", *, folder: "Path", budget_s: float) -> None:
+    """Write the task files and the wheel of this program to the folder, and print the commands that run them."""
+    from datetime import date
 
-    efficiencies = tuple(efficiency for one in calibrations for efficiency in one.efficiencies)
-    write(profile_text(efficiencies), Output(format="yaml", path=path))
+    from advisor.answers.launch_file import PROGRAM, fleet_commands, fleet_tasks
+    from advisor.calibrate.collection import BACK
+    from advisor.catalog.overlay import shipped_profiles
+    from advisor.cli.output import STDOUT, Output, write
+    from advisor.launch.own_wheel import write_wheel
+
+    tasks = fleet_tasks(names, catalog, folder=folder, budget_s=budget_s, today=date.today())
+    try:
+        for name in (BACK, PROGRAM):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        write_wheel(folder / PROGRAM, profiles=shipped_profiles())
+        # Without a .skyignore, SkyPilot skips files that a .gitignore above the folder lists, such as *.whl.
+        (folder / PROGRAM / ".skyignore").touch()
+    except OSError as error:
+        raise UsageError(f"--folder {folder}: {error.strerror}", hint="choose another folder") from error
+    for task in tasks:
+        write(task.text, Output(format="yaml", path=folder / f"{task.name}.yaml"))
+    write("".join(f"{line}\n" for line in fleet_commands(tasks, folder=folder)), STDOUT)
+    say(
+        f"wrote {len(tasks)} task{'s' if len(tasks) > 1 else ''} to {folder}. Nothing is rented yet: advise has no "
+        "cloud credentials. If SkyPilot has them (`sky check`), run the commands above to rent the machines.",
+    )
+
+
+def _write_collected(folder: "Path", catalog: "Catalog") -> None:
+    """Merge the calibrations in the folder into profiles there; report the unusable files on stderr."""
+    from advisor.calibrate.collection import collect
+    from advisor.cli.output import STDOUT, view_of, write
+    from advisor.report.devices import collected_content
+    from advisor.report.terminal import to_text
+
+    collected = collect(folder, catalog)
+    for problem in collected.problems:
+        say(f"warning: {problem}")
+    write(to_text(collected_content(collected), view_of(STDOUT)), STDOUT)
+    say(f"`advise MODEL --profiles {folder}` uses them")

@@ -38,10 +38,10 @@ def command(output: "Output", with_others: bool, options: "Options") -> int:
       advise devices --all
       advise devices -o json
     """
-    from advisor.answers.device_list import take_inventory
+    from advisor.answers.checkup import take_inventory
     from advisor.cli.output import write_answer
     from advisor.question.from_source import catalog_of
-    from advisor.report.inventory import inventory_content
+    from advisor.report.devices import inventory_content
 
     with progress("inspecting this machine"):
         inventory = take_inventory(catalog_of(options), with_others=with_others)

@@ -11,11 +11,23 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from advisor.cli.output import Output
+    from advisor.records.change import Comparison
     from advisor.records.options import Options
 
 
+COMPARISON_SUFFIXES = {"table": ".txt", "json": ".json", "markdown": ".md"}
+
+
+def threshold_flag() -> click.Option:
+    """Return the flag `--fail-if-cost-rises`."""
+    from advisor.cli.flags import flag
+    from advisor.units import parse_ratio
+
+    help_text = "exit 3 if the cheapest cost rises by more than PERCENT, such as 10%"
+    return flag("--fail-if-cost-rises", help_text, metavar="PERCENT", read=parse_ratio)
+
+
 def _flags() -> list[click.Parameter]:
-    from advisor.cli.comparison_output import COMPARISON_SUFFIXES, threshold_flag
     from advisor.cli.flags import option_flags
     from advisor.cli.output import output_flag
 
@@ -42,7 +54,6 @@ def command(base: "Path", new: "Path", fail_if_cost_rises: float | None, output:
       advise diff base.json new.json --fail-if-cost-rises 10% -o comment.md
     """
     from advisor.answers.comparison import compare_files
-    from advisor.cli.comparison_output import write_comparison
 
     comparison = compare_files(base, new)
     if fail_if_cost_rises is not None and comparison.kind == "workloads":
@@ -50,3 +61,21 @@ def command(base: "Path", new: "Path", fail_if_cost_rises: float | None, output:
             "--fail-if-cost-rises: workloads have no prices", hint="compare two answers of `advise SOURCE -o FILE.json`"
         )
     return write_comparison(comparison, output, top=options.top, fail_if_cost_rises=fail_if_cost_rises)
+
+
+def write_comparison(
+    comparison: "Comparison", output: "Output", *, top: int, fail_if_cost_rises: float | None
+) -> ExitCode:
+    """Write the comparison; return `ExitCode.THRESHOLD` if the cost has risen by more than the threshold."""
+    from advisor.answers.comparison import cost_rise_ratio
+    from advisor.cli.output import write, write_answer
+    from advisor.report.as_markdown import to_markdown
+    from advisor.report.comparison import comparison_content
+
+    content = comparison_content(comparison, top=top)
+    if output.format == "markdown":
+        write(to_markdown(content), output)
+    else:
+        write_answer(comparison, output, lambda _: content)
+    has_risen = fail_if_cost_rises is not None and cost_rise_ratio(comparison) > fail_if_cost_rises
+    return ExitCode.THRESHOLD if has_risen else ExitCode.ANSWER

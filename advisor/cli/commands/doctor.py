@@ -42,7 +42,7 @@ def command(output: "Output", options: "Options") -> int:
     from advisor.answers.checkup import examine
     from advisor.cli.output import write_answer
     from advisor.report.as_json import to_json
-    from advisor.report.checkup import checkup_content
+    from advisor.report.devices import checkup_content
 
     with progress("checking every stage"):
         checks = examine(options)

@@ -60,7 +60,7 @@ def command(measurements: "tuple[Path, ...]", device: str, output: "Output", opt
     from advisor.answers.device_fit import fit_device
     from advisor.catalog.yaml_text import device_yaml
     from advisor.cli.output import STDOUT, view_of, write
-    from advisor.report.own_fit import own_fit_content, own_fit_sentences
+    from advisor.report.devices import own_fit_content, own_fit_sentences
     from advisor.report.terminal import to_text
 
     with counted_progress("tracing models") as on_progress:

@@ -151,9 +151,9 @@ def validate_command(files: "tuple[Path, ...]") -> int:
     from advisor.cli.terminal import write_stdout
 
     for file in files:
-        valid = validate_file(file, today=date.today())
-        write_stdout(f"{valid.sentence}\n")
-        for warning in valid.warnings:
+        sentence, warnings = validate_file(file, today=date.today())
+        write_stdout(f"{sentence}\n")
+        for warning in warnings:
             say(f"warning: {file}: {warning}")
     return ExitCode.ANSWER
 

@@ -1,12 +1,13 @@
 """Rank instances by the cost of the job (the default command)."""
 
-from typing import TYPE_CHECKING, Any
+from datetime import date
+from typing import TYPE_CHECKING
 
 import click
 
 from advisor.cli.command import SourceCommand
-from advisor.cli.terminal import progress
-from advisor.errors import ExitCode
+from advisor.cli.terminal import progress, say
+from advisor.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,19 +17,39 @@ if TYPE_CHECKING:
     from advisor.workload.source_trace import SourceTrace
 
 
-def _flags() -> list[click.Parameter]:
-    from advisor.cli.comparison_output import compare_flags
-    from advisor.cli.flags import option_flags
-    from advisor.cli.output import PAGE_SUFFIXES, output_flag
-    from advisor.cli.task_output import TASK_SUFFIXES, emit_flags
-    from advisor.report.formats import format_suffixes
+_TASK_SUFFIXES = {"yaml": ".yaml", "yml": ".yml"}
 
+
+def _flags() -> list[click.Parameter]:
+    from pathlib import Path
+
+    from advisor.cli.commands.diff import threshold_flag
+    from advisor.cli.flags import flag, option_flags
+    from advisor.cli.output import PAGE_SUFFIXES, output_flag
+    from advisor.launch.engines import engine_names
+    from advisor.report.formats import format_suffixes
+    from advisor.units import parse_count
+
+    emit_help = (
+        "write a task file, or with --requests-per-day or -per-second a service's, that runs SOURCE on the best "
+        "instance, to stdout or to -o FILE (.yaml .yml)"
+    )
+    port_help = "with --emit: the port on which a service's script listens"
+    idle_help = "with --emit: stop the machine after N idle minutes"
+    compare_help = "show what changed since the answer in FILE (from `advise -o FILE.json`), as table, json or markdown"
     output_help = (
         "print this format to stdout, or write FILE in the format of its suffix (.txt .json .csv .md .html); json, csv "
         "and html contain every row"
     )
-    formats = {**format_suffixes(), **PAGE_SUFFIXES, **TASK_SUFFIXES}
-    return [*option_flags(), *emit_flags(), *compare_flags(), output_flag(formats, help_text=output_help)]
+    return [
+        *option_flags(),
+        flag("--emit", emit_help, choices=engine_names()),
+        flag("--idle-minutes", idle_help, metavar="N", read=parse_count, default=10),
+        flag("--port", port_help, metavar="N", read=parse_count, default=8000),
+        flag("--compare-to", compare_help, metavar="FILE", read=Path),
+        threshold_flag(),
+        output_flag({**format_suffixes(), **PAGE_SUFFIXES, **_TASK_SUFFIXES}, help_text=output_help),
+    ]
 
 
 @click.command(
@@ -86,38 +107,40 @@ def command(
       advise model.py --compare-to answer.json --fail-if-cost-rises 10%
       advise train.py --run --emit skypilot -o task.yaml -- --epochs 3
     """
-    from advisor.answers.comparison import read_base
+    from advisor.answers.comparison import compare_answers, read_base
+    from advisor.answers.ranking import rank
     from advisor.calibrate.first_use import calibrations_on_first_use
-    from advisor.cli.comparison_output import check_compared, write_comparison
+    from advisor.cli.commands.diff import write_comparison
     from advisor.cli.output import PAGE_SUFFIXES, view_of, write
-    from advisor.cli.task_output import check_task_output, write_task
     from advisor.question.from_source import question_from_source
     from advisor.report.formats import format_module
 
-    check_compared(compare_to=compare_to, fail_if_cost_rises=fail_if_cost_rises, emit=emit, output=output)
-    check_task_output(source, emit=emit, output=output)
+    _check_compared(compare_to=compare_to, fail_if_cost_rises=fail_if_cost_rises, emit=emit, output=output)
+    _check_task(source, emit=emit, output=output)
     base = None if compare_to is None else read_base(compare_to)  # before anything is traced
-    how: dict[str, Any] = {
-        "run": run,
-        "script_args": script_args,
-        "trace": trace,
-        "read_calibrations": calibrations_on_first_use,
-    }
-    if output.format in PAGE_SUFFIXES:
-        from advisor.answers.full_report import report
-        from advisor.report.html import render_report
-
-        with progress(f"reading {source}"):
-            found = report(question_from_source(source, options, **how))
-        write(render_report(found), output)
-        return ExitCode.ANSWER if found.recommendation.best else ExitCode.NOTHING_FITS
-    from advisor.answers.ranking import rank
-
     with progress(f"reading {source}"):
-        question = question_from_source(source, options, **how)
-        recommendation = rank(question)
-    if emit is not None:
-        write_task(
+        question = question_from_source(
+            source,
+            options,
+            run=run,
+            script_args=script_args,
+            trace=trace,
+            read_calibrations=calibrations_on_first_use,
+        )
+        if output.format in PAGE_SUFFIXES:
+            from advisor.answers.full_report import report
+            from advisor.report.html import render_report
+
+            found = report(question)
+            recommendation = found.recommendation
+        else:
+            recommendation = rank(question)
+    if output.format in PAGE_SUFFIXES:
+        write(render_report(found), output)
+    elif emit is not None:
+        from advisor.answers.launch_file import task_file
+
+        task = task_file(
             recommendation,
             engine=emit,
             source=source,
@@ -125,13 +148,48 @@ def command(
             idle_minutes=idle_minutes,
             port=port,
             captured=question.workload.script,
-            output=output,
+            file=output.path,
+            today=date.today(),
         )
+        write(task.text, output)
+        for note in task.notes:
+            say(f"note: {note}")
+        if output.path is not None:
+            say(f"wrote {output.path}: run it with `{task.command} {output.path}`")
         return ExitCode.ANSWER
-    if base is not None:
-        from advisor.answers.comparison import compare_answers
-
+    elif base is not None:
         comparison = compare_answers(base, recommendation)
         return write_comparison(comparison, output, top=options.top, fail_if_cost_rises=fail_if_cost_rises)
-    write(format_module(output.format).render(recommendation, view_of(output, top=options.top)), output)
+    else:
+        write(format_module(output.format).render(recommendation, view_of(output, top=options.top)), output)
     return ExitCode.ANSWER if recommendation.best else ExitCode.NOTHING_FITS
+
+
+def _check_compared(
+    *, compare_to: "Path | None", fail_if_cost_rises: float | None, emit: str | None, output: "Output"
+) -> None:
+    """Raise `UsageError` for flags that cannot be combined, before any work is done."""
+    from advisor.cli.commands.diff import COMPARISON_SUFFIXES
+
+    if compare_to is None:
+        if fail_if_cost_rises is not None:
+            raise UsageError("--fail-if-cost-rises needs an answer to compare with", hint="add --compare-to BASE.json")
+    elif emit is not None:
+        raise UsageError("--compare-to and --emit cannot be used together", hint="remove one of them")
+    elif output.format not in COMPARISON_SUFFIXES:
+        listed = ", ".join(COMPARISON_SUFFIXES)
+        raise UsageError(f"-o {output.format}: a comparison has no such format", hint=f"formats: {listed}")
+
+
+def _check_task(source: str, *, emit: str | None, output: "Output") -> None:
+    """Raise `UsageError` if `--emit`, `-o` and the source cannot be combined, before any work is done."""
+    is_task_file = output.format in _TASK_SUFFIXES
+    if emit is not None:
+        from advisor.answers.launch_file import check_launchable
+        from advisor.cli.output import STDOUT
+
+        if not is_task_file and output != STDOUT:
+            raise UsageError(f"-o {output.path or output.format}: a task file is YAML", hint="write -o task.yaml")
+        check_launchable(source)
+    elif is_task_file:
+        raise UsageError(f"-o {output.format}: only a task file is YAML", hint="add --emit skypilot or dstack")

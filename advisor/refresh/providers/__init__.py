@@ -6,7 +6,7 @@ from pkgutil import iter_modules
 from types import ModuleType
 
 from advisor.errors import UsageError
-from advisor.records.listing import Listing, Wanted
+from advisor.records.price import Listing, Wanted
 from advisor.refresh.client import Client
 
 

@@ -6,13 +6,14 @@ come from spot.js if it has the type; otherwise they are DERIVED from the adviso
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from pydantic import AliasPath, BaseModel, Field
 
 from advisor.errors import NetworkError
-from advisor.records.listing import ListedPrice, Listing, ListSource, Wanted
-from advisor.records.price import PriceKind
-from advisor.refresh.aws_spot import ADVISOR_LIST, advice_of, parse_spot_js, positive
-from advisor.refresh.client import Client, Request, text_lines
+from advisor.records.price import ListedPrice, Listing, ListSource, PriceKind, Wanted
+from advisor.refresh.client import Client, Request, parsed_json, text_lines
 from advisor.refresh.match import covered_prices
 
 PROVIDER = "aws"
@@ -153,28 +154,101 @@ def _fetch_spot(
     """Return spot prices and interruption rates for the rows of the price file; `prices` has the on-demand prices."""
     listed = client.text(Request(url=SPOT_PRICE_URL)).decode("utf-8", errors="replace")
     paid = parse_spot_js(listed, where=SPOT_PRICE_URL)
-    advised = advice_of(client.json(Request(url=SPOT_ADVISOR_URL), ADVISOR_LIST))
+    advised = advice_of(client.json(Request(url=SPOT_ADVISOR_URL), AdvisorList))
     usd_on_demand = {(one.instance, one.region): one.usd_per_hour for one in prices if one.kind == "on_demand"}
     found = []
-    for instance, region in sorted(wanted.rows):
-        advice = advised.get((instance, region))
-        usd_per_hour, source = paid.get((instance, region)), "spot"
-        if usd_per_hour is None and advice is not None and (instance, region) in usd_on_demand:
-            usd_per_hour = round(usd_on_demand[instance, region] * (1 - advice.saved_percent / 100), 4)
-            source = "spot-advisor"
-        if usd_per_hour is None:
-            continue
-        found.append(
-            ListedPrice(
-                instance=instance,
-                region=region,
-                kind="spot",
-                usd_per_hour=usd_per_hour,
-                source=source,
-                interruption_percent=advice.interruption_percent if advice else None,
-            )
-        )
+    for row in sorted(wanted.rows):
+        saved_percent, interruption_percent = advised.get(row, (None, None))
+        usd, source = paid.get(row), "spot"
+        if usd is None and saved_percent is not None and row in usd_on_demand:
+            usd, source = round(usd_on_demand[row] * (1 - saved_percent / 100), 4), "spot-advisor"
+        if usd is not None:
+            price = ListedPrice(instance=row[0], region=row[1], kind="spot", usd_per_hour=usd, source=source)
+            found.append(replace(price, interruption_percent=interruption_percent))
     return found, {
         "spot": ListSource(url=SPOT_PRICE_URL),
         "spot-advisor": ListSource(url=SPOT_ADVISOR_URL, how="DERIVED = on_demand*(1-savings%)"),
     }
+
+
+_REGION_OF_SPOT_JS = {
+    "us-east": "us-east-1",
+    "us-west": "us-west-1",
+    "eu-ireland": "eu-west-1",
+    "apac-sin": "ap-southeast-1",
+    "apac-syd": "ap-southeast-2",
+    "apac-tokyo": "ap-northeast-1",
+}
+"""spot.js uses old names for the first regions."""
+
+
+class _SpotPrice(BaseModel):
+    name: str
+    prices: dict[str, str]
+
+
+class _SpotSize(BaseModel):
+    size: str
+    valueColumns: list[_SpotPrice]
+
+
+class _SpotFamily(BaseModel):
+    sizes: list[_SpotSize]
+
+
+class _SpotRegion(BaseModel):
+    region: str
+    instanceTypes: list[_SpotFamily]
+
+
+class _SpotList(BaseModel):
+    regions: Annotated[list[_SpotRegion], Field(validation_alias=AliasPath("config", "regions"))]
+
+
+class _Range(BaseModel):
+    index: int
+    label: str
+
+
+class _Entry(BaseModel):
+    s: Annotated[int, Field(ge=0, le=100)]  # percent saved
+    r: int  # index of the range of interruptions
+
+
+class AdvisorList(BaseModel):
+    """The content of spot-advisor-data.json: by region, system and instance."""
+
+    ranges: list[_Range]
+    spot_advisor: dict[str, dict[str, dict[str, _Entry]]]
+
+
+def parse_spot_js(text: str, *, where: str) -> dict[tuple[str, str], float]:
+    """Return the Linux prices in dollars per hour from spot.js, `callback({...});`; skip "N/A"."""
+    start, end = text.find("("), text.rfind(")")
+    document = parsed_json(text[start + 1 : end], _SpotList, where=where)
+    return {
+        (size.size, _REGION_OF_SPOT_JS.get(region.region, region.region)): usd_per_hour
+        for region in document.regions
+        for family in region.instanceTypes
+        for size in family.sizes
+        for column in size.valueColumns
+        if column.name == "linux" and (usd_per_hour := positive(column.prices.get("USD", ""))) is not None
+    }
+
+
+def advice_of(advisor: AdvisorList) -> Mapping[tuple[str, str], tuple[int, str | None]]:
+    """Return the Spot Advisor's data for Linux, by (instance, region).
+
+    It is the saving in percent of the on-demand price, and the percentage range of instances interrupted in a month.
+    """
+    labels = {one.index: one.label.removesuffix("%") for one in advisor.ranges}
+    return {
+        (instance, region): (entry.s, labels.get(entry.r))
+        for region, systems in advisor.spot_advisor.items()
+        for instance, entry in systems.get("Linux", {}).items()
+    }
+
+
+def positive(text: str) -> float | None:
+    """Return the price, or None for 0 and for other text, such as "N/A*"."""
+    return (float(text) or None) if text.replace(".", "", 1).isdecimal() else None

@@ -5,12 +5,11 @@ priority. The price of a reservation is the total of its term, whatever its unit
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
-from pydantic import FiniteFloat, TypeAdapter
+from pydantic import BaseModel, FiniteFloat
 
-from advisor.records.listing import ListedPrice, Listing, ListSource, Wanted
-from advisor.records.price import PriceKind
+from advisor.records.price import ListedPrice, Listing, ListSource, PriceKind, Wanted
 from advisor.refresh.client import Client, Request
 from advisor.refresh.match import covered_prices
 
@@ -23,14 +22,12 @@ _KIND_OF_TERM: dict[str, PriceKind] = {"1 Year": "commit_1y", "3 Years": "commit
 _OTHER_PRODUCTS = ("windows", "cloud services", "cloudservices", "dedicated host")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SavingsPlan:
+class _SavingsPlan(BaseModel):
     term: str
     retailPrice: FiniteFloat
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class Item(BaseModel):
     """One meter, with the API's field names."""
 
     currencyCode: str
@@ -46,13 +43,9 @@ class Item:
     savingsPlan: list[_SavingsPlan] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Page:
+class _Page(BaseModel):
     Items: list[Item]
     NextPageLink: str | None
-
-
-_PAGE = TypeAdapter(_Page)
 
 
 def fetch(client: Client, wanted: Wanted) -> Listing:
@@ -64,7 +57,11 @@ def fetch(client: Client, wanted: Wanted) -> Listing:
             "api-version": _API_VERSION,
             "$filter": f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}'",
         }
-        pages = client.pages(Request(url=RETAIL_URL, params=query), _PAGE, following=_following)
+        pages = client.pages(
+            Request(url=RETAIL_URL, params=query),
+            _Page,
+            following=lambda page: Request(url=page.NextPageLink) if page.NextPageLink else None,
+        )
         items = (item for page in pages for item in page.Items if item.armSkuName in wanted.types)
         found, refused = parse_items(items, region=region)
         prices += found
@@ -133,7 +130,3 @@ def _prices_of(item: Item) -> list[tuple[PriceKind, float, str]]:
         ("on_demand", item.retailPrice, "retail"),
         *((_KIND_OF_TERM[plan.term], plan.retailPrice, "retail-savings-plan") for plan in plans),
     ]
-
-
-def _following(page: _Page) -> Request | None:
-    return Request(url=page.NextPageLink) if page.NextPageLink else None

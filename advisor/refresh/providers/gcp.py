@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import AliasPath, Field, FiniteFloat, TypeAdapter
+from pydantic import AliasPath, BaseModel, Field, FiniteFloat
 
-from advisor.records.listing import ListedPrice, ListedType, Listing, ListSource, Wanted
-from advisor.records.price import PriceKind
+from advisor.records.price import ListedPrice, ListedType, Listing, ListSource, PriceKind, Wanted
 from advisor.refresh.client import Client, Request, key_from_environment
 from advisor.refresh.match import covered_prices
 
@@ -41,31 +40,26 @@ _WITH_DISKS = re.compile(r"a2-ultragpu|a3-|a4-|z3-|.*-(lssd|metal)")
 """Types with local disks or sold as a whole host (Compute Engine's documentation of machine types)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Money:
+class _Money(BaseModel):
     currencyCode: str
     units: FiniteFloat = 0
     nanos: FiniteFloat = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rate:
+class _Rate(BaseModel):
     unitPrice: _Money
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Expression:
+class _Expression(BaseModel):
     usageUnit: str
     tieredRates: list[_Rate]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Pricing:
+class _Pricing(BaseModel):
     pricingExpression: _Expression
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sku:
+class Sku(BaseModel):
     """One part and its price, with the API's field names."""
 
     description: str
@@ -74,8 +68,7 @@ class Sku:
     pricingInfo: list[_Pricing]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Page:
+class _Page(BaseModel):
     skus: list[Sku]
     nextPageToken: str = ""
 
@@ -89,9 +82,6 @@ class Part:
     kind: PriceKind
 
 
-_PAGE = TypeAdapter(_Page)
-
-
 def fetch(client: Client, wanted: Wanted) -> Listing:
     """Fetch on-demand and spot prices of the rows in the price file."""
     headers = {"X-Goog-Api-Key": key_from_environment(KEY_VARIABLE)}
@@ -102,7 +92,7 @@ def fetch(client: Client, wanted: Wanted) -> Listing:
             return None
         return Request(url=SKUS_URL, params={**query, "pageToken": page.nextPageToken}, key_headers=headers)
 
-    pages = client.pages(Request(url=SKUS_URL, params=query, key_headers=headers), _PAGE, following=following)
+    pages = client.pages(Request(url=SKUS_URL, params=query, key_headers=headers), _Page, following=following)
     parts, problems = parse_skus(sku for page in pages for sku in page.skus)
     sums = {instance: counts for instance, listed in wanted.types.items() if (counts := _parts_of(listed))}
     rows = sorted(row for row in wanted.rows if row[0] in sums)

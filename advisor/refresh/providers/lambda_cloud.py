@@ -1,11 +1,10 @@
 """Fetches Lambda's instance types, priced in cents per machine, the same in every region."""
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import AliasPath, Field, FiniteFloat, TypeAdapter
+from pydantic import AliasPath, BaseModel, Field, FiniteFloat
 
-from advisor.records.listing import ListedPrice, Listing, ListSource, Wanted
+from advisor.records.price import ListedPrice, Listing, ListSource, Wanted
 from advisor.refresh.client import Client, Request, key_from_environment
 from advisor.refresh.match import covered_prices, rows_of_gpu, rows_with_gpu
 
@@ -19,8 +18,7 @@ def _at(*path: str) -> Any:
     return Field(validation_alias=AliasPath("instance_type", *path))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Type:
+class _Type(BaseModel):
     name: Annotated[str, _at("name")]
     gpu_description: Annotated[str, _at("gpu_description")]
     price_cents_per_hour: Annotated[FiniteFloat, _at("price_cents_per_hour")]
@@ -28,18 +26,14 @@ class _Type:
     gpus: Annotated[int, _at("specs", "gpus")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Types:
+class _Types(BaseModel):
     data: dict[str, _Type]
-
-
-_TYPES = TypeAdapter(_Types)
 
 
 def fetch(client: Client, wanted: Wanted) -> Listing:
     """Fetch on-demand prices; an API type matches a row with the same GPU, GPU count and vCPUs."""
     headers = {"Authorization": f"Bearer {key_from_environment(KEY_VARIABLE)}"}
-    answer = client.json(Request(url=TYPES_URL, key_headers=headers), _TYPES)
+    answer = client.json(Request(url=TYPES_URL, key_headers=headers), _Types)
     prices = []
     problems = []
     for item in answer.data.values():
@@ -53,14 +47,9 @@ def fetch(client: Client, wanted: Wanted) -> Listing:
         elif item.price_cents_per_hour <= 0:
             problems.append(f"{item.name}: {item.price_cents_per_hour:g} cents per hour")
         else:
+            usd = item.price_cents_per_hour / 100
             prices += [
-                ListedPrice(
-                    instance=instance,
-                    region=region,
-                    kind="on_demand",
-                    usd_per_hour=item.price_cents_per_hour / 100,
-                    source="api",
-                )
+                ListedPrice(instance=instance, region=region, kind="on_demand", usd_per_hour=usd, source="api")
                 for instance, region in rows
             ]
     return Listing(

@@ -1,11 +1,8 @@
 """Fetches RunPod's prices per GPU from its GraphQL API, for its own data centres and its community."""
 
-from dataclasses import dataclass
+from pydantic import BaseModel, FiniteFloat
 
-from pydantic import FiniteFloat, TypeAdapter
-
-from advisor.records.listing import ListedPrice, Listing, ListSource, Wanted
-from advisor.records.price import PriceKind
+from advisor.records.price import ListedPrice, Listing, ListSource, PriceKind, Wanted
 from advisor.refresh.client import Client, Request
 from advisor.refresh.match import covered_prices, rows_of_gpu, rows_with_gpu
 
@@ -14,8 +11,7 @@ GRAPHQL_URL = "https://api.runpod.io/graphql"
 _QUERY = "{ gpuTypes { id memoryInGb securePrice communityPrice secureSpotPrice communitySpotPrice } }"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _GpuType:
+class _GpuType(BaseModel):
     """A GPU type; `id` is the name that the driver reports. A price of null or 0 means not available."""
 
     id: str
@@ -26,22 +22,17 @@ class _GpuType:
     communitySpotPrice: FiniteFloat | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _GpuTypes:
+class _GpuTypes(BaseModel):
     gpuTypes: list[_GpuType]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer:
+class _Answer(BaseModel):
     data: _GpuTypes
-
-
-_ANSWER = TypeAdapter(_Answer)
 
 
 def fetch(client: Client, wanted: Wanted) -> Listing:
     """Fetch on-demand and spot prices; rows of the marketplace tier are the community's."""
-    answer = client.json(Request(url=GRAPHQL_URL, json={"query": _QUERY}), _ANSWER)
+    answer = client.json(Request(url=GRAPHQL_URL, json={"query": _QUERY}), _Answer)
     prices = []
     for gpu in answer.data.gpuTypes:
         for instance, region in rows_of_gpu(gpu.id, wanted, memory_gib=gpu.memoryInGb):
@@ -51,17 +42,11 @@ def fetch(client: Client, wanted: Wanted) -> Listing:
                 "on_demand": gpu.communityPrice if is_community else gpu.securePrice,
                 "spot": gpu.communitySpotPrice if is_community else gpu.secureSpotPrice,
             }
-            prices += [
-                ListedPrice(
-                    instance=instance,
-                    region=region,
-                    kind=kind,
-                    usd_per_hour=usd_per_hour * listed.gpu_count,
-                    source="api",
-                )
-                for kind, usd_per_hour in of_one_gpu.items()
-                if usd_per_hour
-            ]
+            for kind, usd_per_gpu_hour in of_one_gpu.items():
+                if usd_per_gpu_hour:
+                    usd = usd_per_gpu_hour * listed.gpu_count
+                    price = ListedPrice(instance=instance, region=region, kind=kind, usd_per_hour=usd, source="api")
+                    prices.append(price)
     return Listing(
         sources={"api": ListSource(url=GRAPHQL_URL, basis="published")},
         prices=tuple(prices),

@@ -2,12 +2,11 @@
 
 import json
 from collections import defaultdict
-from dataclasses import dataclass
 from statistics import median
 
-from pydantic import FiniteFloat, TypeAdapter
+from pydantic import BaseModel, FiniteFloat
 
-from advisor.records.listing import ListedPrice, Listing, ListSource, Wanted
+from advisor.records.price import ListedPrice, Listing, ListSource, Wanted
 from advisor.refresh.client import Client, Request
 from advisor.refresh.match import covered_prices, rows_of_gpu, rows_with_gpu
 
@@ -18,25 +17,20 @@ _FEWEST_OFFERS = 3
 """With fewer offers, the median is the price of a single host."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _HostOffer:
+class _HostOffer(BaseModel):
     gpu_name: str
     gpu_ram: FiniteFloat  # MiB of one GPU
     num_gpus: int
     dph_total: FiniteFloat  # dollars per hour of the whole machine
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Offers:
+class _Offers(BaseModel):
     offers: list[_HostOffer]
-
-
-_OFFERS = TypeAdapter(_Offers)
 
 
 def fetch(client: Client, wanted: Wanted) -> Listing:
     """Fetch the median price per GPU, and multiply it by the GPUs of each row."""
-    answer = client.json(Request(url=OFFERS_URL, params={"q": json.dumps(_QUERY)}), _OFFERS)
+    answer = client.json(Request(url=OFFERS_URL, params={"q": json.dumps(_QUERY)}), _Offers)
     usd_per_gpu_hour: dict[tuple[str, int], list[float]] = defaultdict(list)
     for offer in answer.offers:
         if offer.num_gpus > 0 and offer.dph_total > 0:
@@ -48,16 +42,11 @@ def fetch(client: Client, wanted: Wanted) -> Listing:
         if rows and len(offered) < _FEWEST_OFFERS:
             problems.append(f"{name}: only {len(offered)} live offers, but the median needs {_FEWEST_OFFERS}")
             continue
-        prices += [
-            ListedPrice(
-                instance=instance,
-                region=region,
-                kind="on_demand",
-                usd_per_hour=round(median(offered) * wanted.types[instance].gpu_count, 4),
-                source="offers",
+        for instance, region in rows:
+            usd = round(median(offered) * wanted.types[instance].gpu_count, 4)
+            prices.append(
+                ListedPrice(instance=instance, region=region, kind="on_demand", usd_per_hour=usd, source="offers")
             )
-            for instance, region in rows
-        ]
     source = ListSource(url=OFFERS_URL, how="median of the verified live offers", basis="median_live_offer")
     return Listing(
         sources={"offers": source},
