@@ -244,7 +244,7 @@ def _efficiencies(
                     if scope.is_of_all
                     else 0.0,
                     fitted_vendors=tuple(sorted({step.device.vendor for step in used})) if scope.is_of_all else (),
-                    fitted_on=tuple(sorted({step.device.id for step in used})),
+                    fitted_on=tuple(sorted({step.device.id for step in used if step.group[0] not in OPERATORS})),
                 )
             )
     fallbacks = [one for one in found if one.generation == ANY and one.precision == "fp32"]
