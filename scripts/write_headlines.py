@@ -7,6 +7,7 @@ that headed the answer before.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from advisor import units
@@ -34,12 +35,13 @@ MODELS = {
     "train.py (script)": "examples/train.py",
 }
 HEADLINES, CROSSINGS = "| job | tier |", "| model | over |"
+_TRACE_S = 1800.0
 _CURVES = {"requests a day": "requests_per_day", "samples": "samples"}
 
 
 def question_of(model: str, options: Options) -> Question:
     """Return the question about a model of `MODELS`, without this machine."""
-    source = MODELS[model]
+    source, options = MODELS[model], replace(options, timeout=_TRACE_S)
     return question_from_source(source, options, run=source.endswith("train.py"), read_machine=None)
 
 

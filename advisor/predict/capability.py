@@ -75,6 +75,9 @@ _FP64_FLOPS_PER_FP32 = 1 / 64
 """For a GPU without a figure: the ratio of GeForce and workstation parts since Ampere (CUDA C programming guide)."""
 _PCIE_SUSTAINED_RATIO = 0.43
 """Median share of PCIe's theoretical rate in copies measured on 14 GPUs of cloud instances (SpareCores)."""
+_PCIE_5_SUSTAINED_RATIO = 0.88
+"""The same from PCIe 5.0 on: 55.4 to 57.6 of 63 GB/s on H100 NVL, H100 PCIe, H200, B200, RTX PRO 6000 (SpareCores)."""
+_PCIE_5_BYTES_PER_S = 63e9
 _GPU_OFFER_FIELDS = attrgetter("gpu", "cpu", "host_to_device_bytes_per_s", "network_bytes_per_s", "vcpus", "gpu_count")
 _CPU_OFFER_FIELDS = attrgetter("cpu", "vcpus", "threads_per_core", "memory_bytes", "measured_read_bytes_per_s")
 """The fields of an offer that determine its device."""
@@ -117,7 +120,9 @@ def gpu_device(
         cache_bytes=gpu.l2_bytes or 0.0,
         host_to_device_bytes_per_s=host_to_device_bytes_per_s
         or gpu.host_to_device_bytes_per_s
-        or (pcie * _PCIE_SUSTAINED_RATIO if pcie else None),
+        or (
+            pcie * (_PCIE_SUSTAINED_RATIO if pcie < _PCIE_5_BYTES_PER_S else _PCIE_5_SUSTAINED_RATIO) if pcie else None
+        ),
         vcpu_count=vcpu_count,
         gpu_count=gpu_count,
         network_bytes_per_s=network_bytes_per_s,

@@ -291,6 +291,8 @@ def test_a_copy_runs_at_the_instances_rate_then_the_profiles_then_a_share_of_pci
     assert gpu_device(gpu, host_to_device_bytes_per_s=6.3e9).host_to_device_bytes_per_s == 6.3e9
     assert gpu_device(gpu).host_to_device_bytes_per_s == 12e9
     assert gpu_device(a_gpu(pcie_bytes_per_s=10e9)).host_to_device_bytes_per_s == 0.43 * 10e9
+    # PCIe 5.0, as on an H200.
+    assert gpu_device(a_gpu(pcie_bytes_per_s=63e9)).host_to_device_bytes_per_s == 0.88 * 63e9
 
 
 def test_offers_of_one_device_share_it() -> None:
