@@ -71,7 +71,7 @@ def why(before: str, answer: Recommendation) -> str:
     if not old.price_is_trusted:
         return f"price of {old.price_date} of a small provider's list is not trusted"
     if not old.may_lead and old.time_source == "datasheet":
-        return "nobody measured the old one's generation, and its upper bound does not save an hour of its rent"
+        return "nobody measured the old one's generation; its upper bound saves too little"
     if not old.may_lead:
         return "the old one rents more than the job needs"
     return f"cheaper by today's prediction ({old.job_usd.mid / best.job_usd.mid:.2g}x)"

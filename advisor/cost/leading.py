@@ -61,8 +61,8 @@ def may_lead(
     """Return which offers may lead the answer, from the middle and the ends of their amounts, (3, offers).
 
     Their price is trusted. Where no step or operator was measured on the device's generation, the prediction rests on
-    the datasheet alone: a step has to be timed there first, for `trial_usd`. The upper end of the amount together with
-    the trial has to be no worse than the best of the other offers.
+    the datasheet alone: a step has to be timed there first, for `trial_usd`. The upper end of the amount has to be no
+    worse than the best of the other offers, even with what the trial costs more than as long on that offer.
 
     A rate is paid only while the machine is busy, so with `purchases` an offer does not lead if another one with about
     the same amount rents for less than half as much, nor a machine of several devices if one with fewer does the job
@@ -71,7 +71,9 @@ def may_lead(
     leads: BoolArray = np.array(is_trusted, dtype=np.bool_)
     known = leads & is_measured
     if known.any():
-        leads = leads & (is_measured | (amounts[2] + trial_usd <= amounts[0][known].min()))
+        best = int(np.flatnonzero(known)[amounts[0][known].argmin()])
+        trial = np.broadcast_to(trial_usd, amounts[0].shape)
+        leads = leads & (is_measured | (amounts[2] + np.maximum(trial - trial[best], 0.0) <= amounts[0][best]))
     if purchases is None:
         return leads
     rent, count, started = purchases.usd_per_hour, purchases.device_count, purchases.started_usd

@@ -117,8 +117,8 @@ class Quote:
     - `gpus_used`: GPUs used on all machines together
     - `price_is_trusted`: the price is recent enough, for its tier and its source, to head the answer
     - `may_lead`: the price is trusted; a step or an operator was measured on the device's generation, or the upper end
-      of the cost plus an hour of rent is below the cost of all such offers; and, for a job without a given size, no
-      smaller machine costs about the same, or less with its start-up (`advisor.cost.leading`)
+      of the cost, with an hour of rent more than theirs, is below the cost of all such offers; and, for a job without a
+      given size, no smaller machine costs about the same, or less with its start-up (`advisor.cost.leading`)
     - `price_marks`: why the price is doubtful: STALE (known to be out of date), SUSPECT (not credible), OLD
     - `batch`: the global batch over all GPUs
     - `usd_per_million_samples`: cost of the computing time only

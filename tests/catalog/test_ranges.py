@@ -8,12 +8,12 @@ from advisor.catalog.device_files import MeasuredGpu, MeasuredInstance, _Header
 from advisor.catalog.owned import Purchase
 from advisor.catalog.price_files import Machine
 from advisor.catalog.ranges import range_of
-from advisor.records.billing import BillingRule, Extras, StartUp
+from advisor.records.billing import BillingRule, Disk, Egress, Extras, GpuPackages, StartUp
 from advisor.records.device import Cpu, Efficiency, FamilyEfficiency, Gpu
 
 RECORDS = (
     Gpu, Cpu, Efficiency, FamilyEfficiency, MeasuredGpu, MeasuredInstance, Machine, Purchase, BillingRule, StartUp,
-    Extras, _Header,
+    Extras, Disk, Egress, GpuPackages, _Header,
 )  # fmt: skip
 
 

@@ -47,6 +47,10 @@ def test_what_was_not_measured_has_to_save_the_hour_that_it_takes_to_time_a_step
     # Its upper end is $2.
     assert leads(50.1, 48.0)
     assert not leads(49.9, 48.0)
+    # As long on the best of the others costs $40: eight more dollars.
+    rented = {"is_measured": np.array([False, True, True]), "trial_usd": np.array([48.0, 40.0, 0.0])}
+    assert may_lead(amounts(1, 10.1, 99), is_trusted=[True] * 3, **rented)[0]
+    assert not may_lead(amounts(1, 9.9, 99), is_trusted=[True] * 3, **rented)[0]
     # A trial of an hour, on all machines of the plan; none where dollars are not ranked.
     terms = replace(
         offer_terms([PricedOffer(offer=offer(), price=price(2.5))], billing=billing(), job=job()),
