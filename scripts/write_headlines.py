@@ -58,7 +58,7 @@ def why(before: str, answer: Recommendation) -> str:
     """Return why the offer that headed the answer before does not head it today."""
     best = answer.best
     if best is None:
-        return "no machine has the memory"
+        return f"{'same: ' if before == headline(None) else ''}no machine has the memory"
     if before.rpartition(",")[0] == headline(best).rpartition(",")[0]:
         return "same"
     provider, device = before.split()[0], before.partition("(")[2].partition(")")[0].split("x ", 1)[-1]
