@@ -30,6 +30,7 @@ from advisor.records.price import Catalog
 from advisor.records.workload import Workload
 from advisor.workload.file import read_workload
 from advisor.workload.spawn import ProfileRequest
+from advisor.workload.torch_release import has_half_attention
 from advisor.workload.trace_many import OnProgress, Outcome, trace_many
 
 
@@ -145,6 +146,7 @@ def _workloads(measurements: Sequence[Measurement], *, timeout_s: float, on_prog
             mode="inference" if measurement.mode == "inference" else "training",
             inputs=tuple(measurement.input.split()),
             attention=measurement.attention,
+            release=measurement.torch if has_half_attention(measurement.torch) else "",
             timeout_s=timeout_s,
         )
         for measurement, source in sources.items()

@@ -18,6 +18,8 @@ From torch's lists (ATen/autocast_mode.h); a backward operator follows its forwa
 
 IN_HALF = "in_half"
 """Attribute of calls inside an operator that autocast runs in half: they stay in half although listed as fp32."""
+IN_FULL = "in_full"
+"""Attribute of calls inside an operator that computes in fp32 what it is given in half, whatever autocast does."""
 CHANNELS_LAST = "channels_last"
 """Attribute of calls with channels-last images in a net that otherwise uses NCHW, as after norms on permuted images."""
 MADE_CONTIGUOUS = "made_contiguous"
@@ -210,6 +212,8 @@ def log2(value: Number) -> Number:
 
 def autocast_of(op: str, attributes: Mapping[str, Any]) -> Autocast:
     """Return what autocast does with a call; operators not on its lists run in the widest type of their inputs."""
+    if attributes.get(IN_FULL):
+        return "full"
     found = formula_of(op)
     policy: Autocast = found.autocast if found is not None else "widest"
     return "low" if policy == "full" and attributes.get(IN_HALF) else policy

@@ -131,14 +131,17 @@ class Composites(TorchFunctionMode):
     """Catches attention and recurrent layers while active; with `real` it also computes them, on real tensors.
 
     If `attention` is "eager", or the operands are not (samples, heads, length, width), attention is decomposed into
-    the products and softmax of torch's math path instead.
+    the products and softmax of torch's math path instead, in fp32 or, with `half_attention`, in half under autocast.
     """
 
-    def __init__(self, recorder: Recorder, *, real: bool, attention: Attention = "auto") -> None:
+    def __init__(
+        self, recorder: Recorder, *, real: bool, attention: Attention = "auto", half_attention: bool = False
+    ) -> None:
         super().__init__()
         self._recorder = recorder
         self._real = real
         self._decomposes_attention = attention == "eager"
+        self._math_precision = recorder.in_half if half_attention else recorder.in_full
 
     @contextmanager
     def catching(self) -> Iterator[None]:
@@ -195,7 +198,7 @@ class Composites(TorchFunctionMode):
                 return _ATTENTION(query, key, value, attn_mask, **options)
         _check_attention(query, key, value, enable_gqa=enable_gqa)
         if self._decomposes_attention or query.dim() != _FUSED_DIMS:
-            with torch._C.DisableTorchFunction(), self._recorder.in_half():
+            with torch._C.DisableTorchFunction(), self._math_precision():
                 return torch._scaled_dot_product_attention_math(query, key, value, attn_mask, **options)[0]
 
         @passes_arguments_on

@@ -13,7 +13,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from advisor.ops.evaluate import row_cost
-from advisor.ops.registry import IN_HALF, Autocast, Cost, Formula, autocast_of, formula_of
+from advisor.ops.registry import IN_FULL, IN_HALF, Autocast, Cost, Formula, autocast_of, formula_of
 from advisor.records.workload import Attribute, Operand, Phase, Row
 from advisor.workload.allocators import Allocations
 from advisor.workload.assumed_sizes import AssumedSizes
@@ -111,6 +111,7 @@ class Recorder(TorchDispatchMode):
         self._operators: dict[Any, _Operator] = {}
         self._paused = 0
         self._in_half = 0
+        self._in_full = 0
         self._backward_ids: set[int] = set()
         self._state_bytes: dict[int, int] = {}
         self._open: _OpenComposite | None = None
@@ -228,6 +229,15 @@ class Recorder(TorchDispatchMode):
         finally:
             self._in_half -= 1
 
+    @contextmanager
+    def in_full(self) -> Iterator[None]:
+        """Treat calls inside as parts of an operator that computes in fp32, also under autocast."""
+        self._in_full += 1
+        try:
+            yield
+        finally:
+            self._in_full -= 1
+
     @passes_arguments_on
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.prim.device.default:  # half of all calls; a fake tensor has its own device
@@ -307,6 +317,8 @@ class Recorder(TorchDispatchMode):
         made = [(tensor, self._storages.of(tensor, category)) for tensor in outputs]
         if self._in_half and operator.formula is not None and operator.formula.autocast == "full":
             attributes += ((IN_HALF, True),)
+        if self._in_full and operator.formula is not None:
+            attributes += ((IN_FULL, True),)
         policy = autocast_of(operator.op, dict(attributes))
         low = self._output_is_low(operator, read, policy=policy)
         reads = [stored.value for _, stored in read]

@@ -67,6 +67,7 @@ class ProfileRequest:
     """A request to trace a source; with `run` the source is a script, run as `__main__` with `script_args`.
 
     With `finds_mode` a script's mode is what it does, whatever `mode` says.
+    `release` is an earlier release of PyTorch, whose program to trace; empty for today's.
     """
 
     source: str
@@ -74,6 +75,7 @@ class ProfileRequest:
     batch: int | None = None
     inputs: tuple[str, ...] = ()
     attention: Attention = "auto"
+    release: str = ""
     run: bool = False
     finds_mode: bool = False
     script_args: tuple[str, ...] = ()

@@ -31,6 +31,7 @@ from advisor.workload.fakes import (
 from advisor.workload.loaded import Inputs, LoadedModel, batch_value, loss_of, optimizer_of, own_loss
 from advisor.workload.optimizer_step import OptimizerSteps
 from advisor.workload.recorder import Recorder, Recording
+from advisor.workload.torch_release import has_half_attention
 from advisor.workload.user_error import raised_by_us
 
 if TYPE_CHECKING:
@@ -55,18 +56,25 @@ class NotAffineError(Exception):
 
 @fake_tensor_log_silenced()
 def trace(
-    loaded: LoadedModel, *, mode: Mode, batch: int | None, isolated: bool = False, attention: Attention = "auto"
+    loaded: LoadedModel,
+    *,
+    mode: Mode,
+    batch: int | None,
+    isolated: bool = False,
+    attention: Attention = "auto",
+    release: str = "",
 ) -> Workload:
     """Trace one step on fake tensors; if its code needs values, with assumed sizes; if that fails, by a real step.
 
     `batch` matters only if the dimensions are not affine in the batch. `isolated` means that the process exists only
-    for tracing. With `attention` "eager", attention that the model leaves to torch takes torch's math path. Raises
-    whatever the user's code raises, and `TraceError` if a real step is needed but does not fit in this machine's
-    memory. Bugs of our own are raised at once, without trying the next method.
+    for tracing. With `attention` "eager", attention that the model leaves to torch takes torch's math path. `release`
+    is the release of PyTorch whose program to trace; empty for today's. Raises whatever the user's code raises, and
+    `TraceError` if a real step is needed but does not fit in this machine's memory. Bugs of our own are raised at once,
+    without trying the next method.
     """
     first_error: Exception | None = None
     for method in ("fake", "symbolic"):
-        tracer = _Tracer(loaded, mode=mode, method=method, isolated=isolated, attention=attention)
+        tracer = _Tracer(loaded, mode=mode, method=method, isolated=isolated, attention=attention, release=release)
         try:
             return tracer.workload(batch)
         except AdvisorError:
@@ -76,7 +84,8 @@ def trace(
                 raise
             first_error = first_error or error
     _require_memory_for_cpu_step(loaded, mode, first_error)
-    return _Tracer(loaded, mode=mode, method="cpu_step", isolated=isolated, attention=attention).workload(batch)
+    tracer = _Tracer(loaded, mode=mode, method="cpu_step", isolated=isolated, attention=attention, release=release)
+    return tracer.workload(batch)
 
 
 @contextmanager
@@ -99,10 +108,11 @@ class _Tracer:
     """Traces one model by one method; keeps the fake mode, which caches the calls it has seen."""
 
     def __init__(
-        self, loaded: LoadedModel, *, mode: Mode, method: Method, isolated: bool, attention: Attention
+        self, loaded: LoadedModel, *, mode: Mode, method: Method, isolated: bool, attention: Attention, release: str
     ) -> None:
         self._loaded = loaded
         self._attention = attention
+        self._release = release
         self._mode = mode
         self._method = method
         self._fake = None if method == "cpu_step" else fake_mode(symbolic=method == "symbolic", isolated=isolated)
@@ -138,7 +148,13 @@ class _Tracer:
                 real_inputs(loaded.make_inputs, batch) if fake is None else fake_inputs(fake, loaded.make_inputs, batch)
             )
             loaded.model.train(self._mode == "training")
-            following = following_step(loaded.model, companions=self._companions, fake=fake, attention=self._attention)
+            following = following_step(
+                loaded.model,
+                companions=self._companions,
+                fake=fake,
+                attention=self._attention,
+                release=self._release,
+            )
             has_own_loss = False
             with following as follower:
                 if self._mode == "training":
@@ -191,7 +207,12 @@ class Follower:
 
 @contextmanager
 def following_step(
-    model: nn.Module, *, companions: Sequence[Any], fake: "FakeTensorMode | None", attention: Attention = "auto"
+    model: nn.Module,
+    *,
+    companions: Sequence[Any],
+    fake: "FakeTensorMode | None",
+    attention: Attention = "auto",
+    release: str = "",
 ) -> Iterator[Follower]:
     """Record the step inside, on replacements of the tensors of `model` and `companions`.
 
@@ -213,7 +234,10 @@ def following_step(
         stack.enter_context(optimizers.following())
         if attention != "eager":
             stack.enter_context(fast_paths())
-        stack.enter_context(Composites(recorder, real=fake is None, attention=attention).catching())
+        composites = Composites(
+            recorder, real=fake is None, attention=attention, half_attention=has_half_attention(release)
+        )
+        stack.enter_context(composites.catching())
         stack.enter_context(recorder)
         yield Follower(recorder=recorder, optimizers=optimizers)
 

@@ -229,7 +229,12 @@ def _traced(request: ProfileRequest) -> dict[str, Any]:
             loaded = sources.load(request.source, mode=request.mode, specs=specs, attention=request.attention)
             with user_errors_in_step(loaded, request):
                 workload = trace(
-                    loaded, mode=request.mode, batch=request.batch, isolated=True, attention=request.attention
+                    loaded,
+                    mode=request.mode,
+                    batch=request.batch,
+                    isolated=True,
+                    attention=request.attention,
+                    release=request.release,
                 )
             if request.second_count:
                 from advisor.workload.second_count import count_with_fvcore

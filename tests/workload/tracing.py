@@ -29,8 +29,9 @@ def loaded(model, make_inputs, *, batch=4, **options):
     return LoadedModel(model=model, make_inputs=arguments, batch=batch, **(fields | options))
 
 
-def traced(model, make_inputs, *, mode="inference", at=None, isolated=False, attention="auto", **options):
-    return trace(loaded(model, make_inputs, **options), mode=mode, batch=at, isolated=isolated, attention=attention)
+def traced(model, make_inputs, *, mode="inference", at=None, isolated=False, attention="auto", release="", **options):
+    made = loaded(model, make_inputs, **options)
+    return trace(made, mode=mode, batch=at, isolated=isolated, attention=attention, release=release)
 
 
 def op_counts(workload, *, phase=None):
