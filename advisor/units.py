@@ -14,8 +14,9 @@ _LONGEST_S = 1e9
 """30 years."""
 _SHORTEST_S = 1e-12
 """One picosecond: no step, sample or token takes less."""
-MOST_UTILIZATION = 0.95
-"""The largest utilization of a service: above, waits depend on minutes of the load that no average knows."""
+LEAST_UTILIZATION, MOST_UTILIZATION = 0.01, 0.95
+"""Limits of a service's utilization: below, a hundred machines do the work of one; above, waits depend on minutes of
+the load that no average knows."""
 _SI_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 _BINARY_PREFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DURATION_UNITS = (("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0), ("days", 86400.0))
@@ -90,10 +91,10 @@ def parse_ratio(text: str) -> float:
 
 
 def parse_utilization(text: str) -> float:
-    """Parse "70%" or "0.7"; raise `UsageError` unless it is above 0 and at most 95 %, beyond which queues grow long."""
+    """Parse "70%" or "0.7"; raise `UsageError` unless it is between 1 % and 95 %, beyond which queues grow long."""
     ratio = parse_ratio(text)
-    if not 0 < ratio <= MOST_UTILIZATION:
-        raise UsageError(f"{text!r:.40} is not above 0 and at most 95 %", hint="write for example 70%")
+    if not LEAST_UTILIZATION <= ratio <= MOST_UTILIZATION:
+        raise UsageError(f"{text!r:.40} is not between 1 % and 95 %", hint="write for example 70%")
     return ratio
 
 

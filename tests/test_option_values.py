@@ -47,12 +47,17 @@ def test_a_number_out_of_its_range_is_refused_at_all_three_doors(
 
 @pytest.mark.parametrize("name", NUMERIC)
 def test_a_number_in_its_range_is_taken_at_all_three_doors(advise: Advise, pipeline: Pipeline, name: str) -> None:
-    for value in (3, "3", np.int64(3), np.float32(3)):
-        assert getattr(checked_options(**{name: value}), name) == 3
+    if name == "max_utilization":
+        values: tuple[Any, ...] = (0.5, "0.5", np.float32(0.5))
+    else:
+        values = (3, "3", np.int64(3), np.float32(3))
+    expected = values[0]
+    for value in values:
+        assert getattr(checked_options(**{name: value}), name) == expected
     if name in ALLOWED:
-        assert getattr(requested({name: 3}), name) == 3
-    advise("model.py", f"{flag_name(name)}=3")
-    assert getattr(pipeline.asked[0]["options"], name) == 3
+        assert getattr(requested({name: expected}), name) == expected
+    advise("model.py", f"{flag_name(name)}={expected}")
+    assert getattr(pipeline.asked[0]["options"], name) == expected
 
 
 def test_a_provider_may_be_called_as_people_call_it_at_all_three_doors(advise: Advise, pipeline: Pipeline) -> None:

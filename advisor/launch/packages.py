@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from advisor.files.regular_file import read_regular_file
+
 _OF_TORCH = ("torch", "torchvision", "torchaudio")
 """Packages whose builds must match; PyTorch's indexes have all of them."""
 _RELEASE = re.compile(r"\d+(\.\d+)*(\.?(rc|post)\d+)?")
@@ -60,7 +62,7 @@ def _requirement(distribution: metadata.Distribution) -> str:
 def _listed(requirements: Path) -> Iterator[str]:
     """Yield the normal names of the packages in a requirements file."""
     if requirements.is_file():
-        for line in requirements.read_text(encoding="utf-8", errors="replace").splitlines():
+        for line in read_regular_file(requirements).decode(errors="replace").splitlines():
             if named := _REQUIRED.match(line):
                 yield _normal(named[1])
 

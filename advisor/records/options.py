@@ -154,7 +154,7 @@ class Options:
     )
     max_utilization: float = _flag(
         0.7,
-        "service: largest share of its capacity that the load may use: 0.7 or 70%, at most 95%",
+        "service: largest share of its capacity that the load may use: 0.7 or 70%, from 1% to 95%",
         metavar="RATIO",
         parse=units.parse_utilization,
     )

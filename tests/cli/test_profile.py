@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from advisor.records.answer import Group, GroupBy, WorkloadSummary
-from advisor.records.options import Options
+from advisor.records.options import Options, ScriptOptions
 from advisor.records.workload import MemoryLine, Operand, Row, SecondCount, StoredBytes, Workload
 from advisor.workload.file import workload_from_json
 from tests.cli.conftest import Result
@@ -99,7 +99,7 @@ def test_the_flags_reach_the_pipeline(advise: Advise, asked: list[dict[str, Any]
     assert asked == [
         {
             "source": "model.py",
-            "options": Options(mode="training", batch="8"),
+            "options": ScriptOptions(mode="training", batch="8", given=frozenset({"mode", "batch"})),
             "run": True,
             "script_args": ("x",),
             "second_count": False,

@@ -74,6 +74,8 @@ ALLOWED_MODULES = {
     "answers/full_report.py", "calibrate/in_force.py", "cli/commands/__init__.py", "launch/own_wheel.py",
     "report/html.py",
     "serve/openapi.py", "serve/page.py", "serve/worker.py", "workload/sources/__init__.py",
+    # The metadata of installed packages.
+    "launch/packages.py",
     # Files of the kernel, and descriptors.
     "calibrate/noise.py", "calibrate/operator_child.py", "cli/terminal.py", "machine/limits.py", "workload/spawn.py",
     "workload/supervisor.py", "workload/trace_child.py",
