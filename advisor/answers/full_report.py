@@ -15,6 +15,7 @@ from advisor.answers.memory_fit import device_memory
 from advisor.answers.ranking import rank
 from advisor.catalog.overlay import shipped_profiles
 from advisor.cost.batch_sweep import batch_points
+from advisor.cost.leading import best_of
 from advisor.devices.named_machine import NamedMachine, machine_at_hand, quoted_machine
 from advisor.errors import NothingFitsError
 from advisor.predict.batches import batch_candidates
@@ -88,7 +89,7 @@ def _subjects(recommendation: Recommendation, machine: Machine | None, catalog: 
     rented = [quote for quote in recommendation.quotes if quote.provider != LOCAL]
     roles: Sequence[tuple[Role, str]] = (("best GPU", "gpu"), ("best CPU", "cpu"))
     for role, kind in roles:
-        best = next((quote for quote in rented if quote.device.kind == kind and quote.plan is None), None)
+        best = best_of(quote for quote in rented if quote.device.kind == kind and quote.plan is None)
         if best is not None:
             yield role, best, quoted_machine(best, catalog)
     here = recommendation.at_hand

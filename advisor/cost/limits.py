@@ -53,10 +53,12 @@ def step_limits(
 def offer_limits(limits: JobLimits, *, costs: JobCosts, terms: OfferTerms) -> list[Limit]:
     """Return the user's quota and the limits on time and money that are set, for each offer."""
     count = costs.instance_count
+    # The local machine costs $0 an hour, and an offer that cannot serve the load would need infinitely many.
+    usd_per_hour = np.multiply(terms.usd_per_hour, count, out=np.full_like(count, np.inf), where=np.isfinite(count))
     found: list[tuple[RejectionCode, float | None, FloatArray]] = [
         ("over-deadline", limits.deadline_s, costs.job_s),
         ("over-max-usd", limits.max_usd, costs.job_usd),
-        ("over-max-hourly", limits.max_usd_per_hour, terms.usd_per_hour * count),
+        ("over-max-hourly", limits.max_usd_per_hour, usd_per_hour),
     ]
     quota = Limit(code="over-quota", needed=count, available=terms.quota_instances)
     return [quota, *_set_limits(found, shape=count.shape)]

@@ -184,8 +184,8 @@ def accuracy_section(groups: Sequence[AccuracyGroup], *, generation: Generation 
         ],
     )
     served = Listing(title="LLM serving", items=() if generation is None else SERVED_ACCURACY)
-    lead = [_lead(group) for group in shown if not group.by]
-    return section("accuracy", "How accurate this is", lead=lead, lists=[served], tables=[errors])
+    lead = [*(_lead(group) for group in shown if not group.by), "Errors by device, kind and mode"]
+    return section("accuracy", "Accuracy", lead=lead, lists=[served], tables=[errors], is_folded=True)
 
 
 def _lead(group: AccuracyGroup) -> str:

@@ -126,7 +126,7 @@ def _chart(curve: Curve, generation: Generation | None, *, rate: ExchangeRate | 
         x=Axis(label=over.axis, unit="count"),
         y=Axis(label="cost per month" if curve.kind == "requests_per_day" else "cost of the job", unit="money"),
         series=tuple(series),
-        rules=tuple(Rule(x=crossing.at, name=f"{crossing.at:,}") for crossing in curve.crossings),
+        rules=tuple(Rule(x=crossing.at, name=number_text(crossing.at)) for crossing in curve.crossings),
         table=table_of(curve.points, columns, title=over.title),
     )
 

@@ -184,7 +184,7 @@ class Bars:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A section of the report; `id` is its anchor in the URL. A folded one shows its lead, and the rest on demand."""
+    """A section of the report; `id` is its anchor in the URL. The last sentence of its lead unfolds a folded one."""
 
     id: str
     title: str

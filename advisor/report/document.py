@@ -8,14 +8,20 @@ from advisor.records.report_contents import Report
 from advisor.records.sample_words import batch_text
 from advisor.report import sentence
 from advisor.report.accuracy import accuracy_section
-from advisor.report.amounts import interval_text, is_rate, money_interval, unit_of
+from advisor.report.amounts import interval_text, is_rate, unit_of
 from advisor.report.break_even import break_even_section
 from advisor.report.content import Document, Figure
 from advisor.report.explanation import modules_section, roofline_section, why_section
 from advisor.report.memory import memory_section
-from advisor.report.prices import prices_section
+from advisor.report.prices import BASIS_NAMES, prices_section
 from advisor.report.quote_columns import device_label, instance_label
-from advisor.report.recommendation import basis_section, cost_time_section, left_out_section, ranking_section
+from advisor.report.recommendation import (
+    amount_name,
+    basis_section,
+    cost_time_section,
+    left_out_section,
+    ranking_section,
+)
 from advisor.report.situations import when_section
 from advisor.report.sweeps import batches_section, machines_section
 
@@ -63,15 +69,17 @@ def _figures(best: Quote, recommendation: Recommendation) -> tuple[Figure, ...]:
             note=f"{device_label(best)}, {best.region}",
         ),
         Figure(
-            name="cost per month" if is_service else "cost" if unit is None else f"cost per {unit.name}",
+            name="cost per month" if is_service else amount_name("cost", job, unit),
             value=units.format_money(cost.mid, rate=rate),
-            note=f"90 % interval {money_interval(cost, rate=rate).partition(' ')[2].strip('[]')}",
+            note="90 % interval {} to {}".format(
+                *(units.format_money(end, rate=rate) for end in (cost.low, cost.high))
+            ),
         ),
         *_times(best, job),
         Figure(
             name="price",
             value=f"{units.format_money(best.usd_per_hour, rate=rate, digits=3)} per hour",
-            note=" ".join((best.price_date, *best.price_marks)),
+            note=" ".join((f"{BASIS_NAMES[best.price_basis]} of {best.price_date}", *best.price_marks)),
         ),
     )
 

@@ -132,13 +132,20 @@ def prices_section(sources: Sequence[PriceSource]) -> Section:
         (
             column("provider", lambda one: one.provider, is_choice=True),
             numbers("offers", lambda one: one.offer_count, count_text),
-            column("dates", lambda one: one.oldest if one.oldest == one.newest else f"{one.oldest} to {one.newest}"),
+            column("dates", lambda one: _period(one.oldest, one.newest)),
             column("basis", lambda one: BASIS_NAMES[one.basis]),
             column("source", lambda one: one.source),
         ),
         title="Sources of prices",
     )
-    return section("prices", "Prices", lead=["Sources of the prices in the ranking."], tables=[table])
+    oldest = min((one.oldest for one in sources), default="")
+    newest = max((one.newest for one in sources), default="")
+    lead = f"{sum(one.offer_count for one in sources):,} prices of {_period(oldest, newest)}, with their sources"
+    return section("prices", "Prices", lead=[lead], tables=[table], is_folded=True)
+
+
+def _period(oldest: str, newest: str) -> str:
+    return oldest if oldest == newest else f"{oldest} to {newest}"
 
 
 def _price_columns(rate: ExchangeRate | None) -> tuple[ColumnOf[PricedOffer], ...]:

@@ -21,6 +21,7 @@ _ORDER = (
     "per Mtok", "device", "cheapest", "samples/s", "tokens/s",
 )  # fmt: skip
 """The most important columns come first; the others follow in their usual order."""
+_FRONT = "The answer and the Pareto front"
 _FIRST: Mapping[Objective, str] = {"cost": "Cheapest", "time": "Fastest", "cost-time": "Lowest cost x time"}
 
 
@@ -80,7 +81,8 @@ def left_out_section(recommendation: Recommendation) -> Section:
 
 def ranking_section(recommendation: Recommendation) -> Section:
     """Return the section with the table of all ranked offers."""
-    rows = _all_rows(recommendation)
+    ranked = _all_rows(recommendation)
+    rows = sorted(ranked, key=lambda row: not row.quote.may_lead)
     more: tuple[ColumnOf[RankedQuote], ...] = (
         column("kind", lambda row: KIND_NAMES[row.quote.device.kind], is_choice=True),
         column("tier", lambda row: row.quote.tier, is_choice=True),
@@ -90,9 +92,11 @@ def ranking_section(recommendation: Recommendation) -> Section:
         rows,
         sorted((*columns_for(rows), *more), key=lambda one: places.get(one.header, len(places))),
         title="Every offer",
-        notes=sentence.table_notes(rows, quote_count=len(recommendation.quotes)),
+        notes=sentence.table_notes(ranked, quote_count=len(recommendation.quotes)),
+        is_first_highlighted=True,
     )
-    lead = f"{_FIRST[recommendation.job.objective]} first. Click a column's heading to sort by it."
+    doubtful = "" if all(row.quote.may_lead for row in rows) else ", after them those that may not head the answer (?)"
+    lead = f"{_FIRST[recommendation.job.objective]} first{doubtful}. Click a column's heading to sort by it."
     return section("ranking", "Ranking", lead=[lead], tables=[table])
 
 
@@ -105,16 +109,19 @@ def cost_time_section(recommendation: Recommendation) -> Section:
     job, unit = recommendation.job, unit_of(recommendation)
     rows = [row for row in _all_rows(recommendation) if row.quote.job_usd.mid > 0]  # a logarithmic axis has no 0
     front = sorted((row for row in rows if row.quote.on_pareto_front), key=lambda row: row.quote.job_usd.mid)
-    others = [row for row in rows if row.rank is not None and not row.quote.on_pareto_front]
+    best = [row for row in rows if row.quote is recommendation.best]
+    others = [row for row in rows if row.rank is not None and not row.quote.on_pareto_front and row not in best]
     here = [row for row in rows if row.rank is None]
     series = []
     for kind, (color, symbol) in KIND_MARKS.items():
         of_kind = tuple(_point(row, job) for row in others if row.quote.device.kind == kind)
         series.append(Series(name=KIND_NAMES[kind], color=color, symbol=symbol, points=of_kind, is_faint=True))
-    at_front, at_hand = (tuple(_with_intervals(row, job) for row in those) for those in (front, here))
+    at_front, at_best, at_hand = (tuple(_with_intervals(row, job) for row in those) for those in (front, best, here))
+    named = tuple(replace(point, name=point.text.partition("\n")[0]) for point in at_best)
     title = "Pareto front: no other offer is both cheaper and faster; with 90 % intervals"
     series += [
         Series(name=title, color=3, symbol="diamond", points=at_front, has_line=True),
+        Series(name="the answer", color=5, symbol="square", points=named),
         Series(name="the local machine", color=4, symbol="star", points=at_hand),
     ]
     columns: tuple[ColumnOf[RankedQuote], ...] = (
@@ -125,19 +132,19 @@ def cost_time_section(recommendation: Recommendation) -> Section:
         column("cost [90 %]", lambda row: money_interval(row.cost_usd, rate=row.rate), lambda row: row.cost_usd.mid),
         numbers(f"{_time_name(job, unit)} [90 %]", lambda row: _time(row, job), interval_text),
     )
-    cost_name = "cost per month" if job.requests_per_day is not None else _amount_name("cost", job, unit)
+    cost_name = "cost per month" if job.requests_per_day is not None else amount_name("cost", job, unit)
     chart = Chart(
         title=f"Cost and {_time_name(job, unit)} of every offer",
         x=Axis(label=_time_name(job, unit), unit="s"),
         y=Axis(label=cost_name, unit="money"),
         series=tuple(one for one in series if one.points),
-        table=table_of([*front, *here], columns, title="The Pareto front"),
+        table=table_of([*best, *(row for row in front if row not in best), *here], columns, title=_FRONT),
     )
     lead = f"Pareto front: {len(front)} of {len(recommendation.quotes):,} offers. All others cost more and take longer."
     return section("cost-time", "Cost against time", lead=[lead], plots=[chart])
 
 
-def _amount_name(what: str, job: Job, unit: SampleUnit | None) -> str:
+def amount_name(what: str, job: Job, unit: SampleUnit | None) -> str:
     """Return the name of an axis: of the cost or the time of the job, or of so many samples if it has no size."""
     if unit is None:
         return f"{what} of the job"
@@ -146,7 +153,7 @@ def _amount_name(what: str, job: Job, unit: SampleUnit | None) -> str:
 
 def _time_name(job: Job, unit: SampleUnit | None) -> str:
     """Return the name of the time axis."""
-    return _amount_name("time", job, unit) if job.requests_per_day is None else "99th percentile of the latency"
+    return amount_name("time", job, unit) if job.requests_per_day is None else "99th percentile of the latency"
 
 
 def _time(row: RankedQuote, job: Job) -> Interval:

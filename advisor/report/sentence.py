@@ -146,8 +146,8 @@ def short_headline(recommendation: Recommendation) -> str:
     unit = unit_of(recommendation)
     cost = _cost_text(advised, recommendation, unit=unit)
     time = "per month" if job.requests_per_day is not None else _pace(advised, job)
-    name = f"{advised.provider} {instance_label(advised)}" if enough is None else f"Do not rent: {advised.instance}"
-    return f"{name} ({device_label(advised)}): {cost} {time}"
+    name = f"{advised.provider} {instance_label(advised)}" if enough is None else f"Do not rent, {advised.instance}"
+    return f"{name}: {cost} {time}"
 
 
 def _enough_at_hand(recommendation: Recommendation) -> Quote | None:

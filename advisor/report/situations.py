@@ -65,7 +65,8 @@ def when_section(recommendation: Recommendation) -> Section:
     """Return the section on the uses of the model, or on the choices for a job with a size."""
     tables = [*situation_tables(recommendation), *choice_tables(recommendation), *alternative_tables(recommendation)]
     lead = when_to_use_which(recommendation)
-    return section("when", "When to use which", lead=[lead] if lead else [], tables=tables)
+    title = "When to use which" if lead or not tables else tables[0].title
+    return section("when", title, lead=[lead] if lead else [], tables=tables)
 
 
 def choice_tables(recommendation: Recommendation) -> Iterator[Table]:

@@ -16,10 +16,12 @@ from advisor.calibrate.step_process import MeasureRequest
 from advisor.errors import UsageError
 from advisor.question.from_source import question_from_source, question_of
 from advisor.records.options import Options
+from advisor.records.price import PriceErrors, PriceSpread
 from advisor.records.report_contents import Report
 from advisor.records.timing import StepTiming
 from advisor.report.html import render_report
 from tests.answers.test_break_even import CPU_OFFER, GPU_OFFER, catalog, net
+from tests.cost.toys import price
 from tests.machines import machine
 
 
@@ -41,6 +43,16 @@ def test_the_best_of_each_kind_is_shown_in_detail() -> None:
         assert detail.memory.batch == detail.quote.batch
         assert detail.memory.peak_bytes == pytest.approx(detail.quote.peak_memory_bytes)
     assert (shown.made_on, shown.break_even) == ("2026-03-01", None)
+
+
+def test_an_offer_that_may_not_head_the_answer_is_not_the_best_of_its_kind() -> None:
+    old = replace(GPU_OFFER, id="acme/us-1/old", instance="old", prices=(price(0.001, date="2024-01-01"),))
+    spread = PriceSpread(log_spread=0.1, n=0, basis="assumed", source="by hand")
+    errors = PriceErrors(drift={"hyperscaler": spread}, trusted=spread)  # 0.14 after two years
+    known = replace(catalog(), offers=(CPU_OFFER, GPU_OFFER, old), price_errors=errors)
+    shown = report(question_of(net(), Options(precision="fp32"), catalog=known), with_break_even=False)
+    assert shown.recommendation.quotes[0].id == old.id
+    assert [detail.quote.id for detail in shown.details] == [GPU_OFFER.id, CPU_OFFER.id]
 
 
 def test_a_batch_costs_what_its_step_takes() -> None:

@@ -53,6 +53,17 @@ def test_a_budget_for_an_hour() -> None:
     )
 
 
+def test_a_free_machine_that_cannot_serve_the_load_has_no_hourly_cost() -> None:
+    # Warnings are errors: 0 dollars times infinitely many instances is not a number.
+    ranking = rank(
+        selection(offer("free", usd_per_hour=0.0), offer("fast", usd_per_hour=3.6)),
+        fleet=fleet(0, 1, devices=(SLOW, FAST)),
+        predictions=predictions(SLOW, FAST, step_s=[[1.0], [0.1]]),
+        job=job(requests_per_day=86_400, limits=JobLimits(p99_s=0.5, max_usd_per_hour=10.0)),
+    )
+    assert [quote.instance for quote in ranking.quotes] == ["fast"]
+
+
 @pytest.mark.parametrize(
     ("quota", "reason"),
     [

@@ -26,7 +26,7 @@ def shown(tmp_path: Path) -> Iterator[Watched]:
     )
     with watched_page(viewport=SIZES["desktop"]) as seen:
         seen.page.goto(file.as_uri())
-        seen.page.wait_for_selector("#accuracy table")
+        seen.page.wait_for_selector("#accuracy summary")
         yield seen
         assert seen.complaints == []
         assert seen.requests == [file.as_uri()]
@@ -34,8 +34,7 @@ def shown(tmp_path: Path) -> Iterator[Watched]:
 
 def column(seen: Watched, header: str) -> list[str]:
     """The cells of a column of the ranking, as they stand."""
-    headers = seen.page.locator("#ranking th").all_inner_texts()
-    place = [text.split(" ")[0] for text in headers].index(header) + 1
+    place = seen.page.locator("#ranking th").all_inner_texts().index(header) + 1
     texts: list[str] = seen.page.locator(f"#ranking tbody td:nth-child({place})").all_inner_texts()
     return texts
 
@@ -87,8 +86,38 @@ def test_a_point_of_the_pareto_front_has_its_name_under_the_pointer(shown: Watch
     assert "aws g6.xlarge" in " ".join(shown.page.locator("#cost-time [aria-label=tip] text").all_text_contents())
 
 
+def test_the_arrow_keys_go_from_point_to_point(shown: Watched) -> None:
+    shown.page.locator("#cost-time figure summary").focus()
+    shown.page.keyboard.press("Shift+Tab")
+    spoken, ringed = shown.page.locator("#cost-time .spoken"), shown.page.locator("#cost-time [aria-label=tip] text")
+    assert "aws g6.xlarge" in spoken.text_content()
+    assert "aws g6.xlarge" in " ".join(ringed.all_text_contents())
+    shown.page.locator("#batches figure summary").first.focus()
+    shown.page.keyboard.press("Shift+Tab")
+    spoken = shown.page.locator("#batches .spoken").first
+    at_first = spoken.text_content()
+    shown.page.keyboard.press("ArrowRight")
+    assert "batch 100" in spoken.text_content()
+    shown.page.keyboard.press("ArrowLeft")
+    assert spoken.text_content() == at_first
+    shown.page.keyboard.press("End")
+    shown.page.keyboard.press("ArrowRight")
+    assert spoken.text_content() == at_first  # after the last comes the first
+    shown.page.keyboard.press("Escape")
+    assert spoken.text_content() == ""
+
+
+def test_only_a_long_table_can_be_sorted_and_only_a_wide_one_takes_the_focus(shown: Watched) -> None:
+    assert shown.page.locator("#cost-time th").count() > 0
+    assert shown.page.locator("#cost-time th button").count() == 0
+    shown.page.locator("#cost-time figure summary").click()
+    assert shown.page.locator("#cost-time .scroll").get_attribute("tabindex") == "-1"
+    assert shown.page.locator("#ranking .scroll").get_attribute("tabindex") == "0"
+
+
 def test_a_table_wider_than_its_box_says_that_it_scrolls(shown: Watched) -> None:
-    hint = shown.page.locator("#prices .note", has_text="sideways")
+    shown.page.locator("#accuracy summary").click()
+    hint = shown.page.locator("#accuracy .note", has_text="sideways")
     hint.wait_for(state="hidden")
     shown.page.set_viewport_size(SIZES["phone"])
     hint.wait_for(state="visible")
@@ -107,7 +136,7 @@ def test_nothing_is_wider_than_the_screen(tmp_path: Path, size: str, scheme: str
     file.write_text(render_report(report()), encoding="utf-8")
     with watched_page(viewport=SIZES[size], color_scheme=scheme) as seen:
         seen.page.goto(file.as_uri())
-        seen.page.wait_for_selector("#accuracy table")
+        seen.page.wait_for_selector("#accuracy summary")
         assert seen.page.evaluate("document.documentElement.scrollWidth") == SIZES[size]["width"]
         assert seen.complaints == []
 
@@ -122,7 +151,7 @@ def test_a_hostile_name_is_shown_as_text(tmp_path: Path) -> None:
     with watched_page() as seen:
         seen.page.on("dialog", lambda dialog: seen.complaints.append(dialog.message))
         seen.page.goto(file.as_uri())
-        seen.page.wait_for_selector("#accuracy table")
+        seen.page.wait_for_selector("#accuracy summary")
         assert seen.page.locator("h1").inner_text() == f"{HOSTILE}: inference"
         assert seen.page.locator("#ranking tbody td:nth-child(2)").first.text_content() == HOSTILE
         assert seen.page.locator("img").count() == 0

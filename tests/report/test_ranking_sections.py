@@ -20,6 +20,16 @@ def test_the_table_has_every_offer_whatever_is_shown_elsewhere() -> None:
     assert all(len(row) == len(table.columns) for row in table.rows)
 
 
+def test_offers_that_may_not_head_the_answer_are_last() -> None:
+    old = replace(quote("old", kind="gpu", device="T4", usd=0.1), may_lead=False)
+    section = ranking_section(recommendation(old, L4, T4))
+    (table,) = section.tables
+    assert [(row[0], row[2]) for row in table.rows] == [("2", "g6.xlarge"), ("~3", "g4dn.xlarge"), ("1?", "old")]
+    assert table.is_first_highlighted
+    assert "?" in section.lead[0]
+    assert "?" not in ranking_section(recommendation(L4)).lead[0]
+
+
 def test_a_number_is_sorted_by_what_it_stands_for() -> None:
     (table,) = ranking_section(recommendation(L4, GENOA, at_hand=HERE)).tables
     headers = [column.header for column in table.columns]
@@ -33,9 +43,10 @@ def test_a_number_is_sorted_by_what_it_stands_for() -> None:
 def test_the_front_is_a_line_of_its_own_with_intervals() -> None:
     section = cost_time_section(recommendation(FRONT, T4, GENOA))
     (chart,) = section.plots
-    gpu, cpu, front = chart.series
-    assert (len(gpu.points), len(cpu.points), len(front.points)) == (1, 1, 1)
+    gpu, cpu, front, answer = chart.series
+    assert (len(gpu.points), len(cpu.points), len(front.points), len(answer.points)) == (1, 1, 1, 1)
     (best,) = front.points
+    assert answer.points == (replace(best, name="aws g6.xlarge"),)
     # Half an hour for $0.42, each 10 % up and down.
     assert (best.x, best.x_low, best.x_high) == (1800.0, 1620.0, 1980.0)
     assert (best.y, best.y_low, best.y_high) == (0.42, 0.9 * 0.42, 1.1 * 0.42)
@@ -47,6 +58,14 @@ def test_the_front_is_a_line_of_its_own_with_intervals() -> None:
     assert chart.table.rows == (("1", "aws", "g6.xlarge", "1x L4", "$0.42 [0.38-0.46]", "30 min [27-33]"),)
 
 
+def test_an_answer_that_is_not_on_the_front_is_in_the_plot_and_its_table() -> None:
+    old = replace(quote("old", kind="gpu", device="T4", usd=0.1), may_lead=False, on_pareto_front=True)
+    answer = replace(recommendation(old, L4), best=L4)
+    (chart,) = cost_time_section(answer).plots
+    assert [series.points[0].name for series in chart.series] == ["", "aws g6.xlarge"]
+    assert [row[2] for row in chart.table.rows] == ["g6.xlarge", "old"]
+
+
 def test_amounts_are_in_the_currency_of_the_answer() -> None:
     answer = replace(recommendation(FRONT), exchange_rate=EURO)
     (chart,) = cost_time_section(answer).plots
@@ -55,7 +74,7 @@ def test_amounts_are_in_the_currency_of_the_answer() -> None:
 
 def test_what_costs_nothing_has_no_place_on_a_logarithmic_axis() -> None:
     (chart,) = cost_time_section(recommendation(FRONT, at_hand=HERE)).plots
-    assert [series.name.split(":")[0] for series in chart.series] == ["Pareto front"]
+    assert [series.name.split(":")[0] for series in chart.series] == ["Pareto front", "the answer"]
     paid = replace(HERE, job_usd=L4.job_usd)
     (chart,) = cost_time_section(recommendation(FRONT, at_hand=paid)).plots
     assert chart.series[-1].name == "the local machine"

@@ -16,7 +16,11 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 def test_a_source_of_prices_has_its_dates() -> None:
     same_day = replace(PRICES, oldest="2025-11-02", provider="gcp")
-    (table,) = prices_section([PRICES, same_day]).tables
+    section = prices_section([PRICES, same_day])
+    (table,) = section.tables
+    assert_says(section.lead[0], "6", "2025-10-01", "2025-11-02")  # 3 offers of each
+    assert section.is_folded
+    assert prices_section([]).tables == ()
     assert table.rows == (
         ("aws", "3", "2025-10-01 to 2025-11-02", "list price", "aws's list"),
         ("gcp", "3", "2025-11-02", "list price", "aws's list"),
@@ -43,7 +47,8 @@ def test_every_offer_left_out_stands_with_its_reason() -> None:
 
 def test_accuracy_says_the_whole_and_then_the_groups() -> None:
     section = accuracy_section([ALL, ON_T4, replace(ON_T4, by="family", name="cnn")])
-    (lead,) = section.lead
+    lead, _ = section.lead
+    assert section.is_folded
     assert_says(lead, "172", "mean", "14 %", "median", "6 %", "91 %", "90 %", "roofline", "41 %")
     (table,) = section.tables
     assert table.rows == (

@@ -110,9 +110,14 @@ def test_settings_change_the_answer_and_the_link_holds_them(server: Server) -> N
         page.locator("#ranking tbody tr:first-child td:nth-child(2)", has_text="gcp").wait_for(timeout=60_000)
         assert page.url.endswith("#example=mlp&provider=gcp")
         assert seen.requests.count(f"{server.url}/page/report") == asked_before + 1
+        page.get_by_role("textbox", name="Maximum per hour").fill("0.0001")
+        page.locator(".headline", has_text="No instance").wait_for(timeout=60_000)
+        assert page.locator("[role=alert]").is_hidden()  # that nothing fits is the answer
         page.get_by_role("textbox", name="Deadline").fill("soon")
         page.wait_for_selector("[role=alert]:not([hidden])")
         assert "is not a duration" in page.locator("[role=alert]").inner_text()
+        assert page.locator("[role=alert]").inner_text().startswith("Deadline: ")
+        assert page.locator("main").get_attribute("aria-busy") == "true"  # the answer is not to these settings
         assert page.get_by_role("textbox", name="Deadline").get_attribute("aria-invalid") == "true"
         refused = "Failed to load resource: the server responded with a status of 422 (Unprocessable Content)"
         assert set(seen.complaints) <= {refused, refused.replace("Content", "Entity")}
@@ -138,6 +143,11 @@ def test_a_dropped_workload_is_answered_and_its_name_is_text(server: Server, tmp
         assert tops["#ranking"] < tops["#settings"]
         page.get_by_role("button", name="Change the settings").click()
         assert page.locator("#settings").bounding_box()["y"] < 100
+        to_answer = page.locator("#to-answer")
+        assert to_answer.inner_text() == page.locator(".headline").inner_text()
+        assert to_answer.bounding_box()["y"] < 844
+        to_answer.click()
+        assert 0 <= page.locator(".headline").bounding_box()["y"] < 300
         file.write_text("not JSON")
         page.set_input_files("#file", [])
         page.set_input_files("#file", str(file))

@@ -1,4 +1,4 @@
-// Makes a figure for a plot of a report: legend, drawing with numbers under the pointer, and the same data as a table.
+// Makes a figure for a plot of a report: legend, drawing with numbers at the pointer or the arrow keys, and a table of its data.
 
 import { element } from "./dom.js";
 import { buildTable } from "./table.js";
@@ -11,13 +11,39 @@ const BAR_HEIGHT = 44;
 
 /** Make the figure of `plot`, which is redrawn when its width changes. */
 export function buildFigure(plot, money) {
-  const canvas = element("div", { class: "canvas", role: "img", "aria-label": `${plot.title}. The table below has its figures.` });
+  const spoken = element("p", { class: "spoken", role: "status" });
+  const label = `${plot.title}. Arrow keys go from point to point; the table below has all figures.`;
+  const canvas = element("div", { class: "canvas", role: "application", "aria-label": label, tabindex: "0" });
+  const stops = stopsOf(plot);
   let drawnWidth = 0;
+  let at = null;
+
+  function draw() {
+    const drawing = DRAW[plot.kind](plot, drawnWidth, money, stops[at] ?? null);
+    drawing.setAttribute("aria-hidden", "true");
+    canvas.replaceChildren(drawing);
+    spoken.textContent = stops[at]?.text ?? "";
+  }
+
+  function stopAt(place) {
+    if (place === at) return;
+    at = place;
+    draw();
+  }
+
+  canvas.addEventListener("focus", () => canvas.matches(":focus-visible") && stopAt(0));
+  canvas.addEventListener("blur", () => stopAt(null));
+  canvas.addEventListener("keydown", (event) => {
+    const place = stopAfter(event.key, at, stops.length);
+    if (place === undefined) return;
+    event.preventDefault();
+    stopAt(place);
+  });
   new ResizeObserver(([{ contentRect }]) => {
     const width = Math.floor(contentRect.width);
     if (width === drawnWidth || width === 0) return;
     drawnWidth = width;
-    canvas.replaceChildren(DRAW[plot.kind](plot, width, money));
+    draw();
   }).observe(canvas);
   return element(
     "figure",
@@ -26,15 +52,36 @@ export function buildFigure(plot, money) {
     ...plot.notes.map((note) => element("p", { class: "note" }, note)),
     legendOf(plot),
     canvas,
+    spoken,
     element("details", {}, element("summary", {}, `Table: ${plot.table.title}`), buildTable(plot.table)),
   );
+}
+
+/** What the arrow keys visit: the points that are not faint, or the parts of the bars. */
+function stopsOf(plot) {
+  if (plot.kind === "bars") return stretchesOf(plot).map((part) => ({ ...part, x: (part.start + part.end) / 2 }));
+  const clear = plot.series.filter((one) => !one.is_faint);
+  return (clear.length ? clear : plot.series).flatMap((one) => one.points).filter((point) => point.text);
+}
+
+function stopAfter(key, at, count) {
+  const now = at ?? -1;
+  return {
+    ArrowRight: (now + 1) % count,
+    ArrowDown: (now + 1) % count,
+    ArrowLeft: (Math.max(now, 0) - 1 + count) % count,
+    ArrowUp: (Math.max(now, 0) - 1 + count) % count,
+    Home: 0,
+    End: count - 1,
+    Escape: null,
+  }[key];
 }
 
 function color(index) {
   return `var(--series-${index})`;
 }
 
-function drawChart(plot, width, money) {
+function drawChart(plot, width, money, stop) {
   const series = plot.series.map((one) => ({ ...one, hue: color(one.color) }));
   const points = series.flatMap((one) => one.points);
   const x = axisOf(plot.x, points.flatMap((point) => [point.x, point.x_low ?? point.x, point.x_high ?? point.x]), width / 75, money);
@@ -56,6 +103,7 @@ function drawChart(plot, width, money) {
       ...series.flatMap(seriesMarks),
       ...ruleMarks(plot.rules),
       Plot.tip(points.filter((point) => point.text), Plot.pointer({ x: "x", y: "y", title: "text", ...TIP, maxRadius: 30 })),
+      ...(stop ? [Plot.dot([stop], { x: "x", y: "y", r: 9, stroke: "currentColor", strokeWidth: 2 }), Plot.tip([stop], { x: "x", y: "y", title: "text", ...TIP })] : []),
     ],
   });
 }
@@ -118,12 +166,17 @@ function axisMarks(grid, axis, { ticks, text, label }) {
   return [grid(ticks), axis(ticks, { text, label, tickSize: 0 })];
 }
 
-function drawBars(plot, width, money) {
-  const bars = plot.bars.map((bar, index) => ({ ...bar, key: String(index) }));
-  const stretches = bars.flatMap((bar) => {
+/** The parts of the bars with their ends, and with the key of their bar. */
+function stretchesOf(plot) {
+  return plot.bars.flatMap((bar, index) => {
     let end = 0;
-    return bar.parts.map((part) => ({ ...part, key: bar.key, start: end, end: (end += part.value) }));
+    return bar.parts.map((part) => ({ ...part, key: String(index), start: end, end: (end += part.value) }));
   });
+}
+
+function drawBars(plot, width, money, stop) {
+  const bars = plot.bars.map((bar, index) => ({ ...bar, key: String(index) }));
+  const stretches = stretchesOf(plot);
   const limits = bars.filter((bar) => bar.limit !== null);
   const ends = [...stretches.map((part) => part.end), ...limits.map((bar) => bar.limit)];
   const x = axisOf(plot.x, ends, width / 75, money);
@@ -144,6 +197,7 @@ function drawBars(plot, width, money) {
       Plot.text(bars, { y: "key", text: (bar) => labelOf(bar, width), frameAnchor: "left", lineAnchor: "bottom", dy: -3, textAnchor: "start", ...HALO }),
       Plot.tip(stretches, Plot.pointerY({ y: "key", x: (part) => (part.start + part.end) / 2, title: "text", ...TIP, maxRadius: 400 })),
       Plot.tip(limits, Plot.pointer({ y: "key", x: "limit", title: "limit_text", ...TIP, maxRadius: 12 })),
+      ...(stop ? [Plot.tip([stop], { y: "key", x: "x", title: "text", ...TIP })] : []),
     ],
   });
 }

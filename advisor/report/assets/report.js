@@ -30,9 +30,8 @@ function buildSection(section, money) {
     "section",
     { id: section.id, "aria-labelledby": `${section.id}-title` },
     element("h2", { id: `${section.id}-title` }, section.title),
-    ...(section.is_folded
-      ? [element("details", { class: "folded" }, element("summary", {}, section.lead.join(" ")), ...content)]
-      : [...section.lead.map((sentence) => element("p", { class: "lead" }, sentence)), ...content]),
+    ...section.lead.slice(0, section.is_folded ? -1 : undefined).map((sentence) => element("p", { class: "lead" }, sentence)),
+    ...(section.is_folded ? [element("details", { class: "folded" }, element("summary", {}, section.lead.at(-1)), ...content)] : content),
   );
 }
 

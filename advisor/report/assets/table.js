@@ -6,15 +6,18 @@ const FIRST_ROWS = 25;
 const LONG = 48;
 const SHORT = 12;
 const SEARCHED_FROM = 12;
+const SORTED_FROM = 7;
+const FEW_COLUMNS = 6;
 
 /** Make the table with its controls. */
 export function buildTable(table) {
   const rows = table.rows.map((cells, index) => ({ cells, index }));
+  const isSorted = rows.length >= SORTED_FROM;
   const state = { sortedBy: null, isDescending: false, words: "", choices: new Map(), showsAll: false };
   const body = element("tbody");
   const status = element("span", { role: "status" });
   const more = element("button", { type: "button", class: "more", on: { click: () => update({ showsAll: true }) } });
-  const headings = table.columns.map((column, index) => heading(column, () => sortBy(index)));
+  const headings = table.columns.map((column, index) => heading(column, isSorted && (() => sortBy(index))));
   const kinds = table.columns.map((column, index) => kindOf(column, rows, index));
 
   function sortBy(index) {
@@ -25,12 +28,12 @@ export function buildTable(table) {
   function update(change) {
     Object.assign(state, change);
     headings.forEach((one, index) => {
-      const order = index !== state.sortedBy ? "none" : state.isDescending ? "descending" : "ascending";
-      one.setAttribute("aria-sort", order);
+      if (index === state.sortedBy) one.setAttribute("aria-sort", state.isDescending ? "descending" : "ascending");
+      else one.removeAttribute("aria-sort");
     });
     const found = sorted(rows.filter((row) => matches(row, state)), table, state);
     const shown = state.showsAll ? found : found.slice(0, FIRST_ROWS);
-    body.replaceChildren(...shown.map((row) => tableRow(row.cells, kinds)));
+    body.replaceChildren(...shown.map((row) => tableRow(row, kinds, table.is_first_highlighted)));
     status.textContent = `${shown.length.toLocaleString("en")} of ${found.length.toLocaleString("en")} rows`;
     more.textContent = `Show all ${found.length.toLocaleString("en")} rows`;
     more.hidden = shown.length === found.length;
@@ -38,15 +41,18 @@ export function buildTable(table) {
 
   const grid = element(
     "table",
-    {},
+    { class: table.columns.length <= FEW_COLUMNS && "few" },
     element("caption", {}, table.title),
     element("thead", {}, element("tr", {}, ...headings)),
     body,
   );
   update({});
-  const box = element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": table.title }, grid);
-  const hint = element("p", { class: "note", hidden: true }, "More columns to the right: scroll the table sideways.");
-  const sizes = new ResizeObserver(() => (hint.hidden = box.scrollWidth <= box.clientWidth));
+  const box = element("div", { class: "scroll", role: "region", "aria-label": table.title }, grid);
+  const hint = element("p", { class: "note hint-to-scroll", hidden: true }, "More columns to the right: scroll the table sideways.");
+  const sizes = new ResizeObserver(() => {
+    hint.hidden = box.scrollWidth <= box.clientWidth;
+    box.tabIndex = hint.hidden ? -1 : 0;
+  });
   sizes.observe(box);
   sizes.observe(grid);
   return element(
@@ -61,8 +67,8 @@ export function buildTable(table) {
 }
 
 function heading(column, sort) {
-  const button = element("button", { type: "button", on: { click: sort } }, column.header);
-  return element("th", { scope: "col", class: column.is_number ? "number" : null }, button);
+  const name = sort ? element("button", { type: "button", on: { click: sort } }, column.header) : column.header;
+  return element("th", { scope: "col", class: column.is_number ? "number" : null }, name);
 }
 
 /** Align numbers to the right; wrap text only in columns with long text, and on a phone in the first ones. */
@@ -73,8 +79,8 @@ function kindOf(column, rows, index) {
   return longest <= SHORT ? "short" : null;
 }
 
-function tableRow(cells, kinds) {
-  return element("tr", {}, ...cells.map((cell, at) => element("td", { class: kinds[at] }, cell)));
+function tableRow({ cells, index }, kinds, isFirstHighlighted) {
+  return element("tr", { class: isFirstHighlighted && index === 0 && "first" }, ...cells.map((cell, at) => element("td", { class: kinds[at] }, cell)));
 }
 
 function controls(table, update, state, status) {

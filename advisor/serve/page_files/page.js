@@ -7,6 +7,7 @@ const MOST_BYTES = 4 * 1024 * 1024;
 const form = document.getElementById("settings");
 const root = document.getElementById("report");
 const statusLine = document.getElementById("status");
+const toAnswer = document.getElementById("to-answer");
 const problemLine = document.getElementById("problem");
 const drop = document.querySelector(".drop");
 const own = { workload: null };
@@ -31,7 +32,7 @@ async function update() {
   asking = new AbortController();
   const { signal } = asking;
   root.setAttribute("aria-busy", "true");
-  statusLine.textContent = "Working...";
+  say("Working...");
   try {
     const { example, ...options } = settings();
     const body = JSON.stringify({ workload: await workloadOf(example, signal), options });
@@ -39,14 +40,27 @@ async function update() {
     clearProblem();
     keepingOpen(() => showReport(report, root));
     root.removeAttribute("aria-busy");
-    statusLine.textContent = `Answered: ${report.figures[0]?.value ?? "no instance fits"}. Computing break-even...`;
-    addSection(await answerTo("break-even", body, signal), report.money, root, "basis");
-    statusLine.textContent = `Answered: ${report.figures[0]?.value ?? "no instance fits"}.`;
+    say(report.figures.length ? "Answered. Computing break-even..." : "Answered.", report.headline);
+    if (!report.figures.length) return;
+    const breakEven = await answerTo("break-even", body, signal).catch(ifNothingFits);
+    if (breakEven) addSection(breakEven, report.money, root, "basis");
+    say("Answered.", report.headline);
   } catch (error) {
     if (signal.aborted) return;
-    root.removeAttribute("aria-busy");
-    showProblem(error);
+    showProblem(error); // the answer stays marked as busy: it is not the answer to these settings
   }
+}
+
+/** Show a status above the answer; on a phone, the headline is also at the end of the form. */
+function say(status, headline = status) {
+  statusLine.textContent = status;
+  toAnswer.textContent = headline;
+}
+
+/** Leave break-even out where the limits leave no CPU or no GPU. */
+function ifNothingFits(error) {
+  if (error.code !== "nothing-fits") throw error;
+  return null;
 }
 
 async function answerTo(question, body, signal) {
@@ -62,11 +76,13 @@ async function answerTo(question, body, signal) {
 
 function showProblem({ message, hint, field }) {
   clearProblem();
-  statusLine.textContent = "";
-  problemLine.textContent = hint ? `${message}: ${hint}.` : `${message}.`;
-  problemLine.hidden = false;
   const name = field?.replace("options.", "");
   const input = name ? form.elements.namedItem(name) : null;
+  const label = input?.labels?.[0]?.firstChild.textContent.trim();
+  const text = label ? `${label}: ${message.replace(/^options\.\w+: (--[\w-]+: )?/, "")}` : message;
+  problemLine.textContent = hint ? `${text}: ${hint}.` : `${text}.`;
+  say("", problemLine.textContent);
+  problemLine.hidden = false;
   input?.setAttribute("aria-invalid", "true");
   input?.setAttribute("aria-describedby", "problem");
 }
@@ -129,6 +145,7 @@ form.addEventListener("submit", (event) => event.preventDefault());
 document.getElementById("file").addEventListener("change", ({ target }) => target.files[0] && takeFile(target.files[0]));
 document.getElementById("copy").addEventListener("click", copyLink);
 document.getElementById("to-settings").addEventListener("click", () => form.scrollIntoView());
+toAnswer.addEventListener("click", () => document.getElementById("answer").scrollIntoView());
 for (const name of ["dragenter", "dragover", "dragleave", "drop"]) {
   document.addEventListener(name, (event) => {
     event.preventDefault();
