@@ -1,6 +1,7 @@
 """Recommends from the steps that a model took in the user's own loop."""
 
 import inspect
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,10 @@ from advisor.question.from_model import question_from_model
 from advisor.question.option_values import options_of
 from advisor.question.served_model import asks_for_tokens
 from advisor.records.answer import Recommendation
+from advisor.records.displayed import Displayed
 from advisor.records.machine import Machine
 from advisor.records.timing import StepTiming
+from advisor.report.content import Block, Paragraph
 
 if TYPE_CHECKING:
     from torch import nn
@@ -27,21 +30,23 @@ _NO_WAIT_RATIO = 0.05
 """A shorter wait, relative to the step, may be the code between two steps; it says nothing about the workers."""
 
 
-class Observed:
+class Observed(Displayed):
     """The steps that `observe` saw; use it after the `with`."""
 
     def __init__(self, observer: "Observer", *, worker_count: int | None) -> None:
         self._observer = observer
         self._worker_count = worker_count
 
-    def __repr__(self) -> str:
+    def _content(self) -> Iterator[Block]:
         try:
             timing = self.timing
         except UsageError as error:
-            return f"nothing to recommend from: {error.message}; {error.hint}"
+            yield Paragraph(title=f"nothing to recommend from: {error.message}; {error.hint}")
+            return
         wait_s, step = timing.loader_wait_s, units.format_interval_s(timing.step_s, timing.low_s, timing.high_s)
         waits = f", {units.format_duration(wait_s)} of waiting for data before each" if wait_s else ""
-        return f"{timing.step_count:,} steps of batch {timing.batch:,}: {step} each{waits}; recommend() rests on them"
+        title = f"{timing.step_count:,} steps of batch {timing.batch:,}: {step} each{waits}; recommend() rests on them"
+        yield Paragraph(title=title)
 
     @property
     def timing(self) -> StepTiming:

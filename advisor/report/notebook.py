@@ -5,9 +5,13 @@ from html import escape
 
 from advisor.report.content import Block, Listing, Paragraph, Table, Warnings, printable, shown
 
+_MOST_OPEN = 5
+_STYLES = {True: "white-space:nowrap", False: "white-space:nowrap;text-align:left"}
+"""By whether a column has numbers. Notebooks align all cells to the right and wrap them."""
+
 
 def to_fragment(content: Iterable[Block]) -> str:
-    """Return the content in plain elements that take the notebook's theme; lists are folded."""
+    """Return the content in plain elements that take the notebook's theme; long lists are folded."""
     return "".join(part for block in shown(content) for part in _parts(block))
 
 
@@ -18,14 +22,17 @@ def _parts(block: Block) -> Iterator[str]:
             yield from _paragraphs(block.sentences)
         case Listing():
             items = "".join(f"<li>{_literal(item)}</li>" for item in block.items)
-            yield f"<details><summary>{_literal(block.title)}</summary><ul>{items}</ul></details>"
+            is_open = " open" if len(block.items) <= _MOST_OPEN and not block.folded else ""
+            yield f"<details{is_open}><summary>{_literal(block.title)}</summary><ul>{items}</ul></details>"
         case Warnings():
             yield from _paragraphs(f"Warning: {item}" for item in block.items)
         case Table():
             yield from _paragraphs([block.title] if block.title else [])
-            head = _cells("th", (column.header for column in block.columns))
-            body = "".join(f"<tr>{_cells('td', row)}</tr>" for row in block.rows)
-            yield f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+            styles = [_STYLES[column.is_number] for column in block.columns]
+            head = _cells("th", (column.header for column in block.columns), styles)
+            body = "".join(f"<tr>{_cells('td', row, styles)}</tr>" for row in block.rows)
+            table = f'<table style="margin-left:0"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+            yield f'<div style="overflow-x:auto">{table}</div>'
             yield from _paragraphs(block.notes)
 
 
@@ -33,8 +40,9 @@ def _paragraphs(texts: Iterable[str]) -> Iterator[str]:
     return (f"<p>{_literal(text)}</p>" for text in texts)
 
 
-def _cells(tag: str, texts: Iterable[str]) -> str:
-    return "".join(f"<{tag}>{_literal(text)}</{tag}>" for text in texts)
+def _cells(tag: str, texts: Iterable[str], styles: Iterable[str]) -> str:
+    cells = zip(texts, styles, strict=True)
+    return "".join(f'<{tag} style="{style}">{_literal(text)}</{tag}>' for text, style in cells)
 
 
 def _literal(text: str) -> str:

@@ -191,7 +191,9 @@ def test_what_was_seen_prints_its_steps_or_what_is_missing() -> None:
     shown = repr(Observed(watching, worker_count=2))
     for figure in ("12 steps", "batch 32", "20 ms [18-30]", "5 ms"):
         assert figure in shown
+        assert figure in Observed(watching, worker_count=2)._repr_html_()
 
     with advisor.observe(nn.Linear(2, 2)) as seen:
         pass
     assert "0 steps" in repr(seen)
+    assert "0 steps" in seen._repr_html_()

@@ -6,6 +6,7 @@ import pytest
 
 from advisor.records.answer import Recommendation
 from advisor.records.displayed import Displayed
+from advisor.report.content import Column, Listing, Table
 from advisor.report.notebook import to_fragment
 from advisor.report.recommendation import recommendation_content
 from tests.report.report_toys import break_even
@@ -45,6 +46,16 @@ def test_the_fragment_has_a_headline_and_a_row_for_each_quote() -> None:
     assert elements.counts["td"] == 3 * elements.counts["th"]
     assert html.startswith("<p><strong>aws g6.xlarge (1x L4) processes a million samples for $0.42")
     assert "<p>Warning: old</p>" in html
+
+
+def test_a_short_list_is_open_and_words_are_aligned_to_the_left() -> None:
+    long, short, folded = (
+        Listing(title="", items=("one",) * count, folded=remark) for count, remark in ((6, ""), (5, ""), (1, "more"))
+    )
+    assert [to_fragment([one]).startswith("<details open>") for one in (long, short, folded)] == [False, True, False]
+    columns = (Column(header="name"), Column(header="count", is_number=True))
+    html = to_fragment([Table(title="", columns=columns, rows=(("one", "1"),))])
+    assert html.count("text-align:left") == 2  # a head and a cell
 
 
 def test_a_name_is_text_not_html() -> None:
