@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.write_demo import COMMAND, demo, shown, shown_day
+from scripts.write_demo import COMMAND, MODELS, PAGE, QUESTIONS, first_screen, shown, shown_day
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -48,14 +48,37 @@ def test_the_model_file_it_shows_is_ranked(folder: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
+def test_it_is_a_landing_page() -> None:
+    assert len(README.splitlines()) <= 150
+
+
 def test_the_answer_it_shows_is_that_of_the_command_above_it() -> None:
     """The README's answer also has the local machine of whoever wrote it, on lines of its own."""
-    assert shown().splitlines()[0] == f"$ {COMMAND}"
-    words = " ".join(shown().split())
-    missing = [
-        line for line in demo(shown_day(), flags=["--no-local"]).splitlines() if " ".join(line.split()) not in words
+    (answer,) = shown()
+    assert answer.splitlines()[0] == f"$ {COMMAND}"
+    words = " ".join(answer.split())
+    expected = first_screen(f"{COMMAND} --no-local", shown_day()).splitlines()[1:]
+    assert not [line for line in expected if " ".join(line.split()) not in words], "run make docs"
+
+
+def test_the_page_of_first_screens_has_every_command_and_is_cut_only_below_the_ranking() -> None:
+    screens = shown(PAGE)
+    assert [screen.partition("\n\n")[0] for screen in screens] == [
+        f"$ {command}" for command in (*QUESTIONS.values(), *MODELS.values())
     ]
-    assert not missing, "run make docs"
+    for screen in screens:
+        assert screen.endswith("\n[...]\n")
+        assert screen.count("[...]") == 1
+        answer = screen.partition("\n\n")[2].splitlines()
+        assert max(map(len, answer)) <= 80
+        assert len(answer) <= 45
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [one for one in (*QUESTIONS.values(), *MODELS.values()) if "--run" not in one])
+def test_the_page_of_first_screens_shows_the_answers_of_its_commands(command: str) -> None:
+    """A script's data loader is timed anew each time, so its figures differ a little."""
+    assert first_screen(command, shown_day(PAGE)) in shown(PAGE), "run make docs"
 
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -75,7 +98,8 @@ def test_every_link_of_a_page_leads_to_a_file_and_a_heading(page: Path) -> None:
             )
 
 
-def test_the_overlay_that_the_page_on_prices_shows_is_the_example() -> None:
+def test_the_overlays_that_the_page_on_prices_shows_are_the_examples() -> None:
     page = (ROOT / "docs" / "prices.md").read_text(encoding="utf-8")
-    (_, overlay) = re.findall(r"^```yaml\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
-    assert overlay == (ROOT / "examples" / "advisor.yaml").read_text(encoding="utf-8")
+    overlays = re.findall(r"^```yaml\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    examples = [(ROOT / "examples" / name).read_text(encoding="utf-8") for name in ("owned.yaml", "advisor.yaml")]
+    assert overlays == examples

@@ -11,7 +11,6 @@ from advisor.answers.ranking import rank
 from advisor.catalog.find import device_ids, overlay_notes
 from advisor.cost.by_kind import ByKind, KindMarket
 from advisor.cost.crossing_curve import (
-    DECADE_COUNT,
     curve_of,
     folk_rule_of,
     parameter_curve,
@@ -27,7 +26,7 @@ from advisor.predict.join import at_batches
 from advisor.question.record import Question
 from advisor.question.variations import Variation
 from advisor.records.answer import Job
-from advisor.records.break_even_curves import BREAK_EVEN_SCHEMA_VERSION, BreakEven, Curve
+from advisor.records.break_even_curves import BREAK_EVEN_SCHEMA_VERSION, DECADE_COUNT, BreakEven, Curve
 from advisor.records.device import DeviceKind
 from advisor.records.machine import LOCAL
 from advisor.records.options import Options

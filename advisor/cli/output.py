@@ -74,14 +74,14 @@ def parse_output(text: str, suffixes: Mapping[str, str]) -> Output:
     return Output(format=formats[path.suffix.lower()], path=path)
 
 
-def view_of(output: Output, *, top: int = 10) -> View:
+def view_of(output: Output, *, top: int = 10, folded: str = "") -> View:
     """Return the view for an output: terminal width and colours on a terminal, otherwise 80 columns and no colours.
 
-    COLUMNS and NO_COLOR override this.
+    COLUMNS and NO_COLOR override this. `folded` says how to see what a terminal leaves out, "" shows it.
     """
     on_terminal = output.path is None and sys.stdout.isatty()
     width = shutil.get_terminal_size(fallback=(80, 24)).columns if on_terminal or "COLUMNS" in os.environ else 80
-    return View(top=top, width=width, color=on_terminal and not os.environ.get("NO_COLOR"))
+    return View(top=top, width=width, color=on_terminal and not os.environ.get("NO_COLOR"), folded=folded)
 
 
 def write(text: str, output: Output) -> None:

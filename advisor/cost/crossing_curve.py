@@ -12,9 +12,6 @@ from advisor.cost.service import requests_per_month
 from advisor.records.answer import Contender, CurvePoint, Job
 from advisor.records.break_even_curves import Curve, CurveKind, FolkRule, KindCost
 
-DECADE_COUNT = 9
-"""Curves over requests per day and over samples run from 1 to 10 to this power."""
-
 
 def curve_of(kind: CurveKind, grid: Sequence[int], cheapest: Callable[[int], ByKind]) -> Curve:
     """Return the curve over an ascending `grid`; `cheapest` is also called between grid points to locate crossings."""

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from advisor.cost.by_kind import KindMarket
-from advisor.cost.crossing_curve import DECADE_COUNT, point_of, requests_curve, samples_curve
+from advisor.cost.crossing_curve import point_of, requests_curve, samples_curve
 from advisor.cost.job import ASSUMED_SAMPLES
 from advisor.records.answer import Choice, Job, Quote, Situation, SituationKind
-from advisor.records.break_even_curves import Curve
+from advisor.records.break_even_curves import DECADE_COUNT, Curve
 from advisor.records.prediction import Predictions
 
 _DECADES = tuple(10**power for power in range(DECADE_COUNT + 1))

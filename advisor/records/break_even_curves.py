@@ -8,6 +8,8 @@ from advisor.records.displayed import Displayed
 from advisor.records.price import ExchangeRate
 
 BREAK_EVEN_SCHEMA_VERSION = 1
+DECADE_COUNT = 9
+"""Curves over requests per day and over samples run from 1 to 10 to this power."""
 CurveKind = Literal["batch", "requests_per_day", "samples", "parameter"]
 
 

@@ -35,7 +35,7 @@ def _lines(block: Block) -> Iterator[str]:
             for sentence in block.sentences:
                 yield from (escape(sentence), "")
         case Listing():
-            yield from _bullets(block.title, block.items)
+            yield from _bullets(block.title, (*block.items, *block.more))
         case Warnings():
             yield from _bullets("Warnings", block.items)
         case Table():
@@ -44,7 +44,8 @@ def _lines(block: Block) -> Iterator[str]:
             yield "|" + "|".join("---:" if column.is_number else "---" for column in block.columns) + "|"
             yield from map(_row, block.rows)
             yield ""
-            yield from _bullets("Rows", block.notes) if block.notes else ()
+            notes = (*block.notes, *block.more)
+            yield from _bullets("Rows", notes) if notes else ()
 
 
 def _row(cells: Iterable[str]) -> str:

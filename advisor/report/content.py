@@ -26,14 +26,14 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """A title and a list of sentences. Renderers skip a listing without items.
+    """A title and a list of sentences. Renderers skip a listing without any.
 
-    If `folded` is set, a terminal shows only the title, with this remark on what shows the items.
+    `more` are sentences that a terminal shows only on demand (`View.folded`).
     """
 
     title: str
-    items: tuple[str, ...]
-    folded: str = ""
+    items: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +64,16 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Rows of text. The page adds a search field to a long table. Renderers skip a table without rows."""
+    """Rows of text. The page adds a search field to a long table. Renderers skip a table without rows.
+
+    `more` are notes that a terminal shows only on demand (`View.folded`).
+    """
 
     title: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
     is_first_highlighted: bool = False
 
 
@@ -81,7 +85,7 @@ def shown(content: Iterable[Block]) -> Iterator[Block]:
     """Yield the blocks that have something to show."""
     for block in content:
         match block:
-            case Listing(items=()) | Warnings(items=()) | Table(rows=()):
+            case Listing(items=(), more=()) | Warnings(items=()) | Table(rows=()):
                 continue
             case _:
                 yield block
@@ -242,11 +246,17 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """How to show an answer. `top`: rows of a text table (data formats have all). `width`: characters per line."""
+    """How to show an answer.
+
+    - `top`: rows of a text table (data formats have all)
+    - `width`: characters per line
+    - `folded`: how to see `more` of listings and tables, such as "--details"; "" shows them
+    """
 
     top: int = 10
     width: int = 80
     color: bool = False
+    folded: str = ""
 
 
 def printable(text: str) -> str:

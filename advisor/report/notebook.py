@@ -21,8 +21,8 @@ def _parts(block: Block) -> Iterator[str]:
             yield f"<p><strong>{_literal(block.title)}</strong></p>" if block.title else ""
             yield from _paragraphs(block.sentences)
         case Listing():
-            items = "".join(f"<li>{_literal(item)}</li>" for item in block.items)
-            is_open = " open" if len(block.items) <= _MOST_OPEN and not block.folded else ""
+            items = "".join(f"<li>{_literal(item)}</li>" for item in (*block.items, *block.more))
+            is_open = " open" if len(block.items) <= _MOST_OPEN and not block.more else ""
             yield f"<details{is_open}><summary>{_literal(block.title)}</summary><ul>{items}</ul></details>"
         case Warnings():
             yield from _paragraphs(f"Warning: {item}" for item in block.items)
@@ -33,7 +33,7 @@ def _parts(block: Block) -> Iterator[str]:
             body = "".join(f"<tr>{_cells('td', row, styles)}</tr>" for row in block.rows)
             table = f'<table style="margin-left:0"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
             yield f'<div style="overflow-x:auto">{table}</div>'
-            yield from _paragraphs(block.notes)
+            yield from _paragraphs((*block.notes, *block.more))
 
 
 def _paragraphs(texts: Iterable[str]) -> Iterator[str]:

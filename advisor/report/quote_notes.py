@@ -64,7 +64,7 @@ def token_notes(best: Quote, job: Job, *, rate: ExchangeRate | None) -> Iterator
     tokens = best.tokens
     if tokens is None or job.generation is None:
         return
-    times = f"first token after {interval_text(tokens.ttft_s)}, then one every {interval_text(tokens.tpot_s)}"
+    times = f"First token after {interval_text(tokens.ttft_s)}, then one every {interval_text(tokens.tpot_s)}"
     if tokens.tpot_s.mid > tokens.decode_s:
         alone = units.format_duration(tokens.decode_s)
         times += f"; a decode step alone takes {alone}, and prefill of other requests runs in between"
@@ -179,7 +179,7 @@ def load_text(job: Job) -> str:
 
 
 def cost_notes(best: Quote, job: Job) -> Iterator[str]:
-    """Yield notes on start-up, waiting, load, interruptions and commitment."""
+    """Yield notes on start-up and on the load of a service."""
     if "start-up" in best.covers:
         where = f"as measured on {best.provider}" if best.start_up_measured else "the median of the measured clouds"
         parts = (
@@ -195,11 +195,17 @@ def cost_notes(best: Quote, job: Job) -> Iterator[str]:
             f"start-up: {units.format_duration(best.start_up_s)}: {listed}. Fetching data takes extra time; "
             "`software_s` of your overlay is the time with your own image."
         )
+    if job.requests_per_day is not None:
+        yield from _service_notes(best, job)
+
+
+def price_terms(best: Quote, job: Job) -> Iterator[str]:
+    """Yield notes on waiting for the machine, a service without redundancy, interruptions and commitment."""
     if best.wait_s:
         wait = units.format_duration(best.wait_s)
         yield f"availability: the time includes {wait} of waiting for the machine, as set in your overlay."
-    if job.requests_per_day is not None:
-        yield from _service_notes(best, job)
+    if job.requests_per_day is not None and best.instance_count == 1:
+        yield "a single instance is down while it restarts; two of them double the cost."
     if best.price_kind == "spot":
         yield _spot(best, job)
     if best.commitment_usd is not None:
@@ -235,8 +241,6 @@ def _service_notes(best: Quote, job: Job) -> Iterator[str]:
             if job.generation is None
             else ("the requests wait in one queue for the next free place.")
         )
-    if count == 1:
-        yield "a single instance is down while it restarts; two of them double the cost."
     if best.start_up_s:
         yield (
             f"cold start: another instance needs {units.format_duration(best.start_up_s)} until its boot script runs, "

@@ -26,7 +26,7 @@ _FIRST: Mapping[Objective, str] = {"cost": "Cheapest", "time": "Fastest", "cost-
 
 
 def recommendation_content(recommendation: Recommendation, *, top: int = 10) -> Iterator[Block]:
-    """Yield the headline, assumptions, `top` offers that include CPUs and GPUs, offers left out and warnings."""
+    """Yield the verdict, `top` offers that include CPUs and GPUs, then assumptions, offers left out and warnings."""
     rows = table_rows(recommendation, top=top)
     better = (
         sentence.in_other_precision(recommendation),
@@ -36,24 +36,26 @@ def recommendation_content(recommendation: Recommendation, *, top: int = 10) -> 
     if when := when_to_use_which(recommendation):
         yield Paragraph(title=when)
         yield from situation_tables(recommendation)
-    yield Paragraph(title=sentence.headline(recommendation), sentences=tuple(filter(None, better)))
+    about_best = (*sentence.best_figures(recommendation), *sentence.certainty(recommendation), *filter(None, better))
+    yield Paragraph(title=sentence.verdict(recommendation), sentences=about_best)
     yield from choice_tables(recommendation)
     yield from alternative_tables(recommendation)
-    yield Listing(title="The best of each tier", items=sentence.by_tier(recommendation))
-    yield Listing(title="Assumes", items=sentence.basis(recommendation))
+    yield Listing(title="The best of the other tiers", items=sentence.by_tier(recommendation))
     yield table_of(
         rows,
         columns_for(rows),
         notes=sentence.table_notes(rows, quote_count=len(recommendation.quotes)),
+        more=sentence.table_details(rows),
         is_first_highlighted=True,
     )
     yield from batch_tables(recommendation)
     yield from machine_tables(recommendation)
+    yield Listing(title="Assumes", items=sentence.settings(recommendation), more=sentence.further_basis(recommendation))
     reasons = sentence.left_out(recommendation)
     if recommendation.best is None:
         yield Listing(title=f"Left out ({len(recommendation.rejected):,})", items=reasons)
     else:
-        yield Listing(title=sentence.left_out_summary(recommendation), items=reasons, folded="all: -o html")
+        yield Listing(title=sentence.left_out_summary(recommendation), more=reasons)
     yield Warnings(items=recommendation.warnings)
 
 
@@ -92,7 +94,10 @@ def ranking_section(recommendation: Recommendation) -> Section:
         rows,
         sorted((*columns_for(rows), *more), key=lambda one: places.get(one.header, len(places))),
         title="Every offer",
-        notes=sentence.table_notes(ranked, quote_count=len(recommendation.quotes)),
+        notes=(
+            *sentence.table_notes(ranked, quote_count=len(recommendation.quotes)),
+            *sentence.table_details(ranked),
+        ),
         is_first_highlighted=True,
     )
     doubtful = "" if all(row.quote.may_lead for row in rows) else ", after them those that may not head the answer (?)"

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 from advisor import units
 from advisor.records.answer import Job, Quote, Recommendation, WorkloadSummary
@@ -20,6 +21,7 @@ from advisor.report.quote_notes import (
     load_text,
     loader_notes,
     measured_notes,
+    price_terms,
     scaling_notes,
     service_settings,
     token_notes,
@@ -57,44 +59,64 @@ _NOT_WORTH_RENTING_S = 3600.0
 
 
 def headline(recommendation: Recommendation) -> str:
-    """Return the answer in one sentence: the instance, its cost, the margin over the other kind of device, its rivals.
+    """Return the answer as one paragraph: the verdict, how sure it is, and what to know about it."""
+    return " ".join((verdict(recommendation), *certainty(recommendation)))
 
-    If the local machine can do the job within an hour, another sentence says so: as advice before the answer, or as a
-    fact after it if the job has no given size.
+
+def verdict(recommendation: Recommendation) -> str:
+    """Return the instance to take, its cost, its speed, and the margin over the other kind of device.
+
+    Advice not to rent comes first if the local machine does a job of a given size within an hour.
     """
-    best, rate, enough = recommendation.best, recommendation.exchange_rate, _enough_at_hand(recommendation)
+    best, job, rate = recommendation.best, recommendation.job, recommendation.exchange_rate
     if best is not None and best.provider == LOCAL:
-        rivals = _rivals(best, recommendation)
-        return f"{_local_job(best, recommendation.job, rate=rate)}{rivals}."
-    keep = here = ""
-    if enough is not None:
-        done = _local_job(enough, recommendation.job, rate=rate)
-        if recommendation.job.assumed:
-            here = f" {done[:1].upper()}{done[1:]}."
-        else:
-            keep = f"Do not rent: {done}. "
+        return f"{_local_job(best, job, rate=rate)}."
+    enough = None if job.assumed else _enough_at_hand(recommendation)
+    keep = "" if enough is None else f"Do not rent: {_local_job(enough, job, rate=rate)}. "
     if best is None:
         count = len(recommendation.rejected)
         offers = "1 offer was" if count == 1 else f"{count:,} offers were"
-        return (
-            f"{keep}No instance can run this job within the limits: {offers} left out.{_closest(recommendation)}{here}"
-        )
-    job, unit = recommendation.job, unit_of(recommendation)
+        return f"{keep}No instance can run this job within the limits: {offers} left out."
+    unit = unit_of(recommendation)
     cost = best.job_usd if unit is None else unit.of(best.job_usd)
     per_tokens = ""
     if best.tokens is not None:
         per_million = units.format_money(best.tokens.usd_per_million_tokens, rate=rate, digits=3)
         per_tokens = f", {per_million} per million tokens"
-    how_long = _pace(best, job)
-    if job.requests_per_day is not None:
-        how_long = f"per month{_latencies(best)}"
+    pace = f"per month{_latencies(best)}" if job.requests_per_day is not None else _pace(best, job)
+    start = "Kept busy, " if _is_compared(recommendation) else ""
+    if not best.price_is_trusted:
+        start = f"If its price of {best.price_date} still holds, "
     return (
-        f"{keep}{best.provider} {instance_label(best)} ({device_label(best)}) {_samples_done(job, unit)} for "
+        f"{keep}{start}{best.provider} {instance_label(best)} ({device_label(best)}) {_samples_done(job, unit)} for "
         f"{units.format_money(cost.mid, rate=rate)} "
         f"({units.format_money(cost.low, rate=rate)}-{units.format_money(cost.high, rate=rate)}) "
-        f"{how_long}{per_tokens}{_margin(best, recommendation)}"
-        f"{_rivals(best, recommendation)}.{_caution(best, recommendation)}{here}"
+        f"{pace}{per_tokens}{_margin(best, recommendation)}."
     )
+
+
+def certainty(recommendation: Recommendation) -> Iterator[str]:
+    """Yield how sure the best offer is, what to beware of, and what the local machine does."""
+    best, job = recommendation.best, recommendation.job
+    if best is not None:
+        if rivals := _rivals(best, recommendation):
+            yield rivals
+        if not recommendation.alternatives and best.time_source == "datasheet" and best.may_lead:
+            yield "Nothing was measured on its device's generation: it leads by the upper end of its cost."
+    if recommendation.alternatives:
+        if best is not None:
+            yield "No offer whose price and prediction can be trusted keeps the limits."
+        if closest := _closest(recommendation):
+            yield closest
+    here = _enough_at_hand(recommendation)
+    if job.assumed and here is not None and here is not best:
+        done = _local_job(here, job, rate=recommendation.exchange_rate)
+        yield f"{done[:1].upper()}{done[1:]}."
+
+
+def _is_compared(recommendation: Recommendation) -> bool:
+    """Return True if the best offer is that of a use in which CPUs and GPUs are compared by their cost."""
+    return bool(recommendation.situations) and recommendation.job.objective == "cost"
 
 
 def _closest(recommendation: Recommendation) -> str:
@@ -110,7 +132,7 @@ def _closest(recommendation: Recommendation) -> str:
     found = {one.kind: one for one in reversed(recommendation.alternatives)}
     if "cheapest" not in found:
         return ""
-    said = f" Without limits, the cheapest is {outcome(found['cheapest'].quote)}"
+    said = f"Without limits, the cheapest is {outcome(found['cheapest'].quote)}"
     if "fastest" in found:
         said += f", and the fastest {outcome(found['fastest'].quote)}"
     whole = [one for one in recommendation.alternatives if one.kind == "flag" and one.done_ratio == 1]
@@ -126,14 +148,6 @@ def _latencies(best: Quote) -> str:
         return ""
     p50, p99 = units.format_duration(best.p50_s), units.format_duration(best.p99_s)
     return f", p50 {p50} and p99 {p99} at {units.format_ratio(1 - best.idle_ratio)} utilization"
-
-
-def _caution(best: Quote, recommendation: Recommendation) -> str:
-    if recommendation.alternatives:
-        return f" No offer whose price and prediction can be trusted keeps the limits.{_closest(recommendation)}"
-    if best.time_source != "datasheet" or not best.may_lead:
-        return ""
-    return " Nothing was measured on its device's generation: it leads by the upper end of its cost."
 
 
 def short_headline(recommendation: Recommendation) -> str:
@@ -189,15 +203,15 @@ def _samples_done(job: Job, unit: SampleUnit | None = None) -> str:
 def _margin(best: Quote, recommendation: Recommendation) -> str:
     """Return how the best of the other kind of device compares, or the best rented offer with the user's own hardware.
 
-    There is no margin if the intervals overlap.
+    There is no margin if the intervals overlap, and none where the answer begins with a comparison of the two kinds.
     """
     job, unit, other_kind = recommendation.job, unit_of(recommendation), _OTHER_KIND[best.device.kind]
-    of_others = (quote for quote in recommendation.quotes if quote.tier != "owned")
-    rented = min(of_others, key=lambda quote: not quote.may_lead, default=None)
-    if best.tier == "owned" and rented is not None:
+    if best.tier == "owned" and (rented := _best_rented(recommendation)) is not None:
         pace = _pace(rented, job) if job.requests_per_day is None else "per month"
         cost = _cost_text(rented, recommendation, unit=unit)
         return f"; the best rented offer: {rented.provider} {instance_label(rented)}, {cost} {pace}"
+    if _is_compared(recommendation):
+        return ""
     of_kind = [quote for quote in recommendation.quotes if quote.device.kind == other_kind]
     compared = {getattr(one.point, other_kind).id for one in recommendation.situations if one.kind == "busy"}
     leading = (quote for quote in of_kind if quote.id in compared or (quote.may_lead and not compared))
@@ -213,6 +227,11 @@ def _margin(best: Quote, recommendation: Recommendation) -> str:
     ratio = _amount(other, job) / _amount(best, job)
     saved = units.format_times(ratio) if ratio >= 2 else units.format_ratio(1 - 1 / ratio)
     return f": a {KIND_NAMES[best.device.kind]} is {saved} {_BETTER[job.objective]} than {rival}"
+
+
+def _best_rented(recommendation: Recommendation) -> Quote | None:
+    rented = (quote for quote in recommendation.quotes if quote.tier != "owned")
+    return min(rented, key=lambda quote: not quote.may_lead, default=None)
 
 
 def _amount(quote: Quote, job: Job) -> float:
@@ -238,9 +257,10 @@ def better_if_price_holds(recommendation: Recommendation) -> str | None:
         return None
     cost = _cost_text(quote, recommendation, unit=unit_of(recommendation))
     better = _BETTER[job.objective]
+    pace = f" {_pace(quote, job)}" if job.requests_per_day is None else ""
     return (
         f"{better[:1].upper()}{better[1:]} if its price of {quote.price_date} still holds: {quote.provider} "
-        f"{instance_label(quote)} ({device_label(quote)}), {cost}."
+        f"{instance_label(quote)} ({device_label(quote)}), {cost}{pace}."
     )
 
 
@@ -260,20 +280,21 @@ def better_if_prediction_holds(recommendation: Recommendation) -> str | None:
 
 
 def by_tier(recommendation: Recommendation) -> tuple[str, ...]:
-    """Return the best offer of each tier with its cost, this machine and the user's own; nothing for a single one."""
+    """Return the best offer of each tier, without those that the sentences above name."""
     job, unit, best = recommendation.job, unit_of(recommendation), recommendation.best_by_tier
+    named = [recommendation.best, recommendation.better_if_price_holds, recommendation.better_if_prediction_holds]
+    if recommendation.best is not None and recommendation.best.tier == "owned":
+        named.append(_best_rented(recommendation))
+    ids = {quote.id for quote in named if quote is not None}
     lines = [(name, best.get(tier)) for tier, name in _TIER_NAMES.items()]
-    lines.insert(-1, ("this machine", recommendation.at_hand))
-    order = [(name, quote) for name, quote in lines if quote is not None]
-    has_pace = job.requests_per_day is None and not is_rate(job)
 
     def line(name: str, quote: Quote) -> str:
-        cost = "no rent" if _is_free(quote) else _cost_text(quote, recommendation, unit=unit)
+        cost = _cost_text(quote, recommendation, unit=unit)
         doubt = "" if quote.price_is_trusted else f", if its price of {quote.price_date} still holds"
-        pace = f" {_pace(quote, job)}" if has_pace else ""
+        pace = f" {_pace(quote, job)}" if job.requests_per_day is None else ""
         return f"{name}: {cost}{pace}, {quote.provider} {instance_label(quote)} ({device_label(quote)}){doubt}"
 
-    return tuple(line(name, quote) for name, quote in (order if len(order) > 1 else ()))
+    return tuple(line(name, quote) for name, quote in lines if quote is not None and quote.id not in ids)
 
 
 def _cost_text(quote: Quote, recommendation: Recommendation, *, unit: SampleUnit | None) -> str:
@@ -288,64 +309,79 @@ def _money(quote: Quote, recommendation: Recommendation, *, unit: SampleUnit | N
 
 
 def _rivals(best: Quote, recommendation: Recommendation) -> str:
-    """Return how sure the best is: the chance of its device and its own, and the offers that are too close to call."""
-    quotes, objective = recommendation.quotes, recommendation.job.objective
+    """Return the chance of the best and of its device, and the offers that are too close to call."""
+    quotes, is_cost = recommendation.quotes, recommendation.job.objective == "cost"
+    if len(quotes) < 2:
+        return ""
+    chance = f"{percent_chance(best)} likely to be the cheapest" if is_cost else ""
+    of_device = next((one.chance for one in recommendation.chance_by_device if one.id == best.device.id), 0.0)
+    device_chance = units.format_ratio(round(of_device, 2))
+    if is_cost and of_device and device_chance != percent_chance(best):
+        chance += f", its device {device_chance}"
     rivals = sorted(
         (one for one in quotes if one.indistinguishable and one.may_lead == best.may_lead),
         key=lambda one: -one.chance_among_trusted,
     )
     if not rivals:
-        return ""
-    shown, chance = rivals[:_NAMED_RIVAL_COUNT], ""
-    named = [f"{rival.provider} {rival.instance}" for rival in shown]
-    if objective == "cost":
-        named = [f"{name} ({percent_chance(rival)})" for name, rival in zip(named, shown, strict=True)]
-        of_device = next((one.chance for one in recommendation.chance_by_device if one.id == best.device.id), 0.0)
-        chance = (
-            f" (this one is the cheapest with a probability of {percent_chance(best)}, its device with "
-            f"{units.format_ratio(round(of_device, 2))})"
-        )
-    unnamed = f" and {len(rivals) - len(named):,} more" if len(rivals) > len(named) else ""
+        aside = ", offers marked ? aside" if any(one.may_lead != best.may_lead for one in quotes) else ""
+        return f"How sure: {chance or 'no other offer is too close to call'}{aside}."
+    named = ", ".join(
+        f"{rival.provider} {rival.instance}{f' ({percent_chance(rival)})' if is_cost else ''}"
+        for rival in rivals[:_NAMED_RIVAL_COUNT]
+    )
+    unnamed = f" and {len(rivals) - _NAMED_RIVAL_COUNT:,} more" if len(rivals) > _NAMED_RIVAL_COUNT else ""
     others = "1 other offer is" if len(rivals) == 1 else f"{len(rivals):,} other offers are"
-    return f"; {others} too close to call{chance}: {', '.join(named)}{unnamed}"
+    return f"How sure: {chance}{'; ' if chance else ''}{others} too close to call: {named}{unnamed}."
 
 
 def basis(recommendation: Recommendation) -> tuple[str, ...]:
     """Return the assumptions of the headline: the job, the best offer, the traced step, and further notes."""
-    best, job, rate = recommendation.best, recommendation.job, recommendation.exchange_rate
+    job, *others = settings(recommendation)
+    return (job, *best_figures(recommendation), *further_basis(recommendation), *others)
+
+
+def settings(recommendation: Recommendation) -> tuple[str, ...]:
+    """Return the job as understood, then the assumptions and notes that could change the decision."""
+    best, job = recommendation.best, recommendation.job
+    of_best = () if best is None else (*scaling_notes(best, job), *price_terms(best, job), *loader_notes(best, job))
     return (
         _job(job),
-        *([] if best is None else _best(best, job, rate=rate)),
-        _workload(recommendation.workload, job),
+        *of_best,
         *recommendation.workload.assumptions,
         *measured_notes(recommendation.measured),
         *recommendation.notes,
-        *(f"{note}." for note in rate_note(rate)),
     )
 
 
+def best_figures(recommendation: Recommendation) -> tuple[str, ...]:
+    """Return the batch, the precision and the price of the best offer with their sources, and its times per token."""
+    best, job, rate = recommendation.best, recommendation.job, recommendation.exchange_rate
+    if best is None:
+        return ()
+    return (_figures(best, job, rate=rate), *islice(token_notes(best, job, rate=rate), 1))
+
+
+def further_basis(recommendation: Recommendation) -> tuple[str, ...]:
+    """Return what else the cost rests on: its parts, start-up, service, tokens, the traced step and the currency."""
+    best, job, rate = recommendation.best, recommendation.job, recommendation.exchange_rate
+    of_best: list[str] = []
+    if best is not None:
+        is_covered = not job.assumed and not _is_free(best)
+        of_best += islice(token_notes(best, job, rate=rate), 1, None)
+        of_best += [covered_cost(best, job, rate=rate)] if is_covered else []
+        of_best += cost_notes(best, job)
+    return (*of_best, _workload(recommendation.workload, job), *(f"{note}." for note in rate_note(rate)))
+
+
 def _job(job: Job) -> str:
-    size = "; no job size given, so costs are rates on a device that is always busy" if job.assumed else ""
+    size = "; no job size given: costs are for compute time on a device that is always busy" if job.assumed else ""
     if service := service_settings(job):
         return f"{service}, {_PRICE_NAMES[job.price]}{size}."
-    batch = "the cheapest batch size for each device" if job.batch == "auto" else f"batch {job.batch}"
     precision, compiled = job.precision, "torch.compile" if job.compile == "compile" else "eager"
     if precision == "auto":
-        precision = "precision auto (the cheaper of fp32 as torch's defaults have it, and autocast in bf16 or fp16)"
-    settings = f"{job.mode}, {batch}, {precision}, {compiled}, {job.layout.upper()}, {_PRICE_NAMES[job.price]}"
-    return f"{settings}{size}."
-
-
-def _best(best: Quote, job: Job, *, rate: ExchangeRate | None) -> Iterator[str]:
-    """Yield the sources of the best offer's numbers, its cost, and its notes."""
-    has_covered_cost = not job.assumed and not _is_free(best)
-    yield _figures(best, job, rate=rate, has_covered_cost=has_covered_cost)
-    yield from token_notes(best, job, rate=rate)
-    yield from scaling_notes(best, job)
-    if has_covered_cost:
-        yield covered_cost(best, job, rate=rate)
-    yield from cost_notes(best, job)
-    yield from loader_notes(best, job)
+        precision = "precision auto (fp32 or autocast in bf16 or fp16)"
+    named = f"{job.mode}, batch {job.batch}, {precision}, {compiled}, {job.layout.upper()}, {_PRICE_NAMES[job.price]}"
+    return f"{named}{size}."
 
 
 def _is_free(quote: Quote) -> bool:
@@ -353,18 +389,15 @@ def _is_free(quote: Quote) -> bool:
     return quote.provider == LOCAL and not quote.usd_per_hour
 
 
-def _figures(best: Quote, job: Job, *, rate: ExchangeRate | None, has_covered_cost: bool) -> str:
+def _figures(best: Quote, job: Job, *, rate: ExchangeRate | None) -> str:
     batch = batch_text(best.batch, job.generation)
-    time = f"best offer: {batch}, {best.precision}; time {_TIME_NAMES[best.time_source]}"
-    if _is_free(best):
-        return (
-            f"{time}; it counts as free, because the price of its electricity is unknown (set `owned` in an overlay)."
-        )
-    return (
-        f"{time}; price {units.format_money(best.usd_per_hour, rate=rate, digits=3)} per hour "
+    price = (
+        "it counts as free, because the price of its electricity is unknown (set `owned` in an overlay)"
+        if _is_free(best)
+        else f"{units.format_money(best.usd_per_hour, rate=rate, digits=3)} per hour "
         f"({BASIS_NAMES[best.price_basis]}, {best.price_date})"
-        + ("." if has_covered_cost else "; the cost covers only compute time.")
     )
+    return f"{batch[:1].upper()}{batch[1:]}, {best.precision}; {price}; time {_TIME_NAMES[best.time_source]}."
 
 
 def _workload(workload: WorkloadSummary, job: Job) -> str:
@@ -384,35 +417,48 @@ def _workload(workload: WorkloadSummary, job: Job) -> str:
 
 
 def table_notes(rows: Sequence[RankedQuote], *, quote_count: int) -> tuple[str, ...]:
-    """Return notes on the table: its marks, the local machine and the rows that are not shown."""
-    notes = []
+    """Return notes on the table: its marks, the rows that matter most, and how many rows are not shown."""
     ranked = [row for row in rows if row.rank is not None]
-    if any(row.quote.indistinguishable for row in ranked):
+    marks = [
+        *(["~ too close to the best to call"] if any(row.quote.indistinguishable for row in ranked) else []),
+        *(["? its price or its prediction is in doubt"] if any(not row.quote.may_lead for row in ranked) else []),
+        *(["* on the Pareto front"] if any(row.has_front_mark for row in ranked) else []),
+        *(["- the local machine"] if len(rows) > len(ranked) else []),
+    ]
+    leader = next((row for row in ranked if row.quote.may_lead), None)
+    if leader is not None and leader.rank != 1:
+        marks.append(f"row {leader.rank} heads the answer")
+    kinds: set[DeviceKind] = set()
+    for place, row in enumerate(ranked, start=1):
+        if row.rank != place and row is not leader and row.quote.device.kind not in kinds:
+            marks.append(f"row {row.rank} is the best {KIND_NAMES[row.quote.device.kind]}")
+        kinds.add(row.quote.device.kind)
+    said = "; ".join(marks)
+    notes = [f"{said[:1].upper()}{said[1:]}."] if marks else []
+    if quote_count > len(ranked):
+        notes.append(f"{quote_count - len(ranked):,} more in the ranking (--top {quote_count} shows all).")
+    return tuple(notes)
+
+
+def table_details(rows: Sequence[RankedQuote]) -> tuple[str, ...]:
+    """Return the exact meaning of the marks in the table, and the wheels of PyTorch that its GPUs need."""
+    quotes = [row.quote for row in rows if row.rank is not None]
+    notes = []
+    if any(quote.indistinguishable for quote in quotes):
         notes.append(
-            f"~ too close to the best to call: the {_OVERLAPPING[rows[0].objective]} overlap within the errors of "
-            "the device, the host and the price. cheapest: the probability of being the cheapest with a trusted price."
+            f"~ the {_OVERLAPPING[rows[0].objective]} overlap within the errors of device, host and price; "
+            "cheapest: the probability of being the cheapest with a trusted price."
         )
-    if any(not row.quote.may_lead for row in ranked):
+    if not all(quote.may_lead for quote in quotes):
         notes.append(
             "? does not head the answer: its price is too old or its list too uncertain, nothing was measured on its "
             "device's generation, or a smaller machine costs about the same, or less with its start-up."
         )
-    if any(row.has_front_mark for row in ranked):
+    if any(row.has_front_mark for row in rows):
         notes.append("* on the Pareto front: no other offer is both cheaper and faster.")
-    leader = next((row for row in ranked if row.quote.may_lead), None)
-    if leader is not None and leader.rank != 1:
-        notes.append(f"Row {leader.rank} heads the answer.")
-    kinds: set[DeviceKind] = set()
-    for place, row in enumerate(ranked, start=1):
-        if row.rank != place and row is not leader and row.quote.device.kind not in kinds:
-            notes.append(f"Row {row.rank} is the best {KIND_NAMES[row.quote.device.kind]}.")
-        kinds.add(row.quote.device.kind)
-    if len(rows) > len(ranked):
+    if len(rows) > len(quotes):
         notes.append("- is the local machine; the cost is that of electricity, if known.")
-    notes += wheel_notes(row.quote for row in rows)
-    if quote_count > len(ranked):
-        notes.append(f"{quote_count - len(ranked):,} more in the ranking (--top {quote_count} shows all).")
-    return tuple(notes)
+    return (*notes, *wheel_notes(row.quote for row in rows))
 
 
 def left_out_summary(recommendation: Recommendation) -> str:

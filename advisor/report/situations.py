@@ -15,6 +15,7 @@ from advisor.records.answer import (
     Situation,
     SituationKind,
 )
+from advisor.records.break_even_curves import DECADE_COUNT
 from advisor.records.device import DeviceKind
 from advisor.records.price import ExchangeRate
 from advisor.report.amounts import money_interval, number_text, sample_unit
@@ -88,7 +89,7 @@ def choice_tables(recommendation: Recommendation) -> Iterator[Table]:
         by_quote.values(),
         columns,
         title="Choices",
-        notes=("fastest: of the offers that cost at most twice as much. balanced: the lowest cost x time of these.",),
+        notes=("fastest: at most twice the cost; balanced: the lowest cost x time of these.",),
     )
 
 
@@ -213,7 +214,10 @@ def _crossing_sentence(subject: str, unit: str) -> Callable[[Situation], str]:
         if one.point.cost_ratio is None:
             return ""
         if not one.crossings:
-            return f"{subject} is cheaper on a {KIND_NAMES[_cheaper(one.point.cost_ratio)]} at any size"
+            most = units.format_count(10**DECADE_COUNT)
+            return (
+                f"{subject} is cheaper on a {KIND_NAMES[_cheaper(one.point.cost_ratio)]} up to at least {most} {unit}"
+            )
         first = one.crossings[0]
         before = KIND_NAMES["cpu" if first.cheaper == "gpu" else "gpu"]
         then = "" if len(one.crossings) == 1 else " (it changes again: `advise breakeven`)"
@@ -231,9 +235,8 @@ _SENTENCES: Mapping[SituationKind, Callable[[Situation], str]] = {
 
 def _notes(recommendation: Recommendation) -> Iterator[str]:
     kinds = [one.kind for one in recommendation.situations]
+    service = "; service: always on, per month, one request at a time" if "service" in kinds else ""
     yield (
-        "kept busy: computing alone, per million (M) or billion (G) samples. job: one of this many samples, with "
-        "start-up and minimum billing."
+        "kept busy: compute time alone, per million (M) or billion (G) samples; job: with start-up and minimum "
+        f"billing{service}."
     )
-    if "service" in kinds:
-        yield "service: always on, per month (mo), at a load that one instance serves; speed: the time of one request."

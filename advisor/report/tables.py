@@ -77,6 +77,7 @@ def table_of(
     *,
     title: str = "",
     notes: Iterable[str] = (),
+    more: Iterable[str] = (),
     is_first_highlighted: bool = False,
 ) -> Table:
     """Return a table with one row per record."""
@@ -88,6 +89,7 @@ def table_of(
         ),
         rows=tuple(tuple(one.cell(row) for one in columns) for row in rows),
         notes=tuple(notes),
+        more=tuple(more),
         is_first_highlighted=is_first_highlighted,
     )
 

@@ -1,6 +1,6 @@
 """Renders any content as text for a terminal."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 from shutil import get_terminal_size
 
@@ -15,6 +15,7 @@ from advisor.report.content import Block, Listing, Paragraph, Table, View, Warni
 _COLUMN_GAP = 2
 _VENDORS = ("NVIDIA ", "GeForce ")
 """Starts of an instance's name that the model of its GPU makes redundant."""
+_NAMED_COLUMNS = 3
 _STYLES = {"": "", "faint": "dim", "alarm": "bold red"}
 
 
@@ -30,12 +31,12 @@ def to_text(content: Iterable[Block], view: View) -> str:
 
 def displayed(content: Iterable[Block]) -> str:
     """Return the content as a Python prompt shows it: in the width of the terminal, without colours."""
-    return to_text(content, View(width=get_terminal_size().columns))
+    return to_text(content, View(width=get_terminal_size().columns, folded='answer.save("answer.md")'))
 
 
 class _Page:
     def __init__(self, view: View) -> None:
-        self._file = StringIO()
+        self._file, self._folded = StringIO(), view.folded
         self._console = Console(
             file=self._file,
             width=view.width,
@@ -58,10 +59,15 @@ class _Page:
                     self.line(block.title, style=_STYLES[block.style] or "bold")
                 for sentence in block.sentences:
                     self.line(sentence, style=_STYLES[block.style])
-            case Listing(folded=remark) if remark:
-                self.line(f"{block.title} ({remark})")
+            case Listing() if block.more and self._folded:
+                count = f"{len(block.more):,} more" if block.items else "all"
+                title = f"{block.title.rstrip('.')} ({count}: {self._folded})"
+                if block.items:
+                    self._list(title, block.items)
+                else:
+                    self.line(title)
             case Listing():
-                self._list(block.title, block.items)
+                self._list(block.title, (*block.items, *block.more))
             case Warnings():
                 self._list("Warnings", block.items, title_style="yellow", style="yellow")
             case Table():
@@ -91,9 +97,21 @@ class _Page:
             style = "green" if number == 0 and content.is_first_highlighted else ""
             table.add_row(*map(Text, row), style=style)
         self._console.print(table)
-        hidden = [column.header for column in content.columns if column not in columns]
-        for note in (*content.notes, *([f"Columns hidden at this width: {', '.join(hidden)}."] if hidden else [])):
+        for note in (*content.notes, *self._hidden(content, kept), *(() if self._folded else content.more)):
             self.line(note, style="dim")
+
+    def _hidden(self, content: Table, kept: Sequence[int]) -> Iterator[str]:
+        """Yield a line on the columns and notes that are not shown, with the setting that shows them."""
+        parts = []
+        if hidden := [column.header for place, column in enumerate(content.columns) if place not in kept]:
+            places = range(len(content.columns))
+            width = _table_width(_shortened_cells(content, places, width=0), content, places)
+            named = ", ".join(hidden) if len(hidden) <= _NAMED_COLUMNS else f"{len(hidden)} columns"
+            parts.append(f"{named} (COLUMNS={width})")
+        if content.more and self._folded:
+            parts.append(f"{len(content.more)} note{'' if len(content.more) == 1 else 's'} ({self._folded})")
+        if parts:
+            yield f"Not shown: {', '.join(parts)}."
 
     def text(self) -> str:
         """Return the text of the page without trailing blanks."""
@@ -154,4 +172,4 @@ def _cut(name: str, *, width: int) -> str:
 
 
 def _with_colon(title: str) -> str:
-    return title if title.endswith(".") else f"{title}:"
+    return title if title.endswith((".", "?")) else f"{title}:"

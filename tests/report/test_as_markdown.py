@@ -28,10 +28,13 @@ def test_the_whole_answer() -> None:
     # Nothing is lost between the sentences and the page, and the parts stand in this order.
     assert_says(
         plain,
-        f"**{sentence.headline(answer)}**",
-        *(f"- {line}" for line in sentence.basis(answer)),
+        f"**{sentence.verdict(answer)}**",
+        *sentence.best_figures(answer),
+        *sentence.certainty(answer),
         *(row.replace("\\", "") for row in table),
         *(f"- {line}" for line in sentence.table_notes(table_rows(answer, top=2), quote_count=3)),
+        *(f"- {line}" for line in sentence.settings(answer)),
+        *(f"- {line}" for line in sentence.further_basis(answer)),
         "Left out (1): 1 does-not-fit:",
         "- 1 does-not-fit: aws p5: too small",
         "- Old prices.",

@@ -7,7 +7,7 @@ from advisor.records.answer import CostParts, Job, Quote
 from advisor.records.price import TorchWheel
 from advisor.report import sentence
 from advisor.report.quote_columns import columns_for, table_rows
-from advisor.report.quote_notes import cost_notes, covered_cost
+from advisor.report.quote_notes import cost_notes, covered_cost, price_terms
 from tests.report.toys import A10G, GENOA, L4, T4, recommendation
 from tests.says import assert_says
 
@@ -23,7 +23,7 @@ FULL = replace(
 
 
 def notes(quote: Quote, job: Job = JOB) -> list[str]:
-    return list(cost_notes(quote, job))
+    return [*price_terms(quote, job), *cost_notes(quote, job)]
 
 
 def test_a_figure_says_for_what_how_it_is_paid_what_it_holds_and_of_when_it_is() -> None:
@@ -128,8 +128,8 @@ def test_a_ranking_by_time_compares_times() -> None:
     assert_says(said, "aws g6.xlarge", "1x L4", "1,000,000 samples", "$0.42", "$0.38-$0.46", "30 min")
     assert_says(said, "GPU", "2x faster", "CPU", "aws c7a.xlarge", "$2.86", "1 h", "1 other", "aws g4dn.xlarge")
     assert "cheaper" not in said
-    (doubt, *_) = sentence.table_notes(table_rows(answer, top=5), quote_count=3)
-    assert_says(doubt, "times")
+    (doubt, *_) = sentence.table_details(table_rows(answer, top=5))
+    assert_says(doubt, "~", "times")
 
 
 def test_the_pareto_front_is_marked_where_it_is_asked_for() -> None:
@@ -154,6 +154,6 @@ def test_the_basis_of_a_job_of_a_given_size_says_what_its_cost_holds() -> None:
 def test_gpus_that_need_another_wheel_of_pytorch_are_named_below_the_table() -> None:
     old, older = TorchWheel(torch="2.14", cuda="12.6"), TorchWheel(torch="2.7", cuda="11.8")
     answer = recommendation(replace(L4, wheel=old), replace(T4, wheel=old), replace(A10G, wheel=older), GENOA)
-    first, second = sentence.table_notes(table_rows(answer, top=5), quote_count=4)[-2:]
+    first, second = sentence.table_details(table_rows(answer, top=5))[-2:]
     assert_says(first, "L4, T4", "2.14", "12.6", "https://download.pytorch.org/whl/cu126")
     assert_says(second, "A10G", "2.7", "https://download.pytorch.org/whl/cu118")

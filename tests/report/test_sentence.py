@@ -53,7 +53,7 @@ def test_overlapping_intervals_are_no_margin() -> None:
 
 def test_the_headline_names_an_offer_that_cannot_be_told_apart_with_both_chances() -> None:
     said = sentence.headline(recommendation(L4, T4, A10G))
-    assert_says(said, "1 other", "61 %", "aws g4dn.xlarge", "39 %")
+    assert_says(said, "61 %", "1 other", "aws g4dn.xlarge", "39 %")
     assert "g5.xlarge" not in said
 
 
@@ -63,7 +63,7 @@ def test_of_many_rivals_the_three_likeliest_are_named() -> None:
         for name, chance in (("b", 0.1), ("c", 0.02), ("d", 0.2), ("e", 0.05))
     ]
     said = sentence.headline(recommendation(L4, *rivals))
-    assert_says(said, "4 other", "61 %", "aws d", "20 %", "aws b", "10 %", "aws e", "5 %", "1 more")
+    assert_says(said, "61 %", "4 other", "aws d", "20 %", "aws b", "10 %", "aws e", "5 %", "1 more")
     assert "aws c" not in said
 
 
@@ -86,8 +86,10 @@ def test_no_quote_is_said_with_the_number_of_offers() -> None:
 
 def test_the_basis_names_every_default_and_every_note() -> None:
     job, best, workload, note = sentence.basis(recommendation(L4, notes=("./advisor.yaml is in force.",)))
-    assert_says(job, "inference", "auto", "fp32", "bf16", "fp16", "eager", "NCHW", "on-demand", "no job size")
-    assert_says(best, "batch 64", "amp-bf16", "generation", "$0.84", "list", "2025-11-02", "compute")
+    assert_says(
+        job, "inference", "auto", "fp32", "bf16", "fp16", "eager", "NCHW", "on-demand", "no job size", "compute"
+    )
+    assert_says(best, "Batch 64", "amp-bf16", "$0.84", "list", "2025-11-02", "generation")
     assert_says(workload, "resnet50", "25.6 M parameters", "8.18 GFLOP", "batch 1")
     assert "%" not in workload
     assert note == "./advisor.yaml is in force."
@@ -134,14 +136,16 @@ def test_of_those_that_miss_a_limit_the_first_is_called_the_nearest() -> None:
 
 def test_the_notes_of_a_table_explain_marks_jumps_and_cuts() -> None:
     rows = shown_quotes((L4, T4, A10G, GENOA), top=3)
-    marks, jump, cut = sentence.table_notes(rows, quote_count=4)
-    assert_says(marks, "~", "costs", "cheapest", "probability")
-    assert_says(jump, "4", "CPU")
+    marks, cut = sentence.table_notes(rows, quote_count=4)
+    assert_says(marks, "~", "4", "CPU")
     assert_says(cut, "1 more", "--top 4")
+    (meaning,) = sentence.table_details(rows)
+    assert_says(meaning, "~", "costs", "cheapest", "probability")
 
 
 def test_a_table_that_hides_nothing_needs_no_notes() -> None:
-    assert sentence.table_notes(shown_quotes((A10G, GENOA), top=10), quote_count=2) == ()
+    rows = shown_quotes((A10G, GENOA), top=10)
+    assert (*sentence.table_notes(rows, quote_count=2), *sentence.table_details(rows)) == ()
 
 
 def test_a_machine_at_hand_that_does_the_job_within_the_hour_stands_before_the_headline() -> None:
@@ -210,18 +214,28 @@ def test_an_offer_whose_old_price_would_be_better_is_named_beside_the_best() -> 
     assert sentence.better_if_price_holds(recommendation(L4)) is None
 
 
-def test_each_tier_has_a_line_with_its_best_offer_and_cost() -> None:
-    answer = replace(recommendation(OLD, L4), best=L4, best_by_tier={"neocloud": OLD, "hyperscaler": L4}, at_hand=None)
+def test_each_tier_that_is_not_named_yet_has_a_line_with_its_best_offer_cost_and_speed() -> None:
+    answer = replace(recommendation(OLD, L4), best=T4, best_by_tier={"neocloud": OLD, "hyperscaler": L4})
     hyperscalers, clouds = sentence.by_tier(answer)
-    assert_says(clouds, "GPU clouds", "$0.10", "neo RTX 3080", OLD.price_date)
+    assert_says(clouds, "GPU clouds", "$0.10", "556 samples/s", "neo RTX 3080", OLD.price_date)
     assert_says(hyperscalers, "hyperscalers", "$0.42", "aws g6.xlarge")
     assert L4.price_date not in hyperscalers
+    assert sentence.by_tier(replace(answer, best=L4)) == (clouds,)
+    assert sentence.by_tier(replace(answer, best=L4, better_if_price_holds=OLD)) == ()
+
+
+def test_the_parts_of_the_headline_and_of_the_basis_lose_nothing() -> None:
+    answer = replace(recommendation(OLD, L4, T4), best=L4)
+    for part in (sentence.verdict(answer), *sentence.certainty(answer)):
+        assert part in sentence.headline(answer)
+    parts = (*sentence.settings(answer), *sentence.best_figures(answer), *sentence.further_basis(answer))
+    assert sorted(parts) == sorted(sentence.basis(answer))
 
 
 def test_the_headline_gives_the_chance_of_the_device() -> None:
     device = DeviceChance(id=L4.device.id, name="L4", kind="gpu", chance=0.73)
     said = sentence.headline(replace(recommendation(L4, T4), chance_by_device=(device,)))
-    assert_says(said, "61 %", "its device with 73 %")
+    assert_says(said, "61 %", "device", "73 %")
 
 
 def test_the_table_marks_a_price_that_is_not_trusted_and_shows_the_best_below_many_such() -> None:

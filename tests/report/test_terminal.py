@@ -59,28 +59,53 @@ def test_the_whole_answer_at_80_columns() -> None:
     # Nothing is lost between the sentences and the page, and the parts stand in this order.
     assert_says(
         text,
-        sentence.headline(ANSWER),
-        *sentence.basis(ANSWER),
+        sentence.verdict(ANSWER),
+        *sentence.best_figures(ANSWER),
+        *sentence.certainty(ANSWER),
         *(" ".join(row.split()) for row in table),
         *sentence.table_notes(table_rows(ANSWER, top=3), quote_count=4),
-        *("device", "region", "batch", "precision", "per million [90 %]", "memory", "bound", "price date"),
+        "8 columns",  # device, region, batch, precision, per million [90 %], memory, bound, price date
+        *sentence.table_details(table_rows(ANSWER, top=3)),
+        *sentence.settings(ANSWER),
+        *sentence.further_basis(ANSWER),
         sentence.left_out_summary(ANSWER),
+        *sentence.left_out(ANSWER),
         *ANSWER.warnings,
     )
 
 
+def test_a_folded_answer_counts_what_it_leaves_out_and_says_how_to_see_it() -> None:
+    text = render_text(ANSWER, width=80, color=False, top=3, folded="--details")
+    flat = " ".join(text.split())
+    hidden = (*sentence.table_details(table_rows(ANSWER, top=3)), *sentence.further_basis(ANSWER))
+    assert len(hidden) == 2  # what ~ means, and the traced step
+    assert not [line for line in (*hidden, *sentence.left_out(ANSWER)) if line in flat]
+    assert flat.count("--details") == 3
+    assert_says(text, sentence.verdict(ANSWER), "1 note (--details)", "Assumes (1 more: --details)", *ANSWER.warnings)
+    assert text.splitlines()[0].startswith("aws g6.xlarge (1x L4)")
+
+
+def test_a_narrow_terminal_says_the_width_that_shows_every_column() -> None:
+    text = render_text(ANSWER, width=80, color=False)
+    (width,) = map(int, re.findall(r"COLUMNS=(\d+)", text))
+    assert "COLUMNS" not in render_text(ANSWER, width=width, color=False)
+    assert "COLUMNS" in render_text(ANSWER, width=width - 1, color=False)
+
+
 def test_what_is_left_out_is_one_line_unless_nothing_fits() -> None:
     rejected = (rejection("p5", code="too-few-gpus", reason="has 1 GPU, not 8"),) * 3
-    text = render_text(recommendation(L4, rejected=rejected), width=80, color=False)
+    text = render_text(recommendation(L4, rejected=rejected), width=80, color=False, folded="--details")
     (line,) = (line for line in text.splitlines() if "too-few-gpus" in line)
-    assert_says(line, "3", "-o html")
+    assert_says(line, "3", "--details")
     assert "has 1 GPU" not in text
-    assert "has 1 GPU, not 8" in render_text(recommendation(rejected=rejected), width=80, color=False)
+    assert "has 1 GPU, not 8" in render_text(
+        recommendation(rejected=rejected), width=80, color=False, folded="--details"
+    )
 
 
 def test_a_wide_terminal_has_every_column() -> None:
     text = render_text(ANSWER, width=200, color=False)
-    assert "Not at this width" not in text
+    assert "COLUMNS" not in text
     assert " 1  aws       g6.xlarge    1x L4                 us-east-1  $0.84     64  amp-bf16" in text
     assert "556        $0.42           0.38-0.46      61 %    12 %  memory   2025-11-02\n" in text
 
@@ -94,7 +119,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 
 def test_a_table_that_fits_exactly_loses_nothing() -> None:
     rows = shown_quotes(ANSWER.quotes, top=10)
-    table = render_text(ANSWER, width=300, color=False).split("\n\n")[2].splitlines()
+    table = render_text(ANSWER, width=300, color=False).split("\n\n")[1].splitlines()
     natural_width = max(len(line) for line in table[:5])
     assert len(fitting_columns(rows, width=natural_width)) == len(fitting_columns(rows, width=300))
     assert len(fitting_columns(rows, width=natural_width - 1)) == len(fitting_columns(rows, width=300)) - 1
@@ -175,4 +200,4 @@ def test_the_machine_at_hand_is_the_last_row_with_its_speed() -> None:
     # `top` is one, and the best of the other kind is always shown beside it
     (row,) = (number for number, line in enumerate(lines) if line.startswith("-  local     this machine's cpu"))
     assert_says(lines[row], "556", "$0")
-    assert_says(" ".join(lines[row + 1 : row + 3]), "-", "electricity")
+    assert_says(" ".join(lines[row + 1 : row + 4]), "-", "local machine", "electricity")

@@ -140,5 +140,5 @@ def shown_quotes(quotes: Sequence[Quote], *, top: int) -> tuple[RankedQuote, ...
     return table_rows(recommendation(*quotes), top=top)
 
 
-def render_text(answer: Recommendation, *, width: int, color: bool, top: int = 10) -> str:
-    return to_text(recommendation_content(answer, top=top), View(width=width, color=color))
+def render_text(answer: Recommendation, *, width: int, color: bool, top: int = 10, folded: str = "") -> str:
+    return to_text(recommendation_content(answer, top=top), View(width=width, color=color, folded=folded))

@@ -48,6 +48,7 @@ def _flags() -> list[click.Parameter]:
         flag("--port", port_help, metavar="N", read=parse_count, default=8000),
         flag("--compare-to", compare_help, metavar="FILE", read=Path),
         threshold_flag(),
+        click.Option(["--details"], is_flag=True, help="show every assumption, note and reason in the table format"),
         output_flag({**format_suffixes(), **PAGE_SUFFIXES, **_TASK_SUFFIXES}, help_text=output_help),
     ]
 
@@ -70,6 +71,7 @@ def command(
     port: int,
     compare_to: "Path | None",
     fail_if_cost_rises: float | None,
+    details: bool,
     options: "Options",
     trace: "SourceTrace | None",
 ) -> int:
@@ -161,7 +163,8 @@ def command(
         comparison = compare_answers(base, recommendation)
         return write_comparison(comparison, output, top=options.top, fail_if_cost_rises=fail_if_cost_rises)
     else:
-        write(format_module(output.format).render(recommendation, view_of(output, top=options.top)), output)
+        view = view_of(output, top=options.top, folded="" if details else "--details")
+        write(format_module(output.format).render(recommendation, view), output)
     return ExitCode.ANSWER if recommendation.best else ExitCode.NOTHING_FITS
 
 
